@@ -1,0 +1,31 @@
+# The two commands of a fresh machine: `make` and `make test`.
+PYTHON ?= python3.11
+SNAKEMAKE = .venv/bin/snakemake --profile local
+
+.PHONY: laptop quick test lint plan report clean-results
+
+laptop: .venv/ready       ## set up, measure the laptop round, write results/laptop/report.html
+	$(SNAKEMAKE) all
+
+quick: .venv/ready        ## three frameworks in some minutes
+	$(SNAKEMAKE) --configfile config/rounds/quick.yaml -- all
+
+plan: .venv/ready         ## what the laptop round would run, and how long it takes
+	$(SNAKEMAKE) plan
+
+test: .venv/ready         ## set up and run every test
+	.venv/bin/python -m pytest tests
+
+lint: .venv/ready         ## formatting, lint, types
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/snakefmt --check Snakefile rules
+	.venv/bin/mypy
+
+report.zip: .venv/ready   ## Snakemake's own report of the laptop round
+	$(SNAKEMAKE) --report $@
+
+.venv/ready: envs/workflow.lock.txt
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@

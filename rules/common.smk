@@ -1,0 +1,124 @@
+"""
+What all other rule files use: the round's config and cases, and functions from wildcards to files.
+
+Nothing here reads results but the statuses of what is to be tried again, so that parsing stays
+cheap: every cluster job parses the workflow anew.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shlex
+import sys
+from functools import cache
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+SCRIPTS = str(Path(workflow.basedir) / "scripts")
+sys.path.insert(0, SCRIPTS)
+
+from dlperf import plan
+from dlperf.analysis import names
+
+# Only this package is on the path of what the rules start, whatever the user's PYTHONPATH says.
+shell.prefix(f"export PYTHONPATH={shlex.quote(SCRIPTS)}; ")
+
+PYTHON = sys.executable
+SOURCE = ", ".join(os.path.relpath(path) for path in workflow.configfiles)
+
+try:
+    CONFIG = plan.load(config, SOURCE)
+except plan.ConfigError as error:
+    raise WorkflowError(str(error)) from None
+
+ROUND = CONFIG.round
+RESULTS = f"results/{ROUND}"
+CONFIG_TEXT = plan.dump(CONFIG)
+CONFIG_SHA256 = hashlib.sha256(CONFIG_TEXT.encode()).hexdigest()
+CASES = plan.expand(CONFIG)
+FRAMEWORKS = CONFIG.frameworks
+REPETITIONS = range(1, CONFIG.repetitions + 1)
+RECORD = RESULTS + "/runs/{workload}/{framework}/{case}/rep{repetition}.json"
+
+
+wildcard_constraints:
+    workload="[a-z0-9_]+",
+    framework="[a-z0-9_]+",
+    case="[a-z0-9_-]+",
+    repetition="[0-9]+",
+    device="cpu|cuda",
+
+
+@cache
+def cases_by_folder():
+    return {case.folder: case for case in CASES}
+
+
+def case_of(wildcards):
+    """The case that a record's path names."""
+    folder = f"{wildcards.workload}/{wildcards.framework}/{wildcards.case}"
+    case = cases_by_folder().get(folder)
+    if case is None or int(wildcards.repetition) not in REPETITIONS:
+        raise WorkflowError(
+            f"{RESULTS}/runs/{folder}/rep{wildcards.repetition}.json: not in the round of {SOURCE}; "
+            "`snakemake --profile local plan` lists what is"
+        )
+    return case
+
+
+@cache
+def records(wildcards=None):
+    """Every record of the round; what a framework cannot do has none."""
+    return [
+        f"{RESULTS}/runs/{case.folder}/rep{repetition}.json"
+        for case in CASES
+        if not case.unsupported
+        for repetition in REPETITIONS
+    ]
+
+
+def environment_of(framework):
+    return f"results/environments/{framework}.{CONFIG.device}/env.json"
+
+
+def final_output(wildcards):
+    return [
+        f"{RESULTS}/report.html",
+        *(f"{RESULTS}/tables/{name}.{kind}" for name in names.table_ids(CASES) for kind in ("tsv", "md", "html")),
+        *(f"{RESULTS}/figures/{name}.{kind}" for name in names.figure_ids(CASES) for kind in ("svg", "png")),
+    ]
+
+
+def status(path):
+    """The status of a record, or '' where there is none."""
+    try:
+        with open(path) as stream:
+            return json.load(stream)["status"]
+    except FileNotFoundError:
+        return ""
+
+
+# An input of whatever may have to be made again although it is there: newer than everything for
+# what failed, ancient for all else. (Another set of inputs would itself cause a rerun.)
+AGAIN = "results/.again"
+if workflow.is_main_process:
+    os.makedirs("results", exist_ok=True)
+    Path(AGAIN).touch()
+
+
+def again_if(wanted):
+    return AGAIN if wanted else ancient(AGAIN)
+
+
+onstart:
+    # The profiles switch Snakemake's own lock off: it outlives `kill -9`. The kernel frees this one.
+    global folder_lock
+    folder_lock = open("results/.lock", "a+")
+    try:
+        fcntl.flock(folder_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise WorkflowError(
+            "another Snakemake is at work in this folder; wait for it, or end it with Ctrl-C"
+        ) from None

@@ -1,0 +1,78 @@
+"""
+Required inputs: the framework's YAML and its lock in envs/.
+
+Outputs: env.json: where the interpreter is, what is installed beside it, and, when the build
+failed, why; then the round goes on without that framework. The environment lies beside it, is
+shared by rounds, and is taken again as long as its lock stays the same.
+
+Builds run side by side (one thread each), on the machine that Snakemake runs on. The lock of an
+environment is an input, so a changed lock builds anew.
+"""
+
+from snakemake.settings.types import DeploymentMethod
+
+ENVS = os.path.relpath(os.path.join(workflow.basedir, "envs"))
+WITH_CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+
+
+def backend_of(wildcards):
+    """An interpreter that the config names comes first, then what the command line says."""
+    if wildcards.framework in CONFIG.environments.interpreters:
+        return "interpreter"
+    return "conda" if WITH_CONDA else CONFIG.environments.backend
+
+
+def definition_of(wildcards):
+    """The environment's files; HugeCTR, a container, has no lock."""
+    name = f"{ENVS}/{wildcards.framework}.{wildcards.device}"
+    lock = f"{name}.lock.txt"
+    return [
+        f"{name}.yaml",
+        f"{ENVS}/build.yaml",
+        *([lock] if os.path.exists(lock) else []),
+    ]
+
+
+def conda_of(wildcards):
+    """The same YAML for Snakemake's conda; None where it has nothing to make."""
+    names_packages = any(
+        path.endswith(".lock.txt") for path in definition_of(wildcards)
+    )
+    if WITH_CONDA and backend_of(wildcards) == "conda" and names_packages:
+        return os.path.abspath(definition_of(wildcards)[0])
+    return None
+
+
+def build_options(wildcards):
+    """What the config says about this environment, as arguments of the build."""
+    options = ["--backend", backend_of(wildcards)]
+    if interpreter := CONFIG.environments.interpreters.get(wildcards.framework):
+        options += ["--interpreter", interpreter]
+    for folder in CONFIG.environments.find_links:
+        options += ["--find-links", folder]
+    if any(
+        case.framework == wildcards.framework and case.nodes * case.devices_per_node > 1
+        for case in CASES
+    ):
+        options.append("--distributed")
+    return options
+
+
+rule environment:
+    input:
+        definition_of,
+    output:
+        "results/environments/{framework}.{device}/env.json",
+    log:
+        "results/environments/{framework}.{device}.log",
+    localrule: True
+    conda:
+        conda_of
+    threads: 1
+    params:
+        options=build_options,
+        prefix=subpath(output[0], parent=True),
+    shell:
+        "{PYTHON:q} -m dlperf.environments build --framework {wildcards.framework:q}"
+        " --device {wildcards.device:q} --yaml {input[0]:q} --prefix {params.prefix:q}"
+        " --out {output:q} {params.options:q} > {log:q} 2>&1"

@@ -1,0 +1,61 @@
+"""
+Required inputs: the framework's environment (env.json) and, for real input, the data's manifest.
+
+Outputs: one record a repetition, immutable, with its log beside it; a copy of every record ever
+made in `attempts/`. A repetition that fails is a record too, and the rule succeeds.
+
+Repetitions never share a machine: locally one job takes all cores and the `exclusive` resource,
+and the stopwatch holds a lock; on Slurm a job is --exclusive. They take turns over frameworks.
+"""
+
+
+@cache
+def turns():
+    return plan.order(CONFIG, CASES)
+
+
+def turn(wildcards):
+    """Earlier turns come first: Snakemake runs the higher priority first."""
+    return len(turns()) - turns()[case_of(wildcards), int(wildcards.repetition)]
+
+
+def document(wildcards):
+    """The case as JSON: what the path says is what the stopwatch is told."""
+    return json.dumps(case_of(wildcards).document(CONFIG, int(wildcards.repetition)))
+
+
+def record_of(wildcards):
+    return f"{RESULTS}/runs/{case_of(wildcards).folder}/rep{wildcards.repetition}.json"
+
+
+def data_of(wildcards):
+    data = case_of(wildcards).data
+    return [] if data == "synthetic" else f"results/data/{data}/manifest.json"
+
+
+def cores_of(wildcards):
+    return case_of(wildcards).devices_per_node * CONFIG.cores_per_device
+
+
+rule repetition:
+    input:
+        environment=lambda wildcards: environment_of(wildcards.framework),
+        data=data_of,
+        again=lambda wildcards: again_if(status(record_of(wildcards)) in CONFIG.retry),
+    output:
+        RECORD,
+    log:
+        RECORD.removesuffix(".json") + ".log",
+    params:
+        case=document,
+        attempts=f"{RESULTS}/attempts/{{workload}}/{{framework}}/{{case}}",
+    priority: turn
+    threads: lambda wildcards: workflow.cores if workflow.local_exec else cores_of(wildcards)
+    resources:
+        exclusive=1,
+        runtime=CONFIG.timeout_seconds // 60 + 2,
+    shell:
+        # exec: the stopwatch stands right below Snakemake, and ends when that is killed
+        "exec {PYTHON:q} -m dlperf.measure --case {params.case:q} --environment {input.environment:q}"
+        " --config-sha256 {CONFIG_SHA256} --on-failure {CONFIG.on_failure} --lock results/.measuring"
+        " --attempts {params.attempts:q} --out {output:q} > {log:q} 2>&1"

@@ -1,0 +1,39 @@
+"""
+Required inputs: none but the config.
+
+Outputs: the merged, validated config and the list of all repetitions; `plan` prints them.
+"""
+
+
+rule config:
+    output:
+        f"{RESULTS}/config.yaml",
+    params:
+        text=CONFIG_TEXT,
+    log:
+        f"{RESULTS}/logs/config.log",
+    localrule: True
+    run:
+        from dlperf.analysis.files import write_text
+
+        write_text(Path(output[0]), params.text)
+
+
+rule plan:
+    input:
+        config=f"{RESULTS}/config.yaml",
+    localrule: True
+    shell:
+        "{PYTHON:q} -m dlperf.plan show --config {input.config:q}"
+
+
+rule plan_table:
+    input:
+        config=f"{RESULTS}/config.yaml",
+    output:
+        f"{RESULTS}/plan.tsv",
+    log:
+        f"{RESULTS}/logs/plan.log",
+    localrule: True
+    shell:
+        "{PYTHON:q} -m dlperf.plan tsv --config {input.config:q} > {output:q} 2> {log:q}"

@@ -1,0 +1,38 @@
+"""
+Required inputs: everything that merge and figures make, the environments' env.json and, for real
+input, the data's manifest.
+
+Outputs: report.html, one page that needs nothing else: no network, no script, no other file.
+"""
+
+
+def manifests(wildcards):
+    kinds = sorted({case.data for case in CASES} - {"synthetic"})
+    return [f"results/data/{data}/manifest.json" for data in kinds]
+
+
+rule report_page:
+    input:
+        config=f"{RESULTS}/config.yaml",
+        measurements=f"{RESULTS}/measurements.tsv.gz",
+        parity=f"{RESULTS}/parity.tsv",
+        cells=f"{RESULTS}/cells.tsv",
+        figures=[f"{RESULTS}/figures/{name}.svg" for name in names.figure_ids(CASES)],
+        environments=[environment_of(framework) for framework in FRAMEWORKS],
+        manifests=manifests,
+    output:
+        report(
+            f"{RESULTS}/report.html",
+            caption="../report/page.rst",
+            category="Report",
+            labels={"page": "the whole round"},
+        ),
+    log:
+        f"{RESULTS}/logs/report.log",
+    localrule: True
+    params:
+        round=RESULTS,
+        shared="results",  # where environments and data of all rounds are
+    shell:
+        "{PYTHON:q} -m dlperf.analysis report --config {input.config:q} --round {params.round:q}"
+        " --shared {params.shared:q} --out {output:q} > {log:q} 2>&1"

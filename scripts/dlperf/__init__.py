@@ -1,0 +1,1 @@
+"""Benchmarks of deep-learning frameworks: plan, measure, certify, and turn records into tables."""

@@ -1,0 +1,87 @@
+"""The analysis, one step a command.
+
+    python -m dlperf.analysis merge  --config C --runs DIR --measurements OUT --parity OUT
+    python -m dlperf.analysis cells  --measurements IN --out OUT
+    python -m dlperf.analysis table  --cells IN --table ID --tsv OUT --md OUT --html OUT
+    python -m dlperf.analysis figure --cells IN --figure ID --svg OUT --png OUT
+    python -m dlperf.analysis report --config C --round DIR --shared DIR --out OUT
+
+A mistake of the user ends with one message and the exit status 1.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dlperf.analysis.files import AnalysisError
+from dlperf.plan import ConfigError
+
+# Each command imports its own module: a figure must not wait for what the report needs.
+
+
+def _merge(asked: argparse.Namespace) -> None:
+    from dlperf.analysis.merge import merge
+
+    left_out = merge(asked.config, asked.runs, asked.measurements, asked.parity)
+    for path in left_out:
+        print(f"{path}: not a repetition of this round's plan; left out", file=sys.stderr)
+
+
+def _cells(asked: argparse.Namespace) -> None:
+    from dlperf.analysis.cells import cells
+
+    cells(asked.measurements, asked.out)
+
+
+def _table(asked: argparse.Namespace) -> None:
+    from dlperf.analysis.tables import table
+
+    table(asked.cells, asked.table, asked.tsv, asked.md, asked.html)
+
+
+def _figure(asked: argparse.Namespace) -> None:
+    from dlperf.analysis.figures import figure
+
+    figure(asked.cells, asked.figure, asked.svg, asked.png)
+
+
+def _report(asked: argparse.Namespace) -> None:
+    from dlperf.analysis.report import report
+
+    report(asked.config, asked.round, asked.shared, asked.out)
+
+
+COMMANDS = {
+    "merge": (_merge, {"config": Path, "runs": Path, "measurements": Path, "parity": Path}),
+    "cells": (_cells, {"measurements": Path, "out": Path}),
+    "table": (_table, {"cells": Path, "table": str, "tsv": Path, "md": Path, "html": Path}),
+    "figure": (_figure, {"cells": Path, "figure": str, "svg": Path, "png": Path}),
+    "report": (_report, {"config": Path, "round": Path, "shared": Path, "out": Path}),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m dlperf.analysis",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, (_, options) in COMMANDS.items():
+        command = commands.add_parser(name)
+        for option, kind in options.items():
+            command.add_argument(f"--{option}", type=kind, required=True)
+    asked = parser.parse_args(arguments)
+    run, _ = COMMANDS[asked.command]
+    try:
+        run(asked)
+    except (AnalysisError, ConfigError) as error:
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""measurements.tsv.gz -> cells.tsv: one row a case, with everything that a table or figure shows.
+
+A cell's value is the median over its ok repetitions. What failed, is unsupported or missing is a
+row too, with its reason. Flags say what a reader must know before believing a number.
+"""
+
+import statistics as means
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+
+from dlperf.analysis import columns
+from dlperf.analysis.files import Row, read_table, write_table
+from dlperf.analysis.statistics import (
+    coefficient_of_variation,
+    median,
+    median_interval,
+    ratio_interval,
+)
+
+#: Below this share of idle CPU time before the start, something else was running on the host.
+IDLE_SHARE = 0.9
+#: Above this share of the host's CPU time in the window, something else was running beside it.
+FOREIGN_SHARE = 0.1
+#: One reason for a cell without any ok repetition; the first of these that occurs names it.
+FAILURES = ("oom", "timeout", "crashed", "unsupported", "missing")
+
+
+def cells(measurements: Path, out: Path) -> None:
+    """Read measurements.tsv.gz and write cells.tsv."""
+    rows = read_table(measurements)
+    workloads = list(dict.fromkeys(row["workload"] for row in rows))
+    write_table(out, columns.cells(workloads), summarise(rows, columns.dimensions(workloads)))
+
+
+def summarise(rows: Sequence[Row], dimensions: Sequence[str]) -> list[Row]:
+    """A row for each case in `rows`, in their order."""
+    crowded = overlapping(rows)
+    cases = [
+        list(own)
+        for _, own in groupby(rows, lambda row: (row["workload"], row["framework"], row["case"]))
+    ]
+    speeds = {_point(own[0], dimensions): _speeds(own) for own in cases}
+    found = []
+    for own in cases:
+        base = speeds.get(_point(own[0], dimensions, nodes=1, devices_per_node=1), [])
+        found.append(_cell(own, base, crowded, dimensions))
+    return found
+
+
+def _point(row: Row, dimensions: Sequence[str], **changed: int) -> tuple[object, ...]:
+    return tuple(changed.get(key, row[key]) for key in (*columns.CASE, *dimensions))
+
+
+def _speeds(rows: Iterable[Row]) -> list[float]:
+    return [row["throughput"] for row in rows if row["status"] == "ok"]
+
+
+def _cell(rows: list[Row], base: list[float], crowded: set[str], dimensions: Sequence[str]) -> Row:
+    first, speeds = rows[0], _speeds(rows)
+    statuses = Counter(row["status"] for row in rows)
+    kept = ("round", "table", "case", *columns.CASE, *dimensions, *columns.SETTINGS)
+    cell: Row = {key: first[key] for key in kept}
+    failure = next((status for status in FAILURES if statuses[status]), "")
+    cell |= {
+        "status": "ok" if speeds else failure,
+        "reason": next((row["reason"] for row in rows if row["status"] == failure), ""),
+        "n_ok": len(speeds),
+        "n_asked": len(rows),
+        "unit": next((row["unit"] for row in rows if row["unit"]), ""),
+    }
+    cell |= {f"n_{status}": statuses[status] for status in ("oom", "timeout", "crashed", "missing")}
+    if not speeds:
+        return cell
+    interval, ok = median_interval(speeds), [row for row in rows if row["status"] == "ok"]
+    cell |= {
+        "throughput": median(speeds),
+        "throughput_low": interval.low,
+        "throughput_high": interval.high,
+        "coverage": interval.coverage,
+        "cv": coefficient_of_variation(speeds),
+        "host_peak_rss_bytes": _largest(ok, "host_peak_rss_bytes"),
+        "device_peak_bytes": _largest(ok, "device_peak_bytes"),
+        "joules_per_sample": _joules_per_sample(ok),
+        "loss_first": _median_of(ok, "loss_first"),
+        "loss_last": _median_of(ok, "loss_last"),
+    }
+    devices = cell["nodes"] * cell["devices_per_node"]
+    if devices == 1:
+        # A cell against itself: the ratio is 1 by definition, not a measurement.
+        cell |= dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 1.0)
+        cell |= dict.fromkeys(("efficiency", "efficiency_low", "efficiency_high"), 1.0)
+        cell["ratio_coverage"] = 1.0
+    elif base:
+        ratio = ratio_interval(speeds, base)
+        cell |= {
+            "speedup": median(speeds) / median(base),
+            "speedup_low": ratio.low,
+            "speedup_high": ratio.high,
+            "efficiency": median(speeds) / median(base) / devices,
+            "efficiency_low": ratio.low / devices,
+            "efficiency_high": ratio.high / devices,
+            "ratio_coverage": ratio.coverage,
+        }
+    cell["flags"] = " ".join(_flags(cell, ok, crowded))
+    return cell
+
+
+def _largest(rows: Iterable[Row], key: str) -> int | None:
+    return max((row[key] for row in rows if row[key] is not None), default=None)
+
+
+def _median_of(rows: Iterable[Row], key: str) -> float | None:
+    values = [row[key] for row in rows if row[key] is not None]
+    return median(values) if values else None
+
+
+def _joules_per_sample(rows: Iterable[Row]) -> float | None:
+    values = [row["energy_joules"] / row["samples"] for row in rows if row["energy_joules"]]
+    return means.median(values) if values else None
+
+
+def _flags(cell: Row, ok: Sequence[Row], crowded: set[str]) -> Iterable[str]:
+    if cell["n_ok"] < cell["n_asked"]:
+        yield "partial"
+    if len({(row["git_commit"], row["git_dirty"]) for row in ok}) > 1:
+        yield "mixed-code"
+    if len({row["lock_sha256"] for row in ok}) > 1:
+        yield "mixed-environment"
+    if len({row["data_manifest_sha256"] for row in ok}) > 1:
+        yield "mixed-data"
+    if (cell.get("efficiency_low") or 0) > 1:
+        yield "suspect:scaling-above-100%"
+    if any(row["record"] in crowded for row in ok):
+        yield "suspect:overlapping-repetitions"
+    if any(
+        row["idle_share_before"] is not None and row["idle_share_before"] < IDLE_SHARE for row in ok
+    ):
+        yield "suspect:busy-host-before"
+    if any((row["foreign_cpu_share"] or 0) > FOREIGN_SHARE for row in ok):
+        yield "suspect:foreign-load"
+
+
+def overlapping(rows: Sequence[Row]) -> set[str]:
+    """Records whose run shared a host with another run at the same time.
+
+    Both the timed windows (microseconds) and the whole runs (seconds, as records keep them) are
+    compared: a repetition that only starts up disturbs the window of another one as well.
+    """
+    run = _overlapping(rows, "start_utc", "end_utc")
+    return run | _overlapping(rows, "window_start_utc", "window_end_utc")
+
+
+def _overlapping(rows: Iterable[Row], first: str, last: str) -> set[str]:
+    spans: dict[str, list[tuple[datetime, datetime, str]]] = {}
+    for row in rows:
+        if row[first] and row[last]:
+            start, end = datetime.fromisoformat(row[first]), datetime.fromisoformat(row[last])
+            for host in (row["nodes_used"] or row["hostname"]).split():
+                spans.setdefault(host, []).append((start, end, row["record"]))
+    found: set[str] = set()
+    for each in spans.values():
+        each.sort()
+        _, latest, owner = each[0]
+        for start, end, record in each[1:]:
+            if start < latest:
+                found |= {owner, record}
+            if end > latest:
+                latest, owner = end, record
+    return found

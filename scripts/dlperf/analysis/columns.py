@@ -1,0 +1,155 @@
+"""Columns of measurements.tsv.gz, parity.tsv and cells.tsv, in their order, with their types."""
+
+from collections.abc import Iterable
+
+from dlperf import workloads
+
+#: A case, without its workload's own dimensions.
+CASE = (
+    "workload",
+    "framework",
+    "scenario",
+    "precision",
+    "compiler",
+    "nodes",
+    "devices_per_node",
+    "batch_size",
+    "data",
+)
+SETTINGS = ("device", "cores_per_device", "warmup_steps", "measured_steps")
+
+#: What merge copies from a record's host and provenance.
+HOST = (
+    "hostname",
+    "cpu",
+    "cores",
+    "cores_allowed",
+    "memory_bytes",
+    "os",
+    "kernel",
+    "governor",
+    "load_before",
+    "idle_share_before",
+    "foreign_cpu_share",
+    "cpu_time_over_wall",
+    "clock_mhz_before",
+    "clock_mhz_after",
+    "startup_seconds",
+    "warmup_seconds",
+)
+PROVENANCE = (
+    "git_commit",
+    "git_dirty",
+    "config_sha256",
+    "case_sha256",
+    "lock_sha256",
+    "data_manifest_sha256",
+    "python",
+    "start_utc",
+    "end_utc",
+    "seconds_total",
+)
+MEASURED = (
+    "status",
+    "reason",
+    "throughput",
+    "unit",
+    "samples",
+    "window_seconds",
+    "window_start_utc",
+    "window_end_utc",
+    "clock",
+    "step_seconds_median",
+    "step_seconds_min",
+    "step_seconds_max",
+    "loss_first",
+    "loss_last",
+    "host_peak_rss_bytes",
+    "device_peak_bytes",
+    "device_total_peak_bytes",
+    "energy_joules",
+    "gpu",
+    "gpu_driver",
+    "nodes_used",
+)
+CELL = (
+    "status",
+    "reason",
+    "n_ok",
+    "n_asked",
+    "n_oom",
+    "n_timeout",
+    "n_crashed",
+    "n_missing",
+    "unit",
+    "throughput",
+    "throughput_low",
+    "throughput_high",
+    "coverage",
+    "cv",
+    "speedup",
+    "speedup_low",
+    "speedup_high",
+    "efficiency",
+    "efficiency_low",
+    "efficiency_high",
+    "ratio_coverage",
+    "loss_first",
+    "loss_last",
+    "host_peak_rss_bytes",
+    "device_peak_bytes",
+    "joules_per_sample",
+    "flags",
+)
+PARITY = (*CASE[:5], "case", "table", "nodes", "devices_per_node", "key", "value", "repetitions")
+
+_WHOLE = {
+    "nodes",
+    "devices_per_node",
+    "batch_size",
+    "cores_per_device",
+    "repetition",
+    "repetitions",
+}
+_WHOLE |= {"warmup_steps", "measured_steps", "n_ok", "n_asked", "n_oom", "n_timeout", "n_crashed"}
+_WHOLE |= {"n_missing", "samples", "host_peak_rss_bytes", "device_peak_bytes"}
+_WHOLE |= {"device_total_peak_bytes", "cores", "cores_allowed", "memory_bytes"}
+_REAL = {"throughput", "throughput_low", "throughput_high", "coverage", "cv", "speedup"}
+_REAL |= {"speedup_low", "speedup_high", "efficiency", "efficiency_low", "efficiency_high"}
+_REAL |= {"ratio_coverage", "loss_first", "loss_last", "joules_per_sample", "energy_joules"}
+_REAL |= {"window_seconds", "step_seconds_median", "step_seconds_min", "step_seconds_max"}
+_REAL |= {"load_before", "idle_share_before", "foreign_cpu_share", "cpu_time_over_wall"}
+_REAL |= {"clock_mhz_before", "clock_mhz_after", "startup_seconds", "warmup_seconds"}
+_REAL |= {"seconds_total"}
+
+
+def dimensions(names: Iterable[str]) -> list[str]:
+    """The own dimensions of these workloads, each once."""
+    found = [name for workload in names for name in workloads.facts(workload).DIMENSIONS]
+    return list(dict.fromkeys(found))
+
+
+def measurements(names: Iterable[str]) -> list[str]:
+    """Columns of measurements.tsv.gz for a round of these workloads."""
+    own = dimensions(names)
+    return [
+        *("round", *CASE, *own, "repetition", "table", "case", *MEASURED, *SETTINGS, *HOST),
+        *(*PROVENANCE, "record", "record_sha256"),
+    ]
+
+
+def cells(names: Iterable[str]) -> list[str]:
+    """Columns of cells.tsv for a round of these workloads."""
+    return ["round", "table", *CASE, *dimensions(names), "case", *SETTINGS, *CELL]
+
+
+def numbers(columns: Iterable[str]) -> dict[str, type]:
+    """The types of those columns that hold numbers."""
+    own = set(dimensions(workloads.NAMES))
+    kinds: dict[str, type] = {}
+    for name in columns:
+        if name in _WHOLE or name in own:
+            kinds[name] = int
+        elif name in _REAL:
+            kinds[name] = float
+    return kinds

@@ -1,0 +1,88 @@
+"""Files of the analysis: written whole or not at all, with the same bytes every time.
+
+Tables are tab-separated text with a header. An empty field means that there is no value; numbers
+are written so that they read back exactly.
+"""
+
+import contextlib
+import csv
+import gzip
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from dlperf.analysis.columns import numbers
+
+Row = dict[str, Any]
+
+
+class AnalysisError(Exception):
+    """What a user can mend; the message names the file, what is wrong and what to do."""
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write a file by a temporary one and a rename, so that nobody reads half of it."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, content: str) -> None:
+    write_bytes(path, content.encode())
+
+
+def write_table(
+    path: str | Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
+) -> None:
+    """Write rows as TSV; gzipped, without a time stamp, where the name ends in .gz."""
+    text = io.StringIO()
+    writer = csv.writer(text, dialect="excel-tab", lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_spell(row.get(column)) for column in columns] for row in rows)
+    content = text.getvalue().encode()
+    if str(path).endswith(".gz"):
+        content = gzip.compress(content, compresslevel=6, mtime=0)
+    write_bytes(path, content)
+
+
+def _spell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value)
+    return " ".join(str(value).split())
+
+
+def read_table(path: str | Path) -> list[Row]:
+    """Rows of a TSV, columns.numbers() converted; an empty number is None, an empty text ""."""
+    try:
+        with _open(path) as stream:
+            reader = csv.DictReader(stream, dialect="excel-tab")
+            rows: list[Row] = list(reader)
+            kinds = numbers(reader.fieldnames or ())
+    except (OSError, EOFError) as error:
+        raise AnalysisError(f"{path}: cannot be read: {error}") from None
+    for line, row in enumerate(rows, start=2):
+        try:
+            for name, kind in kinds.items():
+                row[name] = kind(row[name]) if row[name] else None
+        except ValueError:
+            wrong = f"{path}: line {line}: {name}: {row[name]!r} is not a number"
+            raise AnalysisError(wrong) from None
+    return rows
+
+
+@contextlib.contextmanager
+def _open(path: str | Path) -> Iterator[IO[str]]:
+    opener = gzip.open if str(path).endswith(".gz") else open
+    with opener(path, "rt", encoding="utf-8", newline="") as stream:
+        yield stream

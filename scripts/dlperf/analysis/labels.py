@@ -1,0 +1,132 @@
+"""Words for readers: what a cell's keys are called in tables, figures and the report.
+
+In: rows of cells.tsv. Out: short phrases, the same everywhere.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dlperf import workloads
+from dlperf.analysis.statistics import order_coverage, order_rank
+
+STATUS = {
+    "oom": "out of memory",
+    "timeout": "timed out",
+    "crashed": "crashed",
+    "unsupported": "not supported",
+    "missing": "not measured",
+}
+SCENARIO = {"train": "training"}
+PRECISION = {"fp32": "fp32", "amp": "mixed precision (amp)"}
+DATA = {
+    "sample": "sample photographs, decoded, cropped and flipped while training runs",
+    "synthetic": "synthetic batches, made once on the device",
+}
+FLAGS = {
+    "partial": "fewer repetitions are ok than were asked for",
+    "mixed-code": "repetitions were measured at different commits",
+    "mixed-environment": "repetitions were measured with different locks",
+    "mixed-data": "repetitions were measured on different data",
+    "suspect:scaling-above-100%": "scaling efficiency is above 100 % by more than the noise",
+    "suspect:overlapping-repetitions": "another repetition ran on the same host at that time",
+    "suspect:busy-host-before": "the host was not idle before a repetition started",
+    "suspect:foreign-load": "other processes used the host's CPU in the timed window",
+}
+
+
+def workload(row: Mapping[str, Any]) -> str:
+    return workloads.facts(row["workload"]).TITLE
+
+
+def sizes(row: Mapping[str, Any]) -> list[str]:
+    """The workload's own dimensions: '64×64 px images — reduced from the standard 224×224'."""
+    facts, found = workloads.facts(row["workload"]), []
+    for name, (key, standard) in facts.DIMENSIONS.items():
+        value = row[name]
+        if key == "px":
+            text, usual = f"{value}×{value} px {facts.UNIT}", f"{standard}×{standard}"
+        else:
+            text, usual = f"{name.replace('_', ' ')} {value}", str(standard)
+        if value != standard:
+            text += f" — {'reduced' if value < standard else 'raised'} from the standard {usual}"
+        found.append(text)
+    return found
+
+
+def short_sizes(row: Mapping[str, Any]) -> str:
+    """The same for a figure's title: '64 px (standard: 224)'."""
+    facts, found = workloads.facts(row["workload"]), []
+    for name, (key, standard) in facts.DIMENSIONS.items():
+        usual = f" (standard: {standard})" if row[name] != standard else ""
+        found.append(f"{row[name]} {key}{usual}")
+    return ", ".join(found)
+
+
+def unit(row: Mapping[str, Any]) -> str:
+    return f"{workloads.facts(row['workload']).UNIT}/s"
+
+
+def device(row: Mapping[str, Any]) -> str:
+    """What one device is."""
+    cores = plural(row["cores_per_device"], "core")
+    if row["device"] == "cpu":
+        return f"a device is one CPU process pinned to {cores}"
+    return f"a device is one GPU, with {cores} for its process and loader"
+
+
+def series(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """(framework, compiler) of these cells: frameworks as they come, each with its compilers."""
+    found = dict.fromkeys((row["framework"], row["compiler"]) for row in rows)
+    frameworks = list(dict.fromkeys(framework for framework, _ in found))
+    return sorted(found, key=lambda each: frameworks.index(each[0]))
+
+
+def topology(row: Mapping[str, Any]) -> str:
+    """'1 node × 2 devices'."""
+    return f"{plural(row['nodes'], 'node')} × {plural(row['devices_per_node'], 'device')}"
+
+
+def short_topology(row: Mapping[str, Any]) -> str:
+    return f"{row['nodes']}n{row['devices_per_node']}d"
+
+
+def devices(row: Mapping[str, Any]) -> int:
+    return row["nodes"] * row["devices_per_node"]
+
+
+def interval(n: int) -> str:
+    """What the interval of the median of n values is: '[min, max] of 3, coverage 75 %'."""
+    k = order_rank(n)
+    ends = "[min, max]" if k == 1 else f"[x{k}, x{n + 1 - k}] of the sorted values"
+    return f"{ends} of {n}, coverage {percent(order_coverage(n, k))}"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """0.75 -> '75 %', 0.96875 -> '96.9 %'."""
+    text = f"{share * 100:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
+
+
+def plural(count: int, word: str) -> str:
+    if count == 1:
+        return f"1 {word}"
+    return f"{count} {word[:-1]}ies" if word.endswith("y") else f"{count} {word}s"
+
+
+def listed(items: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def size(count: int | None) -> str:
+    """Bytes for a reader: 996014336 -> '950 MiB'."""
+    if count is None:
+        return ""
+    number = float(count)
+    for name in ("B", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:.0f} {name}"
+        number /= 1024
+    return f"{number:.1f} GiB"

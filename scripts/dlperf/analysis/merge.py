@@ -1,0 +1,138 @@
+"""Records and plan -> measurements.tsv.gz (a row a repetition) and parity.tsv (a row a setting).
+
+Every repetition of the plan has a row: measured, failed, unsupported or missing. Rows stand in the
+order of the plan, and the same records give the same bytes.
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dlperf import plan
+from dlperf.analysis import columns, names
+from dlperf.analysis.files import Row, write_table
+from dlperf.analysis.records import Repetition, read_round, strangers
+
+
+def merge(config_path: Path, runs: Path, measurements: Path, parity: Path) -> list[str]:
+    """Write both files. Returns the records under `runs` that the plan does not ask for.
+
+    Raises AnalysisError for files that are not what their path says, ConfigError for the config.
+    """
+    config = plan.load(config_path)
+    cases = plan.expand(config)
+    table_of = {id(case): name for name, own in names.by_table(cases).items() for case in own}
+    repetitions = read_round(config, cases, runs)
+    asked = list(config.workloads.asked())
+    rows = [_row(each, config, table_of[id(each.case)]) for each in repetitions]
+    write_table(measurements, columns.measurements(asked), rows)
+    write_table(parity, columns.PARITY, _parity_rows(repetitions, rows))
+    return strangers(cases, config.repetitions, runs)
+
+
+def window_seconds(window: Sequence[Mapping[str, Any]]) -> float:
+    """Last rank's end - first rank's start, on one clock.
+
+    Ranks on one node share a clock. Nodes do not, and their UTC may be off by milliseconds; as all
+    ranks pass one barrier before the window, the longest of the nodes' own windows is taken there.
+    """
+    nodes: dict[str, list[Mapping[str, Any]]] = {}
+    for rank in window:
+        nodes.setdefault(rank["node"], []).append(rank)
+    return max(
+        max(rank["end"] for rank in ranks) - min(rank["start"] for rank in ranks)
+        for ranks in nodes.values()
+    )
+
+
+def utc(seconds: float) -> str:
+    """Seconds since 1970 as '2026-11-21T05:00:00.000000Z'."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _row(repetition: Repetition, config: plan.Config, table: str) -> Row:
+    case, record = repetition.case, repetition.record
+    settings = case.document(config, repetition.number)["settings"]
+    row: Row = {
+        **case.identity(config.round, repetition.number),
+        "table": table,
+        "case": case.name,
+        **{key: settings[key] for key in columns.SETTINGS},
+    }
+    if record is None:
+        status = "unsupported" if case.unsupported else "missing"
+        return {**row, "status": status, "reason": case.unsupported or "not measured yet"}
+    host, provenance = record["host"], record["provenance"]
+    row |= {key: host.get(key) for key in columns.HOST}
+    row |= {key: provenance.get(key) for key in columns.PROVENANCE}
+    gpus = host.get("gpus") or []
+    row |= {
+        "status": record["status"],
+        "reason": record["reason"],
+        "unit": record["unit"],
+        "gpu": "; ".join(dict.fromkeys(str(gpu.get("name")) for gpu in gpus)),
+        "gpu_driver": "; ".join(dict.fromkeys(str(gpu.get("driver")) for gpu in gpus)),
+        "record": repetition.path,
+        "record_sha256": repetition.sha256,
+    }
+    if record["status"] == "ok":
+        row |= _measured(record)
+    return row
+
+
+def _measured(record: Mapping[str, Any]) -> Row:
+    window, steps, memory = record["window"], record["steps"], record["memory"]
+    seconds = window_seconds(window)
+    energy = [each["joules"] for each in record.get("energy", [])]
+    return {
+        "throughput": record["samples"] / seconds,
+        "samples": record["samples"],
+        "window_seconds": seconds,
+        "window_start_utc": utc(min(rank["start_utc"] for rank in window)),
+        "window_end_utc": utc(max(rank["end_utc"] for rank in window)),
+        "clock": steps["clock"],
+        "step_seconds_median": statistics.median(steps["seconds"]),
+        "step_seconds_min": min(steps["seconds"]),
+        "step_seconds_max": max(steps["seconds"]),
+        "loss_first": steps["loss"][0] if steps["loss"] else None,
+        "loss_last": steps["loss"][-1] if steps["loss"] else None,
+        "host_peak_rss_bytes": _largest(memory, "host_peak_rss_bytes"),
+        "device_peak_bytes": _largest(memory, "device_peak_bytes"),
+        "device_total_peak_bytes": _largest(memory, "device_total_peak_bytes"),
+        "energy_joules": sum(energy) if energy else None,
+        "nodes_used": " ".join(sorted({rank["node"] for rank in window})),
+    }
+
+
+def _largest(memory: Sequence[Mapping[str, Any]], key: str) -> int | None:
+    """The most that any rank had, or None where no rank could say."""
+    values = [rank[key] for rank in memory if rank.get(key) is not None]
+    return max(values, default=None)
+
+
+def _parity_rows(repetitions: Sequence[Repetition], rows: Sequence[Row]) -> list[Row]:
+    """Each setting that the processes of a case reported, with the number of those that did."""
+    found: dict[str, tuple[Row, dict[str, Counter[str]]]] = {}
+    for repetition, row in zip(repetitions, rows, strict=True):
+        if repetition.record is None or repetition.record["status"] != "ok":
+            continue
+        _, reported = found.setdefault(repetition.case.folder, (row, {}))
+        for key, value in repetition.record["parity"].items():
+            reported.setdefault(key, Counter())[_spell(value)] += 1
+    return [
+        {**row, "key": key, "value": value, "repetitions": count}
+        for row, reported in found.values()
+        for key, values in reported.items()
+        for value, count in values.items()
+    ]
+
+
+def _spell(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) and abs(value) >= 10_000 else str(value)

@@ -1,0 +1,81 @@
+"""Names of tables, figures and series, known from the plan alone.
+
+In: the plan's cases. Out: identifiers such as `resnet50-train-fp32-b8` (one table a workload,
+scenario, precision and batch size a device; data and the workload's dimensions are spelled only
+where they vary) and `resnet50-train-fp32-b8-scaling`. Cheap to import: every Snakemake process
+reads it, cluster jobs included.
+"""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from dlperf import workloads
+from dlperf.plan import Case
+from dlperf.plan.choices import module
+
+
+def by_table(cases: Iterable[Case]) -> dict[str, list[Case]]:
+    """The cases of each table, by the table's identifier, in the order of the plan."""
+    cases = list(cases)
+    varying = {workload: _varying(workload, cases) for workload in {c.workload for c in cases}}
+    tables: dict[str, list[Case]] = {}
+    for case in cases:
+        tables.setdefault(_table(case, varying[case.workload]), []).append(case)
+    return tables
+
+
+def table_ids(cases: Iterable[Case]) -> list[str]:
+    return list(by_table(cases))
+
+
+def figure_ids(cases: Iterable[Case]) -> list[str]:
+    """Two figures a table: throughput, and scaling where the table has more than one topology."""
+    found = []
+    for table, members in by_table(cases).items():
+        found.append(f"{table}-throughput")
+        if len({case.topology for case in members}) > 1:
+            found.append(f"{table}-scaling")
+    return found
+
+
+def known(name: str, names: Sequence[str], what: str) -> str:
+    """`name` if it is among `names`. Raises LookupError that says what there is, nearest first."""
+    if name in names:
+        return name
+    nearest = difflib.get_close_matches(name, names, 1, 0.0)
+    hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
+    raise LookupError(f"no {what} '{name}' in this round{hint} [there are: {', '.join(names)}]")
+
+
+def framework_title(framework: str) -> str:
+    """'pytorch' -> 'PyTorch'; the bare name where a framework has no module yet."""
+    return getattr(module(framework), "TITLE", framework)
+
+
+def series_title(framework: str, compiler: str) -> str:
+    """'PyTorch', or 'PyTorch [inductor]': a column of a table, a line of a figure."""
+    title = framework_title(framework)
+    return title if compiler == "none" else f"{title} [{compiler}]"
+
+
+def dimension_keys(workload: str) -> dict[str, str]:
+    """{'image_size': 'px'}: how a workload's own dimensions are spelled in names."""
+    return {name: each.key for name, each in workloads.facts(workload).DIMENSIONS.items()}
+
+
+def _varying(workload: str, cases: Sequence[Case]) -> set[str]:
+    own = [case for case in cases if case.workload == workload]
+    varying = {
+        name for name in dimension_keys(workload) if len({c.dimensions[name] for c in own}) > 1
+    }
+    return varying | ({"data"} if len({case.data for case in own}) > 1 else set())
+
+
+def _table(case: Case, varying: set[str]) -> str:
+    parts = [case.workload, case.scenario, case.precision, f"b{case.batch_size}"]
+    if "data" in varying:
+        parts.append(case.data)
+    for name, key in dimension_keys(case.workload).items():
+        if name in varying:
+            parts.append(f"{key}{case.dimensions[name]}")
+    return "-".join(parts)

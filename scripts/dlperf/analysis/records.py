@@ -1,0 +1,135 @@
+"""All records of a round, read and checked against the plan.
+
+In: the round's config and its folder runs/. Out: one `Repetition` for each that the plan asks for,
+with its record where there is one. A file that is not what its path says stops the merge: it would
+be a wrong number.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dlperf.analysis import schema
+from dlperf.analysis.files import AnalysisError
+from dlperf.plan import Case, Config
+
+#: Settings that change what a number means; a record measured with others is not of this round.
+BINDING_SETTINGS = ("device", "warmup_steps", "measured_steps", "cores_per_device")
+#: How many wrong files a message names.
+SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """One repetition of the plan. `record` is None, and `sha256` empty, where none was made."""
+
+    case: Case
+    number: int
+    path: str
+    record: dict[str, Any] | None
+    sha256: str
+
+
+def read_round(config: Config, cases: list[Case], runs: Path) -> list[Repetition]:
+    """Read every record that the plan asks for, in the order of the plan.
+
+    `path` of a repetition is relative to the folder that holds `runs`. Raises AnalysisError, which
+    names every file that is half-written, not a record, or of another case than its path says.
+    """
+    found, problems = [], []
+    for case in cases:
+        wanted = case.document(config, 1)
+        folder = runs / case.folder
+        for number in range(1, config.repetitions + 1):
+            path = folder / f"rep{number}.json"
+            shown = f"{runs.name}/{case.folder}/{path.name}"
+            record, sha256 = None, ""
+            try:
+                content = path.read_bytes()
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                problems.append(f"{path}: cannot be read: {error.strerror}")
+            else:
+                sha256 = hashlib.sha256(content).hexdigest()
+                wanted["identity"]["repetition"] = number
+                record, wrong = parse(content, wanted)
+                problems += [f"{path}: {each}" for each in wrong]
+            found.append(Repetition(case, number, shown, record, sha256))
+    if problems:
+        more = len(problems) - SHOWN
+        listed = "\n".join(problems[:SHOWN]) + (f"\n... and {more} more" if more > 0 else "")
+        raise AnalysisError(
+            f"{listed}\nThese are not records of this round, so nothing was merged. Move them "
+            "away and run the same command again: what is missing is measured anew."
+        )
+    return found
+
+
+def parse(content: bytes, wanted: dict[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
+    """(record, problems) of a file's content that should hold the case document `wanted`."""
+    try:
+        record = json.loads(content)
+    except ValueError as error:
+        if not content.strip():
+            return None, ["is empty"]
+        return None, [f"is not JSON, perhaps half-written: {error}"]
+    if not schema.record_check()(record):
+        wrong = schema.explain(record) or ["does not fit record.schema.json"]
+        return None, [f"is not a dlperf.record/1: {each}" for each in wrong]
+    problems = [*_disagreements(record, wanted)]
+    if not problems and record["status"] == "ok":
+        problems = [*_contradictions(record)]
+    return (None, problems) if problems else (record, [])
+
+
+def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
+    identity, settings = record["identity"], record["settings"]
+    if identity != wanted["identity"]:
+        for key in sorted({*identity, *wanted["identity"]}):
+            there, asked = identity.get(key), wanted["identity"].get(key)
+            if there != asked:
+                yield f"identity.{key} is {there!r}, but its path says {asked!r}"
+    for key in BINDING_SETTINGS:
+        if settings[key] != wanted["settings"][key]:
+            yield (
+                f"was measured with {key}={settings[key]!r}, but the round's config.yaml asks for "
+                f"{wanted['settings'][key]!r}"
+            )
+
+
+def _contradictions(record: dict[str, Any]) -> Iterator[str]:
+    """What an ok record says of itself in two places must agree."""
+    identity, steps = record["identity"], record["steps"]
+    ranks = identity["nodes"] * identity["devices_per_node"]
+    measured = record["settings"]["measured_steps"]
+    if steps["measured"] != measured:
+        yield f"steps.measured is {steps['measured']}, but settings.measured_steps {measured}"
+    if len(steps["seconds"]) != measured:
+        yield f"steps.seconds has {len(steps['seconds'])} values for {measured} measured steps"
+    samples = ranks * identity["batch_size"] * measured
+    if record["samples"] != samples:
+        yield f"samples is {record['samples']}, but {ranks} ranks x batch x steps make {samples}"
+    if sorted(window["rank"] for window in record["window"]) != list(range(ranks)):
+        yield f"window does not have each of the {ranks} ranks once"
+    if any(window["end"] <= window["start"] for window in record["window"]):
+        yield "window ends before it starts"
+
+
+def strangers(cases: list[Case], repetitions: int, runs: Path) -> list[str]:
+    """Records under runs/ that the plan does not ask for: left out of tables, and named."""
+    planned = {case.folder for case in cases}
+    asked = {f"rep{number}.json" for number in range(1, repetitions + 1)}
+    found = []
+    for folder, _, names in os.walk(runs):
+        inside = Path(folder).relative_to(runs).as_posix()
+        for name in names:
+            if not name.endswith(".json"):
+                continue
+            if inside not in planned or name not in asked:
+                found.append(f"{runs.name}/{inside}/{name}")
+    return sorted(found)

@@ -1,0 +1,87 @@
+"""Medians with exact intervals, spread, and intervals of ratios.
+
+In: the values of a cell's repetitions. Out: numbers with the coverage that so few values really
+give. Everything is exact arithmetic on the order of the values: no normal distribution is assumed,
+and no bootstrap, whose intervals are too narrow for small n.
+"""
+
+import functools
+import math
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+CONFIDENCE = 0.95
+
+
+class Interval(NamedTuple):
+    """`coverage`: least probability that [low, high] holds the true value."""
+
+    low: float
+    high: float
+    coverage: float
+
+
+def median(values: Sequence[float]) -> float:
+    return statistics.median(values)
+
+
+@functools.cache
+def order_coverage(n: int, k: int) -> float:
+    """Coverage of [x(k), x(n+1-k)], the k-th smallest to the k-th largest of n, for the median.
+
+    Each value is below the median with probability 1/2, so the number below it is B(n, 1/2) and
+
+        P(x(k) <= median <= x(n+1-k)) = P(k <= B <= n-k) = 1 - 2 * sum_{i<k} C(n,i) / 2^n,
+
+    exact for a continuous distribution and a lower bound for any other (David & Nagaraja, Order
+    Statistics, 3rd ed., section 7.1; Conover, Practical Nonparametric Statistics, section 3.2).
+    """
+    if not 1 <= k <= (n + 1) // 2:
+        raise ValueError(f"no {k}-th smallest and largest among {n} values")
+    return 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2**n
+
+
+@functools.cache
+def order_rank(n: int, confidence: float = CONFIDENCE) -> int:
+    """The largest k whose interval [x(k), x(n+1-k)] reaches `confidence`; 1 where none does."""
+    reaching = [k for k in range(1, (n + 1) // 2 + 1) if order_coverage(n, k) >= confidence]
+    return max(reaching, default=1)
+
+
+def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """The narrowest symmetrical order-statistic interval of the median that reaches `confidence`.
+
+    Where n is too small for that (below 6, for 95 %), the smallest to the largest value, with the
+    coverage that this has: n=3 75 %, n=5 93.75 %, n=6 96.9 %, n=7 98.4 %, n=9 [x2, x8] 96.1 %.
+    """
+    if not values:
+        raise ValueError("an interval needs at least one value")
+    ordered, n = sorted(values), len(values)
+    k = order_rank(n, confidence)
+    return Interval(ordered[k - 1], ordered[n - k], order_coverage(n, k))
+
+
+def ratio_interval(
+    numerator: Sequence[float], denominator: Sequence[float], confidence: float = CONFIDENCE
+) -> Interval:
+    """Interval of median(numerator) / median(denominator); all values must be above 0.
+
+    If both medians are in their intervals, the ratio is in [low/high, high/low]. By Bonferroni's
+    inequality that has at least probability 1 - (1 - c1) - (1 - c2), whether or not the samples
+    are independent. It is conservative: ends of both intervals must coincide for the ratio to
+    reach its own, so the true coverage is higher than stated. Each median gets half of the error.
+    """
+    if min(*numerator, *denominator) <= 0:
+        raise ValueError("a ratio needs values above 0")
+    each = 1 - (1 - confidence) / 2
+    above, below = median_interval(numerator, each), median_interval(denominator, each)
+    coverage = max(0.0, 1 - (1 - above.coverage) - (1 - below.coverage))
+    return Interval(above.low / below.high, above.high / below.low, coverage)
+
+
+def coefficient_of_variation(values: Sequence[float]) -> float | None:
+    """Sample standard deviation (n - 1) over the mean; None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    return statistics.stdev(values) / statistics.fmean(values)

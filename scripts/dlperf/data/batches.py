@@ -1,0 +1,494 @@
+"""The batches that a rank trains on: the same ones, in the same order, for every framework.
+
+In goes a case (batch size, image size, seed, data) and a rank; out come float32 images and int32
+labels. `synthetic` is one batch of noise, made once. `sample` is decoded from the JPEG files of a
+manifest, randomly cropped, flipped and normalised by one background thread, ahead of the timed
+window. Every random number comes from NumPy's RandomState, whose stream is frozen for good, so the
+bytes do not depend on the framework's NumPy. Run as a program it prints a digest to prove that.
+
+Runs in every framework's interpreter: Python 3.7, the standard library, NumPy, and Pillow where
+JPEG is decoded.
+"""
+
+import argparse
+import collections
+import hashlib
+import json
+import math
+import os
+import platform
+import sys
+import threading
+import time
+
+import numpy as np
+
+CLASSES = 1000
+KINDS = ("synthetic", "sample")
+LAYOUTS = ("NHWC", "NCHW")
+PREFETCH_BYTES = 2**30  # what the queue of one rank may hold
+LOOK_AHEAD = 2  # batches that a framework's own input pipeline may take beyond the last step
+
+# RandomResizedCrop's and ImageNet's values, as in torchvision and in the published scripts.
+CROP_AREA = (0.08, 1.0)
+CROP_ASPECT = (3 / 4, 4 / 3)
+MEAN = 255 * np.array([0.485, 0.456, 0.406], np.float32)
+SCALE = 1 / (255 * np.array([0.229, 0.224, 0.225], np.float32))
+
+# The first number after the seed keeps the streams apart.
+ORDER, CROP, NOISE = 0, 1, 2
+
+
+class DataError(ValueError):
+    """A mistake in the data or in what was asked of it; the message names it and the mend."""
+
+
+def open_batches(identity, settings, rank=0, ranks=1, layout="NHWC", prefetch=None):
+    """The batches of one rank; close them, or use `with`, when the run is over.
+
+    identity, settings: the two parts of a case document. Read are batch_size, image_size, data,
+    seed, data_dir and, for how far to read ahead, warmup_steps and measured_steps.
+    layout: "NHWC" or "NCHW". prefetch: batches held ready; by default all that the run needs, as
+    far as they fit into PREFETCH_BYTES.
+
+    `.next()` returns images, float32, C-contiguous, (batch, px, px, 3) or (batch, 3, px, px), and
+    labels, int32, (batch,), 0 to 999. Both belong to the caller, except where `.constant` says
+    that every call returns the same two arrays: copy them to the device once.
+
+    Raises DataError for whatever can be known before the first batch.
+    """
+    data = identity["data"]
+    if data not in KINDS:
+        raise DataError(
+            "identity key 'data': {!r} is not known; it is one of {}".format(data, ", ".join(KINDS))
+        )
+    if layout not in LAYOUTS:
+        raise DataError(
+            "layout {!r} is not known; it is one of {}".format(layout, ", ".join(LAYOUTS))
+        )
+    batch_size, image_size = int(identity["batch_size"]), int(identity["image_size"])
+    for key, value in (("batch_size", batch_size), ("image_size", image_size), ("ranks", ranks)):
+        if value < 1:
+            raise DataError("{} is {}: at least 1 is needed".format(key, value))
+    if not 0 <= rank < ranks:
+        raise DataError("rank {} is not one of the {} ranks 0 to {}".format(rank, ranks, ranks - 1))
+    seed = int(settings["seed"])
+    if not 0 <= seed < 2**32:
+        raise DataError("settings key 'seed': {} is not within 0 and 2**32 - 1".format(seed))
+
+    if data == "synthetic":
+        return Synthetic(batch_size, image_size, seed, rank, layout)
+    steps = None
+    if "measured_steps" in settings:
+        steps = settings.get("warmup_steps", 0) + settings["measured_steps"] + LOOK_AHEAD
+    return Sample(
+        settings["data_dir"], batch_size, image_size, seed, rank, ranks, layout, steps, prefetch
+    )
+
+
+class Synthetic(object):
+    """Standard normal images and uniform labels from the seed and the rank: one batch, made once.
+
+    No decoding, no copying: what a framework does with nothing in its way.
+    """
+
+    constant = True
+    manifest_sha256 = ""
+    waited_seconds = 0.0
+
+    def __init__(self, batch_size, image_size, seed, rank=0, layout="NHWC"):
+        random = np.random.RandomState([seed, NOISE, rank])
+        images, view = empty_images(batch_size, image_size, layout)
+        for image in view:  # image by image: RandomState makes float64, twice the memory
+            image[...] = random.standard_normal((image_size, image_size, 3))
+        labels = random.randint(0, CLASSES, batch_size).astype(np.int32)
+        self._batch = images, labels
+        self._layout = layout
+        self.first_batch_sha256 = digest([self._batch], layout)
+
+    def next(self):
+        return self._batch
+
+    def fill(self):
+        pass
+
+    def close(self):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+
+class Sample(object):
+    """Batches decoded from a manifest's JPEG files, ahead of time, by one background thread.
+
+    One epoch is a shuffle of all images; its remainder that fills no global batch is left out. Of
+    each global batch a rank takes its own slice, and an image's crop depends on the seed, the
+    epoch and the image only: so 2 ranks of 8 see, between them, the very batch of 1 rank of 16.
+
+    The thread reads ahead until `prefetch` batches lie ready and stops for good after `steps`
+    batches, so that it takes no core from the timed window that it need not take; batches beyond
+    `steps` are made when `next` asks for them. `steps=None` reads ahead without end.
+    """
+
+    constant = False
+
+    def __init__(
+        self,
+        data_dir,
+        batch_size,
+        image_size,
+        seed,
+        rank=0,
+        ranks=1,
+        layout="NHWC",
+        steps=None,
+        prefetch=None,
+    ):
+        self._pillow = import_pillow()
+        self._data_dir = data_dir
+        manifest_path = os.path.join(data_dir, "manifest.json") if data_dir else ""
+        manifest = verify(manifest_path)
+        self.manifest_sha256 = sha256_of_file(manifest_path)
+        self._files = manifest["files"]
+        if len(self._files) < ranks * batch_size:
+            raise DataError(
+                "{} has {} images, fewer than the {} of one global batch ({} ranks x batch size "
+                "{}): ask for a smaller batch size, for `data: synthetic`, or make a larger set "
+                "(python -m dlperf.data.sample --images-per-class {} --out {})".format(
+                    manifest_path,
+                    len(self._files),
+                    ranks * batch_size,
+                    ranks,
+                    batch_size,
+                    -(-ranks * batch_size // max(manifest["classes"], 1)),
+                    data_dir,
+                )
+            )
+        self._batch_size, self._image_size = batch_size, image_size
+        self._seed, self._rank, self._ranks, self._layout = seed, rank, ranks, layout
+
+        self._steps = math.inf if steps is None else steps
+        if prefetch is None:
+            prefetch = min(self._steps, PREFETCH_BYTES // (batch_size * image_size**2 * 3 * 4))
+        self._prefetch = max(1, prefetch)
+
+        self.waited_seconds = 0.0
+        self.first_batch_sha256 = None  # known after fill()
+        self._changed = threading.Condition()
+        self._queue = collections.deque()
+        self._made = 0
+        self._waiting = False
+        self._closed = False
+        self._error = None
+        self._thread = threading.Thread(target=self._produce, name="dlperf-data", daemon=True)
+        self._thread.start()
+
+    def next(self):
+        """The next batch; the time spent waiting for it is added to `waited_seconds`.
+
+        Raises DataError where the batch could not be read, or after close().
+        """
+        with self._changed:
+            if not self._queue:
+                start = time.perf_counter()
+                self._waiting = True
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._queue or self._ended())
+                self._waiting = False
+                self.waited_seconds += time.perf_counter() - start
+            if not self._queue:
+                raise self._error or DataError("no batch: the batches are closed")
+            batch = self._queue.popleft()
+            if self._wanted():
+                self._changed.notify_all()
+            return batch
+
+    def fill(self):
+        """Wait until the queue is full, or holds all that is left of the run."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    len(self._queue) >= self._prefetch or self._made >= self._steps or self._ended()
+                )
+            )
+            if self._error:
+                raise self._error
+
+    def close(self):
+        """End the thread; what lies in the queue is dropped."""
+        with self._changed:
+            self._closed = True
+            self._queue.clear()
+            self._changed.notify_all()
+        self._thread.join()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def _wanted(self):
+        room = len(self._queue) < self._prefetch
+        return room and (self._made < self._steps or self._waiting)
+
+    def _ended(self):
+        return self._closed or self._error is not None
+
+    def _produce(self):
+        try:
+            for epoch, indices in self._indices():
+                with self._changed:
+                    self._changed.wait_for(lambda: self._wanted() or self._closed)
+                    if self._closed:
+                        return
+                batch = self._read(epoch, indices)
+                if self._made == 0:
+                    self.first_batch_sha256 = digest([batch], self._layout)
+                with self._changed:
+                    if self._closed:
+                        return
+                    self._queue.append(batch)
+                    self._made += 1
+                    self._changed.notify_all()
+        except Exception as error:  # carried to the caller of next() or fill()
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _indices(self):
+        """Endless (epoch, indices of this rank's next batch)."""
+        global_batch_size = self._ranks * self._batch_size
+        epoch = 0
+        while True:
+            order = np.random.RandomState([self._seed, ORDER, epoch]).permutation(len(self._files))
+            for start in range(0, len(order) - global_batch_size + 1, global_batch_size):
+                first = start + self._rank * self._batch_size
+                yield epoch, order[first : first + self._batch_size]
+            epoch += 1
+
+    def _read(self, epoch, indices):
+        px = self._image_size
+        pixels = np.empty((len(indices), px, px, 3), np.uint8)
+        labels = np.empty(len(indices), np.int32)
+        random = np.random.RandomState()
+        for position, index in enumerate(indices):
+            file = self._files[index]
+            random.seed([self._seed, CROP, epoch, int(index)])
+            path = os.path.join(self._data_dir, file["path"])
+            pixels[position] = decode(self._pillow, path, px, random)
+            labels[position] = file["label"]
+        images, view = empty_images(len(indices), px, self._layout)
+        np.subtract(pixels, MEAN, out=view)
+        np.multiply(view, SCALE, out=view)
+        return images, labels
+
+
+def decode(pillow, path, image_size, random):
+    """One training image from a JPEG file: uint8, (image_size, image_size, 3).
+
+    Random resized crop, bilinear, and a horizontal flip in half of all cases. JPEG is decoded at
+    the smallest of its scales (1, 1/2, 1/4, 1/8) that still gives the crop no fewer pixels than
+    are asked for: the same picture but for antialiasing, several times as fast.
+    Raises DataError naming the file where it is missing, truncated or no JPEG.
+    """
+    try:
+        with pillow.open(path) as image:
+            width, height = image.size
+            left, top, crop_width, crop_height = crop_box(width, height, random)
+            flip = random.random_sample() < 0.5
+
+            reduction = min(crop_width, crop_height) // image_size
+            if reduction >= 2 and image.format == "JPEG":
+                _, (_, _, scaled_width, _) = image.draft(
+                    "RGB", (width // reduction, height // reduction)
+                )
+                scale = scaled_width / width
+            else:
+                scale = 1
+            image = image if image.mode == "RGB" else image.convert("RGB")
+            box = (left, top, left + crop_width, top + crop_height)
+            image = image.resize(
+                (image_size, image_size), pillow.BILINEAR, box=tuple(scale * edge for edge in box)
+            )
+            pixels = np.asarray(image)
+    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for broken files
+        raise DataError(
+            "{}: not a whole JPEG image ({}); make the data again: {}".format(
+                path, error, mend(os.path.join(os.path.dirname(os.path.dirname(path))))
+            )
+        )
+    return pixels[:, ::-1] if flip else pixels
+
+
+def crop_box(width, height, random):
+    """(left, top, width, height) of a random resized crop within a width x height image.
+
+    As torchvision's RandomResizedCrop.get_params: 10 attempts at a random area and aspect, then
+    the largest central crop of an allowed aspect.
+    """
+    log_aspect = [math.log(aspect) for aspect in CROP_ASPECT]
+    for _ in range(10):
+        area = width * height * random.uniform(*CROP_AREA)
+        aspect = math.exp(random.uniform(*log_aspect))
+        crop_width = int(round(math.sqrt(area * aspect)))
+        crop_height = int(round(math.sqrt(area / aspect)))
+        if 0 < crop_width <= width and 0 < crop_height <= height:
+            left = int(random.random_sample() * (width - crop_width + 1))
+            top = int(random.random_sample() * (height - crop_height + 1))
+            return left, top, crop_width, crop_height
+    crop_width = max(1, min(width, int(round(height * CROP_ASPECT[1]))))
+    crop_height = max(1, min(height, int(round(width / CROP_ASPECT[0]))))
+    return (width - crop_width) // 2, (height - crop_height) // 2, crop_width, crop_height
+
+
+def empty_images(batch_size, image_size, layout):
+    """Images in the layout, and a view of the same memory as (batch, px, px, 3)."""
+    if layout == "NHWC":
+        images = np.empty((batch_size, image_size, image_size, 3), np.float32)
+        return images, images
+    images = np.empty((batch_size, 3, image_size, image_size), np.float32)
+    return images, images.transpose(0, 2, 3, 1)
+
+
+def digest(batches, layout):
+    """sha256 of (images, labels) pairs; the same for both layouts."""
+    sha256 = hashlib.sha256()
+    for images, labels in batches:
+        images = images.transpose(0, 2, 3, 1) if layout == "NCHW" else images
+        sha256.update(repr(images.shape).encode())
+        sha256.update(np.ascontiguousarray(images, "<f4").data)
+        sha256.update(np.ascontiguousarray(labels, "<i4").data)
+    return sha256.hexdigest()
+
+
+def verify(manifest_path):
+    """The manifest, once every file that it lists is there with the sha256 that it says.
+
+    Raises DataError naming the first file that is missing or differs, and the mend.
+    """
+    if not manifest_path:
+        raise DataError(
+            "settings key 'data_dir' is empty; `data: sample` needs a folder that has a "
+            "manifest.json, such as results/data/sample"
+        )
+    data_dir = os.path.dirname(manifest_path)
+    if not os.path.isfile(manifest_path):
+        raise DataError("{}: no such file; make it: {}".format(manifest_path, mend(data_dir)))
+    try:
+        with open(manifest_path, encoding="utf-8") as file:
+            manifest = json.load(file)
+        schema, listing = manifest["schema"], manifest["sha256"]
+        files = [(file["path"], file["sha256"], file["label"]) for file in manifest["files"]]
+        manifest["classes"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            "{}: not a data manifest ({!r}); make it again: {}".format(
+                manifest_path, error, mend(data_dir)
+            )
+        )
+    if schema != "dlperf.data/1":
+        raise DataError(
+            "{}: schema {!r}, expected 'dlperf.data/1'; make it again: {}".format(
+                manifest_path, schema, mend(data_dir)
+            )
+        )
+    if listing != sha256_of_listing(manifest["files"]):
+        raise DataError(
+            "{}: its list of files does not have the sha256 that it says; make it again: {}".format(
+                manifest_path, mend(data_dir)
+            )
+        )
+    for path, sha256, label in files:
+        path = os.path.join(data_dir, path)
+        if not 0 <= label < CLASSES:
+            raise DataError("{}: label {} is not within 0 and 999".format(path, label))
+        if not os.path.isfile(path):
+            raise DataError(
+                "{}: missing, though {} lists it; make the data again: {}".format(
+                    path, manifest_path, mend(data_dir)
+                )
+            )
+        found = sha256_of_file(path)
+        if found != sha256:
+            raise DataError(
+                "{}: sha256 {} differs from {} in {}; make the data again: {}".format(
+                    path, found, sha256, manifest_path, mend(data_dir)
+                )
+            )
+    return manifest
+
+
+def mend(data_dir):
+    """The command that makes the data of a folder (again)."""
+    return "snakemake --profile local --force {}".format(os.path.join(data_dir, "manifest.json"))
+
+
+def sha256_of_listing(files):
+    """sha256 over one line a file, as sha256sum prints it, with the label behind."""
+    lines = ("{}  {} {}\n".format(file["sha256"], file["path"], file["label"]) for file in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def sha256_of_file(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def import_pillow():
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise DataError(
+            "{} cannot import Pillow, which `data: sample` needs to decode JPEG ({}): add pillow "
+            "to the environment's file in envs/, or use `data: synthetic`".format(
+                sys.executable, error
+            )
+        )
+    return Image
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        prog="python -m dlperf.data.batches",
+        description="Print the sha256 of a rank's first batches, to compare interpreters.",
+    )
+    parser.add_argument("--case", required=True, help="file of a case document or of a record")
+    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--layout", choices=LAYOUTS, default="NHWC")
+    parser.add_argument("--count", type=int, default=2, help="batches (default: %(default)s)")
+    asked = parser.parse_args(arguments)
+    try:
+        with open(asked.case, encoding="utf-8") as file:
+            case = json.load(file)
+        # One batch at a time, so that the speed is that of decoding alone.
+        batches = open_batches(
+            case["identity"], case["settings"], asked.rank, asked.ranks, asked.layout, prefetch=1
+        )
+        with batches:
+            start = time.perf_counter()
+            read = [batches.next() for _ in range(asked.count)]
+            seconds = time.perf_counter() - start
+    except (DataError, OSError) as error:
+        sys.exit("error: {}".format(error))
+    except (KeyError, ValueError) as error:
+        sys.exit("error: {}: not a case document ({!r})".format(asked.case, error))
+    facts = {
+        "sha256": digest(read, asked.layout),
+        "first_batch_sha256": batches.first_batch_sha256,
+        "milliseconds_per_image": 1e3 * seconds / (asked.count * case["identity"]["batch_size"]),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+    if "PIL" in sys.modules:
+        facts["pillow"] = sys.modules["PIL"].__version__
+    print(json.dumps(facts))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""One module a framework: what it can do, and how its processes start, meet and end.
+
+A module imports its framework only inside functions, so that the plan can read what it can do
+without having it. Every module has, in this order:
+
+    TITLE, COMPILERS, DEFAULT_COMPILER
+    unsupported(case) -> str           why it cannot do a case, or ""
+    environment(run) -> dict           variables that must stand before the process starts
+    services(run) -> list              processes beside the ranks: (name, argv, variables)
+    start(run)                         threads, seeds, precision, group of ranks
+    step_timer(run)                    a clock for single steps (measure/timer.py)
+    memory(run) -> dict                device_peak_bytes, device_total_peak_bytes (None on CPU)
+    parity(run) -> dict                what the process really had, read back from it
+    stop(run)                          leave the group
+"""
+
+import importlib
+
+NAMES = (
+    "pytorch",
+    "tensorflow",
+    "tensorflow1",
+    "mxnet",
+    "paddlepaddle",
+    "oneflow",
+    "mindspore",
+    "jax",
+    "hugectr",
+)
+
+
+def load(name):
+    """Return the module of framework `name`."""
+    return importlib.import_module("dlperf.frameworks." + name)

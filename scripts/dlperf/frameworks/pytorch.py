@@ -1,0 +1,113 @@
+"""PyTorch: eager or torch.compile, autocast, DistributedDataParallel over gloo or NCCL.
+
+Fastest settings its best users choose: channels_last for convolutions, cuDNN autotune, TF32 left
+at PyTorch's default (off for matmul, on for convolutions) and reported, foreach/fused optimisers.
+"""
+
+from dlperf.measure.timer import HostTimer
+
+TITLE = "PyTorch"
+COMPILERS = {"none": "eager", "inductor": "torch.compile (Inductor)"}
+DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
+
+
+def unsupported(case):
+    return ""
+
+
+def environment(run):
+    return {
+        # gloo and NCCL pick an interface themselves on several nodes; on one, loopback
+        "GLOO_SOCKET_IFNAME": "lo",
+        "TORCHINDUCTOR_COMPILE_THREADS": str(max(1, len(run.cores))),
+    }
+
+
+def services(run):
+    return []
+
+
+def start(run):
+    import torch
+    import torch.distributed as dist
+
+    torch.manual_seed(run.seed)
+    if run.cuda:
+        torch.cuda.set_device(0)  # a rank sees its own card only
+        torch.backends.cudnn.benchmark = True
+    else:
+        torch.set_num_threads(run.cores_per_device)
+        torch.set_num_interop_threads(1)
+    if run.distributed:
+        dist.init_process_group(
+            "nccl" if run.cuda else "gloo",
+            init_method="tcp://%s:%d" % (run.address, run.ports[0]),
+            rank=run.rank,
+            world_size=run.ranks,
+        )
+
+
+def step_timer(run):
+    return EventTimer() if run.cuda else HostTimer()
+
+
+def memory(run):
+    import torch
+
+    if not run.cuda:
+        return {"device_peak_bytes": None, "device_total_peak_bytes": None}
+    free, total = torch.cuda.mem_get_info()
+    return {
+        "device_peak_bytes": torch.cuda.max_memory_allocated(),
+        # what the card had to give at the end: allocator's cache, cuDNN, context and NCCL included
+        "device_total_peak_bytes": total - free,
+    }
+
+
+def parity(run):
+    import torch
+
+    facts = {
+        "framework_version": torch.__version__,
+        "compiler_detail": COMPILERS[run.compiler],
+        "autotune": torch.backends.cudnn.benchmark if run.cuda else None,
+        "collective": torch.distributed.get_backend() if run.distributed else None,
+    }
+    if run.cuda:
+        facts.update(
+            tf32_matmul=torch.backends.cuda.matmul.allow_tf32,
+            tf32_convolution=torch.backends.cudnn.allow_tf32,
+            cuda_version=torch.version.cuda,
+            cudnn_version=torch.backends.cudnn.version(),
+        )
+    else:
+        facts["onednn"] = torch.backends.mkldnn.is_available()
+    return facts
+
+
+def stop(run):
+    import torch.distributed as dist
+
+    if run.distributed:
+        dist.destroy_process_group()
+
+
+class EventTimer:
+    """Device time between steps, from CUDA events queued with the work and read after it."""
+
+    clock = "device"
+
+    def __init__(self):
+        self._events = []
+
+    def mark(self):
+        import torch
+
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._events.append(event)
+
+    def seconds(self):
+        """Seconds of each step: one less than the marks; all work must be done."""
+        pairs = zip(self._events, self._events[1:])
+        return [before.elapsed_time(after) / 1000.0 for before, after in pairs]

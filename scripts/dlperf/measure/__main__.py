@@ -1,0 +1,107 @@
+"""Measure one repetition, with or without the workflow.
+
+    PYTHONPATH=scripts python -m dlperf.measure --case case.json --out rep1.json
+
+The ranks run under `--environment`'s interpreter, or without one under this one. `--case` takes a case document, a record (whose case is run
+again) or the JSON text itself. The record is the answer, also of a crash; the exit status is 0
+when a record was written (with `--on-failure stop`: only when its status is ok or unsupported), 2
+for a mistake of the caller, 130 or 143 when stopped by a signal: then there is no record.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import os
+import signal
+import sys
+import threading
+import time
+
+from dlperf.measure import record
+from dlperf.measure.case import CaseError, load
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        prog="python -m dlperf.measure",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--case", required=True, help="case document: a path or the JSON text")
+    parser.add_argument("--out", required=True, help="the record to write")
+    parser.add_argument("--environment", default="", help="env.json of the environment")
+    parser.add_argument("--config-sha256", default="", help="sha256 of the round's config")
+    parser.add_argument("--attempts", help="folder that keeps a copy of every record ever made")
+    parser.add_argument("--lock", help="file that one repetition at a time may hold")
+    parser.add_argument("--on-failure", choices=("record", "stop"), default="record")
+    asked = parser.parse_args(arguments)
+    try:
+        case = load(asked.case)
+    except CaseError as error:
+        sys.exit("\n".join("error: " + line for line in str(error).splitlines()))
+    if asked.environment and not os.path.exists(asked.environment):
+        sys.exit("error: %s: no such file" % asked.environment)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    _end_with_parent()
+    from dlperf.measure.stopwatch import measure
+
+    with _held(asked.lock):
+        document = measure(case, asked.environment, asked.config_sha256)
+    record.write(document, asked.out, asked.attempts)
+    print(_summary(document, asked.out))
+    if asked.on_failure == "stop" and document["status"] not in ("ok", "unsupported"):
+        sys.exit(1)
+
+
+def _stop(number, frame):
+    # An exception, so that the watcher's `finally` ends the ranks before this process ends.
+    raise SystemExit(128 + number)
+
+
+def _end_with_parent():
+    """Stop, ranks and all, when whoever started this process is killed.
+
+    Not PR_SET_PDEATHSIG alone: it goes by the parent's thread, and a shell may stand between.
+    """
+    parent = os.getppid()
+
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if parent != 1 and "SLURM_JOB_ID" not in os.environ:
+        threading.Thread(target=watch, daemon=True).start()
+
+
+@contextlib.contextmanager
+def _held(path):
+    """Hold the lock file `path`; the kernel frees it however this process ends."""
+    if not path:
+        yield
+        return
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with open(path, "a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            print("waiting for another repetition on this machine to end", file=sys.stderr)
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _summary(document, path):
+    identity = document["identity"]
+    name = "%s %s rep %d" % (identity["framework"], identity["workload"], identity["repetition"])
+    if document["status"] != "ok":
+        return "%s: %s: %s -> %s" % (name, document["status"], document["reason"], path)
+    start = min(window["start"] for window in document["window"])
+    end = max(window["end"] for window in document["window"])
+    speed = document["samples"] / (end - start)
+    return "%s: %.2f %s/s -> %s" % (name, speed, document["unit"], path)
+
+
+if __name__ == "__main__":
+    main()

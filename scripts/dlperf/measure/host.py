@@ -1,0 +1,192 @@
+"""What the machine is and how it is: read from /proc and NVML, never from a framework."""
+
+import os
+import platform
+import socket
+import subprocess
+import time
+
+
+def name():
+    return socket.gethostname()
+
+
+def cores():
+    """CPU numbers this process may use (a Slurm step or a container may get fewer than all)."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def _read(path):
+    try:
+        with open(path) as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def _field(text, key):
+    for line in text.splitlines():
+        left, _, right = line.partition(":")
+        if left.strip() == key:
+            return right.strip()
+    return ""
+
+
+def cpu_times():
+    """(busy, all) seconds of all cores since boot."""
+    numbers = [int(each) for each in _read("/proc/stat").split("\n")[0].split()[1:9]]
+    ticks = float(os.sysconf("SC_CLK_TCK"))
+    return (sum(numbers) - numbers[3] - numbers[4]) / ticks, sum(numbers) / ticks
+
+
+def idle_share(seconds):
+    """Share of CPU time that was idle over the next `seconds`."""
+    busy, total = cpu_times()
+    time.sleep(seconds)
+    busy_after, total_after = cpu_times()
+    spent = total_after - total
+    return round(1 - (busy_after - busy) / spent, 4) if spent > 0 else None
+
+
+def oom_kills():
+    """Processes that the kernel killed for memory since boot."""
+    for line in _read("/proc/vmstat").splitlines():
+        if line.startswith("oom_kill "):
+            return int(line.split()[1])
+    return 0
+
+
+def clock_mhz():
+    """Mean clock of the CPU's cores, or None where the kernel does not say."""
+    clocks = [
+        float(line.partition(":")[2])
+        for line in _read("/proc/cpuinfo").splitlines()
+        if line.startswith("cpu MHz")
+    ]
+    return round(sum(clocks) / len(clocks), 1) if clocks else None
+
+
+def facts():
+    """The facts of this host that do not change during a repetition."""
+    cpuinfo, meminfo = _read("/proc/cpuinfo"), _read("/proc/meminfo")
+    release = _read("/etc/os-release")
+    system = [line for line in release.splitlines() if line.startswith("PRETTY_NAME=")]
+    flags = _field(cpuinfo, "flags").split()
+    return {
+        "hostname": name(),
+        "cpu": _field(cpuinfo, "model name") or platform.machine(),
+        "cpu_features": [each for each in flags if each.startswith(("avx", "amx", "fma"))],
+        "cores": os.cpu_count(),
+        "cores_allowed": len(cores()),
+        "memory_bytes": int((_field(meminfo, "MemTotal") or "0 kB").split()[0]) * 1024,
+        "os": system[0].partition("=")[2].strip('"') if system else platform.system(),
+        "kernel": platform.release(),
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip(),
+    }
+
+
+# NVML, through nvidia-ml-py. Absent package, driver or counter: nothing is said about GPUs.
+
+
+def _nvml():
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return pynvml
+    except Exception:  # ImportError, or any of NVML's own: there is no GPU to speak of
+        return None
+
+
+def visible_gpus():
+    """Names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES spells them."""
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is not None:
+        return [each for each in listed.split(",") if each and each != "-1"]
+    nvml = _nvml()
+    if nvml:
+        return [str(index) for index in range(nvml.nvmlDeviceGetCount())]
+    try:
+        listing = subprocess.run(
+            ["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except OSError:
+        return []
+    return [str(index) for index in range(listing.stdout.count(b"GPU "))]
+
+
+def _handle(nvml, gpu):
+    if gpu.isdigit():
+        return nvml.nvmlDeviceGetHandleByIndex(int(gpu))
+    return nvml.nvmlDeviceGetHandleByUUID(gpu)
+
+
+def gpu_facts(gpus):
+    """One dict a GPU: name, memory, driver, clocks, throttle reasons, temperature, processes."""
+    nvml = _nvml()
+    if not nvml:
+        return []
+
+    def text(value):
+        return value.decode() if isinstance(value, bytes) else value
+
+    def ask(question, *arguments):
+        try:
+            return question(*arguments)
+        except nvml.NVMLError:
+            return None
+
+    found = []
+    for gpu in gpus:
+        handle = _handle(nvml, gpu)
+        memory = ask(nvml.nvmlDeviceGetMemoryInfo, handle)
+        limit = ask(nvml.nvmlDeviceGetPowerManagementLimit, handle)
+        found.append(
+            {
+                "name": text(ask(nvml.nvmlDeviceGetName, handle)),
+                "uuid": text(ask(nvml.nvmlDeviceGetUUID, handle)),
+                "driver": text(ask(nvml.nvmlSystemGetDriverVersion)),
+                "memory_bytes": memory.total if memory else None,
+                "memory_used_bytes": memory.used if memory else None,
+                "power_limit_watts": limit / 1000.0 if limit else None,
+                "sm_clock_mhz": ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+                "memory_clock_mhz": ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
+                "throttle_reasons": ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle),
+                "temperature_celsius": ask(
+                    nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU
+                ),
+                "processes": len(ask(nvml.nvmlDeviceGetComputeRunningProcesses, handle) or []),
+            }
+        )
+    return found
+
+
+class EnergyCounter:
+    """Joules of a rank's GPU between start() and stop(), from NVML's total; None without one."""
+
+    counter = "nvml_total_energy"
+
+    def __init__(self, run):
+        self._nvml = _nvml() if run.cuda else None
+        self._handle = None
+        if self._nvml:
+            gpus = visible_gpus()  # a rank sees its own card only
+            self._handle = _handle(self._nvml, gpus[0]) if gpus else None
+        self._before = None
+
+    def _millijoules(self):
+        if self._handle is None:
+            return None
+        try:
+            return self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)
+        except self._nvml.NVMLError:
+            return None
+
+    def start(self):
+        self._before = self._millijoules()
+
+    def stop(self):
+        after = self._millijoules()
+        if self._before is None or after is None:
+            return None
+        return (after - self._before) / 1000.0

@@ -1,0 +1,80 @@
+"""Child processes that never outlive the stopwatch, and whose words reach the log."""
+
+import collections
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+import time
+
+PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent():
+    """Ask the kernel to kill this process when its parent ends, however that ends (Linux)."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Child:
+    """A process in its own session; its output goes to `log` line by line, with its name."""
+
+    def __init__(self, name, argv, environment, cores, log):
+        self.name = name
+        self.tail = collections.deque(maxlen=40)
+
+        def prepare():
+            die_with_parent()
+            if cores:
+                os.sched_setaffinity(0, cores)
+
+        self._process = subprocess.Popen(
+            argv,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=prepare,
+        )
+        self._reader = threading.Thread(target=self._copy, args=(log,), daemon=True)
+        self._reader.start()
+
+    def _copy(self, log):
+        with self._process.stdout as stream:
+            for raw in stream:
+                line = raw.decode("utf-8", "replace").rstrip()
+                self.tail.append(line)
+                log.write("[%s] %s\n" % (self.name, line))
+                log.flush()
+
+    def poll(self):
+        """The exit status, negative for a signal, or None while it runs."""
+        return self._process.poll()
+
+    def last_words(self):
+        """The last line of its output that is not empty."""
+        self._reader.join(1)
+        return next((line for line in reversed(self.tail) if line.strip()), "")
+
+    def signal_group(self, number):
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def stop(children, grace_seconds=3.0):
+    """End the children and all that they started: SIGTERM, a grace, SIGKILL. Returns when gone."""
+    for child in children:
+        if child.poll() is None:
+            child.signal_group(signal.SIGTERM)
+    deadline = time.monotonic() + grace_seconds
+    while time.monotonic() < deadline and any(child.poll() is None for child in children):
+        time.sleep(0.02)
+    for child in children:
+        child.signal_group(signal.SIGKILL)  # also what a child left behind in its group
+    for child in children:
+        while child.poll() is None:
+            time.sleep(0.02)

@@ -1,0 +1,89 @@
+"""Records on disk: written whole or not at all, and what says where they came from."""
+
+import hashlib
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+
+SCHEMA = "dlperf.record/1"
+
+
+def write(record, path, attempts=None):
+    """Write `record` to `path` by temporary file, fsync and rename.
+
+    With `attempts` (a folder), the same file is kept there too under its start time, so that a
+    repetition that is made again never takes the earlier record with it.
+    """
+    path = os.path.abspath(path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    part = "%s.%d.part" % (path, os.getpid())
+    try:
+        with open(part, "w") as stream:
+            json.dump(record, stream, indent=1)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        if attempts:
+            os.makedirs(attempts, exist_ok=True)
+            stem = os.path.splitext(os.path.basename(path))[0]
+            stamp = record["provenance"]["start_utc"].replace(":", "").replace("-", "")
+            kept = os.path.join(attempts, "%s-%s-%d.json" % (stem, stamp, os.getpid()))
+            os.link(part, kept)
+        os.rename(part, path)
+    finally:
+        if os.path.exists(part):
+            os.unlink(part)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def file_sha256(path):
+    """sha256 of a file, or "" where there is none."""
+    try:
+        with open(path, "rb") as stream:
+            return sha256(stream.read())
+    except OSError:
+        return ""
+
+
+def _git(*words):
+    folder = os.path.dirname(os.path.abspath(__file__))
+    try:
+        answer = subprocess.run(
+            ("git", "-C", folder) + words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except OSError:
+        return ""
+    return answer.stdout.decode().strip() if answer.returncode == 0 else ""
+
+
+def provenance(case, environment, config_sha256):
+    """Where a record comes from; `environment` is the content of env.json, or {}."""
+    commit = _git("rev-parse", "HEAD")
+    data_dir = case["settings"]["data_dir"]
+    return {
+        "git_commit": commit,
+        "git_dirty": bool(_git("status", "--porcelain", "-uno")) if commit else None,
+        "case_sha256": sha256(json.dumps(case, sort_keys=True).encode()),
+        "config_sha256": config_sha256,
+        "environment_backend": environment.get("backend", ""),
+        "lock_sha256": environment.get("lock_sha256", "") if environment.get("lock_applied") else "",
+        "freeze_sha256": sha256("\n".join(environment.get("freeze", [])).encode()),
+        "data_manifest_sha256": (
+            file_sha256(os.path.join(data_dir, "manifest.json")) if data_dir else ""
+        ),
+        "python": environment.get("python", platform.python_version()),
+        "launcher": "slurm" if os.environ.get("SLURM_JOB_ID") else "local",
+        "scheduler_job": os.environ.get("SLURM_JOB_ID", ""),
+        "command": " ".join(shlex.quote(each) for each in sys.argv[1:]),
+    }

@@ -1,0 +1,112 @@
+"""What a rank is told (Run) and what an implementation hands to the stopwatch (Work)."""
+
+import dataclasses
+import json
+from typing import Any, Callable, Dict, List
+
+
+class Unsupported(Exception):
+    """The framework cannot do on this device what the case asks; the message says what and why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One rank of one repetition.
+
+    `batch_size` is per device; `cores` are CPU numbers; `interpreter` is the framework's Python,
+    which need not be the one that reads this before the rank starts.
+    """
+
+    workload: str
+    framework: str
+    scenario: str
+    precision: str
+    compiler: str
+    batch_size: int
+    data: str
+    dimensions: Dict[str, int]
+    device: str
+    warmup_steps: int
+    measured_steps: int
+    cores_per_device: int
+    seed: int
+    data_dir: str
+    rank: int
+    local_rank: int
+    ranks: int
+    cores: List[int]
+    interpreter: str
+    address: str
+    ports: List[int]
+    meeting: str
+    result: str
+
+    @property
+    def amp(self):
+        return self.precision == "amp"
+
+    @property
+    def cuda(self):
+        return self.device == "cuda"
+
+    @property
+    def distributed(self):
+        return self.ranks > 1
+
+    @property
+    def global_batch_size(self):
+        return self.batch_size * self.ranks
+
+    @property
+    def steps(self):
+        """All steps of the run, warm-up and measured."""
+        return self.warmup_steps + self.measured_steps
+
+    def batches(self, layout):
+        """This rank's source of batches in `layout` ("NCHW" or "NHWC"): see data/batches.py."""
+        from dlperf.data.batches import open_batches
+
+        asked = dict(dataclasses.asdict(self), **self.dimensions)
+        return open_batches(asked, asked, self.rank, self.ranks, layout)
+
+    def save(self, path):
+        with open(path, "w") as stream:
+            json.dump(dataclasses.asdict(self), stream)
+
+    @classmethod
+    def load(cls, path):
+        with open(path) as stream:
+            return cls(**json.load(stream))
+
+
+@dataclasses.dataclass
+class Work:
+    """A workload made ready in one framework.
+
+    step: queues one training step on the next batch and returns a handle of its loss; it must not
+        wait for the device.
+    wait: returns when all queued steps, their weight updates included, are done.
+    loss: the float behind a handle; called outside the timed window.
+    parameters: the number of trainable values, counted in the framework's own model.
+    batches: what `Run.batches` gave; filled before the window, asked for its waits after it.
+    parity: settings that the workload chose, read back where the framework can say.
+    """
+
+    step: Callable[[], Any]
+    wait: Callable[[], None]
+    loss: Callable[[Any], float]
+    parameters: int
+    batches: Any
+    parity: Dict[str, Any]
+
+
+def feed(batches, put):
+    """Return a function that gives the next batch on the device.
+
+    `put(images, labels)` moves a NumPy batch to the device. A constant (synthetic) batch is moved
+    once; others each time, which belongs to the step.
+    """
+    if batches.constant:
+        batch = put(*batches.next())
+        return lambda: batch
+    return lambda: put(*batches.next())

@@ -1,0 +1,22 @@
+"""From a round's config to the repetitions that it asks for.
+
+In: `config/*.yaml`. Out: cases with their names, states, order and expected times. Importing this
+room is cheap (pydantic and YAML only), because every cluster job of a campaign imports it again.
+"""
+
+from dlperf.plan.cases import Case, expand, order, parse
+from dlperf.plan.checks import problems_here
+from dlperf.plan.config import Config, dump, load
+from dlperf.plan.problems import ConfigError
+
+__all__ = [
+    "Case",
+    "Config",
+    "ConfigError",
+    "dump",
+    "expand",
+    "load",
+    "order",
+    "parse",
+    "problems_here",
+]

@@ -1,0 +1,55 @@
+"""`python -m dlperf.plan show|tsv|config|schema`: the plan of a round, for people and for files."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from dlperf.plan import schema
+from dlperf.plan.cases import expand
+from dlperf.plan.checks import problems_here
+from dlperf.plan.config import load
+from dlperf.plan.files import write_config, write_if_changed
+from dlperf.plan.problems import ConfigError
+from dlperf.plan.show import show, tsv
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m dlperf.plan", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in (
+        ("show", "print every case with its state, and what the round will take"),
+        ("tsv", "write results/<round>/plan.tsv, one row a repetition"),
+        ("config", "write the whole config to results/<round>/config.yaml"),
+    ):
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("--config", type=Path, default=Path("config/config.yaml"))
+        command.add_argument("--results", type=Path, default=Path("results"))
+    text = "write config/schema.json and the table of keys in config/README.md"
+    command = commands.add_parser("schema", help=text, description=text)
+    command.add_argument("--folder", type=Path, default=Path("config"))
+    asked = parser.parse_args(arguments)
+
+    if asked.command == "schema":
+        for path in schema.write(asked.folder):
+            print(f"wrote {path}")
+        return 0
+    try:
+        config = load(asked.config)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if asked.command == "config":
+        write_config(config, asked.results)
+    elif asked.command == "tsv":
+        path = asked.results / config.round / "plan.tsv"
+        write_if_changed(path, tsv(config, expand(config)))
+    else:
+        print(show(config, expand(config), asked.results))
+        for problem in problems_here(config, len(os.sched_getaffinity(0))):
+            print(f"Not on this machine: {problem}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

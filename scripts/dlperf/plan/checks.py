@@ -1,0 +1,71 @@
+"""What single values do not show: problems between values, and between a round and this machine."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlperf.plan.problems import Problem, key_path
+
+if TYPE_CHECKING:
+    from dlperf.plan.config import Config
+
+
+def repeated(data: Any, place: tuple[str | int, ...] = ()) -> Iterator[Problem]:
+    """Values that stand twice in a list.
+
+    This and `without_batch_size` look at a config as it was read, so that their problems are seen
+    beside wrong values, and not only after these were mended.
+    """
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from repeated(value, (*place, key))
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            if value in data[:index]:
+                key = key_path((*place, index))
+                yield Problem(key, repr(value), "stands twice in this list; leave one out")
+
+
+def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Precisions that a workload asks for without a batch size."""
+    sections = data.get("workloads")
+    for name, section in sections.items() if isinstance(sections, Mapping) else ():
+        if not isinstance(section, Mapping):
+            continue
+        precisions, sizes = section.get("precisions"), section.get("batch_sizes")
+        if isinstance(precisions, list) and isinstance(sizes, Mapping):
+            for precision in ("fp32", "amp"):
+                if precision in precisions and precision not in sizes:
+                    key = f"workloads.{name}.batch_sizes.{precision}"
+                    yield Problem(key, "", f"is missing, and `precisions` has '{precision}'")
+
+
+def split_topology(topology: str) -> tuple[int, int]:
+    """Nodes and devices a node: '2n8d' -> (2, 8)."""
+    nodes, devices = topology.removesuffix("d").split("n")
+    return int(nodes), int(devices)
+
+
+def problems_here(config: "Config", cores: int) -> list[str]:
+    """What this one machine, with so many cores, cannot do of the round. Empty when nothing."""
+    return [str(problem) for problem in _problems_here(config, cores)]
+
+
+def _problems_here(config: "Config", cores: int) -> Iterator[Problem]:
+    for index, topology in enumerate(config.topologies):
+        nodes, devices = split_topology(topology)
+        wanted = devices * config.cores_per_device
+        key = f"topologies[{index}]"
+        if nodes > 1:
+            message = f"needs {nodes} nodes, and this is one machine; use a cluster's profile"
+            yield Problem(key, topology, message)
+        elif config.device == "cpu" and wanted > cores:
+            message = (
+                f"needs {wanted} cores ({devices} devices x {config.cores_per_device} "
+                f"cores_per_device), and this machine has {cores}"
+            )
+            yield Problem(key, topology, message)
+    for framework, path in config.environments.interpreters.items():
+        if not Path(path).is_file():
+            key = f"environments.interpreters.{framework}"
+            yield Problem(key, path, "is no file on this machine")

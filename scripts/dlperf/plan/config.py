@@ -1,0 +1,278 @@
+"""The config of a round: one model a section, every key described.
+
+In: a round's YAML file, or the mapping that Snakemake made of it. Out: a `Config`, or a
+`ConfigError` that lists everything that is wrong. `config/schema.json` and the table of keys in
+`config/README.md` are generated from these models (`python -m dlperf.plan schema`).
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from dlperf import frameworks
+from dlperf.plan.checks import repeated, without_batch_size
+from dlperf.plan.choices import Choices, CompilerName, OneOf, Pattern
+from dlperf.plan.problems import ConfigError, explain, read_yaml
+
+#: Folders of results/ that all rounds share, so no round may have these names.
+RESERVED_ROUNDS = ("certificates", "data", "environments")
+
+
+def _not_reserved(name: str) -> str:
+    if name in RESERVED_ROUNDS:
+        raise PydanticCustomError("reserved", "is a folder of results/ that all rounds share")
+    return name
+
+
+RoundName = Annotated[
+    str,
+    Pattern("a word of letters, digits, '.', '_' and '-'", r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"),
+    AfterValidator(_not_reserved),
+]
+Topology = Annotated[
+    str,
+    Pattern("<nodes>n<devices a node>d, such as 2n8d", r"[1-9][0-9]{0,3}n[1-9][0-9]{0,3}d"),
+]
+Framework = Annotated[str, OneOf("a framework", frameworks.NAMES)]
+Device = Annotated[str, OneOf("a device", ("cpu", "cuda"))]
+Scenario = Annotated[str, OneOf("a scenario", ("train",))]
+Precision = Annotated[str, OneOf("a precision", ("fp32", "amp"))]
+Compiler = Annotated[str, CompilerName()]
+Data = Annotated[str, OneOf("a kind of data", ("synthetic", "sample"))]
+Backend = Annotated[str, OneOf("a backend", ("venv", "conda"))]
+OnFailure = Annotated[str, OneOf("a way to go on", ("record", "stop"))]
+Failure = Annotated[str, OneOf("a status to run again", ("oom", "timeout", "crashed"))]
+PositiveInt = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """What all sections share: unknown keys are errors, and a value has the type that it should."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Steps(Section):
+    """How long a repetition trains."""
+
+    warmup: int = Field(
+        default=20,
+        ge=1,
+        description="Training steps before the clock starts: compilation, autotuning and caches "
+        "happen here.",
+        examples=[2, 20],
+    )
+    measured: int = Field(
+        default=100,
+        ge=1,
+        description="Training steps inside the timed window.",
+        examples=[10, 100],
+    )
+
+
+class Workload(Section):
+    """What is asked of a workload; a case is made of every combination of the lists."""
+
+    scenarios: Choices[Scenario] = Field(
+        default=["train"],
+        description="`train`: training throughput.",
+        examples=[["train"]],
+    )
+    precisions: Choices[Precision] = Field(
+        description="`fp32`, or `amp`: the mixed precision that the framework has on this device "
+        "(bf16 on CPU, fp16 on GPU, unless the framework's file says otherwise).",
+        examples=[["fp32"], ["fp32", "amp"]],
+    )
+    compilers: Choices[Compiler] = Field(
+        default=["default"],
+        description="`default`: what the framework's users mostly run on this device. `off`: no "
+        "compiler. `on`: the framework's own compiler (torch.compile, XLA, CINN, nn.Graph, "
+        "GRAPH_MODE, static hybridize, jit). Or one compiler by its name; frameworks that lack it "
+        "then show as unsupported.",
+        examples=[["default"], ["off", "on"], ["inductor"]],
+    )
+    batch_sizes: dict[Precision, Choices[PositiveInt]] = Field(
+        description="Batch sizes for one device, a list for each precision that is asked for.",
+        examples=[{"fp32": [128], "amp": [256]}],
+    )
+    data: Choices[Data] = Field(
+        default=["synthetic"],
+        description="`synthetic`: batches made once, on the device. `sample`: photographs that are "
+        "read, decoded, cropped and flipped while training runs.",
+        examples=[["sample"]],
+    )
+
+    @property
+    def dimensions(self) -> dict[str, Any]:
+        """The workload's own dimensions: what its section has beside the keys that all have."""
+        own = [name for name in type(self).model_fields if name not in Workload.model_fields]
+        return {name: getattr(self, name) for name in own}
+
+
+class Resnet50(Workload):
+    """ResNet-50 v1.5: 50 layers, 1000 classes, 25,557,032 parameters."""
+
+    image_size: int = Field(
+        default=224,
+        ge=32,
+        le=1024,
+        description="Height and width of an image in pixels, after cropping. Published figures use "
+        "224; a smaller size fits a laptop, and every table names it.",
+        examples=[64, 224],
+    )
+
+
+class Workloads(Section):
+    """The workloads of the round; one that is left out is not measured."""
+
+    resnet50: Resnet50 | None = Field(default=None, description="ResNet-50 v1.5.")
+
+    def asked(self) -> dict[str, Workload]:
+        """The workloads that the round asks for, by name."""
+        sections = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: section for name, section in sections.items() if section is not None}
+
+
+class Environments(Section):
+    """Where the frameworks come from."""
+
+    backend: Backend = Field(
+        default="venv",
+        description="`venv`: uv builds one virtual environment a framework from its lock. `conda`: "
+        "Snakemake builds them from the same files (call it with `--sdm conda`).",
+        examples=["venv"],
+    )
+    interpreters: dict[Framework, Annotated[str, Field(min_length=1)]] = Field(
+        default={},
+        description="Frameworks that are installed already: the path of the Python that has them "
+        "(a module's, a container's). Nothing is built for these, and no lock is applied.",
+        examples=[{"pytorch": "/opt/pytorch/bin/python3"}],
+    )
+    find_links: list[str] = Field(
+        default=[],
+        description="Folders or pages with wheels to take before the package index, for builds "
+        "that it does not have.",
+        examples=[["/srv/wheels"]],
+    )
+
+
+class Config(Section):
+    """One round: what is measured, how often, and how."""
+
+    round: RoundName = Field(
+        description="Name of the round; everything is written to `results/<round>/`. Letters, "
+        "digits, `.`, `_` and `-`.",
+        examples=["laptop"],
+    )
+    device: Device = Field(
+        description="`cpu`: a device is a process pinned to `cores_per_device` cores. `cuda`: a "
+        "device is one NVIDIA GPU.",
+        examples=["cpu"],
+    )
+    frameworks: Choices[Framework] = Field(
+        description="The frameworks to measure; only their environments are built.",
+        examples=[["pytorch", "jax"]],
+    )
+    workloads: Workloads = Field(description="What they are measured on.")
+    topologies: Choices[Topology] = Field(
+        description="Numbers of nodes and of devices a node, as `<nodes>n<devices>d`. Speed-up and "
+        "scaling efficiency need `1n1d` among them.",
+        examples=[["1n1d", "1n2d"], ["1n1d", "1n8d", "2n8d", "4n8d"]],
+    )
+    repetitions: int = Field(
+        default=7,
+        ge=1,
+        description="Independent runs of every case; tables show their median. Seven give an "
+        "interval of 98 % coverage, three one of 75 %.",
+        examples=[3, 7],
+    )
+    steps: Steps = Field(default=Steps(), description="Steps of a repetition.")
+    cores_per_device: int = Field(
+        default=1,
+        ge=1,
+        description="Cores that one device has, on `cpu`. On `cuda` it is the number of cores for "
+        "each GPU's process and its data loader.",
+        examples=[1],
+    )
+    seed: int = Field(
+        default=1,
+        ge=0,
+        lt=2**31,
+        description="Seed of weights, synthetic batches and crops, and of the order in which "
+        "frameworks take turns.",
+        examples=[1],
+    )
+    timeout_seconds: int = Field(
+        default=1800,
+        ge=1,
+        description="Longest time of one repetition, start-up included; after it the repetition is "
+        "stopped and recorded as `timeout`.",
+        examples=[300],
+    )
+    on_failure: OnFailure = Field(
+        default="record",
+        description="When a repetition runs out of memory, crashes or takes too long: `record` "
+        "that and go on, or `stop` the round.",
+        examples=["record"],
+    )
+    retry: list[Failure] = Field(
+        default=[],
+        description="Repetitions whose record has one of these statuses are run again by the next "
+        "call.",
+        examples=[["crashed", "timeout"]],
+    )
+    environments: Environments = Field(
+        default=Environments(), description="How environments are built."
+    )
+
+    @field_validator("workloads")
+    @classmethod
+    def _some_workload(cls, value: Workloads) -> Workloads:
+        if not value.asked():
+            error = {"allowed": tuple(Workloads.model_fields)}
+            raise PydanticCustomError("no_workload", "names no workload", error)
+        return value
+
+
+def load(config: Mapping[str, Any] | str | os.PathLike[str], source: str = "") -> Config:
+    """Validate a round's config, given as a mapping or as the path of a YAML file.
+
+    `source` is the file's name in messages. Raises ConfigError, which lists every problem.
+    """
+    if isinstance(config, Mapping):
+        source, data = source or "config", dict(config)
+    else:
+        source = source or str(config)
+        data = read_yaml(Path(config), source)
+    problems = [*repeated(data), *without_batch_size(data)]
+    try:
+        valid = Config.model_validate(data, context={"frameworks": _frameworks(data)})
+    except ValidationError as error:
+        problems = explain(error, Config) + problems
+    if problems:
+        raise ConfigError(source, problems)
+    return valid
+
+
+def _frameworks(data: Mapping[str, Any]) -> list[str]:
+    """The frameworks whose compilers may be named: the round's, or all while that list is wrong."""
+    asked = data.get("frameworks")
+    right = isinstance(asked, list) and all(name in frameworks.NAMES for name in asked)
+    return list(asked if right and asked else frameworks.NAMES)
+
+
+def dump(config: Config) -> str:
+    """The whole config as YAML, defaults included, in the order of the models."""
+    content = config.model_dump(exclude_none=True)
+    return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)

@@ -1,0 +1,136 @@
+"""What a round will take: seconds a repetition, and bytes to download and to keep.
+
+In: cases, earlier records, and the sizes that were measured of environments. Out: estimates, for
+people who decide whether to start; nothing that is measured depends on them.
+"""
+
+import json
+import shutil
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dlperf import environments, workloads
+from dlperf.plan.cases import Case
+from dlperf.plan.config import Config
+from dlperf.plan.state import records
+
+# Rough defaults, used until a record says better: training speed of a device in GFLOP/s, on one
+# core of a 2023 server CPU in fp32 and on a V100. Within a factor of 3 or so.
+CPU_CORE_GFLOPS = {
+    "pytorch": 66,
+    "tensorflow": 56,
+    "tensorflow1": 34,
+    "mxnet": 71,
+    "paddlepaddle": 29,
+    "oneflow": 24,
+    "mindspore": 16,
+    "jax": 29,
+}
+GPU_GFLOPS = {"fp32": 9_000, "amp": 25_000}
+STARTUP_SECONDS = 12
+COMPILE_SECONDS = {"none": 0, "static": 2, "graph": 20, "xla": 30, "inductor": 60, "cinn": 60}
+
+
+class Build(NamedTuple):
+    """An environment that is still to be built."""
+
+    framework: str
+    download_bytes: int
+    size_bytes: int
+
+
+def timer(config: Config, results: Path = Path("results")) -> Callable[[Case], tuple[float, str]]:
+    """A function from a case to the expected seconds of one repetition, and what they rest on.
+
+    'records': the median of its own records; 'similar': the median of the same framework and
+    workload in this round; 'defaults': the rough table above.
+    """
+    same, similar = defaultdict(list), defaultdict(list)
+    runs = results / config.round / "runs"
+    for path in records(runs):
+        seconds = _seconds_total(path)
+        if seconds:
+            folder = path.parent.relative_to(runs).as_posix()
+            same[folder].append(seconds)
+            similar[folder.rpartition("/")[0]].append(seconds)
+
+    def expected(case: Case) -> tuple[float, str]:
+        if case.folder in same:
+            return statistics.median(same[case.folder]), "records"
+        pair = f"{case.workload}/{case.framework}"
+        if pair in similar:
+            return statistics.median(similar[pair]), "similar"
+        return default_seconds(case, config), "defaults"
+
+    return expected
+
+
+def _seconds_total(path: Path) -> float:
+    """How long a successful repetition took; 0 where the record does not say."""
+    try:
+        record = json.loads(path.read_bytes())
+        return float(record["provenance"]["seconds_total"]) if record["status"] == "ok" else 0.0
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0
+
+
+def default_seconds(case: Case, config: Config) -> float:
+    """A rough guess from the workload's FLOPs, where nothing was measured yet."""
+    facts = workloads.facts(case.workload)
+    gigaflops = facts.flops_per_sample(case.dimensions, case.scenario) * case.batch_size / 1e9
+    if config.device == "cpu":
+        speed = CPU_CORE_GFLOPS.get(case.framework, 30) * config.cores_per_device
+    else:
+        speed = GPU_GFLOPS[case.precision]
+    steps = config.steps.warmup + config.steps.measured
+    compilation = COMPILE_SECONDS.get(case.compiler, 30)
+    seconds = STARTUP_SECONDS + compilation + steps * gigaflops / speed
+    return min(seconds, config.timeout_seconds)
+
+
+def builds(config: Config, cases: Sequence[Case], results: Path = Path("results")) -> list[Build]:
+    """The environments that the round needs and that are not built yet."""
+    needed = {case.framework for case in cases if not case.unsupported}
+    found = []
+    for framework in config.frameworks:
+        if framework not in needed or framework in config.environments.interpreters:
+            continue
+        document = results / "environments" / f"{framework}.{config.device}" / "env.json"
+        if environments.read(document).get("status") != "ok":
+            sizes = environments.estimate(framework, config.device)
+            found.append(Build(framework, sizes["download_bytes"], sizes["size_bytes"]))
+    return found
+
+
+def free_bytes(results: Path = Path("results")) -> int:
+    """Free space where results are written, the folder existing or not."""
+    folder = results.resolve()
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def check_disk(config: Config, cases: Sequence[Case], results: Path = Path("results")) -> str:
+    """'' or, where the environments do not fit on the disk, a message that says so.
+
+    Downloads are counted beside what they unpack to, because the installer's cache keeps them.
+    """
+    wanted = builds(config, cases, results)
+    needed = sum(build.size_bytes + build.download_bytes for build in wanted)
+    free = free_bytes(results)
+    if needed <= free:
+        return ""
+    names = ", ".join(build.framework for build in wanted)
+    return (
+        f"too little disk: the environments of {names} need some {gigabytes(needed)} with their "
+        f"downloads, and {results}/ has {gigabytes(free)} free. Free some space, put {results}/ "
+        "on another disk (a link is fine), or ask for fewer `frameworks`."
+    )
+
+
+def gigabytes(count: float) -> str:
+    """Bytes for people: 4200000000 -> '4.2 GB'."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

@@ -1,0 +1,174 @@
+"""What is wrong with a config, said so that it can be mended: file, key, value, what is allowed.
+
+In: a YAML file, or pydantic's errors. Out: a mapping, or a `ConfigError` with every problem.
+"""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+#: What people call things, where spelling alone would lead to a wrong name.
+OTHER_WORDS = {
+    "gpu": "cuda",
+    "fp16": "amp",
+    "bf16": "amp",
+    "float32": "fp32",
+    "torch": "pytorch",
+    "tf": "tensorflow",
+    "paddle": "paddlepaddle",
+    "torch.compile": "inductor",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One wrong value (or missing key): what it is, and what could stand there."""
+
+    key: str
+    value: str
+    message: str
+    allowed: tuple[str, ...] = ()
+    nearest: str = ""
+
+    def __str__(self) -> str:
+        value = f" {self.value}" if self.value else ""
+        text = f"{self.key}:{value} {self.message}"
+        if self.nearest:
+            text += f"; did you mean '{self.nearest}'?"
+        if self.allowed:
+            text += f" [allowed: {', '.join(self.allowed)}]"
+        return text
+
+
+class ConfigError(Exception):
+    """A config that cannot be used; its text has one line a problem, each with the file's name."""
+
+    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        super().__init__("\n".join(f"{source}: {problem}" for problem in self.problems))
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe loader; a key that stands twice is an error, not a silent loss of the first."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        for number, (key, _) in enumerate(node.value):
+            if key.value in keys[:number]:
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key '{key.value}' stands here a second time",
+                    problem_mark=key.start_mark,
+                )
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: Path, source: str) -> dict[str, Any]:
+    """The mapping in a YAML file. Raises ConfigError where there is none."""
+    try:
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except OSError as error:
+        problem = Problem("the file", "", f"cannot be read ({error.strerror})", (), _beside(path))
+    except UnicodeDecodeError:
+        problem = Problem("the file", "", "is not UTF-8 text")
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "the file"
+        problem = Problem(where, "", f"not YAML: {error.problem}")
+    except yaml.YAMLError as error:
+        problem = Problem("the file", "", "not YAML: " + " ".join(str(error).split()))
+    else:
+        if data is None:
+            data = {}
+        if isinstance(data, dict):
+            return data
+        problem = Problem("the file", "", "must hold keys and values, such as `round: laptop`")
+    raise ConfigError(source, [problem])
+
+
+def _beside(path: Path) -> str:
+    """The file of that folder whose name is nearest to one that does not exist."""
+    names = [entry.name for entry in path.parent.glob("*.yaml")]
+    return "".join(str(path.with_name(name)) for name in _nearest(path.name, names))
+
+
+def _nearest(word: object, words: Sequence[str]) -> list[str]:
+    if OTHER_WORDS.get(str(word).lower()) in words:
+        return [OTHER_WORDS[str(word).lower()]]
+    lower = {name.lower(): name for name in words}
+    return [lower[name] for name in difflib.get_close_matches(str(word).lower(), lower, 1, 0.6)]
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """Pydantic's errors about `model` as problems, in the order of the errors."""
+    return [_problem(dict(found), model) for found in error.errors(include_url=False)]
+
+
+def _problem(found: dict[str, Any], model: type[BaseModel]) -> Problem:
+    place = [part for part in found["loc"] if part != "[key]"]
+    key, value = key_path(place), _shown(found["input"])
+    if found["type"] == "extra_forbidden":
+        allowed = tuple(_section(model, place[:-1]).model_fields)
+        nearest = "".join(_nearest(place[-1], allowed)) or _elsewhere(str(place[-1]), model)
+        return Problem(key, "", f"unknown key (its value is {value})", allowed, nearest)
+    field = _section(model, place[:-1]).model_fields.get(str(place[-1]))
+    example = f", such as {_shown(field.examples[0])}" if field and field.examples else ""
+    section = subsection(field.annotation) if field else None
+    if found["type"] == "missing":
+        return Problem(
+            key, "", f"is missing{example}", tuple(section.model_fields if section else ())
+        )
+    if found["type"] == "model_type" and section:
+        return Problem(key, value, "must be a section with keys", tuple(section.model_fields))
+    if found["type"].endswith("_type"):
+        kind = found["msg"].removeprefix("Input should be a valid ")
+        return Problem(key, value, f"must be of the type {kind}{example}")
+    allowed = tuple(found.get("ctx", {}).get("allowed", ()))
+    message = found["msg"].replace("Input should be", "must be").replace("List should", "must")
+    return Problem(key, value, message, allowed, "".join(_nearest(found["input"], allowed)))
+
+
+def _shown(value: object) -> str:
+    """A value as in the file, cut where a message would get too long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def key_path(place: Sequence[str | int]) -> str:
+    """('workloads', 'resnet50', 'precisions', 0) -> 'workloads.resnet50.precisions[0]'."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return text.removeprefix(".")
+
+
+def subsection(annotation: Any) -> type[BaseModel] | None:
+    """The model inside an annotation such as `Resnet50 | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for arg in get_args(annotation) if (found := subsection(arg))), None)
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key that a config may have, dotted, with its field."""
+    for name, field in model.model_fields.items():
+        yield prefix + name, field
+        inner = subsection(field.annotation)
+        if inner:
+            yield from keys(inner, f"{prefix}{name}.")
+
+
+def _section(model: type[BaseModel], place: Sequence[str | int]) -> type[BaseModel]:
+    """The section at a place, or the last one on the way to it."""
+    for part in place:
+        field = model.model_fields.get(str(part))
+        model = (subsection(field.annotation) if field else None) or model
+    return model
+
+
+def _elsewhere(name: str, model: type[BaseModel]) -> str:
+    """The full path of a key that stands in the wrong section."""
+    return next((path for path, _ in keys(model) if path.split(".")[-1] == name), "")

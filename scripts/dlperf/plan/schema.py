@@ -1,0 +1,92 @@
+"""The config's JSON schema and its table of keys, generated from the models.
+
+Out: `config/schema.json`, for editors and other programs, and the table between two markers in
+`config/README.md`. A test fails when either differs from the models.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dlperf.plan.config import Config
+from dlperf.plan.files import write_if_changed
+from dlperf.plan.problems import keys
+
+BEGIN = "<!-- keys: made by `python -m dlperf.plan schema` from the models; do not edit -->"
+END = "<!-- end of keys -->"
+
+
+def json_schema() -> str:
+    """The JSON schema of a round's config, as text."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Config.model_json_schema(),
+    }
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def key_table() -> str:
+    """A Markdown table of every key: what may stand there, its default, what it means."""
+    schema = Config.model_json_schema()
+    lines = ["| key | value | default | meaning |", "|---|---|---|---|"]
+    for key, field in keys(Config):
+        entry = _property(key, schema)
+        default = "" if field.is_required() else _default(field.get_default())
+        lines.append(f"| `{key}` | {_kind(entry, schema)} | {default} | {field.description} |")
+    return "\n".join(lines)
+
+
+def with_table(readme: str) -> str:
+    """The README's text with a fresh table between its markers."""
+    before, _, rest = readme.partition(BEGIN)
+    after = rest.partition(END)[2]
+    return f"{before}{BEGIN}\n{key_table()}\n{END}{after}"
+
+
+def write(folder: Path) -> list[Path]:
+    """Renew both files in `folder` (config/); return those that changed."""
+    schema, readme = folder / "schema.json", folder / "README.md"
+    texts = {schema: json_schema(), readme: with_table(readme.read_text(encoding="utf-8"))}
+    return [path for path, text in texts.items() if write_if_changed(path, text)]
+
+
+def _followed(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a reference, or an optional section, stands for."""
+    for option in entry.get("anyOf", ()):
+        if "$ref" in option:
+            entry = option
+    return schema["$defs"][entry["$ref"].rsplit("/", 1)[-1]] if "$ref" in entry else entry
+
+
+def _property(key: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    entry: Mapping[str, Any] = schema
+    for name in key.split("."):
+        entry = _followed(entry, schema)["properties"][name]
+    return _followed(entry, schema)
+
+
+def _kind(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    """What may stand at a key, in a few words."""
+    if "enum" in entry:
+        return ", ".join(f"`{word}`" for word in entry["enum"] if isinstance(word, str))
+    if entry["type"] == "array":
+        return f"list of {_kind(_followed(entry['items'], schema), schema)}"
+    if entry["type"] == "integer":
+        if "maximum" in entry:
+            return f"{entry['minimum']} to {entry['maximum']}"
+        return f"number, at least {entry['minimum']}"
+    if entry["type"] == "object":
+        if "properties" in entry:
+            return "section"
+        of = _kind(_followed(entry["additionalProperties"], schema), schema)
+        return f"for each of {_kind(entry['propertyNames'], schema)}: {of}"
+    return "words such as `1n1d`" if "n[1-9]" in entry.get("pattern", "") else "text"
+
+
+def _default(value: Any) -> str:
+    if value is None:
+        return "not measured"
+    if hasattr(value, "model_fields"):
+        return ""
+    return f"`{json.dumps(value)}`".replace('"', "")

@@ -1,0 +1,121 @@
+"""The plan as text: a page for people, within 100 columns, and plan.tsv for programs."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from dlperf.plan.cases import Case
+from dlperf.plan.config import Config
+from dlperf.plan.estimate import builds, check_disk, free_bytes, gigabytes, timer
+from dlperf.plan.state import is_due, record_path, states
+
+STATES = ("done", "missing", "failed", "unsupported")
+GROUNDS = {
+    "records": "earlier records of the same case",
+    "similar": "records of other cases of the framework",
+    "defaults": "rough defaults, within a factor of 3",
+}
+
+
+def show(config: Config, cases: Sequence[Case], results: Path = Path("results")) -> str:
+    """Counts by state, one line a case, the reasons, the time, the environments, the disk."""
+    numbers = range(1, config.repetitions + 1)
+    state = states(config, cases, results)
+    lines = [
+        f"Round {config.round}: {len(cases)} cases x {config.repetitions} repetitions on "
+        f"{config.device}, each {config.steps.warmup} + {config.steps.measured} steps",
+        f"Repetitions: {_counts(state.values())}",
+        "",
+    ]
+    expected = timer(config, results)
+    seconds, grounds = 0.0, set()
+    for workload in config.workloads.asked():
+        lines.append(f"{workload + ', framework':<22}{'case':<50}{'seconds':>7}  repetitions")
+        for case in _by_framework(config, cases, workload):
+            own = [state[case, number] for number in numbers]
+            due = sum(is_due(config, word) for word in own)
+            each, ground = expected(case)
+            seconds += due * each
+            grounds.update([ground] if due else [])
+            shown = "" if case.unsupported else f"{each:.0f}"
+            lines.append(f"  {case.framework:<20}{case.name:<50}{shown:>7}  {_counts(own)}")
+        lines.append("")
+    lines += _reasons(cases)
+    lines += _time(seconds, [text for ground, text in GROUNDS.items() if ground in grounds])
+    lines += _environments(config, cases, results)
+    return "\n".join(lines)
+
+
+def _by_framework(config: Config, cases: Sequence[Case], workload: str) -> list[Case]:
+    own = [case for case in cases if case.workload == workload]
+    return sorted(own, key=lambda case: config.frameworks.index(case.framework))
+
+
+def _counts(states: Iterable[str]) -> str:
+    """['done', 'done', 'failed:oom'] -> '2 done, 1 failed:oom'."""
+    found = Counter(states)
+    ordered = sorted(found, key=lambda state: (STATES.index(state.partition(":")[0]), state))
+    return ", ".join(f"{found[state]} {state}" for state in ordered)
+
+
+def _reasons(cases: Sequence[Case]) -> Iterator[str]:
+    """Why cases are unsupported, each reason once a framework."""
+    found = Counter((case.framework, case.unsupported) for case in cases if case.unsupported)
+    if found:
+        yield "Unsupported:"
+        for (framework, reason), count in found.items():
+            yield f"  {framework:<20}{count} case{'s' if count > 1 else ''}: {reason}"
+        yield ""
+
+
+def _time(seconds: float, grounds: Sequence[str]) -> Iterator[str]:
+    if not grounds:
+        yield "Nothing is left to run."
+        return
+    yield f"Expected time: {duration(seconds)} of measuring, one repetition after another"
+    yield f"  (from {'; '.join(grounds)})"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: 754 -> '13 min'."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _environments(config: Config, cases: Sequence[Case], results: Path) -> Iterator[str]:
+    wanted = builds(config, cases, results)
+    if not wanted:
+        yield "Environments: all are there."
+        return
+    download = gigabytes(sum(build.download_bytes for build in wanted))
+    size = gigabytes(sum(build.size_bytes for build in wanted))
+    free = gigabytes(free_bytes(results))
+    yield f"Environments to build: {download} to download, {size} on disk; {free} are free"
+    for build in wanted:
+        sizes = f"{gigabytes(build.download_bytes)}, {gigabytes(build.size_bytes)}"
+        yield f"  {build.framework:<20}{sizes if build.size_bytes else 'not counted: size not known'}"
+    message = check_disk(config, cases, results)
+    if message:
+        yield message
+
+
+def tsv(config: Config, cases: Sequence[Case]) -> str:
+    """plan.tsv: one row a repetition, the identity's columns, why unsupported, and the record."""
+    dimensions = dict.fromkeys(name for case in cases for name in case.dimensions)
+    columns = [
+        *("workload", "framework", "scenario", "precision", "compiler", "nodes"),
+        *("devices_per_node", "batch_size", "data", *dimensions, "repetition"),
+        *("unsupported", "record"),
+    ]
+    rows = [columns]
+    for case in cases:
+        for repetition in range(1, config.repetitions + 1):
+            values = {
+                **case.identity(config.round, repetition),
+                "unsupported": case.unsupported,
+                "record": record_path(config, case, repetition),
+            }
+            rows.append([str(values.get(column, "")) for column in columns])
+    return "".join("\t".join(row) + "\n" for row in rows)

@@ -1,0 +1,179 @@
+"""ResNet-50 v1.5 in MXNet's Gluon.
+
+As fast as it gets: network and loss are one hybrid block, so that a step is one graph, with
+`static_alloc` and `static_shape` (memory planned once, no graph pass in a step); fused momentum
+updates of many tensors an operator. NCHW, which oneDNN blocks by itself; NHWC where fp16 meets
+Tensor Cores.
+"""
+
+import mxnet as mx
+from mxnet import autograd, gluon
+from mxnet.gluon import nn
+
+from dlperf.measure.run import Unsupported, Work, feed
+from dlperf.workloads.resnet50 import facts
+
+
+def conv(inputs, outputs, size, stride=1, layout="NCHW"):
+    kaiming = mx.init.Normal((2.0 / (outputs * size * size)) ** 0.5)  # normal, fan out
+    return nn.Conv2D(
+        outputs,
+        size,
+        stride,
+        padding=size // 2,
+        layout=layout,
+        use_bias=False,
+        weight_initializer=kaiming,
+        in_channels=inputs,
+    )
+
+
+def batch_norm(channels, layout, gamma="ones"):
+    return nn.BatchNorm(
+        layout.index("C"),
+        facts.BATCH_NORM_MOMENTUM,
+        facts.BATCH_NORM_EPSILON,
+        gamma_initializer=gamma,
+        in_channels=channels,
+    )
+
+
+class Bottleneck(nn.HybridBlock):
+    def __init__(self, inputs, width, stride, project, layout):
+        super().__init__()
+        outputs = width * facts.EXPANSION
+        self.conv1 = conv(inputs, width, 1, layout=layout)
+        self.bn1 = batch_norm(width, layout)
+        self.conv2 = conv(width, width, 3, stride, layout)
+        self.bn2 = batch_norm(width, layout)
+        self.conv3 = conv(width, outputs, 1, layout=layout)
+        self.bn3 = batch_norm(outputs, layout, gamma="zeros")
+        self.project = project
+        if project:
+            self.conv4 = conv(inputs, outputs, 1, stride, layout)
+            self.bn4 = batch_norm(outputs, layout)
+
+    def hybrid_forward(self, F, x):
+        shortcut = self.bn4(self.conv4(x)) if self.project else x
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = F.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        return F.relu(y + shortcut)
+
+
+class ResNet50(nn.HybridBlock):
+    def __init__(self, layout):
+        super().__init__()
+        self.conv1 = conv(3, 64, 7, 2, layout)
+        self.bn1 = batch_norm(64, layout)
+        self.pool = nn.MaxPool2D(3, 2, padding=1, layout=layout)
+        self.blocks, channels = nn.HybridSequential(), 64
+        for width, count, stride in facts.STAGES:
+            for index in range(count):
+                first = index == 0
+                self.blocks.add(
+                    Bottleneck(channels, width, stride if first else 1, first, layout)
+                )
+                channels = width * facts.EXPANSION
+        self.average = nn.GlobalAvgPool2D(layout)
+        self.fc = nn.Dense(
+            facts.CLASSES, weight_initializer=mx.init.Normal(0.01), in_units=channels
+        )
+
+    def hybrid_forward(self, F, x):
+        x = self.pool(F.relu(self.bn1(self.conv1(x))))
+        return self.fc(self.average(self.blocks(x)))
+
+
+class SmoothedCrossEntropy(gluon.loss.Loss):
+    """A loss an image; `gluon.loss.SoftmaxCrossEntropyLoss` knows no smoothing."""
+
+    def __init__(self):
+        super().__init__(weight=None, batch_axis=0)
+
+    def hybrid_forward(self, F, logits, labels):
+        smoothing = facts.LABEL_SMOOTHING
+        log = F.log_softmax(logits)
+        hit = F.pick(log, labels)
+        return -(1 - smoothing) * hit - smoothing * F.mean(log, axis=-1)
+
+
+class Criterion(nn.HybridBlock):
+    """Network and loss as one graph."""
+
+    def __init__(self, network, criterion):
+        super().__init__()
+        self.network, self.criterion = network, criterion
+
+    def hybrid_forward(self, F, images, labels):
+        return self.criterion(self.network(images), labels)
+
+
+def model(run):
+    network = ResNet50(layout(run))
+    network.initialize(ctx=device(run))
+    for name, parameter in network.collect_params().items():
+        if not name.endswith("weight"):
+            parameter.wd_mult = 0.0
+    return network
+
+
+def loss(run):
+    return SmoothedCrossEntropy()
+
+
+def optimizer(run, network):
+    sgd = mx.optimizer.SGD(
+        learning_rate=facts.learning_rate(run.global_batch_size),
+        momentum=facts.MOMENTUM,  # MXNet keeps the rate in the buffer: equal while it is constant
+        wd=facts.WEIGHT_DECAY,
+    )
+    kind = "dist_device_sync" if run.cuda else "dist_sync"
+    return gluon.Trainer(
+        network.collect_params(),
+        sgd,
+        kvstore=mx.kv.create(kind) if run.distributed else None,
+        # Each rank updates its own copy: a server would have to keep all momenta, and it knows
+        # nothing of `wd_mult`, which is lost when the optimizer is sent to it.
+        update_on_kvstore=False,
+    )
+
+
+def training(run):
+    network = model(run)
+    trained = [p for p in network.collect_params().values() if p.grad_req != "null"]
+    trainer = optimizer(run, network)
+    forward = Criterion(network, loss(run))
+    if run.compiler == "static":
+        forward.hybridize(static_alloc=True, static_shape=True)
+    batches = run.batches(layout(run))
+    next_batch = feed(batches, lambda images, labels: put(run, images, labels))
+
+    def step():
+        images, labels = next_batch()
+        with autograd.record():
+            value = forward(images, labels)
+        value.backward()
+        trainer.step(run.global_batch_size)
+        return value
+
+    return Work(
+        step=step,
+        wait=mx.nd.waitall,
+        loss=lambda value: float(value.asnumpy().mean()),
+        parameters=sum(p.data().size for p in trained),
+        batches=batches,
+        parity={"layout": layout(run)},
+    )
+
+
+def layout(run):
+    return "NHWC" if run.cuda and run.amp else "NCHW"
+
+
+def device(run):
+    return mx.gpu(0) if run.cuda else mx.cpu()
+
+
+def put(run, images, labels):
+    return mx.nd.array(images, device(run)), mx.nd.array(labels, device(run))

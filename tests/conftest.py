@@ -1,0 +1,81 @@
+"""Real parts for all tests: the repository's own environments, copies of it to work in."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+CPU_FRAMEWORKS = (
+    "pytorch",
+    "tensorflow",
+    "tensorflow1",
+    "mxnet",
+    "paddlepaddle",
+    "oneflow",
+    "mindspore",
+    "jax",
+)
+
+
+def snakemake(*arguments: str, cwd: Path = ROOT, check: bool = True, **options):
+    """Run the real Snakemake with the local profile; its output is text."""
+    command = [str(Path(sys.executable).parent / "snakemake"), "--profile", "local", *arguments]
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        command, cwd=cwd, env=environ, text=True, capture_output=True, timeout=1500, **options
+    )
+    if check and done.returncode != 0:
+        pytest.fail(f"{' '.join(command)}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}")
+    return done
+
+
+@pytest.fixture(scope="session")
+def environments() -> Path:
+    """results/environments with all eight frameworks, built by the workflow where missing."""
+    names = [f"results/environments/{name}.cpu/env.json" for name in CPU_FRAMEWORKS]
+    snakemake("--", *names)
+    for name in names:
+        built = json.loads((ROOT / name).read_text())
+        assert built["status"] == "ok", f"{name}: {built['reason']}"
+    return ROOT / "results/environments"
+
+
+@pytest.fixture(scope="session")
+def sample_data() -> Path:
+    """results/data/sample, made by the workflow where missing."""
+    snakemake("--", "results/data/sample/manifest.json")
+    return ROOT / "results/data/sample"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of the repository to run the workflow in, sharing environments and data.
+
+    Everything that git would commit is copied, so that no result of the real folder is touched.
+    """
+    target = tmp_path / "checkout"
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        source = ROOT / name
+        if source.is_symlink() or source.exists():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target / name, follow_symlinks=False)
+    (target / "results").mkdir(exist_ok=True)
+    for shared in ("environments", "data"):
+        (ROOT / "results" / shared).mkdir(parents=True, exist_ok=True)
+        (target / "results" / shared).symlink_to(ROOT / "results" / shared)
+    return target

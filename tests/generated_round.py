@@ -1,0 +1,282 @@
+"""A round on disk as the workflow leaves it, with records made up instead of measured.
+
+The plan, the paths and the identities come from the real config models; only what a stopwatch
+would have read (times, losses, memory, host) is generated, always the same for the same round.
+"""
+
+import hashlib
+import json
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from dlperf import plan, workloads
+
+START = datetime(2026, 11, 21, 5, 0, 0, tzinfo=UTC)
+#: images/s of one device at 64 px, near enough to what a core does
+SPEEDS = {
+    "pytorch": 14.2,
+    "tensorflow": 11.6,
+    "tensorflow1": 9.8,
+    "mxnet": 10.9,
+    "paddlepaddle": 12.7,
+    "oneflow": 8.9,
+    "mindspore": 7.4,
+    "jax": 9.1,
+}
+CONFIG: dict[str, Any] = {
+    "round": "laptop",
+    "device": "cpu",
+    "frameworks": list(SPEEDS),
+    "workloads": {
+        "resnet50": {
+            "precisions": ["fp32"],
+            "compilers": ["default"],
+            "batch_sizes": {"fp32": [8], "amp": [16]},
+            "data": ["sample"],
+            "image_size": 64,
+        }
+    },
+    "topologies": ["1n1d", "1n2d"],
+    "repetitions": 3,
+    "steps": {"warmup": 2, "measured": 10},
+    "timeout_seconds": 300,
+}
+
+#: (case, repetition) -> status and reason of that repetition; ("missing", "") leaves no record
+Fate = Callable[[plan.Case, int], tuple[str, str]]
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    """CONFIG with top-level keys changed, and `resnet50_…` keys changed in the workload."""
+    own = {key.removeprefix("resnet50_"): value for key, value in changes.items()}
+    inner = {key: own[key] for key in own if f"resnet50_{key}" in changes}
+    outer = {key: changes[key] for key in changes if not key.startswith("resnet50_")}
+    resnet50 = {**CONFIG["workloads"]["resnet50"], **inner}
+    return {**CONFIG, "workloads": {"resnet50": resnet50}, **outer}
+
+
+def all_ok(case: plan.Case, repetition: int) -> tuple[str, str]:
+    return "ok", ""
+
+
+def throughput(case: plan.Case) -> float:
+    """What the generated records of a case show, without noise."""
+    devices = case.nodes * case.devices_per_node
+    scaling = 1 - 0.04 * (devices - 1) ** 0.5 if devices > 1 else 1
+    gain = 1.15 if case.compiler != "none" else 1
+    gain *= 1.6 if case.precision == "amp" else 1
+    return SPEEDS.get(case.framework, 5.0) * devices * scaling * gain
+
+
+def write_round(
+    root: Path,
+    mapping: dict[str, Any] | None = None,
+    fate: Fate = all_ok,
+    noise: float = 0.01,
+    change: Callable[[dict[str, Any]], None] | None = None,
+) -> Path:
+    """Write results/<round>/{config.yaml,runs/} and the environments; return results/<round>.
+
+    `change` may alter every record before it is written.
+    """
+    made = plan.load(mapping or CONFIG)
+    results = root / "results" / made.round
+    results.mkdir(parents=True, exist_ok=True)
+    (results / "config.yaml").write_text(plan.dump(made))
+    clock = START
+    turns = plan.order(made, plan.expand(made))
+    for case, repetition in sorted(turns, key=lambda turn: turns[turn]):
+        status, reason = fate(case, repetition)
+        if status == "ok" and case.unsupported:
+            status, reason = "missing", ""
+        if status == "missing":
+            continue
+        made_record = record(case, made, repetition, clock, status, reason, noise)
+        if change:
+            change(made_record)
+        path = results / "runs" / case.folder / f"rep{repetition}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(made_record, indent=1) + "\n")
+        clock += timedelta(seconds=made_record["provenance"]["seconds_total"] + 2)
+    for framework in made.frameworks:
+        write_environment(root, framework, made.device)
+    if any(case.data == "sample" for case in turn_cases(turns)):
+        write_manifest(root)
+    return results
+
+
+def turn_cases(turns: dict[tuple[plan.Case, int], int]) -> set[plan.Case]:
+    return {case for case, _ in turns}
+
+
+def record(
+    case: plan.Case,
+    made: plan.Config,
+    repetition: int,
+    clock: datetime = START,
+    status: str = "ok",
+    reason: str = "",
+    noise: float = 0.01,
+) -> dict[str, Any]:
+    """A valid dlperf.record/1 of that repetition."""
+    dice = random.Random(f"{case.folder}/{repetition}")
+    document = case.document(made, repetition)
+    ranks, steps = case.nodes * case.devices_per_node, made.steps.measured
+    samples = ranks * case.batch_size * steps
+    seconds = samples / (throughput(case) * (1 + noise * dice.uniform(-1, 1)))
+    start = clock + timedelta(seconds=6)
+    total = round(seconds + 9, 3)
+    provenance = {
+        "git_commit": "4f2c0d9b7a1e4c55b8d0a6a3f1f2b7c9d8e6a501",
+        "git_dirty": False,
+        "case_sha256": hashlib.sha256(json.dumps(document).encode()).hexdigest(),
+        "config_sha256": hashlib.sha256(plan.dump(made).encode()).hexdigest(),
+        "lock_sha256": hashlib.sha256(case.framework.encode()).hexdigest(),
+        "data_manifest_sha256": "",
+        "python": "3.11.7",
+        "start_utc": clock.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "end_utc": (clock + timedelta(seconds=total)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "seconds_total": total,
+    }
+    made_record: dict[str, Any] = {
+        **document,
+        "schema": "dlperf.record/1",
+        "status": status,
+        "reason": reason,
+        "steps": {},
+        "window": [],
+        "samples": 0,
+        "unit": workloads.facts(case.workload).UNIT,
+        "memory": [],
+        "parity": {},
+        "host": _host(case, dice),
+        "provenance": provenance,
+    }
+    if status != "ok":
+        return made_record
+    each = [seconds / steps * (1 + 0.02 * dice.uniform(-1, 1)) for _ in range(steps)]
+    made_record |= {
+        "steps": {
+            "warmup": made.steps.warmup,
+            "measured": steps,
+            "clock": "host",
+            "seconds": each,
+            "loss": [7.05 - 0.02 * step + 0.01 * dice.random() for step in range(steps)],
+        },
+        "window": [
+            {
+                "rank": rank,
+                "node": f"node{rank // case.devices_per_node + 1}",
+                "start": 1000.0 + 0.0001 * rank * (ranks > 1),
+                "end": 1000.0 + seconds - 0.0002 * (ranks - 1 - rank),
+                "start_utc": start.timestamp() + 0.0001 * rank,
+                "end_utc": start.timestamp() + seconds,
+            }
+            for rank in range(ranks)
+        ],
+        "samples": samples,
+        "memory": [
+            {
+                "rank": rank,
+                "device_peak_bytes": None if made.device == "cpu" else 9_000_000_000,
+                "device_total_peak_bytes": None if made.device == "cpu" else 9_500_000_000,
+                "host_peak_rss_bytes": 900_000_000 + dice.randrange(10**8),
+            }
+            for rank in range(ranks)
+        ],
+        "parity": _parity(case),
+    }
+    if made.device == "cuda":
+        made_record["energy"] = [
+            {"device": rank, "joules": 210.0 * seconds, "counter": "nvml_total_energy"}
+            for rank in range(ranks)
+        ]
+    return made_record
+
+
+def _host(case: plan.Case, dice: random.Random) -> dict[str, Any]:
+    return {
+        "hostname": "node1",
+        "cpu": "Example CPU @ 2.50GHz",
+        "cores": 2,
+        "cores_allowed": 2,
+        "memory_bytes": 8 * 2**30,
+        "os": "Debian GNU/Linux 12 (bookworm)",
+        "kernel": "6.1.0",
+        "governor": "",
+        "gpus": [],
+        "load_before": 0.1,
+        "idle_share_before": 0.99,
+        "foreign_cpu_share": 0.004,
+        "cpu_time_over_wall": round(dice.uniform(0.97, 1.0), 4),
+        "clock_mhz_before": 2500.0,
+        "clock_mhz_after": 2500.0,
+        "startup_seconds": 4.1,
+        "warmup_seconds": 1.7,
+    }
+
+
+def _parity(case: plan.Case) -> dict[str, Any]:
+    channels_last = case.framework in ("pytorch", "tensorflow", "jax")
+    return {
+        "framework_version": f"{len(case.framework)}.1.0",
+        "layout": "NHWC" if channels_last else "NCHW",
+        "precision": case.precision,
+        "compiler": case.compiler,
+        "tf32": False,
+        "autotune": None,
+        "threads": 1,
+        "fused_optimizer": case.framework == "pytorch",
+        "loss_scaling": "none",
+        "data_loader": "dlperf, 1 thread",
+        "collective": "gloo" if case.devices_per_node > 1 else "none",
+        "parameters": 25557032,
+    }
+
+
+def write_environment(root: Path, framework: str, device: str, reason: str = "") -> None:
+    """An env.json as the environments' build leaves it; with a reason, one that failed."""
+    folder = root / "results" / "environments" / f"{framework}.{device}"
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {
+        "schema": "dlperf.environment/1",
+        "framework": framework,
+        "device": device,
+        "status": "failed" if reason else "ok",
+        "reason": reason,
+        "backend": "venv",
+        "interpreter": f"results/environments/{framework}.{device}/bin/python",
+        "python": "3.11.7",
+        "yaml_sha256": "0" * 64,
+        "lock": f"envs/{framework}.{device}.lock.txt",
+        "lock_sha256": hashlib.sha256(framework.encode()).hexdigest(),
+        "lock_applied": True,
+        "environ": {},
+        "freeze": [f"{framework}==1.2.3", "numpy==2.4.6"],
+        "download_bytes": 200_000_000,
+        "size_bytes": 900_000_000,
+        "seconds": 21.5,
+        "utc": "2026-11-21T04:55:00Z",
+    }
+    (folder / "env.json").write_text(json.dumps(environment, indent=1))
+
+
+def write_manifest(root: Path) -> None:
+    folder = root / "results" / "data" / "sample"
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = {
+        "schema": "dlperf.data/1",
+        "dataset": "sample",
+        "images": 512,
+        "classes": 32,
+        "bytes": 9_000_000,
+        "sha256": "1" * 64,
+        "sources": [
+            {"package": "scikit-image", "version": "0.26.0", "licence": "CC0", "file": "astronaut"}
+        ],
+        "files": [],
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))

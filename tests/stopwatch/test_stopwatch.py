@@ -1,0 +1,247 @@
+"""The stopwatch gives a record for whatever happens to a repetition, and leaves no process."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def case(**changes) -> str:
+    """A small PyTorch repetition as a case document; `changes` go to its identity or settings."""
+    identity = {
+        "round": "test",
+        "workload": "resnet50",
+        "framework": "pytorch",
+        "scenario": "train",
+        "precision": "fp32",
+        "compiler": "none",
+        "nodes": 1,
+        "devices_per_node": 2,
+        "batch_size": 2,
+        "data": "synthetic",
+        "repetition": 1,
+        "image_size": 32,
+    }
+    settings = {
+        "device": "cpu",
+        "warmup_steps": 1,
+        "measured_steps": 3,
+        "cores_per_device": 1,
+        "timeout_seconds": 120,
+        "seed": 1,
+        "data_dir": "",
+    }
+    for key, value in changes.items():
+        (identity if key in identity else settings)[key] = value
+    return json.dumps({"schema": "dlperf.case/1", "identity": identity, "settings": settings})
+
+
+@contextlib.contextmanager
+def started(environments: Path, document: str, out: Path, *more: str):
+    """A running stopwatch; whatever happens, the test leaves none of its processes."""
+    command = [
+        str(environments / "pytorch.cpu/bin/python"),
+        *("-m", "dlperf.measure", "--case", document, "--out", str(out), *more),
+    ]
+    environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"))
+    with open(out.with_suffix(".log"), "w") as log:
+        process = subprocess.Popen(command, env=environ, cwd=ROOT, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        for each in [*descendants(process.pid), process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        process.wait()
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def ranks(process: subprocess.Popen, count: int) -> list[psutil.Process]:
+    """The rank processes, in order, once there are `count` and they have begun to work."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        found = [
+            each
+            for each in descendants(process.pid)
+            if any("dlperf.measure.rank" in word for word in each.cmdline())
+        ]
+        if len(found) == count:
+            time.sleep(2)
+            return sorted(found, key=lambda each: each.cmdline()[-1])
+        time.sleep(0.05)
+    pytest.fail("the ranks did not start")
+
+
+def gone(processes: list[psutil.Process], seconds: float = 10) -> bool:
+    return not psutil.wait_procs(processes, timeout=seconds)[1]
+
+
+def run(environments: Path, document: str, out: Path, *more: str) -> dict:
+    with started(environments, document, out, *more) as process:
+        assert process.wait(timeout=150) == 0, out.with_suffix(".log").read_text()
+        assert not descendants(process.pid)
+    return json.loads(out.read_text())
+
+
+def test_two_ranks_give_one_record_with_both_windows(environments, tmp_path):
+    record = run(environments, case(), tmp_path / "rep1.json")
+    assert record["status"] == "ok"
+    assert [window["rank"] for window in record["window"]] == [0, 1]
+    assert record["samples"] == 2 * 2 * 3
+    assert len(record["steps"]["seconds"]) == len(record["steps"]["loss"]) == 3
+    start = max(window["start"] for window in record["window"])
+    end = min(window["end"] for window in record["window"])
+    assert start < end, "the windows of the ranks overlap: both were timed together"
+    assert record["parity"]["parameters"] == 25557032
+    assert record["parity"]["collective"] == "gloo"
+    assert all(memory["host_peak_rss_bytes"] > 1e8 for memory in record["memory"])
+
+
+def test_each_rank_is_pinned_to_its_own_core(environments, tmp_path):
+    with started(environments, case(measured_steps=500), tmp_path / "a.json") as process:
+        affinities = [rank.cpu_affinity() for rank in ranks(process, 2)]
+    assert all(len(cores) == 1 for cores in affinities)
+    assert affinities[0] != affinities[1]
+
+
+def test_a_record_can_be_run_again(environments, tmp_path):
+    first = run(environments, case(devices_per_node=1), tmp_path / "first.json")
+    again = run(environments, str(tmp_path / "first.json"), tmp_path / "again.json")
+    assert again["identity"] == first["identity"]
+    assert again["settings"] == first["settings"]
+
+
+def test_a_repetition_that_takes_too_long_is_a_timeout(environments, tmp_path):
+    document = case(measured_steps=100000, timeout_seconds=12)
+    started_at = time.monotonic()
+    record = run(environments, document, tmp_path / "rep1.json")
+    assert time.monotonic() - started_at < 20
+    assert record["status"] == "timeout"
+    assert "12 s" in record["reason"] and "rank 0 in window" in record["reason"]
+
+
+def test_more_memory_than_there_is_is_an_oom(environments, tmp_path):
+    document = case(devices_per_node=1, batch_size=10**8, image_size=224)
+    record = run(environments, document, tmp_path / "rep1.json")
+    assert record["status"] == "oom", record["reason"]
+
+
+def test_a_rank_that_is_killed_is_a_crash_and_takes_its_peer_along(environments, tmp_path):
+    out = tmp_path / "rep1.json"
+    with started(environments, case(measured_steps=100000), out) as process:
+        family = ranks(process, 2)
+        family[1].kill()
+        assert process.wait(timeout=30) == 0
+        assert gone(family)
+    record = json.loads(out.read_text())
+    assert record["status"] == "crashed"
+    assert "rank 1: ended with signal 9" in record["reason"]
+
+
+def test_a_rank_that_hangs_is_a_timeout(environments, tmp_path):
+    out = tmp_path / "rep1.json"
+    document = case(measured_steps=100000, timeout_seconds=15)
+    with started(environments, document, out) as process:
+        family = ranks(process, 2)
+        family[1].suspend()
+        assert process.wait(timeout=40) == 0
+        assert gone(family)
+    assert json.loads(out.read_text())["status"] == "timeout"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_stopwatch_leaves_no_record_and_no_process(environments, tmp_path, number):
+    out = tmp_path / "rep1.json"
+    with started(environments, case(measured_steps=100000), out) as process:
+        family = ranks(process, 2)
+        process.send_signal(number)
+        assert process.wait(timeout=15) == 128 + number
+        assert gone(family)
+    assert not out.exists()
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_ranks_do_not_outlive_a_killed_stopwatch(environments, tmp_path):
+    with started(environments, case(measured_steps=100000), tmp_path / "a.json") as process:
+        family = ranks(process, 2)
+        process.kill()
+        assert gone(family)
+
+
+def test_the_stopwatch_does_not_outlive_what_started_it(environments, tmp_path):
+    """As after `kill -9` of Snakemake, which leaves its jobs behind."""
+    python = str(environments / "pytorch.cpu/bin/python")
+    words = [python, "-m", "dlperf.measure", "--case", case(measured_steps=100000)]
+    code = f"import subprocess; subprocess.run({[*words, '--out', str(tmp_path / 'a.json')]!r})"
+    environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"))
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environ, stderr=subprocess.DEVNULL)
+    try:
+        ranks(parent, 2)
+        family = descendants(parent.pid)
+    finally:
+        parent.kill()
+        parent.wait()
+    assert gone(family)
+    assert not (tmp_path / "a.json").exists()
+
+
+def test_more_cores_than_the_machine_has_are_unsupported(environments, tmp_path):
+    record = run(environments, case(devices_per_node=512), tmp_path / "rep1.json")
+    assert record["status"] == "unsupported"
+    assert "512 cores are needed" in record["reason"]
+
+
+def test_wrong_cases_are_refused_with_every_problem(environments, tmp_path):
+    document = json.loads(case(framework="pytorhc", batch_size=0))
+    document["identity"]["color"] = "red"
+    out = tmp_path / "rep1.json"
+    with started(environments, json.dumps(document), out) as process:
+        assert process.wait(timeout=20) == 1
+    said = out.with_suffix(".log").read_text()
+    assert "identity.framework: 'pytorhc'" in said and "pytorch" in said
+    assert "identity.batch_size: 0; at least 1" in said
+    assert "identity.color: unknown key" in said
+    assert "Traceback" not in said
+
+
+def test_an_environment_that_failed_to_build_is_a_crash_with_its_reason(environments, tmp_path):
+    env = tmp_path / "env.json"
+    env.write_text(json.dumps({"status": "failed", "reason": "no wheel for this machine"}))
+    record = run(environments, case(), tmp_path / "rep1.json", "--environment", str(env))
+    assert record["status"] == "crashed"
+    assert record["reason"] == "no environment: no wheel for this machine"
+
+
+def test_every_record_ever_made_is_kept(environments, tmp_path):
+    document, out = case(devices_per_node=512), tmp_path / "rep1.json"
+    for _ in range(2):
+        run(environments, document, out, "--attempts", str(tmp_path / "attempts"))
+        out.unlink()
+    assert len(list((tmp_path / "attempts").glob("rep1-*.json"))) == 2
+
+
+def test_two_repetitions_wait_for_each_other(environments, tmp_path):
+    lock = ("--lock", str(tmp_path / "lock"))
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    document = case(devices_per_node=1)
+    with started(environments, document, first, *lock) as one:
+        with started(environments, document, second, *lock) as two:
+            assert one.wait(timeout=120) == two.wait(timeout=120) == 0
+    windows = [json.loads(path.read_text())["window"][0] for path in (first, second)]
+    windows.sort(key=lambda window: window["start"])
+    assert windows[0]["end"] <= windows[1]["start"]
