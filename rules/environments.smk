@@ -73,6 +73,7 @@ rule environment:
         options=build_options,
         prefix=subpath(output[0], parent=True),
     shell:
+        # why a build failed goes to the terminal too
         "{PYTHON:q} -m dlperf.environments build --framework {wildcards.framework:q}"
         " --device {wildcards.device:q} --yaml {input[0]:q} --prefix {params.prefix:q}"
-        " --out {output:q} {params.options:q} > {log:q} 2>&1"
+        " --out {output:q} {params.options:q} > {log:q}"

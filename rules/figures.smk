@@ -5,35 +5,29 @@ Outputs: one table a workload, scenario, precision and batch size, as TSV, Markd
 each, a figure of throughput and one of scaling, as SVG and PNG. Their names follow from the plan.
 """
 
+TABLES = names.table_ids(CASES)
+FIGURES = names.figure_ids(CASES)
 
-def known_table(wildcards):
-    return known(wildcards.table, names.table_ids(CASES), "table")
+# A name that the plan does not have is told at once, with the nearest one. (Snakemake knows its
+# targets only after parsing, and would say that no rule makes the file.)
+for target in sys.argv[1:]:
+    folder, _, name = target.removeprefix(f"{RESULTS}/").partition("/")
+    known = {"tables": TABLES, "figures": FIGURES}.get(folder)
+    if known:
+        try:
+            names.known(name.rpartition(".")[0], known, folder[:-1])
+        except LookupError as error:
+            raise WorkflowError(f"{target}: {error.args[0]}") from None
 
 
-def known_figure(wildcards):
-    return known(wildcards.figure, names.figure_ids(CASES), "figure")
-
-
-def known(name, there, what):
-    try:
-        return names.known(name, there, what)
-    except LookupError as error:
-        raise WorkflowError(error.args[0]) from None
-
-
-def cells_of(check):
-    """cells.tsv, once `check` has found that the plan has such a table or figure."""
-
-    def cells(wildcards):
-        check(wildcards)
-        return f"{RESULTS}/cells.tsv"
-
-    return cells
+wildcard_constraints:
+    table="|".join(TABLES),
+    figure="|".join(FIGURES),
 
 
 rule table:
     input:
-        cells_of(known_table),
+        f"{RESULTS}/cells.tsv",
     output:
         tsv=f"{RESULTS}/tables/{{table}}.tsv",
         md=f"{RESULTS}/tables/{{table}}.md",
@@ -55,7 +49,7 @@ rule table:
 
 rule figure:
     input:
-        cells_of(known_figure),
+        f"{RESULTS}/cells.tsv",
     output:
         svg=report(
             f"{RESULTS}/figures/{{figure}}.svg",

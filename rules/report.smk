@@ -17,7 +17,7 @@ rule report_page:
         measurements=f"{RESULTS}/measurements.tsv.gz",
         parity=f"{RESULTS}/parity.tsv",
         cells=f"{RESULTS}/cells.tsv",
-        figures=[f"{RESULTS}/figures/{name}.svg" for name in names.figure_ids(CASES)],
+        figures=[f"{RESULTS}/figures/{name}.svg" for name in FIGURES],
         environments=[environment_of(framework) for framework in FRAMEWORKS],
         manifests=manifests,
     output:

@@ -86,6 +86,10 @@ def write_round(
     results = root / "results" / made.round
     results.mkdir(parents=True, exist_ok=True)
     (results / "config.yaml").write_text(plan.dump(made))
+    for framework in made.frameworks:  # first: a record is newer than what it was made with
+        write_environment(root, framework, made.device)
+    if any("sample" in each.data for each in made.workloads.asked().values()):
+        write_manifest(root)
     clock = START
     turns = plan.order(made, plan.expand(made))
     for case, repetition in sorted(turns, key=lambda turn: turns[turn]):
@@ -99,17 +103,9 @@ def write_round(
             change(made_record)
         path = results / "runs" / case.folder / f"rep{repetition}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(made_record, indent=1) + "\n")
+        path.write_text(json.dumps(made_record) + "\n")
         clock += timedelta(seconds=made_record["provenance"]["seconds_total"] + 2)
-    for framework in made.frameworks:
-        write_environment(root, framework, made.device)
-    if any(case.data == "sample" for case in turn_cases(turns)):
-        write_manifest(root)
     return results
-
-
-def turn_cases(turns: dict[tuple[plan.Case, int], int]) -> set[plan.Case]:
-    return {case for case, _ in turns}
 
 
 def record(
@@ -133,7 +129,7 @@ def record(
         "git_commit": "4f2c0d9b7a1e4c55b8d0a6a3f1f2b7c9d8e6a501",
         "git_dirty": False,
         "case_sha256": hashlib.sha256(json.dumps(document).encode()).hexdigest(),
-        "config_sha256": hashlib.sha256(plan.dump(made).encode()).hexdigest(),
+        "config_sha256": "c" * 64,
         "lock_sha256": hashlib.sha256(case.framework.encode()).hexdigest(),
         "data_manifest_sha256": "",
         "python": "3.11.7",
@@ -152,7 +148,7 @@ def record(
         "unit": workloads.facts(case.workload).UNIT,
         "memory": [],
         "parity": {},
-        "host": _host(case, dice),
+        "host": _host(made.device, dice),
         "provenance": provenance,
     }
     if status != "ok":
@@ -197,7 +193,7 @@ def record(
     return made_record
 
 
-def _host(case: plan.Case, dice: random.Random) -> dict[str, Any]:
+def _host(device: str, dice: random.Random) -> dict[str, Any]:
     return {
         "hostname": "node1",
         "cpu": "Example CPU @ 2.50GHz",
@@ -207,7 +203,7 @@ def _host(case: plan.Case, dice: random.Random) -> dict[str, Any]:
         "os": "Debian GNU/Linux 12 (bookworm)",
         "kernel": "6.1.0",
         "governor": "",
-        "gpus": [],
+        "gpus": [{"name": "Example GPU", "driver": "580.1"}] if device == "cuda" else [],
         "load_before": 0.1,
         "idle_share_before": 0.99,
         "foreign_cpu_share": 0.004,

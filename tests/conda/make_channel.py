@@ -5,7 +5,6 @@
 `python` is packed from an interpreter of this machine, `pip` from its wheel.
 """
 
-import asyncio
 import hashlib
 import json
 import os
@@ -17,19 +16,15 @@ import zipfile
 from pathlib import Path
 
 from conda_package_handling import api
-from rattler import index
 
 DROPPED = ("test", "tests", "__pycache__", "site-packages", "idlelib", "turtledemo", "config-*")
 
 
 def main(channel: Path, prefix: Path) -> None:
-    for subdir in ("linux-64", "noarch"):
-        (channel / subdir).mkdir(parents=True)
     with tempfile.TemporaryDirectory() as work:
         pack_python(channel, prefix.resolve(), Path(work))
     with tempfile.TemporaryDirectory() as work:
         pack_pip(channel, Path(work))
-    asyncio.run(index.index_fs(channel, force=True))
 
 
 def pack_python(channel: Path, prefix: Path, stage: Path) -> None:
@@ -89,8 +84,10 @@ def described(name: str, version: str, build: str, depends: list[str], subdir: s
 
 
 def write(stage: Path, channel: Path, entry: dict, placeholder: str = "") -> None:
-    """Write the folder `stage` as one .conda package; text files that name `placeholder` are
-    rewritten by conda when they are installed."""
+    """Write the folder `stage` as the one .conda package of its subdir, and the subdir's index.
+
+    Text files that name `placeholder` are rewritten by conda when they are installed.
+    """
     info = stage / "info"
     info.mkdir(exist_ok=True)
     paths = []
@@ -113,13 +110,21 @@ def write(stage: Path, channel: Path, entry: dict, placeholder: str = "") -> Non
     (info / "index.json").write_text(json.dumps(entry))
     (info / "about.json").write_text("{}")
     found = (path for path in sorted(stage.rglob("*")) if path.is_symlink() or not path.is_dir())
+    folder = channel / entry["subdir"]
+    folder.mkdir(parents=True)
+    name = f"{entry['name']}-{entry['version']}-{entry['build']}.conda"
     api.create(
         str(stage),
         [path.relative_to(stage).as_posix() for path in found],
-        f"{entry['name']}-{entry['version']}-{entry['build']}.conda",
-        out_folder=str(channel / entry["subdir"]),
+        name,
+        out_folder=str(folder),
         compression_tuple=(".tar.zst", "zstd", "zstd:compression-level=3"),
     )
+    data = (folder / name).read_bytes()
+    digests = {kind: hashlib.new(kind, data).hexdigest() for kind in ("md5", "sha256")}
+    listed = {name: {**entry, **digests, "size": len(data)}}
+    repodata = {"info": {"subdir": entry["subdir"]}, "packages": {}, "packages.conda": listed}
+    (folder / "repodata.json").write_text(json.dumps(repodata))
 
 
 if __name__ == "__main__":

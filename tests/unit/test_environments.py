@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-
 from dlperf import environments
 from dlperf.environments import files, interpreters
 from dlperf.environments.__main__ import main
@@ -69,12 +68,12 @@ def test_conda_installs_only_python_and_pip(name):
 def test_cpu_and_cuda_locks_name_different_builds_of_torch():
     cpu, cuda = (files.locked(ENVS / f"pytorch.{d}.lock.txt") for d in ("cpu", "cuda"))
     assert cpu["torch"] == f"{cuda['torch']}+cpu"
-    assert {hashes("pytorch.cpu", "torch")}.isdisjoint({hashes("pytorch.cuda", "torch")})
+    assert hashes("pytorch.cpu", "torch").isdisjoint(hashes("pytorch.cuda", "torch"))
 
 
-def hashes(name: str, package: str) -> str:
+def hashes(name: str, package: str) -> set[str]:
     pins = (ENVS / f"{name}.lock.txt").read_text().replace("\\\n", "").splitlines()
-    return next(line for line in pins if line.startswith(f"{package}=")).partition(" ")[2]
+    return set(next(line for line in pins if line.startswith(f"{package}=")).split()[1:])
 
 
 def test_every_environment_has_a_size():
@@ -304,6 +303,13 @@ def test_no_space_is_said_before_anything_is_installed(project):
     assert not project.prefix.joinpath("bin").exists()
 
 
+def test_a_folder_that_is_no_environment_is_left_alone(project):
+    project.prefix.mkdir(parents=True)
+    (project.prefix / "thesis.txt").touch()
+    assert "nothing was removed" in project.build()["reason"]
+    assert (project.prefix / "thesis.txt").exists()
+
+
 def test_an_import_that_fails_is_a_failed_build(project):
     project.define("1.0", "raise ImportError('libcuda.so.1 is missing')\n")
     failed = project.build()
@@ -354,13 +360,11 @@ def test_library_folders_and_variables_are_set_for_the_import_and_reported(proje
 
 
 def finished(project: Project) -> dict:
-    digest = files.sha256(project.envs / "tiny.cpu.lock.txt")
-    schema = environments.SCHEMA
     return {
-        "schema": schema,
+        "schema": environments.SCHEMA,
         "status": "ok",
         "lock": "tiny.cpu.lock.txt",
-        "lock_sha256": digest,
+        "lock_sha256": files.sha256(project.envs / "tiny.cpu.lock.txt"),
     }
 
 

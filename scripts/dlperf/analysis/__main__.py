@@ -11,7 +11,7 @@ A mistake of the user ends with one message and the exit status 1.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dlperf.analysis.files import AnalysisError
@@ -52,7 +52,7 @@ def _report(asked: argparse.Namespace) -> None:
     report(asked.config, asked.round, asked.shared, asked.out)
 
 
-COMMANDS = {
+COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, type]]] = {
     "merge": (_merge, {"config": Path, "runs": Path, "measurements": Path, "parity": Path}),
     "cells": (_cells, {"measurements": Path, "out": Path}),
     "table": (_table, {"cells": Path, "table": str, "tsv": Path, "md": Path, "html": Path}),

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -38,7 +39,7 @@ STYLES: Mapping[str, tuple[str, str, str]] = {
     "hugectr": ("#7d8590", "h", "oo"),
 }
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#d8dee4", "#ffffff"
-SETTINGS = {
+SETTINGS: Any = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
     "text.color": INK,
@@ -111,28 +112,6 @@ def heading(row: Row, kind: str) -> str:
     return f"{labels.workload(row)} {scenario}: {kind}"
 
 
-def describe(rows: Sequence[Row], kind: str) -> str:
-    """What the figure shows, in words, for those who do not see it."""
-    unit, parts = labels.unit(rows[0]), []
-    for series in series_of(rows):
-        ok = [row for row in series.cells if row["status"] == "ok"]
-        if kind == "throughput":
-            said = [f"{row['throughput']:.2f} on {labels.short_topology(row)}" for row in ok]
-        else:
-            said = [
-                f"{labels.percent(row['efficiency'])} on {labels.short_topology(row)}"
-                for row in ok
-                if row["efficiency"] is not None and labels.devices(row) > 1
-            ]
-        parts.append(f"{series.title} {', '.join(said) or 'nothing measured'}")
-    what = (
-        f"Bars of the median throughput in {unit}"
-        if kind == "throughput"
-        else f"Curves of throughput in {unit} and of scaling efficiency over devices; efficiency"
-    )
-    return f"{what}: {'; '.join(parts)}."
-
-
 def series_of(rows: Sequence[Row]) -> list[Series]:
     """The series of these cells: frameworks in the order of the plan, each with its compilers."""
     seen: set[str] = set()
@@ -150,7 +129,8 @@ def series_of(rows: Sequence[Row]) -> list[Series]:
 
 
 def _pale(colour: str) -> str:
-    return to_hex([0.5 + part / 2 for part in to_rgb(colour)])
+    red, green, blue = to_rgb(colour)
+    return to_hex((0.5 + red / 2, 0.5 + green / 2, 0.5 + blue / 2))
 
 
 def _canvas(
@@ -245,8 +225,11 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
     axes.set_ylim(len(series) - 0.45, -0.55)
     axes.set_yticks(range(len(series)), [each.title for each in series] if named else [])
     axes.tick_params(axis="y", length=0)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+    if any(row["status"] == "ok" for row in rows):
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+    else:
+        axes.set_xticks([])
     axes.grid(axis="x")
     axes.spines["left"].set_color(INK)
 
@@ -261,7 +244,7 @@ def _scaling(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
     speeds = made.add_axes((0.075, bottom, middle - 0.075, top - bottom))
     start = middle + names_room + 0.075
     shares = made.add_axes((start, bottom, 0.985 - start, top - bottom))
-    _curves(speeds, series, rows)
+    _curves(speeds, whole, series, rows)
     _efficiencies(shares, series, rows)
     speeds.set_title("Throughput", loc="left", size=9.5, weight="bold", pad=4)
     shares.set_title("Scaling efficiency", loc="left", size=9.5, weight="bold", pad=4)
@@ -272,7 +255,7 @@ def _ok(series: Series, key: str = "throughput") -> list[Row]:
     return [row for row in series.cells if row["status"] == "ok" and row[key] is not None]
 
 
-def _line(series: Series) -> dict[str, object]:
+def _line(series: Series) -> dict[str, Any]:
     return {
         "color": series.colour,
         "marker": series.marker,
@@ -286,7 +269,7 @@ def _line(series: Series) -> dict[str, object]:
     }
 
 
-def _curves(axes: Axes, series: Sequence[Series], rows: Sequence[Row]) -> None:
+def _curves(axes: Axes, height: float, series: Sequence[Series], rows: Sequence[Row]) -> None:
     counts = _device_axis(axes, rows)
     axes.set_yscale("log")
     ends = []
@@ -315,17 +298,19 @@ def _curves(axes: Axes, series: Sequence[Series], rows: Sequence[Row]) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(_plain))
     axes.grid(axis="y")
     if ends:
-        _name_ends(axes, ends)
+        _name_ends(axes, height, ends)
     else:
         _nothing(axes)
 
 
-def _name_ends(axes: Axes, ends: Sequence[tuple[Series, int, float]]) -> None:
-    """Write each series' name beside its last point, moved apart where they would overlap."""
+def _name_ends(axes: Axes, height: float, ends: Sequence[tuple[Series, int, float]]) -> None:
+    """Write each series' name beside its last point, moved apart where they would overlap.
+
+    `height` of the axes is in inches.
+    """
     axes.set_ylim(axes.get_ylim())  # nothing moves after the names have found their places
     last = max(x for _, x, _ in ends)
     to_axes = axes.transData + axes.transAxes.inverted()
-    height = axes.get_position().height * axes.figure.get_figheight()
     step = 0.165 / height
     points = sorted(
         ((*to_axes.transform((x, y)), each) for each, x, y in ends), key=lambda point: point[1]
@@ -346,7 +331,7 @@ def _name_ends(axes: Axes, ends: Sequence[tuple[Series, int, float]]) -> None:
             place,
             transform=axes.transAxes,
             clip_on=False,
-            **{key: value for key, value in _line(each).items() if key.startswith(("mark", "col"))},
+            **{key: value for key, value in _line(each).items() if key.startswith("mark")},
         )
         axes.text(1.105, place, each.title, transform=axes.transAxes, va="center", size=8.5)
 

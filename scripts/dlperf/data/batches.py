@@ -60,21 +60,19 @@ def open_batches(identity, settings, rank=0, ranks=1, layout="NHWC", prefetch=No
     data = identity["data"]
     if data not in KINDS:
         raise DataError(
-            "identity key 'data': {!r} is not known; it is one of {}".format(data, ", ".join(KINDS))
+            f"identity key 'data': {data!r} is not known; it is one of {', '.join(KINDS)}"
         )
     if layout not in LAYOUTS:
-        raise DataError(
-            "layout {!r} is not known; it is one of {}".format(layout, ", ".join(LAYOUTS))
-        )
+        raise DataError(f"layout {layout!r} is not known; it is one of {', '.join(LAYOUTS)}")
     batch_size, image_size = int(identity["batch_size"]), int(identity["image_size"])
     for key, value in (("batch_size", batch_size), ("image_size", image_size), ("ranks", ranks)):
         if value < 1:
-            raise DataError("{} is {}: at least 1 is needed".format(key, value))
+            raise DataError(f"{key} is {value}: at least 1 is needed")
     if not 0 <= rank < ranks:
-        raise DataError("rank {} is not one of the {} ranks 0 to {}".format(rank, ranks, ranks - 1))
+        raise DataError(f"rank {rank} is not one of the {ranks} ranks 0 to {ranks - 1}")
     seed = int(settings["seed"])
     if not 0 <= seed < 2**32:
-        raise DataError("settings key 'seed': {} is not within 0 and 2**32 - 1".format(seed))
+        raise DataError(f"settings key 'seed': {seed} is not within 0 and 2**32 - 1")
 
     if data == "synthetic":
         return Synthetic(batch_size, image_size, seed, rank, layout)
@@ -86,7 +84,7 @@ def open_batches(identity, settings, rank=0, ranks=1, layout="NHWC", prefetch=No
     )
 
 
-class Synthetic(object):
+class Synthetic:
     """Standard normal images and uniform labels from the seed and the rank: one batch, made once.
 
     No decoding, no copying: what a framework does with nothing in its way.
@@ -122,7 +120,7 @@ class Synthetic(object):
         self.close()
 
 
-class Sample(object):
+class Sample:
     """Batches decoded from a manifest's JPEG files, ahead of time, by one background thread.
 
     One epoch is a shuffle of all images; its remainder that fills no global batch is left out. Of
@@ -154,19 +152,15 @@ class Sample(object):
         manifest = verify(manifest_path)
         self.manifest_sha256 = sha256_of_file(manifest_path)
         self._files = manifest["files"]
-        if len(self._files) < ranks * batch_size:
+        global_batch_size = ranks * batch_size
+        if len(self._files) < global_batch_size:
+            images_per_class = math.ceil(global_batch_size / max(manifest["classes"], 1))
             raise DataError(
-                "{} has {} images, fewer than the {} of one global batch ({} ranks x batch size "
-                "{}): ask for a smaller batch size, for `data: synthetic`, or make a larger set "
-                "(python -m dlperf.data.sample --images-per-class {} --out {})".format(
-                    manifest_path,
-                    len(self._files),
-                    ranks * batch_size,
-                    ranks,
-                    batch_size,
-                    -(-ranks * batch_size // max(manifest["classes"], 1)),
-                    data_dir,
-                )
+                f"{manifest_path} has {len(self._files)} images, fewer than the "
+                f"{global_batch_size} of one global batch ({ranks} ranks x batch size "
+                f"{batch_size}): ask for a smaller batch size, for `data: synthetic`, or make a "
+                f"larger set: PYTHONPATH=scripts python -m dlperf.data.sample --out {data_dir} "
+                f"--images-per-class {images_per_class}"
             )
         self._batch_size, self._image_size = batch_size, image_size
         self._seed, self._rank, self._ranks, self._layout = seed, rank, ranks, layout
@@ -311,16 +305,27 @@ def decode(pillow, path, image_size, random):
             else:
                 scale = 1
             image = image if image.mode == "RGB" else image.convert("RGB")
-            box = (left, top, left + crop_width, top + crop_height)
+            left, top = scale * left, scale * top
+            right, bottom = left + scale * crop_width, top + scale * crop_height
+            x, y = math.floor(left), math.floor(top)
+            image = image.crop((x, y, math.ceil(right), math.ceil(bottom)))
+            # Rows, then columns: in one call, Pillow 13 takes them in the other order where that
+            # is less work, which rounds differently from Pillow 12 and older.
             image = image.resize(
-                (image_size, image_size), pillow.BILINEAR, box=tuple(scale * edge for edge in box)
+                (image_size, image.height),
+                pillow.BILINEAR,
+                box=(left - x, 0, right - x, image.height),
+            )
+            image = image.resize(
+                (image_size, image_size),
+                pillow.BILINEAR,
+                box=(0, top - y, image_size, bottom - y),
             )
             pixels = np.asarray(image)
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for broken files
         raise DataError(
-            "{}: not a whole JPEG image ({}); make the data again: {}".format(
-                path, error, mend(os.path.join(os.path.dirname(os.path.dirname(path))))
-            )
+            f"{path}: not a whole JPEG image ({error}); "
+            + mend(os.path.dirname(os.path.dirname(path)))
         )
     return pixels[:, ::-1] if flip else pixels
 
@@ -378,7 +383,7 @@ def verify(manifest_path):
         )
     data_dir = os.path.dirname(manifest_path)
     if not os.path.isfile(manifest_path):
-        raise DataError("{}: no such file; make it: {}".format(manifest_path, mend(data_dir)))
+        raise DataError(f"{manifest_path}: no such file; {mend(data_dir)}")
     try:
         with open(manifest_path, encoding="utf-8") as file:
             manifest = json.load(file)
@@ -386,51 +391,39 @@ def verify(manifest_path):
         files = [(file["path"], file["sha256"], file["label"]) for file in manifest["files"]]
         manifest["classes"]
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            "{}: not a data manifest ({!r}); make it again: {}".format(
-                manifest_path, error, mend(data_dir)
-            )
-        )
+        raise DataError(f"{manifest_path}: not a data manifest ({error!r}); {mend(data_dir)}")
     if schema != "dlperf.data/1":
         raise DataError(
-            "{}: schema {!r}, expected 'dlperf.data/1'; make it again: {}".format(
-                manifest_path, schema, mend(data_dir)
-            )
+            f"{manifest_path}: schema {schema!r}, expected 'dlperf.data/1'; {mend(data_dir)}"
         )
     if listing != sha256_of_listing(manifest["files"]):
         raise DataError(
-            "{}: its list of files does not have the sha256 that it says; make it again: {}".format(
-                manifest_path, mend(data_dir)
-            )
+            f"{manifest_path}: its list of files differs from its sha256; {mend(data_dir)}"
         )
     for path, sha256, label in files:
         path = os.path.join(data_dir, path)
         if not 0 <= label < CLASSES:
-            raise DataError("{}: label {} is not within 0 and 999".format(path, label))
+            raise DataError(f"{path}: label {label} is not within 0 and 999")
         if not os.path.isfile(path):
-            raise DataError(
-                "{}: missing, though {} lists it; make the data again: {}".format(
-                    path, manifest_path, mend(data_dir)
-                )
-            )
+            raise DataError(f"{path}: missing, though {manifest_path} lists it; {mend(data_dir)}")
         found = sha256_of_file(path)
         if found != sha256:
             raise DataError(
-                "{}: sha256 {} differs from {} in {}; make the data again: {}".format(
-                    path, found, sha256, manifest_path, mend(data_dir)
-                )
+                f"{path}: sha256 {found} differs from {sha256} in {manifest_path}; "
+                + mend(data_dir)
             )
     return manifest
 
 
 def mend(data_dir):
-    """The command that makes the data of a folder (again)."""
-    return "snakemake --profile local --force {}".format(os.path.join(data_dir, "manifest.json"))
+    """How to make the data of a folder (again)."""
+    target = f"results/data/{os.path.basename(os.path.abspath(data_dir))}/manifest.json"
+    return f"make the data again: snakemake --profile local --force {target}"
 
 
 def sha256_of_listing(files):
     """sha256 over one line a file, as sha256sum prints it, with the label behind."""
-    lines = ("{}  {} {}\n".format(file["sha256"], file["path"], file["label"]) for file in files)
+    lines = (f"{file['sha256']}  {file['path']} {file['label']}\n" for file in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -444,10 +437,8 @@ def import_pillow():
         from PIL import Image
     except ImportError as error:
         raise DataError(
-            "{} cannot import Pillow, which `data: sample` needs to decode JPEG ({}): add pillow "
-            "to the environment's file in envs/, or use `data: synthetic`".format(
-                sys.executable, error
-            )
+            f"{sys.executable} cannot import Pillow, which `data: sample` needs to decode JPEG "
+            f"({error}): add pillow to the environment's file in envs/, or use `data: synthetic`"
         )
     return Image
 
@@ -475,9 +466,9 @@ def main(arguments=None):
             read = [batches.next() for _ in range(asked.count)]
             seconds = time.perf_counter() - start
     except (DataError, OSError) as error:
-        sys.exit("error: {}".format(error))
+        sys.exit(f"error: {error}")
     except (KeyError, ValueError) as error:
-        sys.exit("error: {}: not a case document ({!r})".format(asked.case, error))
+        sys.exit(f"error: {asked.case}: not a case document ({error!r})")
     facts = {
         "sha256": digest(read, asked.layout),
         "first_batch_sha256": batches.first_batch_sha256,

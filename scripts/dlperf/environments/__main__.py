@@ -14,8 +14,9 @@ import sys
 from pathlib import Path
 
 from dlperf.environments import FILES, EnvironmentProblem
-from dlperf.environments.build import Request, build, document, write
+from dlperf.environments.build import Request, build, document
 from dlperf.environments.commands import without_addresses
+from dlperf.environments.disk import write
 from dlperf.environments.lock import lock
 
 
@@ -27,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
         return asked.command(asked)
     except EnvironmentProblem as problem:
         print(f"error: {problem}", file=sys.stderr)
+        return 1
+    except OSError as error:  # such as a full disk, which cannot hold an env.json either
+        print(f"error: {error.filename or asked.prefix}: {error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -51,15 +55,22 @@ def _build(asked: argparse.Namespace) -> int:
     except EnvironmentProblem as problem:
         reason = without_addresses(str(problem))
         write(document(request, "failed", reason), out)
-        print(f"error: {name}: {reason}", file=sys.stderr)
+        _say(f"error: {name}: {reason}")
         return 1 if asked.strict else 0
     write(made, out)
     for extra, reason in made["extras"].items():
         if reason:
-            print(f"warning: {name}: {extra}: {reason}", file=sys.stderr)
+            _say(f"warning: {name}: {extra}: {reason}")
     size = f"{made['size_bytes'] / 1e9:.1f} GB, " if made["size_bytes"] else ""
     print(f"{name}: {made['version']}, Python {made['python']}, {size}{made['seconds']} s -> {out}")
     return 0
+
+
+def _say(message: str) -> None:
+    """To the terminal, and to the log that a rule makes of the standard output."""
+    print(message, file=sys.stderr)
+    if not sys.stdout.isatty():
+        print(message)
 
 
 def _lock(asked: argparse.Namespace) -> int:

@@ -6,22 +6,26 @@ imported in the environment. Three backends: `venv` (uv, from the lock with its 
 Python that has the framework already).
 """
 
-import contextlib
-import fcntl
 import glob
-import hashlib
 import json
 import os
 import shutil
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dlperf.environments import SCHEMA, EnvironmentProblem, estimate, files, interpreters, read
+from dlperf.environments import (
+    SCHEMA,
+    EnvironmentProblem,
+    disk,
+    estimate,
+    extras,
+    files,
+    interpreters,
+    read,
+)
 from dlperf.environments.commands import CommandFailed, explain, run, uv_environ
 from dlperf.environments.files import Definition
 
@@ -110,7 +114,7 @@ def build(request: Request) -> dict[str, Any]:
             "'interpreter' needs one"
         )
     try:
-        with _held(request.cache / f"{request.prefix.name}.lock") as descriptor:
+        with disk.held(request.cache / f"{request.prefix.name}.lock") as descriptor:
             if request.backend == "venv":
                 return _virtual_environment(request, descriptor)
             return _existing(request, descriptor)
@@ -120,43 +124,40 @@ def build(request: Request) -> dict[str, Any]:
 
 def _virtual_environment(request: Request, descriptor: int) -> dict[str, Any]:
     definition = files.load(request.framework, request.yaml, request.lock)
+    uv = uv_environ(request.find_links)
+    sources = _sources(definition, uv.get("UV_FIND_LINKS", ""))
     marker = request.prefix / "built.json"
-    built = read(marker)
-    asked = _identity(definition)
     python = request.prefix / "bin" / "python"
-    lock = definition.lock
-    if not _same(built, asked, python):
+    lock = _lock_of(read(marker), sources) if python.exists() else None
+    if not lock:
         marker.unlink(missing_ok=True)  # from here on, what lies there is unfinished
-        lock = _install(request, definition, descriptor)
-    elif built["lock"] != definition.lock.name:
-        lock = definition.lock.with_name(built["lock"])
-    extras = _extras(request, definition, python, descriptor)
-    probe = _probe(request, definition, python, descriptor, extras)
+        lock = _install(request, definition, sources, uv, descriptor)
+    added = _extras(request, definition, python, descriptor)
+    probe = _probe(definition, python, descriptor, added)
     made = document(
         request,
         "ok",
         "",
-        interpreter=_from_here(python),
+        interpreter=disk.from_here(python),
         lock=lock.name,
+        lock_sha256=files.sha256(lock),
         lock_applied=True,
         lock_differences=files.differences(probe["freeze"], lock),
-        size_bytes=_size(request.prefix),
-        extras=extras,
-        **asked,
+        size_bytes=disk.size(request.prefix),
+        extras=added,
         **_reported(probe),
         environ=_environ(definition, python),
     )
-    write(made, marker)
+    disk.write(made, marker)
     return made
 
 
-def _identity(definition: Definition) -> dict[str, str]:
-    return {"yaml_sha256": definition.yaml_sha256, "lock_sha256": definition.lock_sha256}
-
-
-def _same(built: dict[str, Any], asked: dict[str, str], python: Path) -> bool:
-    lock = built.get("lock_sha256") == asked["lock_sha256"]
-    return lock and built.get("status") == "ok" and python.exists()
+def _lock_of(built: dict[str, Any], sources: list[tuple[Path, list[str]]]) -> Path | None:
+    """The lock that a finished environment was filled from, if that is still the one to use."""
+    for lock, _ in sources:
+        if built.get("status") == "ok" and built["lock"] == lock.name:
+            return lock if built["lock_sha256"] == files.sha256(lock) else None
+    return None
 
 
 def _existing(request: Request, descriptor: int) -> dict[str, Any]:
@@ -177,19 +178,19 @@ def _existing(request: Request, descriptor: int) -> dict[str, Any]:
                 "no such file"
             )
     definition = _definition_of_existing(request)
-    extras = _extras(request, definition, python, descriptor)
-    probe = _probe(request, definition, python, descriptor, extras)
+    added = _extras(request, definition, python, descriptor)
+    probe = _probe(definition, python, descriptor, added)
     has_lock = definition.lock.is_file()
     return document(
         request,
         "ok",
         "",
-        interpreter=_from_here(python),
+        interpreter=disk.from_here(python),
         lock=definition.lock.name if has_lock else "",
         lock_sha256=definition.lock_sha256 if has_lock else "",
         lock_differences=files.differences(probe["freeze"], definition.lock) if has_lock else [],
-        size_bytes=_size(Path(os.environ["CONDA_PREFIX"])) if request.backend == "conda" else 0,
-        extras=extras,
+        size_bytes=disk.size(Path(os.environ["CONDA_PREFIX"])) if request.backend == "conda" else 0,
+        extras=added,
         **_reported(probe),
         environ=_environ(definition, python),
     )
@@ -205,28 +206,33 @@ def _definition_of_existing(request: Request) -> Definition:
     return Definition(name, request.yaml, lock, "", section)
 
 
-def _install(request: Request, definition: Definition, descriptor: int) -> Path:
-    """Make the virtual environment and fill it from the lock; returns the lock that was used."""
+def _install(
+    request: Request,
+    definition: Definition,
+    sources: list[tuple[Path, list[str]]],
+    environ: dict[str, str],
+    descriptor: int,
+) -> Path:
+    """Make the virtual environment and fill it from a lock; returns the lock that was used."""
     found = interpreters.find(definition.python, request.framework, request.cache)
-    uv, environ = interpreters.uv(), uv_environ(request.find_links)
-    _remove(request.prefix)
+    uv = interpreters.uv()
+    disk.clear(request.prefix, request.cache)
     _check_space(request)
-    command = [uv, "venv", "--quiet", "--no-project", "--allow-existing", "--python", found]
-    try:
-        run([*command, str(request.prefix)], environ, [descriptor])
-    except CommandFailed as error:
-        raise EnvironmentProblem(explain(str(error))) from None
+    make = [uv, "venv", "--quiet", "--no-project", "--python", found, str(request.prefix)]
     sync = [uv, "pip", "sync", "--require-hashes", "--python", str(request.prefix / "bin/python")]
     problem = ""
-    for lock, options in _sources(definition, environ["UV_FIND_LINKS"]):
-        print(f"installing {lock.name} {' '.join(options)}".rstrip(), flush=True)
-        try:
-            run([*sync, *options, str(lock)], environ, [descriptor])
-            return lock
-        except CommandFailed as error:
-            problem = problem or explain(str(error))
-            print(explain(str(error)), flush=True)
-    raise EnvironmentProblem(problem)
+    try:
+        run(make, environ, [descriptor])
+        for lock, options in sources:
+            print(f"installing {lock.name} {' '.join(options)}".rstrip(), flush=True)
+            try:
+                run([*sync, *options, str(lock)], environ, [descriptor])
+                return lock
+            except CommandFailed as error:
+                problem = problem or str(error)
+    except CommandFailed as error:
+        problem = str(error)
+    raise EnvironmentProblem(explain(problem))
 
 
 def _sources(definition: Definition, find_links: str) -> list[tuple[Path, list[str]]]:
@@ -250,56 +256,14 @@ def _sources(definition: Definition, find_links: str) -> list[tuple[Path, list[s
     return sources
 
 
-def _extras(request: Request, definition: Definition, python: Path, descriptor: int) -> dict:
-    """Parts that only a run on several devices needs (Horovod): name -> "" or why it is missing."""
-    wanted = definition.build.distributed
-    if not wanted or not request.distributed:
+def _extras(
+    request: Request, definition: Definition, python: Path, descriptor: int
+) -> dict[str, str]:
+    if not request.distributed or not definition.build.distributed:
         return {}
-    name = wanted["requirement"].partition("==")[0]
     environ = {**os.environ, **_environ(definition, python)}
-    with contextlib.suppress(CommandFailed):
-        run([str(python), "-c", f"import {wanted['module']}"], environ, [descriptor], timeout=300)
-        return {name: ""}
-    if request.backend == "interpreter":
-        return {name: f"{request.interpreter} cannot import {wanted['module']}; nothing is built"}
-    missing = [tool for tool in wanted.get("tools", []) if not shutil.which(tool)]
-    if missing:
-        return {
-            name: f"{wanted['requirement']} is built from source, and {' and '.join(missing)} is "
-            "not on PATH; without it only cases with one device run. Install it, remove env.json, "
-            "and run again"
-        }
-    try:
-        wheel = _wheel(request, definition, python, descriptor)
-        run([str(python), "-m", "pip", "install", "--no-deps", "--no-index", wheel], environ)
-    except CommandFailed as error:
-        return {name: f"{wanted['requirement']} did not build: {explain(str(error))}"}
-    return {name: ""}
-
-
-def _wheel(request: Request, definition: Definition, python: Path, descriptor: int) -> str:
-    """The wheel of a part that is built here, from the cache where it was built before."""
-    wanted = definition.build.distributed
-    module = files.locked(definition.lock).get(definition.build.module, "")
-    basis = json.dumps([wanted, definition.python, definition.build.module, module])
-    key = hashlib.sha256(basis.encode()).hexdigest()[:12]
-    folder = request.cache / "wheels" / f"{wanted['requirement'].replace('==', '-')}-{key}"
-    with _held(request.cache / f"{folder.name}.lock") as held:
-        if not list(folder.glob("*.whl")):
-            print(f"building {wanted['requirement']}; this takes minutes", flush=True)
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-                pinned = Path(work) / "requirements.txt"
-                pinned.write_text(f"{wanted['requirement']} --hash=sha256:{wanted['sha256']}\n")
-                command = [str(python), "-m", "pip", "wheel", "--no-deps", "--no-cache-dir"]
-                command += ["--no-build-isolation", "--require-hashes", "-r", str(pinned)]
-                environ = {**os.environ, **wanted.get("environ", {})}
-                environ["PATH"] = os.pathsep.join([str(python.parent), environ["PATH"]])
-                out = Path(work) / "out"
-                run([*command, "-w", str(out)], environ, [descriptor, held])
-                _remove(folder)
-                out.rename(folder)
-    return str(next(folder.glob("*.whl")))
+    may_build = request.backend != "interpreter"
+    return extras.install(definition, python, environ, request.cache, may_build, descriptor)
 
 
 def _environ(definition: Definition, python: Path) -> dict[str, str]:
@@ -314,11 +278,11 @@ def _environ(definition: Definition, python: Path) -> dict[str, str]:
 
 
 def _probe(
-    request: Request, definition: Definition, python: Path, descriptor: int, extras: dict
+    definition: Definition, python: Path, descriptor: int, added: dict[str, str]
 ) -> dict[str, Any]:
     """Import the framework (and its extras) there; what the environment reports of itself."""
     modules = [definition.build.module]
-    modules += [definition.build.distributed["module"] for why in extras.values() if not why]
+    modules += [definition.build.distributed["module"] for why in added.values() if not why]
     environ = {**os.environ, "PYTHONNOUSERSITE": "1", **_environ(definition, python)}
     try:
         command = [str(python), "-c", PROBE, *modules]
@@ -348,55 +312,3 @@ def _check_space(request: Request) -> None:
             f"no space: {request.framework} takes {needed / 1e9:.1f} GB in {request.prefix}, and "
             f"{free / 1e9:.1f} GB are free there"
         )
-
-
-def _size(folder: Path) -> int:
-    """Bytes on disk; a file with several names in the folder counts once."""
-    seen = {}
-    for root, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                state = os.lstat(os.path.join(root, name))
-                seen[state.st_ino] = state.st_blocks * 512
-    return sum(seen.values())
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
-
-
-def _from_here(path: Path) -> str:
-    """The path relative to the working directory when inside it; links are not followed."""
-    path = Path(os.path.abspath(path))
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-
-
-@contextlib.contextmanager
-def _held(path: Path) -> Iterator[int]:
-    """Hold the lock file `path`; yields its descriptor, for children that must hold it too."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waiting for another build of {path.stem}", file=sys.stderr, flush=True)
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        yield stream.fileno()
-
-
-def write(content: dict[str, Any], path: Path) -> None:
-    """Write a document whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump(content, stream, indent=1)
-            stream.write("\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -79,7 +79,8 @@ def uv_environ(find_links: Sequence[str] = ()) -> dict[str, str]:
         if pips in environ and ours not in environ:
             environ[ours] = environ[pips]
     links = [*find_links, *re.split(r"[\s,]+", environ.get("UV_FIND_LINKS", ""))]
-    environ["UV_FIND_LINKS"] = ",".join(dict.fromkeys(link for link in links if link))
+    if any(links):
+        environ["UV_FIND_LINKS"] = ",".join(dict.fromkeys(link for link in links if link))
     environ["UV_NO_PROGRESS"] = "1"
     environ.pop("VIRTUAL_ENV", None)
     return environ

@@ -5,6 +5,7 @@ knows, and last what uv can download into the environments' own cache. Nothing i
 home folder.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dlperf.environments import EnvironmentProblem
+from dlperf.environments.commands import CommandFailed, run
 
 
 def uv() -> str:
@@ -37,7 +39,8 @@ def find(version: str, framework: str, cache: Path) -> str:
         return known
     print(f"no Python {version} on this machine; asking uv to download one", flush=True)
     own = {"UV_PYTHON_INSTALL_DIR": str(cache / "python")}
-    subprocess.run([uv(), "python", "install", "--no-bin", version], env={**os.environ, **own})
+    with contextlib.suppress(CommandFailed):
+        run([uv(), "python", "install", "--no-bin", version], {**os.environ, **own})
     downloaded = _uv_find(version, own)
     if downloaded:
         return downloaded

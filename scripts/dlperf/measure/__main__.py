@@ -2,10 +2,11 @@
 
     PYTHONPATH=scripts python -m dlperf.measure --case case.json --out rep1.json
 
-The ranks run under `--environment`'s interpreter, or without one under this one. `--case` takes a case document, a record (whose case is run
-again) or the JSON text itself. The record is the answer, also of a crash; the exit status is 0
-when a record was written (with `--on-failure stop`: only when its status is ok or unsupported), 2
-for a mistake of the caller, 130 or 143 when stopped by a signal: then there is no record.
+The ranks run under the interpreter that `--environment` names, or without one under this one.
+`--case` takes a case document, a record (whose case is run again) or the JSON text itself. The
+record is the answer, also of a crash; the exit status is 0 when one was written (with
+`--on-failure stop`: only when its status is ok or unsupported), 1 for a mistake of the caller, 130
+or 143 when stopped by a signal: then there is no record.
 """
 
 import argparse

@@ -101,6 +101,7 @@ def measure(run):
         "threads": run.cores_per_device if run.device == "cpu" else None,
         "parameters": work.parameters,
         "data_loader": "shared, one thread ahead" if run.data == "sample" else "none (one batch)",
+        "data_digest": work.batches.first_batch_sha256,  # equal over frameworks, or not one input
     }
     parity.update(framework.parity(run))
     parity.update(work.parity)

@@ -77,7 +77,9 @@ def provenance(case, environment, config_sha256):
         "case_sha256": sha256(json.dumps(case, sort_keys=True).encode()),
         "config_sha256": config_sha256,
         "environment_backend": environment.get("backend", ""),
-        "lock_sha256": environment.get("lock_sha256", "") if environment.get("lock_applied") else "",
+        "lock_sha256": environment.get("lock_sha256", "")
+        if environment.get("lock_applied")
+        else "",
         "freeze_sha256": sha256("\n".join(environment.get("freeze", [])).encode()),
         "data_manifest_sha256": (
             file_sha256(os.path.join(data_dir, "manifest.json")) if data_dir else ""

@@ -182,7 +182,7 @@ class Attempt:
                     ports=ports,
                     meeting=self._meeting.address,
                     result=os.path.join(self._scratch, "rank%d.json" % rank),
-                    **same
+                    **same,
                 )
             )
         self._runs = runs
@@ -273,7 +273,7 @@ class Attempt:
             for each in said:
                 if each[0] == status:
                     return each
-        for rank, code, words in died:
+        for rank, code, _ in died:
             if code == -9 and host.oom_kills() > self._oom_kills:
                 return "oom", "rank %d: killed by the kernel for want of memory" % rank
         for rank, code, words in died:

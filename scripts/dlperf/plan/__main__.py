@@ -9,7 +9,7 @@ from dlperf.plan import schema
 from dlperf.plan.cases import expand
 from dlperf.plan.checks import problems_here
 from dlperf.plan.config import load
-from dlperf.plan.files import write_config, write_if_changed
+from dlperf.plan.files import write_config
 from dlperf.plan.problems import ConfigError
 from dlperf.plan.show import show, tsv
 
@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (
         ("show", "print every case with its state, and what the round will take"),
-        ("tsv", "write results/<round>/plan.tsv, one row a repetition"),
+        ("tsv", "print the plan as TSV, one row a repetition"),
         ("config", "write the whole config to results/<round>/config.yaml"),
     ):
         command = commands.add_parser(name, help=text, description=text)
@@ -42,8 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.command == "config":
         write_config(config, asked.results)
     elif asked.command == "tsv":
-        path = asked.results / config.round / "plan.tsv"
-        write_if_changed(path, tsv(config, expand(config)))
+        print(tsv(config, expand(config)), end="")
     else:
         print(show(config, expand(config), asked.results))
         for problem in problems_here(config, len(os.sched_getaffinity(0))):
@@ -52,4 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # `... | head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    sys.exit(status)

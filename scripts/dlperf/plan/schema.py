@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from dlperf.plan.config import Config
 from dlperf.plan.files import write_if_changed
 from dlperf.plan.problems import keys
@@ -87,6 +89,6 @@ def _kind(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
 def _default(value: Any) -> str:
     if value is None:
         return "not measured"
-    if hasattr(value, "model_fields"):
+    if isinstance(value, BaseModel):
         return ""
     return f"`{json.dumps(value)}`".replace('"', "")

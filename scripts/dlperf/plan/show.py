@@ -1,5 +1,6 @@
 """The plan as text: a page for people, within 100 columns, and plan.tsv for programs."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from dlperf.plan.config import Config
 from dlperf.plan.estimate import builds, check_disk, free_bytes, gigabytes, timer
 from dlperf.plan.state import is_due, record_path, states
 
-STATES = ("done", "missing", "failed", "unsupported")
+STATES = ("done", "missing", "outdated", "failed", "unsupported")
 GROUNDS = {
     "records": "earlier records of the same case",
     "similar": "records of other cases of the framework",
@@ -30,7 +31,7 @@ def show(config: Config, cases: Sequence[Case], results: Path = Path("results"))
     expected = timer(config, results)
     seconds, grounds = 0.0, set()
     for workload in config.workloads.asked():
-        lines.append(f"{workload + ', framework':<22}{'case':<50}{'seconds':>7}  repetitions")
+        lines += [workload, f"  {'framework':<13}{'case':<44}{'seconds':>7}  repetitions"]
         for case in _by_framework(config, cases, workload):
             own = [state[case, number] for number in numbers]
             due = sum(is_due(config, word) for word in own)
@@ -38,7 +39,8 @@ def show(config: Config, cases: Sequence[Case], results: Path = Path("results"))
             seconds += due * each
             grounds.update([ground] if due else [])
             shown = "" if case.unsupported else f"{each:.0f}"
-            lines.append(f"  {case.framework:<20}{case.name:<50}{shown:>7}  {_counts(own)}")
+            line = f"  {case.framework:<13}{case.name:<44}{shown:>7}  {_counts(own)}"
+            lines.append(_wrapped(line, 68))
         lines.append("")
     lines += _reasons(cases)
     lines += _time(seconds, [text for ground, text in GROUNDS.items() if ground in grounds])
@@ -49,6 +51,11 @@ def show(config: Config, cases: Sequence[Case], results: Path = Path("results"))
 def _by_framework(config: Config, cases: Sequence[Case], workload: str) -> list[Case]:
     own = [case for case in cases if case.workload == workload]
     return sorted(own, key=lambda case: config.frameworks.index(case.framework))
+
+
+def _wrapped(line: str, indent: int) -> str:
+    spaces = " " * indent
+    return textwrap.fill(line, 100, subsequent_indent=spaces, break_on_hyphens=False)
 
 
 def _counts(states: Iterable[str]) -> str:
@@ -64,7 +71,8 @@ def _reasons(cases: Sequence[Case]) -> Iterator[str]:
     if found:
         yield "Unsupported:"
         for (framework, reason), count in found.items():
-            yield f"  {framework:<20}{count} case{'s' if count > 1 else ''}: {reason}"
+            noun = "case" if count == 1 else "cases"
+            yield _wrapped(f"  {framework:<13}{count} {noun}: {reason}", 15)
         yield ""
 
 
@@ -73,7 +81,7 @@ def _time(seconds: float, grounds: Sequence[str]) -> Iterator[str]:
         yield "Nothing is left to run."
         return
     yield f"Expected time: {duration(seconds)} of measuring, one repetition after another"
-    yield f"  (from {'; '.join(grounds)})"
+    yield from (f"  estimated from {ground}" for ground in grounds)
 
 
 def duration(seconds: float) -> str:
@@ -89,16 +97,17 @@ def _environments(config: Config, cases: Sequence[Case], results: Path) -> Itera
     if not wanted:
         yield "Environments: all are there."
         return
-    download = gigabytes(sum(build.download_bytes for build in wanted))
-    size = gigabytes(sum(build.size_bytes for build in wanted))
+    download = sum(build.download_bytes for build in wanted)
+    size = sum(build.size_bytes for build in wanted)
+    known = f"{gigabytes(download)} to download, {gigabytes(size)} on disk"
     free = gigabytes(free_bytes(results))
-    yield f"Environments to build: {download} to download, {size} on disk; {free} are free"
+    yield f"Environments to build: {known if size else 'sizes not known'}; {free} are free"
     for build in wanted:
         sizes = f"{gigabytes(build.download_bytes)}, {gigabytes(build.size_bytes)}"
-        yield f"  {build.framework:<20}{sizes if build.size_bytes else 'not counted: size not known'}"
+        yield f"  {build.framework:<13}{sizes if build.size_bytes else 'size not known'}"
     message = check_disk(config, cases, results)
     if message:
-        yield message
+        yield _wrapped(message[0].upper() + message[1:], 0)
 
 
 def tsv(config: Config, cases: Sequence[Case]) -> str:

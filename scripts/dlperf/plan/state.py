@@ -1,4 +1,4 @@
-"""The state of every repetition: done, missing, failed or unsupported.
+"""The state of every repetition: done, missing, outdated, failed or unsupported.
 
 In: cases, and the records that lie in results/<round>/runs/. Out: a word a repetition. Records are
 looked for by one walk over the folder, and only the head of each is read.
@@ -9,11 +9,13 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from dlperf.plan.cases import Case
 from dlperf.plan.config import Config
 
-_HEAD = re.compile(rb'\s*\{\s*"schema"\s*:\s*"[^"]*"\s*,\s*"status"\s*:\s*"([a-z]+)"')
+_STATUS = re.compile(r'\s*\{\s*"schema"\s*:\s*"[^"]*"\s*,\s*"status"\s*:\s*"([a-z]+)"')
+_SETTINGS = re.compile(r'"settings"\s*:\s*(?=\{)')
 _RECORD = re.compile(r"rep[1-9][0-9]*\.json")
 
 
@@ -25,22 +27,28 @@ def record_path(config: Config, case: Case, repetition: int) -> str:
 def states(
     config: Config, cases: Sequence[Case], results: Path = Path("results")
 ) -> dict[tuple[Case, int], str]:
-    """'done', 'missing', 'failed:<status>' or 'unsupported' for every (case, repetition)."""
+    """The state of every (case, repetition): 'done', 'missing', 'failed:<status>', 'unsupported',
+    or 'outdated' where the record was made with other settings than the config has now.
+    """
     runs = results / config.round / "runs"
     found = {path.relative_to(runs).as_posix(): path for path in records(runs)}
     states = {}
     for case in cases:
+        settings = case.document(config, 1)["settings"]
         for repetition in range(1, config.repetitions + 1):
             path = found.get(f"{case.folder}/rep{repetition}.json")
             if case.unsupported:
                 state = "unsupported"
             else:
-                state = _state(status(path)) if path else "missing"
+                state = _state(path, settings) if path else "missing"
             states[case, repetition] = state
     return states
 
 
-def _state(status: str) -> str:
+def _state(path: Path, settings: dict[str, Any]) -> str:
+    status, measured_with = read_head(path)
+    if any(measured_with.get(key, value) != value for key, value in settings.items()):
+        return "outdated"
     if status == "unsupported":
         return status
     return "done" if status == "ok" else f"failed:{status}"
@@ -48,7 +56,7 @@ def _state(status: str) -> str:
 
 def is_due(config: Config, state: str) -> bool:
     """Whether the next call runs a repetition in this state."""
-    return state == "missing" or state.removeprefix("failed:") in config.retry
+    return state in ("missing", "outdated") or state.removeprefix("failed:") in config.retry
 
 
 def records(runs: Path) -> Iterator[Path]:
@@ -57,13 +65,26 @@ def records(runs: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in names if _RECORD.fullmatch(name))
 
 
-def status(path: Path) -> str:
-    """A record's status, mostly from its first bytes; 'unreadable' where it is no record."""
+def read_head(path: Path) -> tuple[str, dict[str, Any]]:
+    """A record's status and settings; ('unreadable', {}) where it is no record.
+
+    Both stand near the beginning, so that mostly a few hundred bytes are read of each.
+    """
     try:
-        with path.open("rb") as stream:
-            head = _HEAD.match(stream.read(512))
-        if head:
-            return head[1].decode()
-        return str(json.loads(path.read_bytes())["status"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return "unreadable"
+        with path.open(encoding="utf-8") as stream:
+            text = stream.read(2048)
+            try:
+                return _head(text)
+            except ValueError:
+                record = json.loads(text + stream.read())
+        return str(record["status"]), record.get("settings", {})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return "unreadable", {}
+
+
+def _head(text: str) -> tuple[str, dict[str, Any]]:
+    """The same from a record's first characters. Raises ValueError where they do not show it."""
+    status, settings = _STATUS.match(text), _SETTINGS.search(text)
+    if not (status and settings):
+        raise ValueError("not the usual order of keys")
+    return status[1], json.JSONDecoder().raw_decode(text, settings.end())[0]

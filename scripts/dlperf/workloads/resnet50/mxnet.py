@@ -28,7 +28,15 @@ def conv(inputs, outputs, size, stride=1, layout="NCHW"):
     )
 
 
-def batch_norm(channels, layout, gamma="ones"):
+def batch_norm(channels, layout, gamma="ones", relu=False):
+    import os
+    if relu and os.environ.get("BNR"):
+        return nn.BatchNormReLU(layout.index("C"), facts.BATCH_NORM_MOMENTUM, facts.BATCH_NORM_EPSILON, in_channels=channels)
+    if relu:
+        a=nn.HybridSequential()
+        a.add(batch_norm(channels, layout))
+        a.add(nn.Activation("relu"))
+        return a
     return nn.BatchNorm(
         layout.index("C"),
         facts.BATCH_NORM_MOMENTUM,
@@ -43,9 +51,9 @@ class Bottleneck(nn.HybridBlock):
         super().__init__()
         outputs = width * facts.EXPANSION
         self.conv1 = conv(inputs, width, 1, layout=layout)
-        self.bn1 = batch_norm(width, layout)
+        self.bn1 = batch_norm(width, layout, relu=True)
         self.conv2 = conv(width, width, 3, stride, layout)
-        self.bn2 = batch_norm(width, layout)
+        self.bn2 = batch_norm(width, layout, relu=True)
         self.conv3 = conv(width, outputs, 1, layout=layout)
         self.bn3 = batch_norm(outputs, layout, gamma="zeros")
         self.project = project
@@ -55,17 +63,17 @@ class Bottleneck(nn.HybridBlock):
 
     def hybrid_forward(self, F, x):
         shortcut = self.bn4(self.conv4(x)) if self.project else x
-        y = F.relu(self.bn1(self.conv1(x)))
-        y = F.relu(self.bn2(self.conv2(y)))
+        y = self.bn1(self.conv1(x))
+        y = self.bn2(self.conv2(y))
         y = self.bn3(self.conv3(y))
-        return F.relu(y + shortcut)
+        return F.Activation(F.elemwise_add(y, shortcut), act_type="relu")
 
 
 class ResNet50(nn.HybridBlock):
     def __init__(self, layout):
         super().__init__()
         self.conv1 = conv(3, 64, 7, 2, layout)
-        self.bn1 = batch_norm(64, layout)
+        self.bn1 = batch_norm(64, layout, relu=True)
         self.pool = nn.MaxPool2D(3, 2, padding=1, layout=layout)
         self.blocks, channels = nn.HybridSequential(), 64
         for width, count, stride in facts.STAGES:
@@ -81,7 +89,7 @@ class ResNet50(nn.HybridBlock):
         )
 
     def hybrid_forward(self, F, x):
-        x = self.pool(F.relu(self.bn1(self.conv1(x))))
+        x = self.pool(self.bn1(self.conv1(x)))
         return self.fc(self.average(self.blocks(x)))
 
 
@@ -122,8 +130,29 @@ def loss(run):
     return SmoothedCrossEntropy()
 
 
+class SGD(mx.optimizer.SGD):
+    """The framework's own by `sgd_mom_update`: its `multi_` form takes twice as long on a CPU."""
+
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.aggregate_num = 0
+
+    def update_multi_precision(self, index, weight, grad, state):
+        self._update_count(index)
+        mx.nd.sgd_mom_update(
+            weight,
+            grad,
+            state,
+            out=weight,
+            lr=self._get_lr(index),
+            wd=self._get_wd(index),
+            momentum=self.momentum,
+            rescale_grad=self.rescale_grad,
+        )
+
+
 def optimizer(run, network):
-    sgd = mx.optimizer.SGD(
+    sgd = SGD(
         learning_rate=facts.learning_rate(run.global_batch_size),
         momentum=facts.MOMENTUM,  # MXNet keeps the rate in the buffer: equal while it is constant
         wd=facts.WEIGHT_DECAY,
@@ -135,7 +164,7 @@ def optimizer(run, network):
         kvstore=mx.kv.create(kind) if run.distributed else None,
         # Each rank updates its own copy: a server would have to keep all momenta, and it knows
         # nothing of `wd_mult`, which is lost when the optimizer is sent to it.
-        update_on_kvstore=False,
+        update_on_kvstore=bool(__import__("os").environ.get("UK")),
     )
 
 

@@ -1,0 +1,86 @@
+"""Files and folders: one builder at a time, documents whole or not at all, sizes."""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dlperf.environments import EnvironmentProblem
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[int]:
+    """Hold the lock file `path`; yields its descriptor, for children that must hold it too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another build of {path.stem}", file=sys.stderr, flush=True)
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield stream.fileno()
+
+
+def write(content: dict[str, Any], path: Path) -> None:
+    """Write a document whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            json.dump(content, stream, indent=1)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def size(folder: Path) -> int:
+    """Bytes on disk; a file with several names in the folder counts once."""
+    seen = {}
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                state = os.lstat(os.path.join(root, name))
+                seen[state.st_ino] = state.st_blocks * 512
+    return sum(seen.values())
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder and all that is in it, if it is there."""
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def clear(prefix: Path, cache: Path) -> None:
+    """Remove an environment: first out of the way, so that no half of it stays in its place.
+
+    Raises EnvironmentProblem where something else than an environment is there.
+    """
+    old = cache / f"{prefix.name}.old"
+    remove(old)
+    holds = {path.name for path in prefix.iterdir()} if prefix.exists() else set()
+    if holds - {"env.json"} and "pyvenv.cfg" not in holds:
+        raise EnvironmentProblem(
+            f"{prefix}: is not empty and no environment ({min(holds)} is there); nothing was "
+            "removed. Name another folder, or empty this one"
+        )
+    if holds:
+        cache.mkdir(parents=True, exist_ok=True)
+        prefix.rename(old)
+        remove(old)
+
+
+def from_here(path: Path) -> str:
+    """The path relative to the working directory when inside it; links are not followed."""
+    path = Path(os.path.abspath(path))
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,175 @@
+"""report.html in a real browser: offline, without errors, all figures visible, on any screen."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dlperf import plan
+from dlperf.analysis import names
+from dlperf.analysis.__main__ import main
+from generated_round import config, write_round
+from playwright.sync_api import Browser, Page, sync_playwright
+
+MEASURED = Path(__file__).parents[2] / "results/laptop/report.html"
+HEADINGS = (
+    "Summary",
+    "Results",
+    "What is missing, and why",
+    "Equal work",
+    "Environments",
+    "Host and data",
+    "How it was computed",
+    "Measure it again",
+    "Provenance",
+)
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+COMMANDS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def find() -> str | None:
+    return next((path for name in COMMANDS if (path := shutil.which(name))), None)
+
+
+def install() -> str:
+    """Install Debian's Chromium if this user may; returns what went wrong, or ""."""
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        return "no Chromium here, and no right to install one: apt-get install chromium"
+    for command in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
+        done = subprocess.run(["apt-get", *command], capture_output=True, text=True, timeout=600)
+    return "" if done.returncode == 0 else f"apt-get install chromium: {done.stderr[-500:]}"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium. Without one: a failure where CI=true, else the tests are skipped."""
+    problem = "" if find() else install()
+    path = find()
+    if not path:
+        if os.environ.get("CI") == "true":
+            pytest.fail(problem)
+        pytest.skip(problem)
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield started
+        started.close()
+
+
+def some_fail(case: plan.Case, repetition: int) -> tuple[str, str]:
+    if case.framework == "mxnet" and case.devices_per_node == 2:
+        return "crashed", "rank 1: ended with signal 11; last words: Segmentation fault"
+    return ("timeout", "not done after 300 s") if repetition == 3 else ("ok", "")
+
+
+def all_fail(case: plan.Case, repetition: int) -> tuple[str, str]:
+    return "crashed", "ImportError: no library"
+
+
+def make(root: Path, fate) -> Path:
+    """The report of a generated round, by the same commands as the workflow's rules."""
+    mapping = config()
+    results = write_round(root, mapping, fate=fate)
+    cells, measurements = str(results / "cells.tsv"), str(results / "measurements.tsv.gz")
+    settings = ["--config", str(results / "config.yaml")]
+    parity = ["--parity", str(results / "parity.tsv")]
+    runs = ["--runs", str(results / "runs"), "--measurements", measurements]
+    assert main(["merge", *settings, *runs, *parity]) == 0
+    assert main(["cells", "--measurements", measurements, "--out", cells]) == 0
+    for name in names.figure_ids(plan.expand(plan.load(mapping))):
+        svg, png = (str(results / "figures" / f"{name}.{kind}") for kind in ("svg", "png"))
+        options = ["--cells", cells, "--figure", name, "--svg", svg, "--png", png]
+        assert main(["figure", *options]) == 0
+    out = results / "report.html"
+    places = ["--round", str(results), "--shared", str(results.parent), "--out", str(out)]
+    assert main(["report", *settings, *places]) == 0
+    return out
+
+
+@pytest.fixture(scope="module", params=["some fail", "all fail", "laptop"])
+def report(request, tmp_path_factory) -> Path:
+    if request.param == "laptop":
+        if not MEASURED.exists():
+            pytest.skip("results/laptop/report.html has not been made here")
+        return MEASURED
+    fate = {"some fail": some_fail, "all fail": all_fail}[request.param]
+    return make(tmp_path_factory.mktemp("report"), fate)
+
+
+class Visit:
+    """An opened page, with everything that it asked for or complained about."""
+
+    def __init__(self, browser: Browser, path: Path, **options) -> None:
+        self.context = browser.new_context(**options)
+        self.page: Page = self.context.new_page()
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(path.as_uri())
+
+    def __enter__(self) -> "Visit":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.context.close()
+
+
+def test_it_loads_without_an_error_or_a_request(browser, report):
+    with Visit(browser, report, offline=True) as visit:
+        asked = [url for url in visit.requests if not url.startswith("data:")]
+        assert asked == [report.as_uri()]
+        assert visit.complaints == []
+
+
+def test_its_headings_are_there_and_in_order(browser, report):
+    with Visit(browser, report) as visit:
+        assert visit.page.locator("h1").count() == 1
+        assert tuple(visit.page.locator("h2").all_inner_texts()) == HEADINGS
+        levels = visit.page.eval_on_selector_all(
+            "h1, h2, h3, h4", "all => all.map(each => Number(each.tagName[1]))"
+        )
+        steps = zip(levels, levels[1:], strict=False)
+        assert all(after <= before + 1 for before, after in steps)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_figure_is_visible_and_has_words(browser, report, scheme):
+    with Visit(browser, report, color_scheme=scheme) as visit:
+        figures = visit.page.locator("figure svg").all()
+        assert figures
+        for figure in figures:
+            box = figure.bounding_box()
+            assert box and box["width"] > 300 and box["height"] > 100
+            assert figure.get_attribute("role") == "img"
+            assert len(figure.get_attribute("aria-label") or "") > 40
+        ink, paper = visit.page.evaluate(
+            """() => {
+                const text = document.querySelector('figure svg text');
+                const paper = getComputedStyle(document.body).backgroundColor;
+                return [getComputedStyle(text).fill, paper];
+            }"""
+        )
+        assert ink != paper
+
+
+@pytest.mark.parametrize("width", [360, 800, 1400])
+def test_the_page_never_scrolls_sideways(browser, report, width):
+    with Visit(browser, report, viewport={"width": width, "height": 800}) as visit:
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_it_can_be_read_without_a_mouse(browser, report):
+    with Visit(browser, report) as visit:
+        details = visit.page.locator("details").last
+        details.locator("summary").focus()
+        visit.page.keyboard.press("Enter")
+        assert details.get_attribute("open") is not None
+        assert details.locator("table").is_visible()
+        unreachable = visit.page.evaluate(
+            """() => [...document.querySelectorAll('.scroll, .chart, pre')]
+                     .filter(each => each.tabIndex < 0).length"""
+        )
+        assert unreachable == 0

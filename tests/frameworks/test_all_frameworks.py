@@ -1,0 +1,87 @@
+"""Every framework trains ResNet-50 for real, on one and two devices, and says what it had."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+from dlperf import frameworks
+from dlperf.plan import expand, load
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = json.loads((ROOT / "scripts/dlperf/measure/record.schema.json").read_text())
+CPU_FRAMEWORKS = [name for name in frameworks.NAMES if name != "hugectr"]
+
+
+def measure(framework: str, devices: int, out: Path, **changes) -> dict:
+    """One repetition on the laptop round's data, at 64 px, with what the plan would ask for."""
+    config = load(
+        {
+            "round": "test",
+            "device": "cpu",
+            "frameworks": [framework],
+            "workloads": {
+                "resnet50": {
+                    "precisions": [changes.get("precision", "fp32")],
+                    "compilers": [changes.get("compiler", "default")],
+                    "batch_sizes": {changes.get("precision", "fp32"): [4]},
+                    "data": ["sample"],
+                    "image_size": 64,
+                }
+            },
+            "topologies": [f"1n{devices}d"],
+            "repetitions": 1,
+            "steps": {"warmup": 1, "measured": 3},
+            "timeout_seconds": 240,
+        }
+    )
+    (case,) = expand(config)
+    assert not case.unsupported, case.unsupported
+    command = [sys.executable, "-m", "dlperf.measure"]
+    command += ["--case", json.dumps(case.document(config, 1)), "--out", str(out)]
+    command += ["--environment", f"results/environments/{framework}.cpu/env.json"]
+    environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"))
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    record = json.loads(out.read_text())
+    assert record["status"] == "ok", record["reason"] + done.stderr[-3000:]
+    jsonschema.validate(record, SCHEMA)
+    return record
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
+def test_it_trains(framework, devices, environments, sample_data, tmp_path):
+    record = measure(framework, devices, tmp_path / "rep1.json")
+    assert record["samples"] == 3 * 4 * devices
+    assert len(record["window"]) == len(record["memory"]) == devices
+    assert record["parity"]["parameters"] == 25557032
+    assert record["parity"]["framework_version"]
+    assert record["parity"]["layout"]
+    assert (record["parity"]["collective"] is not None) == (devices == 2)
+    # Untrained, on 1000 classes with smoothed labels: about ln 1000 = 6.9
+    assert all(math.isfinite(loss) and 4 < loss < 10 for loss in record["steps"]["loss"])
+    assert record["host"]["cpu_time_over_wall"] > 0.3
+
+
+@pytest.mark.parametrize(
+    ("framework", "precision", "compiler"),
+    [
+        ("pytorch", "amp", "off"),
+        ("tensorflow", "amp", "off"),
+        ("mxnet", "fp32", "off"),
+        ("paddlepaddle", "fp32", "static"),
+        ("oneflow", "fp32", "off"),
+        ("jax", "amp", "on"),
+    ],
+)
+def test_other_modes_train_too(framework, precision, compiler, environments, sample_data, tmp_path):
+    out = tmp_path / "rep1.json"
+    record = measure(framework, 1, out, precision=precision, compiler=compiler)
+    assert record["parity"]["precision"] == precision
+    dtype = record["parity"]["compute_dtype"]
+    assert ("bfloat16" if precision == "amp" else "float32") in dtype

@@ -1,0 +1,232 @@
+"""From records to cells: the arithmetic, and what a reader is warned of."""
+
+import csv
+import gzip
+import math
+import statistics
+import time
+from pathlib import Path
+
+import pytest
+from dlperf import plan
+from dlperf.analysis.__main__ import main
+from dlperf.analysis.files import Row, read_table
+from dlperf.analysis.merge import window_seconds
+from generated_round import config, write_round
+
+SMALL = config(frameworks=["pytorch", "mxnet"])
+
+
+def analyse(results: Path) -> list[Row]:
+    """The rows of cells.tsv, after merge and cells."""
+    measurements, parity = results / "measurements.tsv.gz", results / "parity.tsv"
+    merge = ["merge", "--config", str(results / "config.yaml"), "--runs", str(results / "runs")]
+    assert main([*merge, "--measurements", str(measurements), "--parity", str(parity)]) == 0
+    out = results / "cells.tsv"
+    assert main(["cells", "--measurements", str(measurements), "--out", str(out)]) == 0
+    return read_table(out)
+
+
+def cell(rows: list[Row], framework: str, devices: int) -> Row:
+    (found,) = [
+        row for row in rows if row["framework"] == framework and row["devices_per_node"] == devices
+    ]
+    return found
+
+
+def mxnet_fails(case: plan.Case, repetition: int) -> tuple[str, str]:
+    if case.framework == "mxnet" and (case.devices_per_node == 2 or repetition == 1):
+        return "oom", "rank 0: no memory\nleft"
+    return "ok", ""
+
+
+def test_throughput_is_all_samples_over_the_time_of_all_ranks():
+    window = [
+        {"node": "a", "start": 10.0, "end": 20.0},
+        {"node": "a", "start": 10.5, "end": 20.5},
+    ]
+    assert window_seconds(window) == 10.5
+
+
+def test_nodes_without_a_common_clock_count_by_the_longest_of_their_windows():
+    window = [
+        {"node": "a", "start": 10.0, "end": 20.0},
+        {"node": "b", "start": 7000.0, "end": 7010.2},
+    ]
+    assert window_seconds(window) == pytest.approx(10.2)
+
+
+def test_a_cell_is_the_median_over_its_repetitions(tmp_path):
+    results = write_round(tmp_path, SMALL)
+    rows = analyse(results)
+    measured = read_table(results / "measurements.tsv.gz")
+    for row in rows:
+        speeds = [
+            each["throughput"]
+            for each in measured
+            if (each["framework"], each["case"]) == (row["framework"], row["case"])
+        ]
+        assert row["throughput"] == statistics.median(speeds)
+        assert (row["throughput_low"], row["throughput_high"]) == (min(speeds), max(speeds))
+        assert (row["coverage"], row["n_ok"], row["n_asked"]) == (0.75, 3, 3)
+        assert row["cv"] == pytest.approx(statistics.stdev(speeds) / statistics.mean(speeds))
+        assert row["flags"] == ""
+
+
+def test_measurements_have_what_the_records_say(tmp_path):
+    results = write_round(tmp_path, SMALL, noise=0)
+    analyse(results)
+    for row in read_table(results / "measurements.tsv.gz"):
+        assert row["throughput"] == pytest.approx(row["samples"] / row["window_seconds"])
+        assert row["window_start_utc"] < row["window_end_utc"]
+        assert (results / row["record"]).exists()
+        assert len(row["record_sha256"]) == 64
+        assert row["loss_first"] > row["loss_last"]
+
+
+def test_speed_up_is_against_the_same_framework_on_one_device(tmp_path):
+    rows = analyse(write_round(tmp_path, SMALL))
+    for framework in ("pytorch", "mxnet"):
+        one, two = cell(rows, framework, 1), cell(rows, framework, 2)
+        assert (one["speedup"], one["efficiency"]) == (1, 1)
+        assert two["speedup"] == pytest.approx(two["throughput"] / one["throughput"])
+        assert two["efficiency"] == pytest.approx(two["speedup"] / 2)
+        assert two["speedup_low"] <= two["speedup"] <= two["speedup_high"]
+        assert two["ratio_coverage"] == 0.5
+
+
+def test_another_batch_is_never_the_base_of_a_speed_up(tmp_path):
+    mapping = config(
+        frameworks=["pytorch"],
+        resnet50_batch_sizes={"fp32": [8, 16]},
+    )
+
+    def only_8_on_one(case, repetition):
+        fails = case.batch_size == 16 and case.devices_per_node == 1
+        return ("oom", "no memory") if fails else ("ok", "")
+
+    rows = analyse(write_round(tmp_path, mapping, fate=only_8_on_one))
+    two = {row["batch_size"]: row for row in rows if row["devices_per_node"] == 2}
+    assert two[8]["speedup"] is not None
+    assert two[16]["speedup"] is None and two[16]["status"] == "ok"
+
+
+def test_what_failed_is_a_cell_with_its_reason(tmp_path):
+    rows = analyse(write_round(tmp_path, SMALL, fate=mxnet_fails))
+    failed, partial = cell(rows, "mxnet", 2), cell(rows, "mxnet", 1)
+    assert (failed["status"], failed["reason"]) == ("oom", "rank 0: no memory left")
+    assert (failed["n_ok"], failed["n_oom"], failed["throughput"]) == (0, 3, None)
+    assert (partial["status"], partial["n_ok"], partial["n_oom"]) == ("ok", 2, 1)
+    assert partial["flags"] == "partial"
+    assert partial["coverage"] == 0.5
+
+
+def test_what_is_not_measured_yet_and_what_is_unsupported_have_rows(tmp_path):
+    mapping = config(frameworks=["pytorch"], resnet50_compilers=["off", "static"])
+    mapping["frameworks"] = ["pytorch", "mxnet"]
+    results = write_round(tmp_path, mapping, fate=lambda case, repetition: ("missing", ""))
+    rows = analyse(results)
+    asked = plan.expand(plan.load(mapping))
+    assert len(rows) == len(asked)
+    for row, case in zip(rows, asked, strict=True):
+        assert row["status"] == ("unsupported" if case.unsupported else "missing")
+        assert row["reason"] == (case.unsupported or "not measured yet")
+    assert {"unsupported", "missing"} == {row["status"] for row in rows}
+
+
+def test_repetitions_of_different_code_or_environment_are_flagged(tmp_path):
+    def change(record):
+        if record["identity"]["repetition"] == 2:
+            record["provenance"]["git_commit"] = "0" * 40
+            record["provenance"]["lock_sha256"] = "0" * 64
+
+    rows = analyse(write_round(tmp_path, SMALL, change=change))
+    assert {row["flags"] for row in rows} == {"mixed-code mixed-environment"}
+
+
+def test_a_busy_host_makes_a_cell_suspect(tmp_path):
+    def change(record):
+        if record["identity"]["framework"] == "mxnet":
+            record["host"]["idle_share_before"] = 0.4
+        else:
+            record["host"]["foreign_cpu_share"] = 0.3
+
+    rows = analyse(write_round(tmp_path, SMALL, change=change))
+    assert cell(rows, "mxnet", 1)["flags"] == "suspect:busy-host-before"
+    assert cell(rows, "pytorch", 1)["flags"] == "suspect:foreign-load"
+
+
+def test_scaling_above_100_percent_plus_noise_makes_a_cell_suspect(tmp_path):
+    def change(record):
+        if record["identity"]["devices_per_node"] == 2:
+            for rank in record["window"]:
+                rank["end"] = rank["start"] + (rank["end"] - rank["start"]) * 0.9
+
+    rows = analyse(write_round(tmp_path, SMALL, change=change))
+    for row in rows:
+        suspect = row["devices_per_node"] == 2
+        assert row["flags"] == ("suspect:scaling-above-100%" if suspect else "")
+
+
+def test_repetitions_that_share_a_host_at_the_same_time_are_found(tmp_path):
+    def change(record):
+        identity = record["identity"]
+        if (identity["framework"], identity["devices_per_node"]) == ("mxnet", 1):
+            start = record["window"][0]["start_utc"] - 30  # into the run before
+            record["window"][0]["start_utc"] = start
+
+    rows = analyse(write_round(tmp_path, SMALL, change=change))
+    assert "suspect:overlapping-repetitions" in cell(rows, "mxnet", 1)["flags"]
+    clean = analyse(write_round(tmp_path / "clean", SMALL))
+    assert not any(row["flags"] for row in clean)
+
+
+def test_energy_and_memory_are_kept_where_they_were_counted(tmp_path):
+    mapping = config(frameworks=["pytorch"], device="cuda")
+    (one, two) = analyse(write_round(tmp_path, mapping))
+    assert one["device_peak_bytes"] == 9_000_000_000
+    assert one["joules_per_sample"] == pytest.approx(210 / one["throughput"], rel=0.02)
+    assert two["joules_per_sample"] == pytest.approx(2 * 210 / two["throughput"], rel=0.02)
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path):
+    results = write_round(tmp_path, SMALL)
+    files = ("measurements.tsv.gz", "parity.tsv", "cells.tsv")
+    analyse(results)
+    first = [(results / name).read_bytes() for name in files]
+    time.sleep(1.1)  # a time stamp in the gzip would differ by now
+    analyse(results)
+    assert first == [(results / name).read_bytes() for name in files]
+
+
+def test_measurements_can_be_read_with_anything(tmp_path):
+    results = write_round(tmp_path, SMALL)
+    analyse(results)
+    with gzip.open(results / "measurements.tsv.gz", "rt") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    assert len(rows) == 12
+    assert list(rows[0])[:12] == [
+        *("round", "workload", "framework", "scenario", "precision", "compiler", "nodes"),
+        *("devices_per_node", "batch_size", "data", "image_size", "repetition"),
+    ]
+    assert all(math.isfinite(float(row["throughput"])) for row in rows)
+
+
+def test_5000_records_become_cells_and_tables_within_10_seconds(tmp_path):
+    mapping = config(
+        frameworks=["pytorch"],
+        topologies=[f"1n{devices}d" for devices in range(1, 6)],
+        repetitions=10,
+        resnet50_compilers=["off", "on"],
+        resnet50_batch_sizes={"fp32": list(range(1, 51))},
+    )
+    results = write_round(tmp_path, mapping)
+    start = time.process_time()
+    rows = analyse(results)
+    for name in dict.fromkeys(row["table"] for row in rows):
+        out = [str(results / "tables" / f"{name}.{kind}") for kind in ("tsv", "md", "html")]
+        kinds = ["--tsv", out[0], "--md", out[1], "--html", out[2]]
+        cells = str(results / "cells.tsv")
+        assert main(["table", "--cells", cells, "--table", name, *kinds]) == 0
+    assert sum(row["n_ok"] for row in rows) == 5000
+    assert time.process_time() - start < 10

@@ -1,0 +1,170 @@
+"""The report: one page that says what was measured, what was not, and how sure it is."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from dlperf.analysis.__main__ import main
+from dlperf.analysis.files import read_table
+from generated_round import config, write_environment, write_round
+from test_analysis_cells import SMALL, analyse, mxnet_fails
+from test_analysis_tables import NAME, write_figure
+
+VOID = {"meta", "link", "br", "img", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """Checks that elements are closed; collects ids, references, headings and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for key, value in attributes:
+            if key == "id":
+                self.ids.append(value)
+            if key in ("href", "src", "xlink:href", "action", "data"):
+                self.references.append(value)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] != "style":
+            self.words.append(data)
+
+
+def write_report(results: Path, figures: bool = True) -> Page:
+    analyse(results)
+    if figures:
+        for kind in ("throughput", "scaling"):
+            write_figure(results, f"{NAME}-{kind}")
+    out, shared = results / "report.html", results.parent
+    options = ["--config", str(results / "config.yaml"), "--round", str(results)]
+    assert main(["report", *options, "--shared", str(shared), "--out", str(out)]) == 0
+    return Page(out.read_text())
+
+
+@pytest.fixture
+def results(tmp_path):
+    return write_round(tmp_path, SMALL)
+
+
+def test_the_page_needs_nothing_but_itself(results):
+    page = write_report(results)
+    assert page.open == []
+    assert "script" not in page.tags
+    for reference in page.references:
+        assert reference.startswith(("#", "data:")), reference
+    text = (results / "report.html").read_text()
+    outside = set(re.findall(r"url\((?!#)[^)]*\)|@import[^;]*", text))
+    assert outside == set()
+
+
+def test_ids_are_unique_and_every_link_has_its_place(results):
+    page = write_report(results)
+    assert len(page.ids) == len(set(page.ids))
+    assert {reference[1:] for reference in page.references if reference[0] == "#"} <= {*page.ids}
+
+
+def test_every_number_of_the_tables_and_every_record_is_there(results):
+    page = write_report(results)
+    for row in read_table(results / "cells.tsv"):
+        assert f"{row['throughput']:.2f}" in page.text
+    for row in read_table(results / "measurements.tsv.gz"):
+        assert row["record_sha256"] in page.text
+
+
+def test_it_says_what_the_numbers_are_not(results):
+    said = write_report(results).text
+    assert "Speeds are not yet proven equal work" in said
+    assert "64×64 px images — reduced from the standard 224×224" in said
+    assert "the interval's coverage is only 75 %" in said
+    assert "No certificate of equal work was computed in this version" in said
+    assert "No two repetitions ran on one host at the same time" in said
+
+
+def test_failures_environments_and_reasons_are_listed(tmp_path):
+    results = write_round(tmp_path, SMALL, fate=mxnet_fails)
+    write_environment(tmp_path, "mxnet", "cpu", reason="no wheel for this platform")
+    said = write_report(results).text
+    assert "no wheel for this platform" in said
+    assert "out of memory rank 0: no memory left" in said
+    assert "fewer repetitions median of 2 of 3 repetitions" in said
+
+
+def test_settings_that_differ_are_marked(results):
+    text = write_report(results) and (results / "report.html").read_text()
+    assert re.search(r'<tr class="differs"><th scope="row">layout</th>', text)
+    assert re.search(r'<tr><th scope="row">threads</th>', text)
+
+
+def test_a_round_in_which_everything_failed_says_so(tmp_path):
+    def crash(case, repetition):
+        return "crashed", "ImportError: <no> library"
+
+    page = write_report(write_round(tmp_path, SMALL, fate=crash))
+    assert "Nothing was measured" in page.text and "12 crashed" in page.text
+    assert "ImportError: <no> library" in page.text
+
+
+def test_a_round_in_which_nothing_ran_yet_says_so(tmp_path):
+    page = write_report(
+        write_round(tmp_path, SMALL, fate=lambda case, repetition: ("missing", "")), figures=False
+    )
+    assert "Nothing was measured" in page.text and "12 not measured" in page.text
+
+
+def test_an_interval_that_overlaps_makes_no_winner(tmp_path):
+    def same(record):
+        speed = 10 + 0.1 * record["identity"]["repetition"]
+        speed *= record["identity"]["devices_per_node"]
+        for rank in record["window"]:
+            rank["end"] = rank["start"] + record["samples"] / speed
+
+    said = write_report(write_round(tmp_path, SMALL, change=same)).text
+    assert "so these are not told apart" in said
+    assert "lies above all others" not in said
+
+
+def test_a_round_without_manifest_or_env_json_still_reports(tmp_path):
+    results = write_round(tmp_path, config(frameworks=["pytorch"]))
+    for path in [*tmp_path.rglob("env.json"), *tmp_path.rglob("manifest.json")]:
+        path.unlink()
+    assert "does not exist" in write_report(results).text
+
+
+def test_the_same_round_gives_the_same_page(results):
+    write_report(results)
+    first = (results / "report.html").read_bytes()
+    write_report(results)
+    assert (results / "report.html").read_bytes() == first
+
+
+def test_reasons_and_packages_cannot_inject(tmp_path):
+    results = write_round(tmp_path, SMALL)
+    path = tmp_path / "results/environments/pytorch.cpu/env.json"
+    environment = json.loads(path.read_text())
+    environment["freeze"] = ["<script>alert(1)</script>"]
+    path.write_text(json.dumps(environment))
+    assert "script" not in write_report(results).tags

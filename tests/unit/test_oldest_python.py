@@ -1,0 +1,38 @@
+"""What runs under a framework's interpreter is written in the oldest one's Python."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "scripts/dlperf"
+ROOMS = ("measure", "frameworks", "workloads")
+FILES = [path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py"))]
+FILES += [PACKAGE / "__init__.py", PACKAGE / "data/__init__.py", PACKAGE / "data/batches.py"]
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+def imported_at_the_top(path: Path) -> set[str]:
+    body = ast.parse(path.read_text()).body
+    plain = [each.name for node in body if isinstance(node, ast.Import) for each in node.names]
+    plain += [node.module or "" for node in body if isinstance(node, ast.ImportFrom)]
+    return {module.split(".")[0] for module in plain}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_it_parses_as_python_3_7(path):
+    ast.parse(path.read_text(), str(path), feature_version=(3, 7))
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.parent.name != "resnet50"], ids=name
+)
+def test_the_plan_can_import_it_without_a_framework(path):
+    allowed = set(sys.stdlib_module_names) | {"dlperf"}
+    if path.parent.name == "data":
+        allowed.add("numpy")
+    assert imported_at_the_top(path) <= allowed

@@ -1,0 +1,269 @@
+"""The plan of a round: its cases, their names, their order."""
+
+import json
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+from dlperf import workloads
+from dlperf.plan import Case, cases, choices, expand, load, order, parse
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def framework(title, compilers, default="none", unsupported=lambda case: ""):
+    return SimpleNamespace(
+        TITLE=title,
+        COMPILERS=dict.fromkeys(["none", *compilers], ""),
+        DEFAULT_COMPILER={"cpu": default, "cuda": default},
+        unsupported=unsupported,
+    )
+
+
+def no_mixed_precision_on_cpu(case):
+    return "no effect on CPU" if (case["precision"], case["device"]) == ("amp", "cpu") else ""
+
+
+@pytest.fixture(autouse=True)
+def four_frameworks(monkeypatch):
+    """Frameworks as a plan sees them; hugectr is a name without a module."""
+    known = {
+        "pytorch": framework("PyTorch", ["inductor"]),
+        "paddlepaddle": framework("PaddlePaddle", ["cinn", "static"]),
+        "oneflow": framework("OneFlow", ["graph"], unsupported=no_mixed_precision_on_cpu),
+        "jax": framework("JAX", ["xla"], default="xla"),
+    }
+    monkeypatch.setattr(choices, "module", known.get)
+    monkeypatch.setattr(cases, "module", known.get)
+    monkeypatch.setattr(workloads, "implements", lambda workload, name: name != "hugectr")
+
+
+def config(frameworks=("pytorch", "jax"), **changes):
+    section = {"precisions": ["fp32"], "batch_sizes": {"fp32": [8], "amp": [16]}}
+    own = {name: changes.pop(name) for name in list(changes) if name in section_keys}
+    return load(
+        {
+            "round": "mine",
+            "device": "cpu",
+            "frameworks": list(frameworks),
+            "workloads": {"resnet50": {**section, **own}},
+            "topologies": ["1n1d"],
+            **changes,
+        }
+    )
+
+
+section_keys = ("precisions", "compilers", "batch_sizes", "data", "image_size")
+
+
+def names(config):
+    return [f"{case.framework}/{case.name}" for case in expand(config)]
+
+
+def test_a_case_is_made_of_every_combination_of_the_lists():
+    round = config(
+        precisions=["fp32", "amp"],
+        compilers=["off", "on"],
+        data=["synthetic", "sample"],
+        topologies=["1n1d", "2n8d"],
+    )
+    assert len(expand(round)) == 2 * 2 * 2 * 2 * 2
+    assert len(set(expand(round))) == 32
+
+
+def test_a_name_leaves_out_what_is_absent_or_standard():
+    assert names(config(["pytorch"])) == ["pytorch/train-fp32-1n1d-b8-synthetic"]
+    round = config(["pytorch"], compilers=["on"], topologies=["2n8d"], image_size=64)
+    assert names(round) == ["pytorch/train-fp32-inductor-2n8d-b8-synthetic-px64"]
+
+
+def test_a_case_carries_the_name_of_the_compiler_never_the_word_of_the_config():
+    round = config(["pytorch", "paddlepaddle", "jax"], compilers=["default", "on"])
+    found = {(case.framework, case.compiler) for case in expand(round)}
+    assert found == {
+        ("pytorch", "none"),
+        ("pytorch", "inductor"),
+        ("paddlepaddle", "none"),
+        ("paddlepaddle", "cinn"),
+        ("jax", "xla"),
+    }
+
+
+def test_two_words_for_the_same_compiler_make_one_case():
+    round = config(["jax"], compilers=["default", "on", "xla"])
+    assert names(round) == ["jax/train-fp32-xla-1n1d-b8-synthetic"]
+
+
+def test_a_series_is_a_framework_with_its_compiler():
+    round = config(["pytorch"], compilers=["off", "on"])
+    assert [case.series for case in expand(round)] == ["pytorch", "pytorch-inductor"]
+
+
+def test_what_a_framework_cannot_do_stays_in_the_plan_with_the_reason():
+    round = config(["pytorch", "oneflow"], precisions=["fp32", "amp"])
+    reasons = {(case.framework, case.precision): case.unsupported for case in expand(round)}
+    assert reasons == {
+        ("pytorch", "fp32"): "",
+        ("oneflow", "fp32"): "",
+        ("pytorch", "amp"): "",
+        ("oneflow", "amp"): "no effect on CPU",
+    }
+
+
+def test_a_compiler_by_name_is_unsupported_where_it_is_another_framework_s():
+    round = config(["pytorch", "paddlepaddle"], compilers=["static"])
+    reasons = {case.framework: case.unsupported for case in expand(round)}
+    assert reasons == {
+        "pytorch": "no such compiler; PyTorch has: none, inductor",
+        "paddlepaddle": "",
+    }
+
+
+def test_a_framework_without_an_implementation_stays_in_the_plan():
+    (case,) = expand(config(["hugectr"], compilers=["default", "on"]))
+    assert case.unsupported == "no implementation yet"
+
+
+def test_the_same_config_gives_the_same_cases_in_the_same_order():
+    round = config(["jax", "pytorch"], topologies=["1n2d", "1n1d"])
+    assert names(round) == names(round)
+    assert [case.topology for case in expand(round)] == ["1n2d", "1n2d", "1n1d", "1n1d"]
+    assert [case.framework for case in expand(round)] == ["jax", "pytorch"] * 2
+
+
+def test_a_document_says_all_that_a_repetition_needs_to_know():
+    round = config(
+        ["pytorch"],
+        data=["sample"],
+        image_size=64,
+        topologies=["1n2d"],
+        steps={"warmup": 2, "measured": 10},
+        timeout_seconds=300,
+    )
+    (case,) = expand(round)
+    document = case.document(round, 3)
+    assert document == {
+        "schema": "dlperf.case/1",
+        "identity": {
+            "round": "mine",
+            "workload": "resnet50",
+            "framework": "pytorch",
+            "scenario": "train",
+            "precision": "fp32",
+            "compiler": "none",
+            "nodes": 1,
+            "devices_per_node": 2,
+            "batch_size": 8,
+            "data": "sample",
+            "repetition": 3,
+            "image_size": 64,
+        },
+        "settings": {
+            "device": "cpu",
+            "warmup_steps": 2,
+            "measured_steps": 10,
+            "cores_per_device": 1,
+            "timeout_seconds": 300,
+            "seed": 1,
+            "data_dir": "results/data/sample",
+        },
+    }
+    assert list(document["identity"]) == list(case.identity("mine", 3))
+    assert json.loads(json.dumps(document)) == document
+
+
+def test_synthetic_data_have_no_folder():
+    round = config(["pytorch"])
+    (case,) = expand(round)
+    assert case.document(round, 1)["settings"]["data_dir"] == ""
+
+
+@given(
+    st.builds(
+        Case,
+        workload=st.just("resnet50"),
+        framework=st.sampled_from(["pytorch", "tensorflow1", "jax"]),
+        scenario=st.sampled_from(["train", "infer", "quality"]),
+        precision=st.sampled_from(["fp32", "amp"]),
+        compiler=st.sampled_from(["none", "inductor", "xla", "static", "graph"]),
+        nodes=st.integers(1, 9999),
+        devices_per_node=st.integers(1, 9999),
+        batch_size=st.integers(1, 10**6),
+        data=st.sampled_from(["synthetic", "sample"]),
+        dimensions=st.fixed_dictionaries({"image_size": st.integers(32, 1024)}),
+    )
+)
+def test_a_folder_spells_the_case_and_nothing_but_the_case(case):
+    identity = case.identity("mine", 1)
+    spelled = {key: identity[key] for key in identity if key not in ("round", "repetition")}
+    assert parse(case.folder) == spelled
+    assert list(parse(case.folder)) == list(spelled)
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "",
+        "resnet50/pytorch",
+        "resnet51/pytorch/train-fp32-1n1d-b8-synthetic",
+        "resnet50/pytorch/train-fp32-1n1d-b8-synthetic/rep1.json",
+        "resnet50/pytorch/train-fp32-none-1n1d-b8-synthetic",
+        "resnet50/pytorch/train-fp32-1n1d-b08-synthetic",
+        "resnet50/pytorch/train-fp32-1n1d-b8-synthetic-px224",
+        "resnet50/pytorch/train-fp32-1n1d-b8-synthetic-px64-px64",
+        "resnet50/pytorch/train-fp32-1n1d-b8-synthetic-zz64",
+    ],
+)
+def test_a_folder_that_no_case_has_is_refused(folder):
+    with pytest.raises(ValueError, match="not the folder of a case"):
+        parse(folder)
+
+
+class TestOrder:
+    frameworks = ("pytorch", "paddlepaddle", "oneflow", "jax")
+
+    def turns(self, **changes):
+        """(framework, topology, repetition) in the order of their turns."""
+        ranks = order(config(self.frameworks, topologies=["1n1d", "1n2d"], **changes))
+        assert sorted(ranks.values()) == list(range(len(ranks)))
+        return [
+            (case.framework, case.topology, repetition)
+            for case, repetition in sorted(ranks, key=ranks.get)
+        ]
+
+    def test_every_repetition_has_one_turn(self):
+        assert max(Counter(self.turns(repetitions=3)).values()) == 1
+        assert len(self.turns(repetitions=3)) == 4 * 2 * 3
+
+    def test_all_of_a_repetition_comes_before_the_next_one(self):
+        repetitions = [repetition for _, _, repetition in self.turns(repetitions=3)]
+        assert repetitions == sorted(repetitions)
+
+    def test_cases_that_are_compared_stand_together_whatever_the_framework(self):
+        turns = self.turns(repetitions=3)
+        for first in range(0, len(turns), 4):
+            group = turns[first : first + 4]
+            assert {framework for framework, _, _ in group} == set(self.frameworks)
+            assert len({topology for _, topology, _ in group}) == 1
+
+    def test_no_framework_always_goes_first(self):
+        turns = self.turns(repetitions=20)
+        first = Counter(framework for framework, _, _ in turns[::4])
+        assert set(first) == set(self.frameworks)
+
+    def test_the_seed_decides(self):
+        assert self.turns(seed=1) == self.turns(seed=1)
+        assert self.turns(seed=1) != self.turns(seed=2)
+
+
+def test_two_thousand_repetitions_have_two_thousand_records():
+    round = config(
+        ["pytorch", "jax", "oneflow", "paddlepaddle"],
+        precisions=["fp32", "amp"],
+        batch_sizes={"fp32": list(range(1, 21)), "amp": list(range(1, 26))},
+        topologies=["1n1d", "1n2d"],
+        repetitions=6,
+    )
+    ranks = order(round)
+    records = {f"{case.folder}/rep{repetition}.json" for case, repetition in ranks}
+    assert len(ranks) == len(records) == 2160

@@ -1,0 +1,218 @@
+"""The workflow as its users call it: real Snakemake runs in a copy of the repository."""
+
+import csv
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from conftest import snakemake
+
+ROUND = {
+    "round": "small",
+    "device": "cpu",
+    "frameworks": ["pytorch", "mxnet"],
+    "workloads": {
+        "resnet50": {"precisions": ["fp32"], "batch_sizes": {"fp32": [2]}, "image_size": 32}
+    },
+    "topologies": ["1n1d", "1n2d"],
+    "repetitions": 2,
+    "steps": {"warmup": 1, "measured": 2},
+    "timeout_seconds": 120,
+}
+
+
+@pytest.fixture
+def small(checkout: Path, environments) -> Path:
+    write_round(checkout)
+    return checkout
+
+
+def write_round(folder: Path, **changes) -> None:
+    (folder / "config/config.yaml").write_text(yaml.safe_dump({**ROUND, **changes}))
+
+
+def records(folder: Path) -> dict[str, bytes]:
+    runs = folder / "results/small/runs"
+    return {str(path.relative_to(runs)): path.read_bytes() for path in runs.rglob("rep*.json")}
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    opened = gzip.open(path, "rt") if path.suffix == ".gz" else open(path)
+    with opened as stream:
+        return list(csv.DictReader(stream, delimiter="\t"))
+
+
+def no_process_of(folder: Path) -> bool:
+    """Whether everything that was started in `folder` has ended, within a few seconds."""
+
+    def alive():
+        for process in psutil.process_iter(["cwd", "cmdline"]):
+            inside = str(process.info["cwd"] or "").startswith(str(folder))
+            if inside and "dlperf.measure" in " ".join(process.info["cmdline"] or []):
+                yield process
+
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        if not list(alive()):
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def start(folder: Path) -> subprocess.Popen:
+    """`snakemake --profile local all` in its own process group, as in a terminal."""
+    command = [str(Path(sys.executable).parent / "snakemake"), "--profile", "local", "all"]
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(
+        command, cwd=folder, env=environ, stdout=quiet, stderr=quiet, start_new_session=True
+    )
+
+
+def wait_for_records(folder: Path, count: int) -> None:
+    deadline = time.monotonic() + 180
+    while len(records(folder)) < count:
+        assert time.monotonic() < deadline, "the round does not get on"
+        time.sleep(0.1)
+
+
+def test_a_round_goes_from_config_to_report(small):
+    snakemake("all", cwd=small)
+    result = small / "results/small"
+    measurements = rows(result / "measurements.tsv.gz")
+    assert len(measurements) == 2 * 2 * 2
+    assert {row["status"] for row in measurements} == {"ok"}
+    spans = sorted((float(row["start"]), float(row["end"])) for row in measurements)
+    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False)), (
+        "repetitions overlapped"
+    )
+    assert (result / "report.html").stat().st_size > 10000
+    assert (result / "figures/resnet50-train-fp32-b2-scaling.svg").exists()
+    # every repetition of one framework has the others' between its own
+    order = [row["framework"] for row in sorted(measurements, key=lambda row: float(row["start"]))]
+    assert any(first != second for first, second in zip(order, order[1:], strict=False))
+
+    again = snakemake("-n", "all", cwd=small)
+    assert "Nothing to be done" in again.stdout + again.stderr
+
+    before = time.monotonic()
+    figure = result / "figures/resnet50-train-fp32-b2-scaling.svg"
+    made = figure.read_bytes()
+    figure.unlink()
+    snakemake("--", str(figure.relative_to(small)), cwd=small)
+    print(f"one figure: {time.monotonic() - before:.1f} s")
+    assert figure.read_bytes() == made
+
+    snakemake("--report", "audit.html", cwd=small)
+    page = (small / "audit.html").read_text()
+    assert "Tables" in page and "Figures" in page
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_round_goes_on_with_what_is_missing(small, number):
+    write_round(small, topologies=["1n1d"], repetitions=3)
+    process = start(small)
+    try:
+        wait_for_records(small, 1)
+        if number == signal.SIGINT:  # Ctrl-C reaches the whole group
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        process.wait(timeout=120)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert no_process_of(small)
+    before = records(small)
+    assert 1 <= len(before) < 6
+    for content in before.values():
+        assert json.loads(content)["status"] == "ok"
+
+    snakemake("all", cwd=small)
+    after = records(small)
+    assert len(after) == 6
+    assert {name: after[name] for name in before} == before, "a recorded repetition ran again"
+    assert (small / "results/small/report.html").exists()
+
+
+def test_two_rounds_at_once_are_refused(small):
+    process = start(small)
+    try:
+        wait_for_records(small, 1)
+        second = snakemake("all", cwd=small, check=False)
+        assert second.returncode != 0
+        assert "another Snakemake is at work in this folder" in second.stderr + second.stdout
+        assert process.wait(timeout=200) == 0
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_a_framework_that_cannot_be_had_leaves_the_others(small):
+    write_round(
+        small,
+        frameworks=["mxnet", "jax"],
+        topologies=["1n1d"],
+        repetitions=1,
+        environments={"interpreters": {"jax": sys.executable}},  # a Python without JAX
+    )
+    (small / "results/environments").unlink()
+    (small / "results/environments").mkdir()
+    mxnet = Path(__file__).resolve().parents[2] / "results/environments/mxnet.cpu"
+    (small / "results/environments/mxnet.cpu").symlink_to(mxnet)
+    snakemake("all", cwd=small)
+    status = {row["framework"]: row for row in rows(small / "results/small/measurements.tsv.gz")}
+    assert status["mxnet"]["status"] == "ok"
+    assert status["jax"]["status"] == "crashed"
+    assert status["jax"]["reason"].startswith("no environment")
+    assert "no environment" in (small / "results/small/report.html").read_text()
+
+
+def test_what_failed_is_tried_again_when_the_config_says_so(small):
+    write_round(small, frameworks=["mxnet"], topologies=["1n1d"], repetitions=2)
+    snakemake("all", cwd=small)
+    failed = small / "results/small/runs/resnet50/mxnet/train-fp32-static-1n1d-b2-synthetic-px32"
+    record = json.loads((failed / "rep1.json").read_text())
+    (failed / "rep1.json").write_text(json.dumps({**record, "status": "crashed", "reason": "x"}))
+    kept = (failed / "rep2.json").read_bytes()
+    snakemake("all", cwd=small)
+    assert json.loads((failed / "rep1.json").read_text())["status"] == "crashed"
+    write_round(small, frameworks=["mxnet"], topologies=["1n1d"], repetitions=2, retry=["crashed"])
+    snakemake("all", cwd=small)
+    assert json.loads((failed / "rep1.json").read_text())["status"] == "ok"
+    assert (failed / "rep2.json").read_bytes() == kept
+    again = snakemake("-n", "all", cwd=small)
+    assert "Nothing to be done" in again.stdout + again.stderr
+
+
+def test_an_unknown_figure_is_answered_with_the_nearest_name(small):
+    done = snakemake(
+        "-n", "results/small/figures/resnet50-train-fp32-b2-scalin.svg", cwd=small, check=False
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "resnet50-train-fp32-b2-scaling" in said
+    assert "Traceback" not in said
+
+
+def test_a_wrong_config_is_answered_with_all_its_problems(small):
+    write_round(small, frameworks=["pytorhc"], repetitions=0, colour="red")
+    done = snakemake("-n", "all", cwd=small, check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    for word in ("config/config.yaml", "pytorhc", "pytorch", "repetitions", "colour"):
+        assert word in said
+    assert "Traceback" not in said
+
+
+def test_a_round_given_by_file_is_whole_in_itself(small):
+    done = snakemake("--configfile", "config/rounds/dlperf-v1.yaml", "--", "plan", cwd=small)
+    assert "Round dlperf-v1" in done.stdout
