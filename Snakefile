@@ -26,6 +26,6 @@ include: "rules/report.smk"
 
 rule all:
     default_target: True
-    localrule: True
     input:
         final_output,
+    localrule: True

@@ -86,18 +86,27 @@ def environment_of(framework):
 def final_output(wildcards):
     return [
         f"{RESULTS}/report.html",
-        *(f"{RESULTS}/tables/{name}.{kind}" for name in names.table_ids(CASES) for kind in ("tsv", "md", "html")),
-        *(f"{RESULTS}/figures/{name}.{kind}" for name in names.figure_ids(CASES) for kind in ("svg", "png")),
+        *(
+            f"{RESULTS}/tables/{name}.{kind}"
+            for name in names.table_ids(CASES)
+            for kind in ("tsv", "md", "html")
+        ),
+        *(
+            f"{RESULTS}/figures/{name}.{kind}"
+            for name in names.figure_ids(CASES)
+            for kind in ("svg", "png")
+        ),
     ]
 
 
-def status(path):
-    """The status of a record, or '' where there is none."""
+def outcome(path):
+    """(status, reason) of a record; ('', '') where there is none."""
     try:
         with open(path) as stream:
-            return json.load(stream)["status"]
+            record = json.load(stream)
     except FileNotFoundError:
-        return ""
+        return "", ""
+    return record["status"], record["reason"]
 
 
 # An input of whatever may have to be made again although it is there: newer than everything for

@@ -11,6 +11,8 @@ environment is an input, so a changed lock builds anew.
 
 from snakemake.settings.types import DeploymentMethod
 
+from dlperf import environments as building
+
 ENVS = os.path.relpath(os.path.join(workflow.basedir, "envs"))
 WITH_CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 
@@ -35,9 +37,7 @@ def definition_of(wildcards):
 
 def conda_of(wildcards):
     """The same YAML for Snakemake's conda; None where it has nothing to make."""
-    names_packages = any(
-        path.endswith(".lock.txt") for path in definition_of(wildcards)
-    )
+    names_packages = any(path.endswith(".lock.txt") for path in definition_of(wildcards))
     if WITH_CONDA and backend_of(wildcards) == "conda" and names_packages:
         return os.path.abspath(definition_of(wildcards)[0])
     return None
@@ -61,6 +61,7 @@ def build_options(wildcards):
 rule environment:
     input:
         definition_of,
+        again=lambda wildcards: again_if(building.failed(environment_of(wildcards.framework))),
     output:
         "results/environments/{framework}.{device}/env.json",
     log:

@@ -40,10 +40,8 @@ rule table:
     log:
         f"{RESULTS}/logs/tables/{{table}}.log",
     localrule: True
-    params:
-        name="{table}",
     shell:
-        "{PYTHON:q} -m dlperf.analysis table --cells {input:q} --table {params.name:q}"
+        "{PYTHON:q} -m dlperf.analysis table --cells {input:q} --table {wildcards.table:q}"
         " --tsv {output.tsv:q} --md {output.md:q} --html {output.html:q} > {log:q} 2>&1"
 
 
@@ -61,8 +59,6 @@ rule figure:
     log:
         f"{RESULTS}/logs/figures/{{figure}}.log",
     localrule: True
-    params:
-        name="{figure}",
     shell:
-        "{PYTHON:q} -m dlperf.analysis figure --cells {input:q} --figure {params.name:q}"
+        "{PYTHON:q} -m dlperf.analysis figure --cells {input:q} --figure {wildcards.figure:q}"
         " --svg {output.svg:q} --png {output.png:q} > {log:q} 2>&1"

@@ -8,7 +8,6 @@ Repetitions never share a machine: locally one job takes all cores and the `excl
 and the stopwatch holds a lock; on Slurm a job is --exclusive. They take turns over frameworks.
 """
 
-
 @cache
 def turns():
     return plan.order(CONFIG, CASES)
@@ -28,6 +27,13 @@ def record_of(wildcards):
     return f"{RESULTS}/runs/{case_of(wildcards).folder}/rep{wildcards.repetition}.json"
 
 
+def to_try_again(wildcards):
+    """Whether there is a record that should be made again: the config says so, or there was no
+    environment then."""
+    status, reason = outcome(record_of(wildcards))
+    return status in CONFIG.retry or reason.startswith("no environment:")
+
+
 def data_of(wildcards):
     data = case_of(wildcards).data
     return [] if data == "synthetic" else f"results/data/{data}/manifest.json"
@@ -39,21 +45,23 @@ def cores_of(wildcards):
 
 rule repetition:
     input:
-        environment=lambda wildcards: environment_of(wildcards.framework),
+        # ancient: an environment that was built anew does not throw a campaign away; records name
+        # the lock that they were made with
+        environment=lambda wildcards: ancient(environment_of(wildcards.framework)),
         data=data_of,
-        again=lambda wildcards: again_if(status(record_of(wildcards)) in CONFIG.retry),
+        again=lambda wildcards: again_if(to_try_again(wildcards)),
     output:
         RECORD,
     log:
         RECORD.removesuffix(".json") + ".log",
-    params:
-        case=document,
-        attempts=f"{RESULTS}/attempts/{{workload}}/{{framework}}/{{case}}",
     priority: turn
     threads: lambda wildcards: workflow.cores if workflow.local_exec else cores_of(wildcards)
     resources:
         exclusive=1,
         runtime=CONFIG.timeout_seconds // 60 + 2,
+    params:
+        case=document,
+        attempts=f"{RESULTS}/attempts/{{workload}}/{{framework}}/{{case}}",
     shell:
         # exec: the stopwatch stands right below Snakemake, and ends when that is killed
         "exec {PYTHON:q} -m dlperf.measure --case {params.case:q} --environment {input.environment:q}"

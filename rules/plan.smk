@@ -8,11 +8,11 @@ Outputs: the merged, validated config and the list of all repetitions; `plan` pr
 rule config:
     output:
         f"{RESULTS}/config.yaml",
-    params:
-        text=CONFIG_TEXT,
     log:
         f"{RESULTS}/logs/config.log",
     localrule: True
+    params:
+        text=CONFIG_TEXT,
     run:
         from dlperf.analysis.files import write_text
 

@@ -24,8 +24,8 @@ rule report_page:
         report(
             f"{RESULTS}/report.html",
             caption="../report/page.rst",
-            category="Report",
-            labels={"page": "the whole round"},
+            category="Whole round",
+            labels={"page": "report.html"},
         ),
     log:
         f"{RESULTS}/logs/report.log",

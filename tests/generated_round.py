@@ -271,7 +271,13 @@ def write_manifest(root: Path) -> None:
         "bytes": 9_000_000,
         "sha256": "1" * 64,
         "sources": [
-            {"package": "scikit-image", "version": "0.26.0", "licence": "CC0", "file": "astronaut"}
+            {
+                "package": "scikit-image",
+                "version": "0.26.0",
+                "file": "skimage/data/astronaut.png",
+                "licence": "public domain",
+                "credit": "NASA",
+            }
         ],
         "files": [],
     }

@@ -50,7 +50,10 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
     repetitions = read_table(folder / "measurements.tsv.gz")
     cells = read_table(folder / "cells.tsv")
     parity = read_table(folder / "parity.tsv")
-    environments = [_environment(shared, framework, config) for framework in config.frameworks]
+    environments = [
+        {**_environment(shared, framework, config), "version": _version(parity, framework)}
+        for framework in config.frameworks
+    ]
     content = {
         "config": config,
         "config_text": config_path.read_text(),
@@ -333,14 +336,14 @@ def _parity(rows: Sequence[Row]) -> list[dict[str, Any]]:
         series = labels.series(own)
         values: dict[str, dict[tuple[str, str], list[str]]] = {}
         for row in own:
-            said = values.setdefault(row["key"], {}).setdefault(
-                (row["framework"], row["compiler"]), []
-            )
-            if row["value"] not in said:
-                said.append(row["value"])
+            by_series = values.setdefault(row["key"], {})
+            reported = by_series.setdefault((row["framework"], row["compiler"]), [])
+            if row["value"] not in reported:
+                reported.append(row["value"])
         lines = []
         for key, by_series in values.items():
-            shown = [" / ".join(by_series.get(each, ["not reported"])) for each in series]
+            said = [by_series.get(each, ["not reported"]) for each in series]
+            shown = [" / ".join(map(_short_hash, each)) for each in said]
             usual, count = Counter(shown).most_common(1)[0]
             majority = usual if count > len(shown) / 2 else None
             differs = len(set(shown)) > 1
@@ -352,6 +355,11 @@ def _parity(rows: Sequence[Row]) -> list[dict[str, Any]]:
         same = sum(not line["differs"] for line in lines)
         sheets.append({"table": table, "series": titles, "lines": lines, "same": same})
     return sheets
+
+
+def _short_hash(value: str) -> str:
+    """The first 12 digits of a sha256, and anything else as it is."""
+    return f"{value[:12]}…" if re.fullmatch(r"[0-9a-f]{40,64}", value) else value
 
 
 # Where it was measured.
@@ -371,6 +379,12 @@ def _environment(shared: Path, framework: str, config: plan.Config) -> dict[str,
     return {**shown, "framework": framework, "title": names.framework_title(framework)}
 
 
+def _version(parity: Sequence[Row], framework: str) -> str:
+    """What the framework's processes said that they are."""
+    own = [row for row in parity if row["framework"] == framework]
+    return ", ".join(dict.fromkeys(r["value"] for r in own if r["key"] == "framework_version"))
+
+
 def _data(shared: Path, config: plan.Config) -> list[dict[str, Any]]:
     kinds = dict.fromkeys(kind for each in config.workloads.asked().values() for kind in each.data)
     found = []
@@ -378,12 +392,7 @@ def _data(shared: Path, config: plan.Config) -> list[dict[str, Any]]:
         path = shared / "data" / kind / "manifest.json"
         if kind == "synthetic" or not path.exists():
             continue
-        manifest = json.loads(path.read_text())
-        sources = Counter(
-            (source["package"], source["version"], source["licence"])
-            for source in manifest.get("sources", [])
-        )
-        found.append({**manifest, "kind": kind, "sources": sorted(sources.items())})
+        found.append({"kind": kind, **json.loads(path.read_text())})
     return found
 
 

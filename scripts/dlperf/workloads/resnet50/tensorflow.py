@@ -12,11 +12,15 @@ class Conv(tf.Module):
         super().__init__()
         normal = tf.keras.initializers.VarianceScaling(2.0, "fan_out", "untruncated_normal")
         self.weight = tf.Variable(normal((size, size, inputs, outputs)), name="weight")
-        self.stride, edge = stride, [size // 2, size // 2]
-        self.padding = [[0, 0], edge, edge, [0, 0]] if size > 1 else "VALID"
+        self.stride = stride
+        edge = [size // 2, size // 2]
+        self.padding = [[0, 0], edge, edge, [0, 0]] if size > 1 and stride > 1 else None
 
     def __call__(self, x):
-        return tf.nn.conv2d(x, tf.cast(self.weight, x.dtype), self.stride, self.padding)
+        if self.padding:
+            x = tf.pad(x, self.padding)
+        padding = "VALID" if self.padding else "SAME"
+        return tf.nn.conv2d(x, tf.cast(self.weight, x.dtype), self.stride, padding)
 
 
 class BatchNorm(tf.Module):

@@ -1,0 +1,143 @@
+"""PaddlePaddle: dygraph, to_static or to_static with CINN; DataParallel over gloo or NCCL.
+
+Fastest settings its best users choose: oneDNN kernels for static programs on the CPU (dygraph has
+none of them), cuDNN's exhaustive search and persistent batch-norm on the GPU, as in PaddleClas.
+The GPU's side is written from the documentation and has not run on a GPU.
+"""
+
+from dlperf.measure.run import Unsupported
+from dlperf.measure.timer import HostTimer
+
+TITLE = "PaddlePaddle"
+COMPILERS = {
+    "none": "dygraph",
+    "cinn": "to_static, CINN",
+    "static": "to_static, without CINN",
+}
+DEFAULT_COMPILER = {"cpu": "static", "cuda": "static"}
+
+
+def unsupported(case):
+    if case["device"] != "cuda" and case["precision"] == "amp":
+        return "paddle.amp makes no effect on the CPU (it says so)"
+    if case["device"] != "cuda" and case["compiler"] == "cinn":
+        return "CINN is not compiled into PaddlePaddle for CPU: it would be left out silently"
+    return ""
+
+
+def environment(run):
+    variables = {
+        # at worst minutes, not half an hour, for a peer that never comes
+        "FLAGS_stop_check_timeout": "300",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    if run.cuda:
+        variables.update(
+            FLAGS_selected_gpus="0",  # a rank sees its own card only
+            FLAGS_cudnn_exhaustive_search="1",
+            FLAGS_cudnn_batchnorm_spatial_persistent="1",
+            FLAGS_conv_workspace_size_limit="4000",
+        )
+    else:
+        variables["FLAGS_use_onednn"] = "1" if run.compiler == "static" else "0"
+    if run.distributed:
+        # what paddle.distributed.launch sets
+        ends = ["%s:%d" % (run.address, run.ports[1 + rank]) for rank in range(run.ranks)]
+        variables.update(
+            PADDLE_TRAINER_ID=str(run.rank),
+            PADDLE_TRAINERS_NUM=str(run.ranks),
+            PADDLE_LOCAL_RANK=str(run.local_rank),
+            PADDLE_TRAINER_ENDPOINTS=",".join(ends),
+            PADDLE_CURRENT_ENDPOINT=ends[run.rank],
+            PADDLE_MASTER="%s:%d" % (run.address, run.ports[0]),
+            PADDLE_DISTRI_BACKEND="nccl" if run.cuda else "gloo",
+        )
+    return variables
+
+
+def services(run):
+    return []
+
+
+def start(run):
+    import paddle
+
+    paddle.set_device("gpu:0" if run.cuda else "cpu")
+    if run.compiler == "cinn" and not paddle.is_compiled_with_cinn():
+        raise Unsupported("CINN is not compiled into this PaddlePaddle")
+    if run.distributed:
+        paddle.distributed.init_parallel_env()
+    paddle.seed(run.seed)
+
+
+def step_timer(run):
+    return EventTimer() if run.cuda else HostTimer()
+
+
+def memory(run):
+    import paddle
+
+    if not run.cuda:
+        return {"device_peak_bytes": None, "device_total_peak_bytes": None}
+    return {
+        "device_peak_bytes": paddle.device.cuda.max_memory_allocated(),
+        # the allocator's cache included; not the context, cuDNN and NCCL
+        "device_total_peak_bytes": paddle.device.cuda.max_memory_reserved(),
+    }
+
+
+def parity(run):
+    import paddle
+
+    facts = {
+        "framework_version": paddle.__version__,
+        "compiler_detail": COMPILERS[run.compiler],
+        "cinn": paddle.is_compiled_with_cinn(),
+        "collective": paddle.distributed.get_backend().lower() if run.distributed else None,
+    }
+    if run.cuda:
+        core = paddle.base.core
+        facts.update(
+            autotune=flag("FLAGS_cudnn_exhaustive_search"),
+            tf32_matmul=core.get_cublas_switch(),
+            tf32_convolution=core.get_cudnn_switch(),
+            cuda_version=paddle.version.cuda(),
+            cudnn_version=paddle.version.cudnn(),
+        )
+    else:
+        facts.update(autotune=None, onednn=flag("FLAGS_use_onednn"))
+    return facts
+
+
+def flag(name):
+    import paddle
+
+    return paddle.get_flags(name)[name]
+
+
+def stop(run):
+    import paddle
+
+    if run.distributed:
+        paddle.distributed.destroy_process_group()
+
+
+class EventTimer:
+    """Device time between steps, from CUDA events queued with the work and read after it."""
+
+    clock = "device"
+
+    def __init__(self):
+        self._events = []
+
+    def mark(self):
+        import paddle
+
+        event = paddle.device.Event(enable_timing=True)
+        event.record()
+        self._events.append(event)
+
+    def seconds(self):
+        """Seconds of each step: one less than the marks; all work must be done."""
+        pairs = zip(self._events, self._events[1:])
+        return [before.elapsed_time(after) / 1000.0 for before, after in pairs]

@@ -1,0 +1,154 @@
+"""ResNet-50 v1.5 in MindSpore.
+
+As fast as it gets: NCHW (the only layout of its CPU kernels; on a GPU the graph turns it into NHWC
+where Tensor Cores want that), `nn.Momentum`, whose update is one fused operator a parameter, and
+gradients that cross ranks as one flat tensor on a CPU, where a collective costs a round trip each.
+"""
+
+import mindspore as ms
+from mindspore import Tensor, nn, ops
+from mindspore.common.initializer import HeNormal
+
+from dlperf.frameworks.mindspore import synchronize
+from dlperf.measure.run import Work, feed
+from dlperf.workloads.resnet50 import facts
+
+
+def conv(inputs, outputs, size, stride=1):
+    return nn.Conv2d(
+        inputs,
+        outputs,
+        size,
+        stride,
+        pad_mode="pad",
+        padding=size // 2,
+        weight_init=HeNormal(mode="fan_out", nonlinearity="relu"),
+    )
+
+
+def batch_norm(channels, gamma="ones"):
+    # MindSpore's momentum is the share of the old statistic
+    return nn.BatchNorm2d(
+        channels, facts.BATCH_NORM_EPSILON, facts.BATCH_NORM_MOMENTUM, gamma_init=gamma
+    )
+
+
+class Bottleneck(nn.Cell):
+    def __init__(self, inputs, width, stride, project):
+        super().__init__()
+        outputs = width * facts.EXPANSION
+        self.conv1, self.bn1 = conv(inputs, width, 1), batch_norm(width)
+        self.conv2, self.bn2 = conv(width, width, 3, stride), batch_norm(width)
+        self.conv3, self.bn3 = conv(width, outputs, 1), batch_norm(outputs, gamma="zeros")
+        self.relu = nn.ReLU()
+        self.shortcut = None
+        if project:
+            shortcut = [conv(inputs, outputs, 1, stride), batch_norm(outputs)]
+            self.shortcut = nn.SequentialCell(shortcut)
+
+    def construct(self, x):
+        shortcut = x if self.shortcut is None else self.shortcut(x)
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        return self.relu(y + shortcut)
+
+
+class ResNet50(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.bn1 = conv(3, 64, 7, 2), batch_norm(64)
+        self.relu = nn.ReLU()
+        self.pool = nn.MaxPool2d(3, 2, pad_mode="pad", padding=1)
+        blocks, channels = [], 64
+        for width, count, stride in facts.STAGES:
+            for index in range(count):
+                blocks.append(Bottleneck(channels, width, stride if index == 0 else 1, index == 0))
+                channels = width * facts.EXPANSION
+        self.blocks = nn.SequentialCell(blocks)
+        self.fc = nn.Dense(channels, facts.CLASSES)  # starts like torch's Linear
+
+    def construct(self, x):
+        x = self.pool(self.relu(self.bn1(self.conv1(x))))
+        x = ops.mean(self.blocks(x), (2, 3))
+        return self.fc(x)
+
+
+def model(run):
+    network = ResNet50().set_train()
+    if run.amp:  # convolutions and the dense layer in half precision, batch-norm in float32
+        network = ms.amp.auto_mixed_precision(network, "O2", dtype=ms.float16)
+    return network
+
+
+def loss(run):
+    return nn.CrossEntropyLoss(label_smoothing=facts.LABEL_SMOOTHING)
+
+
+def optimizer(run, network):
+    decayed = [p for p in network.trainable_params() if p.ndim > 1]
+    others = [p for p in network.trainable_params() if p.ndim <= 1]
+    return nn.Momentum(
+        [
+            {"params": decayed, "weight_decay": facts.WEIGHT_DECAY},
+            {"params": others, "weight_decay": 0.0},
+        ],
+        learning_rate=facts.learning_rate(run.global_batch_size),
+        momentum=facts.MOMENTUM,
+    )
+
+
+def training(run):
+    network, criterion = model(run), loss(run)
+    momentum = optimizer(run, network)
+    reduce = mean_over_ranks(run, momentum.parameters)
+    scaler = ms.amp.DynamicLossScaler(2**16, 2, 2000) if run.amp else None
+
+    def forward(images, labels):
+        value = criterion(network(images).astype(ms.float32), labels)
+        return value if scaler is None else scaler.scale(value)
+
+    gradients_of = ms.value_and_grad(forward, None, momentum.parameters)
+
+    def update(images, labels):
+        value, gradients = gradients_of(images, labels)
+        if reduce is not None:
+            gradients = reduce(gradients)
+        if scaler is None:
+            momentum(gradients)
+        else:
+            value, gradients = scaler.unscale(value), scaler.unscale(gradients)
+            finite = ms.amp.all_finite(gradients)
+            if finite:
+                momentum(gradients)
+            scaler.adjust(finite)
+        return value
+
+    if run.compiler == "graph":
+        update = ms.jit(update, fullgraph=True)
+    batches = run.batches("NCHW")
+    next_batch = feed(batches, put)
+
+    return Work(
+        step=lambda: update(*next_batch()),
+        wait=lambda: synchronize(run),
+        loss=lambda value: float(value.asnumpy()),
+        parameters=sum(p.size for p in network.trainable_params()),
+        batches=batches,
+        parity={
+            "layout": "NCHW",
+            "optimizer": "nn.Momentum, one operator a parameter",
+            "loss_scaling": "dynamic" if run.amp else "none",
+            "compute_dtype": "float16" if run.amp else "float32",
+        },
+    )
+
+
+def mean_over_ranks(run, parameters):
+    if not run.distributed:
+        return None
+    return nn.DistributedGradReducer(parameters, mean=True, degree=run.ranks)
+
+
+def put(images, labels):
+    return Tensor(images), Tensor(labels)
