@@ -13,10 +13,8 @@ rule config:
     localrule: True
     params:
         text=CONFIG_TEXT,
-    run:
-        from dlperf.analysis.files import write_text
-
-        write_text(Path(output[0]), params.text)
+    shell:
+        "printf '%s' {params.text:q} > {output:q}.part && mv {output:q}.part {output:q}"
 
 
 rule plan:

@@ -84,7 +84,7 @@ def test_every_photograph_names_its_licence(data_dir):
 
 
 def test_a_killed_make_leaves_no_manifest(own_data_dir, monkeypatch):
-    monkeypatch.setattr(sample, "write_whole", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(sample, "write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         sample.make(own_data_dir, images_per_class=1)
     with pytest.raises(DataError, match="manifest.json: no such file; make the data again"):

@@ -21,7 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dlperf.analysis import labels, names
-from dlperf.analysis.files import AnalysisError, Row, read_table, write_bytes
+from dlperf.analysis.files import AnalysisError, Row, read_table
+from dlperf.files import write
 
 KINDS = ("throughput", "scaling")
 
@@ -78,8 +79,8 @@ def figure(cells: Path, name: str, svg: Path, png: Path) -> None:
     """Draw one figure of the round. Raises AnalysisError where there is no such figure."""
     rows, kind = select(read_table(cells), name)
     drawn = draw(rows, kind, name)
-    write_bytes(svg, drawn["svg"])
-    write_bytes(png, drawn["png"])
+    write(svg, drawn["svg"])
+    write(png, drawn["png"])
 
 
 def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:

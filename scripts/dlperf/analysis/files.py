@@ -8,34 +8,18 @@ import contextlib
 import csv
 import gzip
 import io
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from dlperf.analysis.columns import numbers
+from dlperf.files import write
 
 Row = dict[str, Any]
 
 
 class AnalysisError(Exception):
     """What a user can mend; the message names the file, what is wrong and what to do."""
-
-
-def write_bytes(path: str | Path, content: bytes) -> None:
-    """Write a file by a temporary one and a rename, so that nobody reads half of it."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def write_text(path: str | Path, content: str) -> None:
-    write_bytes(path, content.encode())
 
 
 def write_table(
@@ -49,7 +33,7 @@ def write_table(
     content = text.getvalue().encode()
     if str(path).endswith(".gz"):
         content = gzip.compress(content, compresslevel=6, mtime=0)
-    write_bytes(path, content)
+    write(path, content)
 
 
 def _spell(value: Any) -> str:

@@ -22,8 +22,9 @@ import markupsafe
 from dlperf import plan
 from dlperf.analysis import labels, names, tables
 from dlperf.analysis.cells import overlapping
-from dlperf.analysis.files import Row, read_table, write_text
+from dlperf.analysis.files import Row, read_table
 from dlperf.analysis.statistics import order_coverage, order_rank
+from dlperf.files import write
 
 # The figures' colours that follow the page's light or dark scheme: see templates/style.css.
 FIGURE_COLOURS = {
@@ -82,7 +83,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "names": names,
         "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text()),
     }
-    write_text(out, tables.templates().get_template("report.html.j2").render(content))
+    write(out, tables.templates().get_template("report.html.j2").render(content))
 
 
 def _sections(cells: Sequence[Row], figures: Path) -> list[Section]:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlperf.analysis import columns, labels, names
-from dlperf.analysis.files import AnalysisError, Row, read_table, write_table, write_text
+from dlperf.analysis.files import AnalysisError, Row, read_table, write_table
+from dlperf.files import write
 
 if TYPE_CHECKING:
     import jinja2
@@ -49,8 +50,8 @@ def table(cells: Path, name: str, tsv: Path, md: Path, html: Path) -> None:
     own = select(read_table(cells), name)
     write_table(tsv, columns.cells({row["workload"] for row in own}), own)
     made = build(name, own)
-    write_text(md, markdown(made))
-    write_text(html, templates().get_template("table.html.j2").render(table=made))
+    write(md, markdown(made))
+    write(html, templates().get_template("table.html.j2").render(table=made))
 
 
 def select(rows: Sequence[Row], name: str) -> list[Row]:

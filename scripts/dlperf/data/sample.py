@@ -9,7 +9,6 @@ import argparse
 import hashlib
 import io
 import json
-import os
 import random
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ import PIL
 from PIL import Image, features
 
 from dlperf.data.batches import CLASSES, DataError, sha256_of_listing
+from dlperf.files import write
 
 SIDE = (300, 500)  # pixels of an image's longer side; ImageNet's mean is 473 x 406
 QUALITY = (85, 95)
@@ -137,7 +137,7 @@ def make(out: Path, images_per_class: int = 20, seed: int = 1) -> dict:
         ],
         "files": files,
     }
-    write_whole(manifest_path, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+    write(manifest_path, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
     return manifest
 
 
@@ -185,16 +185,6 @@ def crop(region: Image.Image, draw: random.Random) -> tuple[Image.Image, bytes]:
     # 4:2:0 is what nearly all of ImageNet's files have.
     image.save(encoded, "JPEG", quality=draw.randint(*QUALITY), subsampling="4:2:0")
     return image, encoded.getvalue()
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write the file whole or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(partial, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
 
 
 def main(arguments: list[str] | None = None) -> None:

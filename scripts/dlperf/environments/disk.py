@@ -6,11 +6,11 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dlperf import files
 from dlperf.environments import EnvironmentProblem
 
 
@@ -29,19 +29,7 @@ def held(path: Path) -> Iterator[int]:
 
 def write(content: dict[str, Any], path: Path) -> None:
     """Write a document whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump(content, stream, indent=1)
-            stream.write("\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    files.write(path, json.dumps(content, indent=1) + "\n")
 
 
 def size(folder: Path) -> int:

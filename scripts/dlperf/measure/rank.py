@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 
-from dlperf import frameworks, workloads
+from dlperf import files, frameworks, workloads
 from dlperf.measure import host
 from dlperf.measure.meeting import Guest
 from dlperf.measure.run import Run, Unsupported
@@ -40,9 +40,7 @@ def main(spec):
     except BaseException as error:  # the stopwatch must learn of every end, Ctrl-C included
         traceback.print_exc()
         result = failure(error)
-    with open(run.result + ".part", "w") as stream:
-        json.dump(result, stream)
-    os.rename(run.result + ".part", run.result)
+    files.write(run.result, json.dumps(result))
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit: some frameworks hang or abort in their own exit handlers (MindSpore, Horovod,

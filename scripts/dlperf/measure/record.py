@@ -8,39 +8,23 @@ import shlex
 import subprocess
 import sys
 
+from dlperf import files
+
 SCHEMA = "dlperf.record/1"
 
 
 def write(record, path, attempts=None):
-    """Write `record` to `path` by temporary file, fsync and rename.
+    """Write `record` to `path`, whole or not at all.
 
-    With `attempts` (a folder), the same file is kept there too under its start time, so that a
-    repetition that is made again never takes the earlier record with it.
+    With `attempts` (a folder), a copy is kept there under its start time, so that a repetition that
+    is made again never takes the earlier record with it.
     """
-    path = os.path.abspath(path)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    part = "%s.%d.part" % (path, os.getpid())
-    try:
-        with open(part, "w") as stream:
-            json.dump(record, stream, indent=1)
-            stream.write("\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        if attempts:
-            os.makedirs(attempts, exist_ok=True)
-            stem = os.path.splitext(os.path.basename(path))[0]
-            stamp = record["provenance"]["start_utc"].replace(":", "").replace("-", "")
-            kept = os.path.join(attempts, "%s-%s-%d.json" % (stem, stamp, os.getpid()))
-            os.link(part, kept)
-        os.rename(part, path)
-    finally:
-        if os.path.exists(part):
-            os.unlink(part)
-    folder = os.open(os.path.dirname(path), os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    text = json.dumps(record, indent=1) + "\n"
+    if attempts:
+        stem = os.path.splitext(os.path.basename(path))[0]
+        stamp = record["provenance"]["start_utc"].replace(":", "").replace("-", "")
+        files.write(os.path.join(attempts, "%s-%s-%d.json" % (stem, stamp, os.getpid())), text)
+    files.write(path, text)
 
 
 def sha256(data):

@@ -1,8 +1,8 @@
-"""Files that the plan writes: whole or not at all, and only when their text changed."""
+"""Files that the plan writes: only when their text changed."""
 
-import os
 from pathlib import Path
 
+from dlperf.files import write
 from dlperf.plan.config import Config, dump
 
 
@@ -13,13 +13,7 @@ def write_if_changed(path: Path, text: str) -> bool:
     """
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    write(path, text)
     return True
 
 

@@ -10,7 +10,7 @@ import mxnet as mx
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
-from dlperf.measure.run import Unsupported, Work, feed
+from dlperf.measure.run import Work, feed
 from dlperf.workloads.resnet50 import facts
 
 
@@ -30,10 +30,16 @@ def conv(inputs, outputs, size, stride=1, layout="NCHW"):
 
 def batch_norm(channels, layout, gamma="ones", relu=False):
     import os
+
     if relu and os.environ.get("BNR"):
-        return nn.BatchNormReLU(layout.index("C"), facts.BATCH_NORM_MOMENTUM, facts.BATCH_NORM_EPSILON, in_channels=channels)
+        return nn.BatchNormReLU(
+            layout.index("C"),
+            facts.BATCH_NORM_MOMENTUM,
+            facts.BATCH_NORM_EPSILON,
+            in_channels=channels,
+        )
     if relu:
-        a=nn.HybridSequential()
+        a = nn.HybridSequential()
         a.add(batch_norm(channels, layout))
         a.add(nn.Activation("relu"))
         return a
@@ -79,9 +85,7 @@ class ResNet50(nn.HybridBlock):
         for width, count, stride in facts.STAGES:
             for index in range(count):
                 first = index == 0
-                self.blocks.add(
-                    Bottleneck(channels, width, stride if first else 1, first, layout)
-                )
+                self.blocks.add(Bottleneck(channels, width, stride if first else 1, first, layout))
                 channels = width * facts.EXPANSION
         self.average = nn.GlobalAvgPool2D(layout)
         self.fc = nn.Dense(

@@ -2,8 +2,6 @@
 
 import tensorflow as tf
 
-from dlperf.frameworks import tensorflow as framework
-from dlperf.measure.run import Unsupported, Work, feed
 from dlperf.workloads.resnet50 import facts
 
 
@@ -82,7 +80,9 @@ class ResNet50(tf.Module):
                 first = index == 0
                 self.blocks.append(Bottleneck(channels, width, stride if first else 1, first))
                 channels = width * facts.EXPANSION
-        self.weight = tf.Variable(tf.random.normal([channels, facts.CLASSES], 0, 0.01), name="weight")
+        self.weight = tf.Variable(
+            tf.random.normal([channels, facts.CLASSES], 0, 0.01), name="weight"
+        )
         self.bias = tf.Variable(tf.zeros([facts.CLASSES]), name="bias")
 
     def __call__(self, x):

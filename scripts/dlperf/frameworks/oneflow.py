@@ -1,0 +1,115 @@
+"""OneFlow: eager or nn.Graph; DistributedDataParallel or global tensors, its own collectives or NCCL.
+
+The PyPI wheel is a CUDA 11 build that needs cuBLAS and cuDNN to be imported, on a CPU too: they
+come from the environment's nvidia packages. Its old OpenBLAS does not know recent AMD processors
+and takes SSE kernels for them: Haswell's (AVX2, FMA) are asked for where the processor has them
+(a quarter faster). The GPU's side is written from the documentation and has not run on a GPU.
+"""
+
+import glob
+import os
+import sys
+
+from dlperf.measure.timer import HostTimer
+
+TITLE = "OneFlow"
+COMPILERS = {"none": "eager", "graph": "nn.Graph"}
+DEFAULT_COMPILER = {"cpu": "none", "cuda": "graph"}
+
+PASSED_ON = ("OPENBLAS_CORETYPE", "ONEFLOW_ENABLE_NHWC", "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION")
+
+
+def unsupported(case):
+    if case["precision"] == "amp" and case["device"] != "cuda":
+        return "nn.Graph's enable_amp has no effect on the CPU"
+    if case["precision"] == "amp" and case["compiler"] == "none":
+        return "OneFlow scales the loss in nn.Graph only: AMP needs the compiler 'graph'"
+    return ""
+
+
+def environment(run):
+    variables = {"LD_LIBRARY_PATH": library_path(), "ONEFLOW_ENABLE_NHWC": "0"}
+    if run.cuda:
+        # TF32 for convolutions and matmul is OneFlow's default; said, so that it can be read back
+        variables["ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"] = "1"
+        variables["ONEFLOW_ENABLE_NHWC"] = "1" if run.amp else "0"
+    if "OPENBLAS_CORETYPE" not in os.environ and {"avx2", "fma"} <= processor_flags():
+        variables["OPENBLAS_CORETYPE"] = "Haswell"
+    if run.distributed:
+        # what oneflow.distributed.launch sets
+        variables.update(
+            MASTER_ADDR=run.address,
+            MASTER_PORT=str(run.ports[0]),
+            WORLD_SIZE=str(run.ranks),
+            RANK=str(run.rank),
+            LOCAL_RANK=str(run.local_rank),
+        )
+    return variables
+
+
+def library_path():
+    """The nvidia packages' folders of this interpreter, before what is on the path already."""
+    environment = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
+    folders = glob.glob(
+        os.path.join(environment, "lib", "python3*", "site-packages", "nvidia", "*", "lib")
+    )
+    there = os.environ.get("LD_LIBRARY_PATH", "")
+    return os.pathsep.join(sorted(folders) + ([there] if there else []))
+
+
+def processor_flags():
+    with open("/proc/cpuinfo") as stream:
+        for line in stream:
+            if line.startswith("flags"):
+                return set(line.partition(":")[2].split())
+    return set()
+
+
+def services(run):
+    return []
+
+
+def start(run):
+    import oneflow as flow
+
+    flow.manual_seed(run.seed)
+    if run.cuda:
+        flow.cuda.set_device(0)  # a rank sees its own card only
+    if flow.env.get_world_size() != run.ranks:
+        raise RuntimeError(
+            "OneFlow joined %d ranks, not %d" % (flow.env.get_world_size(), run.ranks)
+        )
+
+
+def step_timer(run):
+    return HostTimer()  # OneFlow has no events for Python
+
+
+def memory(run):
+    import oneflow as flow
+
+    if not run.cuda:
+        return {"device_peak_bytes": None, "device_total_peak_bytes": None}
+    return {
+        "device_peak_bytes": None,  # OneFlow does not say
+        # what the card had given at the end; OneFlow's allocators keep what they got
+        "device_total_peak_bytes": int(flow._oneflow_internal.GetCUDAMemoryUsed() * 2**20),
+    }
+
+
+def parity(run):
+    import oneflow as flow
+
+    own = "NCCL" if run.cuda else "OneFlow's own (TCP)"
+    facts = {
+        "framework_version": flow.__version__,
+        "compiler_detail": COMPILERS[run.compiler],
+        "collective": own if run.distributed else None,
+        "autotune": run.compiler == "graph" if run.cuda else None,
+    }
+    facts.update((name.lower(), os.environ.get(name)) for name in PASSED_ON)
+    return facts
+
+
+def stop(run):
+    pass  # the group ends with the process
