@@ -1,4 +1,4 @@
-"""OneFlow: eager or nn.Graph; DistributedDataParallel or global tensors, its own collectives or NCCL.
+"""OneFlow: eager or nn.Graph; DistributedDataParallel or global tensors.
 
 The PyPI wheel is a CUDA 11 build that needs cuBLAS and cuDNN to be imported, on a CPU too: they
 come from the environment's nvidia packages. Its old OpenBLAS does not know recent AMD processors
@@ -8,7 +8,9 @@ and takes SSE kernels for them: Haswell's (AVX2, FMA) are asked for where the pr
 
 import glob
 import os
+import socket
 import sys
+import time
 
 from dlperf.measure.timer import HostTimer
 
@@ -70,6 +72,8 @@ def services(run):
 
 
 def start(run):
+    if run.rank > 0:
+        await_first_rank(run)
     import oneflow as flow
 
     flow.manual_seed(run.seed)
@@ -79,6 +83,16 @@ def start(run):
         raise RuntimeError(
             "OneFlow joined %d ranks, not %d" % (flow.env.get_world_size(), run.ranks)
         )
+
+
+def await_first_rank(run):
+    """Return when rank 0 listens: OneFlow, joining at its import, tries every 10 s only."""
+    while True:
+        try:
+            socket.create_connection((run.address, run.ports[0])).close()
+            return
+        except OSError:
+            time.sleep(0.02)
 
 
 def step_timer(run):

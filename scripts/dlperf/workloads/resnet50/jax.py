@@ -182,7 +182,13 @@ def train_step(run, network, criterion, sgd):
     return step
 
 
+import time
+C=[time.process_time()]
+print("imported", time.process_time())
+def T(n):
+    t=time.process_time(); print(n, "cpu %.2f"%(t-C[0])); C[0]=t
 def training(run):
+    T("start")
     network, criterion = model(run), loss(run)
     sgd = optimizer(run, network)
     train = train_step(run, network, criterion, sgd)
@@ -206,12 +212,15 @@ def training(run):
     batches = run.batches("NHWC")
     next_batch = feed(batches, lambda *batch: put(batch, split if run.distributed else None))
     variables = put(initial(run, network), same if run.distributed else None)
+    T("init")
     parameters = sum(p.size for p in jax.tree.leaves(variables["params"]))
     state = jax.jit(sgd.init)(variables["params"])
     program = jax.jit(train, donate_argnums=(0, 1))
-    if run.distributed:
-        program.lower
-    compiled = program.lower(variables, state, *next_batch()).compile()
+    T("state")
+    compiled = program.lower(variables, state, *next_batch())
+    T("lower")
+    compiled = compiled.compile()
+    T("compile")
 
     def step():
         nonlocal variables, state

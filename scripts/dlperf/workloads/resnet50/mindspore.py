@@ -1,8 +1,8 @@
 """ResNet-50 v1.5 in MindSpore.
 
 As fast as it gets: NCHW (the only layout of its CPU kernels; on a GPU the graph turns it into NHWC
-where Tensor Cores want that), `nn.Momentum`, whose update is one fused operator a parameter, and
-gradients that cross ranks as one flat tensor on a CPU, where a collective costs a round trip each.
+where Tensor Cores want that); `nn.Momentum`, whose update is one fused operator a parameter; the
+whole step, update and reduction included, in one graph.
 """
 
 import mindspore as ms

@@ -87,7 +87,7 @@ class ResNet50(tf.Module):
 
     def __call__(self, x):
         x = tf.nn.relu(self.bn1(self.conv1(x)))
-        x = tf.nn.max_pool2d(x, 3, 2, [[0, 0], [1, 1], [1, 1], [0, 0]])
+        x = tf.nn.max_pool2d(tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]), 3, 2, "VALID")
         for block in self.blocks:
             x = block(x)
         x = tf.reduce_mean(x, [1, 2])

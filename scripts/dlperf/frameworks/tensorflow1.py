@@ -1,0 +1,149 @@
+"""TensorFlow 1.15: one session graph a rank; Horovod over gloo (CPU) or NCCL (GPU).
+
+Fastest settings its best users choose: a static graph run by `make_callable`, one thread pool of
+the size of the rank's cores, Winograd and cuDNN autotune as NVIDIA's containers set them on a GPU.
+The GPU path has not run: there was no GPU where this was written.
+"""
+
+import os
+import socket
+import threading
+import time
+
+from dlperf.measure.timer import HostTimer
+
+TITLE = "TensorFlow 1"
+COMPILERS = {"none": "session graph", "xla": "XLA (auto-clustering, ON_1)"}
+DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
+
+RENDEZVOUS_SECONDS = 60  # importing TensorFlow takes some, on a slow disk
+
+
+def unsupported(case):
+    if case["device"] == "cpu" and case["compiler"] == "xla":
+        return "TensorFlow 1.15 compiles nothing by XLA on a CPU: ON_1 has no effect"
+    if case["device"] == "cpu" and case["precision"] == "amp":
+        return "TensorFlow 1.15's mixed-precision graph rewrite has no effect on a CPU"
+    return ""
+
+
+def environment(run):
+    variables = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+    if run.cuda:
+        variables.update(
+            TF_CUDNN_USE_AUTOTUNE="1",
+            TF_ENABLE_WINOGRAD_NONFUSED="1",
+            TF_AUTOTUNE_THRESHOLD="2",
+        )
+    if run.distributed:  # what horovodrun would set; gloo meets at a server that rank 0 runs
+        variables.update(
+            HOROVOD_RANK=str(run.rank),
+            HOROVOD_SIZE=str(run.ranks),
+            HOROVOD_LOCAL_RANK=str(run.local_rank),
+            HOROVOD_LOCAL_SIZE=str(run.ranks),
+            HOROVOD_CROSS_RANK="0",
+            HOROVOD_CROSS_SIZE="1",
+            HOROVOD_HOSTNAME="localhost",
+            HOROVOD_CONTROLLER="gloo",
+            HOROVOD_CPU_OPERATIONS="gloo",
+            HOROVOD_GLOO_IFACE="lo",
+            HOROVOD_GLOO_RENDEZVOUS_ADDR=run.address,
+            HOROVOD_GLOO_RENDEZVOUS_PORT=str(run.ports[0]),
+        )
+    return variables
+
+
+def services(run):
+    return []
+
+
+def start(run):
+    import tensorflow as tf
+
+    tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+    tf.set_random_seed(run.seed)
+    if run.distributed:
+        import horovod.tensorflow as hvd
+
+        if run.rank == 0:
+            serve_rendezvous(run)
+        wait_for_port(run.address, run.ports[0])
+        hvd.init()
+
+
+def serve_rendezvous(run):
+    """The store where gloo's ranks find each other, as horovodrun serves it."""
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+    server = RendezvousHTTPServer((run.address, run.ports[0]), RendezvousHandler, False)
+    server.init(get_host_assignments(parse_hosts("localhost:%d" % run.ranks), run.ranks))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+def wait_for_port(address, port):
+    deadline = time.monotonic() + RENDEZVOUS_SECONDS
+    while True:
+        try:
+            socket.create_connection((address, port), timeout=1).close()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def session_config(run):
+    import tensorflow as tf
+
+    config = tf.ConfigProto()
+    if run.cuda:
+        config.gpu_options.allow_growth = True
+    else:
+        config.intra_op_parallelism_threads = run.cores_per_device
+        config.inter_op_parallelism_threads = 1
+    if run.compiler == "xla":
+        level = tf.OptimizerOptions.ON_1
+        config.graph_options.optimizer_options.global_jit_level = level
+    return config
+
+
+def step_timer(run):
+    return HostTimer()  # session.run returns when the step is done
+
+
+def memory(run):
+    if not run.cuda:
+        return {"device_peak_bytes": None, "device_total_peak_bytes": None}
+    import tensorflow as tf
+    from tensorflow.contrib.memory_stats import MaxBytesInUse
+
+    with tf.Session(config=session_config(run)) as session, tf.device("/gpu:0"):
+        peak = int(session.run(MaxBytesInUse()))
+    return {"device_peak_bytes": peak, "device_total_peak_bytes": None}
+
+
+def parity(run):
+    import tensorflow as tf
+
+    facts = {
+        "framework_version": tf.__version__,
+        "compiler_detail": COMPILERS[run.compiler],
+        "autotune": os.environ.get("TF_CUDNN_USE_AUTOTUNE") if run.cuda else None,
+        "collective": None,
+        "mkl": tf.pywrap_tensorflow.IsMklEnabled(),
+    }
+    if run.distributed:
+        import horovod
+        import horovod.tensorflow as hvd
+
+        how = "NCCL" if run.cuda and hvd.nccl_built() else "gloo"
+        facts["collective"] = "Horovod %s, %s" % (horovod.__version__, how)
+    return facts
+
+
+def stop(run):
+    if run.distributed:
+        import horovod.tensorflow as hvd
+
+        hvd.shutdown()

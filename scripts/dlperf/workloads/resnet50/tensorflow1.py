@@ -1,0 +1,180 @@
+"""ResNet-50 v1.5 in TensorFlow 1.15, as a session graph.
+
+As fast as it gets: fused batch-norm, static shapes, explicit padding inside the convolution instead
+of a pad beside it, `make_callable` in place of `session.run`. NHWC on the CPU (Eigen has no other
+kernels), NCHW for fp32 on a GPU, and NHWC there under AMP (Tensor Cores).
+"""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from dlperf.frameworks import tensorflow1 as framework
+from dlperf.measure.run import Work, feed
+from dlperf.workloads.resnet50 import facts
+
+
+def layout(run):
+    return "NCHW" if run.cuda and not run.amp else "NHWC"
+
+
+def spatial(order, height, width, rest):
+    """`rest` for batch and channels, `height` and `width`, in the layout's order."""
+    return [rest, rest, height, width] if order == "NCHW" else [rest, height, width, rest]
+
+
+def conv(x, outputs, size, stride, order, name):
+    inputs = int(x.shape[1 if order == "NCHW" else 3])
+    deviation = math.sqrt(2.0 / (size * size * outputs))  # He, fan out
+    kernel = tf.get_variable(
+        name + "/kernel",
+        [size, size, inputs, outputs],
+        initializer=tf.random_normal_initializer(stddev=deviation),
+    )
+    pad = [size // 2, size // 2]
+    return tf.nn.conv2d(
+        x,
+        kernel,
+        strides=spatial(order, stride, stride, 1),
+        padding=spatial(order, pad, pad, [0, 0]) if size > 1 else "VALID",
+        data_format=order,
+    )
+
+
+def batch_norm(x, order, name, gamma=1.0):
+    channels = int(x.shape[1 if order == "NCHW" else 3])
+    shape = [channels]
+    scale = tf.get_variable(name + "/gamma", shape, initializer=tf.constant_initializer(gamma))
+    shift = tf.get_variable(name + "/beta", shape, initializer=tf.zeros_initializer())
+    fixed = {"shape": shape, "trainable": False}
+    mean = tf.get_variable(name + "/mean", initializer=tf.zeros_initializer(), **fixed)
+    variance = tf.get_variable(name + "/variance", initializer=tf.ones_initializer(), **fixed)
+    y, batch_mean, batch_variance = tf.nn.fused_batch_norm(
+        x, scale, shift, epsilon=facts.BATCH_NORM_EPSILON, data_format=order
+    )
+    share = 1 - facts.BATCH_NORM_MOMENTUM
+    for moving, new in ((mean, batch_mean), (variance, batch_variance)):
+        update = tf.assign_sub(moving, share * (moving - new))
+        tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
+    return y
+
+
+def bottleneck(x, width, stride, project, order, name):
+    outputs = width * facts.EXPANSION
+    shortcut = x
+    if project:
+        shortcut = conv(x, outputs, 1, stride, order, name + "/conv0")
+        shortcut = batch_norm(shortcut, order, name + "/bn0")
+    y = tf.nn.relu(batch_norm(conv(x, width, 1, 1, order, name + "/conv1"), order, name + "/bn1"))
+    y = conv(y, width, 3, stride, order, name + "/conv2")
+    y = tf.nn.relu(batch_norm(y, order, name + "/bn2"))
+    y = batch_norm(conv(y, outputs, 1, 1, order, name + "/conv3"), order, name + "/bn3", gamma=0.0)
+    return tf.nn.relu(y + shortcut)
+
+
+def model(run, images):
+    """Logits of `images`; batch-norm's updates are in the graph's UPDATE_OPS."""
+    order = layout(run)
+    x = conv(images, 64, 7, 2, order, "conv1")
+    x = tf.nn.relu(batch_norm(x, order, "bn1"))
+    # zeros are as good as minus infinity under a maximum: nothing is below zero after a ReLU
+    x = tf.pad(x, spatial(order, [1, 1], [1, 1], [0, 0]))
+    window, strides = spatial(order, 3, 3, 1), spatial(order, 2, 2, 1)
+    x = tf.nn.max_pool(x, window, strides, "VALID", data_format=order)
+    for stage, (width, count, stride) in enumerate(facts.STAGES):
+        for index in range(count):
+            name, first = "stage%d/block%d" % (stage, index), index == 0
+            x = bottleneck(x, width, stride if first else 1, first, order, name)
+    x = tf.reduce_mean(x, [2, 3] if order == "NCHW" else [1, 2])
+    shape = [int(x.shape[1]), facts.CLASSES]
+    dense = tf.get_variable("fc/kernel", shape, initializer=tf.random_normal_initializer(0, 0.01))
+    bias = tf.get_variable("fc/bias", [facts.CLASSES], initializer=tf.zeros_initializer())
+    return tf.matmul(x, dense) + bias
+
+
+def loss(run, logits, labels):
+    return tf.losses.softmax_cross_entropy(
+        tf.one_hot(labels, facts.CLASSES), logits, label_smoothing=facts.LABEL_SMOOTHING
+    )
+
+
+def optimizer(run):
+    sgd = tf.train.MomentumOptimizer(facts.learning_rate(run.global_batch_size), facts.MOMENTUM)
+    if run.amp:
+        sgd = tf.train.experimental.enable_mixed_precision_graph_rewrite(sgd)
+    if run.distributed:
+        import horovod.tensorflow as hvd
+
+        sgd = hvd.DistributedOptimizer(sgd)
+    return sgd
+
+
+def update(sgd, value):
+    """One step: mean gradients over ranks, weight decay on what has two dimensions, batch-norm."""
+    gradients = [
+        (gradient + facts.WEIGHT_DECAY * variable, variable)
+        if len(variable.shape) > 1
+        else (gradient, variable)
+        for gradient, variable in sgd.compute_gradients(value)
+    ]
+    with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
+        return sgd.apply_gradients(gradients)
+
+
+def training(run):
+    batches = run.batches(layout(run))
+    images, labels = inputs(run, batches)
+    value = loss(run, model(run, images), labels)
+    train = update(optimizer(run), value)
+    session = tf.Session(config=framework.session_config(run))
+    session.run(tf.global_variables_initializer(), feed_dict=first(batches, images, labels))
+    if run.distributed:
+        import horovod.tensorflow as hvd
+
+        session.run(hvd.broadcast_global_variables(0))
+    if batches.constant:
+        step = session.make_callable([value, train])
+    else:
+        call = session.make_callable([value, train], feed_list=[images, labels])
+        next_batch = feed(batches, lambda *batch: batch)
+
+        def step():
+            return call(*next_batch())
+
+    tf.get_default_graph().finalize()
+    return Work(
+        step=step,
+        wait=lambda: None,  # a callable returns when the step, its update included, is done
+        loss=lambda fetched: float(fetched[0]),
+        parameters=sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables()),
+        batches=batches,
+        parity={
+            "layout": layout(run),
+            "optimizer": "MomentumOptimizer",
+            "loss_scaling": "dynamic" if run.amp else "none",
+            "compute_dtype": "float16 (graph rewrite)" if run.amp else "float32",
+            "operations": len(tf.get_default_graph().get_operations()),
+        },
+    )
+
+
+def inputs(run, batches):
+    """Where images and labels come from: variables on the device, or placeholders to feed."""
+    size, channel_first = run.dimensions["image_size"], layout(run) == "NCHW"
+    image = [3, size, size] if channel_first else [size, size, 3]
+    shapes = [run.batch_size] + image, [run.batch_size]
+    if not batches.constant:
+        return tf.placeholder(tf.float32, shapes[0]), tf.placeholder(tf.int32, shapes[1])
+    # fed once, when the variables are initialised: a constant would sit in the graph's definition
+    images = tf.Variable(tf.placeholder(tf.float32, shapes[0], "images"), trainable=False)
+    labels = tf.Variable(tf.placeholder(tf.int32, shapes[1], "labels"), trainable=False)
+    return images, labels
+
+
+def first(batches, images, labels):
+    """What to feed when variables are initialised."""
+    if not batches.constant:
+        return {}
+    x, y = batches.next()
+    return {"images:0": x, "labels:0": y}
