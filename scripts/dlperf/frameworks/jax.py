@@ -28,7 +28,7 @@ def environment(run):
     variables = {
         "JAX_PLATFORMS": run.device,
         "JAX_COMPILATION_CACHE_DIR": os.path.abspath(os.path.join("results", ".cache", "jax")),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.5",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
     if run.cuda:
         if run.distributed:  # the all-reduce of gradients beside the backward pass
@@ -53,6 +53,34 @@ def start(run):
             process_id=run.rank,
             local_device_ids=[0],  # a rank has one device: its own card, or its CPU
         )
+        if not run.cuda:
+            write_own_cache(run)
+
+
+def write_own_cache(run):
+    """Let every rank, not only the first, keep what it compiled.
+
+    On a CPU a program's key in the cache names its process, and JAX writes for process 0 alone: the
+    others would compile anew in every repetition.
+    """
+    import jax
+    from jax._src import distributed
+
+    jax.devices()  # makes the group; from here on the number serves for nothing but the cache
+    folder = os.path.join(jax.config.jax_compilation_cache_dir, "rank%d" % run.rank)
+    jax.config.update("jax_compilation_cache_dir", folder)
+    distributed.global_state.process_id = 0
+
+
+def meet(run, name):
+    """Return when every rank is here; no collective may start while a rank still compiles.
+
+    The first one connects the ranks and gives up after 30 seconds.
+    """
+    from jax._src import distributed
+
+    if run.distributed:
+        distributed.global_state.client.wait_at_barrier(name, timeout_in_ms=3600 * 1000)
 
 
 def step_timer(run):

@@ -9,7 +9,6 @@ and takes SSE kernels for them: Haswell's (AVX2, FMA) are asked for where the pr
 import glob
 import os
 import socket
-import sys
 import time
 
 from dlperf.measure.timer import HostTimer
@@ -30,7 +29,7 @@ def unsupported(case):
 
 
 def environment(run):
-    variables = {"LD_LIBRARY_PATH": library_path(), "ONEFLOW_ENABLE_NHWC": "0"}
+    variables = {"LD_LIBRARY_PATH": library_path(run.interpreter), "ONEFLOW_ENABLE_NHWC": "0"}
     if run.cuda:
         # TF32 for convolutions and matmul is OneFlow's default; said, so that it can be read back
         variables["ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"] = "1"
@@ -49,9 +48,9 @@ def environment(run):
     return variables
 
 
-def library_path():
-    """The nvidia packages' folders of this interpreter, before what is on the path already."""
-    environment = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
+def library_path(interpreter):
+    """The nvidia packages' folders of an environment, before what is on the path already."""
+    environment = os.path.dirname(os.path.dirname(os.path.abspath(interpreter)))
     folders = glob.glob(
         os.path.join(environment, "lib", "python3*", "site-packages", "nvidia", "*", "lib")
     )

@@ -14,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import linen as nn
+from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dlperf.measure.run import Work, feed
+from dlperf.frameworks import jax as framework
+from dlperf.measure.run import Unsupported, Work, feed
 from dlperf.workloads.resnet50 import facts
 
 
@@ -157,6 +159,13 @@ def optimizer(run, network):
     )
 
 
+def mean_over_ranks(run, gradients):
+    if run.cuda:  # XLA combines the 161 into few
+        return jax.lax.pmean(gradients, "ranks")
+    flat, split = ravel_pytree(gradients)  # on a CPU it leaves them apart: twice the time
+    return split(jax.lax.pmean(flat, "ranks"))
+
+
 def train_step(run, network, criterion, sgd):
     """The step on one rank: (variables, state, images, labels) -> (variables, state, loss)."""
 
@@ -169,37 +178,25 @@ def train_step(run, network, criterion, sgd):
         parameters = variables["params"]
         (value, changed), gradients = jax.value_and_grad(forward, has_aux=True)(parameters)
         if run.distributed:
-            import os
-            if os.environ.get("FLAT"):
-                from jax.flatten_util import ravel_pytree
-                flat, back = ravel_pytree(gradients)
-                gradients = back(jax.lax.pmean(flat, "ranks"))
-            else:
-                gradients = jax.lax.pmean(gradients, "ranks")
+            gradients = mean_over_ranks(run, gradients)
         updates, state = sgd.update(gradients, state, parameters)
         return dict(changed, params=optax.apply_updates(parameters, updates)), state, value[None]
 
     return step
 
 
-import time
-C=[time.process_time()]
-print("imported", time.process_time())
-def T(n):
-    t=time.process_time(); print(n, "cpu %.2f"%(t-C[0])); C[0]=t
 def training(run):
-    T("start")
     network, criterion = model(run), loss(run)
     sgd = optimizer(run, network)
     train = train_step(run, network, criterion, sgd)
     if run.distributed:
         mesh = Mesh(np.array(jax.devices()), ("ranks",))
-        same, split = PartitionSpec(), PartitionSpec("ranks")
+        same, own = PartitionSpec(), PartitionSpec("ranks")
         train = jax.shard_map(
             train,
             mesh=mesh,
-            in_specs=(same, same, split, split),
-            out_specs=(same, same, split),
+            in_specs=(same, same, own, own),
+            out_specs=(same, same, own),
             check_vma=False,  # batch-norm statistics stand under `same`, but are each rank's own
         )
 
@@ -210,17 +207,17 @@ def training(run):
         return jax.tree.map(lambda x: jax.make_array_from_process_local_data(sharding, x), tree)
 
     batches = run.batches("NHWC")
-    next_batch = feed(batches, lambda *batch: put(batch, split if run.distributed else None))
-    variables = put(initial(run, network), same if run.distributed else None)
-    T("init")
+    next_batch = feed(batches, lambda *batch: put(batch, PartitionSpec("ranks")))
+    variables = initial(run, network)
     parameters = sum(p.size for p in jax.tree.leaves(variables["params"]))
-    state = jax.jit(sgd.init)(variables["params"])
+    state = jax.tree.map(  # momenta start at zero
+        lambda leaf: np.zeros(leaf.shape, leaf.dtype),
+        jax.eval_shape(sgd.init, variables["params"]),
+    )
+    variables, state = put((variables, state), PartitionSpec())
     program = jax.jit(train, donate_argnums=(0, 1))
-    T("state")
-    compiled = program.lower(variables, state, *next_batch())
-    T("lower")
-    compiled = compiled.compile()
-    T("compile")
+    compiled = program.lower(variables, state, *next_batch()).compile()
+    framework.meet(run, "compiled")
 
     def step():
         nonlocal variables, state
@@ -234,7 +231,7 @@ def training(run):
         parameters=parameters,
         batches=batches,
         parity=dict(
-            read_back(compiled),
+            read_back(run, compiled),
             layout="NHWC",
             optimizer="optax.sgd, fused by XLA",
             fused_optimizer=True,
@@ -244,6 +241,14 @@ def training(run):
     )
 
 
-def read_back(compiled):
+def read_back(run, compiled):
+    """What XLA made of the step; raises Unsupported where it is not what the case says."""
     text = compiled.as_text()
-    return {"compiler_detail": "%d fusions" % text.count(" fusion("), "ar":text.count(" all-reduce("), "conv": text.count(" convolution("), "bf16conv":text.count("bf16[")}
+    if jax.config.jax_disable_jit:
+        raise Unsupported("JAX_DISABLE_JIT is set: nothing is compiled")
+    if run.amp and "bf16[" not in text:
+        raise Unsupported("XLA computes in float32 on this device, bfloat16 has no effect")
+    return {
+        "compiler_detail": "one program: %d fusions, %d convolutions, %d all-reduces"
+        % tuple(text.count(" %s(" % kind) for kind in ("fusion", "convolution", "all-reduce"))
+    }

@@ -1,0 +1,44 @@
+"""MindCV's ResNet-50, loss and optimizer in MindSpore's own training cell, as its train.py builds.
+
+MindCV trains in GRAPH_MODE; ms.jit on the cell compiles the same graph.
+"""
+
+import mindspore as ms
+from mindcv.loss import create_loss
+from mindcv.models import create_model
+from mindcv.optim import create_optimizer
+from mindspore import Tensor, nn
+
+from dlperf.frameworks.mindspore import synchronize
+from dlperf.measure.run import Work, feed
+from dlperf.workloads.resnet50 import facts
+
+SOURCE = "mindcv 0.3.0, models.resnet50 (v1.5)"
+REQUIREMENTS = ["mindcv==0.3.0", "PyYAML==6.0.3", "tqdm==4.67.1"]
+
+
+def training(run):
+    network = create_model("resnet50", num_classes=facts.CLASSES)
+    momentum = create_optimizer(
+        network.trainable_params(),
+        opt="momentum",
+        lr=facts.learning_rate(run.global_batch_size),
+        weight_decay=facts.WEIGHT_DECAY,
+        momentum=facts.MOMENTUM,
+        weight_decay_filter="norm_and_bias",
+    )
+    criterion = create_loss("CE", label_smoothing=facts.LABEL_SMOOTHING)
+    train = nn.TrainOneStepCell(nn.WithLossCell(network, criterion), momentum).set_train()
+    if run.compiler == "graph":
+        train = ms.jit(train)
+    batches = run.batches("NCHW")
+    next_batch = feed(batches, lambda images, labels: (Tensor(images), Tensor(labels)))
+
+    return Work(
+        step=lambda: train(*next_batch()),
+        wait=lambda: synchronize(run),
+        loss=lambda value: float(value.asnumpy()),
+        parameters=sum(p.size for p in network.trainable_params()),
+        batches=batches,
+        parity={},
+    )

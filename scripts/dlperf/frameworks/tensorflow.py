@@ -1,0 +1,122 @@
+"""TensorFlow 2: tf.function, XLA by jit_compile, MultiWorkerMirroredStrategy over gRPC or NCCL.
+
+Fastest settings its best users choose. CPU: oneDNN kernels (asked for: whether they are the default
+depends on the CPU), one thread for operators in parallel. GPU: threads of its own that launch
+kernels, memory that grows (so that its peak can be read), TF32 left at TensorFlow's default (on)
+and reported, cuDNN autotune (the default). The GPU path has not run on a GPU.
+"""
+
+from dlperf.measure.timer import HostTimer
+
+TITLE = "TensorFlow"
+COMPILERS = {"none": "tf.function", "xla": "XLA, jit_compile=True"}
+DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
+
+_state = {}
+
+
+def unsupported(case):
+    return ""
+
+
+def environment(run):
+    variables = {"TF_CPP_MIN_LOG_LEVEL": "1", "TF_ENABLE_ONEDNN_OPTS": "1"}
+    if run.cuda:
+        variables["TF_GPU_THREAD_MODE"] = "gpu_private"
+        variables["TF_GPU_THREAD_COUNT"] = "2"
+    return variables
+
+
+def services(run):
+    return []
+
+
+def start(run):
+    import tensorflow as tf
+
+    tf.random.set_seed(run.seed)
+    if run.cuda:
+        for gpu in tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.set_memory_growth(gpu, True)
+    else:
+        tf.config.threading.set_intra_op_parallelism_threads(run.cores_per_device)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    if run.distributed:
+        workers = ["%s:%d" % (run.address, port) for port in run.ports[: run.ranks]]
+        collective = tf.distribute.experimental.CommunicationImplementation
+        _state["strategy"] = tf.distribute.MultiWorkerMirroredStrategy(
+            tf.distribute.cluster_resolver.SimpleClusterResolver(
+                tf.train.ClusterSpec({"worker": workers}),
+                task_type="worker",
+                task_id=run.rank,
+                rpc_layer="grpc",
+            ),
+            tf.distribute.experimental.CommunicationOptions(
+                implementation=collective.NCCL if run.cuda else collective.RING
+            ),
+        )
+
+
+def strategy():
+    """The strategy of the run: of many workers, or TensorFlow's default one, which does nothing."""
+    import tensorflow as tf
+
+    return _state.get("strategy") or tf.distribute.get_strategy()
+
+
+def wait(run):
+    """Return when all that was queued on this rank's device is done."""
+    import tensorflow as tf
+
+    # not tf.test.experimental.sync_devices, which asks the other workers' devices too and fails
+    with tf.device("GPU:0" if run.cuda else "CPU:0"):
+        tf.raw_ops.SyncDevice()
+
+
+def step_timer(run):
+    return HostTimer()
+
+
+def memory(run):
+    import tensorflow as tf
+
+    if not run.cuda:
+        return {"device_peak_bytes": None, "device_total_peak_bytes": None}
+    return {
+        "device_peak_bytes": tf.config.experimental.get_memory_info("GPU:0")["peak"],
+        "device_total_peak_bytes": None,  # TensorFlow cannot say what context and libraries took
+    }
+
+
+def parity(run):
+    import tensorflow as tf
+    from tensorflow.python.util import _pywrap_util_port
+
+    facts = {
+        "framework_version": tf.__version__,
+        "compiler_detail": COMPILERS[run.compiler],
+        "collective": None,
+        "autotune": None,
+    }
+    if run.distributed:
+        options = strategy().extended._communication_options
+        facts["collective"] = "MultiWorkerMirroredStrategy, " + options.implementation.name
+    if run.cuda:
+        build = tf.sysconfig.get_build_info()
+        facts.update(
+            autotune=True,  # TF_CUDNN_USE_AUTOTUNE, TensorFlow's default
+            tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
+            cuda_version=build.get("cuda_version"),
+            cudnn_version=build.get("cudnn_version"),
+        )
+    else:
+        facts.update(
+            threads=tf.config.threading.get_intra_op_parallelism_threads(),
+            threads_inter_op=tf.config.threading.get_inter_op_parallelism_threads(),
+            onednn=_pywrap_util_port.IsMklEnabled(),
+        )
+    return facts
+
+
+def stop(run):
+    pass

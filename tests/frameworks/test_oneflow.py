@@ -1,0 +1,23 @@
+"""OneFlow needs libraries from its interpreter's own folder, and a graph for mixed precision."""
+
+from dlperf.frameworks import oneflow
+
+
+def test_library_path_has_the_interpreters_nvidia_folders_first(tmp_path, monkeypatch):
+    packages = tmp_path / "lib" / "python3.10" / "site-packages" / "nvidia"
+    for name in ("cudnn", "cublas"):
+        (packages / name / "lib").mkdir(parents=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/own")
+    path = oneflow.library_path(str(tmp_path / "bin" / "python"))
+    assert path.split(":") == [
+        str(packages / "cublas" / "lib"),
+        str(packages / "cudnn" / "lib"),
+        "/opt/own",
+    ]
+
+
+def test_amp_needs_a_gpu_and_a_graph():
+    case = {"precision": "amp", "compiler": "graph", "device": "cuda"}
+    assert not oneflow.unsupported(case)
+    assert "CPU" in oneflow.unsupported(dict(case, device="cpu"))
+    assert "graph" in oneflow.unsupported(dict(case, compiler="none"))
