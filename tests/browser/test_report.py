@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from generated_round import config, write_round
+from playwright.sync_api import Browser, Page, sync_playwright
+
 from dlperf import plan
 from dlperf.analysis import names
 from dlperf.analysis.__main__ import main
-from generated_round import config, write_round
-from playwright.sync_api import Browser, Page, sync_playwright
 
 MEASURED = Path(__file__).parents[2] / "results/laptop/report.html"
 HEADINGS = (

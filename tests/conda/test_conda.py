@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from dlperf.environments import files, interpreters
 
 HERE = Path(__file__).resolve().parent

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+
 from dlperf import frameworks
 from dlperf.plan import expand, load
 

@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
+from generated_round import config, write_round
+
 from dlperf import plan
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.files import Row, read_table
 from dlperf.analysis.merge import window_seconds
-from generated_round import config, write_round
 
 SMALL = config(frameworks=["pytorch", "mxnet"])
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from generated_round import config, record, write_round
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from dlperf import plan
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.records import parse
 from dlperf.analysis.schema import compile_check, explain, record_check, record_schema
-from generated_round import config, record, write_round
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 SMALL = config(frameworks=["pytorch"], repetitions=2)
 CONFIG = plan.load(SMALL)

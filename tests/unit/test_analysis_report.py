@@ -6,11 +6,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from dlperf.analysis.__main__ import main
-from dlperf.analysis.files import read_table
 from generated_round import config, write_environment, write_round
 from test_analysis_cells import SMALL, analyse, mxnet_fails
 from test_analysis_tables import NAME, write_figure
+
+from dlperf.analysis.__main__ import main
+from dlperf.analysis.files import read_table
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 

@@ -5,6 +5,10 @@ import random
 import statistics
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
 from dlperf.analysis.statistics import (
     coefficient_of_variation,
     median_interval,
@@ -12,9 +16,6 @@ from dlperf.analysis.statistics import (
     order_rank,
     ratio_interval,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import stats
 
 positive = st.floats(1e-3, 1e6)
 

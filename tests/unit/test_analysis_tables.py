@@ -7,15 +7,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from generated_round import config, write_round
+from hypothesis import given
+from hypothesis import strategies as st
+from test_analysis_cells import SMALL, analyse, mxnet_fails
+
 from dlperf import plan
 from dlperf.analysis import names
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.figures import spread
 from dlperf.analysis.tables import build, markdown
-from generated_round import config, write_round
-from hypothesis import given
-from hypothesis import strategies as st
-from test_analysis_cells import SMALL, analyse, mxnet_fails
 
 NAME = "resnet50-train-fp32-b8"
 

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from dlperf.plan import Config, ConfigError, choices, dump, load, problems_here
 from dlperf.plan.problems import keys
 from dlperf.plan.schema import json_schema, with_table
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 CONFIG = Path(__file__).parents[2] / "config"
 ROUNDS = sorted([CONFIG / "config.yaml", *(CONFIG / "rounds").glob("*.yaml")])

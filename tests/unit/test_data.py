@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dlperf.data import batches as loader
-from dlperf.data import sample
-from dlperf.data.batches import DataError, crop_box, decode, digest, open_batches, verify
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+
+from dlperf.data import batches as loader
+from dlperf.data import sample
+from dlperf.data.batches import DataError, crop_box, decode, digest, open_batches, verify
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = {"warmup_steps": 1, "measured_steps": 2}

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from dlperf import environments
 from dlperf.environments import files, interpreters
 from dlperf.environments.__main__ import main

@@ -5,10 +5,11 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from dlperf import workloads
-from dlperf.plan import Case, cases, choices, expand, load, order, parse
 from hypothesis import given
 from hypothesis import strategies as st
+
+from dlperf import workloads
+from dlperf.plan import Case, cases, choices, expand, load, order, parse
 
 
 def framework(title, compilers, default="none", unsupported=lambda case: ""):

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from dlperf import environments, workloads
 from dlperf.plan import Case, cases, choices, estimate, expand, load
 from dlperf.plan.__main__ import main

@@ -9,9 +9,9 @@ kernels for CUDA 11.1 and 11.6 only).
 """
 
 import os
-import sys
 
 from dlperf.measure import host
+from dlperf.measure.run import Unsupported
 from dlperf.measure.timer import HostTimer
 
 TITLE = "MindSpore"
@@ -24,14 +24,18 @@ SCHEDULER = "import mindspore as ms; ms.set_device('CPU'); ms.communication.init
 def unsupported(case):
     if case["device"] == "cpu" and case["precision"] == "amp":
         return (
-            "MindSpore has no mixed precision to measure on a CPU: it refuses bfloat16 convolutions "
+            "MindSpore has no mixed precision to measure on a CPU: it refuses bfloat16 convolution "
             "and computes float16 ones in float32, with casts around them"
         )
     return ""
 
 
 def environment(run):
-    variables = {"GLOG_v": "3"}  # errors only: the log stays readable
+    variables = {
+        "GLOG_v": "3",  # errors only: the log stays readable
+        # else a failed compilation leaves folders in the working directory
+        "MS_DEV_SAVE_GRAPHS_PATH": os.path.dirname(run.result),
+    }
     if not run.cuda:
         # Without it oneDNN gives most convolutions on AVX-512 processors to its reference kernel,
         # which is some 60 times as slow.
@@ -114,7 +118,7 @@ def parity(run):
 
     facts = {
         "framework_version": ms.__version__,
-        "compiler_detail": COMPILERS[run.compiler],
+        "compiler_detail": compiler_detail(run),
         "collective": None,
         "onednn_max_cpu_isa": os.environ.get("ONEDNN_MAX_CPU_ISA"),
         "host_blocking_run": os.environ.get("MS_DEV_HOST_BLOCKING_RUN"),
@@ -126,9 +130,20 @@ def parity(run):
     return facts
 
 
+def compiler_detail(run):
+    """What was compiled, from MindSpore's own list of compiled functions."""
+    from mindspore.graph.api import ms_compile_cache
+
+    if run.compiler == "none":
+        return COMPILERS["none"]
+    graphs = [phase for phase in ms_compile_cache if phase.startswith("dlperf.")]
+    if not graphs:
+        raise Unsupported("ms.jit compiled nothing: the step ran in PYNATIVE")
+    return "%s, graphs: %d" % (COMPILERS[run.compiler], len(graphs))
+
+
 def stop(run):
     from mindspore import communication
 
     if run.distributed:
         communication.release()
-        sys.stdout.flush()

@@ -4,6 +4,7 @@ Fastest settings its best users choose: channels_last for convolutions, cuDNN au
 at PyTorch's default (off for matmul, on for convolutions) and reported, foreach/fused optimisers.
 """
 
+from dlperf.measure.run import Unsupported
 from dlperf.measure.timer import HostTimer
 
 TITLE = "PyTorch"
@@ -69,7 +70,7 @@ def parity(run):
 
     facts = {
         "framework_version": torch.__version__,
-        "compiler_detail": COMPILERS[run.compiler],
+        "compiler_detail": compiler_detail(run),
         "autotune": torch.backends.cudnn.benchmark if run.cuda else None,
         "collective": torch.distributed.get_backend() if run.distributed else None,
     }
@@ -83,6 +84,18 @@ def parity(run):
     else:
         facts["onednn"] = torch.backends.mkldnn.is_available()
     return facts
+
+
+def compiler_detail(run):
+    if run.compiler == "none":
+        return COMPILERS["none"]
+    from torch._dynamo.utils import counters
+
+    graphs = counters["stats"]["unique_graphs"]
+    breaks = sum(counters["graph_break"].values())
+    if not graphs:
+        raise Unsupported("torch.compile gave no graph: the step ran eagerly")
+    return "%s, graphs: %d, breaks: %d" % (COMPILERS[run.compiler], graphs, breaks)
 
 
 def stop(run):

@@ -7,11 +7,15 @@ from dlperf.measure.run import Work, feed
 from dlperf.workloads.resnet50 import facts
 
 
+def normal(shape, deviation):
+    return tf.random.get_global_generator().normal(shape, 0.0, deviation)
+
+
 class Conv(tf.Module):
     def __init__(self, inputs, outputs, size, stride=1):
         super().__init__()
-        normal = tf.keras.initializers.VarianceScaling(2.0, "fan_out", "untruncated_normal")
-        self.weight = tf.Variable(normal((size, size, inputs, outputs)), name="weight")
+        deviation = (2.0 / (size * size * outputs)) ** 0.5  # kaiming normal, fan out
+        self.weight = tf.Variable(normal([size, size, inputs, outputs], deviation), name="weight")
         self.stride = stride
         edge = [size // 2, size // 2]
         self.padding = [[0, 0], edge, edge, [0, 0]] if size > 1 and stride > 1 else None
@@ -78,7 +82,7 @@ class ResNet50(tf.Module):
                 self.blocks.append(Bottleneck(channels, width, stride if first else 1, first))
                 channels = width * facts.EXPANSION
         self.weight = tf.Variable(
-            tf.random.normal([channels, facts.CLASSES], 0, 0.01), name="weight"
+            normal([channels, facts.CLASSES], 0.01), name="weight"
         )
         self.bias = tf.Variable(tf.zeros([facts.CLASSES]), name="bias")
 
@@ -106,9 +110,9 @@ class SGD(tf.Module):
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
                 accum=velocity.handle,
-                lr=self.learning_rate,
+                lr=tf.constant(self.learning_rate, variable.dtype),
                 grad=gradient,
-                momentum=facts.MOMENTUM,
+                momentum=tf.constant(facts.MOMENTUM, variable.dtype),
             )
 
 
@@ -154,52 +158,45 @@ def training(run):
     network, criterion = model(run), loss(run)
     variables = network.trainable_variables
     sgd = optimizer(run, network)
-    scaler = LossScale() if run.amp and run.cuda else None
-    dtype = compute_dtype(run)
+    scale = LossScale() if run.amp and run.cuda else None
     xla = run.compiler == "xla"
 
     def differentiate(images, labels):
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
-            value = criterion(network(tf.cast(images, dtype)), labels)
-            scaled = value * scaler.scale if scaler else value
-        return value, tape.gradient(scaled, variables)
+            value = criterion(network(tf.cast(images, compute_dtype(run))), labels)
+            share = value / run.ranks  # so that the sum over ranks is the gradients' mean
+            share = share * scale.scale if scale else share
+        return value, tape.gradient(share, variables)
 
     def update(gradients):
-        if scaler:
-            scaler.apply(sgd, gradients)
+        if scale:
+            scale.apply(sgd, gradients)
         else:
             sgd.apply(gradients)
 
-    def replica_step(images, labels):
+    if run.distributed and xla:
+        # XLA compiles no collectives between processes: it gets what lies before and after them.
+        differentiate = tf.function(differentiate, jit_compile=True)
+        update = tf.function(update, jit_compile=True)
+
+    def train(images, labels):
         value, gradients = differentiate(images, labels)
         if run.distributed:
-            mean = tf.distribute.ReduceOp.MEAN
-            gradients = tf.distribute.get_replica_context().all_reduce(mean, gradients)
+            gradients = tf.distribute.get_replica_context().all_reduce("sum", gradients)
         update(gradients)
         return value
 
+    def train_together(images, labels):
+        return framework.strategy().run(train, (images, labels))
+
+    images = tf.TensorSpec([run.batch_size] + 2 * [run.dimensions["image_size"]] + [3])
+    labels = tf.TensorSpec([run.batch_size], tf.int32)
     if run.distributed:
-        # XLA cannot compile collectives between processes: it gets what lies before and after.
-        if xla:
-            differentiate = tf.function(differentiate, jit_compile=True)
-            update = tf.function(update, jit_compile=True)
-
-        def whole_step(images, labels):
-            value = framework.strategy().run(replica_step, (images, labels))
-            return framework.strategy().experimental_local_results(value)[0]
-
+        function = tf.function(train_together)
     else:
-        whole_step = replica_step
-
-    size = run.dimensions["image_size"]
-    signature = [
-        tf.TensorSpec([run.batch_size, size, size, 3], tf.float32),
-        tf.TensorSpec([run.batch_size], tf.int32),
-    ]
-    function = tf.function(
-        whole_step, signature, jit_compile=True if xla and not run.distributed else None
-    ).get_concrete_function()
+        function = tf.function(train, jit_compile=xla or None)
+    function = function.get_concrete_function(images, labels)
     batches = run.batches("NHWC")
     next_batch = feed(batches, lambda images, labels: (tf.constant(images), tf.constant(labels)))
 
@@ -207,14 +204,14 @@ def training(run):
         step=lambda: function(*next_batch()),
         wait=lambda: framework.wait(run),
         loss=float,
-        parameters=sum(v.shape.num_elements() for v in variables),
+        parameters=sum(variable.shape.num_elements() for variable in variables),
         batches=batches,
-        parity={
-            "layout": "NHWC",
-            "optimizer": "SGD, fused (ResourceApplyMomentum)",
-            "loss_scaling": "dynamic" if scaler else "none",
-            "compute_dtype": dtype.name,
-        },
+        parity=dict(
+            framework.graph_facts(run, function),
+            layout="NHWC",
+            optimizer="SGD, fused (ResourceApplyMomentum)",
+            loss_scaling="dynamic" if scale else "none",
+        ),
     )
 
 

@@ -1,0 +1,115 @@
+"""What the benchmarks share: interpreters, a Run on one core, statistics of pairs, TSV."""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "results" / "benchmarks"
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from dlperf import frameworks  # noqa: E402
+from dlperf.analysis.statistics import median_interval  # noqa: E402
+from dlperf.measure import host  # noqa: E402
+from dlperf.measure.run import Run  # noqa: E402
+
+
+def environment(framework):
+    """(interpreter, variables) of the framework's CPU environment; exits where there is none."""
+    folder = ROOT / "results" / "environments" / f"{framework}.cpu"
+    described, built = folder / "env.json", {}
+    if described.exists():
+        built = json.loads(described.read_text())
+        if built["status"] != "ok":
+            sys.exit(f"error: {described}: {built['reason']}")
+    interpreter = ROOT / built.get("interpreter", folder / "bin" / "python")
+    if not interpreter.exists():
+        sys.exit(f"error: no {interpreter}; make it: snakemake --profile local {described}")
+    return str(interpreter), built.get("environ", {})
+
+
+def one_core(framework, interpreter, scratch, **asked):
+    """A Run of ResNet-50 on one core, the last that this process may use."""
+    values = dict(
+        workload="resnet50",
+        framework=framework,
+        scenario="train",
+        precision="fp32",
+        compiler=frameworks.load(framework).DEFAULT_COMPILER["cpu"],
+        batch_size=8,
+        data="synthetic",
+        dimensions={"image_size": 64},
+        device="cpu",
+        warmup_steps=0,
+        measured_steps=0,
+        cores_per_device=1,
+        seed=1,
+        data_dir="",
+        rank=0,
+        local_rank=0,
+        ranks=1,
+        cores=host.cores()[-1:],
+        interpreter=interpreter,
+        address="127.0.0.1",
+        ports=[],
+        meeting="",
+        result=os.path.join(scratch, "result.json"),
+    )
+    return Run(**{**values, **asked})
+
+
+def variables(run, environ, paths):
+    """The variables that a rank of the stopwatch would have, for a process on one core."""
+    found = dict(os.environ, PYTHONPATH=os.pathsep.join(map(str, paths)), PYTHONUNBUFFERED="1")
+    found.update(environ, CUDA_VISIBLE_DEVICES="")
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        found[name] = str(len(run.cores))
+    found.update(frameworks.load(run.framework).environment(run))
+    return found
+
+
+def start(command, run, environ, paths, log, **options):
+    """A process pinned to the run's cores, its errors in `log`."""
+    return subprocess.Popen(
+        command,
+        env=variables(run, environ, paths),
+        stderr=log,
+        text=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, run.cores),
+        **options,
+    )
+
+
+def summary(ratios):
+    """Median, its interval with coverage, least and largest of the ratios, for a TSV."""
+    interval = median_interval(ratios)
+    return {
+        "pairs": len(ratios),
+        "ratio_median": round(statistics.median(ratios), 4),
+        "ratio_low": round(interval.low, 4),
+        "ratio_high": round(interval.high, 4),
+        "coverage": round(interval.coverage, 4),
+        "ratio_min": round(min(ratios), 4),
+        "ratio_max": round(max(ratios), 4),
+    }
+
+
+def write(name, rows):
+    """Write rows (dicts with the same keys) to results/benchmarks/<name>.tsv; return its path."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    about = {
+        "cpu": host.facts()["cpu"],
+        "load": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        "utc": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    rows = [{**row, **about} for row in rows]
+    path = RESULTS / f"{name}.tsv"
+    lines = ["\t".join(rows[0])] + ["\t".join(str(value) for value in row.values()) for row in rows]
+    path.write_text("\n".join(lines) + "\n")
+    return path.relative_to(ROOT)

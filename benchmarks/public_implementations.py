@@ -1,0 +1,187 @@
+"""Is each implementation at least as fast as the best public one of its framework that installs?
+
+    python benchmarks/public_implementations.py [--framework NAME ...] [--pairs N]
+
+Both are built in one process under the framework's interpreter, pinned to one core, and run blocks
+of steps on the same batch in turns, the order swapped in each pair. Where a public module says
+`SEPARATE = True`, each has a process of its own, and the two are commanded in turns. Printed, and
+written to results/benchmarks/public.tsv: public time / our time of each pair, so that 1.1 means
+that ours is 10 % faster; and the same of CPU time, which a busy machine disturbs less.
+"""
+
+import argparse
+import ast
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import common
+
+PUBLIC = common.ROOT / "benchmarks" / "public"
+ALTERNATE = common.ROOT / "benchmarks" / "alternate.py"
+
+
+def main():
+    there = sorted(path.stem for path in PUBLIC.glob("*.py"))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--framework", nargs="+", choices=there, default=there)
+    parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=5, help="steps of a block (default: 5)")
+    parser.add_argument("--image-size", type=int, default=64)
+    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--precision", choices=("fp32", "amp"), default="fp32")
+    parser.add_argument("--compiler", help="default: the framework's default on the CPU")
+    asked = parser.parse_args()
+    rows, failed = [], []
+    for framework in asked.framework:
+        try:
+            row = compare(framework, asked)
+        except (subprocess.CalledProcessError, RuntimeError) as error:
+            print(f"{framework}: {error}", file=sys.stderr)
+            failed.append(framework)
+            continue
+        rows.append(row)
+        print(
+            "{framework} ({compiler}): public / ours {ratio_median} "
+            "[{ratio_min}, {ratio_max}], CPU time {cpu_ratio_median}; ours {ours_seconds} s, "
+            "{source} {public_seconds} s a step".format(**row),
+            flush=True,
+        )
+        common.write("public", rows)
+    if rows:
+        print("->", common.write("public", rows))
+    sys.exit(f"error: failed: {', '.join(failed)}" if failed else 0)
+
+
+def constants(framework):
+    """The constants of a public module, read without importing its framework."""
+    found = {"SEPARATE": False, "BUILD_CONSTRAINTS": []}
+    for node in ast.parse((PUBLIC / f"{framework}.py").read_text()).body:
+        if isinstance(node, ast.Assign) and node.targets[0].id.isupper():
+            try:
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:
+                pass  # not a literal: nothing that is asked for here
+    return found
+
+
+def install(framework, interpreter, module):
+    """The folder with the public implementation's packages, made where it is missing or stale."""
+    target = common.RESULTS / "packages" / framework
+    mark = target / ".requirements.json"
+    wanted = json.dumps([module["REQUIREMENTS"], module["BUILD_CONSTRAINTS"]])
+    if module["REQUIREMENTS"] and not (mark.exists() and mark.read_text() == wanted):
+        target.mkdir(parents=True, exist_ok=True)
+        uv = Path(sys.executable).with_name("uv")
+        command = [uv if uv.exists() else "uv", "pip", "install", "--quiet", "--no-deps"]
+        command += ["--python", interpreter, "--target", target, *module["REQUIREMENTS"]]
+        if module["BUILD_CONSTRAINTS"]:
+            listed = target / ".build-constraints.txt"
+            listed.write_text("\n".join(module["BUILD_CONSTRAINTS"]) + "\n")
+            command += ["--build-constraints", listed]
+        subprocess.run(command, check=True)
+        mark.write_text(wanted)
+    return target
+
+
+class Contestants:
+    """One process with all modules, or one each; commanded block by block."""
+
+    def __init__(self, run, environ, modules, separate, packages, scratch, log):
+        spec = f"{scratch}/run.json"
+        run.save(spec)
+        paths = [common.ROOT / "scripts", packages]
+        named = [f"{name}={path}" for name, path in modules.items()]
+        groups = [[each] for each in named] if separate else [named]
+        self._log, self._processes, self._of = log, [], {}
+        for group in groups:
+            process = common.start(
+                [run.interpreter, str(ALTERNATE), spec, *group],
+                run,
+                environ,
+                paths,
+                log,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            self._processes.append(process)
+            self._of.update({each.partition("=")[0]: process for each in group})
+            self._answer(process)
+
+    def _answer(self, process):
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a process ended with {process.wait()}; see {self._log.name}")
+        return json.loads(line)
+
+    def block(self, name, steps):
+        process = self._of[name]
+        process.stdin.write(f"{name} {steps}\n")
+        process.stdin.flush()
+        return self._answer(process)
+
+    def close(self):
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+def compare(framework, asked):
+    module = constants(framework)
+    interpreter, environ = common.environment(framework)
+    packages = install(framework, interpreter, module)
+    values = {
+        "batch_size": asked.batch_size,
+        "dimensions": {"image_size": asked.image_size},
+        "precision": asked.precision,
+    }
+    if asked.compiler:
+        values["compiler"] = asked.compiler
+    ours = common.ROOT / "scripts" / "dlperf" / "workloads" / "resnet50" / f"{framework}.py"
+    modules = {"ours": ours, "public": PUBLIC / f"{framework}.py"}
+    common.RESULTS.mkdir(parents=True, exist_ok=True)
+    blocks = {name: [] for name in modules}
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        open(common.RESULTS / f"public-{framework}.log", "w") as log,
+    ):
+        run = common.one_core(framework, interpreter, scratch, **values)
+        contestants = Contestants(run, environ, modules, module["SEPARATE"], packages, scratch, log)
+        try:
+            for pair in range(asked.pairs):
+                for name in sorted(modules, reverse=pair % 2):
+                    blocks[name].append(contestants.block(name, asked.steps))
+        finally:
+            contestants.close()
+
+    def ratios(key):
+        return [
+            theirs[key] / our[key]
+            for theirs, our in zip(blocks["public"], blocks["ours"], strict=True)
+        ]
+
+    def seconds(name):
+        return round(
+            statistics.median(each["seconds"] for each in blocks[name]) / asked.steps, 4
+        )
+
+    return {
+        "framework": framework,
+        "source": module["SOURCE"],
+        "precision": run.precision,
+        "compiler": run.compiler,
+        "image_size": asked.image_size,
+        "batch_size": asked.batch_size,
+        "steps": asked.steps,
+        **common.summary(ratios("seconds")),
+        "cpu_ratio_median": round(statistics.median(ratios("cpu_seconds")), 4),
+        "ours_seconds": seconds("ours"),
+        "public_seconds": seconds("public"),
+    }
+
+
+if __name__ == "__main__":
+    main()
