@@ -1,12 +1,13 @@
 """What the benchmarks share: interpreters, a Run on one core, statistics of pairs, TSV."""
 
+import csv
 import json
 import os
 import platform
 import statistics
 import subprocess
 import sys
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -99,17 +100,31 @@ def summary(ratios):
     }
 
 
-def write(name, rows):
-    """Write rows (dicts with the same keys) to results/benchmarks/<name>.tsv; return its path."""
+def write(name, rows, keys=()):
+    """Write rows (dicts with the same keys) to results/benchmarks/<name>.tsv; return its path.
+
+    Rows that are there already stay where none of the new ones has the same values of `keys`.
+    """
     RESULTS.mkdir(parents=True, exist_ok=True)
     about = {
         "cpu": host.facts()["cpu"],
         "load": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
-        "utc": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    rows = [{**row, **about} for row in rows]
+    rows = [{key: str(value) for key, value in {**row, **about}.items()} for row in rows]
     path = RESULTS / f"{name}.tsv"
-    lines = ["\t".join(rows[0])] + ["\t".join(str(value) for value in row.values()) for row in rows]
-    path.write_text("\n".join(lines) + "\n")
+    if keys and path.exists():
+        with open(path, newline="") as stream:
+            there = list(csv.DictReader(stream, delimiter="\t"))
+        new = {tuple(row[key] for key in keys) for row in rows}
+        stay = [row for row in there if tuple(row.get(key) for key in keys) not in new]
+        rows = sorted(
+            [row for row in stay if row.keys() == rows[0].keys()] + rows,
+            key=lambda row: [row[key] for key in keys],
+        )
+    with open(path, "w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), delimiter="\t", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
     return path.relative_to(ROOT)

@@ -21,6 +21,8 @@ from pathlib import Path
 import common
 
 PUBLIC = common.ROOT / "benchmarks" / "public"
+# What tells rows of public.tsv apart; a row is replaced by a new one with the same.
+KEYS = ("framework", "precision", "compiler", "image_size", "batch_size")
 ALTERNATE = common.ROOT / "benchmarks" / "alternate.py"
 
 
@@ -50,9 +52,9 @@ def main():
             "{source} {public_seconds} s a step".format(**row),
             flush=True,
         )
-        common.write("public", rows)
+        written = common.write("public", rows, KEYS)
     if rows:
-        print("->", common.write("public", rows))
+        print("->", written)
     sys.exit(f"error: failed: {', '.join(failed)}" if failed else 0)
 
 
@@ -164,9 +166,7 @@ def compare(framework, asked):
         ]
 
     def seconds(name):
-        return round(
-            statistics.median(each["seconds"] for each in blocks[name]) / asked.steps, 4
-        )
+        return round(statistics.median(each["seconds"] for each in blocks[name]) / asked.steps, 4)
 
     return {
         "framework": framework,

@@ -75,8 +75,8 @@ def test_it_trains(framework, devices, environments, sample_data, tmp_path):
         ("pytorch", "amp", "off"),
         ("tensorflow", "amp", "off"),
         ("mxnet", "fp32", "off"),
-        ("paddlepaddle", "fp32", "static"),
-        ("oneflow", "fp32", "off"),
+        ("paddlepaddle", "fp32", "off"),
+        ("oneflow", "fp32", "on"),
         ("jax", "amp", "on"),
     ],
 )

@@ -9,7 +9,12 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "scripts/dlperf"
 ROOMS = ("measure", "frameworks", "workloads")
 FILES = [path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py"))]
-FILES += [PACKAGE / "__init__.py", PACKAGE / "data/__init__.py", PACKAGE / "data/batches.py"]
+FILES += [
+    PACKAGE / "__init__.py",
+    PACKAGE / "files.py",
+    PACKAGE / "data/__init__.py",
+    PACKAGE / "data/batches.py",
+]
 
 
 def name(path: Path) -> str:

@@ -20,6 +20,7 @@ def environment(run):
     variables = {"MXNET_STORAGE_FALLBACK_LOG_VERBOSE": "0"}
     if run.cuda:
         variables["MXNET_CUDNN_AUTOTUNE_DEFAULT"] = "2"
+        variables["MXNET_OPTIMIZER_AGGREGATION_SIZE"] = "45"  # weights that one kernel updates
     else:
         variables["MXNET_CPU_WORKER_NTHREADS"] = "1"  # operators one after another, as on a core
     if run.distributed:  # what MXNet's own launcher would set
@@ -38,7 +39,7 @@ def services(run):
     """The scheduler and the servers of the KVStore; importing MXNet in such a role runs it."""
     if not run.distributed:
         return []
-    argv = [run.interpreter, "-c", "import mxnet"]
+    argv = [run.interpreter, "-I", "-c", "import mxnet"]  # -I: of no folder but its own
     servers = [("server %d" % index, argv, {"DMLC_ROLE": "server"}) for index in range(run.ranks)]
     return [("scheduler", argv, {"DMLC_ROLE": "scheduler"})] + servers
 

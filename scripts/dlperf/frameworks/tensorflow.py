@@ -1,9 +1,10 @@
 """TensorFlow 2: tf.function, XLA by jit_compile, MultiWorkerMirroredStrategy over gRPC or NCCL.
 
-Fastest settings its best users choose. CPU: oneDNN kernels (asked for: whether they are the default
-depends on the CPU), one thread for operators in parallel. GPU: threads of its own that launch
-kernels, memory that grows (so that its peak can be read), TF32 left at TensorFlow's default (on)
-and reported, cuDNN autotune (the default). The GPU path has not run on a GPU.
+Fastest settings its best users choose. CPU: oneDNN kernels (asked for: TensorFlow's own choice
+depends on the CPU; they more than halve a step), operators one after another, each on all cores of
+the rank. GPU: threads of its own that launch kernels, memory that grows (so that its peak can be
+read), TF32 left at TensorFlow's default (on) and reported, cuDNN's autotune (the default). The GPU
+path has not run: there was no GPU where this was written.
 """
 
 from dlperf.measure.run import Unsupported
@@ -13,8 +14,8 @@ TITLE = "TensorFlow"
 COMPILERS = {"none": "tf.function", "xla": "XLA, jit_compile=True"}
 DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
 
-# Gradients travel in packs of this size, so that sending them overlaps with the backward pass; one
-# pack of all, the default, costs half as much time again on two CPU cores.
+# Gradients are summed in packs of this size, sent while the backward pass goes on. One pack of all,
+# the default, took half as much CPU time again for a step of two ranks on one core each.
 PACK_BYTES = 16 * 2**20
 
 _state = {}
@@ -65,10 +66,8 @@ def start(run):
 
 
 def strategy():
-    """The strategy of the run: of many workers, or TensorFlow's default one, which does nothing."""
-    import tensorflow as tf
-
-    return _state.get("strategy") or tf.distribute.get_strategy()
+    """The strategy that joins the ranks, where there is more than one."""
+    return _state["strategy"]
 
 
 def wait(run):
@@ -81,25 +80,25 @@ def wait(run):
 
 
 def graph_facts(run, function):
-    """What the traced graph of a step says of precision and compiler.
+    """What the traced graph of a step says of its precision and compiler.
 
-    Raises Unsupported where the case asks for XLA and no function in the graph must be compiled.
+    Raises Unsupported where the case asks for XLA and nothing in the graph must be compiled by it.
+    (What must be compiled is, or the step fails.)
     """
-    import time; t=time.time()
-    graph = function.graph.as_graph_def()
-    functions = [function.function_def] + list(graph.library.function)
-    compiled = [f.signature.name for f in functions if f.attr["_XlaMustCompile"].b]
-    if run.compiler == "xla" and not compiled:
-        raise Unsupported("TensorFlow left the step without XLA")
-    nodes = list(graph.node) + [node for f in graph.library.function for node in f.node_def]
     import tensorflow as tf
+
+    graph = function.graph.as_graph_def()
+    nested = list(graph.library.function)
+    compiled = [f for f in [function.function_def] + nested if f.attr["_XlaMustCompile"].b]
+    if run.compiler == "xla" and not compiled:
+        raise Unsupported("TensorFlow traced the step without a function for XLA")
+    nodes = list(graph.node) + [node for f in nested for node in f.node_def]
     dtypes = {tf.as_dtype(node.attr["T"].type).name for node in nodes if node.op == "Conv2D"}
-    print("graph facts", time.time()-t, len(compiled), flush=True)
-    return {"compute_dtype": "+".join(sorted(dtypes)), "xla_functions": len(compiled)}
+    return {"compute_dtype": ", ".join(sorted(dtypes)), "xla_functions": len(compiled)}
 
 
 def step_timer(run):
-    return HostTimer()
+    return HostTimer()  # TensorFlow shows its users no events of the device
 
 
 def memory(run):
@@ -124,8 +123,8 @@ def parity(run):
         "autotune": None,
     }
     if run.distributed:
-        options = strategy().extended._communication_options
-        facts["collective"] = "MultiWorkerMirroredStrategy, " + options.implementation.name
+        means = "NCCL" if run.cuda else "ring over gRPC"
+        facts["collective"] = "%s, %s" % (type(strategy()).__name__, means)
     if run.cuda:
         build = tf.sysconfig.get_build_info()
         facts.update(

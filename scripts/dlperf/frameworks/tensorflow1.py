@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 
+from dlperf.measure.run import Unsupported
 from dlperf.measure.timer import HostTimer
 
 TITLE = "TensorFlow 1"
@@ -61,7 +62,6 @@ def start(run):
     import tensorflow as tf
 
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
-    tf.set_random_seed(run.seed)
     if run.distributed:
         import horovod.tensorflow as hvd
 
@@ -106,6 +106,33 @@ def session_config(run):
         level = tf.OptimizerOptions.ON_1
         config.graph_options.optimizer_options.global_jit_level = level
     return config
+
+
+def graph_facts(run, session, value, inputs):
+    """What the graph says of the step's precision and, where XLA is asked for, of its clusters.
+
+    On a GPU graph rewrites decide on both: there the forward pass runs once, to see what became.
+    Raises Unsupported where XLA is asked for and took nothing.
+    """
+    import numpy as np
+    import tensorflow as tf
+
+    if run.cuda:
+        fed = [each for each in inputs if each.op.type == "Placeholder"]
+        some = {each: np.zeros(each.shape.as_list(), each.dtype.as_numpy_dtype) for each in fed}
+        options, ran = tf.RunOptions(output_partition_graphs=True), tf.RunMetadata()
+        session.run(value, feed_dict=some, options=options, run_metadata=ran)
+        graphs = ran.partition_graphs
+    else:
+        graphs = [session.graph.as_graph_def()]
+    nodes = [node for graph in graphs for node in graph.node]
+    nodes += [node for graph in graphs for f in graph.library.function for node in f.node_def]
+    clusters = sum(node.op in ("XlaLaunch", "_XlaRun") for node in nodes)
+    if run.compiler == "xla" and not clusters:
+        raise Unsupported("XLA took no part of the graph")
+    convolutions = [node for node in nodes if node.op in ("Conv2D", "_FusedConv2D")]
+    dtypes = {tf.as_dtype(node.attr["T"].type).name for node in convolutions}
+    return {"compute_dtype": ", ".join(sorted(dtypes)), "xla_clusters": clusters}
 
 
 def step_timer(run):

@@ -45,7 +45,7 @@ def idle_share(seconds):
     time.sleep(seconds)
     busy_after, total_after = cpu_times()
     spent = total_after - total
-    return round(1 - (busy_after - busy) / spent, 4) if spent > 0 else None
+    return round(max(0.0, 1 - (busy_after - busy) / spent), 4) if spent > 0 else None
 
 
 def oom_kills():

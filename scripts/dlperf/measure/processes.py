@@ -58,6 +58,15 @@ class Child:
         self._reader.join(1)
         return next((line for line in reversed(self.tail) if line.strip()), "")
 
+    def cpu_seconds(self):
+        """CPU time that the process has used, 0 when it is gone."""
+        try:
+            with open("/proc/%d/stat" % self._process.pid) as stream:
+                fields = stream.read().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
+
     def signal_group(self, number):
         try:
             os.killpg(self._process.pid, number)

@@ -130,7 +130,8 @@ class Attempt:
         self._interpreter = environment.get("interpreter", sys.executable)
         self._framework = frameworks.load(case["identity"]["framework"])
         self._scratch = tempfile.mkdtemp(prefix="dlperf-")
-        self._cpu_times = {}
+        self._services = []
+        self._cpu_times = {}  # barrier -> (the host's busy, the host's all, the services') seconds
         self._started = time.perf_counter()
         self._deadline = time.monotonic() + case["settings"]["timeout_seconds"]
         self._oom_kills = host.oom_kills()
@@ -148,7 +149,8 @@ class Attempt:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _note_cpu_times(self, barrier):
-        self._cpu_times[barrier] = host.cpu_times()
+        services = sum(child.cpu_seconds() for child in self._services)
+        self._cpu_times[barrier] = host.cpu_times() + (services,)
 
     def _start(self, children):
         identity, settings = self._case["identity"], self._case["settings"]
@@ -189,7 +191,9 @@ class Attempt:
         all_cores = sorted({core for run in runs for core in run.cores})
         for name, argv, variables in self._framework.services(runs[0]):
             environment = dict(self._environment(runs[0]), **variables)
-            children.append(processes.Child(name, argv, environment, all_cores, self._log))
+            service = processes.Child(name, argv, environment, all_cores, self._log)
+            children.append(service)
+            self._services.append(service)
         self._ranks = []
         for run in runs:
             spec = os.path.join(self._scratch, "spec%d.json" % run.rank)
@@ -313,10 +317,11 @@ class Attempt:
         return outcome
 
     def load(self):
-        """CPU time in the window: the ranks' own over wall time and cores, and the others'."""
+        """CPU time in the window: the ranks' and services' over wall and cores, and others'."""
         if self._failure:
             return {}
-        own = sum(facts["cpu_seconds"] for facts in self._facts)
+        services = self._cpu_times["end"][2] - self._cpu_times["window"][2]
+        own = services + sum(facts["cpu_seconds"] for facts in self._facts)
         windows = [facts["window"] for facts in self._facts]
         wall = max(w["end"] for w in windows) - min(w["start"] for w in windows)
         cores = len({core for run in self._runs for core in run.cores})
@@ -324,7 +329,7 @@ class Attempt:
         total = self._cpu_times["end"][1] - self._cpu_times["window"][1]
         return {
             "cpu_time_over_wall": round(own / (wall * cores), 4),
-            # what this host did beside the ranks, services and kernel threads included
+            # what this host did beside the ranks and their services, kernel threads included
             "foreign_cpu_share": round(max(0.0, busy - own) / total, 4) if total else None,
             "startup_seconds": round(self._meeting.times["window"] - self._started, 3),
             "warmup_seconds": round(max(facts["warmup_seconds"] for facts in self._facts), 3),

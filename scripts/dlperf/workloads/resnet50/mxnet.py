@@ -5,12 +5,14 @@ As fast as it gets: network and loss are one hybrid block, so that a step is one
 blocks by itself; NHWC where fp16 meets Tensor Cores.
 """
 
+import json
+
 import mxnet as mx
 from mxnet import autograd, gluon
 from mxnet.contrib import amp
 from mxnet.gluon import nn
 
-from dlperf.measure.run import Work, feed
+from dlperf.measure.run import Unsupported, Work, feed
 from dlperf.workloads.resnet50 import facts
 
 
@@ -198,8 +200,26 @@ def training(run):
         loss=lambda value: float(value.asnumpy().mean()),
         parameters=sum(p.data().size for p in trained),
         batches=batches,
-        parity={"layout": layout(run), "optimizer": "SGD, fused momentum a tensor"},
+        parity=dict(
+            read_back(run, forward),
+            layout=layout(run),
+            optimizer="SGD, fused momentum, %d tensors an operator"
+            % max(1, trainer.optimizer.aggregate_num),
+            fused_optimizer=True,
+        ),
     )
+
+
+def read_back(run, forward):
+    """What the step's graph is; raises Unsupported where it is not what the case says."""
+    if run.compiler == "static" and not forward._active:
+        raise Unsupported("hybridize() was accepted without effect")
+    graph = forward(mx.sym.var("images"), mx.sym.var("labels"))
+    nodes = [node["op"] for node in json.loads(graph.tojson(remove_amp_cast=False))["nodes"]]
+    casts = sum(1 for op in nodes if op.startswith("amp_"))
+    if run.amp and not casts:
+        raise Unsupported("amp.init() was accepted, but the graph has no casts")
+    return {"operators": sum(1 for op in nodes if op != "null"), "amp_casts": casts}
 
 
 def layout(run):

@@ -1,10 +1,22 @@
-"""ResNet-50 v1.5 in TensorFlow 2."""
+"""ResNet-50 v1.5 in TensorFlow 2, as tf.Modules.
+
+As fast as it gets: the whole step is one traced function of static shapes; NHWC, which oneDNN reads
+as it is and the graph optimiser turns into what cuDNN likes; batch-norm with its moving averages is
+one operator (Keras computes it from a dozen), and so is momentum SGD; under AMP, fp32 variables are
+cast to bfloat16 (CPU) or float16 (GPU) where they are used. oneDNN has no gradients for explicit
+padding: "SAME" where that is the same, else a pad beside the operator. That made a step on one core
+twice as fast in fp32, six times in bfloat16.
+"""
 
 import tensorflow as tf
 
 from dlperf.frameworks import tensorflow as framework
 from dlperf.measure.run import Work, feed
 from dlperf.workloads.resnet50 import facts
+
+
+def pads(edge):
+    return [[0, 0], [edge, edge], [edge, edge], [0, 0]]
 
 
 def normal(shape, deviation):
@@ -17,14 +29,14 @@ class Conv(tf.Module):
         deviation = (2.0 / (size * size * outputs)) ** 0.5  # kaiming normal, fan out
         self.weight = tf.Variable(normal([size, size, inputs, outputs], deviation), name="weight")
         self.stride = stride
-        edge = [size // 2, size // 2]
-        self.padding = [[0, 0], edge, edge, [0, 0]] if size > 1 and stride > 1 else None
+        # at stride 2, "SAME" would pad an even image by (0, 1) in place of (1, 1)
+        self.pads = pads(size // 2) if size > 1 and stride > 1 else None
 
     def __call__(self, x):
-        if self.padding:
-            x = tf.pad(x, self.padding)
-        padding = "VALID" if self.padding else "SAME"
-        return tf.nn.conv2d(x, tf.cast(self.weight, x.dtype), self.stride, padding)
+        weight = tf.cast(self.weight, x.dtype)
+        if self.pads:
+            return tf.nn.conv2d(tf.pad(x, self.pads), weight, self.stride, "VALID")
+        return tf.nn.conv2d(x, weight, self.stride, "SAME")
 
 
 class BatchNorm(tf.Module):
@@ -81,14 +93,13 @@ class ResNet50(tf.Module):
                 first = index == 0
                 self.blocks.append(Bottleneck(channels, width, stride if first else 1, first))
                 channels = width * facts.EXPANSION
-        self.weight = tf.Variable(
-            normal([channels, facts.CLASSES], 0.01), name="weight"
-        )
+        self.weight = tf.Variable(normal([channels, facts.CLASSES], 0.01), name="weight")
         self.bias = tf.Variable(tf.zeros([facts.CLASSES]), name="bias")
 
     def __call__(self, x):
         x = tf.nn.relu(self.bn1(self.conv1(x)))
-        x = tf.nn.max_pool2d(tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]), 3, 2, "VALID")
+        # zeros are as good as minus infinity: nothing is below them after a ReLU
+        x = tf.nn.max_pool2d(tf.pad(x, pads(1)), 3, 2, "VALID")
         for block in self.blocks:
             x = block(x)
         x = tf.reduce_mean(x, [1, 2])
@@ -100,11 +111,11 @@ class SGD(tf.Module):
 
     def __init__(self, variables, learning_rate):
         super().__init__()
-        self.variables_, self.learning_rate = variables, learning_rate
+        self.trained, self.learning_rate = variables, learning_rate
         self.velocities = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
 
     def apply(self, gradients):
-        for variable, velocity, gradient in zip(self.variables_, self.velocities, gradients):
+        for variable, velocity, gradient in zip(self.trained, self.velocities, gradients):
             if variable.shape.rank > 1:  # convolutions, the dense weight
                 gradient += facts.WEIGHT_DECAY * variable
             tf.raw_ops.ResourceApplyMomentum(
@@ -119,6 +130,8 @@ class SGD(tf.Module):
 class LossScale(tf.Module):
     """Dynamic: halved where gradients overflow (that step is left out), doubled after 2000 good."""
 
+    GROWTH_STEPS = 2000
+
     def __init__(self):
         super().__init__()
         self.scale = tf.Variable(2.0**15, trainable=False)
@@ -129,12 +142,14 @@ class LossScale(tf.Module):
         finite = tf.math.is_finite(tf.linalg.global_norm(gradients))
         tf.cond(finite, lambda: sgd.apply(gradients), lambda: None)
         good = tf.where(finite, self.good_steps + 1, 0)
-        grown = tf.where(good == 2000, self.scale * 2, self.scale)
+        grown = tf.where(good == self.GROWTH_STEPS, self.scale * 2, self.scale)
         self.scale.assign(tf.where(finite, grown, self.scale / 2))
-        self.good_steps.assign(tf.where(good == 2000, 0, good))
+        self.good_steps.assign(tf.where(good == self.GROWTH_STEPS, 0, good))
 
 
 def model(run):
+    # Plain variables, also for many ranks: all draw the same from the seed. Made in the strategy's
+    # scope each would be broadcast alone, which took ten seconds.
     return ResNet50()
 
 

@@ -1,8 +1,11 @@
 """ResNet-50 v1.5 in TensorFlow 1.15, as a session graph.
 
-As fast as it gets: fused batch-norm, static shapes, explicit padding inside the convolution instead
-of a pad beside it, `make_callable` in place of `session.run`. NHWC on the CPU (Eigen has no other
-kernels), NCHW for fp32 on a GPU, and NHWC there under AMP (Tensor Cores).
+As fast as it gets: static shapes, fused batch-norm, `make_callable` in place of `session.run`. NHWC
+on the CPU (Eigen has no other kernels), NCHW for fp32 on a GPU, and NHWC there under AMP (Tensor
+Cores). On the CPU, Eigen's own kernel for the gradient of a convolution's input in place of the
+default one, which multiplies matrices of a few rows: a step of 8 images of 64 px takes less than
+half as long on one core, one of 4 images of 224 px 7 % less. That kernel has no explicit padding:
+"SAME" where that is the same, else a pad beside the operator.
 """
 
 import math
@@ -32,14 +35,12 @@ def conv(x, outputs, size, stride, order, name):
         [size, size, inputs, outputs],
         initializer=tf.random_normal_initializer(stddev=deviation),
     )
-    pad = [size // 2, size // 2]
-    return tf.nn.conv2d(
-        x,
-        kernel,
-        strides=spatial(order, stride, stride, 1),
-        padding=spatial(order, pad, pad, [0, 0]) if size > 1 else "VALID",
-        data_format=order,
-    )
+    padding = "SAME"
+    if size > 1 and stride > 1:  # "SAME" would pad an even image by (0, 1) in place of (1, 1)
+        pad = [size // 2, size // 2]
+        x, padding = tf.pad(x, spatial(order, pad, pad, [0, 0])), "VALID"
+    strides = spatial(order, stride, stride, 1)
+    return tf.nn.conv2d(x, kernel, strides, padding, data_format=order)
 
 
 def batch_norm(x, order, name, gamma=1.0):
@@ -110,23 +111,33 @@ def optimizer(run):
     return sgd
 
 
-def update(sgd, value):
+def update(run, sgd, value):
     """One step: mean gradients over ranks, weight decay on what has two dimensions, batch-norm."""
+    kernels = {} if run.cuda else {"Conv2DBackpropInput": "eigen_tensor"}
+    with tf.get_default_graph()._kernel_label_map(kernels):
+        gradients = sgd.compute_gradients(value)
     gradients = [
         (gradient + facts.WEIGHT_DECAY * variable, variable)
         if len(variable.shape) > 1
         else (gradient, variable)
-        for gradient, variable in sgd.compute_gradients(value)
+        for gradient, variable in gradients
     ]
     with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
         return sgd.apply_gradients(gradients)
 
 
 def training(run):
+    with tf.Graph().as_default():
+        tf.set_random_seed(run.seed)
+        return built(run)
+
+
+def built(run):
+    """Build the graph of a step in the default graph, and a session that runs it."""
     batches = run.batches(layout(run))
     images, labels = inputs(run, batches)
     value = loss(run, model(run, images), labels)
-    train = update(optimizer(run), value)
+    train = update(run, optimizer(run), value)
     session = tf.Session(config=framework.session_config(run))
     session.run(tf.global_variables_initializer(), feed_dict=first(batches, images, labels))
     if run.distributed:
@@ -142,20 +153,18 @@ def training(run):
         def step():
             return call(*next_batch())
 
-    tf.get_default_graph().finalize()
     return Work(
         step=step,
         wait=lambda: None,  # a callable returns when the step, its update included, is done
         loss=lambda fetched: float(fetched[0]),
         parameters=sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables()),
         batches=batches,
-        parity={
-            "layout": layout(run),
-            "optimizer": "MomentumOptimizer",
-            "loss_scaling": "dynamic" if run.amp else "none",
-            "compute_dtype": "float16 (graph rewrite)" if run.amp else "float32",
-            "operations": len(tf.get_default_graph().get_operations()),
-        },
+        parity=dict(
+            framework.graph_facts(run, session, value, [images, labels]),
+            layout=layout(run),
+            optimizer="MomentumOptimizer",
+            loss_scaling="dynamic" if run.amp else "none",
+        ),
     )
 
 
