@@ -2,8 +2,9 @@
 
     python benchmarks/windows.py SPEC MEETING [MEETING ...]
 
-SPEC is a Run as JSON; there is a pair of windows for each MEETING (address of a barrier's server).
-Leaves a list of {"bare": seconds, "stopwatch": seconds} in the Run's result file. Python 3.7.
+SPEC is a Run as JSON; each MEETING (address of a barrier's server) serves one window, and a pair has
+two windows of each kind, so ordered that a steady drift cancels out. Leaves a list of
+{"bare": seconds, "stopwatch": seconds}, one a pair, in the Run's result file. Python 3.7.
 """
 
 import json
@@ -16,8 +17,14 @@ from dlperf.measure.meeting import Guest
 from dlperf.measure.rank import window
 from dlperf.measure.run import Run
 
+ORDER = (
+    ("bare", "stopwatch", "stopwatch", "bare"),
+    ("stopwatch", "bare", "bare", "stopwatch"),
+)
+
 
 def main(spec, meetings):
+    count = len(meetings) // 2
     run = Run.load(spec)
     framework = frameworks.load(run.framework)
     framework.start(run)
@@ -27,15 +34,16 @@ def main(spec, meetings):
     work.wait()
     bare(run, work)  # the first window of a process differs from all others: leave it out
     pairs = []
-    for index, meeting in enumerate(meetings):
-        guest = Guest(meeting, run.rank)
-        pair = {}
-        for kind in ("bare", "stopwatch") if index % 2 else ("stopwatch", "bare"):
+    meetings = iter(meetings)
+    for index in range(count):
+        pair = {"bare": 0.0, "stopwatch": 0.0}
+        for kind in ORDER[index % 2]:
             if kind == "bare":
-                pair[kind] = bare(run, work)
+                pair[kind] += bare(run, work)
             else:
+                guest = Guest(next(meetings), run.rank)
                 timed = window(run, framework, work, guest)["window"]
-                pair[kind] = timed["end"] - timed["start"]
+                pair[kind] += timed["end"] - timed["start"]
         pairs.append(pair)
     with open(run.result, "w") as stream:
         json.dump(pairs, stream)

@@ -103,7 +103,8 @@ class ResNet50(tf.Module):
         for block in self.blocks:
             x = block(x)
         x = tf.reduce_mean(x, [1, 2])
-        return tf.matmul(x, tf.cast(self.weight, x.dtype)) + tf.cast(self.bias, x.dtype)
+        x = tf.matmul(x, tf.cast(self.weight, x.dtype))
+        return tf.cast(x, self.bias.dtype) + self.bias  # the loss is not for half precision
 
 
 class SGD(tf.Module):
@@ -157,10 +158,9 @@ def loss(run):
     smoothing = facts.LABEL_SMOOTHING
 
     def criterion(logits, labels):
-        off = smoothing / facts.CLASSES
-        target = tf.one_hot(labels, facts.CLASSES, 1 - smoothing + off, off)
-        each = tf.nn.softmax_cross_entropy_with_logits(target, tf.cast(logits, tf.float32))
-        return tf.reduce_mean(each)
+        target = tf.one_hot(labels, facts.CLASSES, dtype=logits.dtype)
+        target = (1 - smoothing) * target + smoothing / facts.CLASSES
+        return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(target, logits))
 
     return criterion
 

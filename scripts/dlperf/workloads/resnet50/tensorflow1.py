@@ -95,13 +95,16 @@ def model(run, images):
 
 
 def loss(run, logits, labels):
-    return tf.losses.softmax_cross_entropy(
-        tf.one_hot(labels, facts.CLASSES), logits, label_smoothing=facts.LABEL_SMOOTHING
-    )
+    smoothing = facts.LABEL_SMOOTHING
+    target = tf.one_hot(labels, facts.CLASSES, dtype=logits.dtype)
+    target = (1 - smoothing) * target + smoothing / facts.CLASSES
+    # not tf.losses, which casts to float32 what a certificate has in float64
+    return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits_v2(target, logits))
 
 
 def optimizer(run):
-    sgd = tf.train.MomentumOptimizer(facts.learning_rate(run.global_batch_size), facts.MOMENTUM)
+    rate = np.float64(facts.learning_rate(run.global_batch_size))  # a float would become float32
+    sgd = tf.train.MomentumOptimizer(rate, facts.MOMENTUM)
     if run.amp:
         sgd = tf.train.experimental.enable_mixed_precision_graph_rewrite(sgd)
     if run.distributed:

@@ -1,0 +1,47 @@
+"""On a CPU some of JAX's convolutions are written as matrix products: the same ones, that is."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from dlperf.frameworks import jax
+
+ROOT = Path(__file__).resolve().parents[2]
+
+COMPARE = """
+import jax, numpy as np
+jax.config.update("jax_enable_x64", True)
+from dlperf.workloads.resnet50.jax import convolution
+
+settings = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+random = np.random.RandomState(0)
+for px, size, stride in ((2, 3, 1), (4, 3, 2), (3, 3, 2), (2, 1, 1), (5, 1, 2), (4, 3, 1)):
+    x, kernel = random.randn(2, px, px, 6), random.randn(size, size, 6, 5)
+    padding = [(size // 2, size // 2)] * 2
+
+    def ours(x, kernel):
+        return convolution(x, kernel, (stride, stride), padding, **settings)
+
+    def xlas(x, kernel):
+        return jax.lax.conv_general_dilated(x, kernel, (stride, stride), padding, **settings)
+
+    y, back = jax.vjp(ours, x, kernel)
+    expected, expected_back = jax.vjp(xlas, x, kernel)
+    g = random.randn(*expected.shape)
+    for one, other in zip((y, *back(g)), (expected, *expected_back(g)), strict=True):
+        assert one.shape == other.shape, (px, size, stride, one.shape, other.shape)
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
+"""
+
+
+def test_convolutions_as_products_are_xlas_own(environments):
+    python = ROOT / "results" / "environments" / "jax.cpu" / "bin" / "python"
+    environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"), JAX_PLATFORMS="cpu")
+    done = subprocess.run([python, "-c", COMPARE], env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_op_by_op_is_refused_with_its_reason():
+    case = {"compiler": "none", "device": "cpu", "precision": "fp32"}
+    assert "jit" in jax.unsupported(case)
+    assert not jax.unsupported(dict(case, compiler="xla"))
