@@ -3,11 +3,12 @@
     python benchmarks/stopwatch.py [--framework pytorch mxnet] [--pairs 15] [--steps 10]
 
 In one process a framework, one Work, built and warmed up once, runs windows of steps, two of each
-kind in a pair (bare, stopwatch, stopwatch, bare, and the other way round): bare (a loop of `step()`, `wait()`, two readings of the clock) and under
-`dlperf.measure.rank.window`, with its barriers, marks, loss handles and a supervisor that polls
-this process as the real one does. Only the stopwatch's code differs. Printed, and written to
-results/benchmarks/stopwatch.tsv: time under the stopwatch / bare time, the median of the pairs
-with its interval. On a quiet machine it must lie within 1 +- 0.005; exits 1 where it does not.
+kind in a pair, ordered so that a steady drift cancels out: bare (a loop of `step()`, `wait()`, two
+readings of the clock) and under `dlperf.measure.rank.window`, with its barriers, marks, loss
+handles and a supervisor that polls this process as the real one does. Only the stopwatch's code
+differs. Printed, and written to results/benchmarks/stopwatch.tsv: time under the stopwatch / bare
+time, the median of the pairs with its interval. On a quiet machine it must lie within 1 +- 0.005;
+exits 1 where it does not.
 """
 
 import argparse
@@ -37,9 +38,8 @@ def main():
     for row in rows:
         print(
             "{framework}: stopwatch / bare {ratio_median} [{ratio_low}, {ratio_high}] "
-            "({coverage:.1%}, {pairs} pairs of 2 x {steps} steps), bare step {bare_seconds} s".format(
-                **row
-            )
+            "({coverage:.1%}, {pairs} pairs of 2 x {steps} steps), bare step {bare_seconds} s"
+            "".format(**row)
         )
     print("->", common.write("stopwatch", rows, ("framework",)))
     beyond = [row["framework"] for row in rows if abs(row["ratio_median"] - 1) > ALLOWED]

@@ -2,8 +2,8 @@
 
     python benchmarks/windows.py SPEC MEETING [MEETING ...]
 
-SPEC is a Run as JSON; each MEETING (address of a barrier's server) serves one window, and a pair has
-two windows of each kind, so ordered that a steady drift cancels out. Leaves a list of
+SPEC is a Run as JSON; each MEETING (address of a barrier's server) serves one window, and a pair
+has two windows of each kind, so ordered that a steady drift cancels out. Leaves a list of
 {"bare": seconds, "stopwatch": seconds}, one a pair, in the Run's result file. Python 3.7.
 """
 

@@ -31,9 +31,8 @@ def built(run):
         batch_norm_epsilon=facts.BATCH_NORM_EPSILON,
     )
     with slim.arg_scope(scope):
-        logits, _ = resnet_v1.resnet_v1_50(
-            images, facts.CLASSES, is_training=True, global_pool=True, spatial_squeeze=True
-        )
+        logits, _ = resnet_v1.resnet_v1_50(images, facts.CLASSES, is_training=True)
+    logits = tf.squeeze(logits, [1, 2])
     value = tf.losses.softmax_cross_entropy(
         tf.one_hot(labels, facts.CLASSES), logits, label_smoothing=facts.LABEL_SMOOTHING
     )

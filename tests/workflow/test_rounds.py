@@ -90,16 +90,14 @@ def test_a_round_goes_from_config_to_report(small):
     measurements = rows(result / "measurements.tsv.gz")
     assert len(measurements) == 2 * 2 * 2
     assert {row["status"] for row in measurements} == {"ok"}
-    spans = sorted(
-        (float(row["window_start_utc"]), float(row["window_end_utc"])) for row in measurements
-    )
+    spans = sorted((row["window_start_utc"], row["window_end_utc"]) for row in measurements)
     assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False)), (
         "repetitions overlapped"
     )
     assert (result / "report.html").stat().st_size > 10000
     assert (result / "figures/resnet50-train-fp32-b2-scaling.svg").exists()
     # every repetition of one framework has the others' between its own
-    turns = sorted(measurements, key=lambda row: float(row["window_start_utc"]))
+    turns = sorted(measurements, key=lambda row: row["window_start_utc"])
     order = [row["framework"] for row in turns]
     assert any(first != second for first, second in zip(order, order[1:], strict=False))
 
