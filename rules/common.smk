@@ -10,7 +10,9 @@ import hashlib
 import json
 import os
 import shlex
+import signal
 import sys
+import threading
 import time
 from functools import cache
 from pathlib import Path
@@ -124,6 +126,11 @@ def again_if(wanted):
 
 
 onstart:
+    # Snakemake's own handler takes a lock that the interrupted code may hold, and then waits for
+    # itself for ever; in a thread of its own it waits until that lock is free.
+    graceful = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, lambda *args: threading.Thread(target=graceful).start())
+
     # The profiles switch Snakemake's own lock off: it outlives `kill -9`. The kernel frees this one.
     global folder_lock
     folder_lock = open("results/.lock", "a+")
