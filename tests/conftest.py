@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "scripts"
@@ -23,6 +24,24 @@ CPU_FRAMEWORKS = (
     "mindspore",
     "jax",
 )
+
+SMALL_ROUND = {
+    "round": "small",
+    "device": "cpu",
+    "frameworks": ["pytorch", "mxnet"],
+    "workloads": {
+        "resnet50": {
+            "precisions": ["fp32"],
+            "batch_sizes": {"fp32": [2]},
+            "data": ["sample"],
+            "image_size": 32,
+        }
+    },
+    "topologies": ["1n1d", "1n2d"],
+    "repetitions": 2,
+    "steps": {"warmup": 1, "measured": 2},
+    "timeout_seconds": 120,
+}
 
 
 def snakemake(*arguments: str, cwd: Path = ROOT, check: bool = True, **options):
@@ -57,11 +76,23 @@ def sample_data() -> Path:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
+    return copy_repository(tmp_path / "checkout")
+
+
+@pytest.fixture(scope="session")
+def measured_round(tmp_path_factory, environments, sample_data) -> Path:
+    """A copy of the repository in which `all` measured SMALL_ROUND; for tests that leave it so."""
+    folder = copy_repository(tmp_path_factory.mktemp("measured") / "checkout")
+    (folder / "config/config.yaml").write_text(yaml.safe_dump(SMALL_ROUND))
+    snakemake("all", cwd=folder)
+    return folder
+
+
+def copy_repository(target: Path) -> Path:
     """A copy of the repository to run the workflow in, sharing environments and data.
 
     Everything that git would commit is copied, so that no result of the real folder is touched.
     """
-    target = tmp_path / "checkout"
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

@@ -14,7 +14,6 @@ from dlperf import plan
 from dlperf.analysis import names
 from dlperf.analysis.__main__ import main
 
-MEASURED = Path(__file__).parents[2] / "results/laptop/report.html"
 HEADINGS = (
     "Summary",
     "Results",
@@ -88,12 +87,10 @@ def make(root: Path, fate) -> Path:
     return out
 
 
-@pytest.fixture(scope="module", params=["some fail", "all fail", "laptop"])
+@pytest.fixture(scope="module", params=["some fail", "all fail", "measured"])
 def report(request, tmp_path_factory) -> Path:
-    if request.param == "laptop":
-        if not MEASURED.exists():
-            pytest.skip("results/laptop/report.html has not been made here")
-        return MEASURED
+    if request.param == "measured":
+        return request.getfixturevalue("measured_round") / "results/small/report.html"
     fate = {"some fail": some_fail, "all fail": all_fail}[request.param]
     return make(tmp_path_factory.mktemp("report"), fate)
 

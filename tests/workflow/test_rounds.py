@@ -13,20 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
-from conftest import snakemake
-
-ROUND = {
-    "round": "small",
-    "device": "cpu",
-    "frameworks": ["pytorch", "mxnet"],
-    "workloads": {
-        "resnet50": {"precisions": ["fp32"], "batch_sizes": {"fp32": [2]}, "image_size": 32}
-    },
-    "topologies": ["1n1d", "1n2d"],
-    "repetitions": 2,
-    "steps": {"warmup": 1, "measured": 2},
-    "timeout_seconds": 120,
-}
+from conftest import SMALL_ROUND, snakemake
 
 
 @pytest.fixture
@@ -36,7 +23,7 @@ def small(checkout: Path, environments) -> Path:
 
 
 def write_round(folder: Path, **changes) -> None:
-    (folder / "config/config.yaml").write_text(yaml.safe_dump({**ROUND, **changes}))
+    (folder / "config/config.yaml").write_text(yaml.safe_dump({**SMALL_ROUND, **changes}))
 
 
 def records(folder: Path) -> dict[str, bytes]:
@@ -84,8 +71,8 @@ def wait_for_records(folder: Path, count: int) -> None:
         time.sleep(0.1)
 
 
-def test_a_round_goes_from_config_to_report(small):
-    snakemake("all", cwd=small)
+def test_a_round_goes_from_config_to_report(measured_round):
+    small = measured_round
     result = small / "results/small"
     measurements = rows(result / "measurements.tsv.gz")
     assert len(measurements) == 2 * 2 * 2
@@ -180,7 +167,7 @@ def test_a_framework_that_cannot_be_had_leaves_the_others(small):
 def test_what_failed_is_tried_again_when_the_config_says_so(small):
     write_round(small, frameworks=["mxnet"], topologies=["1n1d"], repetitions=2)
     snakemake("all", cwd=small)
-    failed = small / "results/small/runs/resnet50/mxnet/train-fp32-static-1n1d-b2-synthetic-px32"
+    failed = small / "results/small/runs/resnet50/mxnet/train-fp32-static-1n1d-b2-sample-px32"
     record = json.loads((failed / "rep1.json").read_text())
     (failed / "rep1.json").write_text(json.dumps({**record, "status": "crashed", "reason": "x"}))
     kept = (failed / "rep2.json").read_bytes()

@@ -284,6 +284,7 @@ def _probe(
     modules = [definition.build.module]
     modules += [definition.build.distributed["module"] for why in added.values() if not why]
     environ = {**os.environ, "PYTHONNOUSERSITE": "1", **_environ(definition, python)}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is compiled now, no repetition compiles
     try:
         command = [str(python), "-c", PROBE, *modules]
         said = run(command, environ, [descriptor], timeout=600, hide=ANSWER)

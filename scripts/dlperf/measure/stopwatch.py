@@ -214,6 +214,7 @@ class Attempt:
         package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         environment["PYTHONPATH"] = package  # and nothing else: no foreign folder shadows a module
         environment["PYTHONUNBUFFERED"] = "1"
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # seconds of compiling in each repetition
         environment.update(self._environ)
         threads = str(len(run.cores))
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

@@ -166,6 +166,12 @@ def optimizer(run, network):
         # nothing of `wd_mult`, which is lost when the optimizer is sent to it.
         update_on_kvstore=False,
     )
+    if run.distributed:
+        # Now, not in the first step as the trainer would: there, a rank's pull of the weights and
+        # its push of gradients are not ordered: one run in eight trained on gradients for weights.
+        trainer._init_kvstore()
+        trainer._init_params()
+        mx.nd.waitall()
     if run.amp and run.cuda:
         amp.init_trainer(trainer)
     return trainer
