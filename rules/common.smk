@@ -112,8 +112,8 @@ def outcome(path):
     return record["status"], record["reason"]
 
 
-# An input of whatever may have to be made again although it is there: newer than everything for
-# what failed, ancient for all else. (Another set of inputs would itself cause a rerun.)
+# An input of what must be made again although it is there: newer than everything. (The profiles
+# do not ask for a rerun where the set of inputs changes.)
 AGAIN = "results/.again"
 if workflow.is_main_process:
     os.makedirs("results", exist_ok=True)
@@ -122,7 +122,7 @@ if workflow.is_main_process:
 
 
 def again_if(wanted):
-    return AGAIN if wanted else ancient(AGAIN)
+    return AGAIN if wanted else []
 
 
 onstart:
@@ -130,7 +130,6 @@ onstart:
     # itself for ever; in a thread of its own it waits until that lock is free.
     graceful = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, lambda *args: threading.Thread(target=graceful).start())
-
     # The profiles switch Snakemake's own lock off: it outlives `kill -9`. The kernel frees this one.
     global folder_lock
     folder_lock = open("results/.lock", "a+")

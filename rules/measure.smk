@@ -34,36 +34,44 @@ def to_try_again(wildcards):
     return status in CONFIG.retry or reason.startswith("no environment:")
 
 
-def data_of(wildcards):
+def inputs_of(wildcards):
+    """What a repetition waits for. The environment is ancient: one that was built anew does not
+    throw a campaign away, and records name the lock that they were made with."""
     data = case_of(wildcards).data
-    return [] if data == "synthetic" else f"results/data/{data}/manifest.json"
+    return {
+        "environment": ancient(environment_of(wildcards.framework)),
+        "data": [] if data == "synthetic" else f"results/data/{data}/manifest.json",
+        "again": again_if(to_try_again(wildcards)),
+    }
 
 
 def cores_of(wildcards):
     return case_of(wildcards).devices_per_node * CONFIG.cores_per_device
 
 
+# What is the same for every repetition, put together once: a campaign has thousands of them.
+# exec: the stopwatch stands right below Snakemake, and ends when that is killed.
+MEASURE = (
+    f"exec {shlex.quote(PYTHON)} -m dlperf.measure --config-sha256 {CONFIG_SHA256}"
+    f" --on-failure {CONFIG.on_failure} --lock results/.measuring"
+    f" --attempts {RESULTS}/attempts"
+)
+
+
 rule repetition:
     input:
-        # ancient: an environment that was built anew does not throw a campaign away; records name
-        # the lock that they were made with
-        environment=lambda wildcards: ancient(environment_of(wildcards.framework)),
-        data=data_of,
-        again=lambda wildcards: again_if(to_try_again(wildcards)),
+        unpack(inputs_of),
     output:
         RECORD,
     log:
         RECORD.removesuffix(".json") + ".log",
     priority: turn
-    threads: lambda wildcards: workflow.cores if workflow.local_exec else cores_of(wildcards)
+    threads: workflow.cores if workflow.local_exec else cores_of
     resources:
         exclusive=1,
         runtime=CONFIG.timeout_seconds // 60 + 2,
     params:
         case=document,
-        attempts=f"{RESULTS}/attempts/{{workload}}/{{framework}}/{{case}}",
     shell:
-        # exec: the stopwatch stands right below Snakemake, and ends when that is killed
-        "exec {PYTHON:q} -m dlperf.measure --case {params.case:q} --environment {input.environment:q}"
-        " --config-sha256 {CONFIG_SHA256} --on-failure {CONFIG.on_failure} --lock results/.measuring"
-        " --attempts {params.attempts:q} --out {output:q} > {log:q} 2>&1"
+        MEASURE
+        + " --case {params.case:q} --environment {input.environment:q} --out {output:q} > {log:q} 2>&1"

@@ -232,7 +232,7 @@ def test_every_record_ever_made_is_kept(environments, tmp_path):
     for _ in range(2):
         run(environments, document, out, "--attempts", str(tmp_path / "attempts"))
         out.unlink()
-    assert len(list((tmp_path / "attempts").glob("rep1-*.json"))) == 2
+    assert len(list((tmp_path / "attempts").rglob("rep1-*.json"))) == 2
 
 
 def test_two_repetitions_wait_for_each_other(environments, tmp_path):

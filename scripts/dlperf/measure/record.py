@@ -16,14 +16,17 @@ SCHEMA = "dlperf.record/1"
 def write(record, path, attempts=None):
     """Write `record` to `path`, whole or not at all.
 
-    With `attempts` (a folder), a copy is kept there under its start time, so that a repetition that
-    is made again never takes the earlier record with it.
+    With `attempts` (a folder), a copy is kept there, in the last three folders of `path` (workload,
+    framework, case) and under its start time, so that a repetition that is made again never takes
+    the earlier record with it.
     """
     text = json.dumps(record, indent=1) + "\n"
     if attempts:
+        folders = os.path.dirname(os.path.abspath(path)).split(os.sep)[-3:]
         stem = os.path.splitext(os.path.basename(path))[0]
         stamp = record["provenance"]["start_utc"].replace(":", "").replace("-", "")
-        files.write(os.path.join(attempts, "%s-%s-%d.json" % (stem, stamp, os.getpid())), text)
+        name = "%s-%s-%d.json" % (stem, stamp, os.getpid())
+        files.write(os.path.join(attempts, *(folders + [name])), text)
     files.write(path, text)
 
 
