@@ -1,7 +1,7 @@
 """The batches that a rank trains on: the same ones, in the same order, for every framework.
 
-In goes a case (batch size, image size, seed, data) and a rank; out come float32 images and int32
-labels. `synthetic` is one batch of noise, made once. `sample` is decoded from the JPEG files of a
+In goes a case (batch size, image size, seed, data) and a rank; out come float32 images (float64
+ones of the same values for certificates in that precision) and int32 labels. `synthetic` is one batch of noise, made once. `sample` is decoded from the JPEG files of a
 manifest, randomly cropped, flipped and normalised by one background thread, ahead of the timed
 window. Every random number comes from NumPy's RandomState, whose stream is frozen for good, so the
 bytes do not depend on the framework's NumPy. Run as a program it prints a digest to prove that.
@@ -51,6 +51,8 @@ def open_batches(identity, settings, rank=0, ranks=1, layout="NHWC", prefetch=No
     layout: "NHWC" or "NCHW". prefetch: batches held ready; by default all that the run needs, as
     far as they fit into PREFETCH_BYTES.
 
+    identity's precision "fp64" gives float64 images of the same values.
+
     `.next()` returns images, float32, C-contiguous, (batch, px, px, 3) or (batch, 3, px, px), and
     labels, int32, (batch,), 0 to 999. Both belong to the caller, except where `.constant` says
     that every call returns the same two arrays: copy them to the device once.
@@ -74,13 +76,23 @@ def open_batches(identity, settings, rank=0, ranks=1, layout="NHWC", prefetch=No
     if not 0 <= seed < 2**32:
         raise DataError(f"settings key 'seed': {seed} is not within 0 and 2**32 - 1")
 
+    dtype = np.float64 if identity.get("precision") == "fp64" else np.float32
     if data == "synthetic":
-        return Synthetic(batch_size, image_size, seed, rank, layout)
+        return Synthetic(batch_size, image_size, seed, rank, layout, dtype)
     steps = None
     if "measured_steps" in settings:
         steps = settings.get("warmup_steps", 0) + settings["measured_steps"] + LOOK_AHEAD
     return Sample(
-        settings["data_dir"], batch_size, image_size, seed, rank, ranks, layout, steps, prefetch
+        settings["data_dir"],
+        batch_size,
+        image_size,
+        seed,
+        rank,
+        ranks,
+        layout,
+        steps,
+        prefetch,
+        dtype,
     )
 
 
@@ -94,13 +106,13 @@ class Synthetic:
     manifest_sha256 = ""
     waited_seconds = 0.0
 
-    def __init__(self, batch_size, image_size, seed, rank=0, layout="NHWC"):
+    def __init__(self, batch_size, image_size, seed, rank=0, layout="NHWC", dtype=np.float32):
         random = np.random.RandomState([seed, NOISE, rank])
         images, view = empty_images(batch_size, image_size, layout)
         for image in view:  # image by image: RandomState makes float64, twice the memory
             image[...] = random.standard_normal((image_size, image_size, 3))
         labels = random.randint(0, CLASSES, batch_size).astype(np.int32)
-        self._batch = images, labels
+        self._batch = images.astype(dtype, copy=False), labels
         self._layout = layout
         self.first_batch_sha256 = digest([self._batch], layout)
 
@@ -145,7 +157,9 @@ class Sample:
         layout="NHWC",
         steps=None,
         prefetch=None,
+        dtype=np.float32,
     ):
+        self._dtype = dtype
         self._pillow = import_pillow()
         self._data_dir = data_dir
         manifest_path = os.path.join(data_dir, "manifest.json") if data_dir else ""
@@ -279,7 +293,7 @@ class Sample:
         images, view = empty_images(len(indices), px, self._layout)
         np.subtract(pixels, MEAN, out=view)
         np.multiply(view, SCALE, out=view)
-        return images, labels
+        return images.astype(self._dtype, copy=False), labels
 
 
 def decode(pillow, path, image_size, random):

@@ -10,6 +10,7 @@ from dlperf.measure.timer import HostTimer
 TITLE = "PyTorch"
 COMPILERS = {"none": "eager", "inductor": "torch.compile (Inductor)"}
 DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
+FLOAT64_COMPILERS = ("none", "inductor")
 
 
 def unsupported(case):
@@ -33,6 +34,8 @@ def start(run):
     import torch.distributed as dist
 
     torch.manual_seed(run.seed)
+    if run.float64:
+        torch.set_default_dtype(torch.float64)
     if run.cuda:
         torch.cuda.set_device(0)  # a rank sees its own card only
         torch.backends.cudnn.benchmark = True
@@ -84,6 +87,38 @@ def parity(run):
     else:
         facts["onednn"] = torch.backends.mkldnn.is_available()
     return facts
+
+
+class Weights:
+    """A network's parameters by canonical name; torch's layouts are the canonical ones."""
+
+    def __init__(self, named):
+        self.named = named
+
+    def read(self):
+        return {name: p.detach().cpu().numpy().copy() for name, p in self.named.items()}
+
+    def write(self, arrays):
+        import torch
+
+        with torch.no_grad():
+            for name, parameter in self.named.items():
+                parameter.copy_(torch.from_numpy(arrays[name].copy()))
+
+
+def optimize(run, implementation, start, gradients):
+    """The weights after the implementation's optimizer took these gradients, one set a step."""
+    import torch
+
+    network = implementation.model(run)
+    optimizer = implementation.optimizer(run, network)
+    weights = implementation.weights(network)
+    weights.write(start)
+    for given in gradients:
+        for name, parameter in weights.named.items():
+            parameter.grad = torch.empty_like(parameter).copy_(torch.from_numpy(given[name]))
+        optimizer.step()
+    return weights.read()
 
 
 def compiler_detail(run):

@@ -54,9 +54,13 @@ def _git(*words):
     return answer.stdout.decode().strip() if answer.returncode == 0 else ""
 
 
+def git_commit():
+    return _git("rev-parse", "HEAD")
+
+
 def provenance(case, environment, config_sha256):
     """Where a record comes from; `environment` is the content of env.json, or {}."""
-    commit = _git("rev-parse", "HEAD")
+    commit = git_commit()
     data_dir = case["settings"]["data_dir"]
     return {
         "git_commit": commit,

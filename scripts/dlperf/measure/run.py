@@ -46,6 +46,11 @@ class Run:
         return self.precision == "amp"
 
     @property
+    def float64(self):
+        """Only certificates compute so."""
+        return self.precision == "fp64"
+
+    @property
     def cuda(self):
         return self.device == "cuda"
 
@@ -90,6 +95,9 @@ class Work:
     parameters: the number of trainable values, counted in the framework's own model.
     batches: what `Run.batches` gave; filled before the window, asked for its waits after it.
     parity: settings that the workload chose, read back where the framework can say.
+    weights: reads and writes the very weights that `step` trains, for certificates; an object with
+        `read()` -> {canonical name: array in canonical layout} and `write(such a dict)`. The names
+        and shapes are those of the facts' `parameters()`. Written before the first step only.
     """
 
     step: Callable[[], Any]
@@ -98,6 +106,7 @@ class Work:
     parameters: int
     batches: Any
     parity: Dict[str, Any]
+    weights: Any = None
 
 
 def feed(batches, put):

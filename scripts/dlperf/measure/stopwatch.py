@@ -50,14 +50,14 @@ def measure(case, environment="", config_sha256="", log=sys.stderr):
         document["reason"] = "no environment: " + built["reason"]
         document["host"] = host.facts()
     else:
-        gpus = _gpus(case)
-        before = _state(gpus)
-        document["host"] = dict(host.facts(), gpus=host.gpu_facts(gpus))
+        cards = gpus(case)
+        before = _state(cards)
+        document["host"] = dict(host.facts(), gpus=host.gpu_facts(cards))
         document["host"].update((key + "_before", value) for key, value in before.items())
-        attempt = Attempt(case, gpus, built, log)
+        attempt = Attempt(case, cards, built, log)
         document.update(attempt.outcome())
         document["host"].update(attempt.load())
-        after = _state(gpus, sample_seconds=0)
+        after = _state(cards, sample_seconds=0)
         document["host"].update((key + "_after", value) for key, value in after.items())
     document["provenance"]["end_utc"] = _utc()
     document["provenance"]["seconds_total"] = round(time.perf_counter() - started, 3)
@@ -87,7 +87,8 @@ def cannot_run(case):
     return ""
 
 
-def _gpus(case):
+def gpus(case):
+    """The cards that the case's ranks get, by what CUDA_VISIBLE_DEVICES takes."""
     if case["settings"]["device"] != "cuda":
         return []
     return host.visible_gpus()[: case["identity"]["devices_per_node"]]
@@ -120,9 +121,14 @@ def free_ports(count):
 
 
 class Attempt:
-    """The processes of one repetition, from start to the last one's end."""
+    """The processes of one repetition, from start to the last one's end.
 
-    def __init__(self, case, gpus, environment, log):
+    program: module and arguments that each rank runs, behind which its Run is named.
+    facts: what each rank left, by rank; failure: (status, reason) where one did not end well.
+    """
+
+    def __init__(self, case, gpus, environment, log, program=("dlperf.measure.rank",)):
+        self._program = list(program)
         self._case = case
         self._gpus = gpus
         self._log = log
@@ -135,8 +141,8 @@ class Attempt:
         self._started = time.perf_counter()
         self._deadline = time.monotonic() + case["settings"]["timeout_seconds"]
         self._oom_kills = host.oom_kills()
-        self._facts = []
-        self._failure = None
+        self.facts = []
+        self.failure = None
         ranks = case["identity"]["devices_per_node"]
         self._meeting = Meeting(ranks, on_release=self._note_cpu_times)
         children = []
@@ -200,7 +206,7 @@ class Attempt:
             run.save(spec)
             child = processes.Child(
                 "rank %d" % run.rank,
-                [self._interpreter, "-m", "dlperf.measure.rank", spec],
+                [self._interpreter, "-m"] + self._program + [spec],
                 self._environment(run),
                 run.cores,
                 self._log,
@@ -248,11 +254,11 @@ class Attempt:
                     for rank in sorted(ranks)
                 )
                 limit = self._case["settings"]["timeout_seconds"]
-                self._failure = ("timeout", "not done after %g s: %s" % (limit, phases))
+                self.failure = ("timeout", "not done after %g s: %s" % (limit, phases))
                 return
-        self._facts = [self._left(run) for run in self._runs]
+        self.facts = [self._left(run) for run in self._runs]
         if first_failure is not None:
-            self._failure = self._why()
+            self.failure = self._why()
 
     @staticmethod
     def _left(run):
@@ -266,13 +272,13 @@ class Attempt:
         """(status, reason) of the failure that explains the others best."""
         said = [
             (facts["status"], "rank %d: %s" % (rank, facts["reason"]))
-            for rank, facts in enumerate(self._facts)
+            for rank, facts in enumerate(self.facts)
             if facts and facts["status"] != "ok"
         ]
         died = [
             (rank, child.poll(), child.last_words())
             for rank, child in enumerate(self._ranks)
-            if self._facts[rank] is None and child.poll() is not None
+            if self.facts[rank] is None and child.poll() is not None
         ]
         for status in ("oom", "unsupported"):
             for each in said:
@@ -288,11 +294,11 @@ class Attempt:
 
     def outcome(self):
         """The record's status and, when it is ok, all that was measured."""
-        if self._failure:
-            status, reason = self._failure
+        if self.failure:
+            status, reason = self.failure
             return {"status": status, "reason": reason}
         identity, settings = self._case["identity"], self._case["settings"]
-        first, count = self._facts[0], settings["measured_steps"]
+        first, count = self.facts[0], settings["measured_steps"]
         outcome = {
             "status": "ok",
             "reason": "",
@@ -301,29 +307,29 @@ class Attempt:
                 "measured": count,
                 "clock": first["clock"],
                 "seconds": first["seconds"],
-                "loader_seconds": max(facts["loader_seconds"] for facts in self._facts),
+                "loader_seconds": max(facts["loader_seconds"] for facts in self.facts),
                 "loss": [
-                    sum(facts["loss"][step] for facts in self._facts) / len(self._facts)
+                    sum(facts["loss"][step] for facts in self.facts) / len(self.facts)
                     for step in range(count)
                 ],
             },
-            "window": [facts["window"] for facts in self._facts],
-            "samples": identity["batch_size"] * len(self._facts) * count,
-            "memory": [facts["memory"] for facts in self._facts],
+            "window": [facts["window"] for facts in self.facts],
+            "samples": identity["batch_size"] * len(self.facts) * count,
+            "memory": [facts["memory"] for facts in self.facts],
             "parity": first["parity"],
         }
-        energy = [facts["energy"] for facts in self._facts if "energy" in facts]
+        energy = [facts["energy"] for facts in self.facts if "energy" in facts]
         if energy:
             outcome["energy"] = energy
         return outcome
 
     def load(self):
         """CPU time in the window: the ranks' and services' over wall and cores, and others'."""
-        if self._failure:
+        if self.failure:
             return {}
         services = self._cpu_times["end"][2] - self._cpu_times["window"][2]
-        own = services + sum(facts["cpu_seconds"] for facts in self._facts)
-        windows = [facts["window"] for facts in self._facts]
+        own = services + sum(facts["cpu_seconds"] for facts in self.facts)
+        windows = [facts["window"] for facts in self.facts]
         wall = max(w["end"] for w in windows) - min(w["start"] for w in windows)
         cores = len({core for run in self._runs for core in run.cores})
         busy = self._cpu_times["end"][0] - self._cpu_times["window"][0]
@@ -333,5 +339,5 @@ class Attempt:
             # what this host did beside the ranks and their services, kernel threads included
             "foreign_cpu_share": round(max(0.0, busy - own) / total, 4) if total else None,
             "startup_seconds": round(self._meeting.times["window"] - self._started, 3),
-            "warmup_seconds": round(max(facts["warmup_seconds"] for facts in self._facts), 3),
+            "warmup_seconds": round(max(facts["warmup_seconds"] for facts in self.facts), 3),
         }

@@ -57,6 +57,17 @@ class Case:
         """The case's folder under results/<round>/runs/."""
         return f"{self.workload}/{self.framework}/{self.name}"
 
+    def certificate(self, device: str) -> str:
+        """The certificate of equal work that covers this case: its path under results/.
+
+        Data parallel over two ranks stands for any number of them.
+        """
+        parts = [device, self.precision]
+        if self.compiler != "none":
+            parts.append(self.compiler)
+        ranks = min(2, self.nodes * self.devices_per_node)
+        return f"certificates/{self.workload}/{self.framework}/{'-'.join(parts)}-{ranks}r.json"
+
     @property
     def topology(self) -> str:
         return f"{self.nodes}n{self.devices_per_node}d"

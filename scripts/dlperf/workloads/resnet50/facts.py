@@ -4,11 +4,14 @@ v1.5: the stride 2 of a down-sampling bottleneck sits in its 3x3 convolution (v1
 1x1). Source of the recipe: NVIDIA DeepLearningExamples, ResNet50 v1.5; He et al. 2015.
 """
 
+from collections import OrderedDict
+
 from dlperf.workloads.dimension import Dimension
 
 TITLE = "ResNet-50 v1.5"
 UNIT = "images"
 DIMENSIONS = {"image_size": Dimension(key="px", standard=224)}
+CERTIFICATE_DIMENSIONS = {"image_size": 64}  # the same layers, less time
 
 CLASSES = 1000
 PARAMETERS = 25557032  # trainable: convolutions, batch-norm scales and shifts, the dense layer
@@ -23,6 +26,39 @@ MOMENTUM = 0.875
 WEIGHT_DECAY = 1.0 / 32768  # not on batch-norm parameters or biases
 LABEL_SMOOTHING = 0.1
 LEARNING_RATE = 0.256  # for a global batch of 256, scaled linearly
+
+
+def parameters():
+    """Canonical name -> shape of every trained tensor, in the order of the forward pass.
+
+    Convolutions are (outputs, inputs, height, width), the dense layer (outputs, inputs); a
+    batch-norm's weight is its scale (gamma), its bias the shift (beta). conv4 and bn4 are the
+    projection of a stage's first shortcut.
+    """
+    shapes = OrderedDict()
+
+    def conv(name, inputs, outputs, size):
+        shapes[name + ".weight"] = (outputs, inputs, size, size)
+
+    def batch_norm(name, channels):
+        shapes[name + ".weight"] = shapes[name + ".bias"] = (channels,)
+
+    conv("conv1", 3, 64, 7)
+    batch_norm("bn1", 64)
+    channels, block = 64, 0
+    for width, count, _ in STAGES:
+        outputs = width * EXPANSION
+        for index in range(count):
+            name = "block%d" % block
+            kernels = [(channels, width, 1), (width, width, 3), (width, outputs, 1)]
+            if index == 0:
+                kernels.append((channels, outputs, 1))
+            for number, (inner, outer, size) in enumerate(kernels, 1):
+                conv("%s.conv%d" % (name, number), inner, outer, size)
+                batch_norm("%s.bn%d" % (name, number), outer)
+            channels, block = outputs, block + 1
+    shapes["fc.weight"], shapes["fc.bias"] = (CLASSES, channels), (CLASSES,)
+    return shapes
 
 
 def learning_rate(global_batch_size):

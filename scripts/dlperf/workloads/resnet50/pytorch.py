@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from dlperf.frameworks import pytorch as framework
 from dlperf.measure.run import Work, feed
 from dlperf.workloads.resnet50 import facts
 
@@ -74,6 +75,16 @@ def model(run):
     return ResNet50().to(device(run), memory_format=torch.channels_last).train()
 
 
+def weights(network):
+    """The parameters by the names of facts.parameters()."""
+    named = {}
+    for own, parameter in network.named_parameters():
+        name = own.replace("blocks.", "block")
+        name = name.replace("shortcut.0", "conv4").replace("shortcut.1", "bn4")
+        named[name] = parameter
+    return framework.Weights(named)
+
+
 def loss(run):
     return nn.CrossEntropyLoss(label_smoothing=facts.LABEL_SMOOTHING)
 
@@ -99,6 +110,7 @@ def fused(run):
 
 def training(run):
     network, criterion = model(run), loss(run)
+    exchanged = weights(network)
     parameters = sum(p.numel() for p in network.parameters())
     sgd = optimizer(run, network)
     if run.distributed:
@@ -142,6 +154,7 @@ def training(run):
             "loss_scaling": "dynamic" if scaler.is_enabled() else "none",
             "compute_dtype": str(half).replace("torch.", "") if run.amp else "float32",
         },
+        weights=exchanged,
     )
 
 

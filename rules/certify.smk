@@ -1,0 +1,81 @@
+"""
+Required inputs: a framework's environment, PyTorch's for the reference, and the sample data.
+
+Outputs: results/certificates/<workload>/reference/, neutral weights and what plain float64 formulas
+make of them; one certificate of equal work for each workload, framework, device, precision, compiler
+and 1 or 2 ranks. Shared by rounds; made again when the implementation, the reference or the
+environment changes. `certificates` makes those of the round and prints them.
+"""
+
+PACKAGE = os.path.relpath(f"{SCRIPTS}/dlperf")
+
+
+def certificates_of(wildcards=None):
+    return sorted(
+        {f"results/{case.certificate(CONFIG.device)}" for case in CASES if not case.unsupported}
+    )
+
+
+rule reference:
+    input:
+        environment=environment_of("pytorch"),
+        data="results/data/sample/manifest.json",
+        code=expand(
+            PACKAGE + "/{file}.py",
+            file=[
+                "certify/reference",
+                "workloads/{{workload}}/facts",
+                "workloads/{{workload}}/optimizer",
+                "workloads/{{workload}}/reference",
+            ],
+        ),
+    output:
+        "results/certificates/{workload}/reference/manifest.json",
+    log:
+        "results/certificates/{workload}/reference.log",
+    localrule: True
+    priority: 2_000_000
+    threads: workflow.cores if workflow.local_exec else 2
+    params:
+        folder=subpath(output[0], parent=True),
+        data=subpath(input.data, parent=True),
+    shell:
+        "{PYTHON:q} -m dlperf.certify.reference --workload {wildcards.workload:q}"
+        " --environment {input.environment:q} --data-dir {params.data:q} --out {params.folder:q}"
+        " > {log:q} 2>&1"
+
+
+rule certificate:
+    input:
+        # not ancient: another lock makes a certificate stale
+        environment=lambda wildcards: environment_of(wildcards.framework),
+        reference="results/certificates/{workload}/reference/manifest.json",
+        data="results/data/sample/manifest.json",
+        code=expand(
+            PACKAGE + "/{file}.py",
+            file=["frameworks/{{framework}}", "workloads/{{workload}}/{{framework}}"],
+        ),
+    output:
+        "results/certificates/{workload}/{framework}/{device}-{precision}{compiler}-{ranks}r.json",
+    log:
+        "results/certificates/{workload}/{framework}/{device}-{precision}{compiler}-{ranks}r.log",
+    wildcard_constraints:
+        precision="fp32|amp",
+        compiler="(-[a-z0-9_]+)?",
+        ranks="[12]",
+    priority: 1_000_000  # before what is measured: its speeds would not count
+    threads: workflow.cores if workflow.local_exec else lambda wildcards: int(wildcards.ranks)
+    resources:
+        exclusive=1,
+        runtime=15,
+    params:
+        compiler=lambda wildcards: wildcards.compiler.removeprefix("-") or "none",
+        reference=subpath(input.reference, parent=True),
+        data=subpath(input.data, parent=True),
+    shell:
+        "exec {PYTHON:q} -m dlperf.certify --workload {wildcards.workload:q}"
+        " --framework {wildcards.framework:q} --device {wildcards.device:q}"
+        " --precision {wildcards.precision:q} --compiler {params.compiler:q}"
+        " --ranks {wildcards.ranks:q} --environment {input.environment:q}"
+        " --reference {params.reference:q} --data-dir {params.data:q} --lock results/.measuring"
+        " --out {output:q} > {log:q} 2>&1"

@@ -1,0 +1,16 @@
+"""Certificates of equal work: does an implementation compute what the reference computes?
+
+    reference.py   neutral weights, and what plain float64 formulas make of them (workflow's Python,
+                   with the PyTorch of its environment)
+    rank.py        the implementation's own training steps on the same weights and batches, under
+                   its framework's interpreter
+    judge.py       differences -> tiers, passed or not, with their tolerances
+    __main__.py    the commands
+
+Nothing special is run: the step is that of `training(run)`, which the stopwatch times.
+"""
+
+SCHEMA = "dlperf.certificate/1"
+#: Sizes that prove the same in less time: the whole model, small images, few of them.
+BATCH_SIZE = 4
+STEPS = 5

@@ -1,0 +1,196 @@
+"""Certify that an implementation does the reference's work: one certificate.
+
+    PYTHONPATH=scripts python -m dlperf.certify --workload resnet50 --framework jax --device cpu \\
+        --precision fp32 --compiler xla --ranks 1 --reference results/certificates/resnet50/reference \\
+        --data-dir results/data/sample --environment results/environments/jax.cpu/env.json \\
+        --out certificate.json
+
+Two runs: a step in the precision and compiler that are timed, and some in float64 where the
+framework has it. The exit status is 0 when a certificate was written, passed or not.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from dlperf import files, frameworks, workloads
+from dlperf.certify import SCHEMA, judge
+from dlperf.measure import record, stopwatch
+
+OPTIMIZER_STEPS = 3
+TIMED_LEARNING_RATE = 1.0  # the update is then the gradient, and float32 weights do not swamp it
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m dlperf.certify",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--workload", choices=workloads.NAMES, required=True)
+    parser.add_argument("--framework", choices=frameworks.NAMES, required=True)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=tuple(judge.TIMED), default="fp32")
+    parser.add_argument("--compiler", default="none")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--reference", required=True, help="folder of dlperf.certify.reference")
+    parser.add_argument("--data-dir", required=True, help="folder of the sample data")
+    parser.add_argument("--environment", required=True, help="env.json of the environment")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds for each of the runs")
+    parser.add_argument("--lock", help="file that one measurement at a time may hold")
+    parser.add_argument("--out", required=True, help="the certificate to write")
+    asked = parser.parse_args(arguments)
+    with _held(asked.lock):
+        certificate = certify(asked)
+    files.write(asked.out, json.dumps(certificate, indent=1) + "\n")
+    name = f"{asked.framework} {asked.workload} {asked.precision} {asked.compiler} {asked.ranks}r"
+    print(f"{name}: {'passed' if certificate['passed'] else 'not passed'} -> {asked.out}")
+    for tier in certificate["tiers"]:
+        print("  " + describe(tier))
+
+
+def certify(asked: argparse.Namespace) -> dict[str, Any]:
+    """The certificate's document."""
+    started = time.time()
+    manifest_path = Path(asked.reference) / "manifest.json"
+    manifest = json.loads(manifest_path.read_text())
+    environment = json.loads(Path(asked.environment).read_text())
+    framework = frameworks.load(asked.framework)
+    timed = _run(asked, manifest, environment, asked.precision, asked.compiler, steps=1)
+    compilers = framework.FLOAT64_COMPILERS if asked.device == "cpu" else ()
+    float64 = None
+    if compilers:
+        compiler = asked.compiler if asked.compiler in compilers else compilers[0]
+        float64 = _run(asked, manifest, environment, "fp64", compiler, steps=manifest["steps"])
+    tiers = judge.tiers(manifest["ranks"][str(asked.ranks)], timed, float64, asked.precision)
+    return {
+        "schema": SCHEMA,
+        "workload": asked.workload,
+        "framework": asked.framework,
+        "device": asked.device,
+        "precision": asked.precision,
+        "compiler": asked.compiler,
+        "ranks": asked.ranks,
+        "passed": all(tier["passed"] is not False for tier in tiers),
+        "tiers": tiers,
+        "float64_compiler": compiler if compilers else None,
+        "parity": timed.get("parity", {}),
+        "provenance": {
+            "git_commit": record.git_commit(),
+            "code_sha256": code_sha256(asked.workload, asked.framework),
+            "lock_sha256": environment.get("lock_sha256", ""),
+            "reference_sha256": record.file_sha256(manifest_path),
+            "start_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+            "seconds": round(time.time() - started, 1),
+        },
+    }
+
+
+def code_sha256(workload: str, framework: str) -> str:
+    """Of the files that decide what is computed; another one makes a certificate stale."""
+    package = Path(workloads.__file__).parents[1]
+    own = [package / "frameworks" / f"{framework}.py"]
+    own += [package / "workloads" / workload / name for name in ("facts.py", f"{framework}.py")]
+    own += [package / "workloads" / workload / name for name in ("reference.py", "optimizer.py")]
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in own)).hexdigest()
+
+
+def _run(
+    asked: argparse.Namespace,
+    manifest: dict[str, Any],
+    environment: dict[str, Any],
+    precision: str,
+    compiler: str,
+    steps: int,
+) -> dict[str, Any]:
+    """What rank 0 left, the largest differences of all ranks in it; or status and reason."""
+    if environment.get("status") == "failed":
+        return {"status": "crashed", "reason": "no environment: " + environment["reason"]}
+    case = {
+        "identity": {
+            "workload": asked.workload,
+            "framework": asked.framework,
+            "scenario": "train",
+            "precision": precision,
+            "compiler": compiler,
+            "nodes": 1,
+            "devices_per_node": asked.ranks,
+            "batch_size": manifest["batch_size"],
+            "data": "sample",
+            **manifest["dimensions"],
+        },
+        "settings": {
+            "device": asked.device,
+            "warmup_steps": 0,
+            "measured_steps": steps,
+            "cores_per_device": 1,
+            "seed": manifest["seed"],
+            "data_dir": asked.data_dir,
+            "timeout_seconds": asked.timeout,
+        },
+    }
+    reason = stopwatch.cannot_run(case)
+    if reason:
+        return {"status": "unsupported", "reason": reason}
+    task = {
+        "reference": os.path.abspath(asked.reference),
+        "steps": steps,
+        "learning_rate": TIMED_LEARNING_RATE if steps == 1 else manifest["learning_rate"],
+        "optimizer": precision != "fp64" and asked.ranks == 1,
+        "optimizer_steps": OPTIMIZER_STEPS,
+    }
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as stream:
+        json.dump(task, stream)
+        stream.flush()
+        program = ("dlperf.certify.rank", stream.name)
+        attempt = stopwatch.Attempt(
+            case, stopwatch.gpus(case), environment, sys.stderr, program=program
+        )
+    if attempt.failure:
+        return dict(zip(("status", "reason"), attempt.failure, strict=True))
+    first = attempt.facts[0]
+    first["loss"] = [
+        sum(values) / asked.ranks
+        for values in zip(*(f["loss"] for f in attempt.facts), strict=True)
+    ]
+    for what, compared in first["compared"].items():
+        for tensor in compared:
+            compared[tensor] = max(facts["compared"][what][tensor] for facts in attempt.facts)
+    return first
+
+
+def describe(tier: dict[str, Any]) -> str:
+    """A tier in a line."""
+    if tier["passed"] is None:
+        return f"{tier['name']}: not run: {tier['reason']}"
+    verdict = "passed" if tier["passed"] else "NOT PASSED"
+    if "measured" not in tier:
+        return f"{tier['name']}: {verdict}: {tier['reason']}"
+    worst = ", ".join(f"{key} {value}" for key, value in tier["worst"].items())
+    return (
+        f"{tier['name']}: {verdict}: {tier['measured']:.2g}, at most {tier['tolerance']:g}"
+        f"{f' ({worst})' if worst else ''}"
+    )
+
+
+@contextlib.contextmanager
+def _held(path: str | None):
+    """Hold the stopwatch's lock file: a certificate beside a measurement would disturb it."""
+    if not path:
+        yield
+        return
+    with open(path, "a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    main()

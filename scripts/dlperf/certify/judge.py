@@ -1,0 +1,110 @@
+"""Raw differences -> tiers of a certificate, each passed or not.
+
+Tolerances are by tensor, relative: |found - expected| / |expected|, norms over the tensor. Where
+they come from is in docs/certificates.md, with the measurements: right implementations stay well
+below, every wrong setting that is tested (tests/certificates/) lies above in at least one tier.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+#: Float64: rounding stays below 1e-9; the reference is stored in float32, which adds 6e-8.
+FLOAT64 = {"loss": 1e-9, "gradient": 1e-6, "update": 1e-6}
+#: The precision that is timed: one step. (loss, gradient of the worst tensor, of the median one)
+TIMED = {
+    "fp32": {"loss": 1e-5, "gradient": 0.2, "gradient_median": 0.03},
+    "amp": {"loss": 3e-2, "gradient": 1.0, "gradient_median": 0.5},
+}
+OPTIMIZER = {"fp64": 1e-6, "fp32": 1e-5, "amp": 1e-2}
+
+
+def tiers(
+    reference: Mapping[str, Any],
+    timed: Mapping[str, Any],
+    float64: Mapping[str, Any] | None,
+    precision: str,
+) -> list[dict[str, Any]]:
+    """The tiers of a pair, in their order; a tier that could not run has `passed` None and says why.
+
+    reference: the manifest's entry for this number of ranks. timed, float64: what rank 0 left, or
+    {"status", "reason"} of a failure; float64 None where the framework has none.
+    """
+    found = [_shapes(timed)]
+    if found[0]["passed"]:
+        found += _float64(reference, float64)
+        found += _timed(reference, timed, precision)
+    return found
+
+
+def _shapes(facts: Mapping[str, Any]) -> dict[str, Any]:
+    if facts["status"] != "ok":
+        return _failed("shapes", facts)
+    wrong = facts["shapes"]
+    worst = {"tensor": wrong[0][0], "expected": wrong[0][1], "found": wrong[0][2]} if wrong else {}
+    return _tier("shapes", len(wrong), 0, worst)
+
+
+def _float64(reference: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    if facts is None:
+        why = "the framework has no float64 for this model on this device"
+        return [
+            {"name": name, "passed": None, "reason": why}
+            for name in ("float64-step", "float64-run")
+        ]
+    if facts["status"] != "ok":
+        return [_failed("float64-step", facts)]
+    if facts["data_digest"] != reference["data_digest"][0]:
+        return [_tier("input", 1, 0, {"found": facts["data_digest"]})]
+    losses = [
+        abs(mine - theirs) / abs(theirs)
+        for mine, theirs in zip(facts["loss"], reference["loss"], strict=True)
+    ]
+    worst = max(range(len(losses)), key=losses.__getitem__)
+    return [
+        _tier("float64-loss", losses[0], FLOAT64["loss"], {"step": 1}),
+        _worst("float64-gradient", facts["compared"]["first"], FLOAT64["gradient"]),
+        _tier("float64-losses", losses[worst], 1e-7, {"step": worst + 1}),
+        _worst("float64-update", facts["compared"]["last"], FLOAT64["update"]),
+    ]
+
+
+def _timed(
+    reference: Mapping[str, Any], facts: Mapping[str, Any], precision: str
+) -> list[dict[str, Any]]:
+    allowed, expected = TIMED[precision], reference["loss"][0]
+    difference = abs(facts["loss"][0] - expected) / abs(expected)
+    ratios = sorted(_ratio(pair) for pair in facts["compared"]["first"].values())
+    found = [
+        _tier("timed-loss", difference, allowed["loss"], {"step": 1}),
+        _worst("timed-gradient", facts["compared"]["first"], allowed["gradient"]),
+        _tier("timed-gradient-median", ratios[len(ratios) // 2], allowed["gradient_median"], {}),
+    ]
+    if "optimizer" in facts["compared"]:
+        found.append(_worst("optimizer", facts["compared"]["optimizer"], OPTIMIZER[precision]))
+    return found
+
+
+def _ratio(pair: list[float]) -> float:
+    difference, norm = pair
+    return difference / norm if norm else (0.0 if not difference else float("inf"))
+
+
+def _worst(name: str, compared: Mapping[str, list[float]], tolerance: float) -> dict[str, Any]:
+    ratios = {tensor: _ratio(pair) for tensor, pair in compared.items()}
+    tensor = max(ratios, key=lambda each: ratios[each] if ratios[each] == ratios[each] else 1e300)
+    return _tier(name, ratios[tensor], tolerance, {"tensor": tensor})
+
+
+def _tier(name: str, measured: float, tolerance: float, worst: dict[str, Any]) -> dict[str, Any]:
+    passed = bool(measured <= tolerance)  # a NaN does not pass
+    return {
+        "name": name,
+        "passed": passed,
+        "measured": measured,
+        "tolerance": tolerance,
+        "worst": worst,
+    }
+
+
+def _failed(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, "passed": False, "reason": f"{facts['status']}: {facts['reason']}"}

@@ -1,0 +1,152 @@
+"""Neutral weights from a seed, and the first training steps from them by plain float64 formulas.
+
+    PYTHONPATH=scripts <a Python with PyTorch> -m dlperf.certify.reference --workload resnet50 \\
+        --data-dir results/data/sample --out results/certificates/resnet50/reference
+
+Out: manifest.json, weights.npy, and for each number of ranks <ranks>r-first.npy (what the first
+step takes from the weights, divided by the learning rate: gradient and decay) and <ranks>r-last.npy
+(what all steps together add to them). Arrays are float32, flat, in the order of the facts'
+`parameters()`; they are rounded once, after all arithmetic.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import sys
+
+import numpy as np
+
+from dlperf import files, workloads
+from dlperf.certify import BATCH_SIZE, STEPS
+from dlperf.data.batches import open_batches
+from dlperf.measure.record import file_sha256
+
+SCHEMA = "dlperf.reference/1"
+RANKS = (1, 2)
+SEED = 1
+LEARNING_RATE = 0.01  # large enough that an update is not lost in float64, small enough to be tame
+
+
+def neutral(workload):
+    """Canonical name -> float32 array, from SEED; the same bytes with every NumPy."""
+    module = importlib.import_module("dlperf.workloads.%s.reference" % workload)
+    random = np.random.RandomState(SEED)
+    return {
+        name: np.asarray(module.initial(name, shape, random), np.float32)
+        for name, shape in workloads.facts(workload).parameters().items()
+    }
+
+
+def identity(workload, dimensions, batch_size=BATCH_SIZE):
+    """What `open_batches` asks of a case: the certificate's input."""
+    return dict(dimensions, workload=workload, batch_size=batch_size, data="sample")
+
+
+def split(workload, flat):
+    """A flat array -> canonical name -> view in canonical shape."""
+    views, start = {}, 0
+    for name, shape in workloads.facts(workload).parameters().items():
+        stop = start + int(np.prod(shape))
+        views[name] = flat[start:stop].reshape(shape)
+        start = stop
+    return views
+
+
+def flat(arrays):
+    return np.concatenate([np.asarray(each).ravel() for each in arrays.values()])
+
+
+def steps(workload, start, dimensions, data_dir, ranks):
+    """Losses, norm of the first gradient, first and last difference of the weights, and digests."""
+    import torch
+
+    module = importlib.import_module("dlperf.workloads.%s.reference" % workload)
+    formula = importlib.import_module("dlperf.workloads.%s.optimizer" % workload)
+    settings = {"seed": SEED, "data_dir": data_dir, "warmup_steps": 0, "measured_steps": STEPS}
+    asked = dict(identity(workload, dimensions), precision="fp64")
+    sources = [open_batches(asked, settings, rank, ranks, "NCHW") for rank in range(ranks)]
+    first = weights = {name: torch.from_numpy(each).double() for name, each in start.items()}
+    optimizer, losses, after_one, norm = formula.Optimizer(weights), [], None, 0.0
+    for _ in range(STEPS):
+        weights = {name: each.detach().requires_grad_() for name, each in weights.items()}
+        # every rank by itself (batch-norm statistics too), then the mean over ranks
+        value = sum(module.loss(weights, module.tensors(*each.next())) for each in sources) / ranks
+        gradients = dict(zip(weights, torch.autograd.grad(value, list(weights.values()))))
+        losses.append(value.item())
+        with torch.no_grad():
+            if after_one is None:
+                norm = sum((each**2).sum().item() for each in gradients.values()) ** 0.5
+            weights = optimizer.update(weights, gradients, LEARNING_RATE)
+        if after_one is None:
+            after_one = difference(weights, first) / -LEARNING_RATE
+    digests = [each.first_batch_sha256 for each in sources]
+    for each in sources:
+        each.close()
+    return losses, norm, after_one, difference(weights, first), digests
+
+
+def difference(weights, start):
+    return flat({name: (weights[name] - start[name]).detach().numpy() for name in start})
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m dlperf.certify.reference")
+    parser.add_argument("--workload", choices=workloads.NAMES, required=True)
+    parser.add_argument("--data-dir", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--environment", help="env.json whose interpreter has PyTorch")
+    asked = parser.parse_args(arguments)
+    if asked.environment:
+        run_in(asked)
+    os.makedirs(asked.out, exist_ok=True)
+    dimensions = workloads.facts(asked.workload).CERTIFICATE_DIMENSIONS
+    start = neutral(asked.workload)
+    save(asked.out, "weights", flat(start))
+    ranks = {}
+    for count in RANKS:
+        losses, norm, first, last, digests = steps(
+            asked.workload, start, dimensions, asked.data_dir, count
+        )
+        save(asked.out, "%dr-first" % count, first)
+        save(asked.out, "%dr-last" % count, last)
+        ranks[str(count)] = {"loss": losses, "gradient_norm": norm, "data_digest": digests}
+    names = ["weights"] + [
+        "%dr-%s" % (count, when) for count in RANKS for when in ("first", "last")
+    ]
+    manifest = {
+        "schema": SCHEMA,
+        "workload": asked.workload,
+        "dimensions": dimensions,
+        "batch_size": BATCH_SIZE,
+        "steps": STEPS,
+        "seed": SEED,
+        "learning_rate": LEARNING_RATE,
+        "ranks": ranks,
+        "sha256": {name: file_sha256(path_of(asked.out, name)) for name in names},
+    }
+    files.write(os.path.join(asked.out, "manifest.json"), json.dumps(manifest, indent=1) + "\n")
+
+
+def run_in(asked):
+    """Become the same command under the environment's interpreter."""
+    with open(asked.environment) as stream:
+        environment = json.load(stream)
+    if environment["status"] != "ok":
+        sys.exit("error: the reference needs PyTorch: %s" % environment["reason"])
+    command = [environment["interpreter"], "-m", "dlperf.certify.reference"]
+    for key in ("workload", "data_dir", "out"):
+        command += ["--" + key.replace("_", "-"), getattr(asked, key)]
+    os.execve(command[0], command, dict(os.environ, **environment["environ"]))
+
+
+def path_of(folder, name):
+    return os.path.join(folder, name + ".npy")
+
+
+def save(folder, name, array):
+    np.save(path_of(folder, name), array.astype(np.float32))
+
+
+if __name__ == "__main__":
+    main()
