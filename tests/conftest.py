@@ -74,6 +74,13 @@ def sample_data() -> Path:
     return ROOT / "results/data/sample"
 
 
+@pytest.fixture(scope="session")
+def reference(environments, sample_data) -> Path:
+    """results/certificates/resnet50/reference, made by the workflow where missing."""
+    snakemake("--", "results/certificates/resnet50/reference/manifest.json")
+    return ROOT / "results/certificates/resnet50/reference"
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     return copy_repository(tmp_path / "checkout")
@@ -106,7 +113,7 @@ def copy_repository(target: Path) -> Path:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target / name, follow_symlinks=False)
     (target / "results").mkdir(exist_ok=True)
-    for shared in ("environments", "data"):
+    for shared in ("environments", "data", "certificates"):
         (ROOT / "results" / shared).mkdir(parents=True, exist_ok=True)
         (target / "results" / shared).symlink_to(ROOT / "results" / shared)
     return target

@@ -24,7 +24,7 @@ def tiers(
     float64: Mapping[str, Any] | None,
     precision: str,
 ) -> list[dict[str, Any]]:
-    """The tiers of a pair, in their order; a tier that could not run has `passed` None and says why.
+    """The tiers of a pair, in their order; one that could not run has `passed` None and says why.
 
     reference: the manifest's entry for this number of ranks. timed, float64: what rank 0 left, or
     {"status", "reason"} of a failure; float64 None where the framework has none.
@@ -34,6 +34,19 @@ def tiers(
         found += _float64(reference, float64)
         found += _timed(reference, timed, precision)
     return found
+
+
+def long_run(seeds: list[float], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Mean loss of a run of some dozen steps: within the spread of fp32 runs of other seeds.
+
+    Measured is the distance from the middle of the spread, over half of its width.
+    """
+    if facts["status"] != "ok":
+        return _failed("long-run", facts)
+    low, high = min(seeds), max(seeds)
+    mean = sum(facts["loss"]) / len(facts["loss"])
+    distance = abs(mean - (low + high) / 2) / ((high - low) / 2)
+    return _tier("long-run", distance, 1.0, {"mean_loss": mean, "low": low, "high": high})
 
 
 def _shapes(facts: Mapping[str, Any]) -> dict[str, Any]:

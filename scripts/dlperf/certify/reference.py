@@ -25,6 +25,7 @@ from dlperf.measure.record import file_sha256
 SCHEMA = "dlperf.reference/1"
 RANKS = (1, 2)
 SEED = 1
+LONG_STEPS, LONG_SEEDS = 30, (1, 2, 3, 4, 5)
 LEARNING_RATE = 0.01  # large enough that an update is not lost in float64, small enough to be tame
 
 
@@ -58,7 +59,7 @@ def flat(arrays):
 
 
 def steps(workload, start, dimensions, data_dir, ranks):
-    """Losses, norm of the first gradient, first and last difference of the weights, and digests."""
+    """Losses, first and last difference of the weights, and digests of the input."""
     import torch
 
     module = importlib.import_module("dlperf.workloads.%s.reference" % workload)
@@ -67,7 +68,7 @@ def steps(workload, start, dimensions, data_dir, ranks):
     asked = dict(identity(workload, dimensions), precision="fp64")
     sources = [open_batches(asked, settings, rank, ranks, "NCHW") for rank in range(ranks)]
     first = weights = {name: torch.from_numpy(each).double() for name, each in start.items()}
-    optimizer, losses, after_one, norm = formula.Optimizer(weights), [], None, 0.0
+    optimizer, losses, after_one = formula.Optimizer(weights), [], None
     for _ in range(STEPS):
         weights = {name: each.detach().requires_grad_() for name, each in weights.items()}
         # every rank by itself (batch-norm statistics too), then the mean over ranks
@@ -75,15 +76,34 @@ def steps(workload, start, dimensions, data_dir, ranks):
         gradients = dict(zip(weights, torch.autograd.grad(value, list(weights.values()))))
         losses.append(value.item())
         with torch.no_grad():
-            if after_one is None:
-                norm = sum((each**2).sum().item() for each in gradients.values()) ** 0.5
             weights = optimizer.update(weights, gradients, LEARNING_RATE)
         if after_one is None:
             after_one = difference(weights, first) / -LEARNING_RATE
     digests = [each.first_batch_sha256 for each in sources]
     for each in sources:
         each.close()
-    return losses, norm, after_one, difference(weights, first), digests
+    return losses, after_one, difference(weights, first), digests
+
+
+def long_run(workload, start, dimensions, data_dir, seed):
+    """The mean loss over LONG_STEPS steps in float32, on the batches of `seed`."""
+    import torch
+
+    module = importlib.import_module("dlperf.workloads.%s.reference" % workload)
+    formula = importlib.import_module("dlperf.workloads.%s.optimizer" % workload)
+    settings = {"seed": seed, "data_dir": data_dir, "warmup_steps": 0, "measured_steps": LONG_STEPS}
+    source = open_batches(identity(workload, dimensions), settings, layout="NCHW")
+    weights = {name: torch.from_numpy(each.copy()) for name, each in start.items()}
+    optimizer, losses = formula.Optimizer(weights), []
+    for _ in range(LONG_STEPS):
+        weights = {name: each.detach().requires_grad_() for name, each in weights.items()}
+        value = module.loss(weights, module.tensors(*source.next(), dtype=torch.float32))
+        gradients = dict(zip(weights, torch.autograd.grad(value, list(weights.values()))))
+        losses.append(value.item())
+        with torch.no_grad():
+            weights = optimizer.update(weights, gradients, LEARNING_RATE)
+    source.close()
+    return sum(losses) / len(losses)
 
 
 def difference(weights, start):
@@ -105,12 +125,15 @@ def main(arguments=None):
     save(asked.out, "weights", flat(start))
     ranks = {}
     for count in RANKS:
-        losses, norm, first, last, digests = steps(
+        losses, first, last, digests = steps(
             asked.workload, start, dimensions, asked.data_dir, count
         )
         save(asked.out, "%dr-first" % count, first)
         save(asked.out, "%dr-last" % count, last)
-        ranks[str(count)] = {"loss": losses, "gradient_norm": norm, "data_digest": digests}
+        ranks[str(count)] = {"loss": losses, "data_digest": digests}
+    seeds = [
+        long_run(asked.workload, start, dimensions, asked.data_dir, seed) for seed in LONG_SEEDS
+    ]
     names = ["weights"] + [
         "%dr-%s" % (count, when) for count in RANKS for when in ("first", "last")
     ]
@@ -123,6 +146,7 @@ def main(arguments=None):
         "seed": SEED,
         "learning_rate": LEARNING_RATE,
         "ranks": ranks,
+        "long": {"steps": LONG_STEPS, "seeds": LONG_SEEDS, "mean_loss": seeds},
         "sha256": {name: file_sha256(path_of(asked.out, name)) for name in names},
     }
     files.write(os.path.join(asked.out, "manifest.json"), json.dumps(manifest, indent=1) + "\n")

@@ -1,10 +1,11 @@
 """The batches that a rank trains on: the same ones, in the same order, for every framework.
 
 In goes a case (batch size, image size, seed, data) and a rank; out come float32 images (float64
-ones of the same values for certificates in that precision) and int32 labels. `synthetic` is one batch of noise, made once. `sample` is decoded from the JPEG files of a
-manifest, randomly cropped, flipped and normalised by one background thread, ahead of the timed
-window. Every random number comes from NumPy's RandomState, whose stream is frozen for good, so the
-bytes do not depend on the framework's NumPy. Run as a program it prints a digest to prove that.
+ones of the same values for certificates in that precision) and int32 labels. `synthetic` is one
+batch of noise, made once. `sample` is decoded from the JPEG files of a manifest, randomly cropped,
+flipped and normalised by one background thread, ahead of the timed window. Every random number
+comes from NumPy's RandomState, whose stream is frozen for good, so the bytes do not depend on the
+framework's NumPy. Run as a program it prints a digest to prove that.
 
 Runs in every framework's interpreter: Python 3.7, the standard library, NumPy, and Pillow where
 JPEG is decoded.

@@ -123,12 +123,13 @@ def free_ports(count):
 class Attempt:
     """The processes of one repetition, from start to the last one's end.
 
-    program: module and arguments that each rank runs, behind which its Run is named.
+    program: module and arguments that each rank runs, behind which its Run is named. pinned: each
+    rank on its own cores, as whatever is timed must be.
     facts: what each rank left, by rank; failure: (status, reason) where one did not end well.
     """
 
-    def __init__(self, case, gpus, environment, log, program=("dlperf.measure.rank",)):
-        self._program = list(program)
+    def __init__(self, case, gpus, environment, log, program=("dlperf.measure.rank",), pinned=True):
+        self._program, self._pinned = list(program), pinned
         self._case = case
         self._gpus = gpus
         self._log = log
@@ -197,7 +198,8 @@ class Attempt:
         all_cores = sorted({core for run in runs for core in run.cores})
         for name, argv, variables in self._framework.services(runs[0]):
             environment = dict(self._environment(runs[0]), **variables)
-            service = processes.Child(name, argv, environment, all_cores, self._log)
+            own = all_cores if self._pinned else []
+            service = processes.Child(name, argv, environment, own, self._log)
             children.append(service)
             self._services.append(service)
         self._ranks = []
@@ -208,7 +210,7 @@ class Attempt:
                 "rank %d" % run.rank,
                 [self._interpreter, "-m"] + self._program + [spec],
                 self._environment(run),
-                run.cores,
+                run.cores if self._pinned else [],
                 self._log,
             )
             children.append(child)

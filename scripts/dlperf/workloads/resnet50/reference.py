@@ -67,6 +67,6 @@ def loss(weights, batch):
     return -((1 - smoothing) * hit + smoothing * log_shares.mean(1)).mean()
 
 
-def tensors(images, labels):
+def tensors(images, labels, dtype=torch.float64):
     """A NumPy batch, NCHW -> tensors."""
-    return torch.from_numpy(images).double(), torch.from_numpy(labels).long()
+    return torch.from_numpy(images).to(dtype), torch.from_numpy(labels).long()
