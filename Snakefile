@@ -1,4 +1,7 @@
-"""From a round's config to its report: plan -> environments, data -> measure -> merge -> figures -> report."""
+"""From a round's config to its report.
+
+plan -> environments, data -> certify -> measure -> merge -> figures -> report
+"""
 
 from snakemake.utils import min_version
 
@@ -18,6 +21,7 @@ include: "rules/common.smk"
 include: "rules/plan.smk"
 include: "rules/environments.smk"
 include: "rules/data.smk"
+include: "rules/certify.smk"
 include: "rules/measure.smk"
 include: "rules/merge.smk"
 include: "rules/figures.smk"

@@ -139,9 +139,9 @@ def tables(copy):
     analysis = [sys.executable, "-m", "dlperf.analysis"]
     folder = Path("results/more")
     measurements, cells = folder / "measurements.tsv.gz", folder / "cells.tsv"
-    command = [*analysis, "merge", "--config", folder / "config.yaml", "--runs", folder / "runs"]
-    run([*command, "--measurements", measurements, "--parity", folder / "parity.tsv"], copy)
-    run([*analysis, "cells", "--measurements", measurements, "--out", cells], copy)
+    run([*analysis, *generated_round.merging(folder)], copy)
+    made = ["--measurements", measurements, "--certificates", folder / "certificates.tsv"]
+    run([*analysis, "cells", *made, "--out", cells], copy)
     for table in names.table_ids(plan.expand(plan.load(MORE))):
         outputs = [(f"--{kind}", folder / f"{table}.{kind}") for kind in ("tsv", "md", "html")]
         command = [*analysis, "table", "--cells", cells, "--table", table]

@@ -1,10 +1,12 @@
 """
-Required inputs: the round's config.yaml and every record that the plan asks for.
+Required inputs: the round's config.yaml, every record that the plan asks for, and the certificates
+of its cases.
 
 Outputs: measurements.tsv.gz (a row a repetition), parity.tsv (what the processes reported of
-themselves), cells.tsv (a row a case: median, interval, speed-up, flags).
+themselves), certificates.tsv (a row a tier), cells.tsv (a row a case: median, interval, speed-up,
+certificate, flags).
 
-1. merge reads and checks the records; one that is not what its path says stops it.
+1. merge reads and checks records and certificates; one that is not what its path says stops it.
 2. cells summarises them; all tables, figures and the report start from there.
 """
 
@@ -13,26 +15,32 @@ rule merge:
     input:
         config=f"{RESULTS}/config.yaml",
         records=records,
+        certificates=certificates_of,
     output:
         measurements=f"{RESULTS}/measurements.tsv.gz",
         parity=f"{RESULTS}/parity.tsv",
+        certificates=f"{RESULTS}/certificates.tsv",
     log:
         f"{RESULTS}/logs/merge.log",
     localrule: True
     params:
         runs=f"{RESULTS}/runs",  # the records are found there: thousands do not fit a command line
+        shared="results",  # and the certificates there
     shell:
         "{PYTHON:q} -m dlperf.analysis merge --config {input.config:q} --runs {params.runs:q}"
-        " --measurements {output.measurements:q} --parity {output.parity:q} > {log:q} 2>&1"
+        " --shared {params.shared:q} --measurements {output.measurements:q}"
+        " --parity {output.parity:q} --certificates {output.certificates:q} > {log:q} 2>&1"
 
 
 rule cells:
     input:
-        f"{RESULTS}/measurements.tsv.gz",
+        measurements=f"{RESULTS}/measurements.tsv.gz",
+        certificates=f"{RESULTS}/certificates.tsv",
     output:
         f"{RESULTS}/cells.tsv",
     log:
         f"{RESULTS}/logs/cells.log",
     localrule: True
     shell:
-        "{PYTHON:q} -m dlperf.analysis cells --measurements {input:q} --out {output:q} > {log:q} 2>&1"
+        "{PYTHON:q} -m dlperf.analysis cells --measurements {input.measurements:q}"
+        " --certificates {input.certificates:q} --out {output:q} > {log:q} 2>&1"

@@ -16,6 +16,7 @@ rule report_page:
         config=f"{RESULTS}/config.yaml",
         measurements=f"{RESULTS}/measurements.tsv.gz",
         parity=f"{RESULTS}/parity.tsv",
+        certificates=f"{RESULTS}/certificates.tsv",
         cells=f"{RESULTS}/cells.tsv",
         figures=[f"{RESULTS}/figures/{name}.svg" for name in FIGURES],
         environments=[environment_of(framework) for framework in FRAMEWORKS],

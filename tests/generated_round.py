@@ -1,7 +1,8 @@
 """A round on disk as the workflow leaves it, with records made up instead of measured.
 
 The plan, the paths and the identities come from the real config models; only what a stopwatch
-would have read (times, losses, memory, host) is generated, always the same for the same round.
+would have read (times, losses, memory, host), and what certificates would have measured, is
+generated, always the same for the same round.
 """
 
 import hashlib
@@ -47,6 +48,22 @@ CONFIG: dict[str, Any] = {
 
 #: (case, repetition) -> status and reason of that repetition; ("missing", "") leaves no record
 Fate = Callable[[plan.Case, int], tuple[str, str]]
+#: case -> what its certificate says: "passed", "missing", or the tier that fails, such as
+#: "float64-update:fc.weight"
+Verdict = Callable[[plan.Case], str]
+#: tier -> (measured, tolerance) of one that passes
+TIERS = {
+    "shapes": (0, 0),
+    "float64-loss": (3.1e-13, 1e-9),
+    "float64-gradient": (6.2e-8, 1e-6),
+    "float64-losses": (4.4e-11, 1e-7),
+    "float64-update": (8.3e-8, 1e-6),
+    "timed-loss": (2.2e-7, 1e-5),
+    "timed-gradient": (1.4e-2, 0.2),
+    "timed-gradient-median": (4.1e-3, 0.03),
+    "optimizer": (2.6e-7, 1e-5),
+    "long-run": (0.31, 1.0),
+}
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -60,6 +77,10 @@ def config(**changes: Any) -> dict[str, Any]:
 
 def all_ok(case: plan.Case, repetition: int) -> tuple[str, str]:
     return "ok", ""
+
+
+def all_pass(case: plan.Case) -> str:
+    return "passed"
 
 
 def throughput(case: plan.Case) -> float:
@@ -77,8 +98,9 @@ def write_round(
     fate: Fate = all_ok,
     noise: float = 0.01,
     change: Callable[[dict[str, Any]], None] | None = None,
+    verdict: Verdict = all_pass,
 ) -> Path:
-    """Write results/<round>/{config.yaml,runs/} and the environments; return results/<round>.
+    """Write results/<round>/{config.yaml,runs/}, environments and certificates; return the round's.
 
     `change` may alter every record before it is written.
     """
@@ -90,6 +112,7 @@ def write_round(
         write_environment(root, framework, made.device)
     if any("sample" in each.data for each in made.workloads.asked().values()):
         write_manifest(root)
+    write_certificates(root, made, verdict)
     clock = START
     turns = plan.order(made, plan.expand(made))
     for case, repetition in sorted(turns, key=lambda turn: turns[turn]):
@@ -106,6 +129,19 @@ def write_round(
         path.write_text(json.dumps(made_record) + "\n")
         clock += timedelta(seconds=made_record["provenance"]["seconds_total"] + 2)
     return results
+
+
+def merging(results: Path) -> list[str]:
+    """The arguments of `python -m dlperf.analysis` that merge the round."""
+    options = {
+        "config": results / "config.yaml",
+        "runs": results / "runs",
+        "shared": results.parent,
+        "measurements": results / "measurements.tsv.gz",
+        "parity": results / "parity.tsv",
+        "certificates": results / "certificates.tsv",
+    }
+    return ["merge", *(text for key, path in options.items() for text in (f"--{key}", str(path)))]
 
 
 def record(
@@ -258,6 +294,71 @@ def write_environment(root: Path, framework: str, device: str, reason: str = "")
         "utc": "2026-11-21T04:55:00Z",
     }
     (folder / "env.json").write_text(json.dumps(environment, indent=1))
+
+
+def write_certificates(root: Path, made: plan.Config, verdict: Verdict = all_pass) -> None:
+    """The references' manifests, and the certificates of the round's cases as `verdict` says."""
+    for workload in made.workloads.asked():
+        reference = root / "results/certificates" / workload / "reference/manifest.json"
+        reference.parent.mkdir(parents=True, exist_ok=True)
+        reference.write_text("{}")
+    for case in plan.expand(made):
+        said = verdict(case)
+        if case.unsupported or said == "missing":
+            continue
+        path = root / "results" / case.certificate(made.device)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(certificate(case, made.device, said)))
+
+
+def certificate(case: plan.Case, device: str = "cpu", said: str = "passed") -> dict[str, Any]:
+    """A valid dlperf.certificate/1. MindSpore's has no float64, as the real one."""
+    ranks = min(2, case.nodes * case.devices_per_node)
+    fails, _, tensor = said.partition(":")
+    tiers: list[dict[str, Any]] = []
+    for name, (measured, tolerance) in TIERS.items():
+        if name in ("optimizer", "long-run") and ranks > 1:
+            continue
+        if name == "long-run" and (case.precision, case.compiler) == ("fp32", "none"):
+            continue
+        if case.framework == "mindspore" and name.startswith("float64"):
+            reason = "the framework has no float64 for this model on this device"
+            tiers.append({"name": name, "passed": None, "reason": reason})
+            continue
+        wrong = name == fails
+        worst = (
+            {"step": 1} if name.endswith("loss") else {"tensor": tensor or "block3.conv2.weight"}
+        )
+        tiers.append(
+            {
+                "name": name,
+                "passed": not wrong,
+                "measured": 100 * tolerance + 1 if wrong else measured,
+                "tolerance": tolerance,
+                "worst": {} if name == "shapes" and not wrong else worst,
+            }
+        )
+    return {
+        "schema": "dlperf.certificate/1",
+        "workload": case.workload,
+        "framework": case.framework,
+        "device": device,
+        "precision": case.precision,
+        "compiler": case.compiler,
+        "ranks": ranks,
+        "passed": all(tier["passed"] is not False for tier in tiers),
+        "tiers": tiers,
+        "float64_compiler": None if case.framework == "mindspore" else case.compiler,
+        "parity": _parity(case),
+        "provenance": {
+            "git_commit": "4f2c0d9b7a1e4c55b8d0a6a3f1f2b7c9d8e6a501",
+            "code_sha256": "d" * 64,
+            "lock_sha256": hashlib.sha256(case.framework.encode()).hexdigest(),
+            "reference_sha256": "e" * 64,
+            "start_utc": "2026-11-21T04:57:00Z",
+            "seconds": 41.3,
+        },
+    }
 
 
 def write_manifest(root: Path) -> None:

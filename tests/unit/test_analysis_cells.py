@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from generated_round import config, write_round
+from generated_round import config, merging, write_round
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
@@ -20,11 +20,11 @@ SMALL = config(frameworks=["pytorch", "mxnet"])
 
 def analyse(results: Path) -> list[Row]:
     """The rows of cells.tsv, after merge and cells."""
-    measurements, parity = results / "measurements.tsv.gz", results / "parity.tsv"
-    merge = ["merge", "--config", str(results / "config.yaml"), "--runs", str(results / "runs")]
-    assert main([*merge, "--measurements", str(measurements), "--parity", str(parity)]) == 0
+    assert main(merging(results)) == 0
     out = results / "cells.tsv"
-    assert main(["cells", "--measurements", str(measurements), "--out", str(out)]) == 0
+    made = ["--measurements", str(results / "measurements.tsv.gz")]
+    made += ["--certificates", str(results / "certificates.tsv")]
+    assert main(["cells", *made, "--out", str(out)]) == 0
     return read_table(out)
 
 
@@ -142,7 +142,8 @@ def test_repetitions_of_different_code_or_environment_are_flagged(tmp_path):
             record["provenance"]["lock_sha256"] = "0" * 64
 
     rows = analyse(write_round(tmp_path, SMALL, change=change))
-    assert {row["flags"] for row in rows} == {"mixed-code mixed-environment"}
+    flags = "mixed-code mixed-environment certificate-stale"
+    assert {row["flags"] for row in rows} == {flags}
 
 
 def test_a_busy_host_makes_a_cell_suspect(tmp_path):
@@ -192,7 +193,7 @@ def test_energy_and_memory_are_kept_where_they_were_counted(tmp_path):
 
 def test_the_same_records_give_the_same_bytes(tmp_path):
     results = write_round(tmp_path, SMALL)
-    files = ("measurements.tsv.gz", "parity.tsv", "cells.tsv")
+    files = ("measurements.tsv.gz", "parity.tsv", "certificates.tsv", "cells.tsv")
     analyse(results)
     first = [(results / name).read_bytes() for name in files]
     time.sleep(1.1)  # a time stamp in the gzip would differ by now

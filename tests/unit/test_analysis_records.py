@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from generated_round import config, record, write_round
+from generated_round import config, merging, record, write_round
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,11 +23,7 @@ CRASHED = record(CASE, CONFIG, 1, status="crashed", reason="exit status 1")
 
 
 def merge(results: Path) -> int:
-    measurements, parity = results / "measurements.tsv.gz", results / "parity.tsv"
-    return main(
-        ["merge", "--config", str(results / "config.yaml"), "--runs", str(results / "runs")]
-        + ["--measurements", str(measurements), "--parity", str(parity)]
-    )
+    return main(merging(results))
 
 
 def problems(document: object) -> list[str]:
@@ -72,7 +68,7 @@ def test_the_quick_check_says_what_jsonschema_says(document, data):
         del holder[last]
     else:
         holder[last] = data.draw(values)
-    assert record_check()(document) == (not explain(document))
+    assert record_check()(document) == (not explain(document, record_schema()))
 
 
 def test_a_keyword_that_the_quick_check_lacks_is_not_passed_over():

@@ -1,10 +1,12 @@
 """The analysis, one step a command.
 
-    python -m dlperf.analysis merge  --config C --runs DIR --measurements OUT --parity OUT
-    python -m dlperf.analysis cells  --measurements IN --out OUT
+    python -m dlperf.analysis merge  --config C --runs DIR --shared DIR \\
+                                     --measurements OUT --parity OUT --certificates OUT
+    python -m dlperf.analysis cells  --measurements IN --certificates IN --out OUT
     python -m dlperf.analysis table  --cells IN --table ID --tsv OUT --md OUT --html OUT
     python -m dlperf.analysis figure --cells IN --figure ID --svg OUT --png OUT
     python -m dlperf.analysis report --config C --round DIR --shared DIR --out OUT
+    python -m dlperf.analysis certificates --config C --shared DIR
 
 A mistake of the user ends with one message and the exit status 1.
 """
@@ -23,7 +25,8 @@ from dlperf.plan import ConfigError
 def _merge(asked: argparse.Namespace) -> None:
     from dlperf.analysis.merge import merge
 
-    left_out = merge(asked.config, asked.runs, asked.measurements, asked.parity)
+    made = asked.measurements, asked.parity, asked.certificates
+    left_out = merge(asked.config, asked.runs, asked.shared, *made)
     for path in left_out:
         print(f"{path}: not a repetition of this round's plan; left out", file=sys.stderr)
 
@@ -31,7 +34,7 @@ def _merge(asked: argparse.Namespace) -> None:
 def _cells(asked: argparse.Namespace) -> None:
     from dlperf.analysis.cells import cells
 
-    cells(asked.measurements, asked.out)
+    cells(asked.measurements, asked.certificates, asked.out)
 
 
 def _table(asked: argparse.Namespace) -> None:
@@ -52,12 +55,32 @@ def _report(asked: argparse.Namespace) -> None:
     report(asked.config, asked.round, asked.shared, asked.out)
 
 
+def _certificates(asked: argparse.Namespace) -> None:
+    from dlperf import plan
+    from dlperf.analysis import certificates
+
+    config = plan.load(asked.config)
+    for line in certificates.lines(certificates.read(config, plan.expand(config), asked.shared)):
+        print(line)
+
+
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, type]]] = {
-    "merge": (_merge, {"config": Path, "runs": Path, "measurements": Path, "parity": Path}),
-    "cells": (_cells, {"measurements": Path, "out": Path}),
+    "merge": (
+        _merge,
+        {
+            "config": Path,
+            "runs": Path,
+            "shared": Path,
+            "measurements": Path,
+            "parity": Path,
+            "certificates": Path,
+        },
+    ),
+    "cells": (_cells, {"measurements": Path, "certificates": Path, "out": Path}),
     "table": (_table, {"cells": Path, "table": str, "tsv": Path, "md": Path, "html": Path}),
     "figure": (_figure, {"cells": Path, "figure": str, "svg": Path, "png": Path}),
     "report": (_report, {"config": Path, "round": Path, "shared": Path, "out": Path}),
+    "certificates": (_certificates, {"config": Path, "shared": Path}),
 }
 
 

@@ -1,4 +1,4 @@
-"""measurements.tsv.gz -> cells.tsv: one row a case, with everything that a table or figure shows.
+"""measurements.tsv.gz, certificates.tsv -> cells.tsv: a row a case with all that is shown of it.
 
 A cell's value is the median over its ok repetitions. What failed, is unsupported or missing is a
 row too, with its reason. Flags say what a reader must know before believing a number.
@@ -6,12 +6,12 @@ row too, with its reason. Flags say what a reader must know before believing a n
 
 import statistics as means
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 
-from dlperf.analysis import columns
+from dlperf.analysis import certificates, columns
 from dlperf.analysis.files import Row, read_table, write_table
 from dlperf.analysis.statistics import (
     coefficient_of_variation,
@@ -28,14 +28,19 @@ FOREIGN_SHARE = 0.1
 FAILURES = ("oom", "timeout", "crashed", "unsupported", "missing")
 
 
-def cells(measurements: Path, out: Path) -> None:
-    """Read measurements.tsv.gz and write cells.tsv."""
+Certificates = Mapping[certificates.Key, Sequence[Row]]
+
+
+def cells(measurements: Path, certified: Path, out: Path) -> None:
+    """Read measurements.tsv.gz and certificates.tsv, and write cells.tsv."""
     rows = read_table(measurements)
+    proofs = certificates.by_key(read_table(certified))
     workloads = list(dict.fromkeys(row["workload"] for row in rows))
-    write_table(out, columns.cells(workloads), summarise(rows, columns.dimensions(workloads)))
+    found = summarise(rows, columns.dimensions(workloads), proofs)
+    write_table(out, columns.cells(workloads), found)
 
 
-def summarise(rows: Sequence[Row], dimensions: Sequence[str]) -> list[Row]:
+def summarise(rows: Sequence[Row], dimensions: Sequence[str], proofs: Certificates) -> list[Row]:
     """A row for each case in `rows`, in their order."""
     crowded = overlapping(rows)
     cases = [
@@ -46,7 +51,8 @@ def summarise(rows: Sequence[Row], dimensions: Sequence[str]) -> list[Row]:
     found = []
     for own in cases:
         base = speeds.get(_point(own[0], dimensions, nodes=1, devices_per_node=1), [])
-        found.append(_cell(own, base, crowded, dimensions))
+        proof = proofs.get(certificates.key(own[0]), [])
+        found.append(_cell(own, base, crowded, dimensions, proof))
     return found
 
 
@@ -58,8 +64,15 @@ def _speeds(rows: Iterable[Row]) -> list[float]:
     return [row["throughput"] for row in rows if row["status"] == "ok"]
 
 
-def _cell(rows: list[Row], base: list[float], crowded: set[str], dimensions: Sequence[str]) -> Row:
+def _cell(
+    rows: list[Row],
+    base: list[float],
+    crowded: set[str],
+    dimensions: Sequence[str],
+    proof: Sequence[Row],
+) -> Row:
     first, speeds = rows[0], _speeds(rows)
+    ok = [row for row in rows if row["status"] == "ok"]
     statuses = Counter(row["status"] for row in rows)
     kept = ("round", "table", "case", *columns.CASE, *dimensions, *columns.SETTINGS)
     cell: Row = {key: first[key] for key in kept}
@@ -72,9 +85,12 @@ def _cell(rows: list[Row], base: list[float], crowded: set[str], dimensions: Seq
         "unit": next((row["unit"] for row in rows if row["unit"]), ""),
     }
     cell |= {f"n_{status}": statuses[status] for status in ("oom", "timeout", "crashed", "missing")}
+    locks = {row["lock_sha256"] for row in ok}
+    if failure != "unsupported":
+        cell["certificate"] = certificates.standing(proof, locks)
     if not speeds:
         return cell
-    interval, ok = median_interval(speeds), [row for row in rows if row["status"] == "ok"]
+    interval = median_interval(speeds)
     cell |= {
         "throughput": median(speeds),
         "throughput_low": interval.low,
@@ -104,7 +120,8 @@ def _cell(rows: list[Row], base: list[float], crowded: set[str], dimensions: Seq
             "efficiency_high": ratio.high / devices,
             "ratio_coverage": ratio.coverage,
         }
-    cell["flags"] = " ".join(_flags(cell, ok, crowded))
+    flags = [*_flags(cell, ok, crowded), *certificates.flags(proof, locks)]
+    cell["flags"] = " ".join(flags)
     return cell
 
 

@@ -1,4 +1,4 @@
-"""Columns of measurements.tsv.gz, parity.tsv and cells.tsv, in their order, with their types."""
+"""Columns of measurements, parity, certificates and cells, in their order, with their types."""
 
 from collections.abc import Iterable
 
@@ -99,7 +99,24 @@ CELL = (
     "host_peak_rss_bytes",
     "device_peak_bytes",
     "joules_per_sample",
+    "certificate",
     "flags",
+)
+#: What merge copies from a certificate's provenance.
+CERTIFICATE_PROVENANCE = ("start_utc", "git_commit", "code_sha256", "lock_sha256", "seconds")
+CERTIFICATE = (
+    *("workload", "framework", "device", "precision", "compiler", "ranks"),  # what its path says
+    "status",
+    "tier",
+    "tier_passed",
+    "measured",
+    "tolerance",
+    "worst_tensor",
+    "worst_step",
+    "reason",
+    *CERTIFICATE_PROVENANCE,
+    "certificate",
+    "certificate_sha256",
 )
 PARITY = (*CASE[:5], "case", "table", "nodes", "devices_per_node", "key", "value", "repetitions")
 
@@ -114,13 +131,14 @@ _WHOLE = {
 _WHOLE |= {"warmup_steps", "measured_steps", "n_ok", "n_asked", "n_oom", "n_timeout", "n_crashed"}
 _WHOLE |= {"n_missing", "samples", "host_peak_rss_bytes", "device_peak_bytes"}
 _WHOLE |= {"device_total_peak_bytes", "cores", "cores_allowed", "memory_bytes"}
+_WHOLE |= {"ranks", "worst_step"}
 _REAL = {"throughput", "throughput_low", "throughput_high", "coverage", "cv", "speedup"}
 _REAL |= {"speedup_low", "speedup_high", "efficiency", "efficiency_low", "efficiency_high"}
 _REAL |= {"ratio_coverage", "loss_first", "loss_last", "joules_per_sample", "energy_joules"}
 _REAL |= {"window_seconds", "step_seconds_median", "step_seconds_min", "step_seconds_max"}
 _REAL |= {"load_before", "idle_share_before", "foreign_cpu_share", "cpu_time_over_wall"}
 _REAL |= {"clock_mhz_before", "clock_mhz_after", "startup_seconds", "warmup_seconds"}
-_REAL |= {"seconds_total"}
+_REAL |= {"seconds_total", "measured", "tolerance", "seconds"}
 
 
 def dimensions(names: Iterable[str]) -> list[str]:

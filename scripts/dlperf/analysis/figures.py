@@ -2,7 +2,8 @@
 
 Two kinds a table: `throughput`, bars with the interval of each median, a panel for each nodes x
 devices; `scaling`, throughput and scaling efficiency over devices, with the ideal. A framework has
-the same colour, marker and hatch in every figure. The same cells always give the same bytes.
+the same colour, marker and hatch in every figure; a hollow bar or a ringed point is of a cell that
+is not equivalent. The same cells always give the same bytes.
 """
 
 import io
@@ -18,6 +19,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dlperf.analysis import labels, names
@@ -59,6 +62,17 @@ SETTINGS: Any = {
     "hatch.linewidth": 0.8,
     "svg.fonttype": "none",
 }
+#: Around a point, or as a bar's outline: equal work is not certified.
+RING: Any = {
+    "marker": "o",
+    "markersize": 11,
+    "markerfacecolor": "none",
+    "markeredgecolor": INK,
+    "markeredgewidth": 1.1,
+    "linestyle": "none",
+}
+OUTLINE: Any = {"facecolor": PAPER, "linewidth": 1.2, "linestyle": (0, (3, 2))}
+NOT_EQUIVALENT = "not equivalent: equal work is not certified (see the table)"
 PNG_DPI = 200
 WIDTH = 9.0  # inches
 
@@ -153,6 +167,19 @@ def _canvas(
     made.text(0.012, 1 - 0.49 / height, "  ·  ".join(facts), size=9, color=MUTED, va="center")
     for line, note in enumerate(reversed(notes)):
         made.text(0.012, (0.13 + 0.17 * line) / height, note, size=7.5, color=MUTED, va="center")
+    if any(labels.not_equivalent(row) for row in rows):
+        sign = {
+            "throughput": Patch(edgecolor=INK, label=NOT_EQUIVALENT, **OUTLINE),
+            "scaling": Line2D([], [], label=NOT_EQUIVALENT, **RING),
+        }[kind]
+        made.legend(
+            handles=[sign],
+            loc="center right",
+            bbox_to_anchor=(0.99, 1 - 0.24 / height),
+            borderaxespad=0,
+            frameon=False,
+            fontsize=8.5,
+        )
     return made, 1 - above / height, below / height
 
 
@@ -202,15 +229,15 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
             )
             continue
         value, low, high = row["throughput"], row["throughput_low"], row["throughput_high"]
-        axes.barh(
-            place,
-            value,
-            height=0.72,
-            color=_pale(each.colour) if each.second else each.colour,
-            hatch=each.hatch,
-            hatchcolor=(PAPER, 0.75),
-            linewidth=0,
-        )
+        hollow = labels.not_equivalent(row)
+        filled = {
+            "color": _pale(each.colour) if each.second else each.colour,
+            "hatch": each.hatch,
+            "hatchcolor": (PAPER, 0.75),
+            "linewidth": 0,
+        }
+        style = {"edgecolor": each.colour, **OUTLINE} if hollow else filled
+        axes.barh(place, value, height=0.72, **style)
         axes.errorbar(
             value,
             place,
@@ -283,15 +310,17 @@ def _curves(axes: Axes, height: float, series: Sequence[Series], rows: Sequence[
             base = single[0]["throughput"]
             ideal = [base * count for count in counts]
             axes.plot(counts, ideal, color=each.colour, linewidth=0.9, linestyle=":", alpha=0.7)
+        xs, ys = [labels.devices(row) for row in ok], [row["throughput"] for row in ok]
         axes.errorbar(
-            [labels.devices(row) for row in ok],
-            [row["throughput"] for row in ok],
+            xs,
+            ys,
             yerr=[
                 [row["throughput"] - row["throughput_low"] for row in ok],
                 [row["throughput_high"] - row["throughput"] for row in ok],
             ],
             **_line(each),
         )
+        _rings(axes, ok, xs, ys)
         ends.append((each, labels.devices(ok[-1]), ok[-1]["throughput"]))
     axes.set_ylabel(f"throughput, {labels.unit(rows[0])} (log scale)", size=8.5)
     axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 1.5, 2, 3, 5, 7)))
@@ -302,6 +331,13 @@ def _curves(axes: Axes, height: float, series: Sequence[Series], rows: Sequence[
         _name_ends(axes, height, ends)
     else:
         _nothing(axes)
+
+
+def _rings(axes: Axes, rows: Sequence[Row], xs: Sequence[float], ys: Sequence[float]) -> None:
+    """A ring around each point whose cell is not equivalent; xs and ys are those of the rows."""
+    for row, x, y in zip(rows, xs, ys, strict=True):
+        if labels.not_equivalent(row):
+            axes.plot([x], [y], **RING)
 
 
 def _name_ends(axes: Axes, height: float, ends: Sequence[tuple[Series, int, float]]) -> None:
@@ -384,8 +420,9 @@ def _efficiencies(axes: Axes, series: Sequence[Series], rows: Sequence[Row]) -> 
         low = [100 * row["efficiency_low"] for row in ok]
         high = [100 * row["efficiency_high"] for row in ok]
         lows += low
+        xs = [places[labels.devices(row)] + shift for row in ok]
         axes.errorbar(
-            [places[labels.devices(row)] + shift for row in ok],
+            xs,
             values,
             yerr=[
                 [value - end for value, end in zip(values, low, strict=True)],
@@ -393,6 +430,7 @@ def _efficiencies(axes: Axes, series: Sequence[Series], rows: Sequence[Row]) -> 
             ],
             **{**_line(each), "linewidth": 0.7 if len(ok) > 1 else 0},
         )
+        _rings(axes, ok, xs, values)
     shown = [count for count in counts if count > 1]
     axes.set_xticks([places[count] for count in shown], _device_labels(rows, shown))
     axes.set_xlim(places[shown[0]] - 0.5, places[shown[-1]] + 0.5)

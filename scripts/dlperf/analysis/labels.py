@@ -22,7 +22,26 @@ DATA = {
     "sample": "sample photographs, decoded, cropped and flipped while training runs",
     "synthetic": "synthetic batches, made once on the device",
 }
+#: Tiers of a certificate (certify/judge.py) as a table heads them, in their order.
+TIERS = {
+    "shapes": "names and shapes",
+    "input": "input batches",
+    "float64-step": "float64: step 1",
+    "float64-run": "float64: all steps",
+    "float64-loss": "float64: loss of step 1",
+    "float64-gradient": "float64: gradients of step 1",
+    "float64-losses": "float64: losses of all steps",
+    "float64-update": "float64: weights after all steps",
+    "timed-loss": "as timed: loss",
+    "timed-gradient": "as timed: worst gradient",
+    "timed-gradient-median": "as timed: median gradient",
+    "optimizer": "optimizer alone",
+    "long-run": "as timed: mean loss of many steps",
+}
+NOT_EQUIVALENT = "not-equivalent"
 FLAGS = {
+    f"{NOT_EQUIVALENT}:missing": "not equivalent: no certificate of equal work was made",
+    "certificate-stale": "its certificate of equal work was made with another lock",
     "partial": "fewer repetitions are ok than were asked for",
     "mixed-code": "repetitions were measured at different commits",
     "mixed-environment": "repetitions were measured with different locks",
@@ -32,6 +51,35 @@ FLAGS = {
     "suspect:busy-host-before": "the host was not idle before a repetition started",
     "suspect:foreign-load": "other processes used the host's CPU in the timed window",
 }
+
+
+def flag(text: str) -> str:
+    """A flag in words; 'not-equivalent:<tier>[:<tensor>]' names the tier and the tensor."""
+    if text in FLAGS or not text.startswith(NOT_EQUIVALENT):
+        return FLAGS[text]
+    _, tier, *tensor = text.split(":", 2)
+    where = f", tensor {tensor[0]}" if tensor else ""
+    return f"not equivalent: its certificate fails in the tier {tier}{where}"
+
+
+def not_equivalent(row: Mapping[str, Any]) -> bool:
+    """Whether a cell's number stands without a proof of equal work."""
+    return row["status"] == "ok" and row["certificate"] in ("failed", "missing")
+
+
+def comparable(row: Mapping[str, Any]) -> bool:
+    """Whether a cell's number may be ranked: equal work is certified, in the cell's environment."""
+    return row["status"] == "ok" and row["certificate"] == "passed"
+
+
+def difference(tier: Mapping[str, Any]) -> str:
+    """What a tier measured: '0.31, at most 0.2 (fc.bias)', or why it has no number."""
+    if tier["measured"] is None:
+        return tier["reason"]
+    step = f"step {tier['worst_step']}" if tier["worst_step"] else ""
+    where = ", ".join(filter(None, (tier["worst_tensor"], step, tier["reason"])))
+    numbers = f"{tier['measured']:.2g}, at most {tier['tolerance']:g}"
+    return f"{numbers} ({where})" if where else numbers
 
 
 def workload(row: Mapping[str, Any]) -> str:

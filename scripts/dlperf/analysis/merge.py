@@ -1,4 +1,5 @@
-"""Records and plan -> measurements.tsv.gz (a row a repetition) and parity.tsv (a row a setting).
+"""Records and plan -> measurements.tsv.gz (a row a repetition), parity.tsv (a row a setting) and
+certificates.tsv (a row a tier).
 
 Every repetition of the plan has a row: measured, failed, unsupported or missing. Rows stand in the
 order of the plan, and the same records give the same bytes.
@@ -12,24 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import plan
-from dlperf.analysis import columns, names
+from dlperf.analysis import certificates, columns, names
 from dlperf.analysis.files import Row, write_table
 from dlperf.analysis.records import Repetition, read_round, strangers
 
 
-def merge(config_path: Path, runs: Path, measurements: Path, parity: Path) -> list[str]:
-    """Write both files. Returns the records under `runs` that the plan does not ask for.
+def merge(
+    config_path: Path, runs: Path, shared: Path, measurements: Path, parity: Path, certified: Path
+) -> list[str]:
+    """Write the three files. Returns the records under `runs` that the plan does not ask for.
 
-    Raises AnalysisError for files that are not what their path says, ConfigError for the config.
+    `shared` has certificates/. Raises AnalysisError for files that are not what their path says,
+    ConfigError for the config.
     """
     config = plan.load(config_path)
     cases = plan.expand(config)
     table_of = {id(case): name for name, own in names.by_table(cases).items() for case in own}
     repetitions = read_round(config, cases, runs)
+    tiers = certificates.read(config, cases, shared)
     asked = list(config.workloads.asked())
     rows = [_row(each, config, table_of[id(each.case)]) for each in repetitions]
     write_table(measurements, columns.measurements(asked), rows)
     write_table(parity, columns.PARITY, _parity_rows(repetitions, rows))
+    write_table(certified, columns.CERTIFICATE, tiers)
     return strangers(cases, config.repetitions, runs)
 
 

@@ -79,7 +79,9 @@ def parse(content: bytes, wanted: dict[str, Any]) -> tuple[dict[str, Any] | None
             return None, ["is empty"]
         return None, [f"is not JSON, perhaps half-written: {error}"]
     if not schema.record_check()(record):
-        wrong = schema.explain(record) or ["does not fit record.schema.json"]
+        wrong = schema.explain(record, schema.record_schema()) or [
+            "does not fit record.schema.json"
+        ]
         return None, [f"is not a dlperf.record/1: {each}" for each in wrong]
     problems = [*_disagreements(record, wanted)]
     if not problems and record["status"] == "ok":

@@ -1,8 +1,9 @@
 """Everything of a round -> report.html: one page that needs no network, no script, no other file.
 
-In: config.yaml, measurements.tsv.gz, parity.tsv, cells.tsv and figures/ of the round, env.json of
-its environments and the manifests of its data. Out: what was measured where, tables, figures, what
-is missing and why, parity, environments, method, provenance. Also a round in which nothing ran.
+In: config.yaml, measurements.tsv.gz, parity.tsv, certificates.tsv, cells.tsv and figures/ of the
+round, env.json of its environments and the manifests of its data. Out: what was measured where,
+tables, figures, what is missing and why, certificates, parity, environments, method, provenance.
+Also a round in which nothing ran.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from typing import Any
 import markupsafe
 
 from dlperf import plan
-from dlperf.analysis import labels, names, tables
+from dlperf.analysis import certificates, labels, names, tables
 from dlperf.analysis.cells import overlapping
 from dlperf.analysis.files import Row, read_table
 from dlperf.analysis.statistics import order_coverage, order_rank
@@ -51,6 +52,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
     repetitions = read_table(folder / "measurements.tsv.gz")
     cells = read_table(folder / "cells.tsv")
     parity = read_table(folder / "parity.tsv")
+    tiers = read_table(folder / "certificates.tsv")
     environments = [
         {**_environment(shared, framework, config), "version": _version(parity, framework)}
         for framework in config.frameworks
@@ -67,9 +69,10 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "period": _period(repetitions),
         "sections": _sections(cells, folder / "figures"),
         "lead": _lead(config, repetitions, cells),
-        "caveats": _caveats(config, repetitions, cells),
+        "caveats": _caveats(config, repetitions, cells, tiers),
         "missing": _missing(cells, environments),
         "suspects": _suspects(cells),
+        "certificates": _certificates(tiers),
         "parity": _parity(parity),
         "environments": environments,
         "data": _data(shared, config),
@@ -112,10 +115,12 @@ def describe(cells: Sequence[Row], kind: str) -> str:
             and row["status"] == "ok"
         ]
         if kind == "throughput":
-            said = [f"{row['throughput']:.2f} on {labels.short_topology(row)}" for row in ok]
+            said = [
+                f"{row['throughput']:.2f} on {labels.short_topology(row)}{_mark(row)}" for row in ok
+            ]
         else:
             said = [
-                f"{labels.percent(row['efficiency'])} on {labels.short_topology(row)}"
+                f"{labels.percent(row['efficiency'])} on {labels.short_topology(row)}{_mark(row)}"
                 for row in ok
                 if row["efficiency"] is not None and labels.devices(row) > 1
             ]
@@ -126,6 +131,10 @@ def describe(cells: Sequence[Row], kind: str) -> str:
         "scaling": f"Curves of throughput in {unit} over devices, and scaling efficiency",
     }[kind]
     return f"{what}: {'; '.join(parts)}."
+
+
+def _mark(row: Row) -> str:
+    return " (not equivalent)" if labels.not_equivalent(row) else ""
 
 
 def caption(cells: Sequence[Row], kind: str) -> str:
@@ -202,12 +211,15 @@ def _lead(config: plan.Config, repetitions: Sequence[Row], cells: Sequence[Row])
 
 
 def _standing(cells: Sequence[Row]) -> list[str]:
-    """The highest median of each topology and what it stands apart from; the range of scaling."""
+    """The highest median of each topology and what it stands apart from; the range of scaling.
+
+    Only of cells whose equal work is certified; which ones are left out is said.
+    """
     found = []
     topologies = dict.fromkeys((row["nodes"], row["devices_per_node"]) for row in cells)
     for nodes, devices in topologies:
         here = (nodes, devices)
-        ok = [row for row in cells if _topology(row) == here and row["status"] == "ok"]
+        ok = [row for row in cells if _topology(row) == here and labels.comparable(row)]
         if len(ok) < 2:
             continue
         best = max(ok, key=lambda row: row["throughput"])
@@ -236,7 +248,11 @@ def _standing(cells: Sequence[Row]) -> list[str]:
         )
         found.append(text)
     scaled = [
-        row for row in cells if row["efficiency"] is not None and _topology(row) == max(topologies)
+        row
+        for row in cells
+        if labels.comparable(row)
+        and row["efficiency"] is not None
+        and _topology(row) == max(topologies)
     ]
     if scaled and max(topologies) != (1, 1):
         worst = min(scaled, key=lambda row: row["efficiency"])
@@ -245,6 +261,12 @@ def _standing(cells: Sequence[Row]) -> list[str]:
             f"Scaling efficiency on {labels.topology(best)} goes from "
             f"{labels.percent(worst['efficiency'])} ({_title(worst)}) to "
             f"{labels.percent(best['efficiency'])} ({_title(best)})."
+        )
+    left_out = [row for row in cells if row["status"] == "ok" and not labels.comparable(row)]
+    if left_out:
+        found.append(
+            "Left out of these comparisons, because equal work is not certified: "
+            f"{labels.listed(list(map(_where, left_out)))}."
         )
     return found
 
@@ -257,12 +279,18 @@ def _title(row: Row) -> str:
     return names.series_title(row["framework"], row["compiler"])
 
 
-def _caveats(config: plan.Config, repetitions: Sequence[Row], cells: Sequence[Row]) -> list[str]:
-    found = [
-        "Speeds are not yet proven equal work: this version computes no certificate that the "
-        "frameworks' models, gradients and updates agree. What each process reported of itself is "
-        "in the parity sheet."
-    ]
+def _where(row: Row) -> str:
+    """'JAX [xla], fp32 b8 1n2d'."""
+    return f"{_title(row)}, {row['precision']} b{row['batch_size']} {labels.short_topology(row)}"
+
+
+def _caveats(
+    config: plan.Config,
+    repetitions: Sequence[Row],
+    cells: Sequence[Row],
+    tiers: Sequence[Row],
+) -> list[str]:
+    found = [*_unproved(cells, tiers)]
     reduced = dict.fromkeys(
         size for row in cells for size in labels.sizes(row) if "standard" in size
     )
@@ -295,6 +323,32 @@ def _caveats(config: plan.Config, repetitions: Sequence[Row], cells: Sequence[Ro
     return found
 
 
+def _unproved(cells: Sequence[Row], tiers: Sequence[Row]) -> Iterable[str]:
+    """What certificates do not say of the measured cells."""
+    unequal = [row for row in cells if labels.not_equivalent(row)]
+    if unequal:
+        yield (
+            f"Not equivalent: {'; '.join(map(_where, unequal))}. Equal work is not certified for "
+            "them: their speeds are shown and marked, and no comparison takes them in. What "
+            "differs is said under 'Equal work'."
+        )
+    stale = [row for row in cells if row["status"] == "ok" and row["certificate"] == "stale"]
+    if stale:
+        yield (
+            f"Stale certificates: {'; '.join(map(_where, stale))}. Equal work was certified in an "
+            "environment of another lock, so no comparison takes them in."
+        )
+    partly: dict[str, dict[str, None]] = {}
+    for row in tiers:
+        if row["status"] == "passed" and not row["tier_passed"]:
+            partly.setdefault(_title(row), {})[row["tier"]] = None
+    for title, names_of_tiers in partly.items():
+        yield (
+            f"{title} is certified without {labels.listed(list(names_of_tiers))}, which cannot run "
+            "there: see 'Equal work'."
+        )
+
+
 # What is missing, suspect, or different.
 
 
@@ -323,10 +377,51 @@ def _suspects(cells: Sequence[Row]) -> list[tuple[str, list[str]]]:
     found: dict[str, list[str]] = {}
     for row in cells:
         for flag in row["flags"].split():
-            if flag != "partial":
+            if flag != "partial" and not flag.startswith((labels.NOT_EQUIVALENT, "certificate")):
                 where = f"{_title(row)}, {row['case']}"
-                found.setdefault(labels.FLAGS[flag], []).append(where)
+                found.setdefault(labels.flag(flag), []).append(where)
     return list(found.items())
+
+
+def _certificates(rows: Sequence[Row]) -> dict[str, Any]:
+    """A line a certificate, a column a tier: sign, numbers and where they were measured."""
+    there = dict.fromkeys(row["tier"] for row in rows if row["tier"])
+    known = [tier for tier in labels.TIERS if tier in there]
+    tiers = known + [tier for tier in there if tier not in known]
+    lines = []
+    for own in certificates.by_key(rows).values():
+        row, found = own[0], {each["tier"]: each for each in own}
+        lines.append(
+            {
+                "workload": labels.workload(row),
+                "framework": names.framework_title(row["framework"]),
+                **{key: row[key] for key in ("precision", "compiler", "ranks", "status", "reason")},
+                "tiers": [_tier(found.get(tier)) for tier in tiers],
+                "date": row["start_utc"][:16].replace("T", " "),
+                "commit": row["git_commit"],
+            }
+        )
+    return {
+        "lines": lines,
+        "tiers": [labels.TIERS.get(tier, tier) for tier in tiers],
+        "counts": Counter(line["status"] for line in lines),
+    }
+
+
+def _tier(row: Row | None) -> dict[str, str]:
+    """One tier for readers: {"kind", "text", "where"}; a sign says passed or not without colour."""
+    if row is None:
+        return {"kind": "none", "text": "–", "where": ""}
+    if not row["tier_passed"]:
+        return {"kind": "none", "text": "not run", "where": row["reason"]}
+    passed = row["tier_passed"] == "true"
+    kind, sign = ("passed", "✓") if passed else ("failed", "✗")
+    if row["measured"] is None:
+        return {"kind": kind, "text": sign, "where": row["reason"]}
+    text = f"{sign} {row['measured']:.2g} {'≤' if passed else '>'} {row['tolerance']:g}"
+    step = f"step {row['worst_step']}" if row["worst_step"] else ""
+    where = ", ".join(filter(None, (row["worst_tensor"], step, row["reason"])))
+    return {"kind": kind, "text": text, "where": where}
 
 
 def _parity(rows: Sequence[Row]) -> list[dict[str, Any]]:

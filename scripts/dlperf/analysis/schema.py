@@ -16,6 +16,7 @@ from typing import Any
 Check = Callable[[Any], bool]
 
 RECORD = Path(__file__).parents[1] / "measure" / "record.schema.json"
+CERTIFICATE = Path(__file__).parents[1] / "certify" / "certificate.schema.json"
 _WORDS = {"$schema", "$id", "title", "description"}
 
 
@@ -30,11 +31,22 @@ def record_check() -> Check:
     return compile_check(record_schema())
 
 
-def explain(document: Any) -> list[str]:
-    """What jsonschema finds wrong with a record: 'identity.nodes: 0 is less than …', one a line."""
+@cache
+def certificate_schema() -> dict[str, Any]:
+    return json.loads(CERTIFICATE.read_text())
+
+
+@cache
+def certificate_check() -> Check:
+    """Whether a document is a valid dlperf.certificate/1."""
+    return compile_check(certificate_schema())
+
+
+def explain(document: Any, schema: dict[str, Any]) -> list[str]:
+    """What jsonschema finds wrong: 'identity.nodes: 0 is less than …', one a line."""
     from jsonschema import Draft202012Validator
 
-    errors = Draft202012Validator(record_schema()).iter_errors(document)
+    errors = Draft202012Validator(schema).iter_errors(document)
     found = []
     for error in sorted(errors, key=lambda error: list(map(str, error.absolute_path))):
         place = ".".join(map(str, error.absolute_path))
@@ -44,12 +56,12 @@ def explain(document: Any) -> list[str]:
 
 
 def compile_check(schema: dict[str, Any]) -> Check:
-    """Compile a schema of the keywords that record.schema.json uses. Others raise ValueError."""
+    """Compile a schema of the keywords that our schemas use. Others raise ValueError."""
     checks: list[Check] = []
     keys = set(schema) - _WORDS
     for key in sorted(keys - {"properties", "additionalProperties", "if", "then", "else"}):
         if key not in _KEYWORDS:
-            raise ValueError(f"the record's schema uses '{key}', which analysis/schema.py lacks")
+            raise ValueError(f"a schema uses '{key}', which analysis/schema.py lacks")
         checks.append(_KEYWORDS[key](schema[key]))
     if keys & {"properties", "additionalProperties"}:
         checks.append(_object(schema.get("properties", {}), schema.get("additionalProperties")))

@@ -2,7 +2,8 @@
 
 One table a workload, scenario, precision and batch size: a row for each nodes x devices, a column
 for each framework and compiler, in a cell the median and the speed-up over 1n1d. What was not
-measured is spelled out in its cell, with the reason in a note.
+measured is spelled out in its cell, with the reason in a note. A value whose equal work is not
+certified stays and is marked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,6 +32,7 @@ class Entry:
     repetitions: str = ""
     notes: tuple[int, ...] = ()
     ok: bool = True
+    mark: str = ""  # 'not equivalent': the value may not be compared
 
 
 @dataclass
@@ -116,7 +118,7 @@ def _entry(row: Row | None, notes: list[str]) -> Entry:
         text = labels.STATUS[row["status"]]
         return Entry(text, notes=_note(notes, [f"{text}: {row['reason']}"]), ok=False)
     flags = row["flags"].split()
-    said = [labels.FLAGS[flag] for flag in flags if flag != "partial"]
+    said = [labels.flag(flag) for flag in flags if flag != "partial"]
     repetitions = ""
     if "partial" in flags:
         repetitions = f"{row['n_ok']}/{row['n_asked']}"
@@ -127,6 +129,7 @@ def _entry(row: Row | None, notes: list[str]) -> Entry:
         interval=f"{number(row['throughput_low'])} – {number(row['throughput_high'])}",
         repetitions=repetitions,
         notes=_note(notes, said),
+        mark="not equivalent" if labels.not_equivalent(row) else "",
     )
 
 
@@ -183,8 +186,9 @@ def markdown(made: Table) -> str:
 def _markdown_entry(entry: Entry) -> str:
     speedup = f" ({entry.speedup})" if entry.speedup else ""
     repetitions = f" {entry.repetitions} ok" if entry.repetitions else ""
+    mark = f" *{entry.mark}*" if entry.mark else ""
     notes = "".join(f" [{number}]" for number in entry.notes)
-    return f"{entry.value}{speedup}{repetitions}{notes}"
+    return f"{entry.value}{speedup}{repetitions}{mark}{notes}"
 
 
 def _escape(text: str) -> str:
