@@ -44,7 +44,13 @@ MUTATIONS = [
         "label_smoothing=facts.LABEL_SMOOTHING",
         "label_smoothing=0.0",
     ),
-    Mutation("decay on biases", "pytorch", "none", "if p.ndim > 1]", "if p.ndim > 0]"),
+    Mutation(
+        "decay on biases",
+        "pytorch",
+        "none",
+        '{"params": others}',
+        '{"params": others, "weight_decay": facts.WEIGHT_DECAY}',
+    ),
     Mutation(
         "batch-norm over all ranks",
         "pytorch",

@@ -11,7 +11,7 @@ from dlperf.certify.rank import compare, wrong_shapes
 from dlperf.certify.reference import flat, neutral, split
 from dlperf.workloads import layouts
 from dlperf.workloads.resnet50 import facts
-from dlperf.workloads.resnet50.optimizer import Optimizer
+from dlperf.workloads.resnet50.formulas import Optimizer
 
 REFERENCE = {"loss": [7.0, 6.9, 6.8, 6.7, 6.6], "data_digest": ["d0"]}
 

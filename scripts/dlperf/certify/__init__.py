@@ -1,11 +1,11 @@
 """Certificates of equal work: does an implementation compute what the reference computes?
 
-    reference.py   neutral weights, and what plain float64 formulas make of them (workflow's Python,
-                   with the PyTorch of its environment)
+    reference.py   neutral weights, and what plain float64 formulas make of them (under the Python
+                   that has PyTorch)
     rank.py        the implementation's own training steps on the same weights and batches, under
                    its framework's interpreter
     judge.py       differences -> tiers, passed or not, with their tolerances
-    __main__.py    the commands
+    __main__.py    the command
 
 Nothing special is run: the step is that of `training(run)`, which the stopwatch times.
 """

@@ -104,7 +104,7 @@ def code_sha256(workload: str, framework: str) -> str:
     package = Path(workloads.__file__).parents[1]
     own = [package / "frameworks" / f"{framework}.py"]
     own += [package / "workloads" / workload / name for name in ("facts.py", f"{framework}.py")]
-    own += [package / "workloads" / workload / name for name in ("reference.py", "optimizer.py")]
+    own += [package / "workloads" / workload / name for name in ("reference.py", "formulas.py")]
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in own)).hexdigest()
 
 

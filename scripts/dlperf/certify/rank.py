@@ -114,7 +114,7 @@ def compare(found, expected):
 
 def optimizer_alone(run, task, framework, implementation):
     """Given gradients on given weights, no network: compared with the formula in float64."""
-    reference = importlib.import_module("dlperf.workloads.%s.optimizer" % run.workload)
+    reference = importlib.import_module("dlperf.workloads.%s.formulas" % run.workload)
     start = load(run, task, "weights")
     noise = np.random.RandomState(run.seed).standard_normal(1 << 16).astype(np.float32)
 

@@ -31,7 +31,7 @@ LEARNING_RATE = 0.01  # large enough that an update is not lost in float64, smal
 
 def neutral(workload):
     """Canonical name -> float32 array, from SEED; the same bytes with every NumPy."""
-    module = importlib.import_module("dlperf.workloads.%s.reference" % workload)
+    module = importlib.import_module("dlperf.workloads.%s.formulas" % workload)
     random = np.random.RandomState(SEED)
     return {
         name: np.asarray(module.initial(name, shape, random), np.float32)
@@ -63,7 +63,7 @@ def steps(workload, start, dimensions, data_dir, ranks):
     import torch
 
     module = importlib.import_module("dlperf.workloads.%s.reference" % workload)
-    formula = importlib.import_module("dlperf.workloads.%s.optimizer" % workload)
+    formula = importlib.import_module("dlperf.workloads.%s.formulas" % workload)
     settings = {"seed": SEED, "data_dir": data_dir, "warmup_steps": 0, "measured_steps": STEPS}
     asked = dict(identity(workload, dimensions), precision="fp64")
     sources = [open_batches(asked, settings, rank, ranks, "NCHW") for rank in range(ranks)]
@@ -90,7 +90,7 @@ def long_run(workload, start, dimensions, data_dir, seed):
     import torch
 
     module = importlib.import_module("dlperf.workloads.%s.reference" % workload)
-    formula = importlib.import_module("dlperf.workloads.%s.optimizer" % workload)
+    formula = importlib.import_module("dlperf.workloads.%s.formulas" % workload)
     settings = {"seed": seed, "data_dir": data_dir, "warmup_steps": 0, "measured_steps": LONG_STEPS}
     source = open_batches(identity(workload, dimensions), settings, layout="NCHW")
     weights = {name: torch.from_numpy(each.copy()) for name, each in start.items()}

@@ -10,23 +10,6 @@ import torch.nn.functional as F
 from dlperf.workloads.resnet50 import facts
 
 
-def initial(name, shape, random):
-    """Neutral weights, float32, that make settings visible; `random` is a NumPy RandomState.
-
-    A tenth of the usual deviation in convolutions: small variances show a wrong epsilon. Scales
-    around one half, none of them zero: residual branches show, and so does the stride's place. No
-    bias is zero, so that weight decay on one shows. Measured: docs/certificates.md.
-    """
-    if len(shape) == 4:
-        fan_out = shape[0] * shape[2] * shape[3]
-        return 0.1 * (2.0 / fan_out) ** 0.5 * random.standard_normal(shape)
-    if name == "fc.weight":
-        return 0.01 * random.standard_normal(shape)
-    if name.endswith("weight"):
-        return random.uniform(0.25, 0.75, shape)
-    return 0.1 * random.standard_normal(shape)
-
-
 def batch_norm(weights, name, x):
     """By the batch's own mean and biased variance; epsilon inside the root."""
     mean = x.mean((0, 2, 3), keepdim=True)
