@@ -384,12 +384,16 @@ def _suspects(cells: Sequence[Row]) -> list[tuple[str, list[str]]]:
 
 
 def _certificates(rows: Sequence[Row]) -> dict[str, Any]:
-    """A line a certificate, a column a tier: sign, numbers and where they were measured."""
+    """A line a certificate, a column a tier: sign, numbers, and where it fails."""
     there = dict.fromkeys(row["tier"] for row in rows if row["tier"])
     known = [tier for tier in labels.TIERS if tier in there]
     tiers = known + [tier for tier in there if tier not in known]
     lines = []
-    for own in certificates.by_key(rows).values():
+    frameworks = list(dict.fromkeys(row["framework"] for row in rows))
+    found_for = sorted(  # one framework's together; otherwise as the plan has them
+        certificates.by_key(rows).values(), key=lambda own: frameworks.index(own[0]["framework"])
+    )
+    for own in found_for:
         row, found = own[0], {each["tier"]: each for each in own}
         lines.append(
             {
@@ -401,8 +405,13 @@ def _certificates(rows: Sequence[Row]) -> dict[str, Any]:
                 "commit": row["git_commit"],
             }
         )
+    not_run: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row["tier"] and not row["tier_passed"]:
+            not_run.setdefault(row["reason"], {})[_title(row)] = None
     return {
         "lines": lines,
+        "not_run": {why: list(where) for why, where in not_run.items()},
         "tiers": [labels.TIERS.get(tier, tier) for tier in tiers],
         "counts": Counter(line["status"] for line in lines),
     }
@@ -413,15 +422,18 @@ def _tier(row: Row | None) -> dict[str, str]:
     if row is None:
         return {"kind": "none", "text": "–", "where": ""}
     if not row["tier_passed"]:
-        return {"kind": "none", "text": "not run", "where": row["reason"]}
+        return {"kind": "none", "text": "not run", "where": ""}
     passed = row["tier_passed"] == "true"
     kind, sign = ("passed", "✓") if passed else ("failed", "✗")
     if row["measured"] is None:
         return {"kind": kind, "text": sign, "where": row["reason"]}
-    text = f"{sign} {row['measured']:.2g} {'≤' if passed else '>'} {row['tolerance']:g}"
+    if not row["tolerance"]:
+        text = f"{sign} {row['measured']:g} differ"
+    else:
+        text = f"{sign} {row['measured']:.2g} {'≤' if passed else '>'} {row['tolerance']:g}"
     step = f"step {row['worst_step']}" if row["worst_step"] else ""
     where = ", ".join(filter(None, (row["worst_tensor"], step, row["reason"])))
-    return {"kind": kind, "text": text, "where": where}
+    return {"kind": kind, "text": text, "where": "" if passed else where}
 
 
 def _parity(rows: Sequence[Row]) -> list[dict[str, Any]]:
