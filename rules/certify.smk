@@ -20,21 +20,18 @@ rule reference:
     input:
         environment=environment_of("pytorch"),
         data="results/data/sample/manifest.json",
-        code=expand(
-            PACKAGE + "/{file}.py",
-            file=[
-                "certify/reference",
-                "workloads/{{workload}}/facts",
-                "workloads/{{workload}}/optimizer",
-                "workloads/{{workload}}/reference",
-            ],
-        ),
+        code=[
+            f"{PACKAGE}/certify/reference.py",
+            f"{PACKAGE}/workloads/{{workload}}/facts.py",
+            f"{PACKAGE}/workloads/{{workload}}/formulas.py",
+            f"{PACKAGE}/workloads/{{workload}}/reference.py",
+        ],
     output:
         "results/certificates/{workload}/reference/manifest.json",
     log:
         "results/certificates/{workload}/reference.log",
-    localrule: True
     priority: 2_000_000
+    localrule: True
     threads: workflow.cores if workflow.local_exec else 2
     params:
         folder=subpath(output[0], parent=True),
@@ -51,10 +48,10 @@ rule certificate:
         environment=lambda wildcards: environment_of(wildcards.framework),
         reference="results/certificates/{workload}/reference/manifest.json",
         data="results/data/sample/manifest.json",
-        code=expand(
-            PACKAGE + "/{file}.py",
-            file=["frameworks/{{framework}}", "workloads/{{workload}}/{{framework}}"],
-        ),
+        code=[
+            f"{PACKAGE}/frameworks/{{framework}}.py",
+            f"{PACKAGE}/workloads/{{workload}}/{{framework}}.py",
+        ],
     output:
         "results/certificates/{workload}/{framework}/{device}-{precision}{compiler}-{ranks}r.json",
     log:
@@ -79,3 +76,12 @@ rule certificate:
         " --ranks {wildcards.ranks:q} --environment {input.environment:q}"
         " --reference {params.reference:q} --data-dir {params.data:q}"
         " --out {output:q} > {log:q} 2>&1"
+
+
+rule certificates:
+    input:
+        certificates_of,
+        config=f"{RESULTS}/config.yaml",
+    localrule: True
+    shell:
+        "{PYTHON:q} -m dlperf.analysis certificates --config {input.config:q} --shared results"
