@@ -4,6 +4,7 @@ A module imports its framework only inside functions, so that the plan can read 
 without having it. Every module has, in this order:
 
     TITLE, COMPILERS, DEFAULT_COMPILER
+    FLOAT64_COMPILERS                  those under which a certificate can run in float64
     unsupported(case) -> str           why it cannot do a case, or ""
     environment(run) -> dict           variables that must stand before the process starts
     services(run) -> list              processes beside the ranks: (name, argv, variables)
@@ -11,6 +12,8 @@ without having it. Every module has, in this order:
     step_timer(run)                    a clock for single steps (measure/timer.py)
     memory(run) -> dict                device_peak_bytes, device_total_peak_bytes (None on CPU)
     parity(run) -> dict                what the process really had, read back from it
+    Weights                            trained weights by canonical name, for certificates
+    optimize(run, implementation, start, gradients) -> dict    its optimiser alone, likewise
     stop(run)                          leave the group
 """
 
