@@ -68,7 +68,8 @@ def certify(asked: argparse.Namespace) -> dict[str, Any]:
         compiler = asked.compiler if asked.compiler in compilers else compilers[0]
         float64 = _run(asked, manifest, environment, "fp64", compiler, steps=manifest["steps"])
     tiers = judge.tiers(manifest["ranks"][str(asked.ranks)], timed, float64, asked.precision)
-    if asked.ranks == 1 and (asked.precision, asked.compiler) != ("fp32", "none"):
+    plain = (asked.precision, asked.compiler) == ("fp32", "none")
+    if tiers[0]["passed"] and asked.ranks == 1 and not plain:
         long = manifest["long"]
         tiers.append(
             judge.long_run(
@@ -91,7 +92,7 @@ def certify(asked: argparse.Namespace) -> dict[str, Any]:
         "provenance": {
             "git_commit": record.git_commit(),
             "code_sha256": code_sha256(asked.workload, asked.framework),
-            "lock_sha256": environment.get("lock_sha256", ""),
+            "lock_sha256": record.applied_lock(environment),
             "reference_sha256": record.file_sha256(manifest_path),
             "start_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
             "seconds": round(time.time() - started, 1),

@@ -58,6 +58,11 @@ def git_commit():
     return _git("rev-parse", "HEAD")
 
 
+def applied_lock(environment):
+    """sha256 of the lock that an environment was made from; "" where it was made otherwise."""
+    return environment.get("lock_sha256", "") if environment.get("lock_applied") else ""
+
+
 def provenance(case, environment, config_sha256):
     """Where a record comes from; `environment` is the content of env.json, or {}."""
     commit = git_commit()
@@ -68,9 +73,7 @@ def provenance(case, environment, config_sha256):
         "case_sha256": sha256(json.dumps(case, sort_keys=True).encode()),
         "config_sha256": config_sha256,
         "environment_backend": environment.get("backend", ""),
-        "lock_sha256": environment.get("lock_sha256", "")
-        if environment.get("lock_applied")
-        else "",
+        "lock_sha256": applied_lock(environment),
         "freeze_sha256": sha256("\n".join(environment.get("freeze", [])).encode()),
         "data_manifest_sha256": (
             file_sha256(os.path.join(data_dir, "manifest.json")) if data_dir else ""
