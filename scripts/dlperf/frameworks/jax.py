@@ -8,11 +8,15 @@ window never does. Has not run on a GPU: that path follows the documentation of 
 
 import os
 
+import numpy as np
+
 from dlperf.measure.timer import HostTimer
+from dlperf.workloads import layouts
 
 TITLE = "JAX"
 COMPILERS = {"none": "op by op", "xla": "jax.jit (XLA)"}
 DEFAULT_COMPILER = {"cpu": "xla", "cuda": "xla"}
+FLOAT64_COMPILERS = ("xla",)
 
 
 def unsupported(case):
@@ -46,6 +50,8 @@ def services(run):
 def start(run):
     import jax
 
+    if run.float64:
+        jax.config.update("jax_enable_x64", True)
     if run.distributed:
         jax.distributed.initialize(
             coordinator_address="%s:%d" % (run.address, run.ports[0]),
@@ -117,6 +123,65 @@ def parity(run):
         facts["matmul_precision"] = jax.config.jax_default_matmul_precision
         facts["tf32"] = facts["matmul_precision"] in (None, "default", "tensorfloat32")
     return facts
+
+
+class Weights:
+    """A tree of parameters by canonical name.
+
+    tree: gives the parameters as they are now, nested dicts. put: takes new ones, NumPy arrays.
+    names: canonical name -> its key in the tree, such as "block0.conv1.kernel".
+    """
+
+    def __init__(self, names, tree, put):
+        self.names, self.tree, self.put = names, tree, put
+
+    def read(self):
+        return self.arrays(self.tree())
+
+    def write(self, arrays):
+        self.put(self.nested(arrays))
+
+    def arrays(self, tree):
+        """Nested dicts of arrays -> canonical name -> NumPy array, a copy."""
+        from flax.traverse_util import flatten_dict
+
+        flat = flatten_dict(tree, sep=".")
+        # every rank has them all: its own shard is the whole
+        whole = {name: flat[key].addressable_data(0) for name, key in self.names.items()}
+        return {name: layouts.canonical(name, np.array(leaf)) for name, leaf in whole.items()}
+
+    def nested(self, arrays):
+        """The inverse of `arrays`, in the parameters' type."""
+        from flax.traverse_util import flatten_dict, unflatten_dict
+
+        types = {key: leaf.dtype for key, leaf in flatten_dict(self.tree(), sep=".").items()}
+        flat = {
+            key: np.array(layouts.channels_last(name, arrays[name]), types[key], order="C")
+            for name, key in self.names.items()
+        }
+        return unflatten_dict(flat, sep=".")
+
+
+def optimize(run, implementation, start, gradients):
+    """The weights after the implementation's optimizer took these gradients, one set a step."""
+    import jax
+    import optax
+
+    network = implementation.model(run)
+    sgd = implementation.optimizer(run, network)
+    tree = implementation.initial(run, network)["params"]
+    weights = implementation.weights(lambda: tree, None)
+
+    @jax.jit
+    def update(parameters, state, gradients):
+        updates, state = sgd.update(gradients, state, parameters)
+        return optax.apply_updates(parameters, updates), state
+
+    parameters = weights.nested(start)
+    state = sgd.init(parameters)
+    for given in gradients:
+        parameters, state = update(parameters, state, weights.nested(given))
+    return weights.arrays(parameters)
 
 
 def stop(run):

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import linen as nn
+from flax.traverse_util import flatten_dict
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -82,15 +83,17 @@ class ResNet50(nn.Module):
         conv, norm = layers(self.dtype)
         x = nn.relu(norm(name="bn1")(conv(64, 7, 2, name="conv1")(x)))
         x = nn.max_pool(x, (3, 3), (2, 2), padding=((1, 1), (1, 1)))
-        for stage, (width, count, stride) in enumerate(facts.STAGES):
+        block = 0
+        for width, count, stride in facts.STAGES:
             for index in range(count):
                 x = Bottleneck(
                     width,
                     stride if index == 0 else 1,
                     project=index == 0,
                     dtype=self.dtype,
-                    name="block%d_%d" % (stage + 1, index + 1),
+                    name="block%d" % block,
                 )(x)
+                block += 1
         x = jnp.mean(x, axis=(1, 2), dtype=jnp.promote_types(x.dtype, jnp.float32))
         return nn.Dense(facts.CLASSES, name="fc")(x)
 
@@ -128,17 +131,26 @@ def initial(run, network):
     image = jax.ShapeDtypeStruct((1, px, px, 3), jnp.float32)
     shapes = jax.eval_shape(network.init, jax.random.key(0), image)
     random = np.random.default_rng(run.seed)
+    dtype = np.float64 if run.float64 else np.float32
 
     def draw(path, leaf):
         layer, name = path[-2].key, path[-1].key
         if name == "kernel":
             fan_out = np.prod(leaf.shape) // leaf.shape[-2]
             deviation = (2.0 / fan_out) ** 0.5 if leaf.ndim == 4 else 0.01
-            return random.standard_normal(leaf.shape, np.float32) * np.float32(deviation)
+            return random.standard_normal(leaf.shape, dtype) * dtype(deviation)
         ones = name == "var" or (name == "scale" and layer != "bn3")
-        return np.full(leaf.shape, 1 if ones else 0, np.float32)
+        return np.full(leaf.shape, 1 if ones else 0, dtype)
 
     return jax.tree_util.tree_map_with_path(draw, shapes)
+
+
+def weights(tree, put):
+    """The parameters by the names of facts.parameters()."""
+    names = {}
+    for key in flatten_dict(tree(), sep="."):
+        names[key.replace(".kernel", ".weight").replace(".scale", ".weight")] = key
+    return framework.Weights(names, tree, put)
 
 
 def loss(run):
@@ -216,13 +228,19 @@ def training(run):
     )
     variables, state = put((variables, state), PartitionSpec())
     program = jax.jit(train, donate_argnums=(0, 1))
-    compiled = program.lower(variables, state, *next_batch()).compile()
+    # by its shapes alone: the first batch belongs to the first step
+    sharding = NamedSharding(mesh, own) if run.distributed else None
+    compiled = program.lower(variables, state, *batch_shapes(run, sharding)).compile()
     framework.meet(run, "compiled")
 
     def step():
         nonlocal variables, state
         variables, state, value = compiled(variables, state, *next_batch())
         return value
+
+    def put_parameters(tree):
+        nonlocal variables
+        variables = dict(variables, params=put(tree, PartitionSpec()))
 
     return Work(
         step=step,
@@ -238,6 +256,17 @@ def training(run):
             loss_scaling="none",
             compute_dtype="bfloat16" if run.amp else "float32",
         ),
+        weights=weights(lambda: variables["params"], put_parameters),
+    )
+
+
+def batch_shapes(run, sharding):
+    px = run.dimensions["image_size"]
+    images, labels = (run.global_batch_size, px, px, 3), (run.global_batch_size,)
+    dtype = jnp.float64 if run.float64 else jnp.float32
+    return (
+        jax.ShapeDtypeStruct(images, dtype, sharding=sharding),
+        jax.ShapeDtypeStruct(labels, jnp.int32, sharding=sharding),
     )
 
 
