@@ -5,8 +5,11 @@ none of them), cuDNN's exhaustive search and persistent batch-norm on the GPU, a
 The GPU's side is written from the documentation and has not run on a GPU.
 """
 
+import numpy as np
+
 from dlperf.measure.run import Unsupported
 from dlperf.measure.timer import HostTimer
+from dlperf.workloads import layouts
 
 TITLE = "PaddlePaddle"
 COMPILERS = {
@@ -15,6 +18,7 @@ COMPILERS = {
     "static": "to_static, without CINN",
 }
 DEFAULT_COMPILER = {"cpu": "static", "cuda": "static"}
+FLOAT64_COMPILERS = ("static", "none")
 
 
 def unsupported(case):
@@ -39,7 +43,8 @@ def environment(run):
             FLAGS_conv_workspace_size_limit="4000",
         )
     else:
-        variables["FLAGS_use_onednn"] = "1" if run.compiler == "static" else "0"
+        onednn = run.compiler == "static" and not run.float64  # which oneDNN has not
+        variables["FLAGS_use_onednn"] = "1" if onednn else "0"
     if run.distributed:
         # what paddle.distributed.launch sets
         ends = ["%s:%d" % (run.address, run.ports[1 + rank]) for rank in range(run.ranks)]
@@ -62,6 +67,8 @@ def services(run):
 def start(run):
     import paddle
 
+    if run.float64:
+        paddle.set_default_dtype("float64")
     paddle.set_device("gpu:0" if run.cuda else "cpu")
     if run.compiler == "cinn" and not paddle.is_compiled_with_cinn():
         raise Unsupported("CINN is not compiled into this PaddlePaddle")
@@ -113,6 +120,43 @@ def flag(name):
     import paddle
 
     return paddle.get_flags(name)[name]
+
+
+class Weights:
+    """A network's parameters by canonical name; Paddle's dense weights are (inputs, outputs)."""
+
+    def __init__(self, named):
+        self.named = named
+
+    def read(self):
+        return {
+            name: layouts.dense_transposed(name, p.numpy().copy()) for name, p in self.named.items()
+        }
+
+    def write(self, arrays):
+        for name, parameter in self.named.items():
+            parameter.set_value(self.tensor(name, arrays[name]))
+
+    def tensor(self, name, array):
+        """A canonical array as the parameter has it."""
+        import paddle
+
+        array = np.ascontiguousarray(layouts.dense_transposed(name, array))
+        return paddle.to_tensor(array).astype(self.named[name].dtype)
+
+
+def optimize(run, implementation, start, gradients):
+    """The weights after the implementation's optimizer took these gradients, one set a step."""
+    network = implementation.model(run)
+    optimizer = implementation.optimizer(run, network)
+    weights = implementation.weights(network)
+    weights.write(start)
+    for given in gradients:
+        for name, parameter in weights.named.items():
+            parameter.grad = weights.tensor(name, given[name])
+        optimizer.step()
+        optimizer.clear_grad(set_to_zero=False)
+    return weights.read()
 
 
 def stop(run):

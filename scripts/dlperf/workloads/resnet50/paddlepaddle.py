@@ -10,11 +10,14 @@ Cores and level O2 (fp16 weights, fp32 master weights) under AMP, as PaddleClas'
 """
 
 import math
+import re
 
+import numpy as np
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
+from dlperf.frameworks import paddlepaddle as framework
 from dlperf.measure.run import Unsupported, Work, feed
 from dlperf.workloads.resnet50 import facts
 
@@ -121,7 +124,34 @@ def model(run):
     return network
 
 
+def weights(network):
+    """The parameters by the names of facts.parameters()."""
+    named = {}
+    for own, parameter in network.named_parameters():
+        if parameter.stop_gradient:  # batch-norm's moving statistics
+            continue
+        name = own.replace("stem.", "conv1.").replace("shortcut.", "conv4.")
+        name = name.replace("blocks.", "block")
+        named[re.sub(r"conv(\d)\.(conv|bn)", r"\2\1", name)] = parameter
+    return framework.Weights(named)
+
+
+class ExactCrossEntropy(nn.Layer):
+    """Cross-entropy against smoothed labels; Paddle's own keeps the smoothing in float32."""
+
+    def __init__(self):
+        super().__init__()
+        hit = (1 - facts.LABEL_SMOOTHING) * np.eye(facts.CLASSES)
+        targets = hit + facts.LABEL_SMOOTHING / facts.CLASSES
+        self.register_buffer("targets", paddle.to_tensor(targets))
+
+    def forward(self, logits, labels):
+        return F.cross_entropy(logits, paddle.gather(self.targets, labels), soft_label=True)
+
+
 def loss(run):
+    if run.float64:
+        return ExactCrossEntropy()
     return nn.CrossEntropyLoss(label_smoothing=facts.LABEL_SMOOTHING)
 
 
@@ -142,6 +172,7 @@ def optimizer(run, network):
 
 def training(run):
     network, criterion = model(run), loss(run)
+    exchanged = weights(network)
     parameters = sum(p.size for p in trainable(network))
     sgd = optimizer(run, network)
     if run.amp:
@@ -184,6 +215,7 @@ def training(run):
             loss_scaling="dynamic" if scaler.is_enable() else "none",
             compute_dtype=str(network.blocks[0].conv1.conv.weight.dtype).replace("paddle.", ""),
         ),
+        weights=exchanged,
     )
 
 
@@ -204,7 +236,7 @@ def compiled(run, forward):
     size = run.dimensions["image_size"]
     shape = (size, size, 3) if layout(run) == "NHWC" else (3, size, size)
     spec = [
-        paddle.static.InputSpec((run.batch_size,) + shape, "float32", "images"),
+        paddle.static.InputSpec((run.batch_size,) + shape, paddle.get_default_dtype(), "images"),
         paddle.static.InputSpec((run.batch_size,), "int64", "labels"),
     ]
     cinn = run.compiler == "cinn"
