@@ -158,7 +158,8 @@ def lines(rows: Sequence[Row]) -> Iterator[str]:
             continue
         not_run = [each["tier"] for each in own if not each["tier_passed"]]
         without = f", without {labels.listed(not_run)}" if not_run else ""
-        yield f"{line}: {row['start_utc'][:10]}, commit {row['git_commit'][:12]}{without}"
+        commit = row["git_commit"][:12] or "not known"
+        yield f"{line}: {row['start_utc'][:10]}, commit {commit}{without}"
         failed = first_failed(own)
         if failed:
             yield f"        {failed['tier']}: {labels.difference(failed)}"
