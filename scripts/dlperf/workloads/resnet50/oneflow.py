@@ -11,6 +11,7 @@ import numpy as np
 import oneflow as flow
 from oneflow import nn
 
+from dlperf.frameworks import oneflow as framework
 from dlperf.measure.run import Work, feed
 from dlperf.workloads.resnet50 import facts
 
@@ -99,7 +100,18 @@ class TrainingGraph(nn.Graph):
 
 def model(run):
     network = ResNet50(layout(run), nn.FusedBatchNorm2d if run.cuda else BatchNormReLU)
+    if run.float64:
+        network = network.to(flow.float64)
     return network.to(run.device).train()
+
+
+def weights(network):
+    """The parameters by the names of facts.parameters()."""
+    named = {}
+    for own, parameter in network.named_parameters():
+        name = own.replace("blocks.", "block")
+        named[name.replace("shortcut.0", "conv4").replace("shortcut.1", "bn4")] = parameter
+    return framework.Weights(named)
 
 
 def loss(run):
@@ -150,24 +162,32 @@ def training(run):
             loss_scaling="dynamic" if run.amp else "none",
             compute_dtype="float16" if run.amp else "float32",
         ),
+        weights=weights(network),
     )
 
 
 def eager(run, network, criterion, sgd):
     forward = network
-    if run.distributed:
+    if run.distributed and not run.float64:
         # batch-norm statistics stay each rank's own
         forward = nn.parallel.DistributedDataParallel(network, broadcast_buffers=False)
 
     def train(images, labels):
         value = criterion(forward(images), labels)
         value.backward()
+        if run.distributed and run.float64:  # which DistributedDataParallel does not take
+            mean_over_ranks(run, network)
         sgd.step()
         # DistributedDataParallel adds into its buckets, which it does not clear itself
         sgd.zero_grad(set_to_none=not run.distributed)
         return value
 
     return train
+
+
+def mean_over_ranks(run, network):
+    for parameter in network.parameters():
+        flow._C.local_all_reduce(parameter.grad, inplace=True).mul_(1 / run.ranks)
 
 
 def compiled(run, train):
