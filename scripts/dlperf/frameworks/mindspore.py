@@ -17,6 +17,7 @@ from dlperf.measure.timer import HostTimer
 TITLE = "MindSpore"
 COMPILERS = {"none": "PYNATIVE", "graph": "ms.jit"}
 DEFAULT_COMPILER = {"cpu": "graph", "cuda": "graph"}
+FLOAT64_COMPILERS = ()  # no float64 convolution or batch-norm on a CPU
 # The process that ranks find each other through; `init` returns in it when all ranks have left.
 SCHEDULER = "import mindspore as ms; ms.set_device('CPU'); ms.communication.init()"
 
@@ -140,6 +141,47 @@ def compiler_detail(run):
     if not graphs:
         raise Unsupported("ms.jit compiled nothing: the step ran in PYNATIVE")
     return "%s, graphs: %d" % (COMPILERS[run.compiler], len(graphs))
+
+
+class Weights:
+    """A network's parameters by canonical name; MindSpore's layouts are the canonical ones."""
+
+    def __init__(self, named):
+        self.named = named
+
+    def read(self):
+        return {name: p.asnumpy().copy() for name, p in self.named.items()}
+
+    def write(self, arrays):
+        for name, parameter in self.named.items():
+            parameter.set_data(tensor(arrays[name], parameter))
+
+
+def optimize(run, implementation, start, gradients):
+    """The weights after the implementation's optimizer took these gradients, one set a step."""
+    import mindspore as ms
+
+    network = implementation.model(run)
+    optimizer = implementation.optimizer(run, network)
+    weights = implementation.weights(network)
+    weights.write(start)
+    names = {id(parameter): name for name, parameter in weights.named.items()}
+
+    def update(gradients):
+        return optimizer(gradients)
+
+    if run.compiler == "graph":
+        update = ms.jit(update, fullgraph=True)
+    for given in gradients:
+        update(tuple(tensor(given[names[id(p)]], p) for p in optimizer.parameters))
+    return weights.read()
+
+
+def tensor(array, parameter):
+    """A copy of the array, in the parameter's type."""
+    import mindspore as ms
+
+    return ms.Tensor(array.copy(), parameter.dtype)
 
 
 def stop(run):

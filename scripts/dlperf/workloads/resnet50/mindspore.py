@@ -9,7 +9,7 @@ import mindspore as ms
 from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import HeNormal
 
-from dlperf.frameworks.mindspore import synchronize
+from dlperf.frameworks import mindspore as framework
 from dlperf.measure.run import Work, feed
 from dlperf.workloads.resnet50 import facts
 
@@ -81,6 +81,17 @@ def model(run):
     return network
 
 
+def weights(network):
+    """The parameters by the names of facts.parameters()."""
+    named = {}
+    for own, parameter in network.parameters_and_names():
+        if parameter.requires_grad:
+            name = own.replace("blocks.", "block")
+            name = name.replace("shortcut.0", "conv4").replace("shortcut.1", "bn4")
+            named[name.replace(".gamma", ".weight").replace(".beta", ".bias")] = parameter
+    return framework.Weights(named)
+
+
 def loss(run):
     return nn.CrossEntropyLoss(label_smoothing=facts.LABEL_SMOOTHING)
 
@@ -131,7 +142,7 @@ def training(run):
 
     return Work(
         step=lambda: update(*next_batch()),
-        wait=lambda: synchronize(run),
+        wait=lambda: framework.synchronize(run),
         loss=lambda value: float(value.asnumpy()),
         parameters=sum(p.size for p in network.trainable_params()),
         batches=batches,
@@ -141,6 +152,7 @@ def training(run):
             "loss_scaling": "dynamic" if run.amp else "none",
             "compute_dtype": "float16" if run.amp else "float32",
         },
+        weights=weights(network),
     )
 
 
