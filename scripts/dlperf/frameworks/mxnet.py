@@ -10,6 +10,7 @@ from dlperf.measure.timer import HostTimer
 TITLE = "MXNet"
 COMPILERS = {"none": "imperative", "static": "hybridize(static_alloc, static_shape)"}
 DEFAULT_COMPILER = {"cpu": "static", "cuda": "static"}
+FLOAT64_COMPILERS = ("static", "none")
 
 
 def unsupported(case):
@@ -40,7 +41,12 @@ def services(run):
     if not run.distributed:
         return []
     argv = [run.interpreter, "-I", "-c", "import mxnet"]  # -I: of no folder but its own
-    servers = [("server %d" % index, argv, {"DMLC_ROLE": "server"}) for index in range(run.ranks)]
+    variables = {"DMLC_ROLE": "server"}
+    if run.float64:
+        # A server never sets its `multi_precision_`: as memory falls, it is true, and float64 is
+        # summed in float32. Memory that malloc fills with the complement of 255 makes it false.
+        variables["GLIBC_TUNABLES"] = "glibc.malloc.perturb=255:glibc.malloc.tcache_count=0"
+    servers = [("server %d" % index, argv, variables) for index in range(run.ranks)]
     return [("scheduler", argv, {"DMLC_ROLE": "scheduler"})] + servers
 
 
@@ -85,6 +91,47 @@ def parity(run):
         "compute_dtype": half(run) if run.amp else "float32",
         "loss_scaling": "dynamic" if run.amp and run.cuda else "none",
     }
+
+
+class Weights:
+    """Parameters by canonical name. `layout` is the network's: NHWC puts a kernel's inputs last."""
+
+    def __init__(self, named, layout):
+        self.named = named
+        self.last = layout == "NHWC"
+
+    def read(self):
+        return {name: self.canonical(p.data().asnumpy()) for name, p in self.named.items()}
+
+    def write(self, arrays):
+        for name, parameter in self.named.items():
+            parameter.set_data(self.own(arrays[name]))
+
+    def own(self, array):
+        return array.transpose(0, 2, 3, 1) if self.last and array.ndim == 4 else array
+
+    def canonical(self, array):
+        return array.transpose(0, 3, 1, 2) if self.last and array.ndim == 4 else array
+
+
+def optimize(run, implementation, start, gradients):
+    """The weights after the implementation's trainer took these gradients, one set a step."""
+    import mxnet as mx
+
+    network = implementation.model(run)
+    trainer = implementation.optimizer(run, network)
+    weights = implementation.weights(run, network)
+    weights.write(start)
+    for given in gradients:
+        with mx.autograd.record():
+            # products of weights and numbers: the gradients of their sum are the numbers
+            products = [
+                p.data() * mx.nd.array(weights.own(given[name]), ctx=p.data().context)
+                for name, p in weights.named.items()
+            ]
+        mx.autograd.backward(products)
+        trainer.step(1)
+    return weights.read()
 
 
 def stop(run):

@@ -12,6 +12,7 @@ from mxnet import autograd, gluon
 from mxnet.contrib import amp
 from mxnet.gluon import nn
 
+from dlperf.frameworks import mxnet as framework
 from dlperf.measure.run import Unsupported, Work, feed
 from dlperf.workloads.resnet50 import facts
 
@@ -117,10 +118,22 @@ class Criterion(nn.HybridBlock):
 def model(run):
     network = ResNet50(layout(run))
     network.initialize(ctx=device(run))
+    if run.float64:
+        network.cast("float64")
     for name, parameter in network.collect_params().items():
         if not name.endswith("weight"):
             parameter.wd_mult = 0.0
     return network
+
+
+def weights(run, network):
+    """The trained parameters by the names of facts.parameters()."""
+    named = {}
+    for own, parameter in network._collect_params_with_prefix().items():  # as files name them
+        if parameter.grad_req != "null":
+            name = own.replace("blocks.", "block")
+            named[name.replace("gamma", "weight").replace("beta", "bias")] = parameter
+    return framework.Weights(named, layout(run))
 
 
 def loss(run):
@@ -213,6 +226,7 @@ def training(run):
             % max(1, trainer.optimizer.aggregate_num),
             fused_optimizer=True,
         ),
+        weights=weights(run, network),
     )
 
 
@@ -237,4 +251,5 @@ def device(run):
 
 
 def put(run, images, labels):
-    return mx.nd.array(images, device(run)), mx.nd.array(labels, device(run))
+    dtype = images.dtype
+    return mx.nd.array(images, device(run), dtype), mx.nd.array(labels, device(run), dtype)
