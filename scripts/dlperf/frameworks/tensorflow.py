@@ -9,10 +9,12 @@ path has not run: there was no GPU where this was written.
 
 from dlperf.measure.run import Unsupported
 from dlperf.measure.timer import HostTimer
+from dlperf.workloads import layouts
 
 TITLE = "TensorFlow"
 COMPILERS = {"none": "tf.function", "xla": "XLA, jit_compile=True"}
 DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
+FLOAT64_COMPILERS = ("none", "xla")
 
 # Gradients are summed in packs of this size, sent while the backward pass goes on. One pack of all,
 # the default, took half as much CPU time again for a step of two ranks on one core each.
@@ -40,6 +42,7 @@ def services(run):
 def start(run):
     import tensorflow as tf
 
+    _state["dtype"] = tf.float64 if run.float64 else tf.float32
     if run.cuda:
         for gpu in tf.config.list_physical_devices("GPU"):
             tf.config.experimental.set_memory_growth(gpu, True)
@@ -63,6 +66,11 @@ def start(run):
         )
     # tf.random.set_seed does not make ranks draw the same once a strategy has joined workers
     tf.random.set_global_generator(tf.random.Generator.from_seed(run.seed))
+
+
+def dtype():
+    """What variables, and what computes with them outside AMP, are in: float32, or float64."""
+    return _state["dtype"]
 
 
 def strategy():
@@ -140,6 +148,35 @@ def parity(run):
             onednn=_pywrap_util_port.IsMklEnabled(),
         )
     return facts
+
+
+class Weights:
+    """Variables by canonical name."""
+
+    def __init__(self, named):
+        self.named = named
+
+    def read(self):
+        return {name: layouts.canonical(name, v.numpy()).copy() for name, v in self.named.items()}
+
+    def write(self, arrays):
+        for name, variable in self.named.items():
+            variable.assign(layouts.channels_last(name, arrays[name]))
+
+
+def optimize(run, implementation, start, gradients):
+    """The weights after the implementation's optimizer took these gradients, one set a step."""
+    import tensorflow as tf
+
+    network = implementation.model(run)
+    optimizer = implementation.optimizer(run, network)
+    weights = implementation.weights(network)
+    weights.write(start)
+    names = {variable.ref(): name for name, variable in weights.named.items()}
+    names = [names[variable.ref()] for variable in network.trainable_variables]
+    for given in gradients:
+        optimizer.apply([tf.constant(layouts.channels_last(name, given[name])) for name in names])
+    return weights.read()
 
 
 def stop(run):

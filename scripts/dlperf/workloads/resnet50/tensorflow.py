@@ -20,7 +20,11 @@ def pads(edge):
 
 
 def normal(shape, deviation):
-    return tf.random.get_global_generator().normal(shape, 0.0, deviation)
+    return tf.random.get_global_generator().normal(shape, 0.0, deviation, framework.dtype())
+
+
+def constant(shape, value):
+    return tf.fill(shape, tf.constant(value, framework.dtype()))
 
 
 class Conv(tf.Module):
@@ -42,12 +46,14 @@ class Conv(tf.Module):
 class BatchNorm(tf.Module):
     def __init__(self, channels, gamma=1.0):
         super().__init__()
-        self.gamma = tf.Variable(tf.fill([channels], gamma), name="gamma")
-        self.beta = tf.Variable(tf.zeros([channels]), name="beta")
-        self.mean = tf.Variable(tf.zeros([channels]), trainable=False, name="mean")
-        self.variance = tf.Variable(tf.ones([channels]), trainable=False, name="variance")
+        self.gamma = tf.Variable(constant([channels], gamma), name="gamma")
+        self.beta = tf.Variable(constant([channels], 0.0), name="beta")
+        self.mean = tf.Variable(constant([channels], 0.0), trainable=False, name="mean")
+        self.variance = tf.Variable(constant([channels], 1.0), trainable=False, name="variance")
 
     def __call__(self, x):
+        if x.dtype == tf.float64:
+            return self.in_float64(x)
         y, mean, variance = tf.compat.v1.nn.fused_batch_norm(
             x,
             self.gamma,
@@ -60,6 +66,14 @@ class BatchNorm(tf.Module):
         self.mean.assign(mean)
         self.variance.assign(variance)
         return y
+
+    def in_float64(self, x):
+        """The fused operator has no float64."""
+        mean, variance = tf.nn.moments(x, [0, 1, 2])
+        for moving, new in ((self.mean, mean), (self.variance, variance)):
+            moving.assign_sub((1 - facts.BATCH_NORM_MOMENTUM) * (moving - new))
+        epsilon = facts.BATCH_NORM_EPSILON
+        return tf.nn.batch_normalization(x, mean, variance, self.beta, self.gamma, epsilon)
 
 
 class Bottleneck(tf.Module):
@@ -94,7 +108,7 @@ class ResNet50(tf.Module):
                 self.blocks.append(Bottleneck(channels, width, stride if first else 1, first))
                 channels = width * facts.EXPANSION
         self.weight = tf.Variable(normal([channels, facts.CLASSES], 0.01), name="weight")
-        self.bias = tf.Variable(tf.zeros([facts.CLASSES]), name="bias")
+        self.bias = tf.Variable(constant([facts.CLASSES], 0.0), name="bias")
 
     def __call__(self, x):
         x = tf.nn.relu(self.bn1(self.conv1(x)))
@@ -154,6 +168,24 @@ def model(run):
     return ResNet50()
 
 
+def weights(network):
+    """The trained variables by the names of facts.parameters()."""
+    named = {"fc.weight": network.weight, "fc.bias": network.bias}
+
+    def add(block, number, conv, batch_norm):
+        named["%sconv%d.weight" % (block, number)] = conv.weight
+        named["%sbn%d.weight" % (block, number)] = batch_norm.gamma
+        named["%sbn%d.bias" % (block, number)] = batch_norm.beta
+
+    add("", 1, network.conv1, network.bn1)
+    for index, block in enumerate(network.blocks):
+        pairs = [(block.conv1, block.bn1), (block.conv2, block.bn2), (block.conv3, block.bn3)]
+        pairs += [block.shortcut] if block.shortcut else []
+        for number, (conv, batch_norm) in enumerate(pairs, 1):
+            add("block%d." % index, number, conv, batch_norm)
+    return framework.Weights(named)
+
+
 def loss(run):
     smoothing = facts.LABEL_SMOOTHING
 
@@ -205,7 +237,8 @@ def training(run):
     def train_together(images, labels):
         return framework.strategy().run(train, (images, labels))
 
-    images = tf.TensorSpec([run.batch_size] + 2 * [run.dimensions["image_size"]] + [3])
+    size = run.dimensions["image_size"]
+    images = tf.TensorSpec([run.batch_size, size, size, 3], framework.dtype())
     labels = tf.TensorSpec([run.batch_size], tf.int32)
     if run.distributed:
         function = tf.function(train_together)
@@ -227,10 +260,11 @@ def training(run):
             optimizer="SGD, fused (ResourceApplyMomentum)",
             loss_scaling="dynamic" if scale else "none",
         ),
+        weights=weights(network),
     )
 
 
 def compute_dtype(run):
     if not run.amp:
-        return tf.float32
+        return framework.dtype()
     return tf.float16 if run.cuda else tf.bfloat16
