@@ -5,6 +5,7 @@ the size of the rank's cores, Winograd and cuDNN autotune as NVIDIA's containers
 The GPU path has not run: there was no GPU where this was written.
 """
 
+import contextlib
 import os
 import socket
 import threading
@@ -12,10 +13,12 @@ import time
 
 from dlperf.measure.run import Unsupported
 from dlperf.measure.timer import HostTimer
+from dlperf.workloads import layouts
 
 TITLE = "TensorFlow 1"
 COMPILERS = {"none": "session graph", "xla": "XLA (auto-clustering, ON_1)"}
 DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
+FLOAT64_COMPILERS = ("none",)
 
 RENDEZVOUS_SECONDS = 60  # importing TensorFlow takes some, on a slow disk
 
@@ -93,6 +96,23 @@ def wait_for_port(address, port):
             time.sleep(0.1)
 
 
+@contextlib.contextmanager
+def graph(run):
+    """A new graph as the default one; `get_variable` makes float32 there, or float64."""
+    import tensorflow as tf
+
+    with tf.Graph().as_default():
+        tf.set_random_seed(run.seed)
+        with tf.variable_scope(tf.get_variable_scope(), dtype=dtype(run)):
+            yield
+
+
+def dtype(run):
+    import tensorflow as tf
+
+    return tf.float64 if run.float64 else tf.float32
+
+
 def session_config(run):
     import tensorflow as tf
 
@@ -167,6 +187,46 @@ def parity(run):
         how = "NCCL" if run.cuda and hvd.nccl_built() else "gloo"
         facts["collective"] = "Horovod %s, %s" % (horovod.__version__, how)
     return facts
+
+
+class Weights:
+    """A graph's variables by canonical name, as they are in a session."""
+
+    def __init__(self, named, session):
+        self.named, self.session = named, session
+
+    def read(self):
+        arrays = self.session.run(self.named)
+        return {name: layouts.canonical(name, each).copy() for name, each in arrays.items()}
+
+    def write(self, arrays):
+        initializers = {name: variable.initializer for name, variable in self.named.items()}
+        values = {
+            initializer.inputs[1]: layouts.channels_last(name, arrays[name])
+            for name, initializer in initializers.items()
+        }
+        self.session.run(list(initializers.values()), feed_dict=values)
+
+
+def optimize(run, implementation, start, gradients):
+    """The weights after the implementation's update by these gradients, one set a step."""
+    import tensorflow as tf
+
+    with graph(run), tf.Session(config=session_config(run)) as session:
+        images, _ = implementation.inputs(run, constant=False)
+        implementation.model(run, images)
+        tf.get_default_graph().clear_collection(tf.GraphKeys.UPDATE_OPS)  # there is no batch
+        weights = implementation.weights(session)
+        fed = {name: tf.placeholder(dtype(run), v.shape) for name, v in weights.named.items()}
+        # a sum of weights times numbers: its gradients are the numbers
+        value = tf.add_n([tf.reduce_sum(fed[name] * v) for name, v in weights.named.items()])
+        update = implementation.update(run, implementation.optimizer(run), value)
+        session.run(tf.global_variables_initializer())
+        weights.write(start)
+        for given in gradients:
+            values = {fed[name]: layouts.channels_last(name, given[name]) for name in fed}
+            session.run(update, feed_dict=values)
+        return weights.read()
 
 
 def stop(run):

@@ -51,9 +51,15 @@ def batch_norm(x, order, name, gamma=1.0):
     fixed = {"shape": shape, "trainable": False}
     mean = tf.get_variable(name + "/mean", initializer=tf.zeros_initializer(), **fixed)
     variance = tf.get_variable(name + "/variance", initializer=tf.ones_initializer(), **fixed)
-    y, batch_mean, batch_variance = tf.nn.fused_batch_norm(
-        x, scale, shift, epsilon=facts.BATCH_NORM_EPSILON, data_format=order
-    )
+    epsilon = facts.BATCH_NORM_EPSILON
+    if x.dtype == tf.float64:  # the fused operator has none; a CPU's layout is NHWC
+        batch_mean, batch_variance = tf.nn.moments(x, [0, 1, 2])
+        y = tf.nn.batch_normalization(x, batch_mean, batch_variance, shift, scale, epsilon)
+    else:
+        # not tf.nn.fused_batch_norm, which raises epsilon to 1.001e-5
+        y, batch_mean, batch_variance = tf.raw_ops.FusedBatchNormV3(
+            x=x, scale=scale, offset=shift, mean=[], variance=[], epsilon=epsilon, data_format=order
+        )[:3]
     share = 1 - facts.BATCH_NORM_MOMENTUM
     for moving, new in ((mean, batch_mean), (variance, batch_variance)):
         update = tf.assign_sub(moving, share * (moving - new))
@@ -65,8 +71,8 @@ def bottleneck(x, width, stride, project, order, name):
     outputs = width * facts.EXPANSION
     shortcut = x
     if project:
-        shortcut = conv(x, outputs, 1, stride, order, name + "/conv0")
-        shortcut = batch_norm(shortcut, order, name + "/bn0")
+        shortcut = conv(x, outputs, 1, stride, order, name + "/conv4")
+        shortcut = batch_norm(shortcut, order, name + "/bn4")
     y = tf.nn.relu(batch_norm(conv(x, width, 1, 1, order, name + "/conv1"), order, name + "/bn1"))
     y = conv(y, width, 3, stride, order, name + "/conv2")
     y = tf.nn.relu(batch_norm(y, order, name + "/bn2"))
@@ -83,15 +89,27 @@ def model(run, images):
     x = tf.pad(x, spatial(order, [1, 1], [1, 1], [0, 0]))
     window, strides = spatial(order, 3, 3, 1), spatial(order, 2, 2, 1)
     x = tf.nn.max_pool(x, window, strides, "VALID", data_format=order)
-    for stage, (width, count, stride) in enumerate(facts.STAGES):
+    block = 0
+    for width, count, stride in facts.STAGES:
         for index in range(count):
-            name, first = "stage%d/block%d" % (stage, index), index == 0
-            x = bottleneck(x, width, stride if first else 1, first, order, name)
+            first = index == 0
+            x = bottleneck(x, width, stride if first else 1, first, order, "block%d" % block)
+            block += 1
     x = tf.reduce_mean(x, [2, 3] if order == "NCHW" else [1, 2])
     shape = [int(x.shape[1]), facts.CLASSES]
     dense = tf.get_variable("fc/kernel", shape, initializer=tf.random_normal_initializer(0, 0.01))
     bias = tf.get_variable("fc/bias", [facts.CLASSES], initializer=tf.zeros_initializer())
     return tf.matmul(x, dense) + bias
+
+
+def weights(session):
+    """The default graph's trained variables by the names of facts.parameters()."""
+    named = {}
+    for variable in tf.trainable_variables():
+        layer, kind = variable.op.name.rsplit("/", 1)
+        kind = {"kernel": "weight", "gamma": "weight", "beta": "bias", "bias": "bias"}[kind]
+        named["%s.%s" % (layer.replace("/", "."), kind)] = variable
+    return framework.Weights(named, session)
 
 
 def loss(run, logits, labels):
@@ -130,15 +148,14 @@ def update(run, sgd, value):
 
 
 def training(run):
-    with tf.Graph().as_default():
-        tf.set_random_seed(run.seed)
+    with framework.graph(run):
         return built(run)
 
 
 def built(run):
     """Build the graph of a step in the default graph, and a session that runs it."""
     batches = run.batches(layout(run))
-    images, labels = inputs(run, batches)
+    images, labels = inputs(run, batches.constant)
     value = loss(run, model(run, images), labels)
     train = update(run, optimizer(run), value)
     session = tf.Session(config=framework.session_config(run))
@@ -168,18 +185,20 @@ def built(run):
             optimizer="MomentumOptimizer",
             loss_scaling="dynamic" if run.amp else "none",
         ),
+        weights=weights(session),
     )
 
 
-def inputs(run, batches):
+def inputs(run, constant):
     """Where images and labels come from: variables on the device, or placeholders to feed."""
     size, channel_first = run.dimensions["image_size"], layout(run) == "NCHW"
+    dtype = framework.dtype(run)
     image = [3, size, size] if channel_first else [size, size, 3]
     shapes = [run.batch_size] + image, [run.batch_size]
-    if not batches.constant:
-        return tf.placeholder(tf.float32, shapes[0]), tf.placeholder(tf.int32, shapes[1])
+    if not constant:
+        return tf.placeholder(dtype, shapes[0]), tf.placeholder(tf.int32, shapes[1])
     # fed once, when the variables are initialised: a constant would sit in the graph's definition
-    images = tf.Variable(tf.placeholder(tf.float32, shapes[0], "images"), trainable=False)
+    images = tf.Variable(tf.placeholder(dtype, shapes[0], "images"), trainable=False)
     labels = tf.Variable(tf.placeholder(tf.int32, shapes[1], "labels"), trainable=False)
     return images, labels
 
