@@ -3,15 +3,14 @@
 import json
 
 import pytest
-from conftest import CPU_FRAMEWORKS, ROOT, snakemake
+from conftest import CPU_FRAMEWORKS, ROOT
 
 from dlperf import plan
 
 
 @pytest.fixture(scope="module")
-def laptop(environments, reference):
-    """The certificates of the laptop round, by framework and ranks, made by the workflow."""
-    snakemake("certificates")
+def laptop(certificates):
+    """The certificates of the laptop round, by framework and ranks."""
     config = plan.load(ROOT / "config/config.yaml")
     paths = {case.certificate(config.device) for case in plan.expand(config)}
     found = [json.loads((ROOT / "results" / path).read_text()) for path in paths]

@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
-from conftest import SMALL_ROUND, snakemake
+from conftest import ROOT, SMALL_ROUND, snakemake
 
 
 @pytest.fixture
-def small(checkout: Path, environments) -> Path:
+def small(checkout: Path, certificates, sample_data) -> Path:
     write_round(checkout)
     return checkout
 
@@ -154,8 +154,12 @@ def test_a_framework_that_cannot_be_had_leaves_the_others(small):
     )
     (small / "results/environments").unlink()
     (small / "results/environments").mkdir()
-    mxnet = Path(__file__).resolve().parents[2] / "results/environments/mxnet.cpu"
-    (small / "results/environments/mxnet.cpu").symlink_to(mxnet)
+    (small / "results/certificates").unlink()
+    (small / "results/certificates/resnet50").mkdir(parents=True)
+    for shared in ("environments/mxnet.cpu", "environments/pytorch.cpu") + tuple(
+        f"certificates/resnet50/{name}" for name in ("reference", "mxnet")
+    ):
+        (small / "results" / shared).symlink_to(ROOT / "results" / shared)
     snakemake("all", cwd=small)
     status = {row["framework"]: row for row in rows(small / "results/small/measurements.tsv.gz")}
     assert status["mxnet"]["status"] == "ok"

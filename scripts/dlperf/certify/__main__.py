@@ -60,23 +60,13 @@ def certify(asked: argparse.Namespace) -> dict[str, Any]:
     manifest_path = Path(asked.reference) / "manifest.json"
     manifest = json.loads(manifest_path.read_text())
     environment = json.loads(Path(asked.environment).read_text())
-    framework = frameworks.load(asked.framework)
-    timed = _run(asked, manifest, environment, asked.precision, asked.compiler, steps=1)
-    compilers = framework.FLOAT64_COMPILERS if asked.device == "cpu" else ()
-    float64 = None
-    if compilers:
-        compiler = asked.compiler if asked.compiler in compilers else compilers[0]
-        float64 = _run(asked, manifest, environment, "fp64", compiler, steps=manifest["steps"])
-    tiers = judge.tiers(manifest["ranks"][str(asked.ranks)], timed, float64, asked.precision)
-    plain = (asked.precision, asked.compiler) == ("fp32", "none")
-    if tiers[0]["passed"] and asked.ranks == 1 and not plain:
-        long = manifest["long"]
-        tiers.append(
-            judge.long_run(
-                long["mean_loss"],
-                _run(asked, manifest, environment, asked.precision, asked.compiler, long["steps"]),
-            )
-        )
+    allowed = frameworks.load(asked.framework).FLOAT64_COMPILERS if asked.device == "cpu" else ()
+    float64_compiler = asked.compiler if asked.compiler in allowed else next(iter(allowed), None)
+    parity: dict[str, Any] = {}
+    if manifest["status"] != "ok":
+        tiers = [judge.failed("reference", manifest)]
+    else:
+        tiers, parity = _tiers(asked, manifest, environment, float64_compiler)
     return {
         "schema": SCHEMA,
         "workload": asked.workload,
@@ -87,8 +77,8 @@ def certify(asked: argparse.Namespace) -> dict[str, Any]:
         "ranks": asked.ranks,
         "passed": all(tier["passed"] is not False for tier in tiers),
         "tiers": tiers,
-        "float64_compiler": compiler if compilers else None,
-        "parity": timed.get("parity", {}),
+        "float64_compiler": float64_compiler,
+        "parity": parity,
         "provenance": {
             "git_commit": record.git_commit(),
             "code_sha256": code_sha256(asked.workload, asked.framework),
@@ -98,6 +88,38 @@ def certify(asked: argparse.Namespace) -> dict[str, Any]:
             "seconds": round(time.time() - started, 1),
         },
     }
+
+
+def _tiers(
+    asked: argparse.Namespace,
+    manifest: dict[str, Any],
+    environment: dict[str, Any],
+    float64_compiler: str | None,
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """All tiers, and what the timed process reported of itself."""
+
+    def run(precision: str, compiler: str, **task: Any) -> dict[str, Any]:
+        return _run(asked, manifest, environment, precision, compiler, task)
+
+    timed = run(
+        asked.precision,
+        asked.compiler,
+        steps=1,
+        learning_rate=TIMED_LEARNING_RATE,
+        compare=True,
+        optimizer_steps=OPTIMIZER_STEPS if asked.ranks == 1 else 0,
+    )
+    rate, float64 = manifest["learning_rate"], None
+    if float64_compiler:
+        settings = {"steps": manifest["steps"], "learning_rate": rate, "compare": True}
+        float64 = run("fp64", float64_compiler, optimizer_steps=0, **settings)
+    tiers = judge.tiers(manifest["ranks"][str(asked.ranks)], timed, float64, asked.precision)
+    plain = (asked.precision, asked.compiler) == ("fp32", "none")
+    if tiers[0]["passed"] and asked.ranks == 1 and not plain:
+        settings = {"steps": manifest["long"]["steps"], "learning_rate": rate, "compare": False}
+        many = run(asked.precision, asked.compiler, optimizer_steps=0, **settings)
+        tiers.append(judge.long_run(manifest["long"]["mean_loss"], many))
+    return tiers, timed.get("parity", {})
 
 
 def code_sha256(workload: str, framework: str) -> str:
@@ -115,7 +137,7 @@ def _run(
     environment: dict[str, Any],
     precision: str,
     compiler: str,
-    steps: int,
+    task: dict[str, Any],
 ) -> dict[str, Any]:
     """What rank 0 left, the largest differences of all ranks in it; or status and reason."""
     if environment.get("status") == "failed":
@@ -136,7 +158,7 @@ def _run(
         "settings": {
             "device": asked.device,
             "warmup_steps": 0,
-            "measured_steps": steps,
+            "measured_steps": task["steps"],
             "cores_per_device": 1,
             "seed": manifest["seed"],
             "data_dir": asked.data_dir,
@@ -146,14 +168,7 @@ def _run(
     reason = stopwatch.cannot_run(case)
     if reason:
         return {"status": "unsupported", "reason": reason}
-    task = {
-        "reference": os.path.abspath(asked.reference),
-        "steps": steps,
-        "learning_rate": TIMED_LEARNING_RATE if steps == 1 else manifest["learning_rate"],
-        "compare": steps <= manifest["steps"],
-        "optimizer": steps == 1 and asked.ranks == 1,
-        "optimizer_steps": OPTIMIZER_STEPS,
-    }
+    task = dict(task, reference=os.path.abspath(asked.reference))
     with tempfile.NamedTemporaryFile("w", suffix=".json") as stream:
         json.dump(task, stream)
         stream.flush()

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 #: Float64: rounding stays below 1e-9; the reference is stored in float32, which adds 6e-8.
-FLOAT64 = {"loss": 1e-9, "gradient": 1e-6, "update": 1e-6}
-#: The precision that is timed: one step. (loss, gradient of the worst tensor, of the median one)
+FLOAT64 = {"loss": 1e-9, "gradient": 1e-6, "losses": 1e-7, "update": 1e-5}
+#: The precision that is timed: one step. In bfloat16 the gradients of all but the last layer differ
+#: by as much as they are long, in every framework: only the last layer's are held to anything.
 TIMED = {
-    "fp32": {"loss": 1e-5, "gradient": 0.2, "gradient_median": 0.03},
-    "amp": {"loss": 3e-2, "gradient": 1.0, "gradient_median": 0.5},
+    "fp32": {"loss": 1e-5, "gradient": 0.2, "gradient_median": 0.1},
+    "amp": {"loss": 3e-2, "gradient_last": 0.5},
 }
 OPTIMIZER = {"fp64": 1e-6, "fp32": 1e-5, "amp": 1e-2}
 
@@ -42,7 +43,7 @@ def long_run(seeds: list[float], facts: Mapping[str, Any]) -> dict[str, Any]:
     Measured is the distance from the middle of the spread, over half of its width.
     """
     if facts["status"] != "ok":
-        return _failed("long-run", facts)
+        return failed("long-run", facts)
     low, high = min(seeds), max(seeds)
     mean = sum(facts["loss"]) / len(facts["loss"])
     distance = abs(mean - (low + high) / 2) / ((high - low) / 2)
@@ -51,7 +52,7 @@ def long_run(seeds: list[float], facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shapes(facts: Mapping[str, Any]) -> dict[str, Any]:
     if facts["status"] != "ok":
-        return _failed("shapes", facts)
+        return failed("shapes", facts)
     wrong = facts["shapes"]
     worst = {"tensor": wrong[0][0], "expected": wrong[0][1], "found": wrong[0][2]} if wrong else {}
     return _tier("shapes", len(wrong), 0, worst)
@@ -60,12 +61,9 @@ def _shapes(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _float64(reference: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     if facts is None:
         why = "the framework has no float64 for this model on this device"
-        return [
-            {"name": name, "passed": None, "reason": why}
-            for name in ("float64-step", "float64-run")
-        ]
+        return [{"name": f"float64-{name}", "passed": None, "reason": why} for name in FLOAT64]
     if facts["status"] != "ok":
-        return [_failed("float64-step", facts)]
+        return [failed("float64-loss", facts)]
     if facts["data_digest"] != reference["data_digest"][0]:
         return [_tier("input", 1, 0, {"found": facts["data_digest"]})]
     losses = [
@@ -76,7 +74,7 @@ def _float64(reference: Mapping[str, Any], facts: Mapping[str, Any] | None) -> l
     return [
         _tier("float64-loss", losses[0], FLOAT64["loss"], {"step": 1}),
         _worst("float64-gradient", facts["compared"]["first"], FLOAT64["gradient"]),
-        _tier("float64-losses", losses[worst], 1e-7, {"step": worst + 1}),
+        _tier("float64-losses", losses[worst], FLOAT64["losses"], {"step": worst + 1}),
         _worst("float64-update", facts["compared"]["last"], FLOAT64["update"]),
     ]
 
@@ -86,12 +84,16 @@ def _timed(
 ) -> list[dict[str, Any]]:
     allowed, expected = TIMED[precision], reference["loss"][0]
     difference = abs(facts["loss"][0] - expected) / abs(expected)
-    ratios = sorted(_ratio(pair) for pair in facts["compared"]["first"].values())
-    found = [
-        _tier("timed-loss", difference, allowed["loss"], {"step": 1}),
-        _worst("timed-gradient", facts["compared"]["first"], allowed["gradient"]),
-        _tier("timed-gradient-median", ratios[len(ratios) // 2], allowed["gradient_median"], {}),
-    ]
+    first = facts["compared"]["first"]
+    ratios = sorted(_ratio(pair) for pair in first.values())
+    found = [_tier("timed-loss", difference, allowed["loss"], {"step": 1})]
+    if precision == "fp32":
+        found.append(_worst("timed-gradient", first, allowed["gradient"]))
+        middle = ratios[len(ratios) // 2]
+        found.append(_tier("timed-gradient-median", middle, allowed["gradient_median"], {}))
+    else:
+        last = dict(list(first.items())[-2:])
+        found.append(_worst("timed-gradient-last", last, allowed["gradient_last"]))
     if "optimizer" in facts["compared"]:
         found.append(_worst("optimizer", facts["compared"]["optimizer"], OPTIMIZER[precision]))
     return found
@@ -119,5 +121,6 @@ def _tier(name: str, measured: float, tolerance: float, worst: dict[str, Any]) -
     }
 
 
-def _failed(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+def failed(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The tier that could not be judged: what has its `status` and `reason`."""
     return {"name": name, "passed": False, "reason": f"{facts['status']}: {facts['reason']}"}

@@ -73,7 +73,7 @@ def certify(run, task):
     found["parity"] = dict(framework.parity(run), **work.parity)
     guest.wait("compared")
     work.batches.close()
-    if task["optimizer"]:
+    if task["optimizer_steps"]:
         guest.phase("optimizer")
         found["compared"]["optimizer"] = optimizer_alone(run, task, framework, implementation)
     found["host_peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

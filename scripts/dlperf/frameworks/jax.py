@@ -8,8 +8,6 @@ window never does. Has not run on a GPU: that path follows the documentation of 
 
 import os
 
-import numpy as np
-
 from dlperf.measure.timer import HostTimer
 from dlperf.workloads import layouts
 
@@ -143,6 +141,7 @@ class Weights:
 
     def arrays(self, tree):
         """Nested dicts of arrays -> canonical name -> NumPy array, a copy."""
+        import numpy as np
         from flax.traverse_util import flatten_dict
 
         flat = flatten_dict(tree, sep=".")
@@ -152,6 +151,7 @@ class Weights:
 
     def nested(self, arrays):
         """The inverse of `arrays`, in the parameters' type."""
+        import numpy as np
         from flax.traverse_util import flatten_dict, unflatten_dict
 
         types = {key: leaf.dtype for key, leaf in flatten_dict(self.tree(), sep=".").items()}

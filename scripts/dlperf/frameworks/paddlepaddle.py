@@ -5,8 +5,6 @@ none of them), cuDNN's exhaustive search and persistent batch-norm on the GPU, a
 The GPU's side is written from the documentation and has not run on a GPU.
 """
 
-import numpy as np
-
 from dlperf.measure.run import Unsupported
 from dlperf.measure.timer import HostTimer
 from dlperf.workloads import layouts
@@ -139,6 +137,7 @@ class Weights:
 
     def tensor(self, name, array):
         """A canonical array as the parameter has it."""
+        import numpy as np
         import paddle
 
         array = np.ascontiguousarray(layouts.dense_transposed(name, array))

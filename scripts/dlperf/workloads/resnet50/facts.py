@@ -19,7 +19,8 @@ PARAMETERS = 25557032  # trainable: convolutions, batch-norm scales and shifts, 
 STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 EXPANSION = 4
 
-BATCH_NORM_EPSILON = 1e-5
+# 1e-5 as float32 has it, to which PaddlePaddle and OneFlow round it: in float64 that shows
+BATCH_NORM_EPSILON = 9.999999747378752e-06
 BATCH_NORM_MOMENTUM = 0.9  # share of the old running statistic that is kept
 
 MOMENTUM = 0.875
