@@ -166,6 +166,7 @@ def record(
         "git_dirty": False,
         "case_sha256": hashlib.sha256(json.dumps(document).encode()).hexdigest(),
         "config_sha256": "c" * 64,
+        "code_sha256": "d" * 64,
         "lock_sha256": hashlib.sha256(case.framework.encode()).hexdigest(),
         "data_manifest_sha256": "",
         "python": "3.11.7",

@@ -50,6 +50,11 @@ def other_lock(record):
         record["provenance"]["lock_sha256"] = "9" * 64
 
 
+def other_code(record):
+    if record["identity"]["framework"] == "mxnet":
+        record["provenance"]["code_sha256"] = "9" * 64
+
+
 @pytest.fixture
 def unequal(tmp_path) -> Path:
     return write_round(tmp_path, SMALL, verdict=mxnet_differs)
@@ -159,8 +164,9 @@ def test_a_missing_certificate_is_said_and_nothing_crashes(tmp_path):
     assert "✗ missing" in write_report(results).text
 
 
-def test_a_certificate_of_another_lock_is_stale(tmp_path):
-    results = write_round(tmp_path, SMALL, change=other_lock)
+@pytest.mark.parametrize("change", [other_lock, other_code])
+def test_a_certificate_of_another_lock_or_code_is_stale(change, tmp_path):
+    results = write_round(tmp_path, SMALL, change=change)
     rows = analyse(results)
     found = cell(rows, "mxnet", 1)
     assert (found["certificate"], found["flags"]) == ("stale", "certificate-stale")

@@ -85,9 +85,9 @@ def _cell(
         "unit": next((row["unit"] for row in rows if row["unit"]), ""),
     }
     cell |= {f"n_{status}": statuses[status] for status in ("oom", "timeout", "crashed", "missing")}
-    locks = {row["lock_sha256"] for row in ok}
+    made_with = {tuple(row[key] for key in columns.MADE_WITH) for row in ok}
     if failure != "unsupported":
-        cell["certificate"] = certificates.standing(proof, locks)
+        cell["certificate"] = certificates.standing(proof, made_with)
     if not speeds:
         return cell
     interval = median_interval(speeds)
@@ -120,7 +120,7 @@ def _cell(
             "efficiency_high": ratio.high / devices,
             "ratio_coverage": ratio.coverage,
         }
-    flags = [*_flags(cell, ok, crowded), *certificates.flags(proof, locks)]
+    flags = [*_flags(cell, ok, crowded), *certificates.flags(proof, made_with)]
     cell["flags"] = " ".join(flags)
     return cell
 

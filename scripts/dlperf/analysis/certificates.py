@@ -121,18 +121,23 @@ def first_failed(rows: Sequence[Row]) -> Row | None:
     return next((row for row in rows if row["tier_passed"] == "false"), None)
 
 
-def standing(rows: Sequence[Row], locks: Iterable[str]) -> str:
-    """What a certificate says of a cell whose records were made with these locks.
+def standing(rows: Sequence[Row], made_with: Iterable[tuple[str, ...]]) -> str:
+    """What a certificate says of a cell whose records were made with this code and these locks.
 
-    'passed', 'failed', 'missing', or 'stale': it passed with another lock than a record has.
+    'passed', 'failed', 'missing', or 'stale': it passed with another code or lock than a record's.
     """
     if not rows:
         return "missing"
-    stale = rows[0]["status"] == "passed" and set(locks) - {rows[0]["lock_sha256"]}
+    stale = rows[0]["status"] == "passed" and _others(rows[0], made_with)
     return "stale" if stale else rows[0]["status"]
 
 
-def flags(rows: Sequence[Row], locks: Iterable[str]) -> Iterator[str]:
+def _others(row: Row, made_with: Iterable[tuple[str, ...]]) -> bool:
+    """Whether anything was made with another code or lock than the certificate."""
+    return bool(set(made_with) - {tuple(row[key] for key in columns.MADE_WITH)})
+
+
+def flags(rows: Sequence[Row], made_with: Iterable[tuple[str, ...]]) -> Iterator[str]:
     """The flags of such a cell: 'not-equivalent:<tier>[:<tensor>]', 'certificate-stale'."""
     status = standing(rows, ())
     if status == "missing":
@@ -142,7 +147,7 @@ def flags(rows: Sequence[Row], locks: Iterable[str]) -> Iterator[str]:
     if failed:
         tensor = "_".join(failed["worst_tensor"].split())  # flags are apart by spaces
         yield ":".join(filter(None, (labels.NOT_EQUIVALENT, failed["tier"], tensor)))
-    if set(locks) - {rows[0]["lock_sha256"]}:
+    if _others(rows[0], made_with):
         yield "certificate-stale"
 
 

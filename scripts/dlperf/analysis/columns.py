@@ -42,6 +42,7 @@ PROVENANCE = (
     "git_dirty",
     "config_sha256",
     "case_sha256",
+    "code_sha256",
     "lock_sha256",
     "data_manifest_sha256",
     "python",
@@ -103,6 +104,8 @@ CELL = (
     "flags",
 )
 #: What merge copies from a certificate's provenance.
+#: What a record and its certificate must have in common.
+MADE_WITH = ("code_sha256", "lock_sha256")
 CERTIFICATE_PROVENANCE = ("start_utc", "git_commit", "code_sha256", "lock_sha256", "seconds")
 CERTIFICATE = (
     *("workload", "framework", "device", "precision", "compiler", "ranks"),  # what its path says

@@ -41,7 +41,7 @@ TIERS = {
 NOT_EQUIVALENT = "not-equivalent"
 FLAGS = {
     f"{NOT_EQUIVALENT}:missing": "not equivalent: no certificate of equal work was made",
-    "certificate-stale": "its certificate of equal work was made with another lock",
+    "certificate-stale": "its certificate of equal work was made with other code or another lock",
     "partial": "fewer repetitions are ok than were asked for",
     "mixed-code": "repetitions were measured at different commits",
     "mixed-environment": "repetitions were measured with different locks",

@@ -336,7 +336,7 @@ def _unproved(cells: Sequence[Row], tiers: Sequence[Row]) -> Iterable[str]:
     if stale:
         yield (
             f"Stale certificates: {'; '.join(map(_where, stale))}. Equal work was certified in an "
-            "environment of another lock, so no comparison takes them in."
+            "other code or environment, so no comparison takes them in."
         )
     partly: dict[str, dict[str, None]] = {}
     for row in tiers:

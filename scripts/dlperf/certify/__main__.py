@@ -11,7 +11,6 @@ damage. The exit status is 0 when a certificate was written, passed or not.
 """
 
 import argparse
-import hashlib
 import json
 import os
 import sys
@@ -81,7 +80,7 @@ def certify(asked: argparse.Namespace) -> dict[str, Any]:
         "parity": parity,
         "provenance": {
             "git_commit": record.git_commit(),
-            "code_sha256": code_sha256(asked.workload, asked.framework),
+            "code_sha256": record.code_sha256(asked.workload, asked.framework),
             "lock_sha256": record.applied_lock(environment),
             "reference_sha256": record.file_sha256(manifest_path),
             "start_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
@@ -120,15 +119,6 @@ def _tiers(
         many = run(asked.precision, asked.compiler, optimizer_steps=0, **settings)
         tiers.append(judge.long_run(manifest["long"]["mean_loss"], many))
     return tiers, timed.get("parity", {})
-
-
-def code_sha256(workload: str, framework: str) -> str:
-    """Of the files that decide what is computed; another one makes a certificate stale."""
-    package = Path(workloads.__file__).parents[1]
-    own = [package / "frameworks" / f"{framework}.py"]
-    own += [package / "workloads" / workload / name for name in ("facts.py", f"{framework}.py")]
-    own += [package / "workloads" / workload / name for name in ("reference.py", "formulas.py")]
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in own)).hexdigest()
 
 
 def _run(

@@ -54,6 +54,18 @@ def _git(*words):
     return answer.stdout.decode().strip() if answer.returncode == 0 else ""
 
 
+def code_sha256(workload, framework):
+    """Of the files that decide what a step computes: facts, implementation, framework."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    own = [
+        ("workloads", workload, "facts.py"),
+        ("workloads", workload, framework + ".py"),
+        ("frameworks", framework + ".py"),
+    ]
+    digests = [file_sha256(os.path.join(package, *parts)) for parts in own]
+    return sha256(" ".join(digests).encode())
+
+
 def git_commit():
     return _git("rev-parse", "HEAD")
 
@@ -70,6 +82,7 @@ def provenance(case, environment, config_sha256):
     return {
         "git_commit": commit,
         "git_dirty": bool(_git("status", "--porcelain", "-uno")) if commit else None,
+        "code_sha256": code_sha256(case["identity"]["workload"], case["identity"]["framework"]),
         "case_sha256": sha256(json.dumps(case, sort_keys=True).encode()),
         "config_sha256": config_sha256,
         "environment_backend": environment.get("backend", ""),
