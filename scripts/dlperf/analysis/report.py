@@ -335,8 +335,8 @@ def _unproved(cells: Sequence[Row], tiers: Sequence[Row]) -> Iterable[str]:
     stale = [row for row in cells if row["status"] == "ok" and row["certificate"] == "stale"]
     if stale:
         yield (
-            f"Stale certificates: {'; '.join(map(_where, stale))}. Equal work was certified in an "
-            "other code or environment, so no comparison takes them in."
+            f"Stale certificates: {'; '.join(map(_where, stale))}. Equal work was certified with "
+            "other code or in another environment, so no comparison takes them in."
         )
     partly: dict[str, dict[str, None]] = {}
     for row in tiers:
