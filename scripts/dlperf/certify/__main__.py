@@ -43,6 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data-dir", required=True, help="folder of the sample data")
     parser.add_argument("--environment", required=True, help="env.json of the environment")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for each of the runs")
+    parser.add_argument("--no-long-run", action="store_true", help="leave the third run out")
     parser.add_argument("--out", required=True, help="the certificate to write")
     asked = parser.parse_args(arguments)
     certificate = certify(asked)
@@ -114,7 +115,7 @@ def _tiers(
         float64 = run("fp64", float64_compiler, optimizer_steps=0, **settings)
     tiers = judge.tiers(manifest["ranks"][str(asked.ranks)], timed, float64, asked.precision)
     plain = (asked.precision, asked.compiler) == ("fp32", "none")
-    if tiers[0]["passed"] and asked.ranks == 1 and not plain:
+    if tiers[0]["passed"] and asked.ranks == 1 and not plain and not asked.no_long_run:
         settings = {"steps": manifest["long"]["steps"], "learning_rate": rate, "compare": False}
         many = run(asked.precision, asked.compiler, optimizer_steps=0, **settings)
         tiers.append(judge.long_run(manifest["long"]["mean_loss"], many))
