@@ -126,10 +126,18 @@ def again_if(wanted):
 
 
 onstart:
-    # Snakemake's own handler takes a lock that the interrupted code may hold, and then waits for
-    # itself for ever; in a thread of its own it waits until that lock is free.
+    # Snakemake's own handler of SIGTERM takes a lock that the interrupted code may hold, and then
+    # waits for itself for ever; in a thread of its own it waits until that lock is free. Ctrl-C ends
+    # Snakemake by an exception, which can get lost in its event loop: then, too, nothing new starts.
     graceful = signal.getsignal(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, lambda *args: threading.Thread(target=graceful).start())
+
+    def stop(number, frame):
+        threading.Thread(target=graceful).start()
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
     # The profiles switch Snakemake's own lock off: it outlives `kill -9`. The kernel frees this one.
     global folder_lock
     folder_lock = open("results/.lock", "a+")

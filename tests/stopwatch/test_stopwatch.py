@@ -71,6 +71,13 @@ def descendants(pid: int) -> list[psutil.Process]:
         return []
 
 
+def words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has just ended
+        return []
+
+
 def ranks(process: subprocess.Popen, count: int) -> list[psutil.Process]:
     """The rank processes, in order, once there are `count` and they have begun to work."""
     deadline = time.monotonic() + 30
@@ -78,11 +85,11 @@ def ranks(process: subprocess.Popen, count: int) -> list[psutil.Process]:
         found = [
             each
             for each in descendants(process.pid)
-            if any("dlperf.measure.rank" in word for word in each.cmdline())
+            if any("dlperf.measure.rank" in word for word in words(each))
         ]
         if len(found) == count:
             time.sleep(2)
-            return sorted(found, key=lambda each: each.cmdline()[-1])
+            return sorted(found, key=lambda each: words(each)[-1])
         time.sleep(0.05)
     pytest.fail("the ranks did not start")
 
