@@ -49,6 +49,8 @@ rule certificate:
         reference="results/certificates/{workload}/reference/manifest.json",
         data="results/data/sample/manifest.json",
         code=[
+            f"{PACKAGE}/certify/judge.py",
+            f"{PACKAGE}/certify/rank.py",
             f"{PACKAGE}/frameworks/{{framework}}.py",
             f"{PACKAGE}/workloads/{{workload}}/{{framework}}.py",
         ],
