@@ -15,6 +15,7 @@ FILES += [
     PACKAGE / "data/__init__.py",
     PACKAGE / "data/batches.py",
 ]
+CERTIFY = [PACKAGE / "certify" / f"{name}.py" for name in ("__init__", "rank", "reference")]
 
 
 def name(path: Path) -> str:
@@ -28,7 +29,7 @@ def imported_at_the_top(path: Path) -> set[str]:
     return {module.split(".")[0] for module in plain}
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
+@pytest.mark.parametrize("path", FILES + CERTIFY, ids=name)
 def test_it_parses_as_python_3_7(path):
     ast.parse(path.read_text(), str(path), feature_version=(3, 7))
 
