@@ -3,9 +3,15 @@
 plan -> environments, data -> certify -> measure -> merge -> figures -> report
 """
 
+import gc
+
 from snakemake.utils import min_version
 
 min_version("9.27")
+
+# What Snakemake builds until the first job starts lives on: looking for garbage in it again and
+# again is a quarter of a large round's dry run. (Switched on again in onstart.)
+gc.disable()
 
 # A round given with --configfile is whole in itself: nothing of the default one shows through.
 if not workflow.configfiles:

@@ -6,6 +6,7 @@ cheap: every cluster job parses the workflow anew.
 """
 
 import fcntl
+import gc
 import hashlib
 import json
 import os
@@ -126,6 +127,8 @@ def again_if(wanted):
 
 
 onstart:
+    gc.freeze()
+    gc.enable()
     # Snakemake's own handler of SIGTERM takes a lock that the interrupted code may hold, and then
     # waits for itself for ever; in a thread of its own it waits until that lock is free. Ctrl-C ends
     # Snakemake by an exception, which can get lost in its event loop: then, too, nothing new starts.
