@@ -1,12 +1,13 @@
 """
 Required inputs: a framework's environment, PyTorch's for the reference, and the sample data.
 
-Outputs: results/certificates/<workload>/reference/, neutral weights and what plain float64 formulas
-make of them; one certificate of equal work for each workload, framework, device, precision, compiler
+Outputs: results/certificates/<workload>/reference[-<variant>]/, neutral weights and what plain
+float64 formulas make of them; one certificate of equal work for each workload, framework, device, precision, compiler
 and 1 or 2 ranks. Shared by rounds; made again when the implementation, the reference or the
 environment changes. `certificates` makes those of the round and prints them.
 """
 
+VARIANT = "(-clip0)?"  # what a certificate is of, beside the workload's standard form
 PACKAGE = os.path.relpath(f"{SCRIPTS}/dlperf")
 
 
@@ -16,10 +17,14 @@ def certificates_of(wildcards=None):
     )
 
 
+def proving_data(wildcards):
+    return manifest_of(wildcards.workload, "sample")
+
+
 rule reference:
     input:
         environment=environment_of("pytorch"),
-        data="results/data/sample/manifest.json",
+        data=proving_data,
         code=[
             f"{PACKAGE}/certify/reference.py",
             f"{PACKAGE}/workloads/{{workload}}/facts.py",
@@ -27,18 +32,21 @@ rule reference:
             f"{PACKAGE}/workloads/{{workload}}/reference.py",
         ],
     output:
-        "results/certificates/{workload}/reference/manifest.json",
+        "results/certificates/{workload}/reference{variant}/manifest.json",
     log:
-        "results/certificates/{workload}/reference.log",
+        "results/certificates/{workload}/reference{variant}.log",
+    wildcard_constraints:
+        variant=VARIANT,
     priority: 2_000_000
     localrule: True
     threads: workflow.cores if workflow.local_exec else 2
     params:
         folder=subpath(output[0], parent=True),
+        variant=lambda wildcards: wildcards.variant.removeprefix("-"),
         data=subpath(input.data, parent=True),
     shell:
         "{PYTHON:q} -m dlperf.certify.reference --workload {wildcards.workload:q}"
-        " --environment {input.environment:q} --data-dir {params.data:q} --out {params.folder:q}"
+        " --variant={params.variant:q} --environment {input.environment:q} --data-dir {params.data:q} --out {params.folder:q}"
         " > {log:q} 2>&1"
 
 
@@ -46,8 +54,8 @@ rule certificate:
     input:
         # not ancient: another lock makes a certificate stale
         environment=lambda wildcards: environment_of(wildcards.framework),
-        reference="results/certificates/{workload}/reference/manifest.json",
-        data="results/data/sample/manifest.json",
+        reference="results/certificates/{workload}/reference{variant}/manifest.json",
+        data=proving_data,
         code=[
             f"{PACKAGE}/certify/judge.py",
             f"{PACKAGE}/certify/rank.py",
@@ -55,12 +63,13 @@ rule certificate:
             f"{PACKAGE}/workloads/{{workload}}/{{framework}}.py",
         ],
     output:
-        "results/certificates/{workload}/{framework}/{device}-{precision}{compiler}-{ranks}r.json",
+        "results/certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{ranks}r.json",
     log:
-        "results/certificates/{workload}/{framework}/{device}-{precision}{compiler}-{ranks}r.log",
+        "results/certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{ranks}r.log",
     wildcard_constraints:
         precision="fp32|amp",
-        compiler="(-[a-z0-9_]+)?",
+        compiler="(-(?!clip0)[a-z0-9_]+)?",
+        variant=VARIANT,
         ranks="[12]",
     priority: 1_000_000  # before what is measured: its speeds would not count
     # side by side, as nothing is timed; a repetition takes all cores, so never beside one

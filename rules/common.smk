@@ -23,7 +23,7 @@ from snakemake.exceptions import WorkflowError
 SCRIPTS = str(Path(workflow.basedir) / "scripts")
 sys.path.insert(0, SCRIPTS)
 
-from dlperf import plan
+from dlperf import plan, workloads
 from dlperf.analysis import names
 
 # Only this package is on the path of what the rules start, whatever the user's PYTHONPATH says.
@@ -85,6 +85,12 @@ def records(wildcards=None):
 
 def environment_of(framework):
     return f"results/environments/{framework}.{CONFIG.device}/env.json"
+
+
+def manifest_of(workload, data):
+    """The manifest of a workload's data; [] where that is synthetic."""
+    data_set = workloads.facts(workload).DATA_SETS.get(data)
+    return f"results/data/{data_set}/manifest.json" if data_set else []
 
 
 def final_output(wildcards):

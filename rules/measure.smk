@@ -37,10 +37,10 @@ def to_try_again(wildcards):
 def inputs_of(wildcards):
     """What a repetition waits for. The environment is ancient: one that was built anew does not
     throw a campaign away, and records name the lock that they were made with."""
-    data = case_of(wildcards).data
+    case = case_of(wildcards)
     return {
         "environment": ancient(environment_of(wildcards.framework)),
-        "data": [] if data == "synthetic" else f"results/data/{data}/manifest.json",
+        "data": manifest_of(case.workload, case.data),
         "again": again_if(to_try_again(wildcards)),
     }
 

@@ -7,8 +7,8 @@ Outputs: report.html, one page that needs nothing else: no network, no script, n
 
 
 def manifests(wildcards):
-    kinds = sorted({case.data for case in CASES} - {"synthetic"})
-    return [f"results/data/{data}/manifest.json" for data in kinds]
+    pairs = sorted({(case.workload, case.data) for case in CASES})
+    return [found for pair in pairs if (found := manifest_of(*pair))]
 
 
 rule report_page:

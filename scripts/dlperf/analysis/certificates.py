@@ -12,12 +12,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from dlperf import workloads
 from dlperf.analysis import columns, labels, names, schema
 from dlperf.analysis.files import AnalysisError, Row
 from dlperf.plan import Case, Config
 
 #: What a certificate is of, and what its path says.
-KEY = columns.CERTIFICATE[:6]
+KEY = columns.CERTIFICATE[:7]
 #: Two ranks stand for any number of them (Case.certificate).
 MOST_RANKS = 2
 
@@ -26,8 +27,12 @@ Key = tuple[Any, ...]
 
 def key(row: Mapping[str, Any]) -> Key:
     """Which certificate covers a cell."""
-    ranks = min(MOST_RANKS, row["nodes"] * row["devices_per_node"])
-    return (*(row[name] for name in KEY[:-1]), ranks)
+    found = {
+        **row,
+        "variant": workloads.variant(row["workload"], row),
+        "ranks": min(MOST_RANKS, row["nodes"] * row["devices_per_node"]),
+    }
+    return tuple(found[name] for name in KEY)
 
 
 def read(config: Config, cases: Iterable[Case], shared: Path) -> list[Row]:
@@ -157,7 +162,8 @@ def lines(rows: Sequence[Row]) -> Iterator[str]:
         row = own[0]
         series = names.series_title(row["framework"], row["compiler"])
         ranks = labels.plural(row["ranks"], "rank")
-        line = f"{row['status']:<8}{row['workload']} {series}, {row['precision']}, {ranks}"
+        parts = [series, row["precision"], row["variant"], ranks]
+        line = f"{row['status']:<8}{row['workload']} {', '.join(filter(None, parts))}"
         if row["status"] == "missing":
             yield f"{line}: {row['reason']}"
             continue

@@ -108,7 +108,7 @@ CELL = (
 MADE_WITH = ("code_sha256", "lock_sha256")
 CERTIFICATE_PROVENANCE = ("start_utc", "git_commit", "code_sha256", "lock_sha256", "seconds")
 CERTIFICATE = (
-    *("workload", "framework", "device", "precision", "compiler", "ranks"),  # what its path says
+    *("workload", "framework", "device", "precision", "compiler", "variant", "ranks"),  # its path
     "status",
     "tier",
     "tier_passed",

@@ -20,6 +20,7 @@ SCENARIO = {"train": "training"}
 PRECISION = {"fp32": "fp32", "amp": "mixed precision (amp)"}
 DATA = {
     "sample": "sample photographs, decoded, cropped and flipped while training runs",
+    "prose": "English prose, as pairs of passages that are drawn and masked while training runs",
     "synthetic": "synthetic batches, made once on the device",
 }
 #: Tiers of a certificate (certify/judge.py) as a table heads them, in their order.
@@ -82,6 +83,12 @@ def difference(tier: Mapping[str, Any]) -> str:
     return f"{numbers} ({where})" if where else numbers
 
 
+def data(row: Mapping[str, Any]) -> str:
+    """What the workload's data of this kind are."""
+    name = workloads.facts(row["workload"]).DATA_SETS.get(row["data"], row["data"])
+    return DATA.get(name, name)
+
+
 def workload(row: Mapping[str, Any]) -> str:
     return workloads.facts(row["workload"]).TITLE
 
@@ -89,13 +96,15 @@ def workload(row: Mapping[str, Any]) -> str:
 def sizes(row: Mapping[str, Any]) -> list[str]:
     """The workload's own dimensions: '64×64 px images — reduced from the standard 224×224'."""
     facts, found = workloads.facts(row["workload"]), []
-    for name, (key, standard) in facts.DIMENSIONS.items():
+    for name, (key, standard, words) in facts.DIMENSIONS.items():
         value = row[name]
-        if key == "px":
+        if words:
+            text = words[value]
+        elif key == "px":
             text, usual = f"{value}×{value} px {facts.UNIT}", f"{standard}×{standard}"
         else:
             text, usual = f"{name.replace('_', ' ')} {value}", str(standard)
-        if value != standard:
+        if value != standard and not words:
             text += f" — {'reduced' if value < standard else 'raised'} from the standard {usual}"
         found.append(text)
     return found
@@ -104,7 +113,11 @@ def sizes(row: Mapping[str, Any]) -> list[str]:
 def short_sizes(row: Mapping[str, Any]) -> str:
     """The same for a figure's title: '64 px (standard: 224)'."""
     facts, found = workloads.facts(row["workload"]), []
-    for name, (key, standard) in facts.DIMENSIONS.items():
+    for name, (key, standard, words) in facts.DIMENSIONS.items():
+        if words:
+            if row[name] != standard:
+                found.append(words[row[name]])
+            continue
         usual = f" (standard: {standard})" if row[name] != standard else ""
         found.append(f"{row[name]} {key}{usual}")
     return ", ".join(found)

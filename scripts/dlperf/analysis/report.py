@@ -20,7 +20,7 @@ from typing import Any
 
 import markupsafe
 
-from dlperf import plan
+from dlperf import plan, workloads
 from dlperf.analysis import certificates, labels, names, tables
 from dlperf.analysis.cells import overlapping
 from dlperf.analysis.files import Row, read_table
@@ -399,7 +399,10 @@ def _certificates(rows: Sequence[Row]) -> dict[str, Any]:
             {
                 "workload": labels.workload(row),
                 "framework": names.framework_title(row["framework"]),
-                **{key: row[key] for key in ("precision", "compiler", "ranks", "status", "reason")},
+                **{
+                    key: row[key]
+                    for key in ("precision", "compiler", "variant", "ranks", "status", "reason")
+                },
                 "tiers": [_tier(found.get(tier)) for tier in tiers],
                 "date": row["start_utc"][:16].replace("T", " "),
                 "commit": row["git_commit"],
@@ -494,14 +497,13 @@ def _version(parity: Sequence[Row], framework: str) -> str:
 
 
 def _data(shared: Path, config: plan.Config) -> list[dict[str, Any]]:
-    kinds = dict.fromkeys(kind for each in config.workloads.asked().values() for kind in each.data)
-    found = []
-    for kind in kinds:
-        path = shared / "data" / kind / "manifest.json"
-        if kind == "synthetic" or not path.exists():
-            continue
-        found.append({"kind": kind, **json.loads(path.read_text())})
-    return found
+    folders = dict.fromkeys(
+        workloads.facts(name).DATA_SETS.get(kind, "")
+        for name, section in config.workloads.asked().items()
+        for kind in section.data
+    )
+    paths = [shared / "data" / folder / "manifest.json" for folder in folders if folder]
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
 
 
 def _hosts(rows: Iterable[Row]) -> list[dict[str, Any]]:

@@ -104,7 +104,7 @@ def lines(cells: Sequence[Row]) -> list[str]:
     return [
         f"{labels.unit(row)}, higher is better; in brackets the speed-up over 1n1d",
         *labels.sizes(row),
-        f"data: {labels.DATA.get(row['data'], row['data'])}",
+        f"data: {labels.data(row)}",
         labels.device(row),
         f"median of {labels.plural(asked, 'repetition')} of {steps}",
         f"interval: {labels.interval(asked)}",

@@ -23,9 +23,6 @@ from dlperf import files, frameworks, workloads
 from dlperf.certify import SCHEMA, judge
 from dlperf.measure import record, stopwatch
 
-OPTIMIZER_STEPS = 3
-TIMED_LEARNING_RATE = 1.0  # the update is then the gradient, and float32 weights do not swamp it
-
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
@@ -36,7 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--workload", choices=workloads.NAMES, required=True)
     parser.add_argument("--framework", choices=frameworks.NAMES, required=True)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--precision", choices=tuple(judge.TIMED), default="fp32")
+    parser.add_argument("--precision", choices=("fp32", "amp"), default="fp32")
     parser.add_argument("--compiler", default="none")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--reference", required=True, help="folder of dlperf.certify.reference")
@@ -74,6 +71,7 @@ def certify(asked: argparse.Namespace) -> dict[str, Any]:
         "device": asked.device,
         "precision": asked.precision,
         "compiler": asked.compiler,
+        "variant": manifest.get("variant", ""),
         "ranks": asked.ranks,
         "passed": all(tier["passed"] is not False for tier in tiers),
         "tiers": tiers,
@@ -104,20 +102,19 @@ def _tiers(
     timed = run(
         asked.precision,
         asked.compiler,
+        kind="gradient",
         steps=1,
-        learning_rate=TIMED_LEARNING_RATE,
-        compare=True,
-        optimizer_steps=OPTIMIZER_STEPS if asked.ranks == 1 else 0,
+        optimizer=asked.ranks == 1,
     )
-    rate, float64 = manifest["learning_rate"], None
+    float64 = None
     if float64_compiler:
-        settings = {"steps": manifest["steps"], "learning_rate": rate, "compare": True}
-        float64 = run("fp64", float64_compiler, optimizer_steps=0, **settings)
-    tiers = judge.tiers(manifest["ranks"][str(asked.ranks)], timed, float64, asked.precision)
+        float64 = run("fp64", float64_compiler, kind="steps", steps=manifest["steps"])
+    expected = manifest["ranks"][str(asked.ranks)]
+    tiers = judge.tiers(asked.workload, expected, timed, float64, asked.precision)
     plain = (asked.precision, asked.compiler) == ("fp32", "none")
     if tiers[0]["passed"] and asked.ranks == 1 and not plain and not asked.no_long_run:
-        settings = {"steps": manifest["long"]["steps"], "learning_rate": rate, "compare": False}
-        many = run(asked.precision, asked.compiler, optimizer_steps=0, **settings)
+        long_steps = manifest["long"]["steps"]
+        many = run(asked.precision, asked.compiler, kind="long", steps=long_steps)
         tiers.append(judge.long_run(manifest["long"]["mean_loss"], many))
     return tiers, timed.get("parity", {})
 
@@ -159,7 +156,7 @@ def _run(
     reason = stopwatch.cannot_run(case)
     if reason:
         return {"status": "unsupported", "reason": reason}
-    task = dict(task, reference=os.path.abspath(asked.reference))
+    task = dict({"optimizer": False}, **task, reference=os.path.abspath(asked.reference))
     with tempfile.NamedTemporaryFile("w", suffix=".json") as stream:
         json.dump(task, stream)
         stream.flush()

@@ -7,7 +7,6 @@ reference's folder. Out, at `Run.result`: losses, and for each tensor how far it
 the reference's. No judgement: that is the judge's.
 """
 
-import importlib
 import json
 import os
 import resource
@@ -17,7 +16,7 @@ import traceback
 import numpy as np
 
 from dlperf import files, frameworks, workloads
-from dlperf.certify.reference import path_of, split
+from dlperf.certify.reference import GIVEN_LEARNING_RATE, given_gradients, path_of, settings, split
 from dlperf.measure.meeting import Guest
 from dlperf.measure.rank import failure
 from dlperf.measure.run import Run
@@ -41,43 +40,59 @@ def certify(run, task):
     """The rank's raw facts. Where the model is another one, `shapes` says so and nothing runs."""
     guest = Guest(run.meeting, run.rank)
     guest.phase("start")
-    facts = workloads.facts(run.workload)
-    # the rate is the certificate's; all else is what a measured run has
-    facts.learning_rate = lambda global_batch_size: task["learning_rate"]
     framework = frameworks.load(run.framework)
     framework.start(run)
     guest.phase("build")
     implementation = workloads.load(run.workload, run.framework)
+    facts = workloads.facts(run.workload)
+    changes = dict(facts.CERTIFICATE_SETTINGS)
+    changes["learning_rate"] = lambda global_batch_size: facts.CERTIFICATE_LEARNING_RATE
+    with settings(run.workload, changes):
+        if task["kind"] == "gradient":
+            linear = dict(facts.GRADIENT_SETTINGS)
+            linear["learning_rate"] = lambda global_batch_size: facts.GRADIENT_LEARNING_RATE
+            with settings(run.workload, linear):
+                found = train(run, task, guest, framework, implementation)
+        else:
+            found = train(run, task, guest, framework, implementation)
+        if task["optimizer"] and not found["shapes"]:
+            guest.phase("optimizer")
+            with settings(run.workload, {"learning_rate": lambda size: GIVEN_LEARNING_RATE}):
+                alone = optimizer_alone(run, task, framework, implementation)
+            found["compared"]["optimizer"] = alone
+    found["host_peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    framework.stop(run)
+    return found
+
+
+def train(run, task, guest, framework, implementation):
+    """Its own training from the reference's weights, compared with what the reference has."""
+    facts = workloads.facts(run.workload)
+    rate = facts.learning_rate(run.global_batch_size)
     work = implementation.training(run)
     found = {"status": "ok", "parameters": work.parameters, "loss": [], "compared": {}}
-
-    start = work.weights.read()
-    found["shapes"] = wrong_shapes(facts.parameters(), start)
+    weights = work.weights.read()
+    found["shapes"] = wrong_shapes(facts.parameters(), weights)
     if found["shapes"]:
         return found
     start = load(run, task, "weights")
     work.weights.write(start)
+    del weights
 
     guest.phase("steps")
     for step in range(1, task["steps"] + 1):
         handle = work.step()
         work.wait()
         found["loss"].append(work.loss(handle))
-        if step == 1 and task["compare"]:
-            gradient = difference(work.weights.read(), start, -task["learning_rate"])
-            found["compared"]["first"] = compare(gradient, load(run, task, "first"))
-    if task["steps"] > 1 and task["compare"]:
-        update = difference(work.weights.read(), start)
-        found["compared"]["last"] = compare(update, load(run, task, "last"))
+        first = {"gradient": "gradient", "steps": "first"}.get(task["kind"])
+        if step == 1 and first:
+            found["compared"][first] = compare(work.weights.read(), start, run, task, first, -rate)
+    if task["kind"] == "steps":
+        found["compared"]["last"] = compare(work.weights.read(), start, run, task, "last")
     found["data_digest"] = work.batches.first_batch_sha256
     found["parity"] = dict(framework.parity(run), **work.parity)
     guest.wait("compared")
     work.batches.close()
-    if task["optimizer_steps"]:
-        guest.phase("optimizer")
-        found["compared"]["optimizer"] = optimizer_alone(run, task, framework, implementation)
-    found["host_peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    framework.stop(run)
     return found
 
 
@@ -93,44 +108,29 @@ def wrong_shapes(expected, found):
 
 
 def load(run, task, name):
-    name = name if name == "weights" else "%dr-%s" % (run.ranks, name)
     return split(run.workload, np.load(path_of(task["reference"], name), mmap_mode="r"))
 
 
-def difference(weights, start, share=1.0):
-    return {name: (weights[name] - start[name].astype(np.float64)) / share for name in start}
+def compare(weights, start, run, task, name, share=1.0):
+    """How far (weights - start) / share is from the reference's, tensor by tensor.
 
-
-def compare(found, expected):
-    """Name -> [norm of the difference, norm of what is expected]."""
-    return {
-        name: [
-            float(np.linalg.norm(found[name].astype(np.float64) - expected[name])),
-            float(np.linalg.norm(expected[name].astype(np.float64))),
-        ]
-        for name in expected
-    }
+    Name -> [norm of the difference, norm of what is expected].
+    """
+    kept = name if name == "optimizer" else "%dr-%s" % (run.ranks, name)
+    expected, found = load(run, task, kept), {}
+    for tensor, theirs in expected.items():
+        mine = (weights[tensor] - start[tensor].astype(np.float64)) / share
+        found[tensor] = [float(np.linalg.norm(mine - theirs)), float(np.linalg.norm(theirs))]
+    return found
 
 
 def optimizer_alone(run, task, framework, implementation):
-    """Given gradients on given weights, no network: compared with the formula in float64."""
-    reference = importlib.import_module("dlperf.workloads.%s.formulas" % run.workload)
+    """Given gradients on given weights, no network."""
     start = load(run, task, "weights")
-    noise = np.random.RandomState(run.seed).standard_normal(1 << 16).astype(np.float32)
-
-    def gradients(step):
-        return {
-            name: np.resize(np.roll(noise, 17 * step + index), each.shape)
-            for index, (name, each) in enumerate(start.items())
-        }
-
-    given = [gradients(step) for step in range(task["optimizer_steps"])]
+    shapes = workloads.facts(run.workload).parameters()
+    given = given_gradients(run.workload, shapes)
     new = framework.optimize(run, implementation, start, given)
-    expected = {name: each.astype(np.float64) for name, each in start.items()}
-    formula = reference.Optimizer(expected)
-    for each in given:
-        expected = formula.update(expected, each, task["learning_rate"])
-    return compare(difference(new, start), difference(expected, start))
+    return compare(new, start, run, task, "optimizer")
 
 
 if __name__ == "__main__":

@@ -3,13 +3,15 @@
     PYTHONPATH=scripts <a Python with PyTorch> -m dlperf.certify.reference --workload resnet50 \\
         --data-dir results/data/sample --out results/certificates/resnet50/reference
 
-Out: manifest.json, weights.npy, and for each number of ranks <ranks>r-first.npy (what the first
-step takes from the weights, divided by the learning rate: gradient and decay) and <ranks>r-last.npy
-(what all steps together add to them). Arrays are float32, flat, in the order of the facts'
-`parameters()`; they are rounded once, after all arithmetic.
+Out: manifest.json; weights.npy; optimizer.npy: what given gradients add to the weights; and for each
+number of ranks <ranks>r-gradient.npy and <ranks>r-first.npy: what a step takes from the weights,
+divided by the rate (Plain and its settings say which step), <ranks>r-last.npy: what all steps add.
+Arrays are float32, flat, in the order of the facts' `parameters()`, rounded once, after all
+arithmetic.
 """
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -18,22 +20,24 @@ import sys
 import numpy as np
 
 from dlperf import files, workloads
-from dlperf.certify import BATCH_SIZE, STEPS
+from dlperf.certify import STEPS
 from dlperf.data.batches import open_batches
 from dlperf.measure.record import file_sha256
 
 SCHEMA = "dlperf.reference/1"
 RANKS = (1, 2)
 SEED = 1
+GIVEN_LEARNING_RATE = 1.0  # of the optimiser alone: the rounding of float32 weights does not count
 LONG_STEPS, LONG_SEEDS = 30, (1, 2, 3, 4, 5)
-# A power of two: some frameworks keep the rate in float32. No smaller: at 2**-10, five steps from
-# these weights amplify a rounding of 1e-10 to 1e-1 (docs/certificates.md).
-LEARNING_RATE = 2.0**-7
+
+
+def formulas(workload):
+    return importlib.import_module("dlperf.workloads.%s.formulas" % workload)
 
 
 def neutral(workload):
     """Canonical name -> float32 array, from SEED; the same bytes with every NumPy."""
-    module = importlib.import_module("dlperf.workloads.%s.formulas" % workload)
+    module = formulas(workload)
     random = np.random.RandomState(SEED)
     return {
         name: np.asarray(module.initial(name, shape, random), np.float32)
@@ -41,9 +45,39 @@ def neutral(workload):
     }
 
 
-def identity(workload, dimensions, batch_size=BATCH_SIZE):
-    """What `open_batches` asks of a case: the certificate's input."""
-    return dict(dimensions, workload=workload, batch_size=batch_size, data="sample")
+def dimensions_of(workload, variant):
+    """A certificate's dimensions: reduced sizes, and the values that `variant` ('clip0') spells."""
+    facts = workloads.facts(workload)
+    found = {name: each.standard for name, each in facts.DIMENSIONS.items()}
+    found.update(facts.CERTIFICATE_DIMENSIONS)
+    for part in filter(None, variant.split("-")):
+        for name, each in facts.DIMENSIONS.items():
+            if part[: len(each.key)] == each.key:
+                found[name] = int(part[len(each.key) :])
+    return found
+
+
+@contextlib.contextmanager
+def settings(workload, changes):
+    """The facts with constants changed, for what is built in this block."""
+    facts = workloads.facts(workload)
+    kept = {name: getattr(facts, name) for name in changes}
+    vars(facts).update(changes)
+    try:
+        yield
+    finally:
+        vars(facts).update(kept)
+
+
+def given_gradients(workload, shapes):
+    """Gradients for the optimiser alone: {name: float32 array}, a step each; noise from SEED."""
+    module = formulas(workload)
+    noise = np.random.RandomState(SEED).standard_normal(1 << 16).astype(np.float32)
+    for step, scale in enumerate(module.GIVEN_SCALES):
+        yield {
+            name: np.resize(np.float32(scale) * np.roll(noise, 17 * step + index), shape)
+            for index, (name, shape) in enumerate(shapes.items())
+        }
 
 
 def split(workload, flat):
@@ -60,61 +94,102 @@ def flat(arrays):
     return np.concatenate([np.asarray(each).ravel() for each in arrays.values()])
 
 
-def steps(workload, start, dimensions, data_dir, ranks):
-    """Losses, first and last difference of the weights, and digests of the input."""
-    import torch
+class Plain:
+    """The workload's own formulas on the batches of one or more ranks."""
 
-    module = importlib.import_module("dlperf.workloads.%s.reference" % workload)
-    formula = importlib.import_module("dlperf.workloads.%s.formulas" % workload)
-    settings = {"seed": SEED, "data_dir": data_dir, "warmup_steps": 0, "measured_steps": STEPS}
-    asked = dict(identity(workload, dimensions), precision="fp64")
-    sources = [open_batches(asked, settings, rank, ranks, "NCHW") for rank in range(ranks)]
-    first = weights = {name: torch.from_numpy(each).double() for name, each in start.items()}
-    optimizer, losses, after_one = formula.Optimizer(weights), [], None
+    def __init__(self, asked, start, ranks=1, seed=SEED, steps=STEPS, precision="fp64"):
+        import torch
+
+        self.torch = torch
+        self.type = torch.float64 if precision == "fp64" else torch.float32
+        self.module = importlib.import_module("dlperf.workloads.%s.reference" % asked.workload)
+        self.weights = {
+            name: torch.from_numpy(each).to(self.type, copy=True) for name, each in start.items()
+        }
+        batch_size = workloads.facts(asked.workload).CERTIFICATE_BATCH_SIZE
+        case = dict(asked.dimensions, batch_size=batch_size, data="sample", precision=precision)
+        source = {"seed": seed, "data_dir": asked.data_dir, "measured_steps": steps}
+        self.sources = [open_batches(case, source, rank, ranks, "NCHW") for rank in range(ranks)]
+
+    def gradients(self):
+        """(loss, {name: gradient}) on the next batch: every rank by itself, then the mean."""
+        weights = {name: each.detach().requires_grad_() for name, each in self.weights.items()}
+        total, found = 0.0, None
+        for source in self.sources:
+            batch = self.module.tensors(*source.next(), dtype=self.type)
+            value = self.module.loss(weights, batch) / len(self.sources)
+            own = self.torch.autograd.grad(value, list(weights.values()))
+            found = own if found is None else [a.add_(b) for a, b in zip(found, own)]
+            total += value.item()
+        return total, dict(zip(self.weights, found))
+
+    def close(self):
+        for source in self.sources:
+            source.close()
+
+
+def first_steps(asked, start, ranks):
+    """The first steps in float64: what the manifest says of them, and three differences.
+
+    gradient: what a step of gradient_settings() takes from the weights, divided by its rate; first:
+    the same of the first step; last: what all steps add.
+    """
+    facts, module = workloads.facts(asked.workload), formulas(asked.workload)
+    plain = Plain(asked, start, ranks)
+    first = plain.weights
+    losses, optimizer, arrays = [], None, {}
     for _ in range(STEPS):
-        weights = {name: each.detach().requires_grad_() for name, each in weights.items()}
-        # every rank by itself (batch-norm statistics too), then the mean over ranks
-        value = sum(module.loss(weights, module.tensors(*each.next())) for each in sources) / ranks
-        gradients = dict(zip(weights, torch.autograd.grad(value, list(weights.values()))))
-        losses.append(value.item())
-        with torch.no_grad():
-            weights = optimizer.update(weights, gradients, LEARNING_RATE)
-        if after_one is None:
-            after_one = difference(weights, first) / -LEARNING_RATE
-    digests = [each.first_batch_sha256 for each in sources]
-    for each in sources:
-        each.close()
-    return losses, after_one, difference(weights, first), digests
+        loss, gradients = plain.gradients()
+        losses.append(loss)
+        if optimizer is None:
+            with settings(asked.workload, facts.GRADIENT_SETTINGS):
+                linear = module.Optimizer(first, asked.dimensions)
+            rate = facts.GRADIENT_LEARNING_RATE
+            arrays["gradient"] = difference(linear.update(first, gradients, rate), first, -rate)
+            optimizer = module.Optimizer(first, asked.dimensions)
+        rate = facts.CERTIFICATE_LEARNING_RATE
+        plain.weights = optimizer.update(plain.weights, gradients, rate)
+        if "first" not in arrays:
+            arrays["first"] = difference(plain.weights, first, -rate)
+    arrays["last"] = difference(plain.weights, first)
+    digests = [each.first_batch_sha256 for each in plain.sources]
+    plain.close()
+    norms = getattr(optimizer, "norms", None)  # of all gradients, where the optimiser clips them
+    return {"loss": losses, "gradient_norm": norms, "data_digest": digests}, arrays
 
 
-def long_run(workload, start, dimensions, data_dir, seed):
+def optimizer_alone(asked, start):
+    """What the given gradients add to the weights, in float64."""
+    facts = workloads.facts(asked.workload)
+    new = {name: each.astype(np.float64) for name, each in start.items()}
+    formula = formulas(asked.workload).Optimizer(new, asked.dimensions)
+    for given in given_gradients(asked.workload, facts.parameters()):
+        new = formula.update(new, given, GIVEN_LEARNING_RATE)
+    return flat({name: new[name] - start[name] for name in start})
+
+
+def long_run(asked, start, seed):
     """The mean loss over LONG_STEPS steps in float32, on the batches of `seed`."""
-    import torch
-
-    module = importlib.import_module("dlperf.workloads.%s.reference" % workload)
-    formula = importlib.import_module("dlperf.workloads.%s.formulas" % workload)
-    settings = {"seed": seed, "data_dir": data_dir, "warmup_steps": 0, "measured_steps": LONG_STEPS}
-    source = open_batches(identity(workload, dimensions), settings, layout="NCHW")
-    weights = {name: torch.from_numpy(each.copy()) for name, each in start.items()}
-    optimizer, losses = formula.Optimizer(weights), []
+    plain = Plain(asked, start, seed=seed, steps=LONG_STEPS, precision="fp32")
+    rate = workloads.facts(asked.workload).CERTIFICATE_LEARNING_RATE
+    optimizer = getattr(plain.module, "FastOptimizer", formulas(asked.workload).Optimizer)
+    optimizer, losses = optimizer(plain.weights, asked.dimensions), []
     for _ in range(LONG_STEPS):
-        weights = {name: each.detach().requires_grad_() for name, each in weights.items()}
-        value = module.loss(weights, module.tensors(*source.next(), dtype=torch.float32))
-        gradients = dict(zip(weights, torch.autograd.grad(value, list(weights.values()))))
-        losses.append(value.item())
-        with torch.no_grad():
-            weights = optimizer.update(weights, gradients, LEARNING_RATE)
-    source.close()
+        loss, gradients = plain.gradients()
+        losses.append(loss)
+        plain.weights = optimizer.update(plain.weights, gradients, rate)
+    plain.close()
     return sum(losses) / len(losses)
 
 
-def difference(weights, start):
-    return flat({name: (weights[name] - start[name]).detach().numpy() for name in start})
+def difference(weights, start, share=1.0):
+    return flat({name: ((weights[name] - start[name]) / share).numpy() for name in start})
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m dlperf.certify.reference")
     parser.add_argument("--workload", choices=workloads.NAMES, required=True)
+    parser.add_argument("--variant", default="", help="of the workload, such as clip0")
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--environment", help="env.json whose interpreter has PyTorch")
@@ -122,38 +197,39 @@ def main(arguments=None):
     if asked.environment:
         run_in(asked)
     os.makedirs(asked.out, exist_ok=True)
-    dimensions = workloads.facts(asked.workload).CERTIFICATE_DIMENSIONS
-    start = neutral(asked.workload)
-    save(asked.out, "weights", flat(start))
-    ranks = {}
+    facts = workloads.facts(asked.workload)
+    asked.dimensions = dimensions_of(asked.workload, asked.variant)
+    with settings(asked.workload, facts.CERTIFICATE_SETTINGS):
+        write_manifest(asked.out, make(asked, facts))
+
+
+def make(asked, facts):
+    """Write the arrays; return what the manifest says."""
+    start, sha256, ranks = neutral(asked.workload), {}, {}
+
+    def save(name, array):
+        np.save(path_of(asked.out, name), array.astype(np.float32))
+        sha256[name] = file_sha256(path_of(asked.out, name))
+
+    save("weights", flat(start))
+    save("optimizer", optimizer_alone(asked, start))
     for count in RANKS:
-        losses, first, last, digests = steps(
-            asked.workload, start, dimensions, asked.data_dir, count
-        )
-        save(asked.out, "%dr-first" % count, first)
-        save(asked.out, "%dr-last" % count, last)
-        ranks[str(count)] = {"loss": losses, "data_digest": digests}
-    seeds = [
-        long_run(asked.workload, start, dimensions, asked.data_dir, seed) for seed in LONG_SEEDS
-    ]
-    names = ["weights"] + [
-        "%dr-%s" % (count, when) for count in RANKS for when in ("first", "last")
-    ]
-    write_manifest(
-        asked.out,
-        {
-            "status": "ok",
-            "workload": asked.workload,
-            "dimensions": dimensions,
-            "batch_size": BATCH_SIZE,
-            "steps": STEPS,
-            "seed": SEED,
-            "learning_rate": LEARNING_RATE,
-            "ranks": ranks,
-            "long": {"steps": LONG_STEPS, "seeds": LONG_SEEDS, "mean_loss": seeds},
-            "sha256": {name: file_sha256(path_of(asked.out, name)) for name in names},
-        },
-    )
+        ranks[str(count)], arrays = first_steps(asked, start, count)
+        for name, array in arrays.items():
+            save("%dr-%s" % (count, name), array)
+    mean_losses = [long_run(asked, start, seed) for seed in LONG_SEEDS]
+    return {
+        "status": "ok",
+        "workload": asked.workload,
+        "variant": asked.variant,
+        "dimensions": asked.dimensions,
+        "batch_size": facts.CERTIFICATE_BATCH_SIZE,
+        "steps": STEPS,
+        "seed": SEED,
+        "ranks": ranks,
+        "long": {"steps": LONG_STEPS, "seeds": LONG_SEEDS, "mean_loss": mean_losses},
+        "sha256": sha256,
+    }
 
 
 def write_manifest(folder, content):
@@ -170,17 +246,15 @@ def run_in(asked):
         write_manifest(asked.out, {"status": "failed", "reason": reason})
         sys.exit()
     command = [environment["interpreter"], "-m", "dlperf.certify.reference"]
-    for key in ("workload", "data_dir", "out"):
-        command += ["--" + key.replace("_", "-"), getattr(asked, key)]
-    os.execve(command[0], command, dict(os.environ, **environment["environ"]))
+    for key in ("workload", "variant", "data_dir", "out"):
+        command.append("--%s=%s" % (key.replace("_", "-"), getattr(asked, key)))
+    # memory that is freed is kept: giving hundreds of megabytes back and forth is half of the time
+    keep = {"MALLOC_MMAP_THRESHOLD_": str(2**32), "MALLOC_TRIM_THRESHOLD_": str(2**36)}
+    os.execve(command[0], command, dict(os.environ, **keep, **environment["environ"]))
 
 
 def path_of(folder, name):
     return os.path.join(folder, name + ".npy")
-
-
-def save(folder, name, array):
-    np.save(path_of(folder, name), array.astype(np.float32))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The batches that a rank trains on: the same ones, in the same order, for every framework.
 
-In goes a case (batch size, image size, seed, data) and a rank; out come float32 images (float64
-ones of the same values for certificates in that precision) and int32 labels. `synthetic` is one
+In goes a case and a rank. Where the case has a sequence length, text.py gives the batches; this
+module gives those of images: float32 ones (float64 ones of the same values for certificates in that
+precision) and int32 labels. `synthetic` is one
 batch of noise, made once. `sample` is decoded from the JPEG files of a manifest, randomly cropped,
 flipped and normalised by one background thread, ahead of the timed window. Every random number
 comes from NumPy's RandomState, whose stream is frozen for good, so the bytes do not depend on the
@@ -12,23 +13,21 @@ JPEG is decoded.
 """
 
 import argparse
-import collections
-import hashlib
 import json
 import math
 import os
 import platform
 import sys
-import threading
 import time
 
 import numpy as np
 
-CLASSES = 1000
+from dlperf.data import text
+from dlperf.data.manifest import CLASSES, mend, sha256_of_arrays, sha256_of_file, verify
+from dlperf.data.prefetch import LOOK_AHEAD, Constant, DataError, Prefetched
+
 KINDS = ("synthetic", "sample")
 LAYOUTS = ("NHWC", "NCHW")
-PREFETCH_BYTES = 2**30  # what the queue of one rank may hold
-LOOK_AHEAD = 2  # batches that a framework's own input pipeline may take beyond the last step
 
 # RandomResizedCrop's and ImageNet's values, as in torchvision and in the published scripts.
 CROP_AREA = (0.08, 1.0)
@@ -38,10 +37,6 @@ SCALE = 1 / (255 * np.array([0.229, 0.224, 0.225], np.float32))
 
 # The first number after the seed keeps the streams apart.
 ORDER, CROP, NOISE = 0, 1, 2
-
-
-class DataError(ValueError):
-    """A mistake in the data or in what was asked of it; the message names it and the mend."""
 
 
 def open_batches(identity, settings, rank=0, ranks=1, layout="NHWC", prefetch=None):
@@ -54,9 +49,10 @@ def open_batches(identity, settings, rank=0, ranks=1, layout="NHWC", prefetch=No
 
     identity's precision "fp64" gives float64 images of the same values.
 
-    `.next()` returns images, float32, C-contiguous, (batch, px, px, 3) or (batch, 3, px, px), and
-    labels, int32, (batch,), 0 to 999. Both belong to the caller, except where `.constant` says
-    that every call returns the same two arrays: copy them to the device once.
+    Of images, `.next()` returns images, float32, C-contiguous, (batch, px, px, 3) or (batch, 3, px,
+    px), and labels, int32, (batch,), 0 to 999; of text, a `text.Batch`. They belong to the caller,
+    except where `.constant` says that every call returns the same arrays: copy them to the device
+    once.
 
     Raises DataError for whatever can be known before the first batch.
     """
@@ -67,8 +63,9 @@ def open_batches(identity, settings, rank=0, ranks=1, layout="NHWC", prefetch=No
         )
     if layout not in LAYOUTS:
         raise DataError(f"layout {layout!r} is not known; it is one of {', '.join(LAYOUTS)}")
-    batch_size, image_size = int(identity["batch_size"]), int(identity["image_size"])
-    for key, value in (("batch_size", batch_size), ("image_size", image_size), ("ranks", ranks)):
+    size_key = "sequence_length" if "sequence_length" in identity else "image_size"
+    batch_size, size = int(identity["batch_size"]), int(identity[size_key])
+    for key, value in (("batch_size", batch_size), (size_key, size), ("ranks", ranks)):
         if value < 1:
             raise DataError(f"{key} is {value}: at least 1 is needed")
     if not 0 <= rank < ranks:
@@ -77,75 +74,41 @@ def open_batches(identity, settings, rank=0, ranks=1, layout="NHWC", prefetch=No
     if not 0 <= seed < 2**32:
         raise DataError(f"settings key 'seed': {seed} is not within 0 and 2**32 - 1")
 
-    dtype = np.float64 if identity.get("precision") == "fp64" else np.float32
-    if data == "synthetic":
-        return Synthetic(batch_size, image_size, seed, rank, layout, dtype)
     steps = None
     if "measured_steps" in settings:
         steps = settings.get("warmup_steps", 0) + settings["measured_steps"] + LOOK_AHEAD
+    if size_key == "sequence_length":
+        if data == "synthetic":
+            return text.synthetic(batch_size, size, seed, rank)
+        return text.Prose(
+            settings["data_dir"], batch_size, size, seed, rank, ranks, steps, prefetch
+        )
+    dtype = np.float64 if identity.get("precision") == "fp64" else np.float32
+    if data == "synthetic":
+        return synthetic(batch_size, size, seed, rank, layout, dtype)
     return Sample(
-        settings["data_dir"],
-        batch_size,
-        image_size,
-        seed,
-        rank,
-        ranks,
-        layout,
-        steps,
-        prefetch,
-        dtype,
+        settings["data_dir"], batch_size, size, seed, rank, ranks, layout, steps, prefetch, dtype
     )
 
 
-class Synthetic:
-    """Standard normal images and uniform labels from the seed and the rank: one batch, made once.
-
-    No decoding, no copying: what a framework does with nothing in its way.
-    """
-
-    constant = True
-    manifest_sha256 = ""
-    waited_seconds = 0.0
-
-    def __init__(self, batch_size, image_size, seed, rank=0, layout="NHWC", dtype=np.float32):
-        random = np.random.RandomState([seed, NOISE, rank])
-        images, view = empty_images(batch_size, image_size, layout)
-        for image in view:  # image by image: RandomState makes float64, twice the memory
-            image[...] = random.standard_normal((image_size, image_size, 3))
-        labels = random.randint(0, CLASSES, batch_size).astype(np.int32)
-        self._batch = images.astype(dtype, copy=False), labels
-        self._layout = layout
-        self.first_batch_sha256 = digest([self._batch], layout)
-
-    def next(self):
-        return self._batch
-
-    def fill(self):
-        pass
-
-    def close(self):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self.close()
+def synthetic(batch_size, image_size, seed, rank=0, layout="NHWC", dtype=np.float32):
+    """Standard normal images, uniform labels, from seed and rank: one batch, made once."""
+    random = np.random.RandomState([seed, NOISE, rank])
+    images, view = empty_images(batch_size, image_size, layout)
+    for image in view:  # image by image: RandomState makes float64, twice the memory
+        image[...] = random.standard_normal((image_size, image_size, 3))
+    labels = random.randint(0, CLASSES, batch_size).astype(np.int32)
+    batch = images.astype(dtype, copy=False), labels
+    return Constant(batch, digest([batch], layout))
 
 
-class Sample:
+class Sample(Prefetched):
     """Batches decoded from a manifest's JPEG files, ahead of time, by one background thread.
 
     One epoch is a shuffle of all images; its remainder that fills no global batch is left out. Of
     each global batch a rank takes its own slice, and an image's crop depends on the seed, the
     epoch and the image only: so 2 ranks of 8 see, between them, the very batch of 1 rank of 16.
-
-    The thread reads ahead until `prefetch` batches lie ready and stops for good after `steps`
-    batches, so that it takes no core from the timed window that it need not take; batches beyond
-    `steps` are made when `next` asks for them. `steps=None` reads ahead without end.
     """
-
-    constant = False
 
     def __init__(
         self,
@@ -179,95 +142,14 @@ class Sample:
             )
         self._batch_size, self._image_size = batch_size, image_size
         self._seed, self._rank, self._ranks, self._layout = seed, rank, ranks, layout
+        super().__init__(batch_size * image_size**2 * 3 * 4, steps, prefetch)
 
-        self._steps = math.inf if steps is None else steps
-        if prefetch is None:
-            prefetch = min(self._steps, PREFETCH_BYTES // (batch_size * image_size**2 * 3 * 4))
-        self._prefetch = max(1, prefetch)
+    def _batches(self):
+        for epoch, indices in self._indices():
+            yield self._read(epoch, indices)
 
-        self.waited_seconds = 0.0
-        self.first_batch_sha256 = None  # known after fill()
-        self._changed = threading.Condition()
-        self._queue = collections.deque()
-        self._made = 0
-        self._waiting = False
-        self._closed = False
-        self._error = None
-        self._thread = threading.Thread(target=self._produce, name="dlperf-data", daemon=True)
-        self._thread.start()
-
-    def next(self):
-        """The next batch; the time spent waiting for it is added to `waited_seconds`.
-
-        Raises DataError where the batch could not be read, or after close().
-        """
-        with self._changed:
-            if not self._queue:
-                start = time.perf_counter()
-                self._waiting = True
-                self._changed.notify_all()
-                self._changed.wait_for(lambda: self._queue or self._ended())
-                self._waiting = False
-                self.waited_seconds += time.perf_counter() - start
-            if not self._queue:
-                raise self._error or DataError("no batch: the batches are closed")
-            batch = self._queue.popleft()
-            if self._wanted():
-                self._changed.notify_all()
-            return batch
-
-    def fill(self):
-        """Wait until the queue is full, or holds all that is left of the run."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: (
-                    len(self._queue) >= self._prefetch or self._made >= self._steps or self._ended()
-                )
-            )
-            if self._error:
-                raise self._error
-
-    def close(self):
-        """End the thread; what lies in the queue is dropped."""
-        with self._changed:
-            self._closed = True
-            self._queue.clear()
-            self._changed.notify_all()
-        self._thread.join()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self.close()
-
-    def _wanted(self):
-        room = len(self._queue) < self._prefetch
-        return room and (self._made < self._steps or self._waiting)
-
-    def _ended(self):
-        return self._closed or self._error is not None
-
-    def _produce(self):
-        try:
-            for epoch, indices in self._indices():
-                with self._changed:
-                    self._changed.wait_for(lambda: self._wanted() or self._closed)
-                    if self._closed:
-                        return
-                batch = self._read(epoch, indices)
-                if self._made == 0:
-                    self.first_batch_sha256 = digest([batch], self._layout)
-                with self._changed:
-                    if self._closed:
-                        return
-                    self._queue.append(batch)
-                    self._made += 1
-                    self._changed.notify_all()
-        except Exception as error:  # carried to the caller of next() or fill()
-            with self._changed:
-                self._error = error
-                self._changed.notify_all()
+    def _digest(self, batch):
+        return digest([batch], self._layout)
 
     def _indices(self):
         """Endless (epoch, indices of this rank's next batch)."""
@@ -376,75 +258,11 @@ def empty_images(batch_size, image_size, layout):
 
 
 def digest(batches, layout):
-    """sha256 of (images, labels) pairs; the same for both layouts."""
-    sha256 = hashlib.sha256()
-    for images, labels in batches:
-        images = images.transpose(0, 2, 3, 1) if layout == "NCHW" else images
-        sha256.update(repr(images.shape).encode())
-        sha256.update(np.ascontiguousarray(images, "<f4").data)
-        sha256.update(np.ascontiguousarray(labels, "<i4").data)
-    return sha256.hexdigest()
-
-
-def verify(manifest_path):
-    """The manifest, once every file that it lists is there with the sha256 that it says.
-
-    Raises DataError naming the first file that is missing or differs, and the mend.
-    """
-    if not manifest_path:
-        raise DataError(
-            "settings key 'data_dir' is empty; `data: sample` needs a folder that has a "
-            "manifest.json, such as results/data/sample"
-        )
-    data_dir = os.path.dirname(manifest_path)
-    if not os.path.isfile(manifest_path):
-        raise DataError(f"{manifest_path}: no such file; {mend(data_dir)}")
-    try:
-        with open(manifest_path, encoding="utf-8") as file:
-            manifest = json.load(file)
-        schema, listing = manifest["schema"], manifest["sha256"]
-        files = [(file["path"], file["sha256"], file["label"]) for file in manifest["files"]]
-        manifest["classes"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{manifest_path}: not a data manifest ({error!r}); {mend(data_dir)}")
-    if schema != "dlperf.data/1":
-        raise DataError(
-            f"{manifest_path}: schema {schema!r}, expected 'dlperf.data/1'; {mend(data_dir)}"
-        )
-    if listing != sha256_of_listing(manifest["files"]):
-        raise DataError(
-            f"{manifest_path}: its list of files differs from its sha256; {mend(data_dir)}"
-        )
-    for path, sha256, label in files:
-        path = os.path.join(data_dir, path)
-        if not 0 <= label < CLASSES:
-            raise DataError(f"{path}: label {label} is not within 0 and 999")
-        if not os.path.isfile(path):
-            raise DataError(f"{path}: missing, though {manifest_path} lists it; {mend(data_dir)}")
-        found = sha256_of_file(path)
-        if found != sha256:
-            raise DataError(
-                f"{path}: sha256 {found} differs from {sha256} in {manifest_path}; "
-                + mend(data_dir)
-            )
-    return manifest
-
-
-def mend(data_dir):
-    """How to make the data of a folder (again)."""
-    target = f"results/data/{os.path.basename(os.path.abspath(data_dir))}/manifest.json"
-    return f"make the data again: snakemake --profile local --force {target}"
-
-
-def sha256_of_listing(files):
-    """sha256 over one line a file, as sha256sum prints it, with the label behind."""
-    lines = (f"{file['sha256']}  {file['path']} {file['label']}\n" for file in files)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def sha256_of_file(path):
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
+    """sha256 of the batches' arrays; of images, the same for both layouts."""
+    arrays = [each for batch in batches for each in batch]
+    if layout == "NCHW":
+        arrays = [each.transpose(0, 2, 3, 1) if each.ndim == 4 else each for each in arrays]
+    return sha256_of_arrays(arrays)
 
 
 def import_pillow():

@@ -19,7 +19,8 @@ from pathlib import Path
 import PIL
 from PIL import Image, features
 
-from dlperf.data.batches import CLASSES, DataError, sha256_of_listing
+from dlperf.data.manifest import CLASSES, sha256_of_listing
+from dlperf.data.prefetch import DataError
 from dlperf.files import write
 
 SIDE = (300, 500)  # pixels of an image's longer side; ImageNet's mean is 473 x 406

@@ -47,9 +47,7 @@ class Case:
         if self.compiler != "none":
             parts.append(self.compiler)
         parts += [self.topology, f"b{self.batch_size}", self.data]
-        for name, dimension in workloads.facts(self.workload).DIMENSIONS.items():
-            if self.dimensions[name] != dimension.standard:
-                parts.append(f"{dimension.key}{self.dimensions[name]}")
+        parts += workloads.spelled(self.workload, self.dimensions)
         return "-".join(parts)
 
     @property
@@ -65,6 +63,8 @@ class Case:
         parts = [device, self.precision]
         if self.compiler != "none":
             parts.append(self.compiler)
+        if variant := workloads.variant(self.workload, self.dimensions):
+            parts.append(variant)
         ranks = min(2, self.nodes * self.devices_per_node)
         return f"certificates/{self.workload}/{self.framework}/{'-'.join(parts)}-{ranks}r.json"
 
@@ -76,6 +76,11 @@ class Case:
     def series(self) -> str:
         """The framework with its compiler: one line of a plot, one column of a table."""
         return self.framework if self.compiler == "none" else f"{self.framework}-{self.compiler}"
+
+    @property
+    def data_set(self) -> str:
+        """Its folder under results/data; '' where data is synthetic."""
+        return workloads.facts(self.workload).DATA_SETS.get(self.data, "")
 
     def identity(self, round: str, repetition: int) -> dict[str, Any]:
         """The identity of a repetition, in the order that records and tables keep."""
@@ -106,7 +111,7 @@ class Case:
                 "cores_per_device": config.cores_per_device,
                 "timeout_seconds": config.timeout_seconds,
                 "seed": config.seed,
-                "data_dir": "" if self.data == "synthetic" else f"results/data/{self.data}",
+                "data_dir": f"results/data/{self.data_set}" if self.data_set else "",
             },
         }
 
@@ -120,9 +125,10 @@ def expand(config: Config) -> list[Case]:
 def _combinations(config: Config) -> Iterator[Case]:
     for workload, section in config.workloads.asked().items():
         for scenario, precision in itertools.product(section.scenarios, section.precisions):
-            for batch_size, data, topology, word, framework in itertools.product(
+            for batch_size, data, dimensions, topology, word, framework in itertools.product(
                 section.batch_sizes[precision],
                 section.data,
+                section.dimensions,
                 config.topologies,
                 section.compilers,
                 config.frameworks,
@@ -136,7 +142,7 @@ def _combinations(config: Config) -> Iterator[Case]:
                     *split_topology(topology),
                     batch_size,
                     data,
-                    section.dimensions,
+                    dimensions,
                 )
 
 

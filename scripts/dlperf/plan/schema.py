@@ -78,6 +78,8 @@ def _kind(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         if "maximum" in entry:
             return f"{entry['minimum']} to {entry['maximum']}"
         return f"number, at least {entry['minimum']}"
+    if entry["type"] == "boolean":
+        return "`true` or `false`"
     if entry["type"] == "object":
         if "properties" in entry:
             return "section"

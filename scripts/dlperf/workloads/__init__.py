@@ -8,12 +8,29 @@ is in formulas.py (neutral weights, the optimiser) and reference.py (the model a
 import importlib
 import os
 
-NAMES = ("resnet50",)
+NAMES = ("resnet50", "bert")
 
 
 def facts(workload):
     """Return the facts module of `workload`."""
     return importlib.import_module("dlperf.workloads.%s.facts" % workload)
+
+
+def spelled(workload, dimensions, left_out=()):
+    """['seq512', 'clip0']: the values of a case's own dimensions that are not the standard ones."""
+    return [
+        "%s%d" % (dimension.key, dimensions[name])
+        for name, dimension in facts(workload).DIMENSIONS.items()
+        if name not in left_out and dimensions[name] != dimension.standard
+    ]
+
+
+def variant(workload, dimensions):
+    """'' or 'clip0': what a certificate of equal work is of, beside the workload's standard form.
+
+    Sizes are reduced in every certificate (CERTIFICATE_DIMENSIONS), so they make no variant.
+    """
+    return "-".join(spelled(workload, dimensions, facts(workload).CERTIFICATE_DIMENSIONS))
 
 
 def implements(workload, framework):

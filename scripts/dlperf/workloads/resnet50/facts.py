@@ -11,7 +11,15 @@ from dlperf.workloads.dimension import Dimension
 TITLE = "ResNet-50 v1.5"
 UNIT = "images"
 DIMENSIONS = {"image_size": Dimension(key="px", standard=224)}
+DATA_SETS = {"sample": "sample"}  # kind of data -> its folder under results/data
 CERTIFICATE_DIMENSIONS = {"image_size": 64}  # the same layers, less time
+CERTIFICATE_BATCH_SIZE = 4
+# A power of two: some frameworks keep the rate in float32. No smaller: at 2**-10, five steps from
+# the neutral weights amplify a rounding of 1e-10 to 1e-1 (docs/certificates.md).
+CERTIFICATE_LEARNING_RATE = 2.0**-7
+CERTIFICATE_SETTINGS = {}  # what certificates change of the constants below, in every run
+GRADIENT_SETTINGS = {}  # and where one step, at the rate below, shows the gradient
+GRADIENT_LEARNING_RATE = 1.0  # then float32 weights do not swamp it
 
 CLASSES = 1000
 PARAMETERS = 25557032  # trainable: convolutions, batch-norm scales and shifts, the dense layer

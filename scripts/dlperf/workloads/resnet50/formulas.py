@@ -2,6 +2,8 @@
 
 from dlperf.workloads.resnet50 import facts
 
+GIVEN_SCALES = (1.0, 1.0, 1.0)  # of the gradients given to the optimiser alone, a step each
+
 
 def initial(name, shape, random):
     """Neutral weights, float32, that make settings visible; `random` is a NumPy RandomState.
@@ -23,7 +25,7 @@ def initial(name, shape, random):
 class Optimizer:
     """v = momentum v + g + decay w; w -= rate v. Decay on tensors of two dimensions and more."""
 
-    def __init__(self, weights):
+    def __init__(self, weights, dimensions):
         self.velocities = {name: 0.0 for name in weights}
 
     def update(self, weights, gradients, learning_rate):

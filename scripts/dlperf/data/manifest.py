@@ -1,0 +1,88 @@
+"""The list of a data set's files, with the sha256 of each, checked before anything is read."""
+
+import hashlib
+import json
+import os
+
+import numpy as np
+
+from dlperf.data.prefetch import DataError
+
+CLASSES = 1000
+
+
+def verify(manifest_path):
+    """The manifest, once every file that it lists is there with the sha256 that it says.
+
+    Raises DataError naming the first file that is missing or differs, and the mend.
+    """
+    if not manifest_path:
+        raise DataError(
+            "settings key 'data_dir' is empty; `data: sample` needs a folder that has a "
+            "manifest.json, such as results/data/sample"
+        )
+    data_dir = os.path.dirname(manifest_path)
+    if not os.path.isfile(manifest_path):
+        raise DataError(f"{manifest_path}: no such file; {mend(data_dir)}")
+    try:
+        with open(manifest_path, encoding="utf-8") as file:
+            manifest = json.load(file)
+        schema, listing = manifest["schema"], manifest["sha256"]
+        files = [(file["path"], file["sha256"]) for file in manifest["files"]]
+        labels = [file["label"] for file in manifest["files"] if "classes" in manifest]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{manifest_path}: not a data manifest ({error!r}); {mend(data_dir)}")
+    if schema != "dlperf.data/1":
+        raise DataError(
+            f"{manifest_path}: schema {schema!r}, expected 'dlperf.data/1'; {mend(data_dir)}"
+        )
+    if listing != sha256_of_listing(manifest["files"]):
+        raise DataError(
+            f"{manifest_path}: its list of files differs from its sha256; {mend(data_dir)}"
+        )
+    for (path, _), label in zip(files, labels):
+        if not 0 <= label < CLASSES:
+            raise DataError(
+                f"{os.path.join(data_dir, path)}: label {label} is not within 0 and 999"
+            )
+    for path, sha256 in files:
+        path = os.path.join(data_dir, path)
+        if not os.path.isfile(path):
+            raise DataError(f"{path}: missing, though {manifest_path} lists it; {mend(data_dir)}")
+        found = sha256_of_file(path)
+        if found != sha256:
+            raise DataError(
+                f"{path}: sha256 {found} differs from {sha256} in {manifest_path}; "
+                + mend(data_dir)
+            )
+    return manifest
+
+
+def mend(data_dir):
+    """How to make the data of a folder (again)."""
+    target = f"results/data/{os.path.basename(os.path.abspath(data_dir))}/manifest.json"
+    return f"make the data again: snakemake --profile local --force {target}"
+
+
+def sha256_of_listing(files):
+    """sha256 over one line a file, as sha256sum prints it, with the label, if any, behind."""
+    lines = (
+        f"{file['sha256']}  {file['path']}" + (f" {file['label']}\n" if "label" in file else "\n")
+        for file in files
+    )
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def sha256_of_file(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def sha256_of_arrays(arrays):
+    """sha256 of shapes and values, whatever the arrays' byte order or width of type."""
+    sha256 = hashlib.sha256()
+    for array in arrays:
+        sha256.update(repr(array.shape).encode())
+        kind = "<f4" if array.dtype.kind == "f" else "<i4"
+        sha256.update(np.ascontiguousarray(array, kind).data)
+    return sha256.hexdigest()

@@ -1,0 +1,144 @@
+"""Batches made ahead of the timed window by one background thread."""
+
+import collections
+import math
+import threading
+import time
+
+PREFETCH_BYTES = 2**30  # what the queue of one rank may hold
+LOOK_AHEAD = 2  # batches that a framework's own input pipeline may take beyond the last step
+
+
+class DataError(ValueError):
+    """A mistake in the data or in what was asked of it; the message names it and the mend."""
+
+
+class Prefetched:
+    """Reads ahead until `prefetch` batches lie ready, and stops for good after `steps` batches.
+
+    So it takes no core from the timed window that it need not take; batches beyond `steps` are made
+    when `next` asks for them. `steps=None` reads ahead without end; `prefetch=None` holds all that
+    the run needs, as far as they fit into PREFETCH_BYTES.
+
+    A subclass has `_batches()`, an endless generator of batches, and `_digest(batch)`.
+    """
+
+    constant = False
+
+    def __init__(self, batch_bytes, steps, prefetch):
+        self._steps = math.inf if steps is None else steps
+        if prefetch is None:
+            prefetch = min(self._steps, PREFETCH_BYTES // batch_bytes)
+        self._prefetch = max(1, prefetch)
+
+        self.waited_seconds = 0.0
+        self.first_batch_sha256 = None  # known after fill()
+        self._changed = threading.Condition()
+        self._queue = collections.deque()
+        self._made = 0
+        self._waiting = False
+        self._closed = False
+        self._error = None
+        self._thread = threading.Thread(target=self._produce, name="dlperf-data", daemon=True)
+        self._thread.start()
+
+    def next(self):
+        """The next batch; the time spent waiting for it is added to `waited_seconds`.
+
+        Raises DataError where the batch could not be read, or after close().
+        """
+        with self._changed:
+            if not self._queue:
+                start = time.perf_counter()
+                self._waiting = True
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._queue or self._ended())
+                self._waiting = False
+                self.waited_seconds += time.perf_counter() - start
+            if not self._queue:
+                raise self._error or DataError("no batch: the batches are closed")
+            batch = self._queue.popleft()
+            if self._wanted():
+                self._changed.notify_all()
+            return batch
+
+    def fill(self):
+        """Wait until the queue is full, or holds all that is left of the run."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    len(self._queue) >= self._prefetch or self._made >= self._steps or self._ended()
+                )
+            )
+            if self._error:
+                raise self._error
+
+    def close(self):
+        """End the thread; what lies in the queue is dropped."""
+        with self._changed:
+            self._closed = True
+            self._queue.clear()
+            self._changed.notify_all()
+        self._thread.join()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def _wanted(self):
+        room = len(self._queue) < self._prefetch
+        return room and (self._made < self._steps or self._waiting)
+
+    def _ended(self):
+        return self._closed or self._error is not None
+
+    def _produce(self):
+        try:
+            batches = self._batches()
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._wanted() or self._closed)
+                    if self._closed:
+                        return
+                batch = next(batches)
+                if self._made == 0:
+                    self.first_batch_sha256 = self._digest(batch)
+                with self._changed:
+                    if self._closed:
+                        return
+                    self._queue.append(batch)
+                    self._made += 1
+                    self._changed.notify_all()
+        except Exception as error:  # carried to the caller of next() or fill()
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+
+class Constant:
+    """One batch, made once: what a framework does with nothing in its way."""
+
+    constant = True
+    manifest_sha256 = ""
+    waited_seconds = 0.0
+
+    def __init__(self, batch, sha256):
+        self._batch = batch
+        self.first_batch_sha256 = sha256
+
+    def next(self):
+        return self._batch
+
+    def fill(self):
+        pass
+
+    def close(self):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()

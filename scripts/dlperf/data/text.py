@@ -1,0 +1,194 @@
+"""Batches of text for BERT's pre-training: sentence pairs, masked, the same for every framework.
+
+In go the tokens of a corpus (data/prose.py makes them) and a case; out come `Batch`es. Example i of
+a run depends on the seed and on i alone, so 2 ranks of 8 see, between them, the very batch of 1
+rank of 16. The rules are those of google-research/bert's create_pretraining_data.py: pairs of
+passages, the second in half of all cases from another document; 15 % of the tokens predicted, of
+which 80 % are masked, 10 % replaced and 10 % left.
+
+Runs in every framework's interpreter: Python 3.7, the standard library and NumPy.
+"""
+
+import itertools
+import json
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from dlperf.data.manifest import sha256_of_arrays, sha256_of_file, verify
+from dlperf.data.prefetch import Constant, Prefetched
+
+# Of the vocabulary: what stands before the words.
+PADDING, UNKNOWN, START, SEPARATOR, MASK, FIRST_WORD = range(6)
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+VOCABULARY = 30522
+
+PREDICTED = 0.15  # share of the tokens
+SHORT = 0.1  # share of the examples that are given a random, shorter length
+# The first number after the seed keeps the streams apart, also from those of batches.py.
+EXAMPLE, NOISE = 10, 11
+
+
+class Batch(NamedTuple):
+    """Arrays of a batch of sentence pairs; int32 but `predicted`, which is float32.
+
+    tokens, segments, mask: (batch, tokens). segments is 1 in the second passage; mask is 1 where
+    there is a token, 0 behind. positions, labels, predicted: (batch, predictions): which tokens are
+    predicted, their true values, and 1.0 for each prediction, 0.0 for places left over (their
+    position and label are 0). follows: (batch,), 0 where the second passage follows, 1 where it was
+    taken from elsewhere.
+    """
+
+    tokens: np.ndarray
+    segments: np.ndarray
+    mask: np.ndarray
+    positions: np.ndarray
+    labels: np.ndarray
+    predicted: np.ndarray
+    follows: np.ndarray
+
+
+def predictions(sequence_length):
+    """The most predictions in a sequence: 20 of 128 tokens, 80 of 512."""
+    return sequence_length * 5 // 32
+
+
+def empty(batch_size, sequence_length):
+    places = predictions(sequence_length)
+    wide, narrow = (batch_size, sequence_length), (batch_size, places)
+    return Batch(
+        *(np.zeros(wide, np.int32) for _ in range(3)),
+        *(np.zeros(narrow, np.int32) for _ in range(2)),
+        np.zeros(narrow, np.float32),
+        np.zeros(batch_size, np.int32),
+    )
+
+
+def synthetic(batch_size, sequence_length, seed, rank=0):
+    """Random tokens, no padding, every prediction used: one batch, made once."""
+    random = np.random.RandomState([seed, NOISE, rank])
+    batch = empty(batch_size, sequence_length)
+    batch.tokens[...] = random.randint(FIRST_WORD, VOCABULARY, batch.tokens.shape)
+    batch.tokens[:, 0] = START
+    batch.segments[:, sequence_length // 2 :] = 1
+    batch.mask[...] = 1
+    batch.labels[...] = random.randint(FIRST_WORD, VOCABULARY, batch.labels.shape)
+    batch.predicted[...] = 1
+    batch.follows[...] = random.randint(0, 2, batch_size)
+    for row, places in enumerate(batch.positions):
+        places[...] = np.sort(1 + random.choice(sequence_length - 1, len(places), replace=False))
+        batch.tokens[row, places] = MASK
+    return Constant(batch, sha256_of_arrays(batch))
+
+
+class Prose(Prefetched):
+    """Examples drawn from a corpus, ahead of time, by one background thread.
+
+    Raises DataError where the folder's manifest or a file of it is missing or differs.
+    """
+
+    def __init__(
+        self,
+        data_dir,
+        batch_size,
+        sequence_length,
+        seed,
+        rank=0,
+        ranks=1,
+        steps=None,
+        prefetch=None,
+    ):
+        manifest_path = os.path.join(data_dir, "manifest.json") if data_dir else ""
+        verify(manifest_path)
+        self.manifest_sha256 = sha256_of_file(manifest_path)
+        self._tokens, self._sentences, self._documents = (
+            np.load(os.path.join(data_dir, name + ".npy"))
+            for name in ("tokens", "sentences", "documents")
+        )
+        self._batch_size, self._length, self._seed = batch_size, sequence_length, seed
+        self._rank, self._ranks = rank, ranks
+        size = sum(each.nbytes for each in empty(batch_size, sequence_length))
+        super().__init__(size, steps, prefetch)
+
+    def _digest(self, batch):
+        return sha256_of_arrays(batch)
+
+    def _batches(self):
+        for step in itertools.count():
+            first = (step * self._ranks + self._rank) * self._batch_size
+            batch = empty(self._batch_size, self._length)
+            for row in range(self._batch_size):
+                self._example(first + row, batch, row)
+            yield batch
+
+    def _example(self, index, batch, row):
+        random = np.random.RandomState([self._seed, EXAMPLE, index])
+        room = self._length - 3  # [CLS] first [SEP] second [SEP]
+        if random.random_sample() < SHORT:
+            room = random.randint(2, room + 1)
+        document = random.randint(len(self._documents) - 1)
+        start = random.randint(self._documents[document], self._documents[document + 1])
+        end = self._documents[document + 1]
+        split = random.randint(1, room)
+        middle = start + 1
+        while middle < end and self._sentences[middle] - self._sentences[start] < split:
+            middle += 1
+        first = self._passage(start, middle)
+        elsewhere = middle == end or random.random_sample() < 0.5
+        if elsewhere:
+            # any other document
+            document = (document + random.randint(1, len(self._documents) - 1)) % (
+                len(self._documents) - 1
+            )
+            middle = random.randint(self._documents[document], self._documents[document + 1])
+            end = self._documents[document + 1]
+        second = self._passage(middle, end)[:room]
+        first, second = truncate(first, second, room, random)
+
+        pair = np.concatenate([[START], first, [SEPARATOR], second, [SEPARATOR]])
+        count = len(pair)
+        batch.tokens[row, :count] = pair
+        batch.segments[row, len(first) + 2 : count] = 1
+        batch.mask[row, :count] = 1
+        batch.follows[row] = elsewhere
+        words = np.flatnonzero(pair >= FIRST_WORD)
+        places = batch.positions.shape[1]
+        chosen = random.permutation(words)[: min(places, max(1, int(round(PREDICTED * count))))]
+        chosen.sort()
+        batch.positions[row, : len(chosen)] = chosen
+        batch.labels[row, : len(chosen)] = pair[chosen]
+        batch.predicted[row, : len(chosen)] = 1
+        for place in chosen:
+            dice = random.random_sample()
+            if dice < 0.8:
+                batch.tokens[row, place] = MASK
+            elif dice < 0.9:
+                batch.tokens[row, place] = random.randint(FIRST_WORD, VOCABULARY)
+
+    def _passage(self, start, end):
+        """The tokens of sentences `start` to `end` - 1."""
+        return self._tokens[self._sentences[start] : self._sentences[end]].astype(np.int32)
+
+
+def truncate(first, second, room, random):
+    """Cut the longer of both, at a random end, until they fit into `room` tokens together."""
+    bounds = [[0, len(first)], [0, len(second)]]
+    while True:
+        lengths = [stop - start for start, stop in bounds]
+        if sum(lengths) <= room:
+            return first[slice(*bounds[0])], second[slice(*bounds[1])]
+        longer = bounds[0] if lengths[0] > lengths[1] else bounds[1]
+        if random.random_sample() < 0.5:
+            longer[0] += 1
+        else:
+            longer[1] -= 1
+
+
+def decoded(data_dir, tokens):
+    """The words of a row of tokens, for people."""
+    with open(os.path.join(data_dir, "manifest.json"), encoding="utf-8") as stream:
+        name = json.load(stream)["vocabulary"]
+    with open(os.path.join(data_dir, name), encoding="utf-8") as stream:
+        words = stream.read().split("\n")
+    return " ".join(words[token] for token in tokens).replace(" ##", "")

@@ -1,0 +1,117 @@
+"""BERT-Base pre-training: sizes, arithmetic and optimiser, the same for every framework.
+
+Masked language model and next-sentence prediction, trained together. Source: Devlin et al. 2018
+and its code (google-research/bert); the optimiser's form is Loshchilov and Hutter 2017 (AdamW).
+"""
+
+from collections import OrderedDict
+
+from dlperf.workloads.dimension import Dimension
+
+TITLE = "BERT-Base pre-training"
+UNIT = "sequences"
+DIMENSIONS = {
+    "sequence_length": Dimension(key="seq", standard=128),
+    "clip": Dimension(
+        key="clip",
+        standard=1,
+        words={0: "gradients not clipped", 1: "gradients clipped to a global norm of 1.0"},
+    ),
+}
+DATA_SETS = {"sample": "prose"}  # kind of data -> its folder under results/data
+# the same layers and all parameters, less time; whether gradients are clipped is the case's own
+CERTIFICATE_DIMENSIONS = {"sequence_length": 32}
+CERTIFICATE_BATCH_SIZE = 2
+CERTIFICATE_LEARNING_RATE = 2.0**-14  # a power of two: some frameworks keep it in float32
+CERTIFICATE_SETTINGS = {
+    "DROPOUT": 0.0,  # random numbers differ between frameworks
+    # The five steps' norms lie between 30 and 99: above this some are clipped, below it others show
+    # that the norm is right.
+    "CLIP_NORM": 48.0,
+}
+# With an epsilon far above every gradient and a rate as large, Adam's first step is the gradient.
+GRADIENT_SETTINGS = {"EPSILON": 2.0**20, "WEIGHT_DECAY": 0.0}
+GRADIENT_LEARNING_RATE = 2.0**20
+
+VOCABULARY = 30522
+WIDTH = 768
+LAYERS = 12
+HEADS = 12
+HEAD_WIDTH = WIDTH // HEADS
+INNER_WIDTH = 3072
+POSITIONS = 512  # learned, the longest sequence
+SEGMENTS = 2
+PARAMETERS = 110106428  # the decoder of the language model is the word embedding
+
+LAYER_NORM_EPSILON = 1e-12
+INITIAL_DEVIATION = 0.02  # of weights and embeddings; biases start at 0, scales at 1
+DROPOUT = 0.1  # on embeddings, attention's shares, and both outputs of a layer
+
+LEARNING_RATE = 1e-4  # after warm-up
+BETA1, BETA2 = 0.9, 0.999
+EPSILON = 1e-6  # beside the root of the bias-corrected second moment
+WEIGHT_DECAY = 0.01  # decoupled, times the rate; not on layer-norm parameters or biases
+CLIP_NORM = 1.0  # of all gradients together, averaged over ranks, before the update
+
+
+def masked_positions(sequence_length):
+    """The most positions of a sequence that are predicted: 20 of 128, 80 of 512."""
+    return sequence_length * 5 // 32
+
+
+def parameters():
+    """Canonical name -> shape of every trained tensor, in the order of the forward pass.
+
+    Dense weights are (outputs, inputs). qkv stacks query, key and value, each with its heads one
+    after the other: a key's bias alone has no gradient but rounding, as softmax ignores it.
+    """
+    shapes = OrderedDict()
+
+    def dense(name, inputs, outputs):
+        shapes[name + ".weight"], shapes[name + ".bias"] = (outputs, inputs), (outputs,)
+
+    def norm(name):
+        shapes[name + ".weight"] = shapes[name + ".bias"] = (WIDTH,)
+
+    shapes["word_embedding"] = (VOCABULARY, WIDTH)
+    shapes["position_embedding"] = (POSITIONS, WIDTH)
+    shapes["segment_embedding"] = (SEGMENTS, WIDTH)
+    norm("embedding_norm")
+    for layer in range(LAYERS):
+        name = "layer%d." % layer
+        dense(name + "qkv", WIDTH, 3 * WIDTH)
+        dense(name + "projection", WIDTH, WIDTH)
+        norm(name + "norm1")
+        dense(name + "ffn1", WIDTH, INNER_WIDTH)
+        dense(name + "ffn2", INNER_WIDTH, WIDTH)
+        norm(name + "norm2")
+    dense("mlm", WIDTH, WIDTH)
+    norm("mlm_norm")
+    shapes["mlm_bias"] = (VOCABULARY,)
+    dense("pooler", WIDTH, WIDTH)
+    dense("nsp", WIDTH, 2)
+    return shapes
+
+
+def learning_rate(global_batch_size):
+    """The constant rate of a throughput run: a hundredth of the rate after warm-up.
+
+    A training warms up linearly over 10,000 steps; a window of some hundred steps lies at its
+    start. Constant, so that no framework is timed with a scheduler that another does without.
+    """
+    return LEARNING_RATE / 100
+
+
+def flops_per_sample(dimensions, scenario):
+    """FLOPs a sequence: 2 a weight and token forward; training 3 x that (backward = 2 forward).
+
+    Encoder, attention's two products (4 s^2 h a layer), the language model's head at the predicted
+    positions, and the pooler: 70.0 GFLOP a training sequence of 128 tokens.
+    """
+    tokens = dimensions["sequence_length"]
+    encoder = LAYERS * (4 * WIDTH * WIDTH + 2 * WIDTH * INNER_WIDTH)
+    attention = LAYERS * 4 * tokens * tokens * WIDTH
+    head = masked_positions(tokens) * (WIDTH * WIDTH + WIDTH * VOCABULARY)
+    pooler = WIDTH * WIDTH + 2 * WIDTH
+    forward = 2.0 * (tokens * encoder + head + pooler) + attention
+    return 3 * forward if scenario == "train" else forward
