@@ -35,7 +35,7 @@ def environment(framework):
 
 
 def one_core(framework, interpreter, scratch, **asked):
-    """A Run of ResNet-50 on one core, the last that this process may use."""
+    """A Run on one core, the last that this process may use; of ResNet-50 unless `asked`."""
     values = dict(
         workload="resnet50",
         framework=framework,

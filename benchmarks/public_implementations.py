@@ -1,6 +1,6 @@
 """Is each implementation at least as fast as the best public one of its framework that installs?
 
-    python benchmarks/public_implementations.py [--framework NAME ...] [--pairs N]
+    python benchmarks/public_implementations.py [--workload NAME] [--framework NAME ...]
 
 Both are built in one process under the framework's interpreter, pinned to one core, and run blocks
 of steps on the same batch in turns, the order swapped in each pair. Where a public module says
@@ -22,23 +22,36 @@ import common
 
 PUBLIC = common.ROOT / "benchmarks" / "public"
 # What tells rows of public.tsv apart; a row is replaced by a new one with the same.
-KEYS = ("framework", "precision", "compiler", "image_size", "batch_size")
+KEYS = ("workload", "framework", "precision", "compiler", "dimensions", "batch_size")
+#: What is compared by default: small enough for one core.
+DIMENSIONS = {
+    "resnet50": {"image_size": 64},
+    "bert": {"sequence_length": 64, "clip": 1},
+}
+BATCH_SIZES = {"resnet50": 8, "bert": 2}
 ALTERNATE = common.ROOT / "benchmarks" / "alternate.py"
 
 
 def main():
-    there = sorted(path.stem for path in PUBLIC.glob("*.py"))
+    there = sorted({path.stem for path in PUBLIC.glob("*/*.py")})
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--framework", nargs="+", choices=there, default=there)
+    parser.add_argument("--workload", choices=sorted(DIMENSIONS), default="resnet50")
+    parser.add_argument("--framework", nargs="+", choices=there)
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--steps", type=int, default=5, help="steps of a block (default: 5)")
-    parser.add_argument("--image-size", type=int, default=64)
-    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--dimension", action="append", default=[], metavar="NAME=NUMBER")
+    parser.add_argument("--batch-size", type=int)
     parser.add_argument("--precision", choices=("fp32", "amp"), default="fp32")
     parser.add_argument("--compiler", help="default: the framework's default on the CPU")
     asked = parser.parse_args()
+    asked.dimensions = dict(DIMENSIONS[asked.workload])
+    for each in asked.dimension:
+        name, _, value = each.partition("=")
+        asked.dimensions[name] = int(value)
+    asked.batch_size = asked.batch_size or BATCH_SIZES[asked.workload]
+    with_public = sorted(path.stem for path in (PUBLIC / asked.workload).glob("*.py"))
     rows, failed = [], []
-    for framework in asked.framework:
+    for framework in asked.framework or with_public:
         try:
             row = compare(framework, asked)
         except (subprocess.CalledProcessError, RuntimeError) as error:
@@ -58,10 +71,10 @@ def main():
     sys.exit(f"error: failed: {', '.join(failed)}" if failed else 0)
 
 
-def constants(framework):
+def constants(path):
     """The constants of a public module, read without importing its framework."""
     found = {"SEPARATE": False, "BUILD_CONSTRAINTS": []}
-    for node in ast.parse((PUBLIC / f"{framework}.py").read_text()).body:
+    for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.Assign) and node.targets[0].id.isupper():
             try:
                 found[node.targets[0].id] = ast.literal_eval(node.value)
@@ -70,9 +83,9 @@ def constants(framework):
     return found
 
 
-def install(framework, interpreter, module):
+def install(name, interpreter, module):
     """The folder with the public implementation's packages, made where it is missing or stale."""
-    target = common.RESULTS / "packages" / framework
+    target = common.RESULTS / "packages" / name
     mark = target / ".requirements.json"
     wanted = json.dumps([module["REQUIREMENTS"], module["BUILD_CONSTRAINTS"]])
     if module["REQUIREMENTS"] and not (mark.exists() and mark.read_text() == wanted):
@@ -132,23 +145,25 @@ class Contestants:
 
 
 def compare(framework, asked):
-    module = constants(framework)
+    public = PUBLIC / asked.workload / f"{framework}.py"
+    module = constants(public)
     interpreter, environ = common.environment(framework)
-    packages = install(framework, interpreter, module)
+    packages = install(f"{asked.workload}-{framework}", interpreter, module)
     values = {
+        "workload": asked.workload,
         "batch_size": asked.batch_size,
-        "dimensions": {"image_size": asked.image_size},
+        "dimensions": asked.dimensions,
         "precision": asked.precision,
     }
     if asked.compiler:
         values["compiler"] = asked.compiler
-    ours = common.ROOT / "scripts" / "dlperf" / "workloads" / "resnet50" / f"{framework}.py"
-    modules = {"ours": ours, "public": PUBLIC / f"{framework}.py"}
+    ours = common.ROOT / "scripts" / "dlperf" / "workloads" / asked.workload / f"{framework}.py"
+    modules = {"ours": ours, "public": public}
     common.RESULTS.mkdir(parents=True, exist_ok=True)
     blocks = {name: [] for name in modules}
     with (
         tempfile.TemporaryDirectory() as scratch,
-        open(common.RESULTS / f"public-{framework}.log", "w") as log,
+        open(common.RESULTS / f"public-{asked.workload}-{framework}.log", "w") as log,
     ):
         run = common.one_core(framework, interpreter, scratch, **values)
         contestants = Contestants(run, environ, modules, module["SEPARATE"], packages, scratch, log)
@@ -169,11 +184,12 @@ def compare(framework, asked):
         return round(statistics.median(each["seconds"] for each in blocks[name]) / asked.steps, 4)
 
     return {
+        "workload": asked.workload,
         "framework": framework,
         "source": module["SOURCE"],
         "precision": run.precision,
         "compiler": run.compiler,
-        "image_size": asked.image_size,
+        "dimensions": " ".join(f"{name}={value}" for name, value in asked.dimensions.items()),
         "batch_size": asked.batch_size,
         "steps": asked.steps,
         **common.summary(ratios("seconds")),
