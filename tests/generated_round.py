@@ -346,6 +346,7 @@ def certificate(case: plan.Case, device: str = "cpu", said: str = "passed") -> d
         "device": device,
         "precision": case.precision,
         "compiler": case.compiler,
+        "variant": workloads.variant(case.workload, case.dimensions),
         "ranks": ranks,
         "passed": all(tier["passed"] is not False for tier in tiers),
         "tiers": tiers,

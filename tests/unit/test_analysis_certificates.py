@@ -16,7 +16,7 @@ from test_analysis_report import write_report
 from test_analysis_tables import NAME, write_figure, write_table
 
 from dlperf import plan
-from dlperf.analysis import labels
+from dlperf.analysis import columns, labels
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.certificates import key, parse
 from dlperf.analysis.files import read_table
@@ -27,8 +27,7 @@ CASE = plan.expand(plan.load(SMALL))[0]
 OK = certificate(CASE)
 FAILED = certificate(CASE, said="float64-update:fc.weight")
 PARTLY = certificate(plan.expand(plan.load(config(frameworks=["mindspore"])))[0])
-WANTED = {name: OK[name] for name in ("workload", "framework", "device", "precision", "compiler")}
-WANTED["ranks"] = 1
+WANTED = {name: OK[name] for name in columns.CERTIFICATE[:7]}
 
 
 def mxnet_differs(case: plan.Case) -> str:
@@ -93,7 +92,7 @@ def test_what_the_judge_writes_fits_the_schema():
         "shapes": [],
         "loss": [7.0],
         "data_digest": "d0",
-        "compared": {"first": exact, "last": exact, "optimizer": exact},
+        "compared": dict.fromkeys(("gradient", "first", "last", "optimizer"), exact),
     }
     reference = {"loss": [7.0], "data_digest": ["d0"]}
     shapes = {**good, "shapes": [["fc.bias", (1000,), None]]}
@@ -105,7 +104,7 @@ def test_what_the_judge_writes_fits_the_schema():
         (shapes, None),
         (good, {**good, "data_digest": "d1"}),
     ):
-        tiers = judge.tiers(reference, timed, float64, "fp32")
+        tiers = judge.tiers("resnet50", reference, timed, float64, "fp32")
         tiers.append(judge.long_run([6.0, 8.0], good))
         passed = all(tier["passed"] is not False for tier in tiers)
         assert problems(json.loads(json.dumps({**OK, "tiers": tiers, "passed": passed}))) == []

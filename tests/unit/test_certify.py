@@ -1,6 +1,7 @@
 """From differences to tiers: what passes, what does not, what could not run."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,10 +9,18 @@ import pytest
 from dlperf import workloads
 from dlperf.certify import judge
 from dlperf.certify.rank import compare, wrong_shapes
-from dlperf.certify.reference import flat, neutral, split
+from dlperf.certify.reference import (
+    dimensions_of,
+    flat,
+    formulas,
+    given_gradients,
+    neutral,
+    settings,
+    split,
+)
 from dlperf.workloads import layouts
+from dlperf.workloads.bert import facts as bert
 from dlperf.workloads.resnet50 import facts
-from dlperf.workloads.resnet50.formulas import Optimizer
 
 REFERENCE = {"loss": [7.0, 6.9, 6.8, 6.7, 6.6], "data_digest": ["d0"]}
 
@@ -24,7 +33,7 @@ def left(**changes):
         "shapes": [],
         "loss": list(REFERENCE["loss"]),
         "data_digest": "d0",
-        "compared": {"first": dict(exact), "last": dict(exact), "optimizer": dict(exact)},
+        "compared": {name: dict(exact) for name in ("gradient", "first", "last", "optimizer")},
     }
     return {**facts, **changes}
 
@@ -34,13 +43,13 @@ def by_name(tiers):
 
 
 def test_equal_work_passes_every_tier():
-    tiers = judge.tiers(REFERENCE, left(), left(), "fp32")
+    tiers = judge.tiers("resnet50", REFERENCE, left(), left(), "fp32")
     assert all(tier["passed"] for tier in tiers)
 
 
 def test_another_shape_fails_first_and_names_the_tensor():
     wrong = left(shapes=[["fc.bias", (1000,), None]])
-    (tier,) = judge.tiers(REFERENCE, wrong, left(), "fp32")
+    (tier,) = judge.tiers("resnet50", REFERENCE, wrong, left(), "fp32")
     assert tier["passed"] is False
     assert tier["worst"]["tensor"] == "fc.bias"
 
@@ -48,7 +57,7 @@ def test_another_shape_fails_first_and_names_the_tensor():
 def test_the_worst_tensor_is_named():
     float64 = left()
     float64["compared"]["first"]["fc.bias"] = [1e-3, 1.0]
-    tier = by_name(judge.tiers(REFERENCE, left(), float64, "fp32"))["float64-gradient"]
+    tier = by_name(judge.tiers("resnet50", REFERENCE, left(), float64, "fp32"))["float64-gradient"]
     assert tier["passed"] is False
     assert tier["worst"]["tensor"] == "fc.bias"
     assert tier["measured"] == pytest.approx(1e-3)
@@ -56,25 +65,27 @@ def test_the_worst_tensor_is_named():
 
 def test_a_number_that_is_none_does_not_pass():
     timed = left()
-    timed["compared"]["first"]["conv1.weight"] = [math.nan, 2.0]
-    tier = by_name(judge.tiers(REFERENCE, timed, left(), "fp32"))["timed-gradient"]
+    timed["compared"]["gradient"]["conv1.weight"] = [math.nan, 2.0]
+    tier = by_name(judge.tiers("resnet50", REFERENCE, timed, left(), "fp32"))["timed-gradient"]
     assert tier["passed"] is False
     assert tier["worst"]["tensor"] == "conv1.weight"
 
 
 def test_what_is_expected_to_stay_must_stay():
     timed = left()
-    timed["compared"]["first"]["fc.bias"] = [1e-9, 0.0]
-    assert not by_name(judge.tiers(REFERENCE, timed, left(), "fp32"))["timed-gradient"]["passed"]
+    timed["compared"]["gradient"]["fc.bias"] = [1e-9, 0.0]
+    assert not by_name(judge.tiers("resnet50", REFERENCE, timed, left(), "fp32"))["timed-gradient"][
+        "passed"
+    ]
 
 
 def test_other_input_is_told_apart_from_another_computation():
-    tiers = by_name(judge.tiers(REFERENCE, left(), left(data_digest="d1"), "fp32"))
+    tiers = by_name(judge.tiers("resnet50", REFERENCE, left(), left(data_digest="d1"), "fp32"))
     assert tiers["input"]["passed"] is False
 
 
 def test_a_framework_without_float64_says_so_and_can_still_pass():
-    tiers = by_name(judge.tiers(REFERENCE, left(), None, "fp32"))
+    tiers = by_name(judge.tiers("resnet50", REFERENCE, left(), None, "fp32"))
     assert tiers["float64-update"]["passed"] is None
     assert "no float64" in tiers["float64-update"]["reason"]
     assert tiers["optimizer"]["passed"]
@@ -82,7 +93,7 @@ def test_a_framework_without_float64_says_so_and_can_still_pass():
 
 def test_a_run_that_failed_does_not_pass():
     crashed = {"status": "crashed", "reason": "rank 0: ended with signal 11"}
-    tiers = judge.tiers(REFERENCE, left(), crashed, "fp32")
+    tiers = judge.tiers("resnet50", REFERENCE, left(), crashed, "fp32")
     assert any(tier["passed"] is False and "signal 11" in tier["reason"] for tier in tiers)
 
 
@@ -102,36 +113,95 @@ def test_missing_and_surplus_tensors_are_found():
     ]
 
 
-def test_neutral_weights_hide_no_setting_and_survive_the_file():
-    weights = neutral("resnet50")
+@pytest.mark.parametrize("workload", workloads.NAMES)
+def test_neutral_weights_hide_no_setting_and_survive_the_file(workload):
+    facts, weights = workloads.facts(workload), neutral(workload)
     assert {name: each.shape for name, each in weights.items()} == dict(facts.parameters())
     assert sum(each.size for each in weights.values()) == facts.PARAMETERS
     assert all((each != 0).all() for each in weights.values())
-    views = split("resnet50", flat(weights))
+    views = split(workload, flat(weights))
     assert all(np.array_equal(views[name], weights[name]) for name in weights)
 
 
-@pytest.mark.parametrize("name", ["block0.conv2.weight", "fc.weight", "fc.bias"])
+@pytest.mark.parametrize(
+    "name", ["block0.conv2.weight", "fc.weight", "fc.bias", "word_embedding", "pooler.weight"]
+)
 def test_layouts_come_back(name):
-    array = np.random.RandomState(0).rand(*workloads.facts("resnet50").parameters()[name])
+    shapes = {**facts.parameters(), **bert.parameters()}
+    array = np.random.RandomState(0).rand(*shapes[name])
     assert np.array_equal(layouts.canonical(name, layouts.channels_last(name, array)), array)
 
 
-def test_the_optimizer_decays_weights_but_no_biases():
+@pytest.mark.parametrize("workload", workloads.NAMES)
+def test_the_optimizer_decays_weights_but_no_biases(workload):
+    formula, facts = formulas(workload), workloads.facts(workload)
     start = {"w": np.ones((2, 2)), "b": np.ones(2)}
     nothing = {"w": np.zeros((2, 2)), "b": np.zeros(2)}
-    new = Optimizer(start).update(start, nothing, 1.0)
+    new = formula.Optimizer(start, {"clip": 1}).update(start, nothing, 1.0)
     assert np.allclose(new["w"], 1 - facts.WEIGHT_DECAY)
     assert np.array_equal(new["b"], start["b"])
 
 
 def test_momentum_adds_up_as_in_the_formula():
-    weights, formula = {"b": np.zeros(1)}, Optimizer({"b": np.zeros(1)})
+    weights, formula = {"b": np.zeros(1)}, formulas("resnet50").Optimizer({"b": np.zeros(1)}, {})
     for _ in range(2):
         weights = formula.update(weights, {"b": np.ones(1)}, 1.0)
     assert weights["b"][0] == pytest.approx(-(1 + (1 + facts.MOMENTUM)))
 
 
-def test_comparison_is_by_norm_of_the_whole_tensor():
-    compared = compare({"a": np.array([3.0, 4.0])}, {"a": np.array([0.0, 0.0])})
-    assert compared["a"] == [5.0, 0.0]
+def test_adams_first_step_has_the_size_of_the_rate():
+    start, gradient = {"b": np.zeros(2)}, {"b": np.array([0.3, -0.1])}
+    formula = formulas("bert").Optimizer(start, {"clip": 1})
+    new = formula.update(start, gradient, 0.5)
+    assert new["b"] == pytest.approx([-0.5, 0.5], rel=1e-4)
+    assert formula.norms == [pytest.approx(np.hypot(0.3, 0.1))]
+
+
+def test_gradients_are_clipped_by_the_norm_of_all_tensors_together():
+    start = {"a": np.zeros(1), "b": np.zeros(1)}
+    formula = formulas("bert").Optimizer(start, {"clip": 1})
+    formula.update(start, {"a": np.array([30.0]), "b": np.array([40.0])}, 1.0)
+    m = [formula.first[name][0] / (1 - bert.BETA1) for name in "ab"]
+    assert m == pytest.approx([0.6, 0.8])
+    free = formulas("bert").Optimizer(start, {"clip": 0})
+    free.update(start, {"a": np.array([30.0]), "b": np.array([40.0])}, 1.0)
+    assert free.first["a"][0] / (1 - bert.BETA1) == pytest.approx(30.0)
+
+
+def test_a_large_epsilon_makes_adams_step_the_gradient():
+    start, gradient = {"b": np.zeros(2)}, {"b": np.array([0.3, -0.1])}
+    with settings("bert", bert.GRADIENT_SETTINGS):
+        formula = formulas("bert").Optimizer(start, {"clip": 0})
+    new = formula.update(start, gradient, bert.GRADIENT_LEARNING_RATE)
+    assert new["b"] == pytest.approx(-gradient["b"], rel=1e-6)
+    assert bert.EPSILON == 1e-6, "settings last as long as their block"
+
+
+def test_given_gradients_lie_on_both_sides_of_the_clip():
+    shapes = {"a": (1000, 1000), "b": (1000,)}
+    sets = list(given_gradients("bert", shapes))
+    assert all(each["a"].shape == (1000, 1000) and each["b"].dtype == np.float32 for each in sets)
+    norms = [float(formulas("bert").norm(each)) for each in sets]
+    # of as many values as the model has
+    norms = [norm * (bert.PARAMETERS / 1.001e6) ** 0.5 for norm in norms]
+    clip = bert.CERTIFICATE_SETTINGS["CLIP_NORM"]
+    assert min(norms) < clip < max(norms)
+
+
+def test_a_variant_has_the_dimensions_that_it_spells():
+    assert dimensions_of("bert", "") == {"sequence_length": 32, "clip": 1}
+    assert dimensions_of("bert", "clip0") == {"sequence_length": 32, "clip": 0}
+    assert workloads.variant("bert", {"sequence_length": 512, "clip": 0}) == "clip0"
+    assert workloads.variant("resnet50", {"image_size": 32}) == ""
+
+
+def test_comparison_is_by_norm_of_the_whole_tensor(tmp_path):
+    shapes = facts.parameters()
+    expected = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    expected["fc.bias"][:2] = 3, 4
+    np.save(tmp_path / "1r-first.npy", flat(expected))
+    run = SimpleNamespace(workload="resnet50", ranks=1)
+    weights = dict(expected, **{"bn1.bias": np.full(64, 0.5, np.float32)})
+    compared = compare(weights, expected, run, {"reference": str(tmp_path)}, "first")
+    assert compared["fc.bias"] == [5.0, 5.0]  # nothing was added where (3, 4) was expected
+    assert compared["bn1.bias"] == [4.0, 0.0]

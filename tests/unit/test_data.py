@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dlperf.data import batches as loader
+from dlperf.data import prefetch as ahead
 from dlperf.data import sample
 from dlperf.data.batches import DataError, crop_box, decode, digest, open_batches, verify
 
@@ -278,7 +279,7 @@ def test_waiting_is_counted(data_dir, monkeypatch):
 
 
 def test_the_queue_stays_within_its_memory(data_dir, monkeypatch):
-    monkeypatch.setattr(loader, "PREFETCH_BYTES", 2 * 4 * 32 * 32 * 3 * 4 + 1)
+    monkeypatch.setattr(ahead, "PREFETCH_BYTES", 2 * 4 * 32 * 32 * 3 * 4 + 1)
     with opened(data_dir) as batches:
         batches.fill()
         time.sleep(0.05)

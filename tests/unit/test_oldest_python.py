@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dlperf import workloads
+
 PACKAGE = Path(__file__).resolve().parents[2] / "scripts/dlperf"
 ROOMS = ("measure", "frameworks", "workloads")
 FILES = [path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py"))]
@@ -13,7 +15,7 @@ FILES += [
     PACKAGE / "__init__.py",
     PACKAGE / "files.py",
     PACKAGE / "data/__init__.py",
-    PACKAGE / "data/batches.py",
+    *(PACKAGE / "data" / f"{name}.py" for name in ("batches", "manifest", "prefetch", "text")),
 ]
 CERTIFY = [PACKAGE / "certify" / f"{name}.py" for name in ("__init__", "rank", "reference")]
 
@@ -35,7 +37,7 @@ def test_it_parses_as_python_3_7(path):
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in FILES if path.parent.name != "resnet50"], ids=name
+    "path", [path for path in FILES if path.parent.name not in workloads.NAMES], ids=name
 )
 def test_the_plan_can_import_it_without_a_framework(path):
     allowed = set(sys.stdlib_module_names) | {"dlperf"}

@@ -3,7 +3,7 @@
     PYTHONPATH=scripts <a Python with PyTorch> -m dlperf.certify.reference --workload resnet50 \\
         --data-dir results/data/sample --out results/certificates/resnet50/reference
 
-Out: manifest.json; weights.npy; optimizer.npy: what given gradients add to the weights; and for each
+Out: manifest.json; weights.npy; optimizer.npy: what given gradients add to the weights; for each
 number of ranks <ranks>r-gradient.npy and <ranks>r-first.npy: what a step takes from the weights,
 divided by the rate (Plain and its settings say which step), <ranks>r-last.npy: what all steps add.
 Arrays are float32, flat, in the order of the facts' `parameters()`, rounded once, after all

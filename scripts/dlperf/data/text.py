@@ -18,11 +18,11 @@ import numpy as np
 
 from dlperf.data.manifest import sha256_of_arrays, sha256_of_file, verify
 from dlperf.data.prefetch import Constant, Prefetched
+from dlperf.workloads.bert.facts import VOCABULARY, masked_positions
 
 # Of the vocabulary: what stands before the words.
 PADDING, UNKNOWN, START, SEPARATOR, MASK, FIRST_WORD = range(6)
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-VOCABULARY = 30522
 
 PREDICTED = 0.15  # share of the tokens
 SHORT = 0.1  # share of the examples that are given a random, shorter length
@@ -49,13 +49,8 @@ class Batch(NamedTuple):
     follows: np.ndarray
 
 
-def predictions(sequence_length):
-    """The most predictions in a sequence: 20 of 128 tokens, 80 of 512."""
-    return sequence_length * 5 // 32
-
-
 def empty(batch_size, sequence_length):
-    places = predictions(sequence_length)
+    places = masked_positions(sequence_length)
     wide, narrow = (batch_size, sequence_length), (batch_size, places)
     return Batch(
         *(np.zeros(wide, np.int32) for _ in range(3)),

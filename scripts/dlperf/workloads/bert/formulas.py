@@ -44,8 +44,9 @@ class Optimizer:
     def update(self, weights, gradients, learning_rate):
         """The weights after a step: {name: array}; NumPy or PyTorch."""
         self.steps += 1
-        self.norms.append(float(norm(gradients)))
-        scale = min(1.0, self.clip_norm / self.norms[-1])
+        length = float(norm(gradients))
+        self.norms.append(length)
+        scale = 1.0 if length <= self.clip_norm else self.clip_norm / length
         correction1 = 1 - facts.BETA1**self.steps
         correction2 = 1 - facts.BETA2**self.steps
         new = {}
