@@ -75,6 +75,13 @@ def sample_data() -> Path:
 
 
 @pytest.fixture(scope="session")
+def prose() -> Path:
+    """results/data/prose, made by the workflow where missing."""
+    snakemake("--", "results/data/prose/manifest.json")
+    return ROOT / "results/data/prose"
+
+
+@pytest.fixture(scope="session")
 def reference(environments, sample_data) -> Path:
     """results/certificates/resnet50/reference, made by the workflow where missing."""
     snakemake("--", "results/certificates/resnet50/reference/manifest.json")

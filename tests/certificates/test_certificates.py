@@ -5,22 +5,23 @@ import json
 import pytest
 from conftest import CPU_FRAMEWORKS, ROOT
 
-from dlperf import plan
+from dlperf import plan, workloads
 
 
 @pytest.fixture(scope="module")
 def laptop(certificates):
-    """The certificates of the laptop round, by framework and ranks."""
+    """The certificates of the laptop round, by workload, framework and ranks."""
     config = plan.load(ROOT / "config/config.yaml")
     paths = {case.certificate(config.device) for case in plan.expand(config)}
     found = [json.loads((ROOT / "results" / path).read_text()) for path in paths]
-    return {(each["framework"], each["ranks"]): each for each in found}
+    return {(each["workload"], each["framework"], each["ranks"]): each for each in found}
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
-def test_it_passes(framework, ranks, laptop):
-    certificate = laptop[framework, ranks]
+@pytest.mark.parametrize("workload", workloads.NAMES)
+def test_it_passes(workload, framework, ranks, laptop):
+    certificate = laptop[workload, framework, ranks]
     failed = [tier for tier in certificate["tiers"] if tier["passed"] is False]
     assert certificate["passed"] and not failed, failed
     names = {tier["name"] for tier in certificate["tiers"] if tier["passed"]}
@@ -30,6 +31,8 @@ def test_it_passes(framework, ranks, laptop):
 
 
 @pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
-def test_its_optimizer_alone_follows_the_formula(framework, laptop):
-    (tier,) = [each for each in laptop[framework, 1]["tiers"] if each["name"] == "optimizer"]
+@pytest.mark.parametrize("workload", workloads.NAMES)
+def test_its_optimizer_alone_follows_the_formula(workload, framework, laptop):
+    tiers = laptop[workload, framework, 1]["tiers"]
+    (tier,) = [each for each in tiers if each["name"] == "optimizer"]
     assert tier["passed"]

@@ -305,7 +305,7 @@ def main(arguments=None):
     facts = {
         "sha256": digest(read, asked.layout),
         "first_batch_sha256": batches.first_batch_sha256,
-        "milliseconds_per_image": 1e3 * seconds / (asked.count * case["identity"]["batch_size"]),
+        "milliseconds_per_sample": 1e3 * seconds / (asked.count * case["identity"]["batch_size"]),
         "python": platform.python_version(),
         "numpy": np.__version__,
     }

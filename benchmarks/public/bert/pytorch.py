@@ -1,0 +1,99 @@
+"""HuggingFace's BertForPreTraining with scaled_dot_product_attention and a fused AdamW.
+
+Its loss scores every position and ignores those without a label, as it is meant to be used.
+"""
+
+import torch
+from transformers import BertConfig, BertForPreTraining
+
+from dlperf.measure.run import Work, feed
+from dlperf.workloads.bert import facts
+
+SOURCE = "transformers 5.23.0, BertForPreTraining"
+REQUIREMENTS = [
+    "transformers==5.23.0",
+    "huggingface-hub==1.33.0",
+    "tokenizers==0.23.3",
+    "safetensors==0.8.0",
+    "regex==2026.11.15",
+    "typer==0.29.2",
+    "packaging==25.0",
+    "PyYAML==6.0.3",
+    "tqdm==4.70.1",
+    "httpx==0.28.1",
+    "httpcore==1.0.9",
+    "h11==0.16.0",
+    "anyio==4.16.0",
+    "certifi==2026.10.18",
+    "idna==3.20",
+    "filelock==4.2.11",
+    "fsspec==2026.9.0",
+    "click==8.5.1",
+]
+
+
+def training(run):
+    config = BertConfig(
+        vocab_size=facts.VOCABULARY,
+        hidden_dropout_prob=facts.DROPOUT,
+        attention_probs_dropout_prob=facts.DROPOUT,
+        layer_norm_eps=facts.LAYER_NORM_EPSILON,
+        attn_implementation="sdpa",
+    )
+    network = BertForPreTraining(config).train()
+    trained = list(network.parameters())
+    adam = torch.optim.AdamW(
+        [
+            {"params": [p for p in trained if p.ndim > 1], "weight_decay": facts.WEIGHT_DECAY},
+            {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
+        ],
+        lr=facts.learning_rate(run.global_batch_size),
+        betas=(facts.BETA1, facts.BETA2),
+        eps=facts.EPSILON,
+        fused=True,
+    )
+
+    def forward(tokens, segments, mask, labels, follows):
+        with torch.autocast(run.device, dtype=torch.bfloat16, enabled=run.amp):
+            return network(
+                input_ids=tokens,
+                token_type_ids=segments,
+                attention_mask=mask,
+                labels=labels,
+                next_sentence_label=follows,
+            ).loss
+
+    if run.compiler == "inductor":
+        forward = torch.compile(forward)
+    batches = run.batches("NHWC")
+
+    def put(tokens, segments, mask, positions, labels, predicted, follows):
+        """Its labels stand at their positions, -100 elsewhere."""
+        tokens, segments, mask, positions, labels, follows = (
+            torch.from_numpy(each).long()
+            for each in (tokens, segments, mask, positions, labels, follows)
+        )
+        labels = labels.masked_fill(torch.from_numpy(predicted) == 0, -100)
+        # places left over point at the first token, which is never predicted
+        spread = torch.full_like(tokens, -100).scatter_(1, positions, labels)
+        return tokens, segments, mask, spread, follows
+
+    next_batch = feed(batches, put)
+
+    def step():
+        value = forward(*next_batch())
+        adam.zero_grad(set_to_none=True)
+        value.backward()
+        if run.dimensions["clip"]:
+            torch.nn.utils.clip_grad_norm_(trained, facts.CLIP_NORM)
+        adam.step()
+        return value.detach()
+
+    return Work(
+        step=step,
+        wait=lambda: None,
+        loss=lambda value: value.item(),
+        parameters=sum(p.numel() for p in trained),
+        batches=batches,
+        parity={},
+    )
