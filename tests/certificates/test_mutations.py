@@ -95,6 +95,25 @@ RESNET50 = [
         "decay on biases", "jax", "xla", "p: p.ndim > 1, parameters", "p: p.ndim > 0, parameters"
     ),
     Mutation(
+        "batch-norm over all ranks",
+        "jax",
+        "xla",
+        "        epsilon=facts.BATCH_NORM_EPSILON,\n",
+        '        epsilon=facts.BATCH_NORM_EPSILON,\n        axis_name="ranks",\n',
+        ranks=2,
+    ),
+    Mutation(
+        "batch-norm over all ranks",
+        "tensorflow",
+        "none",
+        "        mean, variance = tf.nn.moments(x, [0, 1, 2])\n",
+        "        mean, square = tf.distribute.get_replica_context().all_reduce(\n"
+        '            "mean", [tf.reduce_mean(x, [0, 1, 2]), tf.reduce_mean(x * x, [0, 1, 2])]\n'
+        "        )\n"
+        "        variance = square - mean * mean\n",
+        ranks=2,
+    ),
+    Mutation(
         "v1 in place of v1.5",
         "mxnet",
         "static",

@@ -1,4 +1,4 @@
-"""Every framework trains ResNet-50 for real, on one and two devices, and says what it had."""
+"""Every framework trains both workloads for real, on one and two devices, and says what it had."""
 
 import json
 import math
@@ -18,20 +18,28 @@ SCHEMA = json.loads((ROOT / "scripts/dlperf/measure/record.schema.json").read_te
 CPU_FRAMEWORKS = [name for name in frameworks.NAMES if name != "hugectr"]
 
 
-def measure(framework: str, devices: int, out: Path, **changes) -> dict:
-    """One repetition on the laptop round's data, at 64 px, with what the plan would ask for."""
+WORKLOADS = {
+    "resnet50": {"batch_sizes": [4], "image_size": 64},
+    "bert": {"batch_sizes": [1], "sequence_length": 32, "clip": [True]},
+}
+
+
+def measure(framework: str, devices: int, out: Path, workload="resnet50", **changes) -> dict:
+    """One repetition on the laptop round's data, small, with what the plan would ask for."""
+    precision = changes.get("precision", "fp32")
+    small = WORKLOADS[workload]
     config = load(
         {
             "round": "test",
             "device": "cpu",
             "frameworks": [framework],
             "workloads": {
-                "resnet50": {
-                    "precisions": [changes.get("precision", "fp32")],
+                workload: {
+                    **small,
+                    "precisions": [precision],
                     "compilers": [changes.get("compiler", "default")],
-                    "batch_sizes": {changes.get("precision", "fp32"): [4]},
+                    "batch_sizes": {precision: small["batch_sizes"]},
                     "data": ["sample"],
-                    "image_size": 64,
                 }
             },
             "topologies": [f"1n{devices}d"],
@@ -67,6 +75,17 @@ def test_it_trains(framework, devices, environments, sample_data, tmp_path):
     # Untrained, on 1000 classes with smoothed labels: about ln 1000 = 6.9
     assert all(math.isfinite(loss) and 4 < loss < 10 for loss in record["steps"]["loss"])
     assert record["host"]["cpu_time_over_wall"] > 0.3
+
+
+@pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
+def test_it_trains_bert(framework, environments, prose, tmp_path):
+    """On two devices, with dropout; certificates run its steps on one device, without."""
+    record = measure(framework, 2, tmp_path / "rep1.json", "bert")
+    assert record["samples"] == 3 * 1 * 2
+    assert record["parity"]["parameters"] == 110106428
+    assert record["parity"]["clip"] != "none"
+    # Untrained: about ln 30522 + ln 2 = 11.0
+    assert all(9 < loss < 13 for loss in record["steps"]["loss"])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,14 @@ from pathlib import Path
 
 from dlperf.plan.cases import Case
 from dlperf.plan.config import Config
-from dlperf.plan.estimate import builds, check_disk, free_bytes, gigabytes, timer
+from dlperf.plan.estimate import (
+    CERTIFICATE_SECONDS,
+    builds,
+    check_disk,
+    free_bytes,
+    gigabytes,
+    timer,
+)
 from dlperf.plan.state import is_due, record_path, states
 
 STATES = ("done", "missing", "outdated", "failed", "unsupported")
@@ -44,6 +51,7 @@ def show(config: Config, cases: Sequence[Case], results: Path = Path("results"))
         lines.append("")
     lines += _reasons(cases)
     lines += _time(seconds, [text for ground, text in GROUNDS.items() if ground in grounds])
+    lines += _certificates(config, cases, results)
     lines += _environments(config, cases, results)
     return "\n".join(lines)
 
@@ -82,6 +90,13 @@ def _time(seconds: float, grounds: Sequence[str]) -> Iterator[str]:
         return
     yield f"Expected time: {duration(seconds)} of measuring, one repetition after another"
     yield from (f"  estimated from {ground}" for ground in grounds)
+
+
+def _certificates(config: Config, cases: Sequence[Case], results: Path) -> Iterator[str]:
+    paths = {results / case.certificate(config.device) for case in cases if not case.unsupported}
+    missing = sum(not path.exists() for path in paths)
+    wanted = f"{missing} to make, some {duration(missing * CERTIFICATE_SECONDS)}"
+    yield f"Certificates of equal work: {len(paths)}, {wanted if missing else 'all are there'}"
 
 
 def duration(seconds: float) -> str:
