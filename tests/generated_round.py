@@ -156,7 +156,7 @@ def record(
     """A valid dlperf.record/1 of that repetition."""
     dice = random.Random(f"{case.folder}/{repetition}")
     document = case.document(made, repetition)
-    ranks, steps = case.nodes * case.devices_per_node, made.steps.measured
+    ranks, steps = case.nodes * case.devices_per_node, made.steps_of(case.workload).measured
     samples = ranks * case.batch_size * steps
     seconds = samples / (throughput(case) * (1 + noise * dice.uniform(-1, 1)))
     start = clock + timedelta(seconds=6)
@@ -193,7 +193,7 @@ def record(
     each = [seconds / steps * (1 + 0.02 * dice.uniform(-1, 1)) for _ in range(steps)]
     made_record |= {
         "steps": {
-            "warmup": made.steps.warmup,
+            "warmup": made.steps_of(case.workload).warmup,
             "measured": steps,
             "clock": "host",
             "seconds": each,

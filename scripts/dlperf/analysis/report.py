@@ -59,6 +59,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
     ]
     content = {
         "config": config,
+        "steps": _each_once(map(config.steps_of, config.workloads.asked())),
         "config_text": config_path.read_text(),
         "config_sha256": hashlib.sha256(config_path.read_bytes()).hexdigest(),
         "folder": f"results/{config.round}",
@@ -371,6 +372,14 @@ def _missing(
         where = f"{row['precision']} b{row['batch_size']} {labels.short_topology(row)}"
         found.setdefault(key, []).append(f"{_title(row)} {where}")
     return [{"what": what, "why": why, "where": where} for (what, why), where in found.items()]
+
+
+def _each_once(values: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found
 
 
 def _suspects(cells: Sequence[Row]) -> list[tuple[str, list[str]]]:

@@ -101,13 +101,14 @@ class Case:
 
     def document(self, config: Config, repetition: int) -> dict[str, Any]:
         """The case document (dlperf.case/1) of a repetition: what `dlperf.measure` takes."""
+        steps = config.steps_of(self.workload)
         return {
             "schema": "dlperf.case/1",
             "identity": self.identity(config.round, repetition),
             "settings": {
                 "device": config.device,
-                "warmup_steps": config.steps.warmup,
-                "measured_steps": config.steps.measured,
+                "warmup_steps": steps.warmup,
+                "measured_steps": steps.measured,
                 "cores_per_device": config.cores_per_device,
                 "timeout_seconds": config.timeout_seconds,
                 "seed": config.seed,

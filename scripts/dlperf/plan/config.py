@@ -115,6 +115,12 @@ class Workload(Section):
         examples=[["sample"]],
     )
 
+    steps: Steps | None = Field(
+        default=None,
+        description="Steps of a repetition, where this workload has others than the round.",
+        examples=[{"warmup": 2, "measured": 5}],
+    )
+
     @property
     def dimensions(self) -> list[dict[str, int]]:
         """Every combination of the workload's own dimensions: of the keys that not all have."""
@@ -259,6 +265,10 @@ class Config(Section):
     environments: Environments = Field(
         default=Environments(), description="How environments are built."
     )
+
+    def steps_of(self, workload: str) -> Steps:
+        """The steps of a repetition of this workload."""
+        return self.workloads.asked()[workload].steps or self.steps
 
     @field_validator("workloads")
     @classmethod

@@ -86,9 +86,10 @@ def default_seconds(case: Case, config: Config) -> float:
         speed = CPU_CORE_GFLOPS.get(case.framework, 30) * config.cores_per_device
     else:
         speed = GPU_GFLOPS[case.precision]
-    steps = config.steps.warmup + config.steps.measured
+    asked = config.steps_of(case.workload)
     compilation = COMPILE_SECONDS.get(case.compiler, 30)
-    seconds = STARTUP_SECONDS + compilation + steps * gigaflops / speed
+    seconds = STARTUP_SECONDS + compilation
+    seconds += (asked.warmup + asked.measured) * gigaflops / speed
     return min(seconds, config.timeout_seconds)
 
 

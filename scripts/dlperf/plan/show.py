@@ -31,14 +31,16 @@ def show(config: Config, cases: Sequence[Case], results: Path = Path("results"))
     state = states(config, cases, results)
     lines = [
         f"Round {config.round}: {len(cases)} cases x {config.repetitions} repetitions on "
-        f"{config.device}, each {config.steps.warmup} + {config.steps.measured} steps",
+        + config.device,
         f"Repetitions: {_counts(state.values())}",
         "",
     ]
     expected = timer(config, results)
     seconds, grounds = 0.0, set()
     for workload in config.workloads.asked():
-        lines += [workload, f"  {'framework':<13}{'case':<44}{'seconds':>7}  repetitions"]
+        steps = config.steps_of(workload)
+        lines.append(f"{workload}, each {steps.warmup} + {steps.measured} steps")
+        lines += [f"  {'framework':<13}{'case':<44}{'seconds':>7}  repetitions"]
         for case in _by_framework(config, cases, workload):
             own = [state[case, number] for number in numbers]
             due = sum(is_due(config, word) for word in own)
