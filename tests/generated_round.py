@@ -266,7 +266,7 @@ def _parity(case: plan.Case) -> dict[str, Any]:
         "loss_scaling": "none",
         "data_loader": "dlperf, 1 thread",
         "collective": "gloo" if case.devices_per_node > 1 else "none",
-        "parameters": 25557032,
+        "parameters": workloads.facts(case.workload).PARAMETERS,
     }
 
 

@@ -52,6 +52,42 @@ def test_names_spell_data_only_where_it_varies():
     assert names.table_ids(cases(both)) == [f"{NAME}-sample", f"{NAME}-synthetic"]
 
 
+def with_bert(**changes) -> dict:
+    bert = {
+        "precisions": ["fp32"],
+        "batch_sizes": {"fp32": [2]},
+        "data": ["sample"],
+        "sequence_length": 64,
+        "steps": {"warmup": 1, "measured": 4},
+        **changes,
+    }
+    return config(workloads={"bert": bert}, frameworks=["pytorch", "jax"])
+
+
+def test_with_and_without_clip_never_stand_in_one_table(tmp_path):
+    both = with_bert(clip=[True, False])
+    tables = ["bert-train-fp32-b2-clip1", "bert-train-fp32-b2-clip0"]
+    assert names.table_ids(cases(both)) == tables
+    results = write_round(tmp_path, both)
+    analyse(results)
+    clipped, free = (write_table(results, name)["md"] for name in tables)
+    assert "gradients clipped to a global norm of 1.0" in clipped
+    assert "gradients not clipped" in free
+    for text in (clipped, free):
+        assert "sequences/s" in text and "English prose" in text
+        assert "sequence length 64 — reduced from the standard 128" in text
+        assert "4 steps after 1 of warm-up" in text
+    svg, _ = write_figure(results, f"{tables[1]}-throughput")
+    assert "gradients not clipped" in svg
+
+
+def test_a_variant_is_certified_by_itself():
+    paths = {case.certificate("cpu") for case in cases(with_bert(clip=[True, False]))}
+    assert "certificates/bert/pytorch/cpu-fp32-clip0-1r.json" in paths
+    assert "certificates/bert/pytorch/cpu-fp32-1r.json" in paths
+    assert len(paths) == 2 * 2 * 2
+
+
 def test_a_table_a_precision_and_batch_size():
     mapping = config(
         frameworks=["pytorch"],
