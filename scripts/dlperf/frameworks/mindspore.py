@@ -17,7 +17,7 @@ from dlperf.measure.timer import HostTimer
 TITLE = "MindSpore"
 COMPILERS = {"none": "PYNATIVE", "graph": "ms.jit"}
 DEFAULT_COMPILER = {"cpu": "graph", "cuda": "graph"}
-FLOAT64_COMPILERS = ()  # no float64 convolution or batch-norm on a CPU
+FLOAT64_COMPILERS = {"bert": ("graph", "none")}  # no float64 convolution or batch-norm on a CPU
 # The process that ranks find each other through; `init` returns in it when all ranks have left.
 SCHEDULER = "import mindspore as ms; ms.set_device('CPU'); ms.communication.init()"
 

@@ -96,21 +96,21 @@ def parity(run):
 class Weights:
     """Parameters by canonical name. `layout` is the network's: NHWC puts a kernel's inputs last."""
 
-    def __init__(self, named, layout):
+    def __init__(self, named, layout="NCHW"):
         self.named = named
         self.last = layout == "NHWC"
 
     def read(self):
-        return {name: self.canonical(p.data().asnumpy()) for name, p in self.named.items()}
+        return {name: self.canonical(name, p.data().asnumpy()) for name, p in self.named.items()}
 
     def write(self, arrays):
         for name, parameter in self.named.items():
-            parameter.set_data(self.own(arrays[name]))
+            parameter.set_data(self.own(name, arrays[name]))
 
-    def own(self, array):
+    def own(self, name, array):
         return array.transpose(0, 2, 3, 1) if self.last and array.ndim == 4 else array
 
-    def canonical(self, array):
+    def canonical(self, name, array):
         return array.transpose(0, 3, 1, 2) if self.last and array.ndim == 4 else array
 
 
@@ -123,13 +123,12 @@ def optimize(run, implementation, start, gradients):
     weights = implementation.weights(run, network)
     weights.write(start)
     for given in gradients:
-        with mx.autograd.record():
-            # products of weights and numbers: the gradients of their sum are the numbers
-            products = [
-                p.data() * mx.nd.array(weights.own(given[name]), ctx=p.data().context)
-                for name, p in weights.named.items()
-            ]
-        mx.autograd.backward(products)
+        for name, parameter in weights.named.items():
+            number = mx.nd.array(weights.own(name, given[name]), ctx=parameter.data().context)
+            with mx.autograd.record():
+                # of a product of weights and numbers, the gradient of the sum is the numbers
+                product = parameter.data() * number
+            product.backward()
         trainer.step(1)
     return weights.read()
 

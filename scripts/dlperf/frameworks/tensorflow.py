@@ -101,7 +101,8 @@ def graph_facts(run, function):
     if run.compiler == "xla" and not compiled:
         raise Unsupported("TensorFlow traced the step without a function for XLA")
     nodes = list(graph.node) + [node for f in nested for node in f.node_def]
-    dtypes = {tf.as_dtype(node.attr["T"].type).name for node in nodes if node.op == "Conv2D"}
+    products = ("Conv2D", "MatMul", "BatchMatMulV2")
+    dtypes = {tf.as_dtype(node.attr["T"].type).name for node in nodes if node.op in products}
     return {"compute_dtype": ", ".join(sorted(dtypes)), "xla_functions": len(compiled)}
 
 

@@ -20,6 +20,8 @@ COMPILERS = {"none": "session graph", "xla": "XLA (auto-clustering, ON_1)"}
 DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
 FLOAT64_COMPILERS = ("none",)
 
+# where the time goes: their type is the one that is computed in
+PRODUCTS = ("Conv2D", "_FusedConv2D", "MatMul", "_FusedMatMul", "BatchMatMulV2")
 RENDEZVOUS_SECONDS = 60  # importing TensorFlow takes some, on a slow disk
 
 
@@ -150,8 +152,8 @@ def graph_facts(run, session, value, inputs):
     clusters = sum(node.op in ("XlaLaunch", "_XlaRun") for node in nodes)
     if run.compiler == "xla" and not clusters:
         raise Unsupported("XLA took no part of the graph")
-    convolutions = [node for node in nodes if node.op in ("Conv2D", "_FusedConv2D")]
-    dtypes = {tf.as_dtype(node.attr["T"].type).name for node in convolutions}
+    products = [node for node in nodes if node.op in PRODUCTS]
+    dtypes = {tf.as_dtype(node.attr["T"].type).name for node in products}
     return {"compute_dtype": ", ".join(sorted(dtypes)), "xla_clusters": clusters}
 
 
@@ -213,8 +215,8 @@ def optimize(run, implementation, start, gradients):
     import tensorflow as tf
 
     with graph(run), tf.Session(config=session_config(run)) as session:
-        images, _ = implementation.inputs(run, constant=False)
-        implementation.model(run, images)
+        examples, _ = implementation.inputs(run, constant=False)
+        implementation.model(run, examples)
         tf.get_default_graph().clear_collection(tf.GraphKeys.UPDATE_OPS)  # there is no batch
         weights = implementation.weights(session)
         fed = {name: tf.placeholder(dtype(run), v.shape) for name, v in weights.named.items()}

@@ -8,7 +8,7 @@ from collections import OrderedDict
 
 from dlperf.workloads.dimension import Dimension
 
-TITLE = "BERT-Base pre-training"
+TITLE = "BERT-Base"
 UNIT = "sequences"
 DIMENSIONS = {
     "sequence_length": Dimension(key="seq", standard=128),
