@@ -119,7 +119,8 @@ def short_sizes(row: Mapping[str, Any]) -> str:
                 found.append(words[row[name]])
             continue
         usual = f" (standard: {standard})" if row[name] != standard else ""
-        found.append(f"{row[name]} {key}{usual}")
+        text = f"{row[name]} px" if key == "px" else f"{name.replace('_', ' ')} {row[name]}"
+        found.append(text + usual)
     return ", ".join(found)
 
 
