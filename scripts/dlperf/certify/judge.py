@@ -10,20 +10,20 @@ from typing import Any
 
 #: Float64: rounding stays below 1e-9; the reference is stored in float32, which adds 6e-8.
 FLOAT64 = {"loss": 1e-9, "gradient": 1e-6, "losses": 1e-7, "update": 1e-6}
-#: The precision that is timed: one step. ResNet-50's gradients in bfloat16 differ in all but the
-#: last layer by as much as they are long, in every framework: only the last layer's are held to
-#: anything.
+#: The precision that is timed: one step, and the optimiser alone. ResNet-50's gradients in bfloat16
+#: differ in all but the last layer by as much as they are long, in every framework: only the last
+#: layer's are held to anything. BERT's clip divides by a norm over 110 million float32 gradients,
+#: which PyTorch sums with an error of 1e-4.
 TIMED = {
     "resnet50": {
-        "fp32": {"loss": 1e-5, "gradient": 0.2, "gradient_median": 0.05},
-        "amp": {"loss": 3e-2, "gradient_last": 0.5},
+        "fp32": {"loss": 1e-5, "gradient": 0.2, "gradient_median": 0.05, "optimizer": 1e-5},
+        "amp": {"loss": 3e-2, "gradient_last": 0.5, "optimizer": 1e-2},
     },
     "bert": {
-        "fp32": {"loss": 1e-5, "gradient": 2e-3, "gradient_median": 1e-3},
-        "amp": {"loss": 3e-2, "gradient": 0.5, "gradient_median": 0.2},
+        "fp32": {"loss": 1e-5, "gradient": 2e-3, "gradient_median": 1e-3, "optimizer": 1e-4},
+        "amp": {"loss": 3e-2, "gradient": 0.5, "gradient_median": 0.2, "optimizer": 1e-2},
     },
 }
-OPTIMIZER = {"fp64": 1e-6, "fp32": 1e-5, "amp": 1e-2}
 
 
 def tiers(
@@ -42,9 +42,7 @@ def tiers(
     if found[0]["passed"]:
         found += _float64(reference, float64)
         found += _timed(TIMED[workload][precision], reference, timed)
-        if "optimizer" in timed["compared"]:
-            alone = timed["compared"]["optimizer"]
-            found.append(_worst("optimizer", alone, OPTIMIZER[precision]))
+
     return found
 
 
@@ -105,6 +103,8 @@ def _timed(
     else:
         last = dict(list(gradient.items())[-2:])
         found.append(_worst("timed-gradient-last", last, allowed["gradient_last"]))
+    if "optimizer" in facts["compared"]:
+        found.append(_worst("optimizer", facts["compared"]["optimizer"], allowed["optimizer"]))
     return found
 
 
