@@ -42,7 +42,6 @@ def tiers(
     if found[0]["passed"]:
         found += _float64(reference, float64)
         found += _timed(TIMED[workload][precision], reference, timed)
-
     return found
 
 

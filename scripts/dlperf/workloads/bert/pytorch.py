@@ -122,6 +122,7 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
+    torch.manual_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
     exchanged = weights(network)
     parameters = sum(p.numel() for p in network.parameters())
     adam = optimizer(run, network)
