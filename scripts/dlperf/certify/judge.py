@@ -13,14 +13,14 @@ FLOAT64 = {"loss": 1e-9, "gradient": 1e-6, "losses": 1e-7, "update": 1e-6}
 #: The precision that is timed: one step, and the optimiser alone. ResNet-50's gradients in bfloat16
 #: differ in all but the last layer by as much as they are long, in every framework: only the last
 #: layer's are held to anything. BERT's clip divides by a norm over 110 million float32 gradients,
-#: which PyTorch sums with an error of 1e-4.
+#: which PyTorch on a CPU sums with an error of up to 3e-4.
 TIMED = {
     "resnet50": {
         "fp32": {"loss": 1e-5, "gradient": 0.2, "gradient_median": 0.05, "optimizer": 1e-5},
         "amp": {"loss": 3e-2, "gradient_last": 0.5, "optimizer": 1e-2},
     },
     "bert": {
-        "fp32": {"loss": 1e-5, "gradient": 2e-3, "gradient_median": 1e-3, "optimizer": 1e-4},
+        "fp32": {"loss": 1e-5, "gradient": 2e-3, "gradient_median": 1e-3, "optimizer": 1e-3},
         "amp": {"loss": 3e-2, "gradient": 0.5, "gradient_median": 0.2, "optimizer": 1e-2},
     },
 }
