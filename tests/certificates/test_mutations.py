@@ -145,6 +145,24 @@ def leave_uncorrected(adam):
 
     adam.register_step_pre_hook(undo)
 """
+# and so does optax.adamw
+UNCORRECTED_OPTAX = """
+
+def uncorrected(rate, beta1, beta2, epsilon, weight_decay, mask):
+    def init(parameters):
+        zeros = jax.tree.map(jnp.zeros_like, parameters)
+        return zeros, zeros
+
+    def update(gradients, state, parameters=None):
+        first = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state[0], gradients)
+        second = jax.tree.map(lambda v, g: beta2 * v + (1 - beta2) * g * g, state[1], gradients)
+        change = jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + epsilon), first, second)
+        return change, (first, second)
+
+    adam = optax.GradientTransformation(init, update)
+    decay = optax.add_decayed_weights(weight_decay, mask)
+    return optax.chain(adam, decay, optax.scale(-rate))
+"""
 BERT = [
     Mutation(
         "no bias correction",
@@ -175,6 +193,40 @@ BERT = [
         "none",
         '"weight_decay": 0.0',
         '"weight_decay": facts.WEIGHT_DECAY',
+    ),
+    Mutation(
+        "no bias correction",
+        "jax",
+        "xla",
+        "optax.adamw(",
+        "uncorrected(",
+        more=UNCORRECTED_OPTAX,
+    ),
+    Mutation("no clip", "jax", "xla", 'if run.dimensions["clip"]:\n', "if False:\n"),
+    Mutation("GELU's tanh form", "jax", "xla", "approximate=False", "approximate=True"),
+    Mutation(
+        "no loss of sentence pairs",
+        "jax",
+        "xla",
+        "language + cross_entropy(",
+        "language + 0.0 * cross_entropy(",
+    ),
+    Mutation(
+        "no bias correction",
+        "tensorflow",
+        "none",
+        "root = tf.sqrt(1 - exact2**steps)\n"
+        "        rate = tf.cast(self.learning_rate * root / (1 - exact1**steps), dtype)",
+        "root = tf.constant(1.0, tf.float64)\n        rate = tf.cast(self.learning_rate, dtype)",
+    ),
+    Mutation("no clip", "tensorflow", "none", "if self.clip_norm:", "if False:"),
+    Mutation("GELU's tanh form", "tensorflow", "none", "approximate=False", "approximate=True"),
+    Mutation(
+        "no loss of sentence pairs",
+        "tensorflow",
+        "none",
+        "language + tf.reduce_mean(",
+        "language + 0.0 * tf.reduce_mean(",
     ),
 ]
 

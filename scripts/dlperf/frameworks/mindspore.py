@@ -25,8 +25,8 @@ SCHEDULER = "import mindspore as ms; ms.set_device('CPU'); ms.communication.init
 def unsupported(case):
     if case["device"] == "cpu" and case["precision"] == "amp":
         return (
-            "MindSpore has no mixed precision to measure on a CPU: it refuses bfloat16 convolutions "
-            "and products, and computes float16 ones in float32, with casts around them"
+            "MindSpore has no mixed precision to measure on a CPU: it refuses bfloat16 convolution "
+            "and products, and computes those of float16 in float32, with casts around them"
         )
     return ""
 

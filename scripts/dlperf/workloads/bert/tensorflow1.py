@@ -1,0 +1,306 @@
+"""BERT-Base pre-training in TensorFlow 1.15, as a session graph.
+
+As fast as it gets: static shapes, `make_callable` in place of `session.run`, one product for query,
+key and value, the decoder at predicted positions only, every gradient dense, ApplyAdam in place of
+an optimiser of single operators. Gradients by hand where the graph's own take longer: of GELU, of
+layer-norm, of the tied embedding, and, on the CPU, of products. There is no fused attention here.
+"""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from dlperf.frameworks import tensorflow1 as framework
+from dlperf.measure.run import Work, feed
+from dlperf.workloads.bert import facts
+
+HIDDEN = -10000.0  # added to the scores of padding: as a share, zero in every type
+FEW_ROWS = 256  # measured on one core: up to here for every kernel, beyond for tall ones alone
+
+
+def table(name, entries):
+    normal = tf.random_normal_initializer(stddev=facts.INITIAL_DEVIATION)
+    return tf.get_variable(name, [entries, facts.WIDTH], initializer=normal)
+
+
+@tf.custom_gradient
+def tied(words, tokens):
+    """The words' rows, and all words for the decoder: one dense gradient, added to in place.
+
+    The graph's own would be slices beside a dense array, which the framework sums as slices.
+    """
+
+    def gradient(rows, decoder):
+        return tf.tensor_scatter_nd_add(decoder, tokens[:, :, None], rows), None
+
+    return (tf.gather(words, tokens), tf.identity(words)), gradient
+
+
+@tf.RegisterGradient("KernelFirst")
+def kernel_first(product, dy):
+    """The gradients of x @ kernel; that of few rows with the kernel as the first factor.
+
+    Eigen packs the second one, and a transposed kernel slowly: longer than the product takes.
+    """
+    x, kernel = product.inputs
+    inputs, outputs = kernel.shape.as_list()
+    if int(x.shape[0]) <= FEW_ROWS or inputs > outputs:
+        dx = tf.transpose(tf.matmul(kernel, dy, transpose_b=True))
+    else:
+        dx = tf.matmul(dy, kernel, transpose_b=True)
+    return dx, tf.matmul(x, dy, transpose_a=True)
+
+
+def decoder(run, x, words):
+    """x @ words^T; on the CPU the words come first, as in kernel_first."""
+    if run.cuda:
+        return tf.matmul(x, words, transpose_b=True)
+    return tf.transpose(tf.matmul(words, x, transpose_b=True))
+
+
+def dense(x, outputs, name):
+    normal = tf.random_normal_initializer(stddev=facts.INITIAL_DEVIATION)
+    kernel = tf.get_variable(name + "/weight", [int(x.shape[-1]), outputs], initializer=normal)
+    bias = tf.get_variable(name + "/bias", [outputs], initializer=tf.zeros_initializer())
+    return tf.nn.bias_add(tf.matmul(x, kernel), bias)
+
+
+@tf.custom_gradient
+def normalised(x):
+    """`x` of mean 0 and variance 1 along its last axis."""
+    mean = tf.reduce_mean(x, -1, keepdims=True)
+    x = x - mean
+    variance = tf.reduce_mean(tf.square(x), -1, keepdims=True)
+    scale = tf.rsqrt(variance + facts.LAYER_NORM_EPSILON)
+    y = x * scale
+
+    def gradient(dy):
+        along = tf.reduce_mean(dy * y, -1, keepdims=True)
+        return scale * (dy - tf.reduce_mean(dy, -1, keepdims=True) - y * along)
+
+    return y, gradient
+
+
+def layer_norm(x, name):
+    shape = [facts.WIDTH]
+    scale = tf.get_variable(name + "/weight", shape, initializer=tf.ones_initializer())
+    shift = tf.get_variable(name + "/bias", shape, initializer=tf.zeros_initializer())
+    return tf.nn.bias_add(normalised(x) * scale, shift)
+
+
+@tf.custom_gradient
+def gelu(x):
+    """The exact form, by the error function."""
+    share = 0.5 + 0.5 * tf.erf(x * math.sqrt(0.5))
+
+    def gradient(dy):
+        density = tf.exp(-0.5 * tf.square(x)) * (1 / math.sqrt(2 * math.pi))
+        return dy * (share + x * density)
+
+    return x * share, gradient
+
+
+def dropout(x):
+    return tf.nn.dropout(x, rate=facts.DROPOUT)
+
+
+def attention(x, bias, name):
+    """x (batch * tokens, width), bias (batch, 1, 1, tokens)."""
+    batch, tokens = int(bias.shape[0]), int(bias.shape[3])
+    qkv = dense(x, 3 * facts.WIDTH, name + "/qkv")
+    qkv = tf.reshape(qkv, [batch, tokens, 3, facts.HEADS, facts.HEAD_WIDTH])
+    query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))
+    query = query * (1 / math.sqrt(facts.HEAD_WIDTH))
+    shares = dropout(tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + bias))
+    mixed = tf.transpose(tf.matmul(shares, value), [0, 2, 1, 3])
+    return dense(tf.reshape(mixed, x.shape), facts.WIDTH, name + "/projection")
+
+
+def layer(x, bias, name):
+    x = layer_norm(x + dropout(attention(x, bias, name)), name + "/norm1")
+    inner = gelu(dense(x, facts.INNER_WIDTH, name + "/ffn1"))
+    return layer_norm(x + dropout(dense(inner, facts.WIDTH, name + "/ffn2")), name + "/norm2")
+
+
+def model(run, examples):
+    """Logits of the predicted words (batch * predictions, vocabulary) and of the pairs."""
+    tokens, segments, mask, positions = examples
+    batch, length = tokens.shape.as_list()
+    dtype = framework.dtype(run)
+    rows, words = tied(table("word_embedding", facts.VOCABULARY), tokens)
+    x = rows + table("position_embedding", facts.POSITIONS)[:length]
+    x = tf.reshape(x, [batch * length, facts.WIDTH])
+    kinds = tf.one_hot(tf.reshape(segments, [-1]), facts.SEGMENTS, dtype=dtype)
+    x = x + tf.matmul(kinds, table("segment_embedding", facts.SEGMENTS))  # its gradient is dense
+    x = dropout(layer_norm(x, "embedding_norm"))
+    bias = HIDDEN * (1 - tf.cast(mask, dtype))[:, None, None, :]
+    with tf.get_default_graph().gradient_override_map(
+        {} if run.cuda else {"MatMul": "KernelFirst"}
+    ):
+        for index in range(facts.LAYERS):
+            x = layer(x, bias, "layer%d" % index)
+
+    x = tf.reshape(x, [batch, length, facts.WIDTH])
+    hidden = tf.gather_nd(x, positions[:, :, None], batch_dims=1)  # tf.gather's would be slices
+    hidden = gelu(dense(tf.reshape(hidden, [-1, facts.WIDTH]), facts.WIDTH, "mlm"))
+    hidden = decoder(run, layer_norm(hidden, "mlm_norm"), words)
+    bias = tf.get_variable("mlm_bias", [facts.VOCABULARY], initializer=tf.zeros_initializer())
+    pooled = tf.tanh(dense(x[:, 0], facts.WIDTH, "pooler"))
+    return tf.nn.bias_add(hidden, bias), dense(pooled, 2, "nsp")
+
+
+def weights(session):
+    """The default graph's trained variables by the names of facts.parameters()."""
+    named = {v.op.name.replace("/", "."): v for v in tf.trainable_variables()}
+    return framework.Weights(named, session)
+
+
+def loss(run, logits, targets):
+    labels, predicted, follows = targets
+    words, pairs = logits
+    predicted = tf.reshape(tf.cast(predicted, words.dtype), [-1])
+    entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
+    each = entropy(labels=tf.reshape(labels, [-1]), logits=words)
+    language = tf.reduce_sum(predicted * each) / tf.reduce_sum(predicted)
+    return language + tf.reduce_mean(entropy(labels=follows, logits=pairs))
+
+
+class AdamW(tf.train.Optimizer):
+    """ApplyAdam after the decay in place: the weights are passed over twice, no more.
+
+    The operator adds its epsilon to a root that is not bias-corrected, and corrects by powers of
+    beta that it takes in float32: both are made here, in float64, and the operator told of powers
+    of zero.
+    """
+
+    def __init__(self, dtype, rate):
+        super().__init__(use_locking=False, name="AdamW")
+        self.rate, self.epsilon, self.decay = rate, facts.EPSILON, rate * facts.WEIGHT_DECAY
+        # as the operator has them: 1 - 0.999 in float32 is 1e-5 off, and its correction too
+        self.betas = [dtype.as_numpy_dtype(beta) for beta in (facts.BETA1, facts.BETA2)]
+
+    def _create_slots(self, variables):
+        self._create_non_slot_variable(np.float64(0), "steps", colocate_with=variables[0])
+        for variable in variables:
+            self._zeros_slot(variable, "m", self._name)
+            self._zeros_slot(variable, "v", self._name)
+
+    def _prepare(self):
+        self.steps = self._get_non_slot_variable("steps", tf.get_default_graph())
+        correction1, correction2 = [1 - np.float64(b) ** (self.steps + 1) for b in self.betas]
+        root = tf.sqrt(correction2)
+        self.corrected_rate = self.rate * root / correction1
+        self.corrected_epsilon = self.epsilon * root
+
+    def _apply_dense(self, gradient, variable):
+        dtype = variable.dtype.base_dtype
+        before = [gradient]  # and with it whatever read the weights
+        if len(variable.shape) > 1:
+            with tf.control_dependencies(before):
+                decay = tf.constant(self.decay, dtype)
+                before = [
+                    tf.raw_ops.ApplyGradientDescent(var=variable, alpha=decay, delta=variable)
+                ]
+        with tf.control_dependencies(before):
+            return tf.raw_ops.ApplyAdam(
+                var=variable,
+                m=self.get_slot(variable, "m"),
+                v=self.get_slot(variable, "v"),
+                beta1_power=tf.zeros([], dtype),
+                beta2_power=tf.zeros([], dtype),
+                lr=tf.cast(self.corrected_rate, dtype),
+                beta1=tf.constant(self.betas[0], dtype),
+                beta2=tf.constant(self.betas[1], dtype),
+                epsilon=tf.cast(self.corrected_epsilon, dtype),
+                grad=gradient,
+            )
+
+    def _finish(self, updates, name):
+        with tf.control_dependencies(updates):
+            return tf.assign_add(self.steps, np.float64(1), name=name).op
+
+
+def optimizer(run):
+    adam = AdamW(framework.dtype(run), facts.learning_rate(run.global_batch_size))
+    if run.amp:
+        adam = tf.train.experimental.enable_mixed_precision_graph_rewrite(adam)
+    if run.distributed:
+        import horovod.tensorflow as hvd
+
+        adam = hvd.DistributedOptimizer(adam)
+    return adam
+
+
+def update(run, adam, value):
+    """One step: mean gradients over ranks, clipped by their norm all together."""
+    gradients, variables = zip(*adam.compute_gradients(value))
+    if run.dimensions["clip"]:
+        gradients, _ = tf.clip_by_global_norm(gradients, facts.CLIP_NORM)
+    return adam.apply_gradients(zip(gradients, variables))
+
+
+def training(run):
+    with framework.graph(run):
+        return built(run)
+
+
+def built(run):
+    """Build the graph of a step in the default graph, and a session that runs it."""
+    batches = run.batches("NHWC")
+    examples, targets = inputs(run, batches.constant)
+    value = loss(run, model(run, examples), targets)
+    train = update(run, optimizer(run), value)
+    session = tf.Session(config=framework.session_config(run))
+    session.run(tf.global_variables_initializer(), feed_dict=first(batches))
+    if run.distributed:
+        import horovod.tensorflow as hvd
+
+        session.run(hvd.broadcast_global_variables(0))
+    if batches.constant:
+        step = session.make_callable([value, train])
+    else:
+        call = session.make_callable([value, train], feed_list=examples + targets)
+        next_batch = feed(batches, lambda *batch: batch)
+
+        def step():
+            return call(*next_batch())
+
+    return Work(
+        step=step,
+        wait=lambda: None,  # a callable returns when the step, its update included, is done
+        loss=lambda fetched: float(fetched[0]),
+        parameters=sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables()),
+        batches=batches,
+        parity=dict(
+            framework.graph_facts(run, session, value, examples + targets),
+            attention="products and softmax",
+            optimizer="AdamW by ApplyAdam",
+            clip="global norm" if run.dimensions["clip"] else "none",
+            loss_scaling="dynamic" if run.amp else "none",
+        ),
+        weights=weights(session),
+    )
+
+
+def inputs(run, constant):
+    """Examples and targets: variables on the device, or placeholders to feed."""
+    length = run.dimensions["sequence_length"]
+    wide, narrow = [run.batch_size, length], [run.batch_size, facts.masked_positions(length)]
+    shapes = [("tokens", wide), ("segments", wide), ("mask", wide), ("positions", narrow)]
+    shapes += [("labels", narrow), ("predicted", narrow), ("follows", [run.batch_size])]
+    found = [
+        tf.placeholder(tf.float32 if name == "predicted" else tf.int32, shape, name)
+        for name, shape in shapes
+    ]
+    if constant:  # fed once, when the variables are initialised
+        found = [tf.Variable(each, trainable=False) for each in found]
+    return found[:4], found[4:]
+
+
+def first(batches):
+    """What to feed when variables are initialised."""
+    if not batches.constant:
+        return {}
+    batch = batches.next()
+    return {name + ":0": array for name, array in zip(batch._fields, batch)}
