@@ -39,12 +39,6 @@ def environment(run):
     else:
         variables["NPROC"] = str(run.cores_per_device)  # XLA's thread pool
         variables["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] = "gloo"
-        # A step asks for all its memory anew: keep it and take it in large pages, or BERT's steps
-        # take a quarter longer, for the kernel to empty pages.
-        variables["GLIBC_TUNABLES"] = (
-            "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1:glibc.malloc.mmap_max=0"
-            ":glibc.malloc.trim_threshold=%d" % 2**40
-        )
     return variables
 
 

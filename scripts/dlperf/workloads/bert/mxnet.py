@@ -94,7 +94,10 @@ class Layer(nn.HybridBlock):
 
     def hybrid_forward(self, F, x, bias):
         """x (tokens x batch, width), as dense layers are fastest."""
-        qkv = self.qkv(x).reshape((-1, self.run.batch_size, 3 * facts.WIDTH))
+        qkv = self.qkv(x)
+        if self.run.amp and not self.run.cuda:  # there the fused operators know no bfloat16
+            qkv = F.amp_cast(qkv, dtype="float32")
+        qkv = qkv.reshape((-1, self.run.batch_size, 3 * facts.WIDTH))
         shares = F.softmax(F.elemwise_add(scores(F, qkv, self.run), bias))
         mixed = mix(F, qkv, self.dropout(shares), self.run).reshape((-3, 0))
         x = self.norm1(F.elemwise_add(x, self.dropout(self.projection(mixed))))

@@ -248,6 +248,7 @@ def training(run):
 def built(run):
     """Build the graph of a step in the default graph, and a session that runs it."""
     batches = run.batches("NHWC")
+    tf.set_random_seed(run.seed + run.rank)  # ranks drop other elements
     examples, targets = inputs(run, batches.constant)
     value = loss(run, model(run, examples), targets)
     train = update(run, optimizer(run), value)
@@ -256,7 +257,7 @@ def built(run):
     if run.distributed:
         import horovod.tensorflow as hvd
 
-        session.run(hvd.broadcast_global_variables(0))
+        session.run(hvd.broadcast_variables(tf.trainable_variables(), 0))
     if batches.constant:
         step = session.make_callable([value, train])
     else:
