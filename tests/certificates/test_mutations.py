@@ -202,7 +202,7 @@ BERT = [
         "uncorrected(",
         more=UNCORRECTED_OPTAX,
     ),
-    Mutation("no clip", "jax", "xla", 'if run.dimensions["clip"]:\n', "if False:\n"),
+    Mutation("no clip", "jax", "xla", 'if run.dimensions["clip"] else adam', "if False else adam"),
     Mutation("GELU's tanh form", "jax", "xla", "approximate=False", "approximate=True"),
     Mutation(
         "no loss of sentence pairs",
@@ -216,11 +216,20 @@ BERT = [
         "tensorflow",
         "none",
         "root = tf.sqrt(1 - exact2**steps)\n"
-        "        rate = tf.cast(self.learning_rate * root / (1 - exact1**steps), dtype)",
-        "root = tf.constant(1.0, tf.float64)\n        rate = tf.cast(self.learning_rate, dtype)",
+        "        settings = {\n"
+        '            "lr": tf.cast(self.learning_rate * root / (1 - exact1**steps), dtype),',
+        "root = tf.constant(1.0, tf.float64)\n"
+        "        settings = {\n"
+        '            "lr": tf.cast(self.learning_rate, dtype),',
     ),
     Mutation("no clip", "tensorflow", "none", "if self.clip_norm:", "if False:"),
-    Mutation("GELU's tanh form", "tensorflow", "none", "approximate=False", "approximate=True"),
+    Mutation(
+        "GELU's tanh form",
+        "tensorflow",
+        "none",
+        "return 0.5 * x * tf.math.erfc(x * -(0.5**0.5))",
+        "return tf.nn.gelu(x, approximate=True)",
+    ),
     Mutation(
         "no loss of sentence pairs",
         "tensorflow",
