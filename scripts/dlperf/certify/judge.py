@@ -29,19 +29,21 @@ TIMED = {
 def tiers(
     workload: str,
     reference: Mapping[str, Any],
-    timed: Mapping[str, Any],
+    timed: Mapping[str, Any] | None,
     float64: Mapping[str, Any] | None,
     precision: str,
 ) -> list[dict[str, Any]]:
     """The tiers of a pair, in their order; one that could not run has `passed` None and says why.
 
     reference: the manifest's entry for this number of ranks. timed, float64: what rank 0 left, or
-    {"status", "reason"} of a failure; float64 None where the framework has none.
+    {"status", "reason"} of a failure; float64 None where the framework has none, timed None where
+    it was left out.
     """
-    found = [_shapes(timed)]
+    found = [_shapes(timed or float64 or {})]
     if found[0]["passed"]:
         found += _float64(reference, float64)
-        found += _timed(TIMED[workload][precision], reference, timed)
+        if timed is not None:
+            found += _timed(TIMED[workload][precision], reference, timed)
     return found
 
 
