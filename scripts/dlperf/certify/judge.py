@@ -70,7 +70,7 @@ def _shapes(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _float64(reference: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     if facts is None:
-        why = "the framework has no float64 for this model on this device"
+        why = "the framework has no float64 that serves for this model on this device"
         return [{"name": f"float64-{name}", "passed": None, "reason": why} for name in FLOAT64]
     if facts["status"] != "ok":
         return [failed("float64-loss", facts)]

@@ -4,8 +4,7 @@ A module imports its framework only inside functions, so that the plan can read 
 without having it. Every module has, in this order:
 
     TITLE, COMPILERS, DEFAULT_COMPILER
-    FLOAT64_COMPILERS                  those under which a certificate can run in float64; a dict
-                                       {workload: compilers} where workloads differ (missing: none)
+    FLOAT64_COMPILERS                  those under which a certificate can run in float64
     unsupported(case) -> str           why it cannot do a case, or ""
     environment(run) -> dict           variables that must stand before the process starts
     services(run) -> list              processes beside the ranks: (name, argv, variables)
