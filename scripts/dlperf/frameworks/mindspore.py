@@ -17,8 +17,8 @@ from dlperf.measure.timer import HostTimer
 TITLE = "MindSpore"
 COMPILERS = {"none": "PYNATIVE", "graph": "ms.jit"}
 DEFAULT_COMPILER = {"cpu": "graph", "cuda": "graph"}
-# No float64 convolution or batch-norm on a CPU. BERT needs neither, but its float64 steps take 10 GB
-# a rank and more than 4 minutes without a graph, and more memory than 20 GB in one.
+# No float64 convolution or batch-norm on a CPU. BERT needs neither, but something in its float64
+# steps is float32 (first gradient 3.3e-6 off), and they take 10 GB a rank and four minutes.
 FLOAT64_COMPILERS = ()
 # The process that ranks find each other through; `init` returns in it when all ranks have left.
 SCHEDULER = "import mindspore as ms; ms.set_device('CPU'); ms.communication.init()"
