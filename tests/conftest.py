@@ -49,7 +49,7 @@ def snakemake(*arguments: str, cwd: Path = ROOT, check: bool = True, **options):
     command = [str(Path(sys.executable).parent / "snakemake"), "--profile", "local", *arguments]
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
-        command, cwd=cwd, env=environ, text=True, capture_output=True, timeout=1500, **options
+        command, cwd=cwd, env=environ, text=True, capture_output=True, timeout=3300, **options
     )
     if check and done.returncode != 0:
         pytest.fail(f"{' '.join(command)}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}")
