@@ -2,8 +2,8 @@
 Required inputs: a framework's environment, PyTorch's for the reference, and the sample data.
 
 Outputs: results/certificates/<workload>/reference[-<variant>]/, neutral weights and what plain
-float64 formulas make of them; one certificate of equal work for each workload, framework, device, precision, compiler
-and 1 or 2 ranks. Shared by rounds; made again when the implementation, the reference or the
+float64 formulas make of them; one certificate of equal work for each workload, framework, device,
+precision, compiler, variant and 1 or 2 ranks. Shared by rounds; made again when the implementation, the reference or the
 environment changes. `certificates` makes those of the round and prints them.
 """
 

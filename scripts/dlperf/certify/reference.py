@@ -5,7 +5,7 @@
 
 Out: manifest.json; weights.npy; optimizer.npy: what given gradients add to the weights; for each
 number of ranks <ranks>r-gradient.npy and <ranks>r-first.npy: what a step takes from the weights,
-divided by the rate (Plain and its settings say which step), <ranks>r-last.npy: what all steps add.
+divided by the rate (first_steps says which), and <ranks>r-last.npy: what all steps add.
 Arrays are float32, flat, in the order of the facts' `parameters()`, rounded once, after all
 arithmetic.
 """
@@ -131,8 +131,8 @@ class Plain:
 def first_steps(asked, start, ranks):
     """The first steps in float64: what the manifest says of them, and three differences.
 
-    gradient: what a step of gradient_settings() takes from the weights, divided by its rate; first:
-    the same of the first step; last: what all steps add.
+    gradient: what a step under GRADIENT_SETTINGS takes from the weights, divided by its rate; first:
+    the same of the first step as it is; last: what all steps add.
     """
     facts, module = workloads.facts(asked.workload), formulas(asked.workload)
     plain = Plain(asked, start, ranks)

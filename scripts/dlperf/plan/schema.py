@@ -90,7 +90,7 @@ def _kind(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
 
 def _default(value: Any) -> str:
     if value is None:
-        return "not measured"
+        return "left out"
     if isinstance(value, BaseModel):
         return ""
     return f"`{json.dumps(value)}`".replace('"', "")
