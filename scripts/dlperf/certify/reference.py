@@ -5,7 +5,7 @@
 
 Out: manifest.json; weights.npy; optimizer.npy: what given gradients add to the weights; for each
 number of ranks <ranks>r-gradient.npy and <ranks>r-first.npy: what a step takes from the weights,
-divided by the rate (first_steps says which), and <ranks>r-last.npy: what all steps add.
+divided by the rate, and <ranks>r-last.npy: what all steps add.
 Arrays are float32, flat, in the order of the facts' `parameters()`, rounded once, after all
 arithmetic.
 """

@@ -3,7 +3,7 @@
 One product for query, key and value, `scaled_dot_product_attention` (flash or memory-efficient on
 the GPU, plain products on the CPU), the decoder at predicted positions only, AdamW in one kernel a
 tensor, the clip in place. On the CPU: to_static without oneDNN, whose products are several times
-slower in training than Paddle's own and whose gradients of attention are wrong. On the GPU, which
+slower in training than Paddle's own (and whose gradients of a small attention differed). On the GPU, which
 this has not run on: level O2 (fp16 weights, fp32 master weights) under AMP, with fp32 gradients
 for the clip's norm.
 """
@@ -191,7 +191,7 @@ def compiled(run, network):
     shapes = [tokens] * 3 + [places] * 3 + [(run.batch_size,)]
     types = ["int64"] * 5 + [paddle.get_default_dtype(), "int64"]
     spec = [paddle.static.InputSpec(*each) for each in zip(shapes, types)]
-    paddle.set_flags({"FLAGS_use_onednn": False})  # slow and wrong here: see above
+    paddle.set_flags({"FLAGS_use_onednn": False})  # slow here: see above
     cinn = run.compiler == "cinn"
     forward = paddle.jit.to_static(
         network, input_spec=spec, full_graph=True, backend="CINN" if cinn else None
