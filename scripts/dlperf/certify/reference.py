@@ -131,8 +131,8 @@ class Plain:
 def first_steps(asked, start, ranks):
     """The first steps in float64: what the manifest says of them, and three differences.
 
-    gradient: what a step under GRADIENT_SETTINGS takes from the weights, divided by its rate; first:
-    the same of the first step as it is; last: what all steps add.
+    gradient: what a step under GRADIENT_SETTINGS takes from the weights, divided by its rate;
+    first: the same of the first step as it is; last: what all steps add.
     """
     facts, module = workloads.facts(asked.workload), formulas(asked.workload)
     plain = Plain(asked, start, ranks)

@@ -3,9 +3,9 @@
 One product for query, key and value, `scaled_dot_product_attention` (flash or memory-efficient on
 the GPU, plain products on the CPU), the decoder at predicted positions only, AdamW in one kernel a
 tensor, the clip in place. On the CPU: to_static without oneDNN, whose products are several times
-slower in training than Paddle's own (and whose gradients of a small attention differed). On the GPU, which
-this has not run on: level O2 (fp16 weights, fp32 master weights) under AMP, with fp32 gradients
-for the clip's norm.
+slower in training than Paddle's own (and whose gradients of a small attention differed). On the
+GPU, which this has not run on: level O2 (fp16 weights, fp32 master weights) under AMP, with fp32
+gradients for the clip's norm.
 """
 
 import math
