@@ -19,7 +19,7 @@ WARMUP_STEPS = 3  # compilation, memory, the framework's own choice of kernels
 def main(spec, modules):
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what frameworks print must not mix with the answers
-    from dlperf import frameworks
+    from dlperf import frameworks, workloads
     from dlperf.measure.run import Run
 
     run = Run.load(spec)
@@ -28,6 +28,8 @@ def main(spec, modules):
     for each in modules:
         name, _, path = each.partition("=")
         works[name] = load(name, path).training(run)
+        if works[name].weights:  # ours; a public implementation starts by itself
+            works[name].weights.write(workloads.Initial(run.workload, run.seed))
         block(works[name], WARMUP_STEPS)
     ready = {name: {"parameters": work.parameters} for name, work in works.items()}
     answers.write(json.dumps(ready) + "\n")

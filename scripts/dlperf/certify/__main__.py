@@ -7,7 +7,8 @@
 
 Two runs: a step in the precision and compiler that are timed, and some in float64 where the
 framework has it; a third, longer one where that is mixed precision or a compiler, which may do slow
-damage. The exit status is 0 when a certificate was written, passed or not.
+damage. Of 2 ranks, what matters is how they exchange gradients: where float64 goes the way of what
+is timed, it runs alone. The exit status is 0 when a certificate was written, passed or not.
 """
 
 import argparse
@@ -101,12 +102,15 @@ def _tiers(
         return _run(asked, manifest, environment, precision, compiler, task)
 
     timed = float64 = None
-    if not asked.float64_only:
+    exchange = frameworks.load(asked.framework).FLOAT64_EXCHANGE
+    way = (asked.precision, asked.compiler)
+    enough = asked.ranks > 1 and exchange and way == ("fp32", float64_compiler)
+    if not (asked.float64_only or enough):
         alone = asked.ranks == 1
         timed = run(asked.precision, asked.compiler, kind="gradient", steps=1, optimizer=alone)
-    if float64_compiler:
-        float64 = run("fp64", float64_compiler, kind="steps", steps=manifest["steps"])
     expected = manifest["ranks"][str(asked.ranks)]
+    if float64_compiler:
+        float64 = run("fp64", float64_compiler, kind="steps", steps=len(expected["loss"]))
     tiers = judge.tiers(asked.workload, expected, timed, float64, asked.precision)
     plain = (asked.precision, asked.compiler) == ("fp32", "none")
     if tiers[0]["passed"] and asked.ranks == 1 and not plain and not asked.no_long_run:

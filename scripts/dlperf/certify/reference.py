@@ -25,7 +25,6 @@ from dlperf.data.batches import open_batches
 from dlperf.measure.record import file_sha256
 
 SCHEMA = "dlperf.reference/1"
-RANKS = (1, 2)
 SEED = 1
 GIVEN_LEARNING_RATE = 1.0  # of the optimiser alone: the rounding of float32 weights does not count
 LONG_STEPS, LONG_SEEDS = 30, (1, 2, 3, 4, 5)
@@ -40,7 +39,7 @@ def neutral(workload):
     module = formulas(workload)
     random = np.random.RandomState(SEED)
     return {
-        name: np.asarray(module.initial(name, shape, random), np.float32)
+        name: np.asarray(module.neutral(name, shape, random), np.float32)
         for name, shape in workloads.facts(workload).parameters().items()
     }
 
@@ -97,7 +96,7 @@ def flat(arrays):
 class Plain:
     """The workload's own formulas on the batches of one or more ranks."""
 
-    def __init__(self, asked, start, ranks=1, seed=SEED, steps=STEPS, precision="fp64"):
+    def __init__(self, asked, start, ranks=1, seed=SEED, steps=LONG_STEPS, precision="fp64"):
         import torch
 
         self.torch = torch
@@ -138,7 +137,7 @@ def first_steps(asked, start, ranks):
     plain = Plain(asked, start, ranks)
     first = plain.weights
     losses, optimizer, arrays = [], None, {}
-    for _ in range(STEPS):
+    for _ in range(STEPS[ranks]):
         loss, gradients = plain.gradients()
         losses.append(loss)
         if optimizer is None:
@@ -170,7 +169,7 @@ def optimizer_alone(asked, start):
 
 def long_run(asked, start, seed):
     """The mean loss over LONG_STEPS steps in float32, on the batches of `seed`."""
-    plain = Plain(asked, start, seed=seed, steps=LONG_STEPS, precision="fp32")
+    plain = Plain(asked, start, seed=seed, precision="fp32")
     rate = workloads.facts(asked.workload).CERTIFICATE_LEARNING_RATE
     optimizer = getattr(plain.module, "FastOptimizer", formulas(asked.workload).Optimizer)
     optimizer, losses = optimizer(plain.weights, asked.dimensions), []
@@ -214,7 +213,7 @@ def make(asked, facts):
 
     save("weights", flat(start))
     save("optimizer", optimizer_alone(asked, start))
-    for count in RANKS:
+    for count in STEPS:
         ranks[str(count)], arrays = first_steps(asked, start, count)
         for name, array in arrays.items():
             save("%dr-%s" % (count, name), array)
@@ -226,7 +225,6 @@ def make(asked, facts):
         "variant": asked.variant,
         "dimensions": asked.dimensions,
         "batch_size": facts.CERTIFICATE_BATCH_SIZE,
-        "steps": STEPS,
         "seed": SEED,
         "ranks": ranks,
         "long": {"steps": LONG_STEPS, "seeds": seeds, "mean_loss": mean_losses},

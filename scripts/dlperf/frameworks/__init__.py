@@ -5,6 +5,7 @@ without having it. Every module has, in this order:
 
     TITLE, COMPILERS, DEFAULT_COMPILER
     FLOAT64_COMPILERS                  those under which a certificate can run in float64
+    FLOAT64_EXCHANGE                   whether ranks then exchange gradients as they do when timed
     unsupported(case) -> str           why it cannot do a case, or ""
     environment(run) -> dict           variables that must stand before the process starts
     services(run) -> list              processes beside the ranks: (name, argv, variables)

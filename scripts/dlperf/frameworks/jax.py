@@ -16,6 +16,7 @@ TITLE = "JAX"
 COMPILERS = {"none": "op by op", "xla": "jax.jit (XLA)"}
 DEFAULT_COMPILER = {"cpu": "xla", "cuda": "xla"}
 FLOAT64_COMPILERS = ("xla",)
+FLOAT64_EXCHANGE = True
 
 
 def unsupported(case):

@@ -20,6 +20,7 @@ DEFAULT_COMPILER = {"cpu": "graph", "cuda": "graph"}
 # No float64 convolution or batch-norm on a CPU. BERT needs neither, but something in its float64
 # steps is float32 (first gradient 3.3e-6 off), and they take 10 GB a rank and four minutes.
 FLOAT64_COMPILERS = ()
+FLOAT64_EXCHANGE = False
 # The process that ranks find each other through; `init` returns in it when all ranks have left.
 SCHEDULER = "import mindspore as ms; ms.set_device('CPU'); ms.communication.init()"
 

@@ -11,6 +11,7 @@ TITLE = "MXNet"
 COMPILERS = {"none": "imperative", "static": "hybridize(static_alloc, static_shape)"}
 DEFAULT_COMPILER = {"cpu": "static", "cuda": "static"}
 FLOAT64_COMPILERS = ("static", "none")
+FLOAT64_EXCHANGE = True
 
 
 def unsupported(case):

@@ -17,6 +17,7 @@ COMPILERS = {
 }
 DEFAULT_COMPILER = {"cpu": "static", "cuda": "static"}
 FLOAT64_COMPILERS = ("static", "none")
+FLOAT64_EXCHANGE = True
 
 
 def unsupported(case):

@@ -11,6 +11,7 @@ TITLE = "PyTorch"
 COMPILERS = {"none": "eager", "inductor": "torch.compile (Inductor)"}
 DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
 FLOAT64_COMPILERS = ("none", "inductor")
+FLOAT64_EXCHANGE = True
 
 
 def unsupported(case):

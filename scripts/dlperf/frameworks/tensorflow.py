@@ -15,6 +15,7 @@ TITLE = "TensorFlow"
 COMPILERS = {"none": "tf.function", "xla": "XLA, jit_compile=True"}
 DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
 FLOAT64_COMPILERS = ("none", "xla")
+FLOAT64_EXCHANGE = True
 
 # Gradients are summed in packs of this size, sent while the backward pass goes on. One pack of all,
 # the default, took half as much CPU time again for a step of two ranks on one core each.

@@ -19,6 +19,7 @@ TITLE = "TensorFlow 1"
 COMPILERS = {"none": "session graph", "xla": "XLA (auto-clustering, ON_1)"}
 DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
 FLOAT64_COMPILERS = ("none",)
+FLOAT64_EXCHANGE = True
 
 # where the time goes: their type is the one that is computed in
 PRODUCTS = ("Conv2D", "_FusedConv2D", "MatMul", "_FusedMatMul", "BatchMatMulV2")

@@ -71,6 +71,8 @@ def measure(run):
             % (run.workload, run.framework, work.parameters, expected)
         )
 
+    work.weights.write(workloads.Initial(run.workload, run.seed))
+
     guest.phase("warmup")
     warmup_started = time.perf_counter()
     handle = None

@@ -5,6 +5,7 @@ in the same order everywhere: model, weights, loss, optimizer, training. What th
 is in formulas.py (neutral weights, the optimiser) and reference.py (the model and its loss).
 """
 
+import collections.abc
 import importlib
 import os
 
@@ -14,6 +15,30 @@ NAMES = ("resnet50", "bert")
 def facts(workload):
     """Return the facts module of `workload`."""
     return importlib.import_module("dlperf.workloads.%s.facts" % workload)
+
+
+class Initial(collections.abc.Mapping):
+    """What every framework's training starts with: canonical name -> float32 array, from a seed.
+
+    A tensor is drawn when it is asked for: all of them at once would count in the peak memory.
+    """
+
+    def __init__(self, workload, seed):
+        self._facts, self._seed = facts(workload), seed
+        self._shapes = self._facts.parameters()
+
+    def __getitem__(self, name):
+        import numpy as np  # not for the plan
+
+        random = np.random.default_rng([self._seed, list(self._shapes).index(name)])
+        shape = self._shapes[name]
+        return np.broadcast_to(self._facts.initial(name, shape, random), shape).astype("float32")
+
+    def __iter__(self):
+        return iter(self._shapes)
+
+    def __len__(self):
+        return len(self._shapes)
 
 
 def spelled(workload, dimensions, left_out=()):

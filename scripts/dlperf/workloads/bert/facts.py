@@ -93,6 +93,16 @@ def parameters():
     return shapes
 
 
+def initial(name, shape, random):
+    """What a tensor starts with, an array or one number; `random` is a NumPy Generator.
+
+    Weights and embeddings are normal, scales 1, biases 0.
+    """
+    if len(shape) == 2:
+        return INITIAL_DEVIATION * random.standard_normal(shape, "float32")
+    return 1.0 if "norm" in name and name.endswith("weight") else 0.0
+
+
 def learning_rate(global_batch_size):
     """The constant rate of a throughput run: a hundredth of the rate after warm-up.
 

@@ -7,7 +7,7 @@ from dlperf.workloads.bert import facts
 GIVEN_SCALES = (1e-5, 1.0, 1e-4)
 
 
-def initial(name, shape, random):
+def neutral(name, shape, random):
     """Neutral weights, float32, that make settings visible; `random` is a NumPy RandomState.
 
     Weights twice as wide as usual, so that attention is not uniform; scales around one; no bias is

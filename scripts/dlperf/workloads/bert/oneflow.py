@@ -97,11 +97,6 @@ class Bert(nn.Module):
         self.mlm_bias = nn.Parameter(flow.zeros(facts.VOCABULARY))
         self.pooler = nn.Linear(facts.WIDTH, facts.WIDTH)
         self.nsp = nn.Linear(facts.WIDTH, 2)
-        for module in self.modules():
-            if isinstance(module, (nn.Linear, nn.Embedding)):
-                nn.init.normal_(module.weight, std=facts.INITIAL_DEVIATION)
-            if isinstance(module, nn.Linear):
-                nn.init.zeros_(module.bias)
 
     def forward(self, inputs):
         tokens, segments, mask, positions = inputs

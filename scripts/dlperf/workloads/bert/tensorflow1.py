@@ -19,9 +19,9 @@ HIDDEN = -10000.0  # added to the scores of padding: as a share, zero in every t
 FEW_ROWS = 256  # measured on one core: up to here for every kernel, beyond for tall ones alone
 
 
-def table(name, entries):
-    normal = tf.random_normal_initializer(stddev=facts.INITIAL_DEVIATION)
-    return tf.get_variable(name, [entries, facts.WIDTH], initializer=normal)
+def variable(name, *shape):
+    """The stopwatch writes all weights."""
+    return tf.get_variable(name, shape, initializer=tf.zeros_initializer())
 
 
 @tf.custom_gradient
@@ -60,9 +60,8 @@ def decoder(run, x, words):
 
 
 def dense(x, outputs, name):
-    normal = tf.random_normal_initializer(stddev=facts.INITIAL_DEVIATION)
-    kernel = tf.get_variable(name + "/weight", [int(x.shape[-1]), outputs], initializer=normal)
-    bias = tf.get_variable(name + "/bias", [outputs], initializer=tf.zeros_initializer())
+    kernel = variable(name + "/weight", int(x.shape[-1]), outputs)
+    bias = variable(name + "/bias", outputs)
     return tf.nn.bias_add(tf.matmul(x, kernel), bias)
 
 
@@ -83,9 +82,8 @@ def normalised(x):
 
 
 def layer_norm(x, name):
-    shape = [facts.WIDTH]
-    scale = tf.get_variable(name + "/weight", shape, initializer=tf.ones_initializer())
-    shift = tf.get_variable(name + "/bias", shape, initializer=tf.zeros_initializer())
+    scale = variable(name + "/weight", facts.WIDTH)
+    shift = variable(name + "/bias", facts.WIDTH)
     return tf.nn.bias_add(normalised(x) * scale, shift)
 
 
@@ -128,11 +126,12 @@ def model(run, examples):
     tokens, segments, mask, positions = examples
     batch, length = tokens.shape.as_list()
     dtype = framework.dtype(run)
-    rows, words = tied(table("word_embedding", facts.VOCABULARY), tokens)
-    x = rows + table("position_embedding", facts.POSITIONS)[:length]
+    rows, words = tied(variable("word_embedding", facts.VOCABULARY, facts.WIDTH), tokens)
+    x = rows + variable("position_embedding", facts.POSITIONS, facts.WIDTH)[:length]
     x = tf.reshape(x, [batch * length, facts.WIDTH])
     kinds = tf.one_hot(tf.reshape(segments, [-1]), facts.SEGMENTS, dtype=dtype)
-    x = x + tf.matmul(kinds, table("segment_embedding", facts.SEGMENTS))  # its gradient is dense
+    # as a product, so that its gradient is dense
+    x = x + tf.matmul(kinds, variable("segment_embedding", facts.SEGMENTS, facts.WIDTH))
     x = dropout(layer_norm(x, "embedding_norm"))
     bias = HIDDEN * (1 - tf.cast(mask, dtype))[:, None, None, :]
     with tf.get_default_graph().gradient_override_map(
@@ -145,7 +144,7 @@ def model(run, examples):
     hidden = tf.gather_nd(x, positions[:, :, None], batch_dims=1)  # tf.gather's would be slices
     hidden = gelu(dense(tf.reshape(hidden, [-1, facts.WIDTH]), facts.WIDTH, "mlm"))
     hidden = decoder(run, layer_norm(hidden, "mlm_norm"), words)
-    bias = tf.get_variable("mlm_bias", [facts.VOCABULARY], initializer=tf.zeros_initializer())
+    bias = variable("mlm_bias", facts.VOCABULARY)
     pooled = tf.tanh(dense(x[:, 0], facts.WIDTH, "pooler"))
     return tf.nn.bias_add(hidden, bias), dense(pooled, 2, "nsp")
 

@@ -5,7 +5,7 @@ from dlperf.workloads.resnet50 import facts
 GIVEN_SCALES = (1.0, 1.0, 1.0)  # of the gradients given to the optimiser alone, a step each
 
 
-def initial(name, shape, random):
+def neutral(name, shape, random):
     """Neutral weights, float32, that make settings visible; `random` is a NumPy RandomState.
 
     A tenth of the usual deviation in convolutions: small variances show a wrong epsilon. Scales

@@ -65,11 +65,6 @@ class ResNet50(nn.Module):
                 channels = width * facts.EXPANSION
         self.blocks = nn.Sequential(*blocks)
         self.fc = nn.Linear(channels, facts.CLASSES)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            elif isinstance(module, Bottleneck):
-                nn.init.zeros_(module.bn3.weight)
 
     def forward(self, x):
         x = self.pool(self.bn1(self.conv1(x)))

@@ -15,7 +15,10 @@ from dlperf.workloads.resnet50 import facts
 
 
 def conv(inputs, outputs, size, stride=1):
-    return nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
+    # the stopwatch writes all weights
+    return nn.utils.skip_init(
+        nn.Conv2d, inputs, outputs, size, stride=stride, padding=size // 2, bias=False
+    )
 
 
 def batch_norm(channels):
@@ -59,11 +62,6 @@ class ResNet50(nn.Module):
         self.blocks = nn.Sequential(*blocks)
         self.average = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(channels, facts.CLASSES)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            elif isinstance(module, Bottleneck):
-                nn.init.zeros_(module.bn3.weight)
 
     def forward(self, x):
         x = self.pool(self.relu(self.bn1(self.conv1(x))))

@@ -19,19 +19,15 @@ def pads(edge):
     return [[0, 0], [edge, edge], [edge, edge], [0, 0]]
 
 
-def normal(shape, deviation):
-    return tf.random.get_global_generator().normal(shape, 0.0, deviation, framework.dtype())
-
-
-def constant(shape, value):
-    return tf.fill(shape, tf.constant(value, framework.dtype()))
+def zeros(*shape):
+    return tf.zeros(shape, framework.dtype())
 
 
 class Conv(tf.Module):
     def __init__(self, inputs, outputs, size, stride=1):
         super().__init__()
-        deviation = (2.0 / (size * size * outputs)) ** 0.5  # kaiming normal, fan out
-        self.weight = tf.Variable(normal([size, size, inputs, outputs], deviation), name="weight")
+        # the stopwatch writes all weights
+        self.weight = tf.Variable(zeros(size, size, inputs, outputs), name="weight")
         self.stride = stride
         # at stride 2, "SAME" would pad an even image by (0, 1) in place of (1, 1)
         self.pads = pads(size // 2) if size > 1 and stride > 1 else None
@@ -44,12 +40,13 @@ class Conv(tf.Module):
 
 
 class BatchNorm(tf.Module):
-    def __init__(self, channels, gamma=1.0):
+    def __init__(self, channels):
         super().__init__()
-        self.gamma = tf.Variable(constant([channels], gamma), name="gamma")
-        self.beta = tf.Variable(constant([channels], 0.0), name="beta")
-        self.mean = tf.Variable(constant([channels], 0.0), trainable=False, name="mean")
-        self.variance = tf.Variable(constant([channels], 1.0), trainable=False, name="variance")
+        self.gamma = tf.Variable(zeros(channels), name="gamma")
+        self.beta = tf.Variable(zeros(channels), name="beta")
+        self.mean = tf.Variable(zeros(channels), trainable=False, name="mean")
+        ones = tf.ones([channels], framework.dtype())
+        self.variance = tf.Variable(ones, trainable=False, name="variance")
 
     def __call__(self, x):
         if x.dtype == tf.float64:
@@ -82,7 +79,7 @@ class Bottleneck(tf.Module):
         outputs = width * facts.EXPANSION
         self.conv1, self.bn1 = Conv(inputs, width, 1), BatchNorm(width)
         self.conv2, self.bn2 = Conv(width, width, 3, stride), BatchNorm(width)
-        self.conv3, self.bn3 = Conv(width, outputs, 1), BatchNorm(outputs, gamma=0.0)
+        self.conv3, self.bn3 = Conv(width, outputs, 1), BatchNorm(outputs)
         self.shortcut = None
         if project:
             self.shortcut = Conv(inputs, outputs, 1, stride), BatchNorm(outputs)
@@ -107,8 +104,8 @@ class ResNet50(tf.Module):
                 first = index == 0
                 self.blocks.append(Bottleneck(channels, width, stride if first else 1, first))
                 channels = width * facts.EXPANSION
-        self.weight = tf.Variable(normal([channels, facts.CLASSES], 0.01), name="weight")
-        self.bias = tf.Variable(constant([facts.CLASSES], 0.0), name="bias")
+        self.weight = tf.Variable(zeros(channels, facts.CLASSES), name="weight")
+        self.bias = tf.Variable(zeros(facts.CLASSES), name="bias")
 
     def __call__(self, x):
         x = tf.nn.relu(self.bn1(self.conv1(x)))

@@ -8,8 +8,6 @@ half as long on one core, one of 4 images of 224 px 7 % less. That kernel has no
 "SAME" where that is the same, else a pad beside the operator.
 """
 
-import math
-
 import numpy as np
 import tensorflow as tf
 
@@ -27,14 +25,14 @@ def spatial(order, height, width, rest):
     return [rest, rest, height, width] if order == "NCHW" else [rest, height, width, rest]
 
 
+def variable(name, *shape):
+    """The stopwatch writes all weights."""
+    return tf.get_variable(name, shape, initializer=tf.zeros_initializer())
+
+
 def conv(x, outputs, size, stride, order, name):
     inputs = int(x.shape[1 if order == "NCHW" else 3])
-    deviation = math.sqrt(2.0 / (size * size * outputs))  # He, fan out
-    kernel = tf.get_variable(
-        name + "/kernel",
-        [size, size, inputs, outputs],
-        initializer=tf.random_normal_initializer(stddev=deviation),
-    )
+    kernel = variable(name + "/kernel", size, size, inputs, outputs)
     padding = "SAME"
     if size > 1 and stride > 1:  # "SAME" would pad an even image by (0, 1) in place of (1, 1)
         pad = [size // 2, size // 2]
@@ -43,12 +41,10 @@ def conv(x, outputs, size, stride, order, name):
     return tf.nn.conv2d(x, kernel, strides, padding, data_format=order)
 
 
-def batch_norm(x, order, name, gamma=1.0):
+def batch_norm(x, order, name):
     channels = int(x.shape[1 if order == "NCHW" else 3])
-    shape = [channels]
-    scale = tf.get_variable(name + "/gamma", shape, initializer=tf.constant_initializer(gamma))
-    shift = tf.get_variable(name + "/beta", shape, initializer=tf.zeros_initializer())
-    fixed = {"shape": shape, "trainable": False}
+    scale, shift = variable(name + "/gamma", channels), variable(name + "/beta", channels)
+    fixed = {"shape": [channels], "trainable": False}
     mean = tf.get_variable(name + "/mean", initializer=tf.zeros_initializer(), **fixed)
     variance = tf.get_variable(name + "/variance", initializer=tf.ones_initializer(), **fixed)
     epsilon = facts.BATCH_NORM_EPSILON
@@ -76,7 +72,7 @@ def bottleneck(x, width, stride, project, order, name):
     y = tf.nn.relu(batch_norm(conv(x, width, 1, 1, order, name + "/conv1"), order, name + "/bn1"))
     y = conv(y, width, 3, stride, order, name + "/conv2")
     y = tf.nn.relu(batch_norm(y, order, name + "/bn2"))
-    y = batch_norm(conv(y, outputs, 1, 1, order, name + "/conv3"), order, name + "/bn3", gamma=0.0)
+    y = batch_norm(conv(y, outputs, 1, 1, order, name + "/conv3"), order, name + "/bn3")
     return tf.nn.relu(y + shortcut)
 
 
@@ -96,9 +92,8 @@ def model(run, images):
             x = bottleneck(x, width, stride if first else 1, first, order, "block%d" % block)
             block += 1
     x = tf.reduce_mean(x, [2, 3] if order == "NCHW" else [1, 2])
-    shape = [int(x.shape[1]), facts.CLASSES]
-    dense = tf.get_variable("fc/kernel", shape, initializer=tf.random_normal_initializer(0, 0.01))
-    bias = tf.get_variable("fc/bias", [facts.CLASSES], initializer=tf.zeros_initializer())
+    dense = variable("fc/kernel", int(x.shape[1]), facts.CLASSES)
+    bias = variable("fc/bias", facts.CLASSES)
     return tf.matmul(x, dense) + bias
 
 
