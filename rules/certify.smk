@@ -39,7 +39,7 @@ rule reference:
         variant=VARIANT,
     priority: 2_000_000
     localrule: True
-    threads: workflow.cores if workflow.local_exec else 2
+    threads: lambda wildcards: all_cores(2)
     params:
         folder=subpath(output[0], parent=True),
         variant=lambda wildcards: wildcards.variant.removeprefix("-"),

@@ -83,6 +83,14 @@ def records(wildcards=None):
     ]
 
 
+def all_cores(on_cluster):
+    """Threads of a job that has the machine to itself; on a cluster it asks for `on_cluster`.
+
+    For functions only: while Snakemake parses, it does not know yet where jobs will run.
+    """
+    return workflow.cores if workflow.local_exec else on_cluster
+
+
 def environment_of(framework):
     return f"results/environments/{framework}.{CONFIG.device}/env.json"
 

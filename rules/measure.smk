@@ -6,7 +6,11 @@ made in `attempts/`. A repetition that fails is a record too, and the rule succe
 
 Repetitions never share a machine: locally one job takes all cores and the `exclusive` resource,
 and the stopwatch holds a lock; on Slurm a job is --exclusive. They take turns over frameworks.
+On a cluster a job asks for the case's nodes, and the launcher starts the stopwatch's agents there.
 """
+
+from dlperf.measure.stopwatch import NO_JOB
+
 
 @cache
 def turns():
@@ -31,6 +35,8 @@ def to_try_again(wildcards):
     """Whether there is a record that should be made again: the config says so, or there was no
     environment then."""
     status, reason = outcome(record_of(wildcards))
+    if reason == NO_JOB % case_of(wildcards).nodes:
+        return not workflow.local_exec
     return status in CONFIG.retry or reason.startswith("no environment:")
 
 
@@ -47,6 +53,42 @@ def inputs_of(wildcards):
 
 def cores_of(wildcards):
     return case_of(wildcards).devices_per_node * CONFIG.cores_per_device
+
+
+def of_case(value):
+    """A resource from the case; where that is None, it is not asked for."""
+    return lambda wildcards: value(case_of(wildcards))
+
+
+def gres_of(case):
+    return f"{CONFIG.cluster.gres}:{case.devices_per_node}"
+
+
+# What a cluster's job needs beside `threads`, the cores of a node: one task a node, which starts
+# that node's ranks. With `mpi` the job itself runs on the first node, outside of any step.
+GEOMETRY = {}
+if any(case.nodes > 1 for case in CASES):
+    GEOMETRY["nodes"] = of_case(lambda case: case.nodes)
+    GEOMETRY["tasks"] = of_case(lambda case: case.nodes if case.nodes > 1 else None)
+    GEOMETRY["mpi"] = of_case(lambda case: "srun" if case.nodes > 1 else None)
+if CONFIG.device == "cuda":
+    GEOMETRY["gres"] = of_case(gres_of)
+    GEOMETRY["tasks_per_gpu"] = 0  # else the plugin asks for `tasks` on each GPU
+
+
+def launcher_of(wildcards):
+    """What starts a process on each node of the job. The same wherever Snakemake runs: other
+    parameters would make it measure again."""
+    case = case_of(wildcards)
+    if case.nodes == 1:
+        return ""
+    command = CONFIG.cluster.launcher.format(
+        nodes=case.nodes,
+        devices=case.devices_per_node,
+        cores=cores_of(wildcards),
+        gres=f"--gres={gres_of(case)}" if CONFIG.device == "cuda" else "",
+    )
+    return f" --launcher {shlex.quote(command.strip())} --interface={CONFIG.cluster.interface}"
 
 
 # What is the same for every repetition, put together once: a campaign has thousands of them.
@@ -66,12 +108,14 @@ rule repetition:
     log:
         RECORD.removesuffix(".json") + ".log",
     priority: turn
-    threads: workflow.cores if workflow.local_exec else cores_of
+    threads: lambda wildcards: all_cores(cores_of(wildcards))
     resources:
+        **GEOMETRY,
         exclusive=1,
-        runtime=CONFIG.timeout_seconds // 60 + 2,
+        runtime=lambda wildcards: CONFIG.timeout_of(wildcards.workload) // 60 + 2,
     params:
         case=document,
+        launcher=launcher_of,
     shell:
         MEASURE
-        + " --case {params.case:q} --environment {input.environment:q} --out {output:q} > {log:q} 2>&1"
+        + "{params.launcher} --case {params.case:q} --environment {input.environment:q} --out {output:q} > {log:q} 2>&1"

@@ -162,9 +162,7 @@ def _run(
         json.dump(task, stream)
         stream.flush()
         program = ("dlperf.certify.rank", stream.name)
-        attempt = stopwatch.Attempt(
-            case, stopwatch.gpus(case), environment, sys.stderr, program, pinned=False
-        )
+        attempt = stopwatch.Attempt(case, environment, sys.stderr, program, pinned=False)
     if attempt.failure:
         return dict(zip(("status", "reason"), attempt.failure, strict=True))
     first = attempt.facts[0]

@@ -8,7 +8,8 @@ without having it. Every module has, in this order:
     FLOAT64_EXCHANGE                   whether ranks then exchange gradients as they do when timed
     unsupported(case) -> str           why it cannot do a case, or ""
     environment(run) -> dict           variables that must stand before the process starts
-    services(run) -> list              processes beside the ranks: (name, argv, variables)
+    services(run) -> list              processes beside a node's ranks, of which `run` is the first:
+                                       (name, argv, variables)
     start(run)                         threads, seeds, precision, group of ranks
     step_timer(run)                    a clock for single steps (measure/timer.py)
     memory(run) -> dict                device_peak_bytes, device_total_peak_bytes (None on CPU)

@@ -54,7 +54,7 @@ def start(run):
         jax.config.update("jax_enable_x64", True)
     if run.distributed:
         jax.distributed.initialize(
-            coordinator_address="%s:%d" % (run.address, run.ports[0]),
+            coordinator_address="%s:%d" % (run.address, run.port),
             num_processes=run.ranks,
             process_id=run.rank,
             local_device_ids=[0],  # a rank has one device: its own card, or its CPU

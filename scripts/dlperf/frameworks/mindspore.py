@@ -49,7 +49,7 @@ def environment(run):
         variables.update(_cluster(run), MS_ROLE="MS_WORKER", MS_NODE_ID=str(run.rank))
     if run.cuda and run.distributed:
         # MindSpore binds a rank to the card of its number, so it must see them all.
-        variables["CUDA_VISIBLE_DEVICES"] = ",".join(host.visible_gpus()[: run.ranks])
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(host.visible_gpus()[: run.local_ranks])
     return variables
 
 
@@ -57,15 +57,15 @@ def _cluster(run):
     """What msrun sets for its processes."""
     return {
         "MS_WORKER_NUM": str(run.ranks),
-        "MS_LOCAL_WORKER_NUM": str(run.ranks),
+        "MS_LOCAL_WORKER_NUM": str(run.local_ranks),
         "MS_SCHED_HOST": run.address,
-        "MS_SCHED_PORT": str(run.ports[0]),
+        "MS_SCHED_PORT": str(run.port),
         "MS_TOPO_TIMEOUT": "300",
     }
 
 
 def services(run):
-    if not run.distributed:
+    if not run.distributed or run.rank > 0:
         return []
     variables = dict(_cluster(run), MS_ROLE="MS_SCHED", MS_NODE_ID="sched")
     return [("scheduler", [run.interpreter, "-c", SCHEDULER], variables)]

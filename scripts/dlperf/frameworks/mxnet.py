@@ -29,8 +29,8 @@ def environment(run):
         variables.update(
             DMLC_ROLE="worker",
             DMLC_PS_ROOT_URI=run.address,
-            DMLC_PS_ROOT_PORT=str(run.ports[0]),
-            DMLC_NODE_HOST=run.address,
+            DMLC_PS_ROOT_PORT=str(run.port),
+            DMLC_NODE_HOST=run.own_address,
             DMLC_NUM_WORKER=str(run.ranks),
             DMLC_NUM_SERVER=str(run.ranks),
         )
@@ -38,7 +38,10 @@ def environment(run):
 
 
 def services(run):
-    """The scheduler and the servers of the KVStore; importing MXNet in such a role runs it."""
+    """The KVStore's servers, one a rank, and on the first node its scheduler.
+
+    Importing MXNet in such a role runs it.
+    """
     if not run.distributed:
         return []
     argv = [run.interpreter, "-I", "-c", "import mxnet"]  # -I: of no folder but its own
@@ -47,8 +50,9 @@ def services(run):
         # A server never sets its `multi_precision_`: as memory falls, it is true, and float64 is
         # summed in float32. Memory that malloc fills with the complement of 255 makes it false.
         variables["GLIBC_TUNABLES"] = "glibc.malloc.perturb=255:glibc.malloc.tcache_count=0"
-    servers = [("server %d" % index, argv, variables) for index in range(run.ranks)]
-    return [("scheduler", argv, {"DMLC_ROLE": "scheduler"})] + servers
+    servers = [("server %d" % index, argv, variables) for index in range(run.local_ranks)]
+    scheduler = [("scheduler", argv, {"DMLC_ROLE": "scheduler"})] if run.rank == 0 else []
+    return scheduler + servers
 
 
 def start(run):

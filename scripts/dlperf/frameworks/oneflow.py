@@ -44,12 +44,21 @@ def environment(run):
         # what oneflow.distributed.launch sets
         variables.update(
             MASTER_ADDR=run.address,
-            MASTER_PORT=str(run.ports[0]),
+            MASTER_PORT=str(run.port),
             WORLD_SIZE=str(run.ranks),
             RANK=str(run.rank),
-            LOCAL_RANK=str(run.local_rank),
+            LOCAL_RANK=str(among_neighbours(run)),
         )
     return variables
+
+
+def among_neighbours(run):
+    """The rank's number among those of its address, which is how OneFlow counts nodes.
+
+    The local rank, unless a cluster has several nodes on one host.
+    """
+    hosts = [peer.rpartition(":")[0] for peer in run.peers[: run.rank]]
+    return hosts.count(run.own_address)
 
 
 def library_path(interpreter):
@@ -92,7 +101,7 @@ def await_first_rank(run):
     """Return when rank 0 listens: OneFlow, joining at its import, tries every 10 s only."""
     while True:
         try:
-            socket.create_connection((run.address, run.ports[0])).close()
+            socket.create_connection((run.address, run.port)).close()
             return
         except OSError:
             time.sleep(0.02)

@@ -32,7 +32,8 @@ def environment(run):
     variables = {
         # at worst minutes, not half an hour, for a peer that never comes
         "FLAGS_stop_check_timeout": "300",
-        "GLOO_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": run.interface,
+        "NCCL_SOCKET_IFNAME": run.interface,
     }
     if run.cuda:
         variables.update(
@@ -46,14 +47,13 @@ def environment(run):
         variables["FLAGS_use_onednn"] = "1" if onednn else "0"
     if run.distributed:
         # what paddle.distributed.launch sets
-        ends = ["%s:%d" % (run.address, run.ports[1 + rank]) for rank in range(run.ranks)]
         variables.update(
             PADDLE_TRAINER_ID=str(run.rank),
             PADDLE_TRAINERS_NUM=str(run.ranks),
             PADDLE_LOCAL_RANK=str(run.local_rank),
-            PADDLE_TRAINER_ENDPOINTS=",".join(ends),
-            PADDLE_CURRENT_ENDPOINT=ends[run.rank],
-            PADDLE_MASTER="%s:%d" % (run.address, run.ports[0]),
+            PADDLE_TRAINER_ENDPOINTS=",".join(run.peers),
+            PADDLE_CURRENT_ENDPOINT=run.peers[run.rank],
+            PADDLE_MASTER="%s:%d" % (run.address, run.port),
             PADDLE_DISTRI_BACKEND="nccl" if run.cuda else "gloo",
         )
     return variables

@@ -20,8 +20,8 @@ def unsupported(case):
 
 def environment(run):
     return {
-        # gloo and NCCL pick an interface themselves on several nodes; on one, loopback
-        "GLOO_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": run.interface,
+        "NCCL_SOCKET_IFNAME": run.interface,
         "TORCHINDUCTOR_COMPILE_THREADS": str(max(1, len(run.cores))),
     }
 
@@ -46,7 +46,7 @@ def start(run):
     if run.distributed:
         dist.init_process_group(
             "nccl" if run.cuda else "gloo",
-            init_method="tcp://%s:%d" % (run.address, run.ports[0]),
+            init_method="tcp://%s:%d" % (run.address, run.port),
             rank=run.rank,
             world_size=run.ranks,
         )

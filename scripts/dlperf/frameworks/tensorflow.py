@@ -51,11 +51,10 @@ def start(run):
         tf.config.threading.set_intra_op_parallelism_threads(run.cores_per_device)
         tf.config.threading.set_inter_op_parallelism_threads(1)
     if run.distributed:
-        workers = ["%s:%d" % (run.address, port) for port in run.ports[: run.ranks]]
         collective = tf.distribute.experimental.CommunicationImplementation
         _state["strategy"] = tf.distribute.MultiWorkerMirroredStrategy(
             tf.distribute.cluster_resolver.SimpleClusterResolver(
-                tf.train.ClusterSpec({"worker": workers}),
+                tf.train.ClusterSpec({"worker": run.peers}),
                 task_type="worker",
                 task_id=run.rank,
                 rpc_layer="grpc",

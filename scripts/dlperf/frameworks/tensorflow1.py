@@ -47,15 +47,15 @@ def environment(run):
             HOROVOD_RANK=str(run.rank),
             HOROVOD_SIZE=str(run.ranks),
             HOROVOD_LOCAL_RANK=str(run.local_rank),
-            HOROVOD_LOCAL_SIZE=str(run.ranks),
-            HOROVOD_CROSS_RANK="0",
-            HOROVOD_CROSS_SIZE="1",
-            HOROVOD_HOSTNAME="localhost",
+            HOROVOD_LOCAL_SIZE=str(run.local_ranks),
+            HOROVOD_CROSS_RANK=str(run.node),
+            HOROVOD_CROSS_SIZE=str(run.ranks // run.local_ranks),
+            HOROVOD_HOSTNAME="node%d" % run.node,  # for horovod's own list of hosts
             HOROVOD_CONTROLLER="gloo",
             HOROVOD_CPU_OPERATIONS="gloo",
-            HOROVOD_GLOO_IFACE="lo",
+            HOROVOD_GLOO_IFACE=run.interface,
             HOROVOD_GLOO_RENDEZVOUS_ADDR=run.address,
-            HOROVOD_GLOO_RENDEZVOUS_PORT=str(run.ports[0]),
+            HOROVOD_GLOO_RENDEZVOUS_PORT=str(run.port),
         )
     return variables
 
@@ -73,7 +73,7 @@ def start(run):
 
         if run.rank == 0:
             serve_rendezvous(run)
-        wait_for_port(run.address, run.ports[0])
+        wait_for_port(run.address, run.port)
         hvd.init()
 
 
@@ -82,8 +82,9 @@ def serve_rendezvous(run):
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
-    server = RendezvousHTTPServer((run.address, run.ports[0]), RendezvousHandler, False)
-    server.init(get_host_assignments(parse_hosts("localhost:%d" % run.ranks), run.ranks))
+    nodes = ["node%d:%d" % (each, run.local_ranks) for each in range(run.ranks // run.local_ranks)]
+    server = RendezvousHTTPServer((run.address, run.port), RendezvousHandler, False)
+    server.init(get_host_assignments(parse_hosts(",".join(nodes)), run.ranks))
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
 

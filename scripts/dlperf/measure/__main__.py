@@ -3,7 +3,8 @@
     PYTHONPATH=scripts python -m dlperf.measure --case case.json --out rep1.json
 
 The ranks run under the interpreter that `--environment` names, or without one under this one.
-`--case` takes a case document, a record (whose case is run again) or the JSON text itself. The
+`--case` takes a case document, a record (whose case is run again) or the JSON text itself. Several
+nodes need a `--launcher`, such as `srun --nodes=2 --ntasks=2`, that starts one process on each. The
 record is the answer, also of a crash; the exit status is 0 when one was written (with
 `--on-failure stop`: only when its status is ok or unsupported), 1 for a mistake of the caller, 130
 or 143 when stopped by a signal: then there is no record.
@@ -18,7 +19,7 @@ import sys
 import threading
 import time
 
-from dlperf.measure import record
+from dlperf.measure import host, record
 from dlperf.measure.case import CaseError, load
 
 
@@ -33,7 +34,9 @@ def main(arguments=None):
     parser.add_argument("--environment", default="", help="env.json of the environment")
     parser.add_argument("--config-sha256", default="", help="sha256 of the round's config")
     parser.add_argument("--attempts", help="folder that keeps a copy of every record ever made")
-    parser.add_argument("--lock", help="file that one repetition at a time may hold")
+    parser.add_argument("--lock", help="file that one repetition at a time of a node may hold")
+    parser.add_argument("--launcher", default="", help="of several nodes: srun and its options")
+    parser.add_argument("--interface", default="", help="network interface that ranks talk through")
     parser.add_argument("--on-failure", choices=("record", "stop"), default="record")
     asked = parser.parse_args(arguments)
     try:
@@ -49,7 +52,13 @@ def main(arguments=None):
     from dlperf.measure.stopwatch import measure
 
     with _held(asked.lock):
-        document = measure(case, asked.environment, asked.config_sha256)
+        document = measure(
+            case,
+            asked.environment,
+            asked.config_sha256,
+            launcher=asked.launcher,
+            interface=asked.interface,
+        )
     record.write(document, asked.out, asked.attempts)
     print(_summary(document, asked.out))
     if asked.on_failure == "stop" and document["status"] not in ("ok", "unsupported"):
@@ -84,7 +93,8 @@ def _held(path):
         yield
         return
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    with open(path, "a") as stream:
+    # a node's own: other nodes that see the folder have nothing to wait for
+    with open("%s-%s" % (path, host.name()), "a") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -1,14 +1,48 @@
 """What the machine is and how it is: read from /proc and NVML, never from a framework."""
 
+import fcntl
 import os
 import platform
 import socket
+import struct
 import subprocess
 import time
 
 
 def name():
-    return socket.gethostname()
+    """This node's name: Slurm's for it, where Slurm started this process."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+SIOCGIFADDR = 0x8915
+
+
+def interfaces():
+    """{network interface: IPv4 address} of this host."""
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, interface in socket.if_nameindex():
+            request = struct.pack("256s", interface.encode()[:15])
+            try:
+                answer = fcntl.ioctl(asking.fileno(), SIOCGIFADDR, request)
+            except OSError:  # it has none
+                continue
+            found[interface] = socket.inet_ntoa(answer[20:24])
+    return found
+
+
+def interface_of(address):
+    """The interface that has this address; "lo" where none has."""
+    return next((name for name, own in interfaces().items() if own == address), "lo")
+
+
+def default_interface():
+    """The interface of the default route; "lo" where there is none."""
+    for line in _read("/proc/net/route").splitlines()[1:]:
+        fields = line.split()
+        if fields[1] == "00000000":
+            return fields[0]
+    return "lo"
 
 
 def cores():

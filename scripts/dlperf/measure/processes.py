@@ -18,7 +18,7 @@ def die_with_parent():
 
 
 class Child:
-    """A process in its own session; its output goes to `log` line by line, with its name."""
+    """A process in its own session; its output goes to `log` line by line, with its name if any."""
 
     def __init__(self, name, argv, environment, cores, log):
         self.name = name
@@ -46,7 +46,7 @@ class Child:
             for raw in stream:
                 line = raw.decode("utf-8", "replace").rstrip()
                 self.tail.append(line)
-                log.write("[%s] %s\n" % (self.name, line))
+                log.write("%s%s\n" % (self.name and "[%s] " % self.name, line))
                 log.flush()
 
     def poll(self):

@@ -100,6 +100,7 @@ def measure(run):
         "compiler": run.compiler,
         "threads": run.cores_per_device if run.device == "cpu" else None,
         "parameters": work.parameters,
+        "network_interface": run.interface if run.distributed else None,
         "data_loader": "shared, one thread ahead" if run.data == "sample" else "none (one batch)",
         "data_digest": work.batches.first_batch_sha256,  # equal over frameworks, or not one input
     }

@@ -14,7 +14,10 @@ class Run:
     """One rank of one repetition.
 
     `batch_size` is per device; `cores` are CPU numbers; `interpreter` is the framework's Python,
-    which need not be the one that reads this before the rank starts.
+    which need not be the one that reads this before the rank starts. `address` and `port` are free
+    for the framework's own meeting of ranks, on the node of rank 0; `peers` has such a "host:port"
+    for every rank, on its own node. Ranks talk through the network `interface`; `meeting` is where
+    the stopwatch's barriers are.
     """
 
     workload: str
@@ -34,10 +37,13 @@ class Run:
     rank: int
     local_rank: int
     ranks: int
+    local_ranks: int
     cores: List[int]
     interpreter: str
     address: str
-    ports: List[int]
+    port: int
+    peers: List[str]
+    interface: str
     meeting: str
     result: str
 
@@ -57,6 +63,16 @@ class Run:
     @property
     def distributed(self):
         return self.ranks > 1
+
+    @property
+    def node(self):
+        """The number of this rank's node."""
+        return self.rank // self.local_ranks
+
+    @property
+    def own_address(self):
+        """The address of this rank's node."""
+        return self.peers[self.rank].rpartition(":")[0]
 
     @property
     def global_batch_size(self):

@@ -6,29 +6,30 @@ with that status, within the case's time limit, and no process is left behind.
 
 import json
 import os
-import shutil
-import socket
+import shlex
 import sys
-import tempfile
 import time
 from datetime import datetime, timezone
 
 from dlperf import frameworks, workloads
-from dlperf.measure import host, processes, record
+from dlperf.measure import host, record
+from dlperf.measure.launch import Launch, LaunchError
 from dlperf.measure.meeting import Meeting
-from dlperf.measure.run import Run
+from dlperf.measure.node import Node, placed
 
 POLL_SECONDS = 0.02
 # After one rank fails, its peers get this long to say why they failed themselves.
 PEER_GRACE_SECONDS = 2.0
-IDLE_SAMPLE_SECONDS = 0.25
+# The reason of a record that a cluster makes again.
+NO_JOB = "%d nodes need a job of a cluster: snakemake --profile slurm"
 
 
-def measure(case, environment="", config_sha256="", log=sys.stderr):
+def measure(case, environment="", config_sha256="", log=sys.stderr, launcher="", interface=""):
     """Run the repetition that `case` (dlperf.case/1) asks for; return its record.
 
     environment: path of an env.json, whose interpreter runs the ranks and whose `environ` is set
-    for them; without one, this interpreter runs them.
+    for them; without one, this interpreter runs them. launcher, interface: see launch.Launch; of
+    several nodes.
     """
     built = {}
     if environment:
@@ -42,7 +43,7 @@ def measure(case, environment="", config_sha256="", log=sys.stderr):
     document["provenance"] = record.provenance(case, built, config_sha256)
     document["provenance"]["start_utc"] = started_utc
 
-    reason = cannot_run(case)
+    reason = cannot_run(case, launcher)
     if reason:
         document.update(status="unsupported", reason=reason)
         document["host"] = host.facts()
@@ -50,21 +51,15 @@ def measure(case, environment="", config_sha256="", log=sys.stderr):
         document["reason"] = "no environment: " + built["reason"]
         document["host"] = host.facts()
     else:
-        cards = gpus(case)
-        before = _state(cards)
-        document["host"] = dict(host.facts(), gpus=host.gpu_facts(cards))
-        document["host"].update((key + "_before", value) for key, value in before.items())
-        attempt = Attempt(case, cards, built, log)
+        attempt = Attempt(case, built, log, launcher=launcher, interface=interface)
         document.update(attempt.outcome())
-        document["host"].update(attempt.load())
-        after = _state(cards, sample_seconds=0)
-        document["host"].update((key + "_after", value) for key, value in after.items())
+        document["host"] = attempt.hosts()
     document["provenance"]["end_utc"] = _utc()
     document["provenance"]["seconds_total"] = round(time.perf_counter() - started, 3)
     return document
 
 
-def cannot_run(case):
+def cannot_run(case, launcher=""):
     """Why this machine or the framework cannot run `case` at all, or ""."""
     identity, settings = case["identity"], case["settings"]
     if not workloads.implements(identity["workload"], identity["framework"]):
@@ -75,49 +70,31 @@ def cannot_run(case):
     if reason:
         return reason
     if identity["nodes"] > 1:
-        return "%d nodes: this stopwatch starts the ranks of one node" % identity["nodes"]
-    devices = identity["devices_per_node"]
-    if settings["device"] == "cpu":
-        needed, there = devices * settings["cores_per_device"], len(host.cores())
-        if needed > there:
-            return "%d cores are needed, %d may be used on this machine" % (needed, there)
-    elif devices > len(host.visible_gpus()):
-        there = len(host.visible_gpus())
-        return "%d GPUs are needed, %d may be used on this machine" % (devices, there)
+        outside = shlex.split(launcher)[:1] == ["srun"] and "SLURM_JOB_ID" not in os.environ
+        # what each node lacks is known when they have come
+        return "" if launcher and not outside else NO_JOB % identity["nodes"]
+    return too_small(
+        case, host.name(), len(host.cores()), len(host.visible_gpus()) if _cuda(case) else 0
+    )
+
+
+def too_small(case, name, cores, gpus):
+    """Why a node of so many cores and GPUs cannot hold its share of `case`, or ""."""
+    devices = case["identity"]["devices_per_node"]
+    needed = devices * case["settings"]["cores_per_device"]
+    if _cuda(case) and devices > gpus:
+        return "%d GPUs are needed, %d may be used on %s" % (devices, gpus, name)
+    if not _cuda(case) and needed > cores:
+        return "%d cores are needed, %d may be used on %s" % (needed, cores, name)
     return ""
 
 
-def gpus(case):
-    """The cards that the case's ranks get, by what CUDA_VISIBLE_DEVICES takes."""
-    if case["settings"]["device"] != "cuda":
-        return []
-    return host.visible_gpus()[: case["identity"]["devices_per_node"]]
-
-
-def _state(gpus, sample_seconds=IDLE_SAMPLE_SECONDS):
-    """How busy the machine is, to be read before and after."""
-    state = {"load": round(os.getloadavg()[0], 2), "clock_mhz": host.clock_mhz()}
-    if sample_seconds:
-        state["idle_share"] = host.idle_share(sample_seconds)
-    if gpus:
-        state["gpus"] = host.gpu_facts(gpus)
-    return state
+def _cuda(case):
+    return case["settings"]["device"] == "cuda"
 
 
 def _utc():
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def free_ports(count):
-    """TCP ports that are free now on the loopback address, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 class Attempt:
@@ -128,147 +105,93 @@ class Attempt:
     facts: what each rank left, by rank; failure: (status, reason) where one did not end well.
     """
 
-    def __init__(self, case, gpus, environment, log, program=("dlperf.measure.rank",), pinned=True):
-        self._program, self._pinned = list(program), pinned
+    def __init__(
+        self,
+        case,
+        environment,
+        log,
+        program=("dlperf.measure.rank",),
+        pinned=True,
+        launcher="",
+        interface="",
+    ):
         self._case = case
-        self._gpus = gpus
-        self._log = log
-        self._environ = environment.get("environ", {})
-        self._interpreter = environment.get("interpreter", sys.executable)
-        self._framework = frameworks.load(case["identity"]["framework"])
-        self._scratch = tempfile.mkdtemp(prefix="dlperf-")
-        self._services = []
-        self._cpu_times = {}  # barrier -> (the host's busy, the host's all, the services') seconds
-        self._started = time.perf_counter()
         self._deadline = time.monotonic() + case["settings"]["timeout_seconds"]
-        self._oom_kills = host.oom_kills()
-        self.facts = []
-        self.failure = None
-        ranks = case["identity"]["devices_per_node"]
-        self._meeting = Meeting(ranks, on_release=self._note_cpu_times)
-        children = []
-        try:
-            self._start(children)
-            self._watch(children)
-        finally:
-            processes.stop(children)
-            self._meeting.close()
-            shutil.rmtree(self._scratch, ignore_errors=True)
-
-    def _note_cpu_times(self, barrier):
-        services = sum(child.cpu_seconds() for child in self._services)
-        self._cpu_times[barrier] = host.cpu_times() + (services,)
-
-    def _start(self, children):
-        identity, settings = self._case["identity"], self._case["settings"]
+        self._nodes, self._exits, self._results, self._after = [], {}, [], []
+        self.facts, self.failure = [], None
+        self._launch = self._meeting = None
+        identity = case["identity"]
         devices = identity["devices_per_node"]
-        cores, per_device = host.cores(), settings["cores_per_device"]
-        ports = free_ports(devices + 2)
-        dimensions = workloads.facts(identity["workload"]).DIMENSIONS
-        same = {
-            key: identity[key]
-            for key in ("workload", "framework", "scenario", "precision", "compiler")
-            + ("batch_size", "data")
-        }
-        same.update({key: settings[key] for key in ("device", "warmup_steps", "measured_steps")})
-        same.update({key: settings[key] for key in ("cores_per_device", "seed", "data_dir")})
-        runs = []
-        for rank in range(devices):
-            if settings["device"] == "cpu":
-                own = cores[rank * per_device : (rank + 1) * per_device]
-            else:  # an even share of the node's cores, as a launcher that binds by GPU gives
-                share = max(1, len(cores) // devices)
-                own = cores[rank * share : (rank + 1) * share] or cores
-            runs.append(
-                Run(
-                    dimensions={key: identity[key] for key in dimensions},
-                    rank=rank,
-                    local_rank=rank,
-                    ranks=devices,
-                    cores=own,
-                    interpreter=self._interpreter,
-                    address="127.0.0.1",
-                    ports=ports,
-                    meeting=self._meeting.address,
-                    result=os.path.join(self._scratch, "rank%d.json" % rank),
-                    **same,
+        self._ranks = identity["nodes"] * devices
+        try:
+            if identity["nodes"] == 1:
+                self._nodes = [Node(case["settings"]["device"], devices, log, pinned=pinned)]
+            else:
+                self._launch = Launch(
+                    launcher, identity["nodes"], interface, case, log, self._deadline
                 )
-            )
-        self._runs = runs
-        all_cores = sorted({core for run in runs for core in run.cores})
-        for name, argv, variables in self._framework.services(runs[0]):
-            environment = dict(self._environment(runs[0]), **variables)
-            own = all_cores if self._pinned else []
-            service = processes.Child(name, argv, environment, own, self._log)
-            children.append(service)
-            self._services.append(service)
-        self._ranks = []
-        for run in runs:
-            spec = os.path.join(self._scratch, "spec%d.json" % run.rank)
-            run.save(spec)
-            child = processes.Child(
-                "rank %d" % run.rank,
-                [self._interpreter, "-m"] + self._program + [spec],
-                self._environment(run),
-                run.cores if self._pinned else [],
-                self._log,
-            )
-            children.append(child)
-            self._ranks.append(child)
+                self._nodes = self._launch.nodes
+            self._run(program, environment)
+        except LaunchError as error:
+            late = time.monotonic() > self._deadline
+            self.failure = ("timeout" if late else "crashed", "no nodes: %s" % error)
+        finally:
+            self._after = [node.stop() for node in self._nodes]
+            if self._launch:
+                self._launch.end()
+            if self._meeting:
+                self._meeting.close()
 
-    def _environment(self, run):
-        """A rank's variables: this process's, the environment's, the launch's, the framework's."""
-        environment = dict(os.environ)
-        package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        environment["PYTHONPATH"] = package  # and nothing else: no foreign folder shadows a module
-        environment["PYTHONUNBUFFERED"] = "1"
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # seconds of compiling in each repetition
-        environment.update(self._environ)
-        threads = str(len(run.cores))
-        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-            environment[name] = threads
-        if run.cuda:
-            environment["CUDA_VISIBLE_DEVICES"] = self._gpus[run.local_rank]
-        else:
-            environment["CUDA_VISIBLE_DEVICES"] = ""
-        environment.update(self._framework.environment(run))
-        return environment
+    def _run(self, program, environment):
+        abouts = [node.about for node in self._nodes]
+        for about in abouts:
+            reason = too_small(self._case, about["name"], len(about["cores"]), about["gpus"])
+            if reason:
+                self.failure = ("unsupported", reason)
+                return
+        address = self._launch.address if self._launch else "127.0.0.1"
+        self._meeting = Meeting(self._ranks, address, on_release=self._note)
+        interpreter = environment.get("interpreter", sys.executable)
+        self._started = time.perf_counter()
+        self._runs = placed(self._case, abouts, interpreter, self._meeting.address)
+        for node, runs in zip(self._nodes, self._runs):
+            node.start(runs, program, environment.get("environ", {}))
+        self._watch()
 
-    def _watch(self, children):
+    def _note(self, barrier):
+        for node in self._nodes:
+            node.note(barrier)
+
+    def _watch(self):
         """Return when all ranks are done; sets the failure where one is not."""
-        ranks = dict(enumerate(self._ranks))
         first_failure = None
-        while ranks:
+        while len(self._exits) < self._ranks:
             time.sleep(POLL_SECONDS)
-            for rank, child in sorted(ranks.items()):
-                status = child.poll()
-                if status is None:
-                    continue
-                del ranks[rank]
-                if status != 0 and first_failure is None:
-                    first_failure = time.monotonic()
+            for node in self._nodes:
+                for rank, how in node.exits().items():
+                    self._exits[rank] = how
+                    if how[0] != 0 and first_failure is None:
+                        first_failure = time.monotonic()
+                if getattr(node, "lost", False):
+                    self.failure = ("crashed", "node %s: lost" % node.about["name"])
+                    return
             now = time.monotonic()
             if first_failure is not None and now > first_failure + PEER_GRACE_SECONDS:
                 break
             if now > self._deadline:
                 phases = ", ".join(
                     "rank %d in %s" % (rank, self._meeting.phases.get(rank, "start"))
-                    for rank in sorted(ranks)
+                    for rank in range(self._ranks)
+                    if rank not in self._exits
                 )
                 limit = self._case["settings"]["timeout_seconds"]
                 self.failure = ("timeout", "not done after %g s: %s" % (limit, phases))
                 return
-        self.facts = [self._left(run) for run in self._runs]
+        self._results = [node.results() for node in self._nodes]
+        left = {rank: facts for each in self._results for rank, facts in each["left"].items()}
+        self.facts = [left.get(rank) for rank in range(self._ranks)]
         if first_failure is not None:
             self.failure = self._why()
-
-    @staticmethod
-    def _left(run):
-        try:
-            with open(run.result) as stream:
-                return json.load(stream)
-        except (OSError, ValueError):
-            return None
 
     def _why(self):
         """(status, reason) of the failure that explains the others best."""
@@ -278,16 +201,17 @@ class Attempt:
             if facts and facts["status"] != "ok"
         ]
         died = [
-            (rank, child.poll(), child.last_words())
-            for rank, child in enumerate(self._ranks)
-            if self.facts[rank] is None and child.poll() is not None
+            (rank,) + tuple(how)
+            for rank, how in sorted(self._exits.items())
+            if self.facts[rank] is None
         ]
         for status in ("oom", "unsupported"):
             for each in said:
                 if each[0] == status:
                     return each
         for rank, code, _ in died:
-            if code == -9 and host.oom_kills() > self._oom_kills:
+            node = rank // self._case["identity"]["devices_per_node"]
+            if code == -9 and self._results[node]["oom_kills"] > 0:
                 return "oom", "rank %d: killed by the kernel for want of memory" % rank
         for rank, code, words in died:
             how = "signal %d" % -code if code < 0 else "exit status %d" % code
@@ -325,21 +249,38 @@ class Attempt:
             outcome["energy"] = energy
         return outcome
 
-    def load(self):
+    def hosts(self):
+        """The node's facts and load; of several nodes the first one's, and a list of all."""
+        found = []
+        for index, (node, after) in enumerate(zip(self._nodes, self._after)):
+            about = node.about
+            each = dict(about["facts"])
+            each.update((key + "_before", value) for key, value in about["state"].items())
+            each.update((key + "_after", value) for key, value in after.items())
+            if not self.failure:
+                each.update(self._load(index))
+            found.append(each)
+        if not found:
+            return host.facts()
+        return found[0] if len(found) == 1 else dict(found[0], nodes=found)
+
+    def _load(self, index):
         """CPU time in the window: the ranks' and services' over wall and cores, and others'."""
-        if self.failure:
-            return {}
-        services = self._cpu_times["end"][2] - self._cpu_times["window"][2]
-        own = services + sum(facts["cpu_seconds"] for facts in self.facts)
-        windows = [facts["window"] for facts in self.facts]
-        wall = max(w["end"] for w in windows) - min(w["start"] for w in windows)
-        cores = len({core for run in self._runs for core in run.cores})
-        busy = self._cpu_times["end"][0] - self._cpu_times["window"][0]
-        total = self._cpu_times["end"][1] - self._cpu_times["window"][1]
-        return {
-            "cpu_time_over_wall": round(own / (wall * cores), 4),
-            # what this host did beside the ranks and their services, kernel threads included
-            "foreign_cpu_share": round(max(0.0, busy - own) / total, 4) if total else None,
+        begin, end = (self._results[index]["times"].get(key) for key in ("window", "end"))
+        devices = self._case["identity"]["devices_per_node"]
+        ranks = self.facts[index * devices : (index + 1) * devices]
+        found = {
             "startup_seconds": round(self._meeting.times["window"] - self._started, 3),
-            "warmup_seconds": round(max(facts["warmup_seconds"] for facts in self.facts), 3),
+            "warmup_seconds": round(max(facts["warmup_seconds"] for facts in ranks), 3),
         }
+        if begin and end:
+            own = end[2] - begin[2] + sum(facts["cpu_seconds"] for facts in ranks)
+            windows = [facts["window"] for facts in ranks]
+            wall = max(w["end"] for w in windows) - min(w["start"] for w in windows)
+            cores = len({core for run in self._runs[index] for core in run["cores"]})
+            busy, total = end[0] - begin[0], end[1] - begin[1]
+            found["cpu_time_over_wall"] = round(own / (wall * cores), 4)
+            # what this host did beside the ranks and their services, kernel threads included
+            share = round(max(0.0, busy - own) / total, 4) if total else None
+            found["foreign_cpu_share"] = share
+        return found

@@ -110,7 +110,7 @@ class Case:
                 "warmup_steps": steps.warmup,
                 "measured_steps": steps.measured,
                 "cores_per_device": config.cores_per_device,
-                "timeout_seconds": config.timeout_seconds,
+                "timeout_seconds": config.timeout_of(self.workload),
                 "seed": config.seed,
                 "data_dir": f"results/data/{self.data_set}" if self.data_set else "",
             },

@@ -120,6 +120,12 @@ class Workload(Section):
         description="Steps of a repetition, where this workload has others than the round.",
         examples=[{"warmup": 2, "measured": 5}],
     )
+    timeout_seconds: int | None = Field(
+        default=None,
+        ge=1,
+        description="Longest time of a repetition, where this workload has another than the round.",
+        examples=[600],
+    )
 
     @property
     def dimensions(self) -> list[dict[str, int]]:
@@ -197,6 +203,40 @@ class Environments(Section):
     )
 
 
+class Cluster(Section):
+    """What a cluster calls its parts; a site's profile says it (`profiles/slurm/config.yaml`)."""
+
+    interface: str = Field(
+        default="",
+        description="Network interface that ranks of several nodes talk through, such as `ib0`. "
+        "Empty: that of the default route.",
+        examples=["ib0"],
+    )
+    gres: str = Field(
+        default="gpu",
+        min_length=1,
+        description="What the scheduler calls a GPU, with its type where the site wants one.",
+        examples=["gpu", "gpu:a100"],
+    )
+    launcher: str = Field(
+        default="srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 "
+        "--cpus-per-task={cores} --mem=0 {gres}",
+        description="Starts one process on each node of a job; `{nodes}`, `{cores}` (of a node), "
+        "`{devices}` (of a node) and `{gres}` (`--gres=…`, on `cuda`) are filled in.",
+        examples=["mpirun --map-by ppr:1:node -n {nodes}"],
+    )
+
+    @field_validator("launcher")
+    @classmethod
+    def _known_places(cls, value: str) -> str:
+        try:
+            value.format(nodes=1, cores=1, devices=1, gres="")
+        except (KeyError, IndexError, ValueError):
+            message = "has other places to fill in than {nodes}, {cores}, {devices} and {gres}"
+            raise PydanticCustomError("places", message) from None
+        return value
+
+
 class Config(Section):
     """One round: what is measured, how often, and how."""
 
@@ -265,6 +305,13 @@ class Config(Section):
     environments: Environments = Field(
         default=Environments(), description="How environments are built."
     )
+    cluster: Cluster = Field(
+        default=Cluster(), description="What the cluster calls its parts; a profile says it."
+    )
+
+    def timeout_of(self, workload: str) -> int:
+        """The longest time of a repetition of this workload, in seconds."""
+        return self.workloads.asked()[workload].timeout_seconds or self.timeout_seconds
 
     def steps_of(self, workload: str) -> Steps:
         """The steps of a repetition of this workload."""
@@ -307,6 +354,9 @@ def _frameworks(data: Mapping[str, Any]) -> list[str]:
 
 
 def dump(config: Config) -> str:
-    """The whole config as YAML, defaults included, in the order of the models."""
-    content = config.model_dump(exclude_none=True)
+    """The whole config as YAML, defaults included, in the order of the models.
+
+    But for what a cluster calls its parts: the same round may go on elsewhere.
+    """
+    content = config.model_dump(exclude_none=True, exclude={"cluster"})
     return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)

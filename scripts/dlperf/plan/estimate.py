@@ -90,7 +90,7 @@ def default_seconds(case: Case, config: Config) -> float:
     compilation = COMPILE_SECONDS.get(case.compiler, 30)
     seconds = STARTUP_SECONDS + compilation
     seconds += (asked.warmup + asked.measured) * gigaflops / speed
-    return min(seconds, config.timeout_seconds)
+    return min(seconds, config.timeout_of(case.workload))
 
 
 def builds(config: Config, cases: Sequence[Case], results: Path = Path("results")) -> list[Build]:

@@ -54,9 +54,9 @@ def write(folder: Path) -> list[Path]:
 
 
 def _followed(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a reference, or an optional section, stands for."""
+    """What a reference, or an optional value, stands for."""
     for option in entry.get("anyOf", ()):
-        if "$ref" in option:
+        if option.get("type") != "null":
             entry = option
     return schema["$defs"][entry["$ref"].rsplit("/", 1)[-1]] if "$ref" in entry else entry
 

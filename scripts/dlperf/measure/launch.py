@@ -1,0 +1,169 @@
+"""Agents on the nodes of a repetition, started by the cluster's launcher, such as srun."""
+
+import json
+import os
+import secrets
+import shlex
+import socket
+import sys
+import threading
+import time
+
+from dlperf.measure import host, processes
+
+ANSWER_SECONDS = 30.0
+
+
+class LaunchError(Exception):
+    """Nodes that did not come; the message says why."""
+
+
+class RemoteNode:
+    """A node whose processes an agent holds; the same methods as Node."""
+
+    def __init__(self, connection, lines, order):
+        self._connection, self._lines = connection, lines
+        self._exits, self._answers = {}, {}
+        self._changed = threading.Condition()
+        self.order = order
+        self.about = None
+        self.lost = False
+
+    def prepare(self, device, devices, interface):
+        threading.Thread(target=self._read, daemon=True).start()
+        self._tell("prepare", device=device, devices=devices, interface=interface)
+
+    def ready(self, seconds):
+        """Wait for what the node says of itself."""
+        self.about = self._answer("about", seconds)
+        return self.about is not None
+
+    def start(self, runs, program, environ):
+        self._tell("start", runs=runs, program=list(program), environ=environ)
+
+    def exits(self):
+        return dict(self._exits)
+
+    def note(self, moment):
+        self._tell("note", moment=moment)
+
+    def results(self):
+        self._tell("results")
+        found = self._answer("results", ANSWER_SECONDS)
+        if found is None:
+            return {"left": {}, "times": {}, "oom_kills": 0}
+        found["left"] = {int(rank): facts for rank, facts in found["left"].items()}
+        return found
+
+    def stop(self):
+        self._tell("stop")
+        after = self._answer("after", ANSWER_SECONDS)
+        self._connection.close()
+        return after or {}
+
+    def _tell(self, do, **message):
+        try:
+            self._connection.sendall((json.dumps(dict(message, do=do)) + "\n").encode())
+        except OSError:
+            self.lost = True
+
+    def _read(self):
+        try:
+            for line in self._lines:
+                message = json.loads(line)
+                for rank, how in message.pop("exits", {}).items():
+                    self._exits[int(rank)] = tuple(how)
+                with self._changed:
+                    self._answers.update(message)
+                    self._changed.notify_all()
+        except (OSError, ValueError):
+            pass
+        with self._changed:
+            self.lost = True
+            self._changed.notify_all()
+
+    def _answer(self, key, seconds):
+        """What the agent said under `key`, or None where it says nothing any more."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while key not in self._answers and not self.lost and time.monotonic() < deadline:
+                self._changed.wait(deadline - time.monotonic())
+            return self._answers.pop(key, None)
+
+
+class Launch:
+    """The agents of `count` nodes: `nodes`, in the launcher's order.
+
+    command: the launcher and its options; what each node is to run is put behind it. interface: the
+    network interface that ranks talk through; "": the one with the default route.
+    """
+
+    def __init__(self, command, count, interface, case, log, deadline):
+        self._interface = interface
+        self.address = address_of(interface)
+        self.nodes = []
+        token = secrets.token_hex(16)
+        with socket.socket() as server:
+            server.bind((self.address, 0))
+            server.listen(count)
+            server.settimeout(0.1)
+            here = "%s:%d" % server.getsockname()[:2]
+            argv = shlex.split(command) + [sys.executable, "-m", "dlperf.measure.agent", here]
+            log.write("nodes by: %s\n" % " ".join(argv))
+            log.flush()
+            variables = dict(os.environ, DLPERF_TOKEN=token)
+            self._launcher = processes.Child("", argv, variables, [], log)
+            try:
+                self._gather(server, token, count, case, deadline)
+            except BaseException:
+                self.end()
+                raise
+
+    def _gather(self, server, token, count, case, deadline):
+        while len(self.nodes) < count:
+            status = self._launcher.poll()
+            if status is not None:
+                words = self._launcher.last_words()
+                raise LaunchError("the launcher ended with status %s: %s" % (status, words))
+            if time.monotonic() > deadline:
+                raise LaunchError("%d of %d nodes came in time" % (len(self.nodes), count))
+            try:
+                connection, _ = server.accept()
+            except socket.timeout:
+                continue
+            connection.settimeout(10)
+            lines = connection.makefile("r")
+            try:
+                hello = json.loads(lines.readline())
+            except (OSError, ValueError):
+                hello = {}
+            if not secrets.compare_digest(str(hello.get("token")), token):
+                connection.close()  # not one of ours
+                continue
+            connection.settimeout(None)
+            order = str(hello.get("order", ""))
+            self.nodes.append(RemoteNode(connection, lines, int(order) if order else 0))
+        self.nodes.sort(key=lambda node: node.order)
+        identity, device = case["identity"], case["settings"]["device"]
+        for node in self.nodes:
+            node.prepare(device, identity["devices_per_node"], self._interface)
+        for node in self.nodes:
+            if not node.ready(ANSWER_SECONDS):
+                raise LaunchError("node %d of the launcher went away" % node.order)
+
+    def end(self):
+        """Return when the launcher has ended."""
+        deadline = time.monotonic() + 5
+        while self._launcher.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)  # the agents have been told to stop
+        processes.stop([self._launcher])
+
+
+def address_of(interface):
+    """This host's IPv4 address on `interface`, or on that of the default route."""
+    there = host.interfaces()
+    name = interface or host.default_interface()
+    if name not in there:
+        known = ", ".join(sorted(there))
+        raise LaunchError("%s has no network interface %r, but %s" % (host.name(), name, known))
+    return there[name]

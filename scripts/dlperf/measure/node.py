@@ -1,0 +1,182 @@
+"""One node's share of a repetition: its ranks and their services, started, watched and ended.
+
+The stopwatch holds the node that it runs on by itself; over several nodes an agent holds each
+(agent.py), and the stopwatch has a RemoteNode for it (launch.py) with the same methods.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+import socket
+import tempfile
+
+from dlperf import frameworks, workloads
+from dlperf.measure import host, processes
+from dlperf.measure.run import Run
+
+IDLE_SAMPLE_SECONDS = 0.25
+
+
+class Node:
+    """Where ranks run.
+
+    device, devices: of the case. pinned: each rank on its own cores, as whatever is timed must be.
+    `about` says what there is: name, address, interface, cores, gpus (as CUDA_VISIBLE_DEVICES
+    spells them), ports (free, and kept so until the start), facts and state of the host.
+    """
+
+    def __init__(self, device, devices, log, address="127.0.0.1", interface="lo", pinned=True):
+        self._log, self._pinned = log, pinned
+        self._gpus = host.visible_gpus()[:devices] if device == "cuda" else []
+        self._reserved = _reserve_ports(address, devices + 1)
+        self._scratch = tempfile.mkdtemp(prefix="dlperf-")
+        self._ranks, self._services, self._runs = {}, [], []
+        self._times = {}  # moment -> [the host's busy, the host's all, the services'] CPU seconds
+        self._oom_kills = host.oom_kills()
+        self.about = {
+            "name": host.name(),
+            "address": address,
+            "interface": interface,
+            "cores": host.cores(),
+            "gpus": len(host.visible_gpus()) if device == "cuda" else 0,
+            "ports": [each.getsockname()[1] for each in self._reserved],
+            "facts": dict(host.facts(), gpus=host.gpu_facts(self._gpus)),
+            "state": state(self._gpus),
+        }
+
+    def start(self, runs, program, environ):
+        """Start the ranks (a Run each, as dicts) and the framework's processes beside them.
+
+        program: module and arguments that each rank runs, behind which its Run is named.
+        environ: the framework's environment's variables.
+        """
+        for each in self._reserved:
+            each.close()
+        for fields in runs:
+            result = os.path.join(self._scratch, "rank%d.json" % fields["rank"])
+            self._runs.append(Run(**dict(fields, result=result)))
+        first = self._runs[0]
+        all_cores = sorted({core for run in self._runs for core in run.cores})
+        for name, argv, variables in frameworks.load(first.framework).services(first):
+            environment = dict(self._environment(first, environ), **variables)
+            service = self._child(name, argv, environment, all_cores)
+            self._services.append(service)
+        for run in self._runs:
+            spec = os.path.join(self._scratch, "spec%d.json" % run.rank)
+            run.save(spec)
+            argv = [run.interpreter, "-m"] + list(program) + [spec]
+            environment = self._environment(run, environ)
+            self._ranks[run.rank] = self._child("rank %d" % run.rank, argv, environment, run.cores)
+
+    def _child(self, name, argv, environment, cores):
+        own = cores if self._pinned else []
+        return processes.Child(name, argv, environment, own, self._log)
+
+    def _environment(self, run, environ):
+        """A rank's variables: this process's, the environment's, the launch's, the framework's."""
+        environment = dict(os.environ)
+        package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        environment["PYTHONPATH"] = package  # and nothing else: no foreign folder shadows a module
+        environment["PYTHONUNBUFFERED"] = "1"
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # seconds of compiling in each repetition
+        environment.update(environ)
+        threads = str(len(run.cores))
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            environment[name] = threads
+        environment["CUDA_VISIBLE_DEVICES"] = self._gpus[run.local_rank] if run.cuda else ""
+        environment.update(frameworks.load(run.framework).environment(run))
+        return environment
+
+    def exits(self):
+        """{rank: (exit status, last words)} of the ranks that have ended by themselves."""
+        ended = {rank: child.poll() for rank, child in self._ranks.items()}
+        return {
+            rank: (status, self._ranks[rank].last_words() if status else "")
+            for rank, status in ended.items()
+            if status is not None
+        }
+
+    def note(self, moment):
+        """Take the CPU times of this moment."""
+        services = sum(child.cpu_seconds() for child in self._services)
+        self._times[moment] = list(host.cpu_times()) + [services]
+
+    def results(self):
+        """What the ranks left, by rank, and what the host did meanwhile."""
+        left = {}
+        for run in self._runs:
+            try:
+                with open(run.result) as stream:
+                    left[run.rank] = json.load(stream)
+            except (OSError, ValueError):
+                left[run.rank] = None
+        return {
+            "left": left,
+            "times": self._times,
+            "oom_kills": host.oom_kills() - self._oom_kills,
+        }
+
+    def stop(self):
+        """End everything that was started here; the host's state after it."""
+        processes.stop(list(self._ranks.values()) + self._services)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        return state(self._gpus, sample_seconds=0)
+
+
+def state(gpus, sample_seconds=IDLE_SAMPLE_SECONDS):
+    """How busy the host is, to be read before and after."""
+    found = {"load": round(os.getloadavg()[0], 2), "clock_mhz": host.clock_mhz()}
+    if sample_seconds:
+        found["idle_share"] = host.idle_share(sample_seconds)
+    if gpus:
+        found["gpus"] = host.gpu_facts(gpus)
+    return found
+
+
+def _reserve_ports(address, count):
+    """Bound sockets, so that nobody takes their ports before the ranks do."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind((address, 0))
+    return sockets
+
+
+def placed(case, nodes, interpreter, meeting):
+    """The ranks of `case` as Runs in dicts: a list for each node (what their `about` says).
+
+    Ranks are numbered node by node. On a CPU a rank gets `cores_per_device` of its node's cores, on
+    GPUs an even share, as a launcher that binds by GPU gives.
+    """
+    identity, settings = case["identity"], case["settings"]
+    devices, per_device = identity["devices_per_node"], settings["cores_per_device"]
+    named = {each.name for each in dataclasses.fields(Run)}
+    same = {key: value for key, value in {**identity, **settings}.items() if key in named}
+    dimensions = workloads.facts(identity["workload"]).DIMENSIONS
+    dimensions = {key: identity[key] for key in dimensions}
+    first = nodes[0]
+    peers = ["%s:%d" % (node["address"], port) for node in nodes for port in node["ports"][1:]]
+    found = []
+    for index, node in enumerate(nodes):
+        runs, cores = [], node["cores"]
+        share = per_device if settings["device"] == "cpu" else max(1, len(cores) // devices)
+        for local_rank in range(devices):
+            runs.append(
+                dict(
+                    same,
+                    dimensions=dimensions,
+                    rank=index * devices + local_rank,
+                    local_rank=local_rank,
+                    ranks=len(peers),
+                    local_ranks=devices,
+                    cores=cores[local_rank * share : (local_rank + 1) * share] or cores,
+                    interpreter=interpreter,
+                    address=first["address"],
+                    port=first["ports"][0],
+                    peers=peers,
+                    interface=node["interface"],
+                    meeting=meeting,
+                )
+            )
+        found.append(runs)
+    return found
