@@ -76,19 +76,10 @@ if CONFIG.device == "cuda":
     GEOMETRY["tasks_per_gpu"] = 0  # else the plugin asks for `tasks` on each GPU
 
 
-def launcher_of(wildcards):
-    """What starts a process on each node of the job. The same wherever Snakemake runs: other
-    parameters would make it measure again."""
-    case = case_of(wildcards)
-    if case.nodes == 1:
-        return ""
-    command = CONFIG.cluster.launcher.format(
-        nodes=case.nodes,
-        devices=case.devices_per_node,
-        cores=cores_of(wildcards),
-        gres=f"--gres={gres_of(case)}" if CONFIG.device == "cuda" else "",
-    )
-    return f" --launcher {shlex.quote(command.strip())} --interface={CONFIG.cluster.interface}"
+# Not a parameter of the rule: another name of a network would make Snakemake measure again.
+LAUNCHER = CONFIG.cluster.launcher.replace(
+    "{gres}", f"--gres={CONFIG.cluster.gres}:{{devices}}" if CONFIG.device == "cuda" else ""
+).strip()
 
 
 # What is the same for every repetition, put together once: a campaign has thousands of them.
@@ -115,7 +106,6 @@ rule repetition:
         runtime=lambda wildcards: CONFIG.timeout_of(wildcards.workload) // 60 + 2,
     params:
         case=document,
-        launcher=launcher_of,
     shell:
         MEASURE
-        + "{params.launcher} --case {params.case:q} --environment {input.environment:q} --out {output:q} > {log:q} 2>&1"
+        + " --launcher {LAUNCHER:q} --interface {CONFIG.cluster.interface:q} --case {params.case:q} --environment {input.environment:q} --out {output:q} > {log:q} 2>&1"

@@ -35,7 +35,11 @@ def main(arguments=None):
     parser.add_argument("--config-sha256", default="", help="sha256 of the round's config")
     parser.add_argument("--attempts", help="folder that keeps a copy of every record ever made")
     parser.add_argument("--lock", help="file that one repetition at a time of a node may hold")
-    parser.add_argument("--launcher", default="", help="of several nodes: srun and its options")
+    parser.add_argument(
+        "--launcher",
+        default="",
+        help="of several nodes: srun and its options, with {nodes}, {devices}, {cores}",
+    )
     parser.add_argument("--interface", default="", help="network interface that ranks talk through")
     parser.add_argument("--on-failure", choices=("record", "stop"), default="record")
     asked = parser.parse_args(arguments)

@@ -94,11 +94,15 @@ class RemoteNode:
 class Launch:
     """The agents of `count` nodes: `nodes`, in the launcher's order.
 
-    command: the launcher and its options; what each node is to run is put behind it. interface: the
-    network interface that ranks talk through; "": the one with the default route.
+    command: the launcher and its options, in which {nodes}, {devices} and {cores} (of a node) are
+    filled in; what each node is to run is put behind it. interface: the network interface that
+    ranks talk through; "": the one with the default route.
     """
 
-    def __init__(self, command, count, interface, case, log, deadline):
+    def __init__(self, command, interface, case, log, deadline):
+        count, devices = case["identity"]["nodes"], case["identity"]["devices_per_node"]
+        cores = devices * case["settings"]["cores_per_device"]
+        command = command.format(nodes=count, devices=devices, cores=cores)
         self._interface = interface
         self.address = address_of(interface)
         self.nodes = []

@@ -127,9 +127,7 @@ class Attempt:
             if identity["nodes"] == 1:
                 self._nodes = [Node(case["settings"]["device"], devices, log, pinned=pinned)]
             else:
-                self._launch = Launch(
-                    launcher, identity["nodes"], interface, case, log, self._deadline
-                )
+                self._launch = Launch(launcher, interface, case, log, self._deadline)
                 self._nodes = self._launch.nodes
             self._run(program, environment)
         except LaunchError as error:

@@ -1,0 +1,307 @@
+"""A real Slurm of four nodes: rounds over several nodes, and what clusters do to jobs.
+
+The nodes are one machine's, so times mean nothing; who ran where, and what is left, does.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import cluster as slurm
+import pytest
+import yaml
+from conftest import CPU_FRAMEWORKS, ROOT, copy_repository
+
+from dlperf import frameworks
+
+ROUND = {
+    "round": "nodes",
+    "device": "cpu",
+    "frameworks": ["pytorch"],
+    "workloads": {
+        "resnet50": {
+            "precisions": ["fp32"],
+            "batch_sizes": {"fp32": [2]},
+            "data": ["sample"],
+            "image_size": 32,
+        }
+    },
+    "topologies": ["1n1d", "2n1d"],
+    "repetitions": 1,
+    "steps": {"warmup": 1, "measured": 2},
+    "timeout_seconds": 100,
+}
+LONG = {"warmup": 1, "measured": 10000}  # never done within the timeout
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory) -> Iterator[slurm.Cluster]:
+    """The cluster. Without one: a failure where CI=true, else the tests are skipped."""
+    if problem := slurm.missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(problem)
+        pytest.skip(problem)
+    own = slurm.Cluster(tmp_path_factory.mktemp("slurm"))
+    try:
+        own.start()
+        yield own
+    finally:
+        own.stop()
+    assert not our_processes(str(own.folder)), "the cluster left processes"
+
+
+@pytest.fixture
+def site(cluster, environments, sample_data, tmp_path) -> Iterator[Path]:
+    """A checkout with ROUND and the profile as this cluster's operator would set it.
+
+    In the end neither jobs nor processes of it are left.
+    """
+    cluster.wait_for_nodes()
+    folder = copy_repository(tmp_path / "checkout")
+    ask(folder)
+    profile = folder / "profiles/slurm/config.yaml"
+    text = profile.read_text()
+    for old, new in (("interface: ''", "interface: lo"), ("status-checks: 10", "status-checks: 1")):
+        assert old in text
+        text = text.replace(old, new)
+    profile.write_text(text)
+    yield folder
+    left = wait_until(lambda: not cluster.jobs() and not our_processes(str(folder)), 30)
+    processes = our_processes(str(folder))
+    for pid in processes:
+        os.kill(pid, signal.SIGKILL)
+    assert left, f"jobs {cluster.jobs()}, processes {processes}"
+
+
+def ask(folder: Path, **changes) -> None:
+    (folder / "config/config.yaml").write_text(yaml.safe_dump({**ROUND, **changes}))
+
+
+def record_of(topology: str, framework: str = "pytorch") -> str:
+    return f"results/nodes/runs/resnet50/{framework}/train-fp32-{topology}-b2-sample-px32/rep1.json"
+
+
+def start(folder: Path, *targets: str) -> subprocess.Popen:
+    """`snakemake --profile slurm TARGETS`, as an operator starts it."""
+    command = [str(Path(sys.executable).parent / "snakemake"), "--profile", "slurm", *targets]
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    out = (folder / "snakemake.log").open("ab")
+    return subprocess.Popen(command, cwd=folder, env=environ, stdout=out, stderr=out)
+
+
+def run(folder: Path, *targets: str, seconds: float = 180) -> int:
+    return start(folder, *targets).wait(seconds)
+
+
+def log_of(folder: Path) -> str:
+    return (folder / "snakemake.log").read_text()
+
+
+def read(folder: Path, name: str) -> dict:
+    return json.loads((folder / name).read_text())
+
+
+def our_processes(folder: str) -> list[int]:
+    """Processes that work in the folder or name it."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if not each.name.isdigit() or int(each.name) == os.getpid():
+            continue
+        try:
+            where = os.readlink(each / "cwd")
+            words = (each / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if words and (where.startswith(folder) or folder in words):
+            found.append(int(each.name))
+    return found
+
+
+def ranks_of(folder: Path) -> list[int]:
+    """The ranks that train in the folder, in the order of their start."""
+    found = []
+    for pid in our_processes(str(folder)):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if b"dlperf.measure.rank" in words:
+            found.append(pid)
+    return sorted(found)
+
+
+def wait_until(done: Callable[[], object], seconds: float) -> object:
+    deadline = time.monotonic() + seconds
+    while not (answer := done()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return answer
+
+
+def start_and_wait_for_ranks(folder: Path, target: str, count: int) -> subprocess.Popen:
+    """Snakemake, once all ranks of the target have been started."""
+    snakemake = start(folder, target)
+    assert wait_until(lambda: len(ranks_of(folder)) == count, 60), log_of(folder)
+    time.sleep(3)  # into the training
+    return snakemake
+
+
+def test_a_round_over_one_and_two_nodes(cluster, site):
+    assert run(site, record_of("1n1d"), record_of("2n1d")) == 0, log_of(site)
+    one, two = read(site, record_of("1n1d")), read(site, record_of("2n1d"))
+    assert (one["status"], two["status"]) == ("ok", "ok"), two["reason"]
+    assert [window["node"] for window in two["window"]] == ["node1", "node2"]
+    assert [node["hostname"] for node in two["host"]["nodes"]] == ["node1", "node2"]
+    jobs = {each["provenance"]["scheduler_job"] for each in (one, two)}
+    assert len(jobs) == 2 and all(each.isdigit() for each in jobs)
+    assert two["parity"]["network_interface"] == "lo"
+    assert one["steps"]["loss"] != two["steps"]["loss"]
+    asked = cluster.run("scontrol", "show", "job", two["provenance"]["scheduler_job"])
+    assert "NumNodes=2" in asked and "OverSubscribe=NO" in asked
+
+    # the same round goes on elsewhere: nothing is measured again
+    names = [record_of("1n1d"), record_of("2n1d")]
+    before = [(site / name).stat().st_mtime_ns for name in names]
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [str(Path(sys.executable).parent / "snakemake"), "--profile", "local", *names]
+    subprocess.run(command, cwd=site, env=environ, check=True, capture_output=True)
+    assert [(site / name).stat().st_mtime_ns for name in names] == before
+
+
+@pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
+def test_every_framework_over_nodes_and_devices(
+    framework, cluster, environments, sample_data, tmp_path
+):
+    """Two nodes with two ranks each, by hand."""
+    cluster.wait_for_nodes()
+    identity = {
+        "round": "x",
+        "workload": "resnet50",
+        "framework": framework,
+        "scenario": "train",
+        "precision": "fp32",
+        "compiler": frameworks.load(framework).DEFAULT_COMPILER["cpu"],
+        "nodes": 2,
+        "devices_per_node": 2,
+        "batch_size": 2,
+        "data": "sample",
+        "repetition": 1,
+        "image_size": 32,
+    }
+    settings = {
+        "device": "cpu",
+        "warmup_steps": 1,
+        "measured_steps": 1,
+        "cores_per_device": 1,
+        "timeout_seconds": 150,
+        "seed": 1,
+        "data_dir": str(sample_data),
+    }
+    case = json.dumps({"identity": identity, "settings": settings})
+    geometry = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--mem=0"]
+    measure = [sys.executable, "-m", "dlperf.measure", "--interface", "lo", "--case", case]
+    measure += ["--environment", str(environments / f"{framework}.cpu/env.json")]
+    measure += ["--launcher", " ".join(["srun", *geometry]), "--out", str(tmp_path / "rep1.json")]
+    done = subprocess.run(
+        ["salloc", "--quiet", "--exclusive", *geometry, *measure],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "scripts")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    record = json.loads((tmp_path / "rep1.json").read_text())
+    assert record["status"] == "ok", f"{record['reason']}\n{done.stderr[-3000:]}"
+    assert [each["node"] for each in record["window"]] == ["node1", "node1", "node2", "node2"]
+    # from the same weights, on the same photographs, whatever the framework; 0.05: batch-norm's
+    # statistics of 2 images make the second step's loss rough
+    assert record["steps"]["loss"][0] == pytest.approx(6.94, abs=0.05)
+
+
+def test_a_node_that_is_lost_costs_one_attempt(cluster, site):
+    ask(site, steps={"warmup": 1, "measured": 60})
+    snakemake = start_and_wait_for_ranks(site, record_of("2n1d"), 2)
+    cluster.run("scontrol", "update", "nodename=node2", "state=down", "reason=test")
+    try:
+        assert snakemake.wait(180) == 0, log_of(site)
+    finally:
+        cluster.run("scontrol", "update", "nodename=node2", "state=resume")
+    record = read(site, record_of("2n1d"))
+    assert record["status"] == "ok", record["reason"]
+    assert "node2" not in {window["node"] for window in record["window"]}
+
+
+def test_a_job_that_is_cancelled_from_outside_is_sent_again(cluster, site):
+    ask(site, steps={"warmup": 1, "measured": 60})
+    snakemake = start_and_wait_for_ranks(site, record_of("2n1d"), 2)
+    (first,) = cluster.jobs()
+    cluster.run("scancel", first)
+    assert snakemake.wait(180) == 0, log_of(site)
+    record = read(site, record_of("2n1d"))
+    assert record["status"] == "ok", record["reason"]
+    assert record["provenance"]["scheduler_job"] != first
+
+
+def test_a_killed_rank_is_a_crash_and_a_hung_one_a_timeout(cluster, site):
+    ask(site, steps=LONG, timeout_seconds=60)
+    snakemake = start_and_wait_for_ranks(site, record_of("2n1d"), 2)
+    os.kill(ranks_of(site)[1], signal.SIGKILL)
+    assert snakemake.wait(60) == 0, log_of(site)
+    record = read(site, record_of("2n1d"))
+    assert record["status"] == "crashed"
+    assert re.search(r"rank [01]: (ended with signal 9|.*onnection)", record["reason"])
+
+    ask(site, steps=LONG, timeout_seconds=25, retry=["crashed"])
+    snakemake = start_and_wait_for_ranks(site, record_of("2n1d"), 2)
+    os.kill(ranks_of(site)[1], signal.SIGSTOP)
+    assert snakemake.wait(90) == 0, log_of(site)
+    record = read(site, record_of("2n1d"))
+    assert record["status"] == "timeout" and "in window" in record["reason"]
+    kept = site / "results/nodes/attempts/resnet50/pytorch/train-fp32-2n1d-b2-sample-px32"
+    assert len(list(kept.iterdir())) == 2  # of the crash, too
+
+
+def test_a_killed_snakemake_goes_on_where_it_was(cluster, site):
+    ask(site, steps={"warmup": 1, "measured": 60})
+    assert run(site, record_of("1n1d")) == 0, log_of(site)
+    before = (site / record_of("1n1d")).read_bytes()
+    snakemake = start_and_wait_for_ranks(site, record_of("2n1d"), 2)
+    snakemake.kill()
+    snakemake.wait()
+    cluster.wait_for_no_job(60)  # its job goes on and ends by itself
+    assert read(site, record_of("2n1d"))["status"] == "ok"
+    (site / record_of("2n1d")).unlink()
+    assert run(site, record_of("1n1d"), record_of("2n1d")) == 0, log_of(site)
+    assert (site / record_of("1n1d")).read_bytes() == before
+    assert read(site, record_of("2n1d"))["status"] == "ok"
+
+
+def test_a_second_round_at_once_is_refused_and_a_restarted_controller_is_waited_for(cluster, site):
+    ask(site, steps={"warmup": 1, "measured": 60})
+    snakemake = start_and_wait_for_ranks(site, record_of("2n1d"), 2)
+    assert run(site, record_of("1n1d")) == 1
+    assert "another Snakemake is at work in this folder" in log_of(site)
+    cluster.end(cluster.folder / "slurmctld.pid")
+    time.sleep(3)
+    cluster.start_controller()
+    assert snakemake.wait(180) == 0, log_of(site)
+    assert read(site, record_of("2n1d"))["status"] == "ok"
+
+
+def test_a_command_line_of_many_gpus(cluster, site):
+    """What would be asked for 4 nodes of 8 GPUs: Slurm takes it; there are none to run on."""
+    config = yaml.safe_load((ROOT / "config/rounds/dlperf-v1.yaml").read_text())
+    config.update(frameworks=["pytorch"], topologies=["4n8d"], repetitions=1)
+    config["environments"] = {"interpreters": {"pytorch": sys.executable}}
+    (site / "config/config.yaml").write_text(yaml.safe_dump(config))
+    name = "results/dlperf-v1/runs/resnet50/pytorch/train-fp32-4n8d-b128-synthetic/rep1.json"
+    snakemake = start(site, name)
+    job = wait_until(cluster.jobs, 60)
+    assert job, log_of(site)
+    asked = cluster.run("scontrol", "show", "job", job[0])
+    assert "NumNodes=4" in asked and "NumTasks=4" in asked
+    assert re.search(r"TresPerNode=gres:gpu:8|gres/gpu=32", asked), asked
+    snakemake.wait(120)
