@@ -222,20 +222,19 @@ def test_every_framework_over_nodes_and_devices(
 
 
 def test_a_node_that_is_lost_costs_one_attempt(cluster, site):
-    ask(site, steps={"warmup": 1, "measured": 60})
+    ask(site, steps={"warmup": 1, "measured": 30})
     snakemake = start_and_wait_for_ranks(site, record_of("2n1d"), 2)
+    (first,) = cluster.jobs()
     cluster.run("scontrol", "update", "nodename=node2", "state=down", "reason=test")
-    try:
-        assert snakemake.wait(180) == 0, log_of(site)
-    finally:
-        cluster.run("scontrol", "update", "nodename=node2", "state=resume")
+    assert snakemake.wait(180) == 0, log_of(site)
+    assert "NODE_FAIL" in log_of(site)
     record = read(site, record_of("2n1d"))
     assert record["status"] == "ok", record["reason"]
-    assert "node2" not in {window["node"] for window in record["window"]}
+    assert record["provenance"]["scheduler_job"] != first
 
 
 def test_a_job_that_is_cancelled_from_outside_is_sent_again(cluster, site):
-    ask(site, steps={"warmup": 1, "measured": 60})
+    ask(site, steps={"warmup": 1, "measured": 30})
     snakemake = start_and_wait_for_ranks(site, record_of("2n1d"), 2)
     (first,) = cluster.jobs()
     cluster.run("scancel", first)
@@ -265,7 +264,7 @@ def test_a_killed_rank_is_a_crash_and_a_hung_one_a_timeout(cluster, site):
 
 
 def test_a_killed_snakemake_goes_on_where_it_was(cluster, site):
-    ask(site, steps={"warmup": 1, "measured": 60})
+    ask(site, steps={"warmup": 1, "measured": 30})
     assert run(site, record_of("1n1d")) == 0, log_of(site)
     before = (site / record_of("1n1d")).read_bytes()
     snakemake = start_and_wait_for_ranks(site, record_of("2n1d"), 2)
@@ -280,7 +279,7 @@ def test_a_killed_snakemake_goes_on_where_it_was(cluster, site):
 
 
 def test_a_second_round_at_once_is_refused_and_a_restarted_controller_is_waited_for(cluster, site):
-    ask(site, steps={"warmup": 1, "measured": 60})
+    ask(site, steps={"warmup": 1, "measured": 30})
     snakemake = start_and_wait_for_ranks(site, record_of("2n1d"), 2)
     assert run(site, record_of("1n1d")) == 1
     assert "another Snakemake is at work in this folder" in log_of(site)
@@ -291,17 +290,19 @@ def test_a_second_round_at_once_is_refused_and_a_restarted_controller_is_waited_
     assert read(site, record_of("2n1d"))["status"] == "ok"
 
 
-def test_a_command_line_of_many_gpus(cluster, site):
-    """What would be asked for 4 nodes of 8 GPUs: Slurm takes it; there are none to run on."""
+def test_a_job_of_many_gpus(cluster, site):
+    """What is asked for 4 nodes of 8 GPUs. There are none: the record says so."""
     config = yaml.safe_load((ROOT / "config/rounds/dlperf-v1.yaml").read_text())
-    config.update(frameworks=["pytorch"], topologies=["4n8d"], repetitions=1)
-    config["environments"] = {"interpreters": {"pytorch": sys.executable}}
+    config.update(frameworks=["pytorch"], topologies=["4n8d"], repetitions=1, cores_per_device=1)
+    config["environments"] = {"interpreters": {"pytorch": sys.executable}}  # which has no PyTorch
     (site / "config/config.yaml").write_text(yaml.safe_dump(config))
-    name = "results/dlperf-v1/runs/resnet50/pytorch/train-fp32-4n8d-b128-synthetic/rep1.json"
-    snakemake = start(site, name)
-    job = wait_until(cluster.jobs, 60)
-    assert job, log_of(site)
-    asked = cluster.run("scontrol", "show", "job", job[0])
-    assert "NumNodes=4" in asked and "NumTasks=4" in asked
-    assert re.search(r"TresPerNode=gres:gpu:8|gres/gpu=32", asked), asked
-    snakemake.wait(120)
+    (site / "results/environments").unlink()  # a link to those that other tests share
+    case = "train-fp32-4n8d-b128-synthetic"
+    name = f"results/dlperf-v1/runs/resnet50/pytorch/{case}/rep1.json"
+    assert run(site, name) == 0, log_of(site)
+    record = read(site, name)
+    assert record["status"] == "crashed" and record["reason"].startswith("no environment:")
+    asked = cluster.run("scontrol", "show", "job", record["provenance"]["scheduler_job"])
+    assert "NumNodes=4" in asked and "NumTasks=4" in asked and "CPUs/Task=8" in asked
+    assert re.search(r"TresPerNode=\S*gpu:8", asked), asked
+    assert "--gres=gpu:{devices}" in record["provenance"]["command"]
