@@ -22,12 +22,18 @@ if not workflow.configfiles:
 report: "report/workflow.rst"
 
 
+# Counted in each job of a cluster by itself: repetitions that share one take turns there.
+resource_scopes:
+    exclusive="local",
+
+
 # In the order in which data flows.
 include: "rules/common.smk"
 include: "rules/plan.smk"
 include: "rules/environments.smk"
 include: "rules/data.smk"
 include: "rules/certify.smk"
+include: "rules/screen.smk"
 include: "rules/measure.smk"
 include: "rules/merge.smk"
 include: "rules/figures.smk"

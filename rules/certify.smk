@@ -21,6 +21,12 @@ def proving_data(wildcards):
     return manifest_of(wildcards.workload, "sample")
 
 
+def memory_of(wildcards):
+    """Weights, gradients, moments and what they are compared with: a dozen float64 arrays a rank."""
+    parameters = workloads.facts(wildcards.workload).PARAMETERS
+    return int(wildcards.get("ranks", 1)) * (2000 + 12 * 8 * parameters // 10**6)
+
+
 rule reference:
     input:
         environment=environment_of("pytorch"),
@@ -38,8 +44,9 @@ rule reference:
     wildcard_constraints:
         variant=VARIANT,
     priority: 2_000_000
-    localrule: True
     threads: lambda wildcards: all_cores(2)
+    resources:
+        mem_mb=memory_of,
     params:
         folder=subpath(output[0], parent=True),
         variant=lambda wildcards: wildcards.variant.removeprefix("-"),
@@ -76,6 +83,7 @@ rule certificate:
     threads: lambda wildcards: int(wildcards.ranks)
     resources:
         runtime=15,
+        mem_mb=memory_of,
     params:
         compiler=lambda wildcards: wildcards.compiler.removeprefix("-") or "none",
         reference=subpath(input.reference, parent=True),

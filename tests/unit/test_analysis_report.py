@@ -164,6 +164,23 @@ def test_the_same_round_gives_the_same_page(results):
     assert (results / "report.html").read_bytes() == first
 
 
+def test_photographs_and_prose_stand_side_by_side(tmp_path):
+    both = {
+        **config()["workloads"],
+        "bert": {
+            "precisions": ["fp32"],
+            "batch_sizes": {"fp32": [2]},
+            "data": ["sample"],
+            "sequence_length": 32,
+        },
+    }
+    results = write_round(tmp_path, config(workloads=both, frameworks=["pytorch", "jax"]))
+    text = write_report(results, figures=False).text
+    assert "512 images in 32 class folders" in text
+    assert "918,785 tokens in 1,189 documents" in text
+    assert "BERT-Base" in text and "ResNet-50" in text
+
+
 def test_reasons_and_packages_cannot_inject(tmp_path):
     results = write_round(tmp_path, SMALL)
     path = tmp_path / "results/environments/pytorch.cpu/env.json"

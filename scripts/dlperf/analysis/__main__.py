@@ -7,6 +7,7 @@
     python -m dlperf.analysis figure --cells IN --figure ID --svg OUT --png OUT
     python -m dlperf.analysis report --config C --round DIR --shared DIR --out OUT
     python -m dlperf.analysis certificates --config C --shared DIR
+    python -m dlperf.analysis nodes  --folder DIR
 
 A mistake of the user ends with one message and the exit status 1.
 """
@@ -64,6 +65,12 @@ def _certificates(asked: argparse.Namespace) -> None:
         print(line)
 
 
+def _nodes(asked: argparse.Namespace) -> None:
+    from dlperf.analysis import nodes
+
+    print(nodes.show(nodes.rows(asked.folder.glob("*.json"))))
+
+
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, type]]] = {
     "merge": (
         _merge,
@@ -81,6 +88,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], dict[str, type]]
     "figure": (_figure, {"cells": Path, "figure": str, "svg": Path, "png": Path}),
     "report": (_report, {"config": Path, "round": Path, "shared": Path, "out": Path}),
     "certificates": (_certificates, {"config": Path, "shared": Path}),
+    "nodes": (_nodes, {"folder": Path}),
 }
 
 

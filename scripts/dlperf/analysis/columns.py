@@ -49,6 +49,8 @@ PROVENANCE = (
     "start_utc",
     "end_utc",
     "seconds_total",
+    "scheduler_job",
+    "scheduler_job_start_utc",
 )
 MEASURED = (
     "status",

@@ -21,7 +21,8 @@ from typing import Any
 import markupsafe
 
 from dlperf import plan, workloads
-from dlperf.analysis import certificates, labels, names, tables
+from dlperf.analysis import certificates, labels, names, nodes, tables
+from dlperf.analysis.campaign import campaign
 from dlperf.analysis.cells import overlapping
 from dlperf.analysis.files import Row, read_table
 from dlperf.analysis.statistics import order_coverage, order_rank
@@ -79,6 +80,8 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "data": _data(shared, config),
         "hosts": _hosts(repetitions),
         "apart": _apart(repetitions),
+        "campaign": campaign(repetitions),
+        "nodes": nodes.rows((shared / "nodes").glob("*.json")),
         "interval": labels.interval(config.repetitions),
         "coverage": order_coverage(config.repetitions, order_rank(config.repetitions)),
         "commits": sorted({row["git_commit"] for row in repetitions if row["git_commit"]}),
@@ -193,9 +196,9 @@ def _lead(config: plan.Config, repetitions: Sequence[Row], cells: Sequence[Row])
     where = labels.listed(sorted({row["gpu"] or row["cpu"] for row in ok}))
     counts = sorted({labels.devices(row) for row in cells})
     devices = f"{labels.listed(list(map(str, counts)))} {'device' if counts == [1] else 'devices'}"
-    nodes = max(row["nodes"] for row in cells)
-    if nodes > 1:
-        devices += f" of up to {nodes} nodes"
+    most = max(row["nodes"] for row in cells)
+    if most > 1:
+        devices += f" of up to {most} nodes"
     noise = [row["cv"] for row in cells if row["cv"] is not None]
     text = (
         f"{who} trained {workloads} on {devices} ({where}; {labels.device(cells[0])}). "
@@ -218,8 +221,7 @@ def _standing(cells: Sequence[Row]) -> list[str]:
     """
     found = []
     topologies = dict.fromkeys((row["nodes"], row["devices_per_node"]) for row in cells)
-    for nodes, devices in topologies:
-        here = (nodes, devices)
+    for here in topologies:
         ok = [row for row in cells if _topology(row) == here and labels.comparable(row)]
         if len(ok) < 2:
             continue

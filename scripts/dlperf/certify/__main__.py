@@ -37,6 +37,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--precision", choices=("fp32", "amp"), default="fp32")
     parser.add_argument("--compiler", default="none")
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--nodes", type=int, default=1, help="nodes that the ranks are spread over")
+    parser.add_argument("--launcher", default="", help="of several nodes: as of dlperf.measure")
+    parser.add_argument("--interface", default="", help="network interface, as of dlperf.measure")
     parser.add_argument("--reference", required=True, help="folder of dlperf.certify.reference")
     parser.add_argument("--data-dir", required=True, help="folder of the sample data")
     parser.add_argument("--environment", required=True, help="env.json of the environment")
@@ -45,6 +48,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--float64-only", action="store_true", help="leave what is timed out")
     parser.add_argument("--out", required=True, help="the certificate to write")
     asked = parser.parse_args(arguments)
+    if asked.ranks % asked.nodes:
+        parser.error(f"{asked.ranks} ranks cannot be spread evenly over {asked.nodes} nodes")
     certificate = certify(asked)
     files.write(asked.out, json.dumps(certificate, indent=1) + "\n")
     name = f"{asked.framework} {asked.workload} {asked.precision} {asked.compiler} {asked.ranks}r"
@@ -85,6 +90,7 @@ def certify(asked: argparse.Namespace) -> dict[str, Any]:
             "lock_sha256": record.applied_lock(environment),
             "reference_sha256": record.file_sha256(manifest_path),
             "start_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+            "nodes": asked.nodes,
             "seconds": round(time.time() - started, 1),
         },
     }
@@ -138,8 +144,8 @@ def _run(
             "scenario": "train",
             "precision": precision,
             "compiler": compiler,
-            "nodes": 1,
-            "devices_per_node": asked.ranks,
+            "nodes": asked.nodes,
+            "devices_per_node": asked.ranks // asked.nodes,
             "batch_size": manifest["batch_size"],
             "data": "sample",
             **manifest["dimensions"],
@@ -154,7 +160,7 @@ def _run(
             "timeout_seconds": asked.timeout,
         },
     }
-    reason = stopwatch.cannot_run(case)
+    reason = stopwatch.cannot_run(case, asked.launcher)
     if reason:
         return {"status": "unsupported", "reason": reason}
     task = dict({"optimizer": False}, **task, reference=os.path.abspath(asked.reference))
@@ -162,7 +168,15 @@ def _run(
         json.dump(task, stream)
         stream.flush()
         program = ("dlperf.certify.rank", stream.name)
-        attempt = stopwatch.Attempt(case, environment, sys.stderr, program, pinned=False)
+        attempt = stopwatch.Attempt(
+            case,
+            environment,
+            sys.stderr,
+            program,
+            pinned=False,
+            launcher=asked.launcher,
+            interface=asked.interface,
+        )
     if attempt.failure:
         return dict(zip(("status", "reason"), attempt.failure, strict=True))
     first = attempt.facts[0]

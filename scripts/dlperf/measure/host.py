@@ -45,6 +45,9 @@ def default_interface():
     return "lo"
 
 
+BUSY = 0.05  # share of a core from which a process is named
+
+
 def cores():
     """CPU numbers this process may use (a Slurm step or a container may get fewer than all)."""
     return sorted(os.sched_getaffinity(0))
@@ -73,13 +76,43 @@ def cpu_times():
     return (sum(numbers) - numbers[3] - numbers[4]) / ticks, sum(numbers) / ticks
 
 
-def idle_share(seconds):
-    """Share of CPU time that was idle over the next `seconds`."""
-    busy, total = cpu_times()
+def idleness(seconds):
+    """What the CPUs do over the next `seconds`.
+
+    idle_share: of all CPU time; busy_processes: [name, share of a core] of the others that take
+    more than BUSY of a core, the busiest first.
+    """
+    (busy, total), before = cpu_times(), _process_times()
     time.sleep(seconds)
-    busy_after, total_after = cpu_times()
+    (busy_after, total_after), after = cpu_times(), _process_times()
     spent = total_after - total
-    return round(max(0.0, 1 - (busy_after - busy) / spent), 4) if spent > 0 else None
+    shares = [
+        [name, round((ticks - before[pid][1]) / float(os.sysconf("SC_CLK_TCK")) / seconds, 2)]
+        for pid, (name, ticks) in after.items()
+        if pid in before and pid != os.getpid()
+    ]
+    shares = sorted((each for each in shares if each[1] > BUSY), key=lambda each: -each[1])
+    return {
+        "idle_share": round(max(0.0, 1 - (busy_after - busy) / spent), 4) if spent > 0 else None,
+        "busy_processes": shares[:5],
+    }
+
+
+def _process_times():
+    """{pid: (name, CPU ticks)} of all processes that may be read."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        name, _, rest = _read("/proc/%s/stat" % pid).partition(") ")
+        fields = rest.split()
+        if fields:
+            found[int(pid)] = name.partition("(")[2], int(fields[11]) + int(fields[12])
+    return found
+
+
+def free_bytes(folder="."):
+    """Bytes that may still be written to the folder's disk."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
 
 
 def oom_kills():
@@ -190,6 +223,22 @@ def gpu_facts(gpus):
                     nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU
                 ),
                 "processes": len(ask(nvml.nvmlDeviceGetComputeRunningProcesses, handle) or []),
+                "ecc_errors": ask(
+                    nvml.nvmlDeviceGetTotalEccErrors,
+                    handle,
+                    nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+                    nvml.NVML_VOLATILE_ECC,
+                ),
+                # correctable, uncorrectable, pending, failed
+                "remapped_rows": ask(nvml.nvmlDeviceGetRemappedRows, handle),
+                "pcie": [
+                    ask(nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+                    ask(nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+                ],
+                "nvlinks": sum(
+                    ask(nvml.nvmlDeviceGetNvLinkState, handle, link) == 1
+                    for link in range(nvml.NVML_NVLINK_MAX_LINKS)
+                ),
             }
         )
     return found

@@ -1,5 +1,6 @@
 """Agents on the nodes of a repetition, started by the cluster's launcher, such as srun."""
 
+import contextlib
 import json
 import os
 import secrets
@@ -58,8 +59,14 @@ class RemoteNode:
     def stop(self):
         self._tell("stop")
         after = self._answer("after", ANSWER_SECONDS)
-        self._connection.close()
+        self.close()
         return after or {}
+
+    def close(self):
+        """Leave the agent, which then ends what it started."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
 
     def _tell(self, do, **message):
         try:
@@ -116,10 +123,15 @@ class Launch:
             log.write("nodes by: %s\n" % " ".join(argv))
             log.flush()
             variables = dict(os.environ, DLPERF_TOKEN=token)
-            self._launcher = processes.Child("", argv, variables, [], log)
+            try:
+                self._launcher = processes.Child("", argv, variables, [], log)
+            except OSError as error:
+                raise LaunchError("%s: %s" % (argv[0], error.strerror))
             try:
                 self._gather(server, token, count, case, deadline)
             except BaseException:
+                for node in self.nodes:
+                    node.close()
                 self.end()
                 raise
 

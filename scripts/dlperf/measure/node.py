@@ -126,9 +126,13 @@ class Node:
 
 def state(gpus, sample_seconds=IDLE_SAMPLE_SECONDS):
     """How busy the host is, to be read before and after."""
-    found = {"load": round(os.getloadavg()[0], 2), "clock_mhz": host.clock_mhz()}
+    found = {
+        "load": round(os.getloadavg()[0], 2),
+        "clock_mhz": host.clock_mhz(),
+        "disk_free_bytes": host.free_bytes(),
+    }
     if sample_seconds:
-        found["idle_share"] = host.idle_share(sample_seconds)
+        found.update(host.idleness(sample_seconds))
     if gpus:
         found["gpus"] = host.gpu_facts(gpus)
     return found

@@ -7,6 +7,7 @@ import platform
 import shlex
 import subprocess
 import sys
+import time
 
 from dlperf import files
 
@@ -70,6 +71,23 @@ def git_commit():
     return _git("rev-parse", "HEAD")
 
 
+def job_start_utc(job):
+    """When Slurm started the job, from whose start its nodes are held; "" where nobody says."""
+    if not job:
+        return ""
+    try:
+        answer = subprocess.run(
+            ("squeue", "--noheader", "--jobs=" + job, "--format=%S"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=20,
+        )
+        local = time.strptime(answer.stdout.decode().strip(), "%Y-%m-%dT%H:%M:%S")
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return ""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.mktime(local)))
+
+
 def applied_lock(environment):
     """sha256 of the lock that an environment was made from; "" where it was made otherwise."""
     return environment.get("lock_sha256", "") if environment.get("lock_applied") else ""
@@ -94,5 +112,6 @@ def provenance(case, environment, config_sha256):
         "python": environment.get("python", platform.python_version()),
         "launcher": "slurm" if os.environ.get("SLURM_JOB_ID") else "local",
         "scheduler_job": os.environ.get("SLURM_JOB_ID", ""),
+        "scheduler_job_start_utc": job_start_utc(os.environ.get("SLURM_JOB_ID")),
         "command": " ".join(shlex.quote(each) for each in sys.argv[1:]),
     }

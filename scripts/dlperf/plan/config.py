@@ -28,7 +28,7 @@ from dlperf.plan.choices import Choices, CompilerName, OneOf, Pattern
 from dlperf.plan.problems import ConfigError, explain, read_yaml
 
 #: Folders of results/ that all rounds share, so no round may have these names.
-RESERVED_ROUNDS = ("certificates", "data", "environments")
+RESERVED_ROUNDS = ("certificates", "data", "environments", "nodes")
 
 
 def _not_reserved(name: str) -> str:
@@ -55,6 +55,7 @@ Data = Annotated[str, OneOf("a kind of data", ("synthetic", "sample"))]
 Backend = Annotated[str, OneOf("a backend", ("venv", "conda"))]
 OnFailure = Annotated[str, OneOf("a way to go on", ("record", "stop"))]
 Failure = Annotated[str, OneOf("a status to run again", ("oom", "timeout", "crashed"))]
+NodeName = Annotated[str, Pattern("a name such as node1", r"[A-Za-z0-9][A-Za-z0-9._-]*")]
 PositiveInt = Annotated[int, Field(ge=1)]
 
 
@@ -217,6 +218,12 @@ class Cluster(Section):
         min_length=1,
         description="What the scheduler calls a GPU, with its type where the site wants one.",
         examples=["gpu", "gpu:a100"],
+    )
+    nodes: list[NodeName] = Field(
+        default=[],
+        description="Nodes that `screen` looks at before a round. Empty: the machine that "
+        "Snakemake runs on.",
+        examples=[["node1", "node2"]],
     )
     launcher: str = Field(
         default="srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 "
