@@ -41,11 +41,15 @@ def to_try_again(wildcards):
 
 
 def inputs_of(wildcards):
-    """What a repetition waits for. The environment is ancient: one that was built anew does not
-    throw a campaign away, and records name the lock that they were made with."""
+    """What a repetition waits for. Of a recorded one the environment is ancient: one that was built
+    anew does not throw a campaign away, and records name the lock that they were made with. (Not of
+    others: where Snakemake builds an environment again, it forgets what is missing behind an
+    ancient one.)"""
     case = case_of(wildcards)
+    environment = environment_of(wildcards.framework)
+    recorded = os.path.exists(record_of(wildcards))
     return {
-        "environment": ancient(environment_of(wildcards.framework)),
+        "environment": ancient(environment) if recorded else environment,
         "data": manifest_of(case.workload, case.data),
         "again": again_if(to_try_again(wildcards)),
     }

@@ -11,7 +11,7 @@ DEVICES_PER_NODE = max(case.devices_per_node for case in CASES)
 
 rule probe:
     input:
-        environment=ancient(environment_of("pytorch")),
+        environment=environment_of("pytorch"),
     output:
         "results/nodes/{node}.json",
     log:

@@ -5,7 +5,7 @@ import json
 import pytest
 from conftest import CPU_FRAMEWORKS, ROOT
 
-from dlperf import plan, workloads
+from dlperf import frameworks, plan, workloads
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,9 @@ def test_it_passes(workload, framework, ranks, laptop):
     failed = [tier for tier in certificate["tiers"] if tier["passed"] is False]
     assert certificate["passed"] and not failed, failed
     names = {tier["name"] for tier in certificate["tiers"] if tier["passed"]}
-    assert {"shapes", "timed-loss", "timed-gradient"} <= names
+    assert "shapes" in names
+    if ranks == 1 or not frameworks.load(framework).FLOAT64_EXCHANGE:
+        assert {"timed-loss", "timed-gradient"} <= names
     if framework != "mindspore":  # it has no float64 convolution on a CPU
         assert {"float64-loss", "float64-gradient", "float64-losses", "float64-update"} <= names
 

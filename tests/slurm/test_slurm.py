@@ -21,7 +21,7 @@ from conftest import CPU_FRAMEWORKS, ROOT, copy_repository
 from dlperf import frameworks
 
 ROUND = {
-    "round": "nodes",
+    "round": "four",
     "device": "cpu",
     "frameworks": ["pytorch"],
     "workloads": {
@@ -84,7 +84,7 @@ def ask(folder: Path, **changes) -> None:
 
 
 def record_of(topology: str, framework: str = "pytorch") -> str:
-    return f"results/nodes/runs/resnet50/{framework}/train-fp32-{topology}-b2-sample-px32/rep1.json"
+    return f"results/four/runs/resnet50/{framework}/train-fp32-{topology}-b2-sample-px32/rep1.json"
 
 
 def start(folder: Path, *targets: str) -> subprocess.Popen:
@@ -258,8 +258,8 @@ def test_a_killed_rank_is_a_crash_and_a_hung_one_a_timeout(cluster, site):
     os.kill(ranks_of(site)[1], signal.SIGSTOP)
     assert snakemake.wait(90) == 0, log_of(site)
     record = read(site, record_of("2n1d"))
-    assert record["status"] == "timeout" and "in window" in record["reason"]
-    kept = site / "results/nodes/attempts/resnet50/pytorch/train-fp32-2n1d-b2-sample-px32"
+    assert record["status"] == "timeout" and "rank 1 in " in record["reason"]
+    kept = site / "results/four/attempts/resnet50/pytorch/train-fp32-2n1d-b2-sample-px32"
     assert len(list(kept.iterdir())) == 2  # of the crash, too
 
 

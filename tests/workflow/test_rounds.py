@@ -71,6 +71,18 @@ def wait_for_records(folder: Path, count: int) -> None:
         time.sleep(0.1)
 
 
+def test_what_is_missing_is_measured_in_the_call_that_builds_an_environment_anew(small):
+    """Not in the next one only."""
+    record = "runs/resnet50/pytorch/train-fp32-1n1d-b2-sample-px32/rep1.json"
+    (small / "results/environments").unlink()  # a link to those that other tests share
+    there = small / "results/environments/pytorch.cpu/env.json"
+    there.parent.mkdir(parents=True)
+    there.write_text("{}")
+    os.utime(there, (1, 1))  # older than its definition
+    said = snakemake("-n", f"results/small/{record}", cwd=small).stdout
+    assert "environment       1" in said and "repetition        1" in said
+
+
 def test_a_round_goes_from_config_to_report(measured_round):
     small = measured_round
     result = small / "results/small"

@@ -17,11 +17,11 @@ FLOAT64 = {"loss": 1e-9, "gradient": 1e-6, "losses": 1e-7, "update": 1e-6}
 TIMED = {
     "resnet50": {
         "fp32": {"loss": 1e-5, "gradient": 0.2, "gradient_median": 0.05, "optimizer": 1e-5},
-        "amp": {"loss": 3e-2, "gradient_last": 0.5, "optimizer": 1e-2},
+        "amp": {"loss": 1e-2, "gradient_last": 0.5, "optimizer": 1e-2},
     },
     "bert": {
         "fp32": {"loss": 1e-5, "gradient": 2e-3, "gradient_median": 1e-3, "optimizer": 1e-3},
-        "amp": {"loss": 3e-2, "gradient": 0.5, "gradient_median": 0.2, "optimizer": 1e-2},
+        "amp": {"loss": 3e-3, "gradient": 0.1, "gradient_median": 0.06, "optimizer": 1e-2},
     },
 }
 
