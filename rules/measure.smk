@@ -112,4 +112,4 @@ rule repetition:
         case=document,
     shell:
         MEASURE
-        + " --launcher {LAUNCHER:q} --interface {CONFIG.cluster.interface:q} --case {params.case:q} --environment {input.environment:q} --out {output:q} > {log:q} 2>&1"
+        + " --launcher {LAUNCHER:q} --interface={CONFIG.cluster.interface:q} --case {params.case:q} --environment {input.environment:q} --out {output:q} > {log:q} 2>&1"
