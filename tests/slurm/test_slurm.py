@@ -152,8 +152,9 @@ def test_a_round_over_one_and_two_nodes(cluster, site):
     assert run(site, record_of("1n1d"), record_of("2n1d")) == 0, log_of(site)
     one, two = read(site, record_of("1n1d")), read(site, record_of("2n1d"))
     assert (one["status"], two["status"]) == ("ok", "ok"), two["reason"]
-    assert [window["node"] for window in two["window"]] == ["node1", "node2"]
-    assert [node["hostname"] for node in two["host"]["nodes"]] == ["node1", "node2"]
+    names = [window["node"] for window in two["window"]]
+    assert names[0] < names[1] and set(names) < set(slurm.NODES)  # whichever were free
+    assert [node["hostname"] for node in two["host"]["nodes"]] == names
     jobs = {each["provenance"]["scheduler_job"] for each in (one, two)}
     assert len(jobs) == 2 and all(each.isdigit() for each in jobs)
     assert two["parity"]["network_interface"] == "lo"
@@ -168,6 +169,26 @@ def test_a_round_over_one_and_two_nodes(cluster, site):
     command = [str(Path(sys.executable).parent / "snakemake"), "--profile", "local", *names]
     subprocess.run(command, cwd=site, env=environ, check=True, capture_output=True)
     assert [(site / name).stat().st_mtime_ns for name in names] == before
+
+
+def test_repetitions_of_a_case_can_share_a_job(cluster, site):
+    profile = site / "profiles/slurm/config.yaml"
+    text = profile.read_text()
+    for key in ("groups", "group-components"):
+        assert f"\n# {key}: " in text
+        text = text.replace(f"\n# {key}: ", f"\n{key}: ")
+    profile.write_text(text)
+    ask(site, repetitions=2)
+    names = [record_of("1n1d"), record_of("1n1d").replace("rep1", "rep2")]
+    assert run(site, *names) == 0, log_of(site)
+    first, second = sorted(
+        (read(site, name) for name in names), key=lambda record: record["window"][0]["start"]
+    )
+    assert first["status"] == second["status"] == "ok"
+    one, other = first["provenance"], second["provenance"]
+    assert one["scheduler_job"] == other["scheduler_job"] != ""
+    assert one["scheduler_job_start_utc"] == other["scheduler_job_start_utc"] != ""
+    assert one["end_utc"] <= other["start_utc"], "one after the other"
 
 
 @pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
@@ -215,7 +236,8 @@ def test_every_framework_over_nodes_and_devices(
     assert done.returncode == 0, done.stderr[-3000:]
     record = json.loads((tmp_path / "rep1.json").read_text())
     assert record["status"] == "ok", f"{record['reason']}\n{done.stderr[-3000:]}"
-    assert [each["node"] for each in record["window"]] == ["node1", "node1", "node2", "node2"]
+    nodes = [each["node"] for each in record["window"]]
+    assert nodes[0] == nodes[1] < nodes[2] == nodes[3]
     # from the same weights, on the same photographs, whatever the framework; 0.05: batch-norm's
     # statistics of 2 images make the second step's loss rough
     assert record["steps"]["loss"][0] == pytest.approx(6.94, abs=0.05)
