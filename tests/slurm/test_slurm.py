@@ -16,25 +16,16 @@ from pathlib import Path
 import cluster as slurm
 import pytest
 import yaml
-from conftest import CPU_FRAMEWORKS, ROOT, copy_repository
+from conftest import CPU_FRAMEWORKS, ROOT, SMALL_ROUND, copy_repository
 
 from dlperf import frameworks
 
 ROUND = {
+    **SMALL_ROUND,
     "round": "four",
-    "device": "cpu",
     "frameworks": ["pytorch"],
-    "workloads": {
-        "resnet50": {
-            "precisions": ["fp32"],
-            "batch_sizes": {"fp32": [2]},
-            "data": ["sample"],
-            "image_size": 32,
-        }
-    },
     "topologies": ["1n1d", "2n1d"],
     "repetitions": 1,
-    "steps": {"warmup": 1, "measured": 2},
     "timeout_seconds": 100,
 }
 LONG = {"warmup": 1, "measured": 10000}  # never done within the timeout
@@ -238,9 +229,8 @@ def test_every_framework_over_nodes_and_devices(
     assert record["status"] == "ok", f"{record['reason']}\n{done.stderr[-3000:]}"
     nodes = [each["node"] for each in record["window"]]
     assert nodes[0] == nodes[1] < nodes[2] == nodes[3]
-    # from the same weights, on the same photographs, whatever the framework; 0.05: batch-norm's
-    # statistics of 2 images make the second step's loss rough
-    assert record["steps"]["loss"][0] == pytest.approx(6.94, abs=0.05)
+    # from the same weights, on the same photographs, whatever the framework: 6.9407 to 6.9421
+    assert record["steps"]["loss"][0] == pytest.approx(6.9413, abs=0.005)
 
 
 def test_a_node_that_is_lost_costs_one_attempt(cluster, site):

@@ -29,7 +29,7 @@ def test_without_a_scheduler_a_repetition_holds_the_machine_for_its_own_time():
 
 def test_a_job_holds_all_its_nodes_from_its_start():
     job = {"scheduler_job": "7", "scheduler_job_start_utc": "2026-11-21T10:00:00Z", "nodes": 4}
-    (found,) = [campaign([row(**job)])]
+    found = campaign([row(**job)])
     assert (found.allocated, found.windows, found.startup) == (240.0, 40.0, 80.0)
 
 

@@ -32,8 +32,6 @@ def environment(run):
     variables = {
         # at worst minutes, not half an hour, for a peer that never comes
         "FLAGS_stop_check_timeout": "300",
-        "GLOO_SOCKET_IFNAME": run.interface,
-        "NCCL_SOCKET_IFNAME": run.interface,
     }
     if run.cuda:
         variables.update(

@@ -20,8 +20,6 @@ def unsupported(case):
 
 def environment(run):
     return {
-        "GLOO_SOCKET_IFNAME": run.interface,
-        "NCCL_SOCKET_IFNAME": run.interface,
         "TORCHINDUCTOR_COMPILE_THREADS": str(max(1, len(run.cores))),
     }
 

@@ -10,6 +10,8 @@ import os
 from dlperf import frameworks, workloads
 
 SCHEMA = "dlperf.case/1"
+# The reason of a record that a cluster makes again.
+NO_JOB = "%d nodes need a job of a cluster: snakemake --profile slurm"
 
 IDENTITY = {
     "round": str,

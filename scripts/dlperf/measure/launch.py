@@ -159,13 +159,13 @@ class Launch:
             connection.settimeout(None)
             order = str(hello.get("order", ""))
             self.nodes.append(RemoteNode(connection, lines, int(order) if order else 0))
-        self.nodes.sort(key=lambda node: node.order)
         identity, device = case["identity"], case["settings"]["device"]
         for node in self.nodes:
             node.prepare(device, identity["devices_per_node"], self._interface)
         for node in self.nodes:
             if not node.ready(ANSWER_SECONDS):
                 raise LaunchError("node %d of the launcher went away" % node.order)
+        self.nodes.sort(key=lambda node: (node.order, node.about["name"]))
 
     def end(self):
         """Return when the launcher has ended."""

@@ -26,6 +26,8 @@ class Node:
     spells them), ports (free, and kept so until the start), facts and state of the host.
     """
 
+    lost = False  # as a RemoteNode may be
+
     def __init__(self, device, devices, log, address="127.0.0.1", interface="lo", pinned=True):
         self._log, self._pinned = log, pinned
         self._gpus = host.visible_gpus()[:devices] if device == "cuda" else []
@@ -84,6 +86,8 @@ class Node:
         threads = str(len(run.cores))
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             environment[name] = threads
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            environment[name] = run.interface  # the same network for every framework
         environment["CUDA_VISIBLE_DEVICES"] = self._gpus[run.local_rank] if run.cuda else ""
         environment.update(frameworks.load(run.framework).environment(run))
         return environment

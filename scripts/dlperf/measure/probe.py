@@ -127,8 +127,8 @@ def of_rank(spec):
     def seconds(what, work):
         """The median of TIMES, after one that does not count; all ranks at once."""
         found = []
-        for time_ in range(TIMES + 1):
-            guest.wait("%s %d" % (what, time_))
+        for turn in range(TIMES + 1):
+            guest.wait("%s %d" % (what, turn))
             start = time.perf_counter()
             work()
             wait()

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 
 from dlperf import frameworks, workloads
 from dlperf.measure import host, record
+from dlperf.measure.case import NO_JOB
 from dlperf.measure.launch import Launch, LaunchError
 from dlperf.measure.meeting import Meeting
 from dlperf.measure.node import Node, placed
@@ -20,8 +21,6 @@ from dlperf.measure.node import Node, placed
 POLL_SECONDS = 0.02
 # After one rank fails, its peers get this long to say why they failed themselves.
 PEER_GRACE_SECONDS = 2.0
-# The reason of a record that a cluster makes again.
-NO_JOB = "%d nodes need a job of a cluster: snakemake --profile slurm"
 
 
 def measure(case, environment="", config_sha256="", log=sys.stderr, launcher="", interface=""):
@@ -170,7 +169,7 @@ class Attempt:
                     self._exits[rank] = how
                     if how[0] != 0 and first_failure is None:
                         first_failure = time.monotonic()
-                if getattr(node, "lost", False):
+                if node.lost:
                     self.failure = ("crashed", "node %s: lost" % node.about["name"])
                     return
             now = time.monotonic()
