@@ -13,6 +13,7 @@ import os
 import shlex
 import signal
 import sys
+import tempfile
 import threading
 import time
 from functools import cache

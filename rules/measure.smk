@@ -60,8 +60,10 @@ def cores_of(wildcards):
 
 
 def of_case(value):
-    """A resource from the case; where that is None, it is not asked for."""
-    return lambda wildcards: value(case_of(wildcards))
+    """A resource from the case; where that is None, it is not asked for. What all cases have in
+    common is no function: Snakemake calls those for each of thousands of jobs."""
+    values = {value(case) for case in CASES}
+    return values.pop() if len(values) == 1 else lambda wildcards: value(case_of(wildcards))
 
 
 def gres_of(case):
@@ -80,18 +82,19 @@ if CONFIG.device == "cuda":
     GEOMETRY["tasks_per_gpu"] = 0  # else the plugin asks for `tasks` on each GPU
 
 
-# Not a parameter of the rule: another name of a network would make Snakemake measure again.
 LAUNCHER = CONFIG.cluster.launcher.replace(
     "{gres}", f"--gres={CONFIG.cluster.gres}:{{devices}}" if CONFIG.device == "cuda" else ""
 ).strip()
 
 
-# What is the same for every repetition, put together once: a campaign has thousands of them.
+# What is the same for every repetition, put together once: a campaign has thousands of them. No
+# parameters of the rule: another name of a network would make Snakemake measure again.
 # exec: the stopwatch stands right below Snakemake, and ends when that is killed.
 MEASURE = (
     f"exec {shlex.quote(PYTHON)} -m dlperf.measure --config-sha256 {CONFIG_SHA256}"
     f" --on-failure {CONFIG.on_failure} --lock results/.measuring"
-    f" --attempts {RESULTS}/attempts"
+    f" --attempts {RESULTS}/attempts --launcher {shlex.quote(LAUNCHER)}"
+    f" --interface={shlex.quote(CONFIG.cluster.interface)}"
 )
 
 
@@ -107,9 +110,10 @@ rule repetition:
     resources:
         **GEOMETRY,
         exclusive=1,
-        runtime=lambda wildcards: CONFIG.timeout_of(wildcards.workload) // 60 + 2,
+        runtime=of_case(lambda case: CONFIG.timeout_of(case.workload) // 60 + 2),
+        tmpdir=tempfile.gettempdir(),  # as by default, without a function
     params:
         case=document,
     shell:
-        MEASURE
-        + " --launcher {LAUNCHER:q} --interface={CONFIG.cluster.interface:q} --case {params.case:q} --environment {input.environment:q} --out {output:q} > {log:q} 2>&1"
+        MEASURE.replace("{", "{{").replace("}", "}}")
+        + " --case {params.case:q} --environment {input.environment} --out {output} > {log} 2>&1"
