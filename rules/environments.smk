@@ -12,15 +12,21 @@ environment is an input, so a changed lock builds anew.
 from snakemake.settings.types import DeploymentMethod
 
 from dlperf import environments as building
+from dlperf.environments import files as environment_files
 
 ENVS = os.path.relpath(os.path.join(workflow.basedir, "envs"))
 WITH_CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+WITH_CONTAINERS = DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method
 
 
 def backend_of(wildcards):
-    """An interpreter that the config names comes first, then what the command line says."""
+    """An interpreter that the config names comes first, then what the command line says; with
+    `--sdm apptainer` what names an image is that container."""
     if wildcards.framework in CONFIG.environments.interpreters:
         return "interpreter"
+    definition = Path(definition_of(wildcards)[0])
+    if WITH_CONTAINERS and "container" in environment_files.read_yaml(definition):
+        return "container"
     return "conda" if WITH_CONDA else CONFIG.environments.backend
 
 

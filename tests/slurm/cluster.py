@@ -53,10 +53,14 @@ SlurmctldTimeout=10
 SlurmdTimeout=10
 KillWait=2
 MinJobAge=3600
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 GresTypes=gpu
 SlurmdParameters=config_overrides
 {nodes}
 PartitionName=main Nodes=node[1-4] Default=YES MaxTime=1:00:00 DefaultTime=00:10:00 State=UP
+# its jobs take nodes from those of main
+PartitionName=urgent Nodes=node[1-4] MaxTime=1:00:00 PriorityTier=10 PreemptMode=OFF State=UP
 """
 # more cores than there may be: Slurm counts them, and nothing here binds to them
 NODE = (

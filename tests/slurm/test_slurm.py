@@ -233,16 +233,23 @@ def test_every_framework_over_nodes_and_devices(
     assert record["steps"]["loss"][0] == pytest.approx(6.9413, abs=0.005)
 
 
-def test_a_node_that_is_lost_costs_one_attempt(cluster, site):
+@pytest.mark.parametrize("event", ["node lost", "preempted"])
+def test_a_job_that_loses_its_nodes_goes_back_into_the_queue(cluster, site, event):
     ask(site, steps={"warmup": 1, "measured": 30})
     snakemake = start_and_wait_for_ranks(site, record_of("2n1d"), 2)
-    (first,) = cluster.jobs()
-    cluster.run("scontrol", "update", "nodename=node2", "state=down", "reason=test")
+    (job,) = cluster.jobs()
+    if event == "preempted":
+        urgent = ["--partition=urgent", "--nodes=4", "--exclusive", "--output=/dev/null"]
+        cluster.run("sbatch", *urgent, "--wrap", "sleep 2")
+    else:
+        cluster.run("scontrol", "update", "nodename=node2", "state=down", "reason=test")
+    assert wait_until(lambda: not ranks_of(site), 30), "the first attempt goes on"
+    cluster.run("scontrol", "update", f"jobid={job}", "starttime=now")  # else in two minutes
     assert snakemake.wait(180) == 0, log_of(site)
-    assert "NODE_FAIL" in log_of(site)
     record = read(site, record_of("2n1d"))
     assert record["status"] == "ok", record["reason"]
-    assert record["provenance"]["scheduler_job"] != first
+    assert record["provenance"]["scheduler_job"] == job
+    assert "Restarts=1" in cluster.run("scontrol", "show", "job", job)
 
 
 def test_a_job_that_is_cancelled_from_outside_is_sent_again(cluster, site):
@@ -254,6 +261,54 @@ def test_a_job_that_is_cancelled_from_outside_is_sent_again(cluster, site):
     record = read(site, record_of("2n1d"))
     assert record["status"] == "ok", record["reason"]
     assert record["provenance"]["scheduler_job"] != first
+
+
+@pytest.mark.parametrize(
+    ("limit", "state"),
+    [("runtime=1", "TIMEOUT"), ("mem_mb=100", "FAILED")],
+    ids=["time", "memory"],
+)
+def test_a_job_over_its_limit_leaves_no_record(cluster, site, limit, state):
+    """With a limit that is enough the same command goes on."""
+    ask(site, steps=LONG, timeout_seconds=300)
+    tight = ["--set-resources", f"repetition:{limit}", "--retries", "0"]
+    assert run(site, *tight, "--", record_of("1n1d")) == 1
+    assert f"SLURM status is: '{state}'" in log_of(site)
+    assert not (site / record_of("1n1d")).exists()
+    ask(site)
+    assert run(site, record_of("1n1d")) == 0, log_of(site)
+    assert read(site, record_of("1n1d"))["status"] == "ok"
+
+
+@pytest.fixture
+def small_disk(site) -> Iterator[Path]:
+    """The round's results on a disk of its own of 4 MB."""
+    folder = site / "results/four"
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "dlperf", str(folder)],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        pytest.skip(f"no disk of its own: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_full_disk_costs_what_cannot_be_written(cluster, site, small_disk):
+    assert run(site, record_of("1n1d")) == 0, log_of(site)
+    before = (site / record_of("1n1d")).read_bytes()
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space left"), filler.open("wb", buffering=0) as stream:
+        while True:
+            stream.write(bytes(4096))
+    assert run(site, "--retries", "0", "--", record_of("2n1d")) == 1
+    assert not (site / record_of("2n1d")).exists()
+    filler.unlink()
+    assert run(site, record_of("1n1d"), record_of("2n1d")) == 0, log_of(site)
+    assert (site / record_of("1n1d")).read_bytes() == before
+    assert read(site, record_of("2n1d"))["status"] == "ok"
 
 
 def test_a_killed_rank_is_a_crash_and_a_hung_one_a_timeout(cluster, site):

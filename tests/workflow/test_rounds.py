@@ -221,3 +221,26 @@ def test_a_wrong_config_is_answered_with_all_its_problems(small):
 def test_a_round_given_by_file_is_whole_in_itself(small):
     done = snakemake("--configfile", "config/rounds/dlperf-v1.yaml", "--", "plan", cwd=small)
     assert "Round dlperf-v1" in done.stdout
+
+
+def test_a_framework_that_comes_as_a_container_is_pulled_where_that_is_asked_for(
+    checkout, tmp_path, monkeypatch
+):
+    """There is no engine here: a script in its place says how it is called, and fails."""
+    engine = tmp_path / "bin/apptainer"
+    engine.parent.mkdir()
+    engine.write_text('#!/bin/sh\necho "called with $*"; exit 255\n')
+    engine.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{engine.parent}:{os.environ['PATH']}")
+    (checkout / "results/environments").unlink()  # a link to those that other tests share
+    target = "results/environments/hugectr.cuda/env.json"
+    for options, expected in (
+        (
+            ["--sdm", "apptainer"],
+            r"container: docker://\S+: called with pull --force \S+/image.sif",
+        ),
+        ([], "comes as a container only .* call Snakemake with `--sdm apptainer`"),
+    ):
+        snakemake(*options, "--", target, cwd=checkout)
+        reason = json.loads((checkout / target).read_text())["reason"]
+        assert re.search(expected, reason), reason

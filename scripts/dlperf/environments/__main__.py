@@ -94,7 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument("--lock", default="", help="its lock, if not beside it")
     make.add_argument("--prefix", required=True, help="the environment's folder")
     make.add_argument("--out", default="", help="the env.json, if not in that folder")
-    make.add_argument("--backend", choices=("venv", "conda", "interpreter"), default="venv")
+    make.add_argument(
+        "--backend", choices=("venv", "conda", "container", "interpreter"), default="venv"
+    )
     make.add_argument("--interpreter", default="", help="the Python of backend 'interpreter'")
     make.add_argument("--find-links", action="append", default=[], help="folder with wheels")
     make.add_argument(

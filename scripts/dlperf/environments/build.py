@@ -1,9 +1,9 @@
 """Makes one environment and says what it holds.
 
 In: the environment's YAML and lock. Out: the document of `env.json`, after the framework was
-imported in the environment. Three backends: `venv` (uv, from the lock with its hashes), `conda`
-(inside a rule whose `conda:` environment Snakemake made from the same YAML) and `interpreter` (a
-Python that has the framework already).
+imported in the environment. Four backends: `venv` (uv, from the lock with its hashes), `conda`
+(inside a rule whose `conda:` environment Snakemake made from the same YAML), `container` (the image
+that the YAML names) and `interpreter` (a Python that has the framework already).
 """
 
 import glob
@@ -19,6 +19,7 @@ from typing import Any
 from dlperf.environments import (
     SCHEMA,
     EnvironmentProblem,
+    container,
     disk,
     estimate,
     extras,
@@ -117,6 +118,8 @@ def build(request: Request) -> dict[str, Any]:
         with disk.held(request.cache / f"{request.prefix.name}.lock") as descriptor:
             if request.backend == "venv":
                 return _virtual_environment(request, descriptor)
+            if request.backend == "container":
+                return _container(request, descriptor)
             return _existing(request, descriptor)
     except OSError as error:
         raise EnvironmentProblem(f"{error.filename or request.prefix}: {error.strerror}") from None
@@ -158,6 +161,32 @@ def _lock_of(built: dict[str, Any], sources: list[tuple[Path, list[str]]]) -> Pa
         if built.get("status") == "ok" and built["lock"] == lock.name:
             return lock if built["lock_sha256"] == files.sha256(lock) else None
     return None
+
+
+def _container(request: Request, descriptor: int) -> dict[str, Any]:
+    """The Python of an image, which is as pinned as a lock: it stands in its place."""
+    image = files.read_yaml(request.yaml).get("container")
+    if not image:
+        raise EnvironmentProblem(f"{request.yaml}: container: names no image")
+    folder = request.cache / "containers" / request.prefix.name
+    path, digest = container.fetch(image, folder, descriptor)
+    python = container.python(path, folder, request.device)
+    name = request.yaml.name.removesuffix(".yaml")
+    section = files.build_section(request.framework, name, request.yaml)
+    definition = Definition(name, request.yaml, path, "", section)
+    probe = _probe(definition, python, descriptor, {})
+    return document(
+        request,
+        "ok",
+        "",
+        interpreter=disk.from_here(python),
+        lock=image,
+        lock_sha256=digest,
+        lock_applied=True,
+        size_bytes=path.stat().st_size,
+        **_reported(probe),
+        environ=_environ(definition, python),
+    )
 
 
 def _existing(request: Request, descriptor: int) -> dict[str, Any]:

@@ -77,11 +77,11 @@ def load(framework: str, yaml_path: Path, lock_path: Path | None = None) -> Defi
     name = yaml_path.name.removesuffix(".yaml")
     lock_path = lock_path or yaml_path.with_name(f"{name}.lock.txt")
     content = read_yaml(yaml_path)
-    if "container" in content:
+    if "container" in content and "dependencies" not in content:
         raise EnvironmentProblem(
-            f"{framework} comes as a container only ({content['container']}); nothing is built. "
-            f"Start the workflow inside it and set environments: interpreters: {{{framework}: "
-            "<the container's python3>}"
+            f"{framework} comes as a container only ({content['container']}): call Snakemake with "
+            "`--sdm apptainer`, or start it inside the container and set environments: "
+            f"interpreters: {{{framework}: <the container's python3>}}"
         )
     python, _ = dependencies(yaml_path, content)
     if not lock_path.is_file():
