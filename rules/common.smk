@@ -8,6 +8,7 @@ cheap: every cluster job parses the workflow anew.
 import fcntl
 import gc
 import hashlib
+import inspect
 import json
 import os
 import shlex
@@ -54,6 +55,13 @@ wildcard_constraints:
     case="[a-z0-9_-]+",
     repetition="[0-9]+",
     device="cpu|cuda",
+
+
+def of_each_job(function):
+    """Marks what Snakemake calls for each of thousands of jobs: it looks at the signature twice a
+    call, and finds it here instead of working it out again."""
+    function.__signature__ = inspect.signature(function)
+    return function
 
 
 @cache
@@ -144,6 +152,10 @@ def again_if(wanted):
 onstart:
     gc.freeze()
     gc.enable()
+    # For its limit on jobs a second, the scheduler wakes itself a second after each look at what is
+    # ready, and each job that ends adds such a chain: after N jobs it looks N times a second, beside
+    # what is being timed.
+    workflow.scheduler.job_rate_limiter = None
     # Snakemake's own handler of SIGTERM takes a lock that the interrupted code may hold, and then
     # waits for itself for ever; in a thread of its own it waits until that lock is free. Ctrl-C ends
     # Snakemake by an exception, which can get lost in its event loop: then, too, nothing new starts.

@@ -17,11 +17,13 @@ def turns():
     return plan.order(CONFIG, CASES)
 
 
+@of_each_job
 def turn(wildcards):
     """Earlier turns come first: Snakemake runs the higher priority first."""
     return len(turns()) - turns()[case_of(wildcards), int(wildcards.repetition)]
 
 
+@of_each_job
 def document(wildcards):
     """The case as JSON: what the path says is what the stopwatch is told."""
     return json.dumps(case_of(wildcards).document(CONFIG, int(wildcards.repetition)))
@@ -40,6 +42,7 @@ def to_try_again(wildcards):
     return status in CONFIG.retry or reason.startswith("no environment:")
 
 
+@of_each_job
 def inputs_of(wildcards):
     """What a repetition waits for. Of a recorded one the environment is ancient: one that was built
     anew does not throw a campaign away, and records name the lock that they were made with. (Not of
@@ -55,8 +58,9 @@ def inputs_of(wildcards):
     }
 
 
+@of_each_job
 def cores_of(wildcards):
-    return case_of(wildcards).devices_per_node * CONFIG.cores_per_device
+    return all_cores(case_of(wildcards).devices_per_node * CONFIG.cores_per_device)
 
 
 def of_case(value):
@@ -106,7 +110,7 @@ rule repetition:
     log:
         RECORD.removesuffix(".json") + ".log",
     priority: turn
-    threads: lambda wildcards: all_cores(cores_of(wildcards))
+    threads: cores_of
     resources:
         **GEOMETRY,
         exclusive=1,

@@ -9,6 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -260,6 +262,10 @@ BERT = [
         "language + 0.0 * tf.reduce_mean(",
     ),
 ]
+RIGHT = [
+    each._replace(name="as it is", new=each.old, more="", float64_only=False)
+    for each in {mutation.framework: mutation for mutation in BERT}.values()
+]
 
 
 @pytest.fixture(scope="module")
@@ -292,15 +298,15 @@ def run(scripts: Path, module: str, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def certificate_of(mutation, workload, package, reference, data, tmp_path) -> dict:
+def certificate_of(mutation, workload, package, reference, data, folder) -> dict:
     """The certificate of a copy of the package in which the mutation was made."""
-    scripts = tmp_path / "scripts"
+    scripts = folder / "scripts"
     shutil.copytree(package, scripts, ignore=shutil.ignore_patterns("__pycache__"))
     path = scripts / f"dlperf/workloads/{workload}/{mutation.framework}.py"
     source = path.read_text()
     assert mutation.old in source, "the implementation reads otherwise now: mend the mutation"
     path.write_text(source.replace(mutation.old, mutation.new) + mutation.more)
-    out = tmp_path / "certificate.json"
+    out = folder / "certificate.json"
     run(
         scripts,
         "dlperf.certify",
@@ -318,6 +324,33 @@ def certificate_of(mutation, workload, package, reference, data, tmp_path) -> di
     return json.loads(out.read_text())
 
 
+@pytest.fixture(scope="module")
+def certificate(request, environments, tmp_path_factory) -> Iterator[Callable[[Mutation], dict]]:
+    """A mutation's certificate. Each takes a core, so those of all chosen tests are made two at a
+    time, from the first test on."""
+    chosen = [
+        item.callspec.params["mutation"]
+        for item in request.session.items
+        if item.path == request.path
+    ]
+    parts = {}
+    if set(chosen) & set(RESNET50):
+        fixtures = map(request.getfixturevalue, ("reference", "sample_data"))
+        parts["resnet50"] = (SCRIPTS, *fixtures)
+    if set(chosen) - set(RESNET50):
+        package = request.getfixturevalue("small_bert")
+        parts["bert"] = (package, package.parent / "reference", request.getfixturevalue("prose"))
+    pool, running = ThreadPoolExecutor(2), {}
+    for mutation in chosen:
+        workload = "resnet50" if mutation in RESNET50 else "bert"
+        folder = tmp_path_factory.mktemp("mutation")
+        running[mutation] = pool.submit(
+            certificate_of, mutation, workload, *parts[workload], folder
+        )
+    yield lambda mutation: running[mutation].result()
+    pool.shutdown(cancel_futures=True)
+
+
 def assert_fails(certificate: dict) -> None:
     failed = [tier for tier in certificate["tiers"] if tier["passed"] is False]
     print([(tier["name"], tier.get("measured"), tier.get("tolerance")) for tier in failed])
@@ -331,21 +364,16 @@ def title(mutation: Mutation) -> str:
 
 
 @pytest.mark.parametrize("mutation", RESNET50, ids=title)
-def test_a_wrong_setting_of_resnet50_does_not_pass(mutation, reference, sample_data, tmp_path):
-    assert_fails(certificate_of(mutation, "resnet50", SCRIPTS, reference, sample_data, tmp_path))
+def test_a_wrong_setting_of_resnet50_does_not_pass(mutation, certificate):
+    assert_fails(certificate(mutation))
 
 
 @pytest.mark.parametrize("mutation", BERT, ids=title)
-def test_a_wrong_setting_of_bert_does_not_pass(mutation, small_bert, prose, tmp_path):
-    reference = small_bert.parent / "reference"
-    assert_fails(certificate_of(mutation, "bert", small_bert, reference, prose, tmp_path))
+def test_a_wrong_setting_of_bert_does_not_pass(mutation, certificate):
+    assert_fails(certificate(mutation))
 
 
-@pytest.mark.parametrize(
-    "mutation", {each.framework: each for each in BERT}.values(), ids=lambda each: each.framework
-)
-def test_the_small_bert_passes_as_it_is(mutation, small_bert, prose, tmp_path):
-    right = mutation._replace(new=mutation.old, more="", float64_only=False)
-    reference = small_bert.parent / "reference"
-    certificate = certificate_of(right, "bert", small_bert, reference, prose, tmp_path)
-    assert certificate["passed"], certificate["tiers"]
+@pytest.mark.parametrize("mutation", RIGHT, ids=title)
+def test_the_small_bert_passes_as_it_is(mutation, certificate):
+    found = certificate(mutation)
+    assert found["passed"], found["tiers"]

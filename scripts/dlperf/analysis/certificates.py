@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import workloads
-from dlperf.analysis import columns, labels, names, schema
+from dlperf.analysis import columns, labels, schema
 from dlperf.analysis.files import AnalysisError, Row
 from dlperf.plan import Case, Config
 
@@ -160,9 +160,8 @@ def lines(rows: Sequence[Row]) -> Iterator[str]:
     """For a terminal: each certificate in a line, below it the first tier that failed."""
     for own in by_key(rows).values():
         row = own[0]
-        series = names.series_title(row["framework"], row["compiler"])
         ranks = labels.plural(row["ranks"], "rank")
-        parts = [series, row["precision"], row["variant"], ranks]
+        parts = [labels.implementation(row), row["precision"], row["variant"], ranks]
         line = f"{row['status']:<8}{row['workload']} {', '.join(filter(None, parts))}"
         if row["status"] == "missing":
             yield f"{line}: {row['reason']}"

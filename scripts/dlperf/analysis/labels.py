@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlperf import workloads
+from dlperf.analysis import names
 from dlperf.analysis.statistics import order_coverage, order_rank
 
 STATUS = {
@@ -141,6 +142,17 @@ def series(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     found = dict.fromkeys((row["framework"], row["compiler"]) for row in rows)
     frameworks = list(dict.fromkeys(framework for framework, _ in found))
     return sorted(found, key=lambda each: frameworks.index(each[0]))
+
+
+def implementation(row: Mapping[str, Any]) -> str:
+    """'JAX [xla]'."""
+    return names.series_title(row["framework"], row["compiler"])
+
+
+def cell(row: Mapping[str, Any]) -> str:
+    """'JAX [xla], fp32 b8 1n2d'."""
+    where = f"{row['precision']} b{row['batch_size']} {short_topology(row)}"
+    return f"{implementation(row)}, {where}"
 
 
 def topology(row: Mapping[str, Any]) -> str:

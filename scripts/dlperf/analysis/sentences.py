@@ -1,0 +1,227 @@
+"""What a round's numbers and figures say, in sentences of its report.
+
+In: the round's config, and rows of measurements.tsv.gz, cells.tsv and certificates.tsv. Out: text.
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from dlperf import plan
+from dlperf.analysis import labels, names, places, tables
+from dlperf.analysis.files import Row
+from dlperf.analysis.statistics import order_coverage, order_rank
+
+
+def lead(config: plan.Config, repetitions: Sequence[Row], cells: Sequence[Row]) -> list[str]:
+    ok = [row for row in repetitions if row["status"] == "ok"]
+    asked = [row for row in repetitions if row["status"] != "unsupported"]
+    frameworks = labels.plural(len(config.frameworks), "framework")
+    workloads = labels.listed([labels.workload({"workload": w}) for w in config.workloads.asked()])
+    if not ok:
+        happened = Counter(labels.STATUS[row["status"]] for row in repetitions)
+        said = labels.listed([f"{count} {status}" for status, count in happened.items()])
+        count = labels.plural(len(repetitions), "repetition")
+        return [
+            f"Nothing was measured: this round asks {count} of {workloads} of {frameworks}, and "
+            f"none ended ok ({said}). Why is said below."
+        ]
+    measured = {row["framework"] for row in ok}
+    who = frameworks
+    if len(measured) < len(config.frameworks):
+        who = f"{len(measured)} of {frameworks}"
+    first, last = places.period(repetitions)
+    where = labels.listed(sorted({row["gpu"] or row["cpu"] for row in ok}))
+    counts = sorted({labels.devices(row) for row in cells})
+    devices = f"{labels.listed(list(map(str, counts)))} {'device' if counts == [1] else 'devices'}"
+    most = max(row["nodes"] for row in cells)
+    if most > 1:
+        devices += f" of up to {most} nodes"
+    noise = [row["cv"] for row in cells if row["cv"] is not None]
+    text = (
+        f"{who} trained {workloads} on {devices} ({where}; {labels.device(cells[0])}). "
+        f"{len(ok)} of {labels.plural(len(asked), 'repetition')} ended ok, between {first} and "
+        f"{last} UTC."
+    )
+    if noise:
+        text += (
+            " Over the repetitions of a cell, the coefficient of variation is "
+            f"{labels.percent(statistics.median(noise), 2)} at the median and "
+            f"{labels.percent(max(noise), 2)} at most."
+        )
+    return [text]
+
+
+def standing(cells: Sequence[Row]) -> list[str]:
+    """The highest median of each topology and what it stands apart from; the range of scaling.
+
+    Only of cells whose equal work is certified; which ones are left out is said.
+    """
+    found = []
+    topologies = dict.fromkeys((row["nodes"], row["devices_per_node"]) for row in cells)
+    for here in topologies:
+        ok = [row for row in cells if _topology(row) == here and labels.comparable(row)]
+        if len(ok) < 2:
+            continue
+        best = max(ok, key=lambda row: row["throughput"])
+        near = [
+            labels.implementation(row)
+            for row in ok
+            if row is not best and row["throughput_high"] >= best["throughput_low"]
+        ]
+        unit = labels.unit(best)
+        text = (
+            f"{labels.topology(best)}: the highest median is {labels.implementation(best)}'s, "
+            f"{best['throughput']:.2f} {unit} ({best['throughput_low']:.2f} – "
+            f"{best['throughput_high']:.2f})"
+        )
+        if near:
+            text += (
+                f"; the interval overlaps with {labels.listed(near)}, so these are not told apart."
+            )
+        else:
+            text += "; its interval lies above all others."
+        lowest = min(ok, key=lambda row: row["throughput"])
+        ratio = best["throughput"] / lowest["throughput"]
+        text += (
+            f" The lowest is {labels.implementation(lowest)}'s, {lowest['throughput']:.2f} {unit}: "
+            f"a factor of {ratio:.2f}."
+        )
+        found.append(text)
+    scaled = [
+        row
+        for row in cells
+        if labels.comparable(row)
+        and row["efficiency"] is not None
+        and _topology(row) == max(topologies)
+    ]
+    if scaled and max(topologies) != (1, 1):
+        worst = min(scaled, key=lambda row: row["efficiency"])
+        best = max(scaled, key=lambda row: row["efficiency"])
+        found.append(
+            f"Scaling efficiency on {labels.topology(best)} goes from "
+            f"{labels.percent(worst['efficiency'])} ({labels.implementation(worst)}) to "
+            f"{labels.percent(best['efficiency'])} ({labels.implementation(best)})."
+        )
+    left_out = [row for row in cells if row["status"] == "ok" and not labels.comparable(row)]
+    if left_out:
+        found.append(
+            "Left out of these comparisons, because equal work is not certified: "
+            f"{labels.listed(list(map(labels.cell, left_out)))}."
+        )
+    return found
+
+
+def caveats(
+    config: plan.Config,
+    repetitions: Sequence[Row],
+    cells: Sequence[Row],
+    tiers: Sequence[Row],
+) -> list[str]:
+    found = [*_unproved(cells, tiers)]
+    reduced = dict.fromkeys(
+        size for row in cells for size in labels.sizes(row) if "standard" in size
+    )
+    if reduced:
+        found.append(
+            f"Not the published size: {labels.listed(list(reduced))}. These figures cannot be "
+            "compared with published ones."
+        )
+    coverage = order_coverage(config.repetitions, order_rank(config.repetitions))
+    if coverage < 0.95:
+        found.append(
+            f"{labels.plural(config.repetitions, 'repetition')} a cell: the interval's coverage is "
+            f"only {labels.percent(coverage)}; 95 % needs at least 6."
+        )
+    if config.device == "cpu":
+        found.append(
+            "A CPU stands in for devices here: the round says how these frameworks do on this "
+            "machine, not how they do on GPUs."
+        )
+    commits = {row["git_commit"] for row in repetitions if row["git_commit"]}
+    if len(commits) > 1:
+        found.append(f"The round was measured at {len(commits)} commits of this repository.")
+    if any(row["git_dirty"] == "true" for row in repetitions):
+        found.append("Some repetitions were measured with changes that are not in their commit.")
+    if any(row["record"] and not row["git_commit"] for row in repetitions):
+        found.append("Some repetitions do not know the commit of the code that measured them.")
+    suspects = sum("suspect:" in row["flags"] for row in cells)
+    if suspects:
+        found.append(f"{labels.plural(suspects, 'cell')} should not be trusted: see 'Suspects'.")
+    return found
+
+
+def _unproved(cells: Sequence[Row], tiers: Sequence[Row]) -> Iterable[str]:
+    """What certificates do not say of the measured cells."""
+    unequal = [row for row in cells if labels.not_equivalent(row)]
+    if unequal:
+        yield (
+            f"Not equivalent: {'; '.join(map(labels.cell, unequal))}. Equal work is not certified "
+            "for them: their speeds are shown and marked, and no comparison takes them in. What "
+            "differs is said under 'Equal work'."
+        )
+    stale = [row for row in cells if row["status"] == "ok" and row["certificate"] == "stale"]
+    if stale:
+        yield (
+            f"Stale certificates: {'; '.join(map(labels.cell, stale))}. Equal work was certified "
+            "with other code or in another environment, so no comparison takes them in."
+        )
+    partly: dict[str, dict[str, None]] = {}
+    for row in tiers:
+        if row["status"] == "passed" and not row["tier_passed"]:
+            partly.setdefault(labels.implementation(row), {})[row["tier"]] = None
+    for title, names_of_tiers in partly.items():
+        yield (
+            f"{title} is certified without {labels.listed(list(names_of_tiers))}, which cannot run "
+            "there: see 'Equal work'."
+        )
+
+
+def describe(cells: Sequence[Row], kind: str) -> str:
+    """What a figure shows, in words, for those who do not see it."""
+    parts = []
+    for framework, compiler in labels.series(cells):
+        ok = [
+            row
+            for row in cells
+            if (row["framework"], row["compiler"]) == (framework, compiler)
+            and row["status"] == "ok"
+        ]
+        if kind == "throughput":
+            said = [
+                f"{row['throughput']:.2f} on {labels.short_topology(row)}{_mark(row)}" for row in ok
+            ]
+        else:
+            said = [
+                f"{labels.percent(row['efficiency'])} on {labels.short_topology(row)}{_mark(row)}"
+                for row in ok
+                if row["efficiency"] is not None and labels.devices(row) > 1
+            ]
+        parts.append(f"{names.series_title(framework, compiler)} {', '.join(said) or 'no value'}")
+    unit = labels.unit(cells[0])
+    what = {
+        "throughput": f"Bars of median throughput in {unit}",
+        "scaling": f"Curves of throughput in {unit} over devices, and scaling efficiency",
+    }[kind]
+    return f"{what}: {'; '.join(parts)}."
+
+
+def _mark(row: Row) -> str:
+    return " (not equivalent)" if labels.not_equivalent(row) else ""
+
+
+def caption(cells: Sequence[Row], kind: str) -> str:
+    what = ", ".join([tables.title(cells[0]), *labels.sizes(cells[0])])
+    if kind == "throughput":
+        return (
+            f"{what}: median throughput. Whiskers are the interval of the median "
+            f"({labels.interval(cells[0]['n_asked'])})."
+        )
+    return (
+        f"{what}: throughput over devices with the ideal from one device (dotted, both axes "
+        "logarithmic), and scaling efficiency with its conservative interval (dashed: ideal)."
+    )
+
+
+def _topology(row: Row) -> tuple[int, int]:
+    return row["nodes"], row["devices_per_node"]
