@@ -159,7 +159,7 @@ def _note(notes: list[str], texts: Iterable[str]) -> tuple[int, ...]:
         if text not in notes:
             notes.append(text)
         found.append(notes.index(text) + 1)
-    return tuple(found)
+    return tuple(sorted(found))
 
 
 def markdown(made: Table) -> str:
