@@ -144,13 +144,16 @@ def test_a_stopped_round_goes_on_with_what_is_missing(small, number):
     assert (small / "results/small/report.html").exists()
 
 
-def test_two_rounds_at_once_are_refused(small):
+def test_two_rounds_at_once_are_refused_and_the_first_leaves_the_machine_alone(small):
     process = start(small)
     try:
         wait_for_records(small, 1)
         second = snakemake("all", cwd=small, check=False)
         assert second.returncode != 0
         assert "another Snakemake is at work in this folder" in second.stderr + second.stdout
+        wait_for_records(small, 6)
+        # each repetition that ended would leave a timer, which wakes the scheduler every second
+        assert psutil.Process(process.pid).num_threads() <= 8  # 5; with the timers 12
         assert process.wait(timeout=200) == 0
     finally:
         if process.poll() is None:

@@ -52,7 +52,8 @@ class Definition:
 
 def sha256(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal digits."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with open(path, "rb") as stream:  # an image is larger than memory
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
