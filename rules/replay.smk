@@ -70,7 +70,6 @@ rule merge_imported:
         parity=f"{IMPORTED}/parity.tsv",
         certificates=f"{IMPORTED}/certificates.tsv",
         sums=f"{IMPORTED}/SHA256SUMS",
-        limits=f"{IMPORTED}/limits.tsv",
         cells=f"{IMPORTED}/cells.tsv",
         values=f"{IMPORTED}/values.tsv",
     log:
@@ -81,8 +80,7 @@ rule merge_imported:
         " --shared results --measurements {output.measurements:q} --parity {output.parity:q}"
         " --certificates {output.certificates:q} --sums {output.sums:q}"
         " && {PYTHON:q} -m dlperf.analysis cells --measurements {output.measurements:q}"
-        " --certificates {output.certificates:q} --limits {output.limits:q}"
-        " --out {output.cells:q}"
+        " --certificates {output.certificates:q} --out {output.cells:q}"
         " && {PYTHON:q} -m dlperf.analysis values --config {input.config:q} --runs {input.runs:q}"
         " --out {output.values:q}) > {log:q} 2>&1"
 

@@ -10,7 +10,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlperf.plan import Config, ConfigError, choices, dump, load, problems_here
+from dlperf import frameworks
+from dlperf.plan import Config, ConfigError, dump, load, problems_here
 from dlperf.plan.problems import keys
 from dlperf.plan.schema import json_schema, with_table
 
@@ -25,7 +26,7 @@ def two_frameworks(monkeypatch):
         "pytorch": SimpleNamespace(COMPILERS={"none": "", "inductor": ""}),
         "jax": SimpleNamespace(COMPILERS={"none": "", "xla": ""}),
     }
-    monkeypatch.setattr(choices, "module", known.get)
+    monkeypatch.setattr(frameworks, "find", known.get)
 
 
 def small(**changes):

@@ -56,8 +56,7 @@ def imported(config: Path, folder: Path) -> Path:
     shared = ["--shared", str(folder.parent), "--parity", made["parity.tsv"]]
     shared += ["--sums", str(folder / "SHA256SUMS")]
     assert main(["merge", *runs, *shared, *measured, *proofs]) == 0
-    known = ["--limits", str(folder / "limits.tsv")]
-    assert main(["cells", *measured, *proofs, *known, "--out", made["cells.tsv"]]) == 0
+    assert main(["cells", *measured, *proofs, "--out", made["cells.tsv"]]) == 0
     assert main(["values", *runs, "--out", str(folder / "values.tsv")]) == 0
     return folder
 

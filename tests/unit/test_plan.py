@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf import workloads
-from dlperf.plan import Case, cases, choices, expand, load, order, parse
+from dlperf import frameworks, workloads
+from dlperf.plan import Case, expand, load, order, parse
 
 
 def framework(title, compilers, default="none", unsupported=lambda case: ""):
@@ -34,8 +34,7 @@ def four_frameworks(monkeypatch):
         "oneflow": framework("OneFlow", ["graph"], unsupported=no_mixed_precision_on_cpu),
         "jax": framework("JAX", ["xla"], default="xla"),
     }
-    monkeypatch.setattr(choices, "module", known.get)
-    monkeypatch.setattr(cases, "module", known.get)
+    monkeypatch.setattr(frameworks, "find", known.get)
     monkeypatch.setattr(workloads, "implements", lambda workload, name: name != "hugectr")
 
 

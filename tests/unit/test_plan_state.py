@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dlperf import environments, workloads
-from dlperf.plan import Case, cases, choices, estimate, expand, load
+from dlperf import environments, frameworks, workloads
+from dlperf.plan import Case, estimate, expand, load
 from dlperf.plan.__main__ import main
 from dlperf.plan.estimate import builds, check_disk, timer
 from dlperf.plan.show import duration, show, tsv
@@ -43,8 +43,7 @@ def two_frameworks(monkeypatch):
         "pytorch": framework("PyTorch", lambda case: ""),
         "jax": framework("JAX", lambda case: "too slow" if case["precision"] == "amp" else ""),
     }
-    monkeypatch.setattr(choices, "module", known.get)
-    monkeypatch.setattr(cases, "module", known.get)
+    monkeypatch.setattr(frameworks, "find", known.get)
     monkeypatch.setattr(workloads, "implements", lambda workload, framework: True)
 
 

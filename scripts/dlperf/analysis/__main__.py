@@ -4,7 +4,7 @@
                                      --measurements OUT --parity OUT --certificates OUT \\
                                      --sums OUT
     python -m dlperf.analysis limits --config C --measurements IN --nodes DIR --peaks IN --out OUT
-    python -m dlperf.analysis cells  --measurements IN --certificates IN --limits IN --out OUT
+    python -m dlperf.analysis cells  --measurements IN --certificates IN [--limits IN] --out OUT
     python -m dlperf.analysis table  --cells IN --table ID --tsv OUT --md OUT --html OUT
     python -m dlperf.analysis markdown --cells IN --measurements IN --out OUT
     python -m dlperf.analysis figure --cells IN --figure ID --svg OUT --png OUT
@@ -34,7 +34,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dlperf.analysis.files import AnalysisError
-from dlperf.plan import ConfigError
 
 # Each command imports its own module: a figure must not wait for what the report needs.
 
@@ -155,8 +154,8 @@ def _show_verdict(tsv: Path, html: Path) -> int:
     return 3 if bad else 0
 
 
-#: Options that may be left out.
-DEFAULTS = {"tolerance": 0.02}
+#: Options that may be left out. An imported round has no limits: nothing of it was probed.
+DEFAULTS = {"tolerance": 0.02, "limits": None}
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int | None], dict[str, type]]] = {
     "merge": (
         _merge,
@@ -221,9 +220,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, (_, options) in COMMANDS.items():
         command = commands.add_parser(name)
         for option, kind in options.items():
-            default = DEFAULTS.get(option)
             command.add_argument(
-                f"--{option}", type=kind, required=default is None, default=default
+                f"--{option}",
+                type=kind,
+                required=option not in DEFAULTS,
+                default=DEFAULTS.get(option),
             )
     log = commands.add_parser("log")
     if "log" in (sys.argv if arguments is None else arguments):  # its options know all sources
@@ -234,7 +235,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = _log if asked.command == "log" else COMMANDS[asked.command][0]
     try:
         return run(asked) or 0
-    except (AnalysisError, ConfigError) as error:
+    except Exception as error:
+        from dlperf.plan import ConfigError  # only now: a figure needs nothing of the plan
+
+        if not isinstance(error, AnalysisError | ConfigError):
+            raise
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
         return 1

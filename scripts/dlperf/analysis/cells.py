@@ -43,8 +43,11 @@ Certificates = Mapping[certificates.Key, Sequence[Row]]
 Disturbed = Mapping[str, set[Any]]
 
 
-def cells(measurements: Path, certified: Path, limited: Path, out: Path) -> None:
-    """Read measurements.tsv.gz, certificates.tsv and limits.tsv, and write cells.tsv."""
+def cells(measurements: Path, certified: Path, limited: Path | None, out: Path) -> None:
+    """Read measurements.tsv.gz, certificates.tsv and limits.tsv, and write cells.tsv.
+
+    `limited` is None for an imported round: nothing of it was probed.
+    """
     rows = read_table(measurements)
     proofs = certificates.by_key(read_table(certified))
     workloads = list(dict.fromkeys(row["workload"] for row in rows))
@@ -52,7 +55,7 @@ def cells(measurements: Path, certified: Path, limited: Path, out: Path) -> None
     dimensions = columns.dimensions(workloads)
     if imported:  # several implementations of one framework, and a table's own batches, stay apart
         dimensions += ["implementation", "table"]
-    found = summarise(rows, dimensions, proofs, read_table(limited))
+    found = summarise(rows, dimensions, proofs, read_table(limited) if limited else ())
     write_table(out, columns.cells(workloads, imported), found)
 
 

@@ -47,13 +47,18 @@ def _spell(value: Any) -> str:
     return " ".join(str(value).split())
 
 
-def read_table(path: str | Path) -> list[Row]:
-    """Rows of a TSV, columns.numbers() converted; an empty number is None, an empty text ""."""
+def read_table(path: str | Path, only: Sequence[str] = ()) -> list[Row]:
+    """Rows of a TSV, columns.numbers() converted; an empty number is None, an empty text "".
+
+    `only`: the columns that are wanted; all, where none is named.
+    """
     try:
         with _open(path) as stream:
             reader = csv.DictReader(stream, dialect="excel-tab")
-            rows: list[Row] = list(reader)
-            kinds = numbers(reader.fieldnames or ())
+            rows: list[Row] = [
+                {name: row[name] for name in only} if only else row for row in reader
+            ]
+            kinds = numbers(only or reader.fieldnames or ())
     except (OSError, EOFError) as error:
         raise AnalysisError(f"{path}: cannot be read: {error}") from None
     for line, row in enumerate(rows, start=2):

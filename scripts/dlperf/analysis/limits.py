@@ -25,7 +25,7 @@ def limits(config_path: Path, measurements: Path, folder: Path, stated: Path, ou
     Raises AnalysisError for a calibration, ConfigError for the config or the file of peaks.
     """
     config = plan.load(config_path)
-    devices = dict.fromkeys(device(row) for row in read_table(measurements))
+    devices = dict.fromkeys(map(device, read_table(measurements, ("device", "cpu", "gpu"))))
     rows = [row for name in devices if name for row in _stated(name, config, stated)]
     for path in sorted(folder.glob("*.json")):
         rows += _measured(nodes.read(path), f"{folder.name}/{path.name}", config)

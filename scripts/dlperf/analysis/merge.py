@@ -42,7 +42,6 @@ def merge(
         write_table(measurements, columns.measurements(names_of_workloads, True), imported)
         write_table(parity, columns.PARITY, [])
         write_table(certified, columns.CERTIFICATE, [])
-        write_table(measurements.with_name("limits.tsv"), columns.LIMIT, [])  # nothing was probed
         sums.save(listed, {"config.yaml": sums.of_file(config_path), **_digests(imported)})
         return []
     config = plan.load(config_path)

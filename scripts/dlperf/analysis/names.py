@@ -6,12 +6,16 @@ where they vary) and `resnet50-train-fp32-b8-scaling`. Cheap to import: every Sn
 reads it, cluster jobs included.
 """
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from dlperf import workloads
-from dlperf.plan import Case
-from dlperf.plan.choices import module
+from dlperf import frameworks, workloads
+
+if TYPE_CHECKING:  # a figure needs names only, and must not wait for the plan's own imports
+    from dlperf.plan import Case
 
 
 def by_table(cases: Iterable[Case]) -> dict[str, list[Case]]:
@@ -49,7 +53,7 @@ def known(name: str, names: Sequence[str], what: str) -> str:
 
 def framework_title(framework: str) -> str:
     """'pytorch' -> 'PyTorch'; the bare name where a framework has no module yet."""
-    return getattr(module(framework), "TITLE", framework)
+    return getattr(frameworks.find(framework), "TITLE", framework)
 
 
 def series_title(framework: str, compiler: str, implementation: str = "") -> str:

@@ -19,6 +19,7 @@ without having it. Every module has, in this order:
     stop(run)                          leave the group
 """
 
+import functools
 import importlib
 
 NAMES = (
@@ -37,3 +38,14 @@ NAMES = (
 def load(name):
     """Return the module of framework `name`."""
     return importlib.import_module("dlperf.frameworks." + name)
+
+
+@functools.lru_cache(maxsize=None)
+def find(name):
+    """Return the module of framework `name`, or None while there is only its name."""
+    try:
+        return load(name)
+    except ImportError as error:
+        if error.name != "dlperf.frameworks." + name:
+            raise
+        return None

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from dlperf import workloads
+from dlperf import frameworks, workloads
 from dlperf.plan.checks import split_topology
-from dlperf.plan.choices import module
 from dlperf.plan.config import Config
 
 _NAME = re.compile(
@@ -149,7 +148,7 @@ def _combinations(config: Config) -> Iterator[Case]:
 
 def _compiler(word: str, framework: str, device: str) -> str:
     """The compiler that a config's word means for a framework: 'none', or a name."""
-    facts = module(framework)
+    facts = frameworks.find(framework)
     if word == "off" or facts is None:
         return "none"
     if word == "default":
@@ -160,7 +159,7 @@ def _compiler(word: str, framework: str, device: str) -> str:
 
 
 def _unsupported(case: Case, config: Config) -> str:
-    facts = module(case.framework)
+    facts = frameworks.find(case.framework)
     if facts is None or not workloads.implements(case.workload, case.framework):
         return "no implementation yet"
     if case.compiler not in facts.COMPILERS:

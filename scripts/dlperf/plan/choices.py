@@ -4,11 +4,9 @@ Their errors carry what is allowed, so that a message can name the nearest one; 
 themselves in the JSON schema.
 """
 
-import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationInfo
@@ -86,18 +84,9 @@ class CompilerName:
 Choices = Annotated[list[Item], Field(min_length=1, json_schema_extra={"uniqueItems": True})]
 
 
-@functools.cache
-def module(framework: str) -> ModuleType | None:
-    """The framework's module, or None while there is only its name."""
-    try:
-        return frameworks.load(framework)
-    except ModuleNotFoundError as error:
-        if error.name != f"dlperf.frameworks.{framework}":
-            raise
-        return None
-
-
 def compilers(names: Iterable[str]) -> list[str]:
     """The compilers of these frameworks, each once, without 'none'."""
-    found = [name for framework in names for name in getattr(module(framework), "COMPILERS", ())]
+    found = [
+        name for framework in names for name in getattr(frameworks.find(framework), "COMPILERS", ())
+    ]
     return [name for name in dict.fromkeys(found) if name != "none"]
