@@ -21,7 +21,8 @@ from common import ROOT, write
 
 sys.path.insert(0, str(ROOT / "tests"))
 
-from generated_round import config, limiting, merging, summarising, write_round
+from analysis_steps import limiting, merging, summarising
+from generated_round import config, write_round
 
 from dlperf import plan
 from dlperf.analysis import names

@@ -74,8 +74,8 @@ def measure(copy, mapping):
     workflow.generated_round.write_round(copy, mapping)
     analysis = [sys.executable, "-m", "dlperf.analysis"]
     relative = folder.relative_to(copy)
-    generated = workflow.generated_round
-    for step in (generated.merging, generated.limiting, generated.summarising):
+    steps = workflow.analysis_steps
+    for step in (steps.merging, steps.limiting, steps.summarising):
         workflow.run([*analysis, *step(relative)], copy)
     cells, measurements = relative / "cells.tsv", relative / "measurements.tsv.gz"
     cases = plan.expand(plan.load(mapping))

@@ -24,6 +24,7 @@ import yaml
 
 sys.path.insert(0, str(common.ROOT / "tests"))
 
+import analysis_steps
 import generated_round
 
 from dlperf import plan
@@ -171,7 +172,7 @@ def tables(copy):
     analysis = [sys.executable, "-m", "dlperf.analysis"]
     folder = Path("results/more")
     measurements, cells = folder / "measurements.tsv.gz", folder / "cells.tsv"
-    run([*analysis, *generated_round.merging(folder)], copy)
+    run([*analysis, *analysis_steps.merging(folder)], copy)
     made = ["--measurements", measurements, "--certificates", folder / "certificates.tsv"]
     run([*analysis, "cells", *made, "--out", cells], copy)
     for table in names.table_ids(plan.expand(plan.load(MORE))):

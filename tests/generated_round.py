@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import plan, workloads
-from dlperf.plan.peaks import PEAKS
 
 START = datetime(2026, 11, 21, 5, 0, 0, tzinfo=UTC)
 #: images/s of one device at 64 px, near enough to what a core does
@@ -130,53 +129,6 @@ def write_round(
         path.write_text(json.dumps(made_record) + "\n")
         clock += timedelta(seconds=made_record["provenance"]["seconds_total"] + 2)
     return results
-
-
-def merging(results: Path) -> list[str]:
-    """The arguments of `python -m dlperf.analysis` that merge the round."""
-    options = {
-        "config": results / "config.yaml",
-        "runs": results / "runs",
-        "shared": results.parent,
-        "measurements": results / "measurements.tsv.gz",
-        "parity": results / "parity.tsv",
-        "certificates": results / "certificates.tsv",
-        "sums": results / "SHA256SUMS",
-    }
-    return ["merge", *(text for key, path in options.items() for text in (f"--{key}", str(path)))]
-
-
-def limiting(results: Path) -> list[str]:
-    """The arguments of `python -m dlperf.analysis` that write the round's limits."""
-    options = {
-        "config": results / "config.yaml",
-        "measurements": results / "measurements.tsv.gz",
-        "nodes": results / "nodes",
-        "peaks": PEAKS,
-        "out": results / "limits.tsv",
-    }
-    return ["limits", *(text for key, path in options.items() for text in (f"--{key}", str(path)))]
-
-
-def summarising(results: Path) -> list[str]:
-    """The arguments of `python -m dlperf.analysis` that make cells of what was merged."""
-    options = {
-        "measurements": results / "measurements.tsv.gz",
-        "certificates": results / "certificates.tsv",
-        "limits": results / "limits.tsv",
-        "out": results / "cells.tsv",
-    }
-    return ["cells", *(text for key, path in options.items() for text in (f"--{key}", str(path)))]
-
-
-def listing(results: Path) -> list[str]:
-    """The arguments of `python -m dlperf.analysis` that write tables.md."""
-    options = {
-        "cells": results / "cells.tsv",
-        "measurements": results / "measurements.tsv.gz",
-        "out": results / "tables.md",
-    }
-    return ["markdown", *(t for key, path in options.items() for t in (f"--{key}", str(path)))]
 
 
 def record(

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from generated_round import config, limiting, merging, summarising, write_round
+from analysis_steps import limiting, merging, summarising
+from generated_round import config, write_round
 from test_report import Visit
 
 from dlperf.analysis.__main__ import main

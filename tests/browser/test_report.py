@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from analysis_steps import limiting, merging, summarising
 from axe_playwright_python.sync_playwright import Axe
-from generated_round import config, limiting, merging, summarising, write_round
+from generated_round import config, write_round
 from playwright.sync_api import Browser, Page, expect
 
 from dlperf import plan

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from generated_round import config, limiting, merging, summarising, write_round
+from analysis_steps import limiting, merging, summarising
+from generated_round import config, write_round
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from generated_round import config, merging, record, write_round
+from analysis_steps import merging
+from generated_round import config, record, write_round
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -10,6 +10,7 @@ import subprocess
 import zipfile
 from pathlib import Path
 
+import analysis_steps
 import generated_round
 import pytest
 from rocrate.rocrate import ROCrate
@@ -28,7 +29,7 @@ CERTIFICATE = "../certificates/resnet50/jax/cpu-fp32-xla-2r.json"
 
 
 def merge(folder: Path) -> None:
-    assert main(generated_round.merging(folder)) == 0
+    assert main(analysis_steps.merging(folder)) == 0
 
 
 def report(folder: Path) -> None:
@@ -40,9 +41,9 @@ def report(folder: Path) -> None:
 def finish(folder: Path) -> None:
     """From measurements to the report, as the workflow does."""
     cells = str(folder / "cells.tsv")
-    assert main(generated_round.limiting(folder)) == 0
-    assert main(generated_round.summarising(folder)) == 0
-    assert main(generated_round.listing(folder)) == 0
+    assert main(analysis_steps.limiting(folder)) == 0
+    assert main(analysis_steps.summarising(folder)) == 0
+    assert main(analysis_steps.listing(folder)) == 0
     cases = plan.expand(plan.load(folder / "config.yaml"))
     for what, all_names, kinds in (
         ("table", names.table_ids(cases), ("tsv", "md", "html")),

@@ -7,7 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from generated_round import config, merging, write_round
+from analysis_steps import merging
+from generated_round import config, write_round
 from test_analysis_cells import SMALL, analyse
 
 from dlperf import plan, workloads

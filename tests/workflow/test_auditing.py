@@ -3,6 +3,7 @@
 import zipfile
 from pathlib import Path
 
+import analysis_steps
 import generated_round
 import pytest
 from conftest import copy_repository, snakemake
@@ -27,11 +28,11 @@ def archive(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("machine")
     config = generated_round.config(frameworks=["pytorch"], topologies=["1n1d"])
     folder = generated_round.write_round(root, config)
-    assert main(generated_round.merging(folder)) == 0
+    assert main(analysis_steps.merging(folder)) == 0
     cells = ["--cells", str(folder / "cells.tsv")]
-    assert main(generated_round.limiting(folder)) == 0
-    assert main(generated_round.summarising(folder)) == 0
-    assert main(generated_round.listing(folder)) == 0
+    assert main(analysis_steps.limiting(folder)) == 0
+    assert main(analysis_steps.summarising(folder)) == 0
+    assert main(analysis_steps.listing(folder)) == 0
     table, figure = folder / "tables" / TABLE, folder / "figures" / f"{TABLE}-throughput"
     kinds = [each for kind in ("tsv", "md", "html") for each in (f"--{kind}", f"{table}.{kind}")]
     assert main(["table", *cells, "--table", TABLE, *kinds]) == 0

@@ -4,6 +4,7 @@ import csv
 import shutil
 from pathlib import Path
 
+import analysis_steps
 import generated_round
 import pytest
 import yaml
@@ -36,7 +37,7 @@ def folder(tmp_path_factory) -> Path:
     (made / "new.yaml").write_text(yaml.safe_dump(NEW, sort_keys=False))
     (made / "results/new/config.yaml").unlink()  # for the workflow to write
     for step in ("merging", "limiting", "summarising"):
-        assert main(getattr(generated_round, step)(made / "results/old")) == 0
+        assert main(getattr(analysis_steps, step)(made / "results/old")) == 0
     return made
 
 
