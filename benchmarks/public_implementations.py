@@ -73,11 +73,12 @@ def main():
 
 def constants(path):
     """The constants of a public module, read without importing its framework."""
-    found = {"SEPARATE": False, "BUILD_CONSTRAINTS": []}
+    found = {"SEPARATE": False, "BUILD_CONSTRAINTS": [], "BUILD_REQUIREMENTS": {}}
     for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign) and node.targets[0].id.isupper():
+        name = getattr(node.targets[0], "id", "") if isinstance(node, ast.Assign) else ""
+        if name.isupper():
             try:
-                found[node.targets[0].id] = ast.literal_eval(node.value)
+                found[name] = ast.literal_eval(node.value)
             except ValueError:
                 pass  # not a literal: nothing that is asked for here
     return found
@@ -87,7 +88,8 @@ def install(name, interpreter, module):
     """The folder with the public implementation's packages, made where it is missing or stale."""
     target = common.RESULTS / "packages" / name
     mark = target / ".requirements.json"
-    wanted = json.dumps([module["REQUIREMENTS"], module["BUILD_CONSTRAINTS"]])
+    needed = module["BUILD_REQUIREMENTS"]
+    wanted = json.dumps([module["REQUIREMENTS"], module["BUILD_CONSTRAINTS"], *needed.items()])
     if module["REQUIREMENTS"] and not (mark.exists() and mark.read_text() == wanted):
         target.mkdir(parents=True, exist_ok=True)
         uv = Path(sys.executable).with_name("uv")
@@ -97,6 +99,11 @@ def install(name, interpreter, module):
             listed = target / ".build-constraints.txt"
             listed.write_text("\n".join(module["BUILD_CONSTRAINTS"]) + "\n")
             command += ["--build-constraints", listed]
+        if needed:
+            configured = target / ".uv.toml"
+            lines = [f"{name} = {json.dumps(packages)}" for name, packages in needed.items()]
+            configured.write_text("\n".join(["[extra-build-dependencies]", *lines]) + "\n")
+            command += ["--config-file", configured]
         subprocess.run(command, check=True)
         mark.write_text(wanted)
     return target
