@@ -47,14 +47,14 @@ def large(records):
 def run(commands):
     """Run these, as many at a time as there are cores: (wall seconds, CPU seconds, peak MiB).
 
-    Memory is that of all processes together, sampled every 50 ms; pages that processes share are
+    Memory is that of all processes together, sampled twice a second; pages that processes share are
     counted for each of them.
     """
     me, peak, done = psutil.Process(), 0, threading.Event()
 
     def watch():
         nonlocal peak
-        while not done.wait(0.05):
+        while not done.wait(0.5):  # a look at all processes takes its own time
             now = 0
             for child in me.children(recursive=True):
                 try:

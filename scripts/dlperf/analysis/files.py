@@ -28,14 +28,23 @@ def write_table(
     path: str | Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
 ) -> None:
     """Write rows as TSV; gzipped, without a time stamp, where the name ends in .gz."""
+    write_lines(path, columns, [lines(columns, rows)])
+
+
+def lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as lines of TSV, without a header."""
     text = io.StringIO()
-    writer = csv.writer(text, dialect="excel-tab", lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(
+    csv.writer(text, dialect="excel-tab", lineterminator="\n").writerows(
         [value if type(value) in AS_IT_IS else _spell(value) for value in map(row.get, columns)]
         for row in rows
     )
-    content = text.getvalue().encode()
+    return text.getvalue()
+
+
+def write_lines(path: str | Path, columns: Sequence[str], parts: Iterable[str]) -> None:
+    """Write a table of which `parts` are the lines, as write_table does with rows."""
+    header = "\t".join(columns) + "\n"
+    content = "".join([header, *parts]).encode()
     if str(path).endswith(".gz"):
         content = gzip.compress(content, compresslevel=6, mtime=0)
     write(path, content)

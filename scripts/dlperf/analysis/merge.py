@@ -8,6 +8,7 @@ order of the plan, and the same records give the same bytes.
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 from dlperf import plan
 from dlperf.analysis import certificates, columns, names, sums, throttling
-from dlperf.analysis.files import Row, write_table
+from dlperf.analysis.files import Row, lines, write_lines, write_table
 from dlperf.analysis.imported.config import is_import
 from dlperf.analysis.imported.records import measurements as imported_rows
 from dlperf.analysis.limits import peak_precision
@@ -47,14 +48,13 @@ def merge(
     config = plan.load(config_path)
     cases = plan.expand(config)
     table_of = {case.folder: name for name, own in names.by_table(cases).items() for case in own}
-    read = read_round(config, cases, runs, partial(_of_case, config, table_of))
+    wanted = columns.measurements(list(config.workloads.asked()))
+    read = read_round(config, cases, runs, partial(_of_case, config, table_of, wanted))
     tiers = certificates.read(config, cases, shared)
-    asked = list(config.workloads.asked())
-    rows = [row for own, _ in read for row in own]
-    write_table(measurements, columns.measurements(asked), rows)
-    write_table(parity, columns.PARITY, [row for _, own in read for row in own])
+    write_lines(measurements, wanted, [each.measurements for each in read])
+    write_lines(parity, columns.PARITY, [each.parity for each in read])
     write_table(certified, columns.CERTIFICATE, tiers)
-    digests = _digests(rows) | {
+    digests = {path: digest for each in read for path, digest in each.digests.items()} | {
         f"../{row['certificate']}": row["certificate_sha256"]
         for row in tiers
         if row["status"] != "missing"
@@ -68,15 +68,35 @@ def _digests(rows: Sequence[Row]) -> dict[str, str]:
     return {row["record"]: row["record_sha256"] for row in rows if row.get("record_sha256")}
 
 
+@dataclass(frozen=True)
+class _OfCase:
+    """What is merged of one case: lines of the two tables, and the records' sha256.
+
+    Lines, not rows: they are made where the records are read, by a process a core, and a string
+    is sent in a tenth of the time.
+    """
+
+    measurements: str
+    parity: str
+    digests: dict[str, str]
+
+
 def _of_case(
-    config: plan.Config, table_of: Mapping[str, str], repetitions: list[Repetition]
-) -> tuple[list[Row], list[Row]]:
-    """Rows of measurements and of parity of one case."""
-    rows = [_row(each, config, table_of[each.case.folder]) for each in repetitions]
+    config: plan.Config,
+    table_of: Mapping[str, str],
+    wanted: Sequence[str],
+    repetitions: list[Repetition],
+) -> _OfCase:
+    settings = repetitions[0].case.document(config, 1)["settings"]
+    rows = [_row(each, config, table_of[each.case.folder], settings) for each in repetitions]
     ok = [row for row in rows if row["status"] == "ok"]
     for row, mark in zip(ok, outliers([row["throughput"] for row in ok]), strict=True):
         row["outlier"] = mark
-    return rows, _parity_rows(repetitions, rows)
+    return _OfCase(
+        measurements=lines(wanted, rows),
+        parity=lines(columns.PARITY, _parity_rows(repetitions, rows)),
+        digests=_digests(rows),
+    )
 
 
 def window_seconds(window: Sequence[Mapping[str, Any]]) -> float:
@@ -99,9 +119,10 @@ def utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _row(repetition: Repetition, config: plan.Config, table: str) -> Row:
+def _row(
+    repetition: Repetition, config: plan.Config, table: str, settings: Mapping[str, Any]
+) -> Row:
     case, record = repetition.case, repetition.record
-    settings = case.document(config, repetition.number)["settings"]
     row: Row = {
         **case.identity(config.round, repetition.number),
         "table": table,
