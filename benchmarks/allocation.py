@@ -53,7 +53,7 @@ def main():
         (copy / "results").mkdir(exist_ok=True)
         (copy / "results/environments").symlink_to(common.ROOT / "results/environments")
         (copy / "config/config.yaml").write_text(yaml.safe_dump(mapping))
-        share_jobs(copy / "profiles/slurm/config.yaml")
+        slurm.share_jobs(copy / "profiles/slurm/config.yaml")
         own = slurm.Cluster(Path(scratch) / "slurm")
         own.start()
         try:
@@ -62,14 +62,6 @@ def main():
             own.stop()
     rows = [common.timed("between two windows, beyond start-up", SECONDS, between(records))]
     common.end("allocation", rows)
-
-
-def share_jobs(profile):
-    """Switch on what the profile has as a comment."""
-    text = profile.read_text()
-    for key in ("groups", "group-components"):
-        text = text.replace(f"\n# {key}: ", f"\n{key}: ")
-    profile.write_text(text)
 
 
 def measure(copy, mapping):

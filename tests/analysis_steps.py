@@ -1,57 +1,45 @@
-"""The analysis of a round on disk, a step a command, as the workflow's rules call it."""
+"""The analysis of a round on disk, a step a command, as the workflow's rules call it.
 
-from collections.abc import Mapping
+Each function returns the arguments of `python -m dlperf.analysis` for the round in `results`.
+"""
+
 from pathlib import Path
 
 from dlperf.plan.peaks import PEAKS
 
+#: What a step reads or writes under the name of its option, in the round's folder.
+FILES = {
+    "config": "config.yaml",
+    "runs": "runs",
+    "nodes": "nodes",
+    "measurements": "measurements.tsv.gz",
+    "parity": "parity.tsv",
+    "certificates": "certificates.tsv",
+    "sums": "SHA256SUMS",
+    "limits": "limits.tsv",
+    "cells": "cells.tsv",
+}
+
 
 def merging(results: Path) -> list[str]:
-    """The arguments of `python -m dlperf.analysis` that merge the round."""
-    options = {
-        "config": results / "config.yaml",
-        "runs": results / "runs",
-        "shared": results.parent,
-        "measurements": results / "measurements.tsv.gz",
-        "parity": results / "parity.tsv",
-        "certificates": results / "certificates.tsv",
-        "sums": results / "SHA256SUMS",
-    }
-    return _spelled("merge", options)
+    own = ("config", "runs", "measurements", "parity", "certificates", "sums")
+    return _step("merge", results, own, shared=results.parent)
 
 
 def limiting(results: Path) -> list[str]:
-    """The arguments of `python -m dlperf.analysis` that write the round's limits."""
-    options = {
-        "config": results / "config.yaml",
-        "measurements": results / "measurements.tsv.gz",
-        "nodes": results / "nodes",
-        "peaks": PEAKS,
-        "out": results / "limits.tsv",
-    }
-    return _spelled("limits", options)
+    own = ("config", "measurements", "nodes")
+    return _step("limits", results, own, peaks=PEAKS, out=results / "limits.tsv")
 
 
 def summarising(results: Path) -> list[str]:
-    """The arguments of `python -m dlperf.analysis` that make cells of what was merged."""
-    options = {
-        "measurements": results / "measurements.tsv.gz",
-        "certificates": results / "certificates.tsv",
-        "limits": results / "limits.tsv",
-        "out": results / "cells.tsv",
-    }
-    return _spelled("cells", options)
+    own = ("measurements", "certificates", "limits")
+    return _step("cells", results, own, out=results / "cells.tsv")
 
 
 def listing(results: Path) -> list[str]:
-    """The arguments of `python -m dlperf.analysis` that write tables.md."""
-    options = {
-        "cells": results / "cells.tsv",
-        "measurements": results / "measurements.tsv.gz",
-        "out": results / "tables.md",
-    }
-    return _spelled("markdown", options)
+    return _step("markdown", results, ("cells", "measurements"), out=results / "tables.md")
 
 
-def _spelled(command: str, options: Mapping[str, Path]) -> list[str]:
+def _step(command: str, results: Path, own: tuple[str, ...], **others: Path) -> list[str]:
+    options = {key: results / FILES[key] for key in own} | others
     return [command, *(text for key, path in options.items() for text in (f"--{key}", str(path)))]

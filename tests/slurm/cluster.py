@@ -165,6 +165,15 @@ class Cluster:
         DEFAULT_CONF.symlink_to(self.folder / "slurm.conf")
 
 
+def share_jobs(profile: Path) -> None:
+    """Let repetitions of a case share a job: switch on what the profile has as a comment."""
+    text = profile.read_text()
+    for key in ("groups", "group-components"):
+        assert f"\n# {key}: " in text
+        text = text.replace(f"\n# {key}: ", f"\n{key}: ")
+    profile.write_text(text)
+
+
 def _free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:

@@ -180,12 +180,7 @@ def test_a_round_over_one_and_two_nodes(cluster, site):
 
 
 def test_repetitions_of_a_case_can_share_a_job(cluster, site):
-    profile = site / "profiles/slurm/config.yaml"
-    text = profile.read_text()
-    for key in ("groups", "group-components"):
-        assert f"\n# {key}: " in text
-        text = text.replace(f"\n# {key}: ", f"\n{key}: ")
-    profile.write_text(text)
+    slurm.share_jobs(site / "profiles/slurm/config.yaml")
     ask(site, repetitions=2)
     names = [record_of("1n1d"), record_of("1n1d").replace("rep1", "rep2")]
     assert run(site, *names) == 0, log_of(site)

@@ -3,8 +3,8 @@
 Its configurations run an nn.Graph, which takes more of a CPU's time. Its last release on PyPI is
 made for OneFlow 0.7; what keeps it from 0.9.0 on a CPU is gone round:
 - Its data readers name np.float, which NumPy dropped: the models are imported without them.
-- Its LayerNorm calls a kernel that aborts on a CPU ("layer_norm_cpu_kernel.cpp:28] TODO"), where
-  OneFlow's nn.LayerNorm is made of other operations: that one stands in.
+- Its LayerNorm calls a kernel that OneFlow has not written for a CPU: the process is aborted in
+  layer_norm_cpu_kernel.cpp. OneFlow's nn.LayerNorm is made of other operations: it stands in.
 - fused_bias_add_gelu, fused_bias_add_dropout and fused_scale_mask_softmax have no kernel for a CPU
   (op_kernel_not_found_error): off.
 - Its graph asks a proxy for `origin` (AttributeError), to number stages: there is one.

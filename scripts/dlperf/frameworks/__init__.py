@@ -45,7 +45,7 @@ def find(name):
     """Return the module of framework `name`, or None while there is only its name."""
     try:
         return load(name)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         if error.name != "dlperf.frameworks." + name:
             raise
         return None
