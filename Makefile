@@ -33,6 +33,6 @@ report.zip: .venv/ready   ## Snakemake's own report of the laptop round
 	$(PYTHON) -m venv .venv
 	sed -n '/^uv==/,/[^\\]$$/p' $< > .venv/uv.txt
 	$(PIP) --no-deps -r .venv/uv.txt
-	UV_FIND_LINKS="$$PIP_FIND_LINKS" .venv/bin/uv pip install --quiet --python .venv/bin/python \
-	    --require-hashes -r $< || $(PIP) -r $<
+	UV_FIND_LINKS="$$PIP_FIND_LINKS" .venv/bin/uv pip install --quiet --compile-bytecode \
+	    --python .venv/bin/python --require-hashes -r $< || $(PIP) -r $<
 	touch $@

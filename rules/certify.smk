@@ -44,7 +44,7 @@ rule reference:
     wildcard_constraints:
         variant=VARIANT,
     priority: 2_000_000
-    threads: lambda wildcards: all_cores(2)
+    threads: lambda wildcards: max(1, all_cores(2) // 2)  # beside what is downloaded and built
     resources:
         mem_mb=memory_of,
     params:

@@ -84,6 +84,7 @@ rule environment:
         "results/environments/{framework}.{device}/env.json",
     log:
         "results/environments/{framework}.{device}.log",
+    priority: lambda wildcards: int(wildcards.framework == "pytorch")  # references wait for it
     localrule: True
     conda:
         conda_of

@@ -28,6 +28,16 @@ def calibrations(wildcards):
     return sorted({*there, *wanted})
 
 
+def screened(wildcards):
+    """The nodes to probe; on a cluster the config has to name them."""
+    if not (workflow.local_exec or CONFIG.cluster.nodes):
+        raise WorkflowError(
+            f"{SOURCE}: cluster.nodes: names no node, so there is none to screen; allowed is a list "
+            "such as [node1, node2] (`sinfo -N -h -o %N` lists the names)"
+        )
+    return expand(NODE, node=NODES)
+
+
 def environment_of_probe(wildcards):
     """Of a recorded calibration it is ancient, as of a recorded repetition."""
     environment = environment_of("pytorch")
@@ -71,7 +81,7 @@ rule probe:
 
 rule screen:
     input:
-        expand(NODE, node=NODES),
+        screened,
     localrule: True
     params:
         folder=f"{RESULTS}/nodes",
