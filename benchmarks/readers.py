@@ -3,10 +3,11 @@
     python benchmarks/readers.py [--framework NAME ...] [--rounds 3] [--seconds 8]
 
 On one core, with nothing that takes the batches: the framework's own reader (data/readers), the
-loader that all frameworks share (data/batches.py), and the pipeline that the framework's project
-shows (public/readers). Each in a process of its own, one after another, round by round, so that
-drift falls on all. Printed, and written to results/benchmarks/readers.tsv: images a second, the
-median of the rounds, by wall clock and by CPU time, which a busy machine disturbs less.
+loader that all frameworks share (data/batches.py), and the pipelines that the framework's project
+or a library for it shows (public/readers/<framework>.py, <framework>_<library>.py). Each in a
+process of its own, one after another, round by round, so that drift falls on all. Printed, and
+written to results/benchmarks/readers.tsv: images a second, the median of the rounds, by wall clock
+and by CPU time, which a busy machine disturbs less.
 """
 
 import argparse
@@ -21,8 +22,8 @@ from public_implementations import PUBLIC, constants, install
 
 from dlperf.data.formats import OF_FRAMEWORK
 
-KEYS = ("framework", "image_size", "batch_size")
-KINDS = ("own", "shared", "example")
+KEYS = ("framework", "example", "image_size", "batch_size")
+OURS = ("own", "shared")
 SHARDS = 4
 
 
@@ -36,47 +37,59 @@ def main():
     parser.add_argument("--image-size", type=int, default=224)
     parser.add_argument("--batch-size", type=int, default=32)
     asked = parser.parse_args()
-    speeds = {(name, kind): [] for name in asked.framework for kind in KINDS}
+    kinds = {name: [*OURS, *examples(name)] for name in asked.framework}
+    speeds = {(name, kind): [] for name in asked.framework for kind in kinds[name]}
     for number in range(asked.rounds):
         for name in asked.framework:
-            for kind in KINDS[:: -1 if number % 2 else 1]:
+            for kind in kinds[name][:: -1 if number % 2 else 1]:
                 speeds[name, kind].append(measured(name, kind, asked))
-    rows = [row(name, speeds, asked) for name in asked.framework]
+    rows = [row(name, each, speeds, asked) for name in asked.framework for each in examples(name)]
     for each in rows:
         print(
-            "{framework} ({format}): own {own} images/s, shared {shared}, example {example}; "
-            "own / example {ratio}, by CPU time {cpu_ratio}: {source}".format(**each)
+            "{framework} ({format}): own {own} images/s, shared {shared}, example "
+            "{example_speed}; own / example {ratio}, by CPU time {cpu_ratio}: {source}".format(
+                **each
+            )
         )
     print("->", common.write("readers", rows, KEYS))
 
 
-def row(name, speeds, asked):
+def examples(name):
+    """The framework's documented pipelines, as names of files in public/readers."""
+    folder = PUBLIC / "readers"
+    return [name, *sorted(path.stem for path in folder.glob(f"{name}_*.py"))]
+
+
+def row(name, example, speeds, asked):
     def median(kind, key):
         return statistics.median(each[key] for each in speeds[name, kind])
 
-    wall = {kind: median(kind, "images_per_second") for kind in KINDS}
-    cpu = {kind: median(kind, "images_per_cpu_second") for kind in KINDS}
+    kinds = {"own": "own", "shared": "shared", "example_speed": example}
+    wall = {column: median(kind, "images_per_second") for column, kind in kinds.items()}
+    cpu = {column: median(kind, "images_per_cpu_second") for column, kind in kinds.items()}
     return {
         "framework": name,
+        "example": example,
         "format": OF_FRAMEWORK[name],
-        "source": constants(PUBLIC / "readers" / f"{name}.py")["SOURCE"],
+        "source": constants(PUBLIC / "readers" / f"{example}.py")["SOURCE"],
         "image_size": asked.image_size,
         "batch_size": asked.batch_size,
         "rounds": asked.rounds,
-        **{kind: round(wall[kind], 1) for kind in KINDS},
-        **{f"{kind}_by_cpu_time": round(cpu[kind], 1) for kind in KINDS},
-        "ratio": round(wall["own"] / wall["example"], 3),
-        "cpu_ratio": round(cpu["own"] / cpu["example"], 3),
+        **{column: round(speed, 1) for column, speed in wall.items()},
+        **{f"{column}_by_cpu_time": round(speed, 1) for column, speed in cpu.items()},
+        "ratio": round(wall["own"] / wall["example_speed"], 3),
+        "cpu_ratio": round(cpu["own"] / cpu["example_speed"], 3),
     }
 
 
 def measured(name, kind, asked):
     interpreter, environ = common.environment(name)
-    public = PUBLIC / "readers" / f"{name}.py"
+    example = name if kind in OURS else kind
+    public = PUBLIC / "readers" / f"{example}.py"
     module = constants(public)
-    packages = install(f"readers-{name}", interpreter, module)
+    packages = install(f"readers-{example}", interpreter, module)
     numbers = [str(asked.batch_size), str(asked.image_size), str(asked.seconds)]
-    if kind == "example":
+    if kind not in OURS:
         folder = data(module["FORMAT"])
         script = common.ROOT / "benchmarks" / "reading.py"
         command = [interpreter, str(script), str(public), str(folder), *numbers]

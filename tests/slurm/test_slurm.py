@@ -156,6 +156,11 @@ def release(cluster: slurm.Cluster, job: str) -> None:
     cluster.run("scontrol", "update", f"jobid={job}", "starttime=now")
 
 
+def test_screening_without_nodes_says_where_to_name_them(site):
+    assert run(site, "screen", seconds=60) != 0
+    assert "config/config.yaml: cluster.nodes: names no node" in log_of(site)
+
+
 def test_a_round_over_one_and_two_nodes(cluster, site):
     assert run(site, record_of("1n1d"), record_of("2n1d")) == 0, log_of(site)
     one, two = read(site, record_of("1n1d")), read(site, record_of("2n1d"))
