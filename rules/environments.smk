@@ -84,7 +84,8 @@ rule environment:
         "results/environments/{framework}.{device}/env.json",
     log:
         "results/environments/{framework}.{device}.log",
-    priority: lambda wildcards: int(wildcards.framework == "pytorch")  # references wait for it
+    # before all that one core can do beside it; PyTorch's first, for which references wait
+    priority: lambda wildcards: 3_000_000 + (wildcards.framework == "pytorch")
     localrule: True
     conda:
         conda_of
