@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from dlperf.measure import host
 
 
@@ -31,3 +33,17 @@ def test_a_node_has_the_name_that_slurm_gives_it(monkeypatch):
 
 def test_free_space_is_what_the_disk_has(tmp_path):
     assert 0 < host.free_bytes(str(tmp_path)) < 1 << 60
+
+
+@pytest.mark.parametrize(
+    ("maker", "flags", "told"),
+    [
+        ("AuthenticAMD", "fma avx avx2", {"MKL_DEBUG_CPU_TYPE": "5"}),
+        ("AuthenticAMD", "avx", {}),
+        ("GenuineIntel", "fma avx avx2 avx512f", {}),  # there it would cost AVX-512
+    ],
+)
+def test_an_old_mkl_is_told_to_use_avx2_where_it_would_not(monkeypatch, maker, flags, told):
+    cpuinfo = f"vendor_id\t: {maker}\nmodel name\t: X\nflags\t\t: {flags}\n"
+    monkeypatch.setattr(host, "_read", lambda path: cpuinfo)
+    assert host.mkl_variables() == told

@@ -152,6 +152,18 @@ def facts():
     }
 
 
+def mkl_variables():
+    """For a framework that ships Intel's MKL from before 2020.1, as PaddlePaddle does.
+
+    On other makers' processors that MKL takes its slowest kernels unless it is told to take those
+    for AVX2. A later MKL ignores it.
+    """
+    cpuinfo = _read("/proc/cpuinfo")
+    others = _field(cpuinfo, "vendor_id") != "GenuineIntel"
+    slow = others and "avx2" in _field(cpuinfo, "flags").split()
+    return {"MKL_DEBUG_CPU_TYPE": "5"} if slow else {}
+
+
 # NVML, through nvidia-ml-py. Absent package, driver or counter: nothing is said about GPUs.
 
 

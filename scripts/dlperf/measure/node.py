@@ -86,6 +86,8 @@ class Node:
         threads = str(len(run.cores))
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             environment[name] = threads
+        for name, value in host.mkl_variables().items():  # one that the user set stays
+            environment.setdefault(name, value)
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             environment[name] = run.interface  # the same network for every framework
         environment["CUDA_VISIBLE_DEVICES"] = self._gpus[run.local_rank] if run.cuda else ""

@@ -99,6 +99,7 @@ def measure(run):
         "precision": run.precision,
         "compiler": run.compiler,
         "threads": run.cores_per_device if run.device == "cpu" else None,
+        "mkl_cpu_type": os.environ.get("MKL_DEBUG_CPU_TYPE"),
         "parameters": work.parameters,
         "network_interface": run.interface if run.distributed else None,
         # Equal over frameworks, or not one input. A framework's own reader has none: None.
