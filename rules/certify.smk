@@ -43,7 +43,7 @@ rule reference:
         "results/certificates/{workload}/reference{variant}.log",
     wildcard_constraints:
         variant=VARIANT,
-    priority: 2_000_000
+    priority: 3_000_001  # each keeps a core busy for minutes, while other environments are built
     threads: lambda wildcards: max(1, all_cores(2) // 2)  # beside what is downloaded and built
     resources:
         mem_mb=memory_of,

@@ -85,7 +85,7 @@ rule environment:
     log:
         "results/environments/{framework}.{device}.log",
     # before all that one core can do beside it; PyTorch's first, for which references wait
-    priority: lambda wildcards: 3_000_000 + (wildcards.framework == "pytorch")
+    priority: lambda wildcards: 3_000_000 + 2 * (wildcards.framework == "pytorch")
     localrule: True
     conda:
         conda_of
