@@ -9,16 +9,17 @@ from nvidia.dali.plugin.pytorch import DALIClassificationIterator
 SOURCE = "NVIDIA DALI 2.4.0's ImageNet example, device_id=None"
 REQUIREMENTS = [
     "nvidia-dali-cuda120==2.4.0",
+    "nvidia-nvimgcodec-cu12==0.9.0.20",
     "astunparse==1.6.3",
     "gast==0.6.0",
-    "dm-tree==0.1.9",
+    "libcst==1.8.6",
     "makefun==1.16.0",
-    "six==1.17.0",
-    "wheel==0.45.1",
-    "absl-py==2.3.1",
-    "attrs==25.4.0",
-    "wrapt==1.17.3",
+    "nvtx==0.2.17",
+    "optree==0.20.0",
     "packaging==25.0",
+    "pyyaml==6.0.3",
+    "six==1.17.0",
+    "typing_extensions==4.16.0",
 ]
 FORMAT = "tfrecord"
 

@@ -29,7 +29,7 @@ def open_example(folder, batch_size, size):
     steps = [transforms.RandomResizedCrop(size), transforms.RandomHorizontalFlip()]
     steps += [transforms.ToTensor(), normalize]
     shards = sorted(glob.glob(os.path.join(folder, "*.tar")))
-    data = wds.WebDataset(shards, shardshuffle=len(shards), resampled=True).shuffle(1000)
+    data = wds.WebDataset(shards, shardshuffle=False, resampled=True).shuffle(1000)
     data = data.decode("pil").to_tuple("jpg", "cls")
     data = data.map_tuple(transforms.Compose(steps), int).batched(batch_size)
     loader = wds.WebLoader(data, batch_size=None, num_workers=1)
