@@ -43,7 +43,7 @@ rule reference:
         "results/certificates/{workload}/reference{variant}.log",
     wildcard_constraints:
         variant=VARIANT,
-    priority: 3_000_001  # each keeps a core busy for minutes, while other environments are built
+    priority: REFERENCE
     threads: lambda wildcards: max(1, all_cores(2) // 2)  # beside what is downloaded and built
     resources:
         mem_mb=memory_of,
@@ -78,9 +78,10 @@ rule certificate:
         compiler="(-(?!clip0)[a-z0-9_]+)?",
         variant=VARIANT,
         ranks="[12]",
-    priority: 1_000_000  # before what is measured: its speeds would not count
-    # side by side, as nothing is timed; a repetition takes all cores, so never beside one
-    threads: lambda wildcards: int(wildcards.ranks)
+    priority: CERTIFICATE
+    # Two: its runs, or its ranks, stand side by side, as nothing is timed. A repetition takes all
+    # cores, so never beside one.
+    threads: 2
     resources:
         runtime=15,
         mem_mb=memory_of,
@@ -92,7 +93,7 @@ rule certificate:
         "exec {PYTHON:q} -m dlperf.certify --workload {wildcards.workload:q}"
         " --framework {wildcards.framework:q} --device {wildcards.device:q}"
         " --precision {wildcards.precision:q} --compiler {params.compiler:q}"
-        " --ranks {wildcards.ranks:q} --environment {input.environment:q}"
+        " --ranks {wildcards.ranks:q} --cores {threads} --environment {input.environment:q}"
         " --reference {params.reference:q} --data-dir {params.data:q}"
         " --out {output:q} > {log:q} 2>&1"
 

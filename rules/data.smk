@@ -108,7 +108,7 @@ rule sample:
         "results/data/{sample}.log",
     wildcard_constraints:
         sample="|".join(SAMPLES),
-    priority: 3_000_002  # as PyTorch's environment: references wait for both
+    priority: FIRST
     localrule: True
     threads: 1
     params:

@@ -76,6 +76,12 @@ def has_distributed_part(framework, device):
     return any("distributed" in (sections.get(name) or {}) for name in names)
 
 
+def environment_priority(wildcards):
+    """References wait for PyTorch."""
+    compiled = has_distributed_part(wildcards.framework, wildcards.device)
+    return FIRST if wildcards.framework == "pytorch" or compiled else ENVIRONMENT
+
+
 rule environment:
     input:
         definition_of,
@@ -84,8 +90,7 @@ rule environment:
         "results/environments/{framework}.{device}/env.json",
     log:
         "results/environments/{framework}.{device}.log",
-    # before all that one core can do beside it; PyTorch's first, for which references wait
-    priority: lambda wildcards: 3_000_000 + 2 * (wildcards.framework == "pytorch")
+    priority: environment_priority
     localrule: True
     conda:
         conda_of

@@ -54,7 +54,7 @@ rule probe:
         NODE.removesuffix(".json") + ".log",
     wildcard_constraints:
         node="[A-Za-z0-9._-]+",
-    priority: 900_000  # before repetitions, after certificates: near to what it is a limit of
+    priority: SCREEN
     threads: lambda wildcards: all_cores(DEVICES_PER_NODE * CONFIG.cores_per_device)
     resources:
         **(

@@ -59,6 +59,7 @@ RESNET50 = [
         "self.conv1, self.bn1 = conv(inputs, width, 1, stride), batch_norm(width)\n"
         "        self.conv2, self.bn2 = conv(width, width, 3), batch_norm(width)",
     ),
+    Mutation("a class more", "pytorch", "none", "facts.CLASSES)", "facts.CLASSES + 1)"),
     Mutation("momentum 0.9", "pytorch", "none", "momentum=facts.MOMENTUM", "momentum=0.9"),
     Mutation("epsilon 1e-6", "pytorch", "none", "eps=facts.BATCH_NORM_EPSILON", "eps=1e-6"),
     Mutation(
@@ -329,6 +330,7 @@ def certificate_of(mutation, workload, package, reference, data, folder) -> dict
         f"--environment={ROOT}/results/environments/{mutation.framework}.cpu/env.json",
         f"--reference={reference}",
         f"--data-dir={data}",
+        "--cores=1",  # as two are made at a time
         f"--out={out}",
         "--no-long-run",
         *["--float64-only"] * mutation.float64_only,

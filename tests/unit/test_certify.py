@@ -189,8 +189,8 @@ def test_given_gradients_lie_on_both_sides_of_the_clip():
 
 
 def test_a_variant_has_the_dimensions_that_it_spells():
-    assert dimensions_of("bert", "") == {"sequence_length": 32, "clip": 1}
-    assert dimensions_of("bert", "clip0") == {"sequence_length": 32, "clip": 0}
+    assert dimensions_of("bert", "") == {"sequence_length": 16, "clip": 1}
+    assert dimensions_of("bert", "clip0") == {"sequence_length": 16, "clip": 0}
     assert workloads.variant("bert", {"sequence_length": 512, "clip": 0}) == "clip0"
     assert workloads.variant("resnet50", {"image_size": 32}) == ""
 

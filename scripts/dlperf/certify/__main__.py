@@ -8,7 +8,8 @@
 Two runs: a step in the precision and compiler that are timed, and some in float64 where the
 framework has it; a third, longer one where that is mixed precision or a compiler, which may do slow
 damage. Of 2 ranks, what matters is how they exchange gradients: where float64 goes the way of what
-is timed, it runs alone. The exit status is 0 when a certificate was written, passed or not.
+is timed, it runs alone. On a CPU, runs stand side by side as far as cores allow. The exit status is
+0 when a certificate was written, passed or not.
 """
 
 import argparse
@@ -17,12 +18,13 @@ import os
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from dlperf import files, frameworks, workloads
 from dlperf.certify import SCHEMA, judge
-from dlperf.measure import record, stopwatch
+from dlperf.measure import host, processes, record, stopwatch
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -44,6 +46,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data-dir", required=True, help="folder of the sample data")
     parser.add_argument("--environment", required=True, help="env.json of the environment")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for each of the runs")
+    parser.add_argument(
+        "--cores", type=int, help="of a CPU, a rank takes one (default: all that there are)"
+    )
     parser.add_argument("--no-long-run", action="store_true", help="leave the third run out")
     parser.add_argument("--float64-only", action="store_true", help="leave what is timed out")
     parser.add_argument("--out", required=True, help="the certificate to write")
@@ -103,27 +108,39 @@ def _tiers(
     float64_compiler: str | None,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """All tiers, and what the timed process reported of itself."""
-
-    def run(precision: str, compiler: str, **task: Any) -> dict[str, Any]:
-        return _run(asked, manifest, environment, precision, compiler, task)
-
-    timed = float64 = None
     exchange = frameworks.load(asked.framework).FLOAT64_EXCHANGE
     way = (asked.precision, asked.compiler)
+    expected = manifest["ranks"][str(asked.ranks)]
+    runs = {}  # the longest first
+    if asked.ranks == 1 and way != ("fp32", "none") and not asked.no_long_run:
+        runs["long"] = (*way, {"kind": "long", "steps": manifest["long"]["steps"]})
+    if float64_compiler:
+        steps = len(expected["loss"])
+        runs["float64"] = ("fp64", float64_compiler, {"kind": "steps", "steps": steps})
     enough = asked.ranks > 1 and exchange and way == ("fp32", float64_compiler)
     if not (asked.float64_only or enough):
-        alone = asked.ranks == 1
-        timed = run(asked.precision, asked.compiler, kind="gradient", steps=1, optimizer=alone)
-    expected = manifest["ranks"][str(asked.ranks)]
-    if float64_compiler:
-        float64 = run("fp64", float64_compiler, kind="steps", steps=len(expected["loss"]))
+        task = {"kind": "gradient", "steps": 1, "optimizer": asked.ranks == 1}
+        runs["timed"] = (*way, task)
+
+    # Processes, not threads: ranks end with the thread that started them, and this one by a signal.
+    with ProcessPoolExecutor(_runs_at_a_time(asked), initializer=processes.end_with_ranks) as pool:
+        waiting = {
+            name: pool.submit(_run, asked, manifest, environment, *run)
+            for name, run in runs.items()
+        }
+        found = {name: each.result() for name, each in waiting.items()}
+    timed, float64, long = (found.get(name) for name in ("timed", "float64", "long"))
     tiers = judge.tiers(asked.workload, expected, timed, float64, asked.precision)
-    plain = (asked.precision, asked.compiler) == ("fp32", "none")
-    if tiers[0]["passed"] and asked.ranks == 1 and not plain and not asked.no_long_run:
-        long_steps = manifest["long"]["steps"]
-        many = run(asked.precision, asked.compiler, kind="long", steps=long_steps)
-        tiers.append(judge.long_run(manifest["long"]["mean_loss"], many))
+    if tiers[0]["passed"] and long:
+        tiers.append(judge.long_run(manifest["long"]["mean_loss"], long))
     return tiers, (timed or float64 or {}).get("parity", {})
+
+
+def _runs_at_a_time(asked: argparse.Namespace) -> int:
+    """On a GPU one: it is each run's own. Over several nodes too."""
+    if asked.device != "cpu" or asked.nodes > 1:
+        return 1
+    return max(1, (asked.cores or len(host.cores())) // asked.ranks)
 
 
 def _run(

@@ -75,13 +75,10 @@ def train(run, task, guest, framework, implementation):
     rate = facts.learning_rate(run.global_batch_size)
     work = implementation.training(run)
     found = {"status": "ok", "parameters": work.parameters, "loss": [], "compared": {}}
-    weights = work.weights.read()
-    found["shapes"] = wrong_shapes(facts.parameters(), weights)
+    start = load(run, task, "weights")
+    found["shapes"] = written(work, start, facts.parameters())
     if found["shapes"]:
         return found
-    start = load(run, task, "weights")
-    work.weights.write(start)
-    del weights
 
     guest.phase("steps")
     for step in range(1, task["steps"] + 1):
@@ -90,7 +87,12 @@ def train(run, task, guest, framework, implementation):
         found["loss"].append(work.loss(handle))
         first = {"gradient": "gradient", "steps": "first"}.get(task["kind"])
         if step == 1 and first:
-            found["compared"][first] = compare(work.weights.read(), start, run, task, first, -rate)
+            weights = work.weights.read()
+            found["shapes"] = wrong_shapes(facts.parameters(), weights)
+            if found["shapes"]:
+                return found
+            found["compared"][first] = compare(weights, start, run, task, first, -rate)
+            del weights
     if task["kind"] == "steps":
         found["compared"]["last"] = compare(work.weights.read(), start, run, task, "last")
     found["data_digest"] = work.batches.first_batch_sha256
@@ -98,6 +100,18 @@ def train(run, task, guest, framework, implementation):
     guest.wait("compared")
     work.batches.close()
     return found
+
+
+def written(work, start, expected):
+    """Write the weights; where that fails for their shapes, these (as `wrong_shapes`)."""
+    try:
+        work.weights.write(start)
+    except Exception:
+        wrong = wrong_shapes(expected, work.weights.read())
+        if not wrong:
+            raise
+        return wrong
+    return []
 
 
 def wrong_shapes(expected, found):

@@ -70,6 +70,8 @@ def start(run):
     if run.compiler == "cinn" and not paddle.is_compiled_with_cinn():
         raise Unsupported("CINN is not compiled into this PaddlePaddle")
     if run.distributed:
+        if run.rank > 0:  # else it finds nobody there, and sleeps for three seconds
+            run.wait_for_port()
         paddle.distributed.init_parallel_env()
     paddle.seed(run.seed)
 

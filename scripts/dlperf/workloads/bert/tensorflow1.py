@@ -252,11 +252,7 @@ def built(run):
     value = loss(run, model(run, examples), targets)
     train = update(run, optimizer(run), value)
     session = tf.Session(config=framework.session_config(run))
-    session.run(tf.global_variables_initializer(), feed_dict=first(batches))
-    if run.distributed:
-        import horovod.tensorflow as hvd
-
-        session.run(hvd.broadcast_variables(tf.trainable_variables(), 0))
+    framework.initialize(session, first(batches))
     if batches.constant:
         step = session.make_callable([value, train])
     else:

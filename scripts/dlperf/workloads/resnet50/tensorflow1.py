@@ -154,11 +154,7 @@ def built(run):
     value = loss(run, model(run, images), labels)
     train = update(run, optimizer(run), value)
     session = tf.Session(config=framework.session_config(run))
-    session.run(tf.global_variables_initializer(), feed_dict=first(batches, images, labels))
-    if run.distributed:
-        import horovod.tensorflow as hvd
-
-        session.run(hvd.broadcast_global_variables(0))
+    framework.initialize(session, first(batches, images, labels))
     if batches.constant:
         step = session.make_callable([value, train])
     elif batches.on_device:
