@@ -36,7 +36,7 @@ for rank in ranks:
     with opened(dataclasses.replace(run, rank=rank)) as (_, reader):
         reader.fill()
         batches = [reader.arrays(reader.next()) for _ in range(count)]
-        assert reader.waited_seconds >= 0 and reader.parity["data_loader"]
+        assert reader.waited_seconds >= 0
     images, labels = batches[0]
     channel = -1 if images.shape[-1] == 3 else 1
     axes = tuple(axis for axis in (1, 2, 3) if axis != channel % 4)
@@ -45,6 +45,7 @@ for rank in ranks:
         "types": [str(images.dtype), str(labels.dtype)],
         "labels": [label for _, labels in batches for label in labels.ravel().tolist()],
         "colours": [each for images, _ in batches for each in images.mean(axes).tolist()],
+        "data_loader": reader.parity["data_loader"],
         "spread": float(max(images.std(axes).max() for images, _ in batches)),
     })
 print(json.dumps(found))
@@ -82,6 +83,17 @@ def shards(environments, tmp_path_factory):
     return made
 
 
+@pytest.fixture(scope="session")
+def dali(environments, tmp_path_factory) -> Path:
+    """A folder with DALI as PyTorch's environment for CUDA has it, for that of the CPU."""
+    folder = tmp_path_factory.mktemp("dali")
+    command = [ROOT / ".venv/bin/uv", "pip", "install", "--quiet", "--target", folder]
+    command += ["--python", environments / "pytorch.cpu/bin/python"]
+    command += ["--constraint", ROOT / "envs/pytorch.cuda.lock.txt", "nvidia-dali-cuda130"]
+    subprocess.run(list(map(str, command)), check=True, timeout=600)
+    return folder
+
+
 def a_run(framework: str, environments: Path, folder: Path, scratch: Path, **changes) -> Run:
     values = dict(
         workload="resnet50",
@@ -114,10 +126,12 @@ def a_run(framework: str, environments: Path, folder: Path, scratch: Path, **cha
     return Run(**{**values, **changes})
 
 
-def start(run: Run, scratch: Path, ranks: list[int], batches: int) -> subprocess.Popen:
+def start(run: Run, scratch: Path, ranks: list[int], batches: int, *more) -> subprocess.Popen:
+    """`more`: folders of packages beside those of the environment."""
     spec = scratch / f"run{run.rank}.json"
     run.save(spec)
-    environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"), CUDA_VISIBLE_DEVICES="")
+    path = os.pathsep.join(map(str, (ROOT / "scripts", *more)))
+    environ = dict(os.environ, PYTHONPATH=path, CUDA_VISIBLE_DEVICES="")
     environ |= frameworks.load(run.framework).environment(run)
     command = [run.interpreter, "-c", READ, str(spec), json.dumps([ranks, batches])]
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True, cwd=scratch)
@@ -150,11 +164,21 @@ def check_batches(framework: str, found: dict) -> None:
     ],
 )
 def test_each_image_comes_once_an_epoch_on_one_rank(framework, environments, shards, tmp_path):
-    run = a_run(framework, environments, shards(framework), tmp_path)
+    check_epochs(a_run(framework, environments, shards(framework), tmp_path), tmp_path)
+
+
+def test_dali_too_gives_each_image_once_an_epoch(environments, shards, dali, tmp_path):
+    check_epochs(a_run("pytorch", environments, shards("pytorch"), tmp_path), tmp_path, dali)
+
+
+def check_epochs(run: Run, scratch: Path, *more: Path) -> None:
+    """Two ranks get each image once between them, in both epochs, shuffled, the same ones again."""
     share = IMAGES // 2
-    first, second, again = answer(start(run, tmp_path, [0, 1, 0], 2 * share // BATCH_SIZE))
+    process = start(run, scratch, [0, 1, 0], 2 * share // BATCH_SIZE, *more)
+    first, second, again = answer(process)
     for found in (first, second):
-        check_batches(framework, found)
+        check_batches(run.framework, found)
+        assert ("DALI" in found["data_loader"]) == bool(more)
     for epoch in (slice(0, share), slice(share, None)):
         both = first["labels"][epoch] + second["labels"][epoch]
         assert sorted(both) == list(range(IMAGES))

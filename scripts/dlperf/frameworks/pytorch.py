@@ -98,11 +98,13 @@ class Weights:
         return {name: p.detach().cpu().numpy().copy() for name, p in self.named.items()}
 
     def write(self, arrays):
+        import numpy as np
         import torch
 
         with torch.no_grad():
             for name, parameter in self.named.items():
-                parameter.copy_(torch.from_numpy(arrays[name].copy()))
+                array = np.require(arrays[name], requirements="CW")  # torch takes no other
+                parameter.copy_(torch.from_numpy(array))
 
 
 def optimize(run, implementation, start, gradients):

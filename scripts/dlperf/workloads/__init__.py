@@ -46,7 +46,8 @@ class Initial(collections.abc.Mapping):
 
         random = np.random.default_rng([self._seed, list(self._shapes).index(name)])
         shape = self._shapes[name]
-        return np.broadcast_to(self._facts.initial(name, shape, random), shape).astype("float32")
+        value = self._facts.initial(name, shape, random)
+        return value if np.ndim(value) else np.full(shape, value, "float32")
 
     def __iter__(self):
         return iter(self._shapes)

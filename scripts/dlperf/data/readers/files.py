@@ -30,12 +30,22 @@ class Images:
         self._px, self._seed = run.dimensions["image_size"], run.seed
         self._batch_size, self._rank, self._ranks = run.batch_size, run.rank, run.ranks
 
+    def order(self, epoch):
+        """The numbers of all images in an epoch's order."""
+        random = np.random.RandomState([self._seed, ORDER, epoch])
+        return random.permutation(len(self._names))
+
+    def shuffled(self, epoch):
+        """Paths within the folder and labels, as lists, in an epoch's order."""
+        order = self.order(epoch)
+        names = [name.decode() for name in self._names[order]]
+        return names, self._labels[order].tolist()
+
     def keys(self, epoch=0):
         """Endless (epoch, numbers of the images of this rank's next batch)."""
         global_batch_size = self._ranks * self._batch_size
         while True:
-            random = np.random.RandomState([self._seed, ORDER, epoch])
-            order = random.permutation(len(self._names))
+            order = self.order(epoch)
             for start in range(0, len(order) - global_batch_size + 1, global_batch_size):
                 first = start + self._rank * self._batch_size
                 yield epoch, order[first : first + self._batch_size]

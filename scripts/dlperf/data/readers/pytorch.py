@@ -1,4 +1,5 @@
-"""PyTorch: DataLoader over class folders, decoded by Pillow in worker processes.
+"""PyTorch: DALI where it is installed; else DataLoader over class folders, decoded by Pillow in
+worker processes.
 
 A worker gives a whole batch of uint8 pixels, a quarter of what float32 would be to pass on; they
 are normalised in this process, on a GPU by the GPU. On a GPU, batches are copied from pinned memory
@@ -38,6 +39,16 @@ class Keys:
 
 def open_images(run, layout, epoch=0):
     shards = Shards(run)
+    try:
+        import nvidia.dali  # noqa: F401
+    except ImportError:
+        return with_loader(run, shards, epoch)
+    from dlperf.data.readers import pytorch_dali
+
+    return pytorch_dali.open_images(run, shards, epoch)
+
+
+def with_loader(run, shards, epoch):
     images = files.Images(run, shards)
     workers = worker_count(run)
     loader = DataLoader(

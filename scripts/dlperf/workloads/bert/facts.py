@@ -98,12 +98,14 @@ def parameters():
 
 
 def initial(name, shape, random):
-    """What a tensor starts with, an array or one number; `random` is a NumPy Generator.
+    """What a tensor starts with, a float32 array or one number; `random` is a NumPy Generator.
 
     Weights and embeddings are normal, scales 1, biases 0.
     """
     if len(shape) == 2:
-        return INITIAL_DEVIATION * random.standard_normal(shape, "float32")
+        weights = random.standard_normal(shape, "float32")
+        weights *= INITIAL_DEVIATION  # in place: of 110 million weights, every copy counts
+        return weights
     return 1.0 if "norm" in name and name.endswith("weight") else 0.0
 
 

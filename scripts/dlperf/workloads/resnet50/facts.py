@@ -76,7 +76,7 @@ def parameters():
 
 
 def initial(name, shape, random):
-    """What a tensor starts with, an array or one number; `random` is a NumPy Generator.
+    """What a tensor starts with, a float32 array or one number; `random` is a NumPy Generator.
 
     Convolutions are normal by their fan out (He et al. 2015), the dense layer normal of deviation
     0.01; scales 1, but 0 for the last of a residual branch (Goyal et al. 2017); shifts and bias 0.
