@@ -5,7 +5,13 @@ and BERT's, of which test_mutations.py has two layers.
 """
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
+import psutil
 import pytest
 from conftest import PROVED, PROVED_SHORT, ROOT, snakemake
 
@@ -47,3 +53,29 @@ def test_it_passes(key, certificates):
 @pytest.mark.parametrize("key", FULL, ids=str)
 def test_it_passes_too(key, all_certificates):
     assert_passes(key)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_certificate_leaves_no_process(
+    environments, reference, sample_data, tmp_path, number
+):
+    out = tmp_path / "certificate.json"
+    command = [sys.executable, "-m", "dlperf.certify", "--workload=resnet50"]
+    command += ["--framework=pytorch", f"--environment={environments}/pytorch.cpu/env.json"]
+    command += [f"--reference={reference}", f"--data-dir={sample_data}", f"--out={out}"]
+    environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"))
+    process = subprocess.Popen([*command, "--cores=2"], cwd=ROOT, env=environ)
+    try:
+        family, deadline = [], time.monotonic() + 60
+        # two processes of runs, side by side, each with its rank
+        while len(family) < 4 and time.monotonic() < deadline:
+            time.sleep(0.1)
+            family = psutil.Process(process.pid).children(recursive=True)
+        assert len(family) == 4
+        process.send_signal(number)
+        assert process.wait(timeout=10) == -number
+        assert not psutil.wait_procs(family, timeout=10)[1]
+    finally:
+        process.kill()
+        process.wait()
+    assert not out.exists()

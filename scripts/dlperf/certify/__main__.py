@@ -15,6 +15,7 @@ is timed, it runs alone. On a CPU, runs stand side by side as far as cores allow
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -55,6 +56,8 @@ def main(arguments: list[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     if asked.ranks % asked.nodes:
         parser.error(f"{asked.ranks} ranks cannot be spread evenly over {asked.nodes} nodes")
+    # End at once, as by SIGTERM: the processes of the runs see it, and end their ranks.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     certificate = certify(asked)
     files.write(asked.out, json.dumps(certificate, indent=1) + "\n")
     name = f"{asked.framework} {asked.workload} {asked.precision} {asked.compiler} {asked.ranks}r"
@@ -125,7 +128,7 @@ def _tiers(
     # Processes, not threads: ranks end with the thread that started them, and this one by a signal.
     with ProcessPoolExecutor(_runs_at_a_time(asked), initializer=processes.end_with_ranks) as pool:
         waiting = {
-            name: pool.submit(_run, asked, manifest, environment, *run)
+            name: pool.submit(_run_or_end, asked, manifest, environment, *run)
             for name, run in runs.items()
         }
         found = {name: each.result() for name, each in waiting.items()}
@@ -141,6 +144,15 @@ def _runs_at_a_time(asked: argparse.Namespace) -> int:
     if asked.device != "cpu" or asked.nodes > 1:
         return 1
     return max(1, (asked.cores or len(host.cores())) // asked.ranks)
+
+
+def _run_or_end(*arguments: Any) -> dict[str, Any]:
+    """`_run` in a process of the pool, which ends when a signal stops it: else it would wait for
+    more to do, for ever where the signal came because its parent is gone."""
+    try:
+        return _run(*arguments)
+    except SystemExit as stopped:
+        os._exit(stopped.code if isinstance(stopped.code, int) else 1)
 
 
 def _run(
