@@ -59,6 +59,7 @@ REFERENCE = 3_000_001
 ENVIRONMENT = 3_000_000
 CERTIFICATE = 1_000_000  # before what is measured: its speeds would not count
 SCREEN = 900_000  # near to the repetitions that it is a limit of
+
 RECORD = RESULTS + "/runs/{workload}/{framework}/{case}/rep{repetition}.json"
 
 

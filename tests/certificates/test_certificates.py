@@ -71,7 +71,7 @@ def test_a_stopped_certificate_leaves_no_process(
         while len(family) < 4 and time.monotonic() < deadline:
             time.sleep(0.1)
             family = psutil.Process(process.pid).children(recursive=True)
-        assert len(family) == 4
+        assert len(family) >= 4
         process.send_signal(number)
         assert process.wait(timeout=10) == -number
         assert not psutil.wait_procs(family, timeout=10)[1]

@@ -144,6 +144,7 @@ def answer(process: subprocess.Popen) -> list[dict]:
 
 
 def check_batches(framework: str, found: dict) -> None:
+    assert found["data_loader"]
     last = framework in CHANNELS_LAST
     # PyTorch's channels_last is NHWC in memory only
     expected = [BATCH_SIZE, SIZE, SIZE, 3] if last else [BATCH_SIZE, 3, SIZE, SIZE]

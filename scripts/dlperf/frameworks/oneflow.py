@@ -8,8 +8,6 @@ and takes SSE kernels for them: Haswell's (AVX2, FMA) are asked for where the pr
 
 import glob
 import os
-import socket
-import time
 
 from dlperf.measure.timer import HostTimer
 
@@ -85,7 +83,7 @@ def services(run):
 
 def start(run):
     if run.rank > 0:
-        await_first_rank(run)
+        run.wait_for_port()  # OneFlow, joining at its import, tries every 10 s only
     import oneflow as flow
 
     flow.manual_seed(run.seed)
@@ -95,16 +93,6 @@ def start(run):
         raise RuntimeError(
             "OneFlow joined %d ranks, not %d" % (flow.env.get_world_size(), run.ranks)
         )
-
-
-def await_first_rank(run):
-    """Return when rank 0 listens: OneFlow, joining at its import, tries every 10 s only."""
-    while True:
-        try:
-            socket.create_connection((run.address, run.port)).close()
-            return
-        except OSError:
-            time.sleep(0.02)
 
 
 def step_timer(run):

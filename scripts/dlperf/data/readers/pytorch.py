@@ -41,7 +41,7 @@ def open_images(run, layout, epoch=0):
     shards = Shards(run)
     try:
         import nvidia.dali  # noqa: F401
-    except ImportError:
+    except ModuleNotFoundError:  # one that is there and does not import is an error
         return with_loader(run, shards, epoch)
     from dlperf.data.readers import pytorch_dali
 
