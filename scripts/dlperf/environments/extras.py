@@ -70,6 +70,9 @@ def _wheel(definition: Definition, python: Path, cache: Path, descriptor: int) -
                 command += ["--no-build-isolation", "--require-hashes", "-r", str(pinned)]
                 environ = {**os.environ, **wanted.get("environ", {})}
                 environ["PATH"] = os.pathsep.join([str(python.parent), environ["PATH"]])
+                if toolchain := wanted.get("toolchain"):
+                    path = definition.yaml.with_name(toolchain).resolve()
+                    environ["CMAKE_TOOLCHAIN_FILE"] = str(path)
                 out = Path(work) / "out"
                 run([*command, "-w", str(out)], environ, [descriptor, held])
                 disk.remove(folder)

@@ -120,28 +120,15 @@ def session_config(run):
 def initialize(session, fed=()):
     """Run the initializers of all variables of the session's graph; `fed` as a feed_dict.
 
-    Zeros are fed too, one array for all: the graph's own are computed by its optimizers first, and
-    then once more, which took half of the time of BERT's set-up.
+    The number that an array is filled with is fed too: else the graph's optimizers compute the
+    array first, and the session once more, which took half of the time of BERT's set-up.
     """
-    import numpy as np
     import tensorflow as tf
 
-    fed, initializers = dict(fed), [v.initializer for v in tf.global_variables()]
-    zeros = [each.inputs[1] for each in initializers if is_zeros(each.inputs[1])]
-    sizes = {tensor: int(np.prod(tensor.shape.as_list())) for tensor in zeros}
-    for dtype in {tensor.dtype for tensor in zeros}:
-        same = [tensor for tensor in zeros if tensor.dtype == dtype]
-        array = np.zeros(max(sizes[tensor] for tensor in same), dtype.as_numpy_dtype)
-        for tensor in same:
-            fed[tensor] = array[: sizes[tensor]].reshape(tensor.shape.as_list())
-    session.run(initializers, feed_dict=fed)
-
-
-def is_zeros(tensor):
-    """Whether the graph fills this tensor with zeros (small ones are constants: no matter)."""
-    import tensorflow as tf
-
-    return tensor.op.type == "Fill" and tf.get_static_value(tensor.op.inputs[1]) == 0
+    initializers = [v.initializer for v in tf.global_variables()]
+    filled = [each.inputs[1].op for each in initializers if each.inputs[1].op.type == "Fill"]
+    numbers = {op.inputs[1]: tf.make_ndarray(op.inputs[1].op.get_attr("value")) for op in filled}
+    session.run(initializers, feed_dict=dict(numbers, **dict(fed)))
 
 
 def graph_facts(run, session, value, inputs):

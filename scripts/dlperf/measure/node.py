@@ -81,6 +81,7 @@ class Node:
         package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         environment["PYTHONPATH"] = package  # and nothing else: no foreign folder shadows a module
         environment["PYTHONUNBUFFERED"] = "1"
+        environment["TMPDIR"] = self._scratch  # what ranks leave there goes with it
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # seconds of compiling in each repetition
         environment.update(environ)
         threads = str(len(run.cores))

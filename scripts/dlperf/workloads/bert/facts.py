@@ -97,15 +97,13 @@ def parameters():
     return shapes
 
 
-def initial(name, shape, random):
-    """What a tensor starts with, a float32 array or one number; `random` is a NumPy Generator.
+def initial(name, shape, normal):
+    """What a tensor starts with, a float32 array or one number; `normal(shape, deviation)` draws.
 
     Weights and embeddings are normal, scales 1, biases 0.
     """
     if len(shape) == 2:
-        weights = random.standard_normal(shape, "float32")
-        weights *= INITIAL_DEVIATION  # in place: of 110 million weights, every copy counts
-        return weights
+        return normal(shape, INITIAL_DEVIATION)
     return 1.0 if "norm" in name and name.endswith("weight") else 0.0
 
 

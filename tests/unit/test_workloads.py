@@ -1,0 +1,39 @@
+"""What training starts with: the same numbers under every NumPy, of the deviation asked for."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from dlperf import workloads
+
+
+def test_initial_weights_are_the_same_everywhere_and_each_tensors_own():
+    initial = workloads.Initial("resnet50", seed=1)
+    kernel = initial["block0.conv2.weight"]
+    # found alike with NumPy 1.18.5, 1.23.5, 1.26.4 and 2.4.6, all under their frameworks' Python
+    assert hashlib.sha256(kernel.tobytes()).hexdigest()[:16] == "e8c67dbfb6495c33"
+    assert np.array_equal(kernel, workloads.Initial("resnet50", seed=1)["block0.conv2.weight"])
+    assert not np.array_equal(kernel, initial["block1.conv2.weight"])
+    assert not np.array_equal(kernel, workloads.Initial("resnet50", seed=2)["block0.conv2.weight"])
+
+
+@pytest.mark.parametrize("workload", workloads.NAMES)
+def test_initial_weights_have_the_facts_shapes_in_float32(workload):
+    initial = workloads.Initial(workload, seed=1)
+    shapes = workloads.facts(workload).parameters()
+    assert list(initial) == list(shapes)
+    for name in list(shapes)[-6:]:
+        assert (initial[name].shape, initial[name].dtype) == (tuple(shapes[name]), np.float32)
+
+
+def test_normal_numbers_have_their_deviation_and_are_independent():
+    drawn = workloads.normal(np.random.default_rng(3), (300, 1000), 0.02)
+    assert abs(drawn.mean()) < 5 * 0.02 / 300_000**0.5
+    assert drawn.std() == pytest.approx(0.02, rel=0.02)
+    within = (np.abs(drawn) < 0.02).mean()
+    assert within == pytest.approx(0.6827, abs=0.01)
+    neighbours = np.corrcoef(drawn[:, :-1].ravel(), drawn[:, 1:].ravel())[0, 1]
+    assert abs(neighbours) < 0.01
+    rows = np.corrcoef(drawn[0], drawn[1])[0, 1]
+    assert abs(rows) < 0.15
