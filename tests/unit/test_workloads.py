@@ -1,4 +1,4 @@
-"""What training starts with: the same numbers under NumPy 1.18 to 2.4, of the deviation asked for."""
+"""What training starts with: the same under NumPy 1.18 to 2.4, of the deviation asked for."""
 
 import hashlib
 
