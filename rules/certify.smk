@@ -43,7 +43,7 @@ rule reference:
         "results/certificates/{workload}/reference{variant}.log",
     wildcard_constraints:
         variant=VARIANT,
-    priority: REFERENCE
+    priority: lambda wildcards: REFERENCE + workloads.facts(wildcards.workload).PARAMETERS // 10**6
     threads: lambda wildcards: max(1, all_cores(2) // 2)  # beside what is downloaded and built
     resources:
         mem_mb=memory_of,

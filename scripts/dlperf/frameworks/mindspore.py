@@ -61,6 +61,10 @@ def _cluster(run):
         "MS_SCHED_HOST": run.address,
         "MS_SCHED_PORT": str(run.port),
         "MS_TOPO_TIMEOUT": "300",
+        # Seconds between a rank's messages to the scheduler: from one it learns that all are there.
+        # By default 3 to 5, which its `init` waits.
+        "MS_RETRY_INTERVAL_LOWER": "1",
+        "MS_RETRY_INTERVAL_UPPER": "1",
     }
 
 
@@ -83,6 +87,7 @@ def start(run):
         ms.runtime.dispatch_threads_num(run.cores_per_device)
     ms.set_seed(run.seed)
     if run.distributed:
+        run.wait_for_port()  # one that comes before the scheduler is late by a second or more
         communication.init()
         ms.set_auto_parallel_context(
             parallel_mode=ms.ParallelMode.DATA_PARALLEL,
