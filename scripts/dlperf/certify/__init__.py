@@ -14,9 +14,3 @@ SCHEMA = "dlperf.certificate/1"
 #: Free-running steps in float64, by ranks. Of 2 ranks the first shows how gradients are averaged,
 #: and the second that both then go on from the same weights.
 STEPS = {1: 5, 2: 2}
-#: glibc: memory that is freed is kept, and comes in large pages. Nothing is timed here, and up to
-#: half of the time of BERT's float64 steps goes into memory that is given back and cleared anew.
-MEMORY = {
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"
-    ":glibc.malloc.mmap_threshold=17179869184:glibc.malloc.trim_threshold=68719476736"
-}

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import files, frameworks, workloads
-from dlperf.certify import MEMORY, SCHEMA, judge
+from dlperf.certify import SCHEMA, judge
 from dlperf.measure import host, processes, record, stopwatch
 
 
@@ -189,7 +189,6 @@ def _run(
             "timeout_seconds": asked.timeout,
         },
     }
-    environment = dict(environment, environ=dict(MEMORY, **environment.get("environ", {})))
     reason = stopwatch.cannot_run(case, asked.launcher)
     if reason:
         return {"status": "unsupported", "reason": reason}
