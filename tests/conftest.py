@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -128,6 +129,24 @@ def certificates(environments, reference) -> Path:
     """results/certificates with PROVED_SHORT, made by the workflow where missing."""
     snakemake("--", *(PROVED[key] for key in PROVED_SHORT))
     return ROOT / "results/certificates"
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory) -> Iterator:
+    """A real Slurm of four nodes. Without: a failure where CI=true, else the tests are skipped."""
+    import cluster as slurm  # of tests/slurm/, which is on the path when its tests run
+
+    if problem := slurm.missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(problem)
+        pytest.skip(problem)
+    own = slurm.Cluster(tmp_path_factory.mktemp("slurm"))
+    try:
+        own.start()
+        yield own
+    finally:
+        own.stop()
+    assert not slurm.processes_of(str(own.folder)), "the cluster left processes"
 
 
 @pytest.fixture

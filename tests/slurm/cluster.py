@@ -174,6 +174,22 @@ def share_jobs(profile: Path) -> None:
     profile.write_text(text)
 
 
+def processes_of(folder: str) -> list[int]:
+    """Processes but this one that work in the folder or name it."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if not each.name.isdigit() or int(each.name) == os.getpid():
+            continue
+        try:
+            where = os.readlink(each / "cwd")
+            words = (each / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if words and (where.startswith(folder) or folder in words):
+            found.append(int(each.name))
+    return found
+
+
 def _free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:

@@ -18,9 +18,7 @@ from pathlib import Path
 import cluster as slurm
 import pytest
 import yaml
-from conftest import ROOT, SMALL_ROUND, copy_repository, one_of_all
-
-from dlperf import frameworks
+from conftest import ROOT, SMALL_ROUND, copy_repository
 
 ROUND = {
     **SMALL_ROUND,
@@ -31,22 +29,6 @@ ROUND = {
     "timeout_seconds": 100,
 }
 LONG = {"warmup": 1, "measured": 10000}  # never done within the timeout
-
-
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory) -> Iterator[slurm.Cluster]:
-    """The cluster. Without one: a failure where CI=true, else the tests are skipped."""
-    if problem := slurm.missing():
-        if os.environ.get("CI") == "true":
-            pytest.fail(problem)
-        pytest.skip(problem)
-    own = slurm.Cluster(tmp_path_factory.mktemp("slurm"))
-    try:
-        own.start()
-        yield own
-    finally:
-        own.stop()
-    assert not our_processes(str(own.folder)), "the cluster left processes"
 
 
 @pytest.fixture
@@ -65,8 +47,8 @@ def site(cluster, environments, sample_data, tmp_path) -> Iterator[Path]:
         text = text.replace(old, new)
     profile.write_text(text)
     yield folder
-    left = wait_until(lambda: not cluster.jobs() and not our_processes(str(folder)), 30)
-    processes = our_processes(str(folder))
+    left = wait_until(lambda: not cluster.jobs() and not slurm.processes_of(str(folder)), 30)
+    processes = slurm.processes_of(str(folder))
     for pid in processes:
         os.kill(pid, signal.SIGKILL)
     assert left, f"jobs {cluster.jobs()}, processes {processes}"
@@ -101,26 +83,10 @@ def read(folder: Path, name: str) -> dict:
     return json.loads((folder / name).read_text())
 
 
-def our_processes(folder: str) -> list[int]:
-    """Processes that work in the folder or name it."""
-    found = []
-    for each in Path("/proc").iterdir():
-        if not each.name.isdigit() or int(each.name) == os.getpid():
-            continue
-        try:
-            where = os.readlink(each / "cwd")
-            words = (each / "cmdline").read_bytes().decode(errors="replace")
-        except OSError:
-            continue
-        if words and (where.startswith(folder) or folder in words):
-            found.append(int(each.name))
-    return found
-
-
 def ranks_of(folder: Path) -> list[int]:
     """The ranks that train in the folder, in the order of their start."""
     found = []
-    for pid in our_processes(str(folder)):
+    for pid in slurm.processes_of(str(folder)):
         with contextlib.suppress(OSError):  # it has ended
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             if b"dlperf.measure.rank" in words:
@@ -197,86 +163,6 @@ def test_repetitions_of_a_case_can_share_a_job(cluster, site):
     assert one["scheduler_job"] == other["scheduler_job"] != ""
     assert one["scheduler_job_start_utc"] == other["scheduler_job_start_utc"] != ""
     assert one["end_utc"] <= other["start_utc"], "one after the other"
-
-
-def on_two_nodes(module: str, *arguments: object) -> str:
-    """Run a module by hand in an allocation of two nodes; what it said on stderr."""
-    geometry = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--mem=0"]
-    command = [sys.executable, "-m", module, *map(str, arguments), "--interface", "lo"]
-    done = subprocess.run(
-        [
-            "salloc",
-            "--quiet",
-            "--exclusive",
-            *geometry,
-            *command,
-            "--launcher",
-            f"srun {' '.join(geometry)}",
-        ],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "scripts")},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stderr
-
-
-@pytest.mark.full
-def test_a_certificate_over_two_nodes(cluster, environments, reference, sample_data, tmp_path):
-    cluster.wait_for_nodes()
-    pair = ["--workload", "resnet50", "--framework", "pytorch", "--ranks", 2, "--nodes", 2]
-    inputs = ["--reference", reference, "--data-dir", sample_data]
-    inputs += ["--environment", environments / "pytorch.cpu/env.json"]
-    out = tmp_path / "certificate.json"
-    said = on_two_nodes("dlperf.certify", *pair, *inputs, "--out", out)
-    certificate = json.loads(out.read_text())
-    assert certificate["passed"], f"{certificate['tiers']}\n{said[-3000:]}"
-    assert certificate["provenance"]["nodes"] == 2
-
-
-@pytest.mark.parametrize("framework", one_of_all("tensorflow1"))
-def test_every_framework_over_nodes_and_devices(
-    framework, cluster, environments, sample_data, tmp_path
-):
-    """Two nodes with two ranks each, by hand."""
-    cluster.wait_for_nodes()
-    identity = {
-        "round": "x",
-        "workload": "resnet50",
-        "framework": framework,
-        "scenario": "train",
-        "precision": "fp32",
-        "compiler": frameworks.load(framework).DEFAULT_COMPILER["cpu"],
-        "nodes": 2,
-        "devices_per_node": 2,
-        "batch_size": 2,
-        "data": "sample",
-        "repetition": 1,
-        "image_size": 32,
-    }
-    settings = {
-        "device": "cpu",
-        "warmup_steps": 1,
-        "measured_steps": 1,
-        "cores_per_device": 1,
-        "timeout_seconds": 150,
-        "seed": 1,
-        "data_dir": str(sample_data),
-    }
-    case = json.dumps({"identity": identity, "settings": settings})
-    environment = environments / f"{framework}.cpu/env.json"
-    out = tmp_path / "rep1.json"
-    said = on_two_nodes(
-        "dlperf.measure", "--case", case, "--environment", environment, "--out", out
-    )
-    record = json.loads(out.read_text())
-    assert record["status"] == "ok", f"{record['reason']}\n{said[-3000:]}"
-    nodes = [each["node"] for each in record["window"]]
-    assert nodes[0] == nodes[1] < nodes[2] == nodes[3]
-    # from the same weights, on the same photographs, whatever the framework
-    assert record["steps"]["loss"][0] == pytest.approx(6.9091, abs=0.005)
 
 
 def test_a_node_that_is_lost_and_a_job_that_is_cancelled_cost_an_attempt_each(cluster, site):

@@ -56,11 +56,9 @@ def _wheel(definition: Definition, python: Path, cache: Path, descriptor: int) -
     """The wheel of a part that is built here, from the cache where it was built before."""
     wanted = definition.build.distributed
     module = files.locked(definition.lock).get(definition.build.module, "")
-    toolchain = None
-    if name := wanted.get("toolchain"):
-        toolchain = definition.yaml.with_name(name).resolve()
-    text = toolchain.read_text() if toolchain else ""
-    basis = json.dumps([wanted, definition.python, definition.build.module, module, text])
+    toolchain = definition.yaml.with_name(wanted["toolchain"]) if "toolchain" in wanted else None
+    settings = toolchain.read_text() if toolchain else ""
+    basis = json.dumps([wanted, definition.python, definition.build.module, module, settings])
     key = hashlib.sha256(basis.encode()).hexdigest()[:12]
     folder = cache / "wheels" / f"{wanted['requirement'].replace('==', '-')}-{key}"
     with disk.held(cache / f"{folder.name}.lock") as held:
@@ -75,7 +73,7 @@ def _wheel(definition: Definition, python: Path, cache: Path, descriptor: int) -
                 environ = {**os.environ, **wanted.get("environ", {})}
                 environ["PATH"] = os.pathsep.join([str(python.parent), environ["PATH"]])
                 if toolchain:
-                    environ["CMAKE_TOOLCHAIN_FILE"] = str(toolchain)
+                    environ["CMAKE_TOOLCHAIN_FILE"] = str(toolchain.resolve())
                 out = Path(work) / "out"
                 run([*command, "-w", str(out)], environ, [descriptor, held])
                 disk.remove(folder)
