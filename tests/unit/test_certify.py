@@ -11,13 +11,14 @@ from dlperf.certify import judge
 from dlperf.certify.rank import compare, wrong_shapes
 from dlperf.certify.reference import (
     dimensions_of,
-    flat,
     formulas,
     given_gradients,
     neutral,
+    save,
     settings,
     split,
 )
+from dlperf.measure.record import file_sha256
 from dlperf.workloads import layouts
 from dlperf.workloads.bert import facts as bert
 from dlperf.workloads.resnet50 import facts
@@ -114,12 +115,14 @@ def test_missing_and_surplus_tensors_are_found():
 
 
 @pytest.mark.parametrize("workload", workloads.NAMES)
-def test_neutral_weights_hide_no_setting_and_survive_the_file(workload):
+def test_neutral_weights_hide_no_setting_and_survive_the_file(workload, tmp_path):
     facts, weights = workloads.facts(workload), neutral(workload)
     assert {name: each.shape for name, each in weights.items()} == dict(facts.parameters())
     assert sum(each.size for each in weights.values()) == facts.PARAMETERS
     assert all((each != 0).all() for each in weights.values())
-    views = split(workload, flat(weights))
+    digest = save(tmp_path / "weights.npy", workload, weights.values())
+    assert digest == file_sha256(tmp_path / "weights.npy")
+    views = split(workload, np.load(tmp_path / "weights.npy"))
     assert all(np.array_equal(views[name], weights[name]) for name in weights)
 
 
@@ -129,7 +132,15 @@ def test_neutral_weights_hide_no_setting_and_survive_the_file(workload):
 def test_layouts_come_back(name):
     shapes = {**facts.parameters(), **bert.parameters()}
     array = np.random.RandomState(0).rand(*shapes[name])
-    assert np.array_equal(layouts.canonical(name, layouts.channels_last(name, array)), array)
+    laid_out = layouts.channels_last(name, array, np.float32)
+    assert laid_out.dtype == np.float32 and laid_out.flags.c_contiguous
+    assert np.array_equal(layouts.canonical(name, laid_out), array.astype(np.float32))
+
+
+def test_dense_weights_are_transposed_embeddings_are_not():
+    array = np.random.RandomState(0).rand(200, 3)  # more rows than a block has, and not a multiple
+    assert np.array_equal(layouts.channels_last("fc.weight", array), array.T)
+    assert np.array_equal(layouts.channels_last("word_embedding", array), array)
 
 
 @pytest.mark.parametrize("workload", workloads.NAMES)
@@ -199,7 +210,7 @@ def test_comparison_is_by_norm_of_the_whole_tensor(tmp_path):
     shapes = facts.parameters()
     expected = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     expected["fc.bias"][:2] = 3, 4
-    np.save(tmp_path / "1r-first.npy", flat(expected))
+    save(tmp_path / "1r-first.npy", "resnet50", expected.values())
     run = SimpleNamespace(workload="resnet50", ranks=1)
     weights = dict(expected, **{"bn1.bias": np.full(64, 0.5, np.float32)})
     compared = compare(weights, expected, run, {"reference": str(tmp_path)}, "first")

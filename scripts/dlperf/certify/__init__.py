@@ -14,3 +14,12 @@ SCHEMA = "dlperf.certificate/1"
 #: Free-running steps in float64, by ranks. Of 2 ranks the first shows how gradients are averaged,
 #: and the second that both then go on from the same weights.
 STEPS = {1: 5, 2: 2}
+#: Variables of glibc, for all that is not timed: memory that is freed is kept. A step of BERT-Base
+#: takes and frees gigabytes, and getting them from the kernel anew is up to half of the time.
+#: One arena: in those of other threads the thresholds have no effect.
+KEPT_MEMORY = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(2**32),
+    "MALLOC_TRIM_THRESHOLD_": str(2**36),
+    "MALLOC_TOP_PAD_": str(2**26),
+}

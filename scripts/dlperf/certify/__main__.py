@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import files, frameworks, workloads
-from dlperf.certify import SCHEMA, judge
+from dlperf.certify import KEPT_MEMORY, SCHEMA, judge
 from dlperf.measure import host, processes, record, stopwatch
 
 
@@ -192,6 +192,7 @@ def _run(
     reason = stopwatch.cannot_run(case, asked.launcher)
     if reason:
         return {"status": "unsupported", "reason": reason}
+    environ = {**KEPT_MEMORY, **environment.get("environ", {})}
     task = dict({"optimizer": False}, **task, reference=os.path.abspath(asked.reference))
     with tempfile.NamedTemporaryFile("w", suffix=".json") as stream:
         json.dump(task, stream)
@@ -199,7 +200,7 @@ def _run(
         program = ("dlperf.certify.rank", stream.name)
         attempt = stopwatch.Attempt(
             case,
-            environment,
+            {**environment, "environ": environ},
             sys.stderr,
             program,
             pinned=False,

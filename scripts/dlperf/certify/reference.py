@@ -12,6 +12,7 @@ arithmetic.
 
 import argparse
 import contextlib
+import hashlib
 import importlib
 import json
 import os
@@ -20,9 +21,8 @@ import sys
 import numpy as np
 
 from dlperf import files, workloads
-from dlperf.certify import STEPS
+from dlperf.certify import KEPT_MEMORY, STEPS
 from dlperf.data.batches import open_batches
-from dlperf.measure.record import file_sha256
 
 SCHEMA = "dlperf.reference/1"
 SEED = 1
@@ -89,8 +89,31 @@ def split(workload, flat):
     return views
 
 
-def flat(arrays):
-    return np.concatenate([np.asarray(each).ravel() for each in arrays.values()])
+class Hashed:
+    """A stream that takes the sha256 of what is written to it."""
+
+    def __init__(self, stream):
+        self._stream, self.sha256 = stream, hashlib.sha256()
+
+    def write(self, data):
+        self.sha256.update(data)
+        self._stream.write(data)
+
+
+def save(path, workload, arrays):
+    """Write the workload's arrays, one behind the other, as one flat of float32; the file's sha256.
+
+    One by one: in whole, BERT-Base's would be copied three times on the way.
+    """
+    shapes = workloads.facts(workload).parameters().values()
+    size = sum(int(np.prod(shape)) for shape in shapes)
+    header = {"descr": "<f4", "fortran_order": False, "shape": (size,)}
+    with open(path, "wb") as stream:
+        hashed = Hashed(stream)
+        np.lib.format.write_array_header_1_0(hashed, header)
+        for each in arrays:
+            hashed.write(np.ascontiguousarray(each, "<f4"))
+    return hashed.sha256.hexdigest()
 
 
 class Plain:
@@ -127,34 +150,39 @@ class Plain:
             source.close()
 
 
-def first_steps(asked, start, ranks):
-    """The first steps in float64: what the manifest says of them, and three differences.
+def first_steps(asked, start, ranks, keep):
+    """The first steps in float64: what the manifest says of them.
 
-    gradient: what a step under GRADIENT_SETTINGS takes from the weights, divided by its rate;
-    first: the same of the first step as it is; last: what all steps add.
+    Three differences are given to `keep`, with the names of their files. gradient: what a step
+    under GRADIENT_SETTINGS takes from the weights, divided by its rate; first: the same of the
+    first step as it is; last: what all steps add.
     """
     facts, module = workloads.facts(asked.workload), formulas(asked.workload)
     plain = Plain(asked, start, ranks)
     first = plain.weights
-    losses, optimizer, arrays = [], None, {}
-    for _ in range(STEPS[ranks]):
+    losses, optimizer = [], None
+    for step in range(STEPS[ranks]):
         loss, gradients = plain.gradients()
         losses.append(loss)
-        if optimizer is None:
+        if step == 0:
             with settings(asked.workload, facts.GRADIENT_SETTINGS):
                 linear = module.Optimizer(first, asked.dimensions)
             rate = facts.GRADIENT_LEARNING_RATE
-            arrays["gradient"] = difference(linear.update(first, gradients, rate), first, -rate)
+            keep(
+                "%dr-gradient" % ranks,
+                differences(linear.update(first, gradients, rate), first, -rate),
+            )
+            del linear
             optimizer = module.Optimizer(first, asked.dimensions)
         rate = facts.CERTIFICATE_LEARNING_RATE
         plain.weights = optimizer.update(plain.weights, gradients, rate)
-        if "first" not in arrays:
-            arrays["first"] = difference(plain.weights, first, -rate)
-    arrays["last"] = difference(plain.weights, first)
+        if step == 0:
+            keep("%dr-first" % ranks, differences(plain.weights, first, -rate))
+    keep("%dr-last" % ranks, differences(plain.weights, first))
     digests = [each.first_batch_sha256 for each in plain.sources]
     plain.close()
     norms = getattr(optimizer, "norms", None)  # of all gradients, where the optimiser clips them
-    return {"loss": losses, "gradient_norm": norms, "data_digest": digests}, arrays
+    return {"loss": losses, "gradient_norm": norms, "data_digest": digests}
 
 
 def optimizer_alone(asked, start):
@@ -164,7 +192,7 @@ def optimizer_alone(asked, start):
     formula = formulas(asked.workload).Optimizer(new, asked.dimensions)
     for given in given_gradients(asked.workload, facts.parameters()):
         new = formula.update(new, given, GIVEN_LEARNING_RATE)
-    return flat({name: new[name] - start[name] for name in start})
+    return (new[name] - start[name] for name in start)
 
 
 def long_run(asked, start, seed):
@@ -181,8 +209,8 @@ def long_run(asked, start, seed):
     return sum(losses) / len(losses)
 
 
-def difference(weights, start, share=1.0):
-    return flat({name: ((weights[name] - start[name]) / share).numpy() for name in start})
+def differences(weights, start, share=1.0):
+    return (((weights[name] - start[name]) / share).numpy() for name in start)
 
 
 def main(arguments=None):
@@ -207,16 +235,13 @@ def make(asked, facts):
     """Write the arrays; return what the manifest says."""
     start, sha256, ranks = neutral(asked.workload), {}, {}
 
-    def save(name, array):
-        np.save(path_of(asked.out, name), array.astype(np.float32))
-        sha256[name] = file_sha256(path_of(asked.out, name))
+    def keep(name, arrays):
+        sha256[name] = save(path_of(asked.out, name), asked.workload, arrays)
 
-    save("weights", flat(start))
-    save("optimizer", optimizer_alone(asked, start))
+    keep("weights", start.values())
+    keep("optimizer", optimizer_alone(asked, start))
     for count in STEPS:
-        ranks[str(count)], arrays = first_steps(asked, start, count)
-        for name, array in arrays.items():
-            save("%dr-%s" % (count, name), array)
+        ranks[str(count)] = first_steps(asked, start, count, keep)
     seeds = [] if asked.no_long_run else LONG_SEEDS
     mean_losses = [long_run(asked, start, seed) for seed in seeds]
     return {
@@ -250,9 +275,7 @@ def run_in(asked):
         command.append("--%s=%s" % (key.replace("_", "-"), getattr(asked, key)))
     if asked.no_long_run:
         command.append("--no-long-run")
-    # memory that is freed is kept: giving hundreds of megabytes back and forth is half of the time
-    keep = {"MALLOC_MMAP_THRESHOLD_": str(2**32), "MALLOC_TRIM_THRESHOLD_": str(2**36)}
-    os.execve(command[0], command, dict(os.environ, **keep, **environment["environ"]))
+    os.execve(command[0], command, dict(os.environ, **KEPT_MEMORY, **environment["environ"]))
 
 
 def path_of(folder, name):

@@ -149,16 +149,15 @@ class Weights:
         flat = flatten_dict(tree, sep=".")
         # every rank has them all: its own shard is the whole
         whole = {name: flat[key].addressable_data(0) for name, key in self.names.items()}
-        return {name: layouts.canonical(name, np.array(leaf)) for name, leaf in whole.items()}
+        return {name: layouts.canonical(name, np.asarray(leaf)) for name, leaf in whole.items()}
 
     def nested(self, arrays):
         """The inverse of `arrays`, in the parameters' type."""
-        import numpy as np
         from flax.traverse_util import flatten_dict, unflatten_dict
 
         types = {key: leaf.dtype for key, leaf in flatten_dict(self.tree(), sep=".").items()}
         flat = {
-            key: np.array(layouts.channels_last(name, arrays[name]), types[key], order="C")
+            key: layouts.channels_last(name, arrays[name], types[key])
             for name, key in self.names.items()
         }
         return unflatten_dict(flat, sep=".")

@@ -128,9 +128,7 @@ class Weights:
         self.named = named
 
     def read(self):
-        return {
-            name: layouts.dense_transposed(name, p.numpy().copy()) for name, p in self.named.items()
-        }
+        return {name: layouts.dense_transposed(name, p.numpy()) for name, p in self.named.items()}
 
     def write(self, arrays):
         for name, parameter in self.named.items():
@@ -138,11 +136,10 @@ class Weights:
 
     def tensor(self, name, array):
         """A canonical array as the parameter has it."""
-        import numpy as np
         import paddle
 
-        array = np.ascontiguousarray(layouts.dense_transposed(name, array))
-        return paddle.to_tensor(array).astype(self.named[name].dtype)
+        dtype = str(self.named[name].dtype).replace("paddle.", "")
+        return paddle.to_tensor(layouts.dense_transposed(name, array, dtype))
 
 
 def optimize(run, implementation, start, gradients):

@@ -158,11 +158,12 @@ class Weights:
         self.named = named
 
     def read(self):
-        return {name: layouts.canonical(name, v.numpy()).copy() for name, v in self.named.items()}
+        return {name: layouts.canonical(name, v.numpy()) for name, v in self.named.items()}
 
     def write(self, arrays):
         for name, variable in self.named.items():
-            variable.assign(layouts.channels_last(name, arrays[name]))
+            dtype = variable.dtype.as_numpy_dtype
+            variable.assign(layouts.channels_last(name, arrays[name], dtype))
 
 
 def optimize(run, implementation, start, gradients):

@@ -200,15 +200,15 @@ class Weights:
 
     def read(self):
         arrays = self.session.run(self.named)
-        return {name: layouts.canonical(name, each).copy() for name, each in arrays.items()}
+        return {name: layouts.canonical(name, each) for name, each in arrays.items()}
 
     def write(self, arrays):
-        initializers = {name: variable.initializer for name, variable in self.named.items()}
-        values = {
-            initializer.inputs[1]: layouts.channels_last(name, arrays[name])
-            for name, initializer in initializers.items()
-        }
-        self.session.run(list(initializers.values()), feed_dict=values)
+        initializers, values = [], {}
+        for name, variable in self.named.items():
+            initializers.append(variable.initializer)
+            value = variable.initializer.inputs[1]
+            values[value] = layouts.channels_last(name, arrays[name], value.dtype.as_numpy_dtype)
+        self.session.run(initializers, feed_dict=values)
 
 
 def optimize(run, implementation, start, gradients):
