@@ -138,8 +138,8 @@ class Weights:
         """A canonical array as the parameter has it."""
         import paddle
 
-        dtype = str(self.named[name].dtype).replace("paddle.", "")
-        return paddle.to_tensor(layouts.dense_transposed(name, array, dtype))
+        array = layouts.dense_transposed(name, array)
+        return paddle.to_tensor(array, dtype=self.named[name].dtype)
 
 
 def optimize(run, implementation, start, gradients):

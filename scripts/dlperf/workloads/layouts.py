@@ -6,7 +6,7 @@ inputs), as in PyTorch. Embeddings are (entries, width) everywhere.
 All functions give new contiguous arrays, of `dtype` where one is named.
 """
 
-BLOCK = 64  # rows that are transposed together: measured, 32 to 64 are best for 2 to 8 bytes
+BLOCK = 64  # rows that are transposed together: measured, 32 to 64 are best for 4 and 8 bytes
 
 
 def channels_last(name, array, dtype=None):
@@ -25,18 +25,12 @@ def canonical(name, array):
 
 def dense_transposed(name, array, dtype=None):
     """Canonical <-> dense weights (inputs, outputs), kernels as they are."""
-    import numpy as np
+    import numpy as np  # the plan imports this module, without NumPy
 
-    if array.ndim == 2 and "embedding" not in name:
-        return _transposed(array, dtype)
-    return np.array(array, dtype, order="C")
-
-
-def _transposed(array, dtype):
-    """By blocks, which a core's cache holds: NumPy alone takes two to six times as long where rows
-    are some thousand bytes apart, seconds of BERT-Base's certificates."""
-    import numpy as np
-
+    if array.ndim != 2 or "embedding" in name:
+        return np.array(array, dtype, order="C")
+    # By blocks, which a core's cache holds: NumPy alone takes up to six times as long where rows
+    # are some thousand bytes apart, seconds of BERT-Base's certificates.
     new = np.empty(array.shape[::-1], dtype or array.dtype)
     for first in range(0, len(array), BLOCK):
         new[:, first : first + BLOCK] = array[first : first + BLOCK].T
