@@ -292,7 +292,6 @@ def small_bert(environments, prose, tmp_path_factory) -> Path:
         scripts,
         "dlperf.certify.reference",
         "--workload=bert",
-        "--no-long-run",
         f"--environment={environments}/pytorch.cpu/env.json",
         f"--data-dir={prose}",
         f"--out={scripts.parent}/reference",

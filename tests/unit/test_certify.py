@@ -98,10 +98,10 @@ def test_a_run_that_failed_does_not_pass():
     assert any(tier["passed"] is False and "signal 11" in tier["reason"] for tier in tiers)
 
 
-def test_slow_damage_shows_in_the_long_run():
-    seeds = [6.0, 6.1, 6.2, 6.05, 6.15]
-    assert judge.long_run(seeds, left(loss=[6.12]))["passed"]
-    assert not judge.long_run(seeds, left(loss=[6.5]))["passed"]
+def test_slow_damage_shows_in_the_long_run(monkeypatch):
+    monkeypatch.setitem(judge.LONG_RUNS, "resnet50", {"": (6.0, 6.1, 6.2, 6.05, 6.15)})
+    assert judge.long_run("resnet50", "", left(loss=[6.12]))["passed"]
+    assert not judge.long_run("resnet50", "", left(loss=[6.5]))["passed"]
 
 
 def test_missing_and_surplus_tensors_are_found():

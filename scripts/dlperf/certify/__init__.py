@@ -14,6 +14,8 @@ SCHEMA = "dlperf.certificate/1"
 #: Free-running steps in float64, by ranks. Of 2 ranks the first shows how gradients are averaged,
 #: and the second that both then go on from the same weights.
 STEPS = {1: 5, 2: 2}
+#: Of a run that would show slow damage.
+LONG_STEPS = 30
 #: Variables of glibc, for all that is not timed: memory that is freed is kept. A step of BERT-Base
 #: takes and frees gigabytes, and getting them from the kernel anew is up to half of the time.
 #: One arena: in those of other threads the thresholds have no effect.

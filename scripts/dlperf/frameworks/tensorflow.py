@@ -87,6 +87,16 @@ def wait(run):
         tf.raw_ops.SyncDevice()
 
 
+def function(body, **options):
+    """tf.function of a `body` whose branches and loops are all Python's own, as Keras has it.
+
+    AutoGraph would read and rewrite its source first, and that of all it calls: a second or two.
+    """
+    import tensorflow as tf
+
+    return tf.function(body, autograph=False, **options)
+
+
 def graph_facts(run, function):
     """What the traced graph of a step says of its precision and compiler.
 

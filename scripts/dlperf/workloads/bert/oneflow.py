@@ -22,6 +22,16 @@ from dlperf.measure.run import Work, feed
 from dlperf.workloads.bert import facts
 
 
+class Linear(nn.Linear):
+    def reset_parameters(self):
+        """The stopwatch writes all weights."""
+
+
+class Embedding(nn.Embedding):
+    def reset_parameters(self):
+        """The stopwatch writes all weights."""
+
+
 class LayerNorm(nn.LayerNorm):
     """nn.LayerNorm for a CPU, where it has no kernel of its own.
 
@@ -46,11 +56,11 @@ class Layer(nn.Module):
     def __init__(self, layer_norm, fused):
         super().__init__()
         self.fused = fused
-        self.qkv = nn.Linear(facts.WIDTH, 3 * facts.WIDTH)
-        self.projection = nn.Linear(facts.WIDTH, facts.WIDTH)
+        self.qkv = Linear(facts.WIDTH, 3 * facts.WIDTH)
+        self.projection = Linear(facts.WIDTH, facts.WIDTH)
         self.norm1 = layer_norm()
-        self.ffn1 = nn.Linear(facts.WIDTH, facts.INNER_WIDTH)
-        self.ffn2 = nn.Linear(facts.INNER_WIDTH, facts.WIDTH)
+        self.ffn1 = Linear(facts.WIDTH, facts.INNER_WIDTH)
+        self.ffn2 = Linear(facts.INNER_WIDTH, facts.WIDTH)
         self.norm2 = layer_norm()
         self.dropout = facts.DROPOUT
 
@@ -86,17 +96,17 @@ class Bert(nn.Module):
             kind = nn.LayerNorm if fused else LayerNorm
             return kind(facts.WIDTH, eps=facts.LAYER_NORM_EPSILON)
 
-        self.word_embedding = nn.Embedding(facts.VOCABULARY, facts.WIDTH)
-        self.position_embedding = nn.Embedding(facts.POSITIONS, facts.WIDTH)
-        self.segment_embedding = nn.Embedding(facts.SEGMENTS, facts.WIDTH)
+        self.word_embedding = Embedding(facts.VOCABULARY, facts.WIDTH)
+        self.position_embedding = Embedding(facts.POSITIONS, facts.WIDTH)
+        self.segment_embedding = Embedding(facts.SEGMENTS, facts.WIDTH)
         self.embedding_norm = layer_norm()
         self.dropout = facts.DROPOUT
         self.layers = nn.ModuleList([Layer(layer_norm, fused) for _ in range(facts.LAYERS)])
-        self.mlm = nn.Linear(facts.WIDTH, facts.WIDTH)
+        self.mlm = Linear(facts.WIDTH, facts.WIDTH)
         self.mlm_norm = layer_norm()
         self.mlm_bias = nn.Parameter(flow.zeros(facts.VOCABULARY))
-        self.pooler = nn.Linear(facts.WIDTH, facts.WIDTH)
-        self.nsp = nn.Linear(facts.WIDTH, 2)
+        self.pooler = Linear(facts.WIDTH, facts.WIDTH)
+        self.nsp = Linear(facts.WIDTH, 2)
 
     def forward(self, inputs):
         tokens, segments, mask, positions = inputs

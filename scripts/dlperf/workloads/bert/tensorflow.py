@@ -246,8 +246,8 @@ def training(run):
 
     if run.distributed and xla:
         # XLA compiles no collectives between processes: it gets what lies before and after them.
-        differentiate = tf.function(differentiate, jit_compile=True)
-        update = tf.function(update, jit_compile=True)
+        differentiate = framework.function(differentiate, jit_compile=True)
+        update = framework.function(update, jit_compile=True)
 
     def train(*batch):
         value, gradients = differentiate(*batch)
@@ -264,9 +264,9 @@ def training(run):
     arrays = text.empty(run.batch_size, run.dimensions["sequence_length"])
     specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
     if run.distributed:
-        function = tf.function(train_together)
+        function = framework.function(train_together)
     else:
-        function = tf.function(train, jit_compile=xla or None)
+        function = framework.function(train, jit_compile=xla or None)
     function = function.get_concrete_function(*specs)
 
     return Work(

@@ -221,8 +221,8 @@ def training(run):
 
     if run.distributed and xla:
         # XLA compiles no collectives between processes: it gets what lies before and after them.
-        differentiate = tf.function(differentiate, jit_compile=True)
-        update = tf.function(update, jit_compile=True)
+        differentiate = framework.function(differentiate, jit_compile=True)
+        update = framework.function(update, jit_compile=True)
 
     def train(images, labels):
         value, gradients = differentiate(images, labels)
@@ -238,9 +238,9 @@ def training(run):
     images = tf.TensorSpec([run.batch_size, size, size, 3], framework.dtype())
     labels = tf.TensorSpec([run.batch_size], tf.int32)
     if run.distributed:
-        function = tf.function(train_together)
+        function = framework.function(train_together)
     else:
-        function = tf.function(train, jit_compile=xla or None)
+        function = framework.function(train, jit_compile=xla or None)
     function = function.get_concrete_function(images, labels)
     batches = run.batches("NHWC")
     next_batch = feed(batches, lambda images, labels: (tf.constant(images), tf.constant(labels)))
