@@ -102,6 +102,8 @@ def test_slow_damage_shows_in_the_long_run(monkeypatch):
     monkeypatch.setitem(judge.LONG_RUNS, "resnet50", {"": (6.0, 6.1, 6.2, 6.05, 6.15)})
     assert judge.long_run("resnet50", "", left(loss=[6.12]))["passed"]
     assert not judge.long_run("resnet50", "", left(loss=[6.5]))["passed"]
+    unknown = judge.long_run("resnet50", "new", left(loss=[6.1]))
+    assert unknown["passed"] is False and "LONG_RUNS" in unknown["reason"]
 
 
 def test_missing_and_surplus_tensors_are_found():

@@ -63,7 +63,10 @@ def long_run(workload: str, variant: str, facts: Mapping[str, Any]) -> dict[str,
     """
     if facts["status"] != "ok":
         return failed("long-run", facts)
-    seeds = LONG_RUNS[workload][variant]
+    seeds = LONG_RUNS.get(workload, {}).get(variant)
+    if not seeds:
+        reason = "certify/judge.py has no LONG_RUNS of it: dlperf.certify.reference --long-runs"
+        return failed("long-run", {"status": "not measured", "reason": reason})
     low, high = min(seeds), max(seeds)
     mean = sum(facts["loss"]) / len(facts["loss"])
     distance = abs(mean - (low + high) / 2) / ((high - low) / 2)
