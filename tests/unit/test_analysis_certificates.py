@@ -105,7 +105,7 @@ def test_what_the_judge_writes_fits_the_schema():
         (good, {**good, "data_digest": "d1"}),
     ):
         tiers = judge.tiers("resnet50", reference, timed, float64, "fp32")
-        tiers.append(judge.long_run([6.0, 8.0], good))
+        tiers.append(judge.long_run("resnet50", "", good))
         passed = all(tier["passed"] is not False for tier in tiers)
         assert problems(json.loads(json.dumps({**OK, "tiers": tiers, "passed": passed}))) == []
         assert {tier["name"] for tier in tiers} <= {*labels.TIERS}, "every tier has its words"
