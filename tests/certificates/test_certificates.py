@@ -57,18 +57,23 @@ def test_it_passes_too(key, all_certificates):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("workload, data", [("resnet50", "sample_data"), ("bert", "prose")])
+@pytest.mark.parametrize(
+    "workload, variant, data, tolerance",
+    # ResNet-50 is chaotic: on other processors means are up to 2 % apart, those of seeds 8 %
+    [("resnet50", "", "sample_data", 0.03), ("bert", "", "prose", 1e-3)]
+    + [("bert", "clip0", "prose", 1e-3)],
+)
 def test_the_spread_of_long_runs_is_what_the_reference_measures(
-    environments, request, workload, data
+    environments, request, workload, variant, data, tolerance
 ):
     command = [sys.executable, "-m", "dlperf.certify.reference", f"--workload={workload}"]
-    command += [f"--environment={environments}/pytorch.cpu/env.json", "--long-runs"]
-    command += [f"--data-dir={request.getfixturevalue(data)}"]
+    command += [f"--environment={environments}/pytorch.cpu/env.json", f"--variant={variant}"]
+    command += [f"--data-dir={request.getfixturevalue(data)}", "--long-runs"]
     environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"))
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
     found = [float(each) for each in done.stdout.split(",")[:-1]]
-    # ResNet-50 is chaotic: on other processors means are up to 2 % apart, those of seeds 8 %
-    assert found == pytest.approx(judge.LONG_RUNS[workload][""], rel=0.03), done.stderr
+    wanted = judge.LONG_RUNS[workload][variant]
+    assert found == pytest.approx(wanted, rel=tolerance), done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -65,7 +65,7 @@ def long_run(workload: str, variant: str, facts: Mapping[str, Any]) -> dict[str,
         return failed("long-run", facts)
     seeds = LONG_RUNS.get(workload, {}).get(variant)
     if not seeds:
-        reason = "certify/judge.py has no LONG_RUNS of it: dlperf.certify.reference --long-runs"
+        reason = "no LONG_RUNS in certify/judge.py (certify.reference --long-runs prints them)"
         return failed("long-run", {"status": "not measured", "reason": reason})
     low, high = min(seeds), max(seeds)
     mean = sum(facts["loss"]) / len(facts["loss"])

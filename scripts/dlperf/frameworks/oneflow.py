@@ -125,6 +125,13 @@ def parity(run):
     return facts
 
 
+class Undrawn:
+    """Of a layer that draws no weights when it is made: the stopwatch writes them all."""
+
+    def reset_parameters(self):
+        pass
+
+
 class Weights:
     """A network's parameters by canonical name; OneFlow's layouts are the canonical ones.
 
