@@ -7,6 +7,7 @@ reference's folder. Out, at `Run.result`: losses, and for each tensor how far it
 the reference's. No judgement: that is the judge's.
 """
 
+import gc
 import json
 import os
 import resource
@@ -61,6 +62,7 @@ def certify(run, task):
             found = train(run, task, guest, framework, implementation)
         if task["optimizer"] and not found["shapes"]:
             guest.phase("optimizer")
+            gc.collect()  # the model that was trained: its memory serves for the next one
             with settings(run.workload, {"learning_rate": lambda size: GIVEN_LEARNING_RATE}):
                 alone = optimizer_alone(run, task, framework, implementation)
             found["compared"]["optimizer"] = alone
@@ -87,14 +89,12 @@ def train(run, task, guest, framework, implementation):
         found["loss"].append(work.loss(handle))
         first = {"gradient": "gradient", "steps": "first"}.get(task["kind"])
         if step == 1 and first:
-            weights = work.weights.read()
-            found["shapes"] = wrong_shapes(facts.parameters(), weights)
+            compared = compare(work.weights.read(), start, run, task, first, -rate)
+            found["compared"][first], found["shapes"] = compared
             if found["shapes"]:
                 return found
-            found["compared"][first] = compare(weights, start, run, task, first, -rate)
-            del weights
     if task["kind"] == "steps":
-        found["compared"]["last"] = compare(work.weights.read(), start, run, task, "last")
+        found["compared"]["last"], _ = compare(work.weights.read(), start, run, task, "last")
     found["data_digest"] = work.batches.first_batch_sha256
     found["parity"] = dict(framework.parity(run), **work.parity)
     guest.wait("compared")
@@ -107,7 +107,7 @@ def written(work, start, expected):
     try:
         work.weights.write(start)
     except Exception:
-        wrong = wrong_shapes(expected, work.weights.read())
+        wrong = wrong_shapes(expected, {name: each.shape for name, each in work.weights.read()})
         if not wrong:
             raise
         return wrong
@@ -117,11 +117,10 @@ def written(work, start, expected):
 def wrong_shapes(expected, found):
     """Tensors that are missing, too many or of another shape: [name, expected, found]."""
     names = list(expected) + [name for name in found if name not in expected]
-    there = {name: tuple(found[name].shape) for name in found}
     return [
-        [name, expected.get(name), there.get(name)]
+        [name, expected.get(name), found.get(name)]
         for name in names
-        if expected.get(name) != there.get(name)
+        if expected.get(name) != found.get(name)
     ]
 
 
@@ -132,12 +131,17 @@ def load(run, task, name):
 def compare(weights, start, run, task, name, share=1.0):
     """How far (weights - start) / share is from the reference's, tensor by tensor.
 
-    Name -> [norm of the difference, norm of what is expected].
+    weights: pairs of name and array. Returns {name: [norm of the difference, norm of what is
+    expected]}, in the reference's order, and the `wrong_shapes`.
     """
     kept = name if name == "optimizer" else "%dr-%s" % (run.ranks, name)
-    expected, found = load(run, task, kept), {}
-    for tensor, theirs in expected.items():
-        pairs = [np.ravel(each) for each in (weights[tensor], start[tensor], theirs)]
+    expected, shapes, found = load(run, task, kept), {}, {}
+    for tensor, ours in weights:
+        shapes[tensor] = ours.shape
+        theirs = expected.get(tensor)
+        if theirs is None or theirs.shape != ours.shape:
+            continue
+        pairs = [np.ravel(each) for each in (ours, start[tensor], theirs)]
         squares = np.zeros(2)
         for begin in range(0, theirs.size, PART):
             mine, before, wanted = (each[begin : begin + PART].astype(np.float64) for each in pairs)
@@ -146,7 +150,8 @@ def compare(weights, start, run, task, name, share=1.0):
             mine -= wanted
             squares += mine @ mine, wanted @ wanted
         found[tensor] = np.sqrt(squares).tolist()
-    return found
+    found = {tensor: found[tensor] for tensor in expected if tensor in found}
+    return found, wrong_shapes(workloads.facts(run.workload).parameters(), shapes)
 
 
 def optimizer_alone(run, task, framework, implementation):
@@ -155,7 +160,8 @@ def optimizer_alone(run, task, framework, implementation):
     shapes = workloads.facts(run.workload).parameters()
     given = given_gradients(run.workload, shapes)
     new = framework.optimize(run, implementation, start, given)
-    return compare(new, start, run, task, "optimizer")
+    compared, _ = compare(new, start, run, task, "optimizer")
+    return compared
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ without having it. Every module has, in this order:
     memory(run) -> dict                device_peak_bytes, device_total_peak_bytes (None on CPU)
     parity(run) -> dict                what the process really had, read back from it
     Weights                            trained weights by canonical name, for certificates
-    optimize(run, implementation, start, gradients) -> dict    its optimiser alone, likewise
+    optimize(run, implementation, start, gradients)    its optimiser alone, read likewise
     stop(run)                          leave the group
 """
 

@@ -142,17 +142,17 @@ class Weights:
         self.put(self.nested(arrays))
 
     def arrays(self, tree):
-        """Nested dicts of arrays -> canonical name -> NumPy array, a copy."""
+        """Nested dicts of arrays -> (canonical name, NumPy array), one by one."""
         import numpy as np
         from flax.traverse_util import flatten_dict
 
         flat = flatten_dict(tree, sep=".")
         # every rank has them all: its own shard is the whole
         whole = {name: flat[key].addressable_data(0) for name, key in self.names.items()}
-        return {name: layouts.canonical(name, np.asarray(leaf)) for name, leaf in whole.items()}
+        return ((name, layouts.canonical(name, np.asarray(leaf))) for name, leaf in whole.items())
 
     def nested(self, arrays):
-        """The inverse of `arrays`, in the parameters' type."""
+        """Canonical name -> array, as nested dicts in the parameters' type."""
         from flax.traverse_util import flatten_dict, unflatten_dict
 
         types = {key: leaf.dtype for key, leaf in flatten_dict(self.tree(), sep=".").items()}

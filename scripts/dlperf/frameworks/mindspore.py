@@ -158,7 +158,7 @@ class Weights:
         self.named = named
 
     def read(self):
-        return {name: p.asnumpy().copy() for name, p in self.named.items()}
+        return ((name, p.asnumpy()) for name, p in self.named.items())
 
     def write(self, arrays):
         for name, parameter in self.named.items():

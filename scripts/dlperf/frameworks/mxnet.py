@@ -106,7 +106,7 @@ class Weights:
         self.last = layout == "NHWC"
 
     def read(self):
-        return {name: self.canonical(name, p.data().asnumpy()) for name, p in self.named.items()}
+        return ((name, self.canonical(name, p.data().asnumpy())) for name, p in self.named.items())
 
     def write(self, arrays):
         for name, parameter in self.named.items():

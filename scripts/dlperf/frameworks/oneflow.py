@@ -142,7 +142,7 @@ class Weights:
         self.named = named
 
     def read(self):
-        return {name: self.local(p).numpy().copy() for name, p in self.named.items()}
+        return ((name, self.local(p).numpy()) for name, p in self.named.items())
 
     def write(self, arrays):
         for name, parameter in self.named.items():

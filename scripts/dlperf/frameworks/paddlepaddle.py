@@ -128,7 +128,7 @@ class Weights:
         self.named = named
 
     def read(self):
-        return {name: layouts.dense_transposed(name, p.numpy()) for name, p in self.named.items()}
+        return ((name, layouts.dense_transposed(name, p.numpy())) for name, p in self.named.items())
 
     def write(self, arrays):
         for name, parameter in self.named.items():

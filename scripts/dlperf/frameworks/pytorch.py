@@ -95,7 +95,7 @@ class Weights:
         self.named = named
 
     def read(self):
-        return {name: p.detach().cpu().numpy().copy() for name, p in self.named.items()}
+        return ((name, p.detach().cpu().numpy()) for name, p in self.named.items())
 
     def write(self, arrays):
         import numpy as np

@@ -168,7 +168,7 @@ class Weights:
         self.named = named
 
     def read(self):
-        return {name: layouts.canonical(name, v.numpy()) for name, v in self.named.items()}
+        return ((name, layouts.canonical(name, v.numpy())) for name, v in self.named.items())
 
     def write(self, arrays):
         for name, variable in self.named.items():

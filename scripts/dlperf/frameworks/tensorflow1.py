@@ -199,8 +199,8 @@ class Weights:
         self.named, self.session = named, session
 
     def read(self):
-        arrays = self.session.run(self.named)
-        return {name: layouts.canonical(name, each) for name, each in arrays.items()}
+        arrays = self.session.run(self.named)  # at once: a call prepares the graph anew
+        return ((name, layouts.canonical(name, arrays.pop(name))) for name in self.named)
 
     def write(self, arrays):
         initializers, values = [], {}

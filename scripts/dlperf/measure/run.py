@@ -135,10 +135,11 @@ class Work:
     parameters: the number of trainable values, counted in the framework's own model.
     batches: what `Run.batches` gave; filled before the window, asked for its waits after it.
     parity: settings that the workload chose, read back where the framework can say.
-    weights: reads and writes the very weights that `step` trains; an object with `read()` ->
-        {canonical name: array in canonical layout} and `write(such a dict)`. The names and shapes
-        are those of the facts' `parameters()`. Written before the first step and only then: until
-        then the model's weights may be anything.
+    weights: reads and writes the very weights that `step` trains; an object with `read()`, which
+        gives (canonical name, array in canonical layout) one by one, good until the next step, and
+        `write({name: such an array})`. The names and shapes are those of the facts'
+        `parameters()`. Written before the first step and only then: until then the model's weights
+        may be anything.
     """
 
     step: Callable[[], Any]
