@@ -106,8 +106,12 @@ def written(work, start, expected):
     """Write the weights; where that fails for their shapes, these (as `wrong_shapes`)."""
     try:
         work.weights.write(start)
-    except Exception:
-        wrong = wrong_shapes(expected, {name: each.shape for name, each in work.weights.read()})
+    except Exception as error:
+        try:
+            there = {name: each.shape for name, each in work.weights.read()}
+        except Exception:  # some have none to read yet
+            raise error from None
+        wrong = wrong_shapes(expected, there)
         if not wrong:
             raise
         return wrong

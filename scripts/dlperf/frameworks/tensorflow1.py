@@ -118,14 +118,16 @@ def session_config(run):
 
 
 def initialize(session, fed=()):
-    """Run the initializers of all variables of the session's graph; `fed` as a feed_dict.
+    """Run the initializers of all variables but the trained weights, which the stopwatch writes.
 
-    The number that an array is filled with is fed too: else the graph's optimizers compute the
-    array first, and the session once more, which took half of the time of BERT's set-up.
+    `fed`: as a feed_dict. The number that an array is filled with is fed too: else the graph's
+    optimizers compute the array first, and the session once more, which took half of the time of
+    BERT's set-up.
     """
     import tensorflow as tf
 
-    initializers = [v.initializer for v in tf.global_variables()]
+    trained = set(tf.trainable_variables())
+    initializers = [v.initializer for v in tf.global_variables() if v not in trained]
     filled = [each.inputs[1].op for each in initializers if each.inputs[1].op.type == "Fill"]
     numbers = {op.inputs[1]: tf.make_ndarray(op.inputs[1].op.get_attr("value")) for op in filled}
     session.run(initializers, feed_dict=dict(numbers, **dict(fed)))
@@ -141,6 +143,7 @@ def graph_facts(run, session, value, inputs):
     import tensorflow as tf
 
     if run.cuda:
+        session.run([v.initializer for v in tf.trainable_variables()])
         fed = [each for each in inputs if each.op.type == "Placeholder"]
         some = {each: np.zeros(each.shape.as_list(), each.dtype.as_numpy_dtype) for each in fed}
         options, ran = tf.RunOptions(output_partition_graphs=True), tf.RunMetadata()

@@ -7,6 +7,8 @@ gradients. Attention is Flax's, which XLA fuses: cuDNN's fused one has no dropou
 several ranks it runs by `shard_map`, so that each takes its mean over its own predictions.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -104,13 +106,14 @@ def model(run):
     return Bert(jnp.bfloat16 if run.amp else None)
 
 
-def initial(run, network):
-    """Parameters, all zero: the stopwatch writes them."""
+def initial(run, network, sharding=None):
+    """The parameters' shapes and types: the stopwatch writes them."""
     batch = text.empty(1, run.dimensions["sequence_length"])
     keys = {"params": jax.random.key(0), "dropout": jax.random.key(0)}
     shapes = jax.eval_shape(network.init, keys, *batch)
     dtype = np.float64 if run.float64 else np.float32
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, dtype), shapes)
+    struct = functools.partial(jax.ShapeDtypeStruct, dtype=dtype, sharding=sharding)
+    return jax.tree.map(lambda leaf: struct(leaf.shape), shapes)
 
 
 def weights(tree, put):
@@ -210,13 +213,14 @@ def training(run):
 
     batches = run.batches("NHWC")
     next_batch = feed(batches, put_batch)
-    parameters = initial(run, network)["params"]
+    shared = NamedSharding(mesh, same) if run.distributed else None
+    parameters = initial(run, network, shared)["params"]  # their shapes, until they are written
     count = sum(p.size for p in jax.tree.leaves(parameters))
     state = jax.tree.map(  # moments start at zero
         lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(adam.init, parameters)
     )
     random = np.asarray(jax.random.key_data(jax.random.key(run.seed, impl=generator(run))))
-    parameters, state, random = put((parameters, state, random), PartitionSpec())
+    state, random = put((state, random), PartitionSpec())
     program = jax.jit(train, donate_argnums=(0, 1, 2))
     # by its shapes alone: the first batch belongs to the first step
     sharding = NamedSharding(mesh, own) if run.distributed else None

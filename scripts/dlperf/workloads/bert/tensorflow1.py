@@ -175,7 +175,7 @@ class AdamW(tf.train.Optimizer):
 
     def __init__(self, dtype, rate):
         super().__init__(use_locking=False, name="AdamW")
-        self.rate, self.epsilon, self.decay = rate, facts.EPSILON, rate * facts.WEIGHT_DECAY
+        self.dtype, self.rate = dtype, rate
         # as the operator has them: 1 - 0.999 in float32 is 1e-5 off, and its correction too
         self.betas = [dtype.as_numpy_dtype(beta) for beta in (facts.BETA1, facts.BETA2)]
 
@@ -186,33 +186,34 @@ class AdamW(tf.train.Optimizer):
             self._zeros_slot(variable, "v", self._name)
 
     def _prepare(self):
+        """What is the same for all variables, made once: each operator costs time to build."""
         self.steps = self._get_non_slot_variable("steps", tf.get_default_graph())
         correction1, correction2 = [1 - np.float64(b) ** (self.steps + 1) for b in self.betas]
         root = tf.sqrt(correction2)
-        self.corrected_rate = self.rate * root / correction1
-        self.corrected_epsilon = self.epsilon * root
+        self.decay = tf.constant(self.rate * facts.WEIGHT_DECAY, self.dtype)
+        self.numbers = dict(
+            beta1_power=tf.zeros([], self.dtype),
+            beta2_power=tf.zeros([], self.dtype),
+            lr=tf.cast(self.rate * root / correction1, self.dtype),
+            beta1=tf.constant(self.betas[0], self.dtype),
+            beta2=tf.constant(self.betas[1], self.dtype),
+            epsilon=tf.cast(facts.EPSILON * root, self.dtype),
+        )
 
     def _apply_dense(self, gradient, variable):
-        dtype = variable.dtype.base_dtype
         before = [gradient]  # and with it whatever read the weights
         if len(variable.shape) > 1:
             with tf.control_dependencies(before):
-                decay = tf.constant(self.decay, dtype)
                 before = [
-                    tf.raw_ops.ApplyGradientDescent(var=variable, alpha=decay, delta=variable)
+                    tf.raw_ops.ApplyGradientDescent(var=variable, alpha=self.decay, delta=variable)
                 ]
         with tf.control_dependencies(before):
             return tf.raw_ops.ApplyAdam(
                 var=variable,
                 m=self.get_slot(variable, "m"),
                 v=self.get_slot(variable, "v"),
-                beta1_power=tf.zeros([], dtype),
-                beta2_power=tf.zeros([], dtype),
-                lr=tf.cast(self.corrected_rate, dtype),
-                beta1=tf.constant(self.betas[0], dtype),
-                beta2=tf.constant(self.betas[1], dtype),
-                epsilon=tf.cast(self.corrected_epsilon, dtype),
                 grad=gradient,
+                **self.numbers,
             )
 
     def _finish(self, updates, name):
