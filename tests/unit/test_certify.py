@@ -8,7 +8,7 @@ import pytest
 
 from dlperf import workloads
 from dlperf.certify import judge
-from dlperf.certify.rank import compare, wrong_shapes
+from dlperf.certify.rank import OtherModel, compare, wrong_shapes
 from dlperf.certify.reference import (
     dimensions_of,
     formulas,
@@ -215,10 +215,17 @@ def test_comparison_is_by_norm_of_the_whole_tensor(tmp_path):
     save(tmp_path / "1r-first.npy", "resnet50", expected.values())
     run = SimpleNamespace(workload="resnet50", ranks=1)
     weights = dict(expected, **{"bn1.bias": np.full(64, 0.5, np.float32)})
-    weights["fc.weight"] = weights["fc.weight"].T
     task = {"reference": str(tmp_path)}
-    compared, wrong = compare(weights.items(), expected, run, task, "first")
-    assert wrong == [["fc.weight", (1000, 2048), (2048, 1000)]]
-    assert "fc.weight" not in compared
+    compared = compare(weights.items(), expected, run, task, "first")
+    assert list(compared) == list(shapes)
     assert compared["fc.bias"] == [5.0, 5.0]  # nothing was added where (3, 4) was expected
     assert compared["bn1.bias"] == [4.0, 0.0]
+
+    weights["fc.weight"] = weights["fc.weight"].T
+    del weights["bn1.bias"]
+    with pytest.raises(OtherModel) as raised:
+        compare(weights.items(), expected, run, task, "first")
+    assert raised.value.shapes == [
+        ["bn1.bias", (64,), None],
+        ["fc.weight", (1000, 2048), (2048, 1000)],
+    ]

@@ -27,6 +27,14 @@ from dlperf.measure.run import Run
 PART = 1 << 13
 
 
+class OtherModel(Exception):
+    """Weights of other names or shapes than the facts': `shapes`, as `wrong_shapes` gives them."""
+
+    def __init__(self, shapes):
+        super().__init__("other names or shapes than the facts': %s" % shapes)
+        self.shapes = shapes
+
+
 def main(task, spec):
     run = Run.load(spec)
     try:
@@ -42,7 +50,7 @@ def main(task, spec):
 
 
 def certify(run, task):
-    """The rank's raw facts. Where the model is another one, `shapes` says so and nothing runs."""
+    """The rank's raw facts. Where the model is another one, `shapes` says so and no more runs."""
     guest = Guest(run.meeting, run.rank)
     guest.phase("start")
     framework = frameworks.load(run.framework)
@@ -53,21 +61,29 @@ def certify(run, task):
     changes = dict(facts.CERTIFICATE_SETTINGS)
     changes["learning_rate"] = lambda global_batch_size: facts.CERTIFICATE_LEARNING_RATE
     with settings(run.workload, changes):
-        if task["kind"] == "gradient":
-            linear = dict(facts.GRADIENT_SETTINGS)
-            linear["learning_rate"] = lambda global_batch_size: facts.GRADIENT_LEARNING_RATE
-            with settings(run.workload, linear):
-                found = train(run, task, guest, framework, implementation)
-        else:
-            found = train(run, task, guest, framework, implementation)
-        if task["optimizer"] and not found["shapes"]:
-            guest.phase("optimizer")
-            gc.collect()  # the model that was trained: its memory serves for the next one
-            with settings(run.workload, {"learning_rate": lambda size: GIVEN_LEARNING_RATE}):
-                alone = optimizer_alone(run, task, framework, implementation)
-            found["compared"]["optimizer"] = alone
+        try:
+            found = compared(run, task, guest, framework, implementation)
+        except OtherModel as error:
+            found = {"status": "ok", "shapes": error.shapes, "loss": [], "compared": {}}
     found["host_peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     framework.stop(run)
+    return found
+
+
+def compared(run, task, guest, framework, implementation):
+    """The training of `task`, and the optimiser alone where it asks for that."""
+    facts, linear = workloads.facts(run.workload), {}
+    if task["kind"] == "gradient":
+        linear.update(facts.GRADIENT_SETTINGS)
+        linear["learning_rate"] = lambda global_batch_size: facts.GRADIENT_LEARNING_RATE
+    with settings(run.workload, linear):
+        found = train(run, task, guest, framework, implementation)
+    if task["optimizer"]:
+        guest.phase("optimizer")
+        gc.collect()  # the model that was trained: its memory serves for the next one
+        with settings(run.workload, {"learning_rate": lambda size: GIVEN_LEARNING_RATE}):
+            alone = optimizer_alone(run, task, framework, implementation)
+        found["compared"]["optimizer"] = alone
     return found
 
 
@@ -76,11 +92,9 @@ def train(run, task, guest, framework, implementation):
     facts = workloads.facts(run.workload)
     rate = facts.learning_rate(run.global_batch_size)
     work = implementation.training(run)
-    found = {"status": "ok", "parameters": work.parameters, "loss": [], "compared": {}}
+    found = {"status": "ok", "shapes": [], "loss": [], "compared": {}}
     start = load(run, task, "weights")
-    found["shapes"] = written(work, start, facts.parameters())
-    if found["shapes"]:
-        return found
+    write(work, start, facts.parameters())
 
     guest.phase("steps")
     for step in range(1, task["steps"] + 1):
@@ -89,12 +103,9 @@ def train(run, task, guest, framework, implementation):
         found["loss"].append(work.loss(handle))
         first = {"gradient": "gradient", "steps": "first"}.get(task["kind"])
         if step == 1 and first:
-            compared = compare(work.weights.read(), start, run, task, first, -rate)
-            found["compared"][first], found["shapes"] = compared
-            if found["shapes"]:
-                return found
+            found["compared"][first] = compare(work.weights.read(), start, run, task, first, -rate)
     if task["kind"] == "steps":
-        found["compared"]["last"], _ = compare(work.weights.read(), start, run, task, "last")
+        found["compared"]["last"] = compare(work.weights.read(), start, run, task, "last")
     found["data_digest"] = work.batches.first_batch_sha256
     found["parity"] = dict(framework.parity(run), **work.parity)
     guest.wait("compared")
@@ -102,8 +113,8 @@ def train(run, task, guest, framework, implementation):
     return found
 
 
-def written(work, start, expected):
-    """Write the weights; where that fails for their shapes, these (as `wrong_shapes`)."""
+def write(work, start, expected):
+    """Write the weights; raises OtherModel where that fails for their shapes."""
     try:
         work.weights.write(start)
     except Exception as error:
@@ -112,10 +123,9 @@ def written(work, start, expected):
         except Exception:  # some have none to read yet
             raise error from None
         wrong = wrong_shapes(expected, there)
-        if not wrong:
-            raise
-        return wrong
-    return []
+        if wrong:
+            raise OtherModel(wrong) from None
+        raise
 
 
 def wrong_shapes(expected, found):
@@ -136,7 +146,7 @@ def compare(weights, start, run, task, name, share=1.0):
     """How far (weights - start) / share is from the reference's, tensor by tensor.
 
     weights: pairs of name and array. Returns {name: [norm of the difference, norm of what is
-    expected]}, in the reference's order, and the `wrong_shapes`.
+    expected]}, in the reference's order. Raises OtherModel where names or shapes are not its.
     """
     kept = name if name == "optimizer" else "%dr-%s" % (run.ranks, name)
     expected, shapes, found = load(run, task, kept), {}, {}
@@ -154,8 +164,10 @@ def compare(weights, start, run, task, name, share=1.0):
             mine -= wanted
             squares += mine @ mine, wanted @ wanted
         found[tensor] = np.sqrt(squares).tolist()
-    found = {tensor: found[tensor] for tensor in expected if tensor in found}
-    return found, wrong_shapes(workloads.facts(run.workload).parameters(), shapes)
+    wrong = wrong_shapes(workloads.facts(run.workload).parameters(), shapes)
+    if wrong:
+        raise OtherModel(wrong)
+    return {tensor: found[tensor] for tensor in expected}
 
 
 def optimizer_alone(run, task, framework, implementation):
@@ -164,8 +176,7 @@ def optimizer_alone(run, task, framework, implementation):
     shapes = workloads.facts(run.workload).parameters()
     given = given_gradients(run.workload, shapes)
     new = framework.optimize(run, implementation, start, given)
-    compared, _ = compare(new, start, run, task, "optimizer")
-    return compared
+    return compare(new, start, run, task, "optimizer")
 
 
 if __name__ == "__main__":

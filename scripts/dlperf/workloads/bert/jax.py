@@ -7,8 +7,6 @@ gradients. Attention is Flax's, which XLA fuses: cuDNN's fused one has no dropou
 several ranks it runs by `shard_map`, so that each takes its mean over its own predictions.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -112,8 +110,11 @@ def initial(run, network, sharding=None):
     keys = {"params": jax.random.key(0), "dropout": jax.random.key(0)}
     shapes = jax.eval_shape(network.init, keys, *batch)
     dtype = np.float64 if run.float64 else np.float32
-    struct = functools.partial(jax.ShapeDtypeStruct, dtype=dtype, sharding=sharding)
-    return jax.tree.map(lambda leaf: struct(leaf.shape), shapes)
+
+    def struct(leaf):
+        return jax.ShapeDtypeStruct(leaf.shape, dtype, sharding=sharding)
+
+    return jax.tree.map(struct, shapes)
 
 
 def weights(tree, put):
