@@ -20,7 +20,7 @@ def main(spec, modules):
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what frameworks print must not mix with the answers
     from dlperf import frameworks, workloads
-    from dlperf.measure.run import Run
+    from dlperf.contract.run import Run
 
     run = Run.load(spec)
     frameworks.load(run.framework).start(run)

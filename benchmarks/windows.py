@@ -13,9 +13,9 @@ import sys
 import time
 
 from dlperf import frameworks, workloads
+from dlperf.contract.run import Run
 from dlperf.measure.meeting import Guest
 from dlperf.measure.rank import window
-from dlperf.measure.run import Run
 
 ORDER = (
     ("bare", "stopwatch", "stopwatch", "bare"),

@@ -9,7 +9,7 @@ and the stopwatch holds a lock; on Slurm a job is --exclusive. They take turns o
 On a cluster a job asks for the case's nodes, and the launcher starts the stopwatch's agents there.
 """
 
-from dlperf.measure.case import NO_JOB
+from dlperf.contract.case import NO_JOB
 
 
 @cache

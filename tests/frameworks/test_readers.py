@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from dlperf import frameworks
+from dlperf.contract.run import Run
 from dlperf.data import readers
-from dlperf.measure.run import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "scripts/dlperf/measure/record.schema.json").read_text())
@@ -28,7 +28,7 @@ READ = """
 import dataclasses, json, os, sys
 from dlperf import frameworks
 from dlperf.data.read import opened
-from dlperf.measure.run import Run
+from dlperf.contract.run import Run
 
 run, found = Run.load(sys.argv[1]), []
 ranks, count = json.loads(sys.argv[2])

@@ -18,8 +18,8 @@ from dlperf.certify.reference import (
     settings,
     split,
 )
+from dlperf.contract import layouts
 from dlperf.measure.record import file_sha256
-from dlperf.workloads import layouts
 from dlperf.workloads.bert import facts as bert
 from dlperf.workloads.resnet50 import facts
 

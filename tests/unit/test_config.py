@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlperf import frameworks
+from dlperf.contract.problems import keys
 from dlperf.plan import Config, ConfigError, dump, load, problems_here
-from dlperf.plan.problems import keys
 from dlperf.plan.schema import json_schema, with_table
 
 CONFIG = Path(__file__).parents[2] / "config"

@@ -10,11 +10,12 @@ from dlperf import workloads
 
 PACKAGE = Path(__file__).resolve().parents[2] / "scripts/dlperf"
 DATA = ("batches", "examples", "manifest", "native", "prefetch", "text")
-ROOMS = ("measure", "frameworks", "workloads")
-FILES = [path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py"))]
+PACKAGES = ("contract", "measure", "frameworks", "workloads")
+NEWER = [PACKAGE / "contract" / f"{name}.py" for name in ("choices", "problems")]
+FILES = [path for folder in PACKAGES for path in sorted((PACKAGE / folder).rglob("*.py"))]
+FILES = [path for path in FILES if path not in NEWER]
 FILES += [
     PACKAGE / "__init__.py",
-    PACKAGE / "files.py",
     PACKAGE / "data/__init__.py",
     *(PACKAGE / "data" / f"{name}.py" for name in DATA),
     *(PACKAGE / "data" / "readers" / f"{name}.py" for name in ("__init__", "files")),

@@ -7,9 +7,9 @@ import jsonschema
 import pytest
 import yaml
 
+from dlperf.contract.problems import ConfigError
 from dlperf.data import sources
 from dlperf.data.sources import estimate, load, masked
-from dlperf.plan.problems import ConfigError
 
 CONFIG = Path(__file__).parents[2] / "config"
 SHA256 = "0" * 64

@@ -11,7 +11,7 @@ import optax
 from transformers import BertConfig
 from transformers.models.bert.modeling_flax_bert import FlaxBertForPreTrainingModule
 
-from dlperf.measure.run import Work, feed
+from dlperf.contract.work import Work, feed
 from dlperf.workloads.bert import facts
 
 SOURCE = "transformers 4.57.6, FlaxBertForPreTraining"

@@ -18,8 +18,8 @@ import mindspore as ms
 from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import Normal, initializer
 
+from dlperf.contract.work import Work, feed
 from dlperf.frameworks.mindspore import synchronize
-from dlperf.measure.run import Work, feed
 from dlperf.workloads.bert import facts
 
 SOURCE = "mindnlp 0.3.1, MSBertModel and MSBertPreTrainingHeads; nn.AdamWeightDecay"

@@ -11,7 +11,7 @@ from gluonnlp.optimizer import BERTAdam
 from gluonnlp.utils import clip_grad_global_norm
 from mxnet import autograd, gluon
 
-from dlperf.measure.run import Work, feed
+from dlperf.contract.work import Work, feed
 from dlperf.workloads.bert import facts
 
 SOURCE = "gluonnlp 0.10.0, model.bert BERTModel, optimizer BERTAdam"

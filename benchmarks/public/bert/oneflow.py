@@ -29,7 +29,7 @@ from libai.optim import get_default_optimizer_params  # noqa: E402
 from libai.utils import distributed as dist  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
-from dlperf.measure.run import Work, feed  # noqa: E402
+from dlperf.contract.work import Work, feed  # noqa: E402
 from dlperf.workloads.bert import facts  # noqa: E402
 
 SOURCE = "libai 0.1.1, BertForPreTraining"

@@ -8,7 +8,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from dlperf.measure.run import Work, feed
+from dlperf.contract.work import Work, feed
 from dlperf.workloads.bert import facts
 
 SOURCE = "paddlepaddle 3.3.1, paddle.nn.TransformerEncoder with PaddleNLP's embeddings and heads"

@@ -6,7 +6,7 @@ Its loss scores every position and ignores those without a label, as it is meant
 import torch
 from transformers import BertConfig, BertForPreTraining
 
-from dlperf.measure.run import Work, feed
+from dlperf.contract.work import Work, feed
 from dlperf.workloads.bert import facts
 
 SOURCE = "transformers 5.23.0, BertForPreTraining"

@@ -8,8 +8,8 @@ import keras
 import keras_hub
 import tensorflow as tf
 
+from dlperf.contract.work import Work, feed
 from dlperf.data import text
-from dlperf.measure.run import Work, feed
 from dlperf.workloads.bert import facts
 
 SOURCE = "keras-hub 0.32.0, BertBackbone and MaskedLMHead; keras 3.15.1, AdamW"

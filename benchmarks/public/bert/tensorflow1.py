@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 from bert import modeling, optimization, run_pretraining
 
+from dlperf.contract.work import Work
 from dlperf.frameworks import tensorflow1 as framework
-from dlperf.measure.run import Work
 from dlperf.workloads.bert import facts
 
 SOURCE = "bert-tensorflow 1.0.4, modeling, run_pretraining's heads, AdamWeightDecayOptimizer"

@@ -9,7 +9,7 @@ import jmp
 import numpy as np
 import optax
 
-from dlperf.measure.run import Work, feed
+from dlperf.contract.work import Work, feed
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "dm-haiku 0.0.17, hk.nets.ResNet50 (v1.5)"

@@ -9,8 +9,8 @@ from mindcv.models import create_model
 from mindcv.optim import create_optimizer
 from mindspore import Tensor, nn
 
+from dlperf.contract.work import Work, feed
 from dlperf.frameworks.mindspore import synchronize
-from dlperf.measure.run import Work, feed
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "mindcv 0.3.0, models.resnet50 (v1.5)"

@@ -8,7 +8,7 @@ import mxnet as mx
 from gluoncv.model_zoo import get_model
 from mxnet import autograd, gluon
 
-from dlperf.measure.run import Work, feed
+from dlperf.contract.work import Work, feed
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "gluoncv 0.10.5.post0, model_zoo resnet50_v1b (v1.5)"

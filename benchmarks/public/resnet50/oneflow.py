@@ -5,7 +5,7 @@ import oneflow as flow
 from flowvision.models import resnet50
 from oneflow import nn
 
-from dlperf.measure.run import Work, feed
+from dlperf.contract.work import Work, feed
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "flowvision 0.2.1, models.resnet50 (v1.5)"

@@ -7,7 +7,7 @@ pass (dnnl::error in pool2d_grad), so dygraph is its best mode on the CPU.
 import paddle
 from paddle.vision.models import resnet50
 
-from dlperf.measure.run import Work, feed
+from dlperf.contract.work import Work, feed
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "paddlepaddle 3.3.1, paddle.vision.models.resnet50 (v1.5)"

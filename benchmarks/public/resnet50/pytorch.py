@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from dlperf.measure.run import Work, feed
+from dlperf.contract.work import Work, feed
 from dlperf.workloads.resnet50 import facts
 
 # The wheel on PyPI is built for CUDA. Without CUDA its compiled operators do not load, and its

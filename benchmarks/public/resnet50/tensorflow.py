@@ -6,7 +6,7 @@ XLA is slower than that on a CPU. Keras' weight decay is decoupled from the mome
 import keras
 import tensorflow as tf
 
-from dlperf.measure.run import Work, feed
+from dlperf.contract.work import Work, feed
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "keras 3.15.1, keras.applications.ResNet50 (v1, biases in the convolutions)"

@@ -9,8 +9,8 @@ import tensorflow as tf
 from tensorflow.contrib import slim
 from tensorflow.contrib.slim.nets import resnet_v1
 
+from dlperf.contract.work import Work
 from dlperf.frameworks import tensorflow1 as framework
-from dlperf.measure.run import Work
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "tensorflow 1.15.5, contrib.slim.nets.resnet_v1_50 (stride in a stage's last 3x3)"

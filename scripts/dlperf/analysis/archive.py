@@ -20,7 +20,7 @@ import yaml
 from dlperf import plan
 from dlperf.analysis import audit, labels, places, sums
 from dlperf.analysis.files import AnalysisError, Row, read_table
-from dlperf.files import write
+from dlperf.contract.files import write
 
 ROOT = Path(__file__).parents[3]
 #: Of the repository: who made it, under what terms, and what the analysis itself runs in.

@@ -21,7 +21,7 @@ from dlperf.analysis.changes import Differences, key
 from dlperf.analysis.files import AnalysisError, Row, read_table, write_table
 from dlperf.analysis.rounds import Round
 from dlperf.analysis.statistics import median, ratio_interval
-from dlperf.files import write
+from dlperf.contract.files import write
 
 #: Probability of calling any cell at all different where only chance differs.
 ERROR_RATE = 0.05

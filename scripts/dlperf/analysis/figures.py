@@ -26,7 +26,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from dlperf.analysis import labels, names
 from dlperf.analysis.files import AnalysisError, Row, read_table
 from dlperf.analysis.styles import STYLES
-from dlperf.files import write
+from dlperf.contract.files import write
 
 KINDS = ("throughput", "scaling")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dlperf.analysis.columns import numbers
-from dlperf.files import write
+from dlperf.contract.files import write
 
 Row = dict[str, Any]
 #: What the csv module writes as we do: a float by its repr, None as nothing.

@@ -9,7 +9,7 @@ from pathlib import Path
 from dlperf.analysis import labels, tables
 from dlperf.analysis.files import Row, read_table
 from dlperf.analysis.standings import Standing, standings
-from dlperf.files import write
+from dlperf.contract.files import write
 
 
 def markdown(cells: Path, measurements: Path, out: Path) -> None:

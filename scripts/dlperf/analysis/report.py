@@ -37,7 +37,7 @@ from dlperf.analysis.beside import beside
 from dlperf.analysis.campaign import campaign
 from dlperf.analysis.files import Row, read_table
 from dlperf.analysis.statistics import order_coverage, order_rank
-from dlperf.files import write
+from dlperf.contract.files import write
 
 #: Sections of the page, in its order: id, which is also the template's name, and heading.
 CONTENTS = (

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from dlperf.analysis.files import AnalysisError
-from dlperf.files import write
+from dlperf.contract.files import write
 from dlperf.measure import host
 from dlperf.measure.record import git_commit
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dlperf.analysis import columns, labels, names
 from dlperf.analysis.files import AnalysisError, Row, read_table, write_table
-from dlperf.files import write
+from dlperf.contract.files import write
 
 if TYPE_CHECKING:
     import jinja2

@@ -23,8 +23,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from dlperf import files, frameworks, workloads
+from dlperf import frameworks, workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SCHEMA, judge
+from dlperf.contract import files
 from dlperf.measure import host, processes, record, stopwatch
 
 

@@ -16,11 +16,12 @@ import traceback
 
 import numpy as np
 
-from dlperf import files, frameworks, workloads
+from dlperf import frameworks, workloads
 from dlperf.certify.reference import GIVEN_LEARNING_RATE, given_gradients, path_of, settings, split
+from dlperf.contract import files
+from dlperf.contract.run import Run
 from dlperf.measure.meeting import Guest
 from dlperf.measure.rank import failure
-from dlperf.measure.run import Run
 
 # Values that are compared at a time: they fit a core's cache, and BLAS starts no threads for so few
 # (those would wait for cores on which other certificates run).

@@ -24,8 +24,9 @@ import sys
 
 import numpy as np
 
-from dlperf import files, workloads
+from dlperf import workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, STEPS
+from dlperf.contract import files
 from dlperf.data.batches import open_batches
 
 SCHEMA = "dlperf.reference/1"

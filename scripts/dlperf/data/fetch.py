@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dlperf.contract.files import write
+from dlperf.contract.problems import ConfigError
 from dlperf.data.addresses import Asked, Broken, NoSuchPart, Refused, Reply, open_address
 from dlperf.data.manifest import sha256_of_listing
 from dlperf.data.part import CHUNK, Part, digests_of
 from dlperf.data.prefetch import DataError
 from dlperf.data.progress import Progress, progress, size
 from dlperf.data.sources import File, Source, choose, estimate, load, masked
-from dlperf.files import write
-from dlperf.plan.problems import ConfigError
 
 LONGEST_BACKOFF = 60  # seconds
 

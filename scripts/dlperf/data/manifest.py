@@ -7,8 +7,8 @@ import zlib
 
 import numpy as np
 
+from dlperf.contract.files import write
 from dlperf.data.prefetch import DataError
-from dlperf.files import write
 
 CLASSES = 1000
 SAMPLES = "samples_sha256"  # the digest of a data set's samples, whatever their format

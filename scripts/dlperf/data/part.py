@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from dlperf.files import write
+from dlperf.contract.files import write
 
 CHUNK = 2**20  # bytes that are read, written and hashed at a time
 QUEUE = 16  # chunks that may wait to be hashed

@@ -17,9 +17,9 @@ import sys
 import time
 
 from dlperf import frameworks
+from dlperf.contract.run import Run
 from dlperf.data import batches, readers
 from dlperf.data.prefetch import DataError
-from dlperf.measure.run import Run
 
 LAYOUTS = {"pytorch": "NHWC", "tensorflow": "NHWC", "tensorflow1": "NHWC", "jax": "NHWC"}
 STARTED = "DLPERF_READ"  # set in a process that has the framework's variables

@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from dlperf import files
+from dlperf.contract import files
 from dlperf.data import formats
 from dlperf.data.manifest import (
     SAMPLES,

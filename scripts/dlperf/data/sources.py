@@ -18,11 +18,9 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from dlperf.plan.checks import repeated
-from dlperf.plan.choices import Pattern
-from dlperf.plan.config import Section
-from dlperf.plan.files import write_if_changed
-from dlperf.plan.problems import ConfigError, Problem, explain, key_path, read_yaml
+from dlperf.contract.choices import Pattern, Section
+from dlperf.contract.files import write_if_changed
+from dlperf.contract.problems import ConfigError, Problem, explain, key_path, read_yaml, repeated
 
 #: Checksums that a file may have, the strongest first. md5 and sha1 find damage, but not forgery.
 ALGORITHMS = ("sha256", "sha1", "md5")

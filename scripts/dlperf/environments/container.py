@@ -11,7 +11,7 @@ import shlex
 import shutil
 from pathlib import Path
 
-from dlperf import files
+from dlperf.contract import files
 from dlperf.environments import FILES, EnvironmentProblem
 from dlperf.environments.commands import CommandFailed, explain, run
 from dlperf.environments.files import sha256

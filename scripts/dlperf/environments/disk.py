@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dlperf import files
+from dlperf.contract import files
 from dlperf.environments import EnvironmentProblem
 
 

@@ -11,7 +11,7 @@ without having it. Every module has, in this order:
     services(run) -> list              processes beside a node's ranks, of which `run` is the first:
                                        (name, argv, variables)
     start(run)                         threads, seeds, precision, group of ranks
-    step_timer(run)                    a clock for single steps (measure/timer.py)
+    step_timer(run)                    a clock for single steps (contract/timer.py)
     memory(run) -> dict                device_peak_bytes, device_total_peak_bytes (None on CPU)
     parity(run) -> dict                what the process really had, read back from it
     Weights                            trained weights by canonical name, for certificates

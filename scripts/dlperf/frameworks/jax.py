@@ -9,8 +9,8 @@ window never does. Has not run on a GPU: that path follows the documentation of 
 import functools
 import os
 
-from dlperf.measure.timer import HostTimer
-from dlperf.workloads import layouts
+from dlperf.contract import layouts
+from dlperf.contract.timer import HostTimer
 
 TITLE = "JAX"
 COMPILERS = {"none": "op by op", "xla": "jax.jit (XLA)"}

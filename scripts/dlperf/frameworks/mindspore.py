@@ -10,9 +10,9 @@ kernels for CUDA 11.1 and 11.6 only).
 
 import os
 
+from dlperf.contract.run import Unsupported
+from dlperf.contract.timer import HostTimer
 from dlperf.measure import host
-from dlperf.measure.run import Unsupported
-from dlperf.measure.timer import HostTimer
 
 TITLE = "MindSpore"
 COMPILERS = {"none": "PYNATIVE", "graph": "ms.jit"}

@@ -5,7 +5,7 @@ GPU, as many servers as ranks (one took 7 % longer on two). The servers stay on 
 The GPU path (dist_device_sync) has not run: there was no GPU where this was written.
 """
 
-from dlperf.measure.timer import HostTimer
+from dlperf.contract.timer import HostTimer
 
 TITLE = "MXNet"
 COMPILERS = {"none": "imperative", "static": "hybridize(static_alloc, static_shape)"}

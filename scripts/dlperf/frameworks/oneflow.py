@@ -9,7 +9,7 @@ and takes SSE kernels for them: Haswell's (AVX2, FMA) are asked for where the pr
 import glob
 import os
 
-from dlperf.measure.timer import HostTimer
+from dlperf.contract.timer import HostTimer
 
 TITLE = "OneFlow"
 COMPILERS = {"none": "eager", "graph": "nn.Graph"}

@@ -5,9 +5,9 @@ none of them), cuDNN's exhaustive search and persistent batch-norm on the GPU, a
 The GPU's side is written from the documentation and has not run on a GPU.
 """
 
-from dlperf.measure.run import Unsupported
-from dlperf.measure.timer import HostTimer
-from dlperf.workloads import layouts
+from dlperf.contract import layouts
+from dlperf.contract.run import Unsupported
+from dlperf.contract.timer import HostTimer
 
 TITLE = "PaddlePaddle"
 COMPILERS = {

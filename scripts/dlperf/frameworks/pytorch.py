@@ -4,8 +4,8 @@ Fastest settings its best users choose: channels_last for convolutions, cuDNN au
 at PyTorch's default (off for matmul, on for convolutions) and reported, foreach/fused optimisers.
 """
 
-from dlperf.measure.run import Unsupported
-from dlperf.measure.timer import HostTimer
+from dlperf.contract.run import Unsupported
+from dlperf.contract.timer import HostTimer
 
 TITLE = "PyTorch"
 COMPILERS = {"none": "eager", "inductor": "torch.compile (Inductor)"}

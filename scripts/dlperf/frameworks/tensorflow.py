@@ -7,9 +7,9 @@ read), TF32 left at TensorFlow's default (on) and reported, cuDNN's autotune (th
 path has not run: there was no GPU where this was written.
 """
 
-from dlperf.measure.run import Unsupported
-from dlperf.measure.timer import HostTimer
-from dlperf.workloads import layouts
+from dlperf.contract import layouts
+from dlperf.contract.run import Unsupported
+from dlperf.contract.timer import HostTimer
 
 TITLE = "TensorFlow"
 COMPILERS = {"none": "tf.function", "xla": "XLA, jit_compile=True"}

@@ -9,9 +9,9 @@ import contextlib
 import os
 import threading
 
-from dlperf.measure.run import Unsupported
-from dlperf.measure.timer import HostTimer
-from dlperf.workloads import layouts
+from dlperf.contract import layouts
+from dlperf.contract.run import Unsupported
+from dlperf.contract.timer import HostTimer
 
 TITLE = "TensorFlow 1"
 COMPILERS = {"none": "session graph", "xla": "XLA (auto-clustering, ON_1)"}

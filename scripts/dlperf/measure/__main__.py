@@ -16,8 +16,8 @@ import fcntl
 import os
 import sys
 
+from dlperf.contract.case import CaseError, load
 from dlperf.measure import host, processes, record
-from dlperf.measure.case import CaseError, load
 
 
 def main(arguments=None):

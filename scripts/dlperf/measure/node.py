@@ -12,8 +12,8 @@ import socket
 import tempfile
 
 from dlperf import frameworks, workloads
+from dlperf.contract.run import Run
 from dlperf.measure import host, processes
-from dlperf.measure.run import Run
 
 IDLE_SAMPLE_SECONDS = 0.25
 

@@ -18,10 +18,11 @@ import json
 import sys
 import time
 
-from dlperf import files, frameworks
+from dlperf import frameworks
+from dlperf.contract import files
+from dlperf.contract.run import Run
 from dlperf.measure import host, processes
 from dlperf.measure.meeting import Guest
-from dlperf.measure.run import Run
 
 SCHEMA = "dlperf.node/2"
 # By device: the side of the matrices and products of them in a turn; floats of an array that is

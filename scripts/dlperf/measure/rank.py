@@ -13,10 +13,11 @@ import sys
 import time
 import traceback
 
-from dlperf import files, frameworks, workloads
+from dlperf import frameworks, workloads
+from dlperf.contract import files
+from dlperf.contract.run import Run, Unsupported
 from dlperf.measure import host
 from dlperf.measure.meeting import Guest
-from dlperf.measure.run import Run, Unsupported
 
 # What frameworks and allocators say when memory ends; the words are in their own messages.
 OUT_OF_MEMORY = (

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from dlperf import files
+from dlperf.contract import files
 
 SCHEMA = "dlperf.record/1"
 

@@ -12,8 +12,8 @@ import time
 from datetime import datetime, timezone
 
 from dlperf import frameworks, workloads
+from dlperf.contract.case import NO_JOB
 from dlperf.measure import host, record
-from dlperf.measure.case import NO_JOB
 from dlperf.measure.launch import Launch, LaunchError
 from dlperf.measure.meeting import Meeting
 from dlperf.measure.node import Node, placed

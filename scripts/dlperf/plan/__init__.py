@@ -4,10 +4,10 @@ In: `config/*.yaml`. Out: cases with their names, states, order and expected tim
 room is cheap (pydantic and YAML only), because every cluster job of a campaign imports it again.
 """
 
+from dlperf.contract.problems import ConfigError
 from dlperf.plan.cases import Case, expand, order, parse
 from dlperf.plan.checks import problems_here
 from dlperf.plan.config import Config, dump, load
-from dlperf.plan.problems import ConfigError
 
 __all__ = [
     "Case",

@@ -5,12 +5,12 @@ import os
 import sys
 from pathlib import Path
 
+from dlperf.contract.problems import ConfigError
 from dlperf.plan import schema
 from dlperf.plan.cases import expand
 from dlperf.plan.checks import problems_here
 from dlperf.plan.config import load
 from dlperf.plan.files import write_config
-from dlperf.plan.problems import ConfigError
 from dlperf.plan.show import show, tsv
 
 

@@ -4,26 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlperf.plan.problems import Problem, key_path
+from dlperf.contract.problems import Problem
 
 if TYPE_CHECKING:
     from dlperf.plan.config import Config
-
-
-def repeated(data: Any, place: tuple[str | int, ...] = ()) -> Iterator[Problem]:
-    """Values that stand twice in a list.
-
-    This and `without_batch_size` look at a config as it was read, so that their problems are seen
-    beside wrong values, and not only after these were mended.
-    """
-    if isinstance(data, Mapping):
-        for key, value in data.items():
-            yield from repeated(value, (*place, key))
-    elif isinstance(data, list):
-        for index, value in enumerate(data):
-            if value in data[:index]:
-                key = key_path((*place, index))
-                yield Problem(key, repr(value), "stands twice in this list; leave one out")
 
 
 def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:

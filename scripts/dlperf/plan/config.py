@@ -14,8 +14,6 @@ from typing import Annotated, Any
 import yaml
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
@@ -23,10 +21,11 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from dlperf import frameworks
-from dlperf.plan.checks import repeated, without_batch_size
-from dlperf.plan.choices import Choices, CompilerName, OneOf, Pattern
+from dlperf.contract.choices import Choices, OneOf, Pattern, Section
+from dlperf.contract.problems import ConfigError, explain, read_yaml, repeated
+from dlperf.plan.checks import without_batch_size
+from dlperf.plan.compilers import CompilerName
 from dlperf.plan.peaks import DeviceName, PeakPrecision, Teraflops, above_dense
-from dlperf.plan.problems import ConfigError, explain, read_yaml
 
 #: Folders of results/ that all rounds share, so no round may have these names.
 RESERVED_ROUNDS = ("certificates", "data", "environments", "imported", "nodes")
@@ -71,12 +70,6 @@ PublishedName = Annotated[
     str, Pattern("the name of a file in config/published", r"[A-Za-z0-9][A-Za-z0-9._-]*")
 ]
 PositiveInt = Annotated[int, Field(ge=1)]
-
-
-class Section(BaseModel):
-    """What all sections share: unknown keys are errors, and a value has the type that it should."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class Steps(Section):

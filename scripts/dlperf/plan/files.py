@@ -1,20 +1,9 @@
-"""Files that the plan writes: only when their text changed."""
+"""The merged config of a round, beside its results."""
 
 from pathlib import Path
 
-from dlperf.files import write
+from dlperf.contract.files import write_if_changed
 from dlperf.plan.config import Config, dump
-
-
-def write_if_changed(path: Path, text: str) -> bool:
-    """Write `text`, unless the file has it already; whether it was written.
-
-    A file that did not change keeps its time, so that Snakemake makes nothing again for it.
-    """
-    if path.is_file() and path.read_text(encoding="utf-8") == text:
-        return False
-    write(path, text)
-    return True
 
 
 def write_config(config: Config, results: Path = Path("results")) -> Path:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dlperf.plan.choices import OneOf
-from dlperf.plan.problems import ConfigError, Problem, explain, read_yaml
+from dlperf.contract.choices import OneOf
+from dlperf.contract.problems import ConfigError, Problem, explain, read_yaml
 
 if TYPE_CHECKING:
     from dlperf.plan.config import Config

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from dlperf.contract.files import write_if_changed
+from dlperf.contract.problems import keys
 from dlperf.plan.config import Config
-from dlperf.plan.files import write_if_changed
-from dlperf.plan.problems import keys
 
 BEGIN = "<!-- keys: made by `python -m dlperf.plan schema` from the models; do not edit -->"
 END = "<!-- end of keys -->"

@@ -1,6 +1,6 @@
 """One folder a workload: facts.py free of frameworks, and one module a framework.
 
-Every implementation has `training(run) -> Work` (measure/run.py), built from functions that stand
+Every implementation has `training(run) -> Work` (contract/run.py), built from functions that stand
 in the same order everywhere: model, weights, loss, optimizer, training. What they are held against
 is in formulas.py (neutral weights, the optimiser) and reference.py (the model and its loss).
 """

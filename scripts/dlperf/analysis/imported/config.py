@@ -10,10 +10,10 @@ from typing import Annotated
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dlperf.contract.choices import Pattern
+from dlperf.contract.problems import explain, read_yaml
 from dlperf.plan import ConfigError
-from dlperf.plan.choices import Pattern
 from dlperf.plan.config import IMPORTED
-from dlperf.plan.problems import explain, read_yaml
 
 ImportedName = Annotated[
     str,

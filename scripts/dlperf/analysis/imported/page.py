@@ -12,7 +12,7 @@ from dlperf.analysis import columns, figures, report, sentences, tables
 from dlperf.analysis.files import Row, read_table, write_table
 from dlperf.analysis.imported import config as configs
 from dlperf.analysis.imported import grid_figures, grids, records, speedups
-from dlperf.files import write
+from dlperf.contract.files import write
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dlperf.analysis import schema
 from dlperf.analysis.files import AnalysisError, Row, write_table
 from dlperf.analysis.imported import config as configs
 from dlperf.analysis.imported.values import Value, read
-from dlperf.files import write
+from dlperf.contract.files import write
 
 SCHEMA = "dlperf.imported/1"
 SCHEMA_FILE = Path(__file__).with_name("imported.schema.json")

@@ -12,7 +12,7 @@ from dlperf.analysis.files import write_table
 from dlperf.analysis.imported.contradictions import FOUND, KINDS, contradictions
 from dlperf.analysis.imported.ratios import Ratio, ratios
 from dlperf.analysis.imported.rows import case, read_all
-from dlperf.files import write
+from dlperf.contract.files import write
 
 KNOWN = "known-contradictions.csv"
 

@@ -22,7 +22,7 @@ from dlperf.analysis.logs.entries import read as read_entries
 from dlperf.analysis.logs.estimate import estimates
 from dlperf.analysis.logs.lines import read as read_lines
 from dlperf.analysis.logs.window import Asked, Window, stall, windows
-from dlperf.files import write
+from dlperf.contract.files import write
 
 Row = dict[str, str]
 

@@ -6,7 +6,7 @@ and its code (google-research/bert); the optimiser's form is Loshchilov and Hutt
 
 from collections import OrderedDict
 
-from dlperf.workloads.dimension import Dimension
+from dlperf.contract.dimension import Dimension
 
 TITLE = "BERT-Base"
 UNIT = "sequences"

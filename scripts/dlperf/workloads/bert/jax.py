@@ -16,9 +16,10 @@ from flax.traverse_util import flatten_dict
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from dlperf.contract.run import Unsupported
+from dlperf.contract.work import Work, feed
 from dlperf.data import text
 from dlperf.frameworks import jax as framework
-from dlperf.measure.run import Unsupported, Work, feed
 from dlperf.workloads.bert import facts
 
 

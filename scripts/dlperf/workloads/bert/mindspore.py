@@ -13,8 +13,8 @@ import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from mindspore.common.initializer import initializer
 
+from dlperf.contract.work import Work, feed
 from dlperf.frameworks import mindspore as framework
-from dlperf.measure.run import Work, feed
 from dlperf.workloads.bert import facts
 
 

@@ -15,9 +15,10 @@ from mxnet import autograd, gluon
 from mxnet.contrib import amp
 from mxnet.gluon import nn
 
+from dlperf.contract.run import Unsupported
+from dlperf.contract.work import Work, feed
 from dlperf.data.text import Batch
 from dlperf.frameworks import mxnet as framework
-from dlperf.measure.run import Unsupported, Work, feed
 from dlperf.workloads.bert import facts
 
 HIDDEN = -1e9  # added to a score: the share is 0 exactly, and no infinity meets bfloat16

@@ -16,9 +16,9 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
+from dlperf.contract.work import Work, feed
 from dlperf.data import text
 from dlperf.frameworks import oneflow as framework
-from dlperf.measure.run import Work, feed
 from dlperf.workloads.bert import facts
 
 

@@ -14,8 +14,9 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
+from dlperf.contract.run import Unsupported
+from dlperf.contract.work import Work, feed
 from dlperf.frameworks import paddlepaddle as framework
-from dlperf.measure.run import Unsupported, Work, feed
 from dlperf.workloads.bert import facts
 
 

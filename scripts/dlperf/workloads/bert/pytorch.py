@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from dlperf.contract.work import Work, feed
 from dlperf.frameworks import pytorch as framework
-from dlperf.measure.run import Work, feed
 from dlperf.workloads.bert import facts
 
 

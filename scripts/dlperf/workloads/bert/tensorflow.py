@@ -9,9 +9,9 @@ no fused operator for attention.
 
 import tensorflow as tf
 
+from dlperf.contract.work import Work, feed
 from dlperf.data import text
 from dlperf.frameworks import tensorflow as framework
-from dlperf.measure.run import Work, feed
 from dlperf.workloads.bert import facts
 
 

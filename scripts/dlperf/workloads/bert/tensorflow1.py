@@ -11,8 +11,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from dlperf.contract.work import Work, feed
 from dlperf.frameworks import tensorflow1 as framework
-from dlperf.measure.run import Work, feed
 from dlperf.workloads.bert import facts
 
 HIDDEN = -10000.0  # added to the scores of padding: as a share, zero in every type

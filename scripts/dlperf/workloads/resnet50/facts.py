@@ -6,7 +6,7 @@ v1.5: the stride 2 of a down-sampling bottleneck sits in its 3x3 convolution (v1
 
 from collections import OrderedDict
 
-from dlperf.workloads.dimension import Dimension
+from dlperf.contract.dimension import Dimension
 
 TITLE = "ResNet-50 v1.5"
 UNIT = "images"

@@ -8,8 +8,8 @@ whole step, update and reduction included, in one graph.
 import mindspore as ms
 from mindspore import Tensor, nn, ops
 
+from dlperf.contract.work import Work, feed
 from dlperf.frameworks import mindspore as framework
-from dlperf.measure.run import Work, feed
 from dlperf.workloads.resnet50 import facts
 
 

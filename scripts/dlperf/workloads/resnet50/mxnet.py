@@ -12,8 +12,9 @@ from mxnet import autograd, gluon
 from mxnet.contrib import amp
 from mxnet.gluon import nn
 
+from dlperf.contract.run import Unsupported
+from dlperf.contract.work import Work, feed
 from dlperf.frameworks import mxnet as framework
-from dlperf.measure.run import Unsupported, Work, feed
 from dlperf.workloads.resnet50 import facts
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import oneflow as flow
 from oneflow import nn
 
+from dlperf.contract.work import Work, feed
 from dlperf.frameworks import oneflow as framework
-from dlperf.measure.run import Work, feed
 from dlperf.workloads.resnet50 import facts
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from dlperf.contract.work import Work, feed
 from dlperf.frameworks import pytorch as framework
-from dlperf.measure.run import Work, feed
 from dlperf.workloads.resnet50 import facts
 
 

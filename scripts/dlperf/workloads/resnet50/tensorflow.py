@@ -10,8 +10,8 @@ twice as fast in fp32, six times in bfloat16.
 
 import tensorflow as tf
 
+from dlperf.contract.work import Work, feed
 from dlperf.frameworks import tensorflow as framework
-from dlperf.measure.run import Work, feed
 from dlperf.workloads.resnet50 import facts
 
 

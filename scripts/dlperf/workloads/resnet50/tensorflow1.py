@@ -11,8 +11,8 @@ half as long on one core, one of 4 images of 224 px 7 % less. That kernel has no
 import numpy as np
 import tensorflow as tf
 
+from dlperf.contract.work import Work, feed
 from dlperf.frameworks import tensorflow1 as framework
-from dlperf.measure.run import Work, feed
 from dlperf.workloads.resnet50 import facts
 
 

@@ -1,4 +1,4 @@
-"""Files that are whole or not there at all: what every room writes with.
+"""Files that are whole or not there at all: what every package writes with.
 
 Runs under every framework's interpreter: Python 3.7, standard library only.
 """
@@ -30,3 +30,14 @@ def write(path, content):
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def write_if_changed(path, text):
+    """Write `text`, unless the file (a pathlib.Path) has it already; whether it was written.
+
+    A file that did not change keeps its time, so that Snakemake makes nothing again for it.
+    """
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return False
+    write(path, text)
+    return True

@@ -5,14 +5,11 @@ themselves in the JSON schema.
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, ValidationInfo
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError, core_schema
-
-from dlperf import frameworks
 
 Item = TypeVar("Item")
 
@@ -56,37 +53,10 @@ class Pattern:
         return value
 
 
-class CompilerName:
-    """`default`, `off`, `on`, or a compiler of the frameworks that the round asks for.
-
-    The frameworks come in the validation's context; without one, all are asked.
-    """
-
-    words = ("default", "off", "on")
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        return core_schema.with_info_plain_validator_function(self.check)
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        return {"enum": [*self.words, False, True, *compilers(frameworks.NAMES)]}
-
-    def check(self, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, bool):
-            value = "on" if value else "off"  # what YAML makes of a bare on or off
-        asked = (info.context or {}).get("frameworks", frameworks.NAMES)
-        allowed = (*self.words, *compilers(asked))
-        if value not in allowed:
-            what = "a compiler of the round's frameworks"
-            raise PydanticCustomError("one_of", "is not {what}", {"what": what, "allowed": allowed})
-        return value
-
-
 Choices = Annotated[list[Item], Field(min_length=1, json_schema_extra={"uniqueItems": True})]
 
 
-def compilers(names: Iterable[str]) -> list[str]:
-    """The compilers of these frameworks, each once, without 'none'."""
-    found = [
-        name for framework in names for name in getattr(frameworks.find(framework), "COMPILERS", ())
-    ]
-    return [name for name in dict.fromkeys(found) if name != "none"]
+class Section(BaseModel):
+    """What all sections share: unknown keys are errors, and a value has the type that it should."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)

@@ -4,7 +4,7 @@ In: a YAML file, or pydantic's errors. Out: a mapping, or a `ConfigError` with e
 """
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -172,3 +172,19 @@ def _section(model: type[BaseModel], place: Sequence[str | int]) -> type[BaseMod
 def _elsewhere(name: str, model: type[BaseModel]) -> str:
     """The full path of a key that stands in the wrong section."""
     return next((path for path, _ in keys(model) if path.split(".")[-1] == name), "")
+
+
+def repeated(data: Any, place: tuple[str | int, ...] = ()) -> Iterator[Problem]:
+    """Values that stand twice in a list.
+
+    Like `plan.checks.without_batch_size`, it looks at a config as it was read, so that its problems
+    are seen beside wrong values, and not only after these were fixed.
+    """
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from repeated(value, (*place, key))
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            if value in data[:index]:
+                key = key_path((*place, index))
+                yield Problem(key, repr(value), "stands twice in this list; leave one out")

@@ -1,10 +1,10 @@
-"""What a rank is told (Run) and what an implementation hands to the stopwatch (Work)."""
+"""What a rank is told."""
 
 import dataclasses
 import json
 import socket
 import time
-from typing import Any, Callable, Dict, List
+from typing import Dict, List
 
 #: Kinds of data that are read by the framework's own reader.
 NATIVE = ("sample_native", "imagenet")
@@ -122,44 +122,3 @@ class Run:
     def load(cls, path):
         with open(path) as stream:
             return cls(**json.load(stream))
-
-
-@dataclasses.dataclass
-class Work:
-    """A workload made ready in one framework.
-
-    step: queues one training step on the next batch and returns a handle of its loss; it must not
-        wait for the device.
-    wait: returns when all queued steps, their weight updates included, are done.
-    loss: the float behind a handle; called outside the timed window.
-    parameters: the number of trainable values, counted in the framework's own model.
-    batches: what `Run.batches` gave; filled before the window, asked for its waits after it.
-    parity: settings that the workload chose, read back where the framework can say.
-    weights: reads and writes the very weights that `step` trains; an object with `read()`, which
-        gives (canonical name, array in canonical layout) one by one, good until the next step, and
-        `write({name: such an array})`. The names and shapes are those of the facts'
-        `parameters()`. Written before the first step and only then: until then the model's weights
-        may be anything.
-    """
-
-    step: Callable[[], Any]
-    wait: Callable[[], None]
-    loss: Callable[[Any], float]
-    parameters: int
-    batches: Any
-    parity: Dict[str, Any]
-    weights: Any = None
-
-
-def feed(batches, put):
-    """Return a function that gives the next batch on the device.
-
-    `put(images, labels)` moves a NumPy batch to the device. A constant (synthetic) batch is moved
-    once; others each time, which belongs to the step. What a framework's own reader gives is there.
-    """
-    if batches.on_device:
-        return batches.next
-    if batches.constant:
-        batch = put(*batches.next())
-        return lambda: batch
-    return lambda: put(*batches.next())
