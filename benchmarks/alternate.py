@@ -29,7 +29,7 @@ def main(spec, modules):
         name, _, path = each.partition("=")
         works[name] = load(name, path).training(run)
         if works[name].weights:  # ours; a public implementation starts by itself
-            works[name].weights.write(workloads.Initial(run.workload, run.seed))
+            works[name].weights.write(workloads.Initial(run.workload, run.dimensions, run.seed))
         block(works[name], WARMUP_STEPS)
     ready = {name: {"parameters": work.parameters} for name, work in works.items()}
     answers.write(json.dumps(ready) + "\n")

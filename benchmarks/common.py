@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from dlperf import frameworks  # noqa: E402
 from dlperf.analysis.statistics import median_interval  # noqa: E402
+from dlperf.contract.parallel import Parallel  # noqa: E402
 from dlperf.contract.run import Run  # noqa: E402
 from dlperf.measure import host  # noqa: E402
 
@@ -43,6 +44,7 @@ def one_core(framework, interpreter, scratch, **asked):
         precision="fp32",
         compiler=frameworks.load(framework).DEFAULT_COMPILER["cpu"],
         batch_size=8,
+        parallel=Parallel(),
         data="synthetic",
         dimensions={"image_size": 64},
         device="cpu",

@@ -29,7 +29,7 @@ def main(spec, meetings):
     framework = frameworks.load(run.framework)
     framework.start(run)
     work = workloads.load(run.workload, run.framework).training(run)
-    work.weights.write(workloads.Initial(run.workload, run.seed))
+    work.weights.write(workloads.Initial(run.workload, run.dimensions, run.seed))
     for _ in range(run.warmup_steps):
         work.step()
     work.wait()

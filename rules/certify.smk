@@ -3,9 +3,11 @@ Required inputs: a framework's environment, PyTorch's for the reference, and the
 
 Outputs: results/certificates/<workload>/reference[-<variant>]/, neutral weights and what plain
 float64 formulas make of them; one certificate of equal work for each workload, framework, device,
-precision, compiler, variant and 1 or 2 ranks. Shared by rounds; made again when the implementation, the reference or the
-environment changes. `certificates` makes those of the round and prints them.
+precision, compiler, variant and layout of devices. Shared by rounds; made again when the
+implementation, the reference or the environment changes. `certificates` makes those of the round and prints them.
 """
+
+from dlperf.contract.parallel import Layout
 
 VARIANT = "(-clip0)?"  # what a certificate is of, beside the workload's standard form
 PACKAGE = os.path.relpath(f"{SCRIPTS}/dlperf")
@@ -18,13 +20,18 @@ def certificates_of(wildcards=None):
 
 
 def proving_data(wildcards):
-    return f"results/data/{workloads.facts(wildcards.workload).DATA_SETS['sample']}/manifest.json"
+    return f"results/data/{workloads.data(wildcards.workload)['sample'].folder}/manifest.json"
 
 
 def memory_of(wildcards):
     """Weights, gradients, moments and what they are compared with: a dozen float64 arrays a rank."""
-    parameters = workloads.facts(wildcards.workload).PARAMETERS
-    return int(wildcards.get("ranks", 1)) * (2000 + 12 * 8 * parameters // 10**6)
+    ranks = Layout.parse(wildcards.get("layout", "1")).devices
+    return ranks * (2000 + 12 * 8 * millions_of_parameters(wildcards))
+
+
+def millions_of_parameters(wildcards):
+    sizes = workloads.certified(wildcards.workload)
+    return workloads.parameter_count(wildcards.workload, sizes) // 10**6
 
 
 rule reference:
@@ -34,7 +41,7 @@ rule reference:
         code=[
             f"{PACKAGE}/certify/reference.py",
             f"{PACKAGE}/workloads/{{workload}}/facts.py",
-            f"{PACKAGE}/workloads/{{workload}}/formulas.py",
+            f"{PACKAGE}/workloads/{{workload}}/proof.py",
             f"{PACKAGE}/workloads/{{workload}}/reference.py",
         ],
     output:
@@ -43,7 +50,7 @@ rule reference:
         "results/certificates/{workload}/reference{variant}.log",
     wildcard_constraints:
         variant=VARIANT,
-    priority: lambda wildcards: REFERENCE + workloads.facts(wildcards.workload).PARAMETERS // 10**6
+    priority: lambda wildcards: REFERENCE + millions_of_parameters(wildcards)
     threads: lambda wildcards: max(1, all_cores(2) // 2)  # beside what is downloaded and built
     resources:
         mem_mb=memory_of,
@@ -70,14 +77,14 @@ rule certificate:
             f"{PACKAGE}/workloads/{{workload}}/{{framework}}.py",
         ],
     output:
-        "results/certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{ranks}r.json",
+        "results/certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{layout}.json",
     log:
-        "results/certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{ranks}r.log",
+        "results/certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{layout}.log",
     wildcard_constraints:
         precision="fp32|amp",
         compiler="(-(?!clip0)[a-z0-9_]+)?",
         variant=VARIANT,
-        ranks="[12]",
+        layout="1|(dp2)?(acc2)?",
     priority: CERTIFICATE
     # Two: its runs, or its ranks, stand side by side, as nothing is timed. A repetition takes all
     # cores, so never beside one.
@@ -93,7 +100,7 @@ rule certificate:
         "exec {PYTHON:q} -m dlperf.certify --workload {wildcards.workload:q}"
         " --framework {wildcards.framework:q} --device {wildcards.device:q}"
         " --precision {wildcards.precision:q} --compiler {params.compiler:q}"
-        " --ranks {wildcards.ranks:q} --cores {threads} --environment {input.environment:q}"
+        " --layout {wildcards.layout:q} --cores {threads} --environment {input.environment:q}"
         " --reference {params.reference:q} --data-dir {params.data:q}"
         " --out {output:q} > {log:q} 2>&1"
 

@@ -27,6 +27,7 @@ sys.path.insert(0, SCRIPTS)
 
 from dlperf import plan, workloads
 from dlperf.analysis import names
+from dlperf.data import loaders
 
 # Only this package is on the path of what the rules start, whatever the user's PYTHONPATH says.
 shell.prefix(f"export PYTHONPATH={shlex.quote(SCRIPTS)}; ")
@@ -120,7 +121,8 @@ def environment_of(framework):
 
 def manifest_of_case(case):
     """The manifest of a case's data; [] where that is synthetic."""
-    return f"results/data/{case.data_set}/manifest.json" if case.data_set else []
+    folder = loaders.folder(case)
+    return f"results/data/{folder}/manifest.json" if folder else []
 
 
 def final_output(wildcards):

@@ -26,7 +26,7 @@ def turn(wildcards):
 @of_each_job
 def document(wildcards):
     """The case as JSON: what the path says is what the stopwatch is told."""
-    return json.dumps(case_of(wildcards).document(CONFIG, int(wildcards.repetition)))
+    return json.dumps(plan.document(case_of(wildcards), CONFIG, int(wildcards.repetition)))
 
 
 def record_of(wildcards):

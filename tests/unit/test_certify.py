@@ -10,8 +10,6 @@ from dlperf import workloads
 from dlperf.certify import judge
 from dlperf.certify.rank import OtherModel, compare, wrong_shapes
 from dlperf.certify.reference import (
-    dimensions_of,
-    formulas,
     given_gradients,
     neutral,
     save,

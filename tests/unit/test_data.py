@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from dlperf.contract.run import Input
 from dlperf.data import batches as loader
-from dlperf.data import manifest, sample
+from dlperf.data import loaders, manifest, sample
 from dlperf.data import prefetch as ahead
 from dlperf.data.batches import DataError, crop_box, decode, digest, open_batches, verify
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS = {"warmup_steps": 1, "measured_steps": 2}
+BATCHES = {"batches": 3}
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +39,10 @@ def own_data_dir(tmp_path) -> Path:
 
 
 def opened(data_dir, rank=0, ranks=1, layout="NHWC", prefetch=None, **changes):
-    identity = {"batch_size": 4, "image_size": 32, "data": "sample"}
-    settings = {"seed": 1, "data_dir": str(data_dir), **STEPS}
-    for key, value in changes.items():
-        (identity if key in identity else settings)[key] = value
-    return open_batches(identity, settings, rank, ranks, layout, prefetch)
+    asked = {"batch_size": 4, "data": "sample", "seed": 1, "data_dir": str(data_dir), **BATCHES}
+    asked["dimensions"] = {"image_size": changes.pop("image_size", 32)}
+    asked.update(changes, part=rank, parts=ranks)
+    return open_batches(Input(workload="resnet50", **asked), layout, prefetch)
 
 
 def read(count, data_dir, *arguments, **changes):
@@ -117,13 +117,13 @@ def test_every_framework_reads_the_same_bytes(data, data_dir, tmp_path):
     frameworks = interpreters()
     if not frameworks:
         pytest.skip("no framework environment is built in results/environments")
-    identity = {"batch_size": 8, "image_size": 48, "data": data}
-    settings = {"seed": 7, "data_dir": str(data_dir), **STEPS}
+    identity = {"workload": "resnet50", "batch_size": 8, "image_size": 48, "data": data}
+    settings = {"seed": 7, "data_dir": str(data_dir)}
     case = tmp_path / "case.json"
     case.write_text(json.dumps({"identity": identity, "settings": settings}))
 
     def digest_under(interpreter):
-        command = [interpreter, "-m", "dlperf.data.batches", "--case", str(case), "--count", "9"]
+        command = [interpreter, "-m", "dlperf.data.loaders", "--case", str(case), "--count", "9"]
         environ = {**os.environ, "PYTHONPATH": str(ROOT / "scripts")}
         done = subprocess.run(command, env=environ, text=True, capture_output=True, timeout=120)
         assert done.returncode == 0, done.stderr
@@ -347,9 +347,8 @@ def test_a_changed_manifest_is_noticed(own_data_dir):
     [
         ({"data_dir": "nowhere"}, r"nowhere/manifest.json: no such file; .*snakemake"),
         ({"data_dir": ""}, "'data_dir' is empty"),
-        ({"data": "imagnet"}, "'imagnet' is not known; it is one of synthetic, sample"),
         ({"layout": "CHWN"}, "'CHWN' is not known; it is one of NHWC, NCHW"),
-        ({"rank": 2, "ranks": 2}, "rank 2 is not one of the 2 ranks 0 to 1"),
+        ({"rank": 2, "ranks": 2}, "part 2 is not one of the parts 0 to 1"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"seed": -1}, "'seed': -1 is not within"),
         ({"batch_size": 31, "ranks": 2}, r"60 images, fewer than the 62 .* --images-per-class 4"),
@@ -358,6 +357,11 @@ def test_a_changed_manifest_is_noticed(own_data_dir):
 def test_mistakes_are_told(data_dir, changes, message):
     with pytest.raises(DataError, match=message):
         opened(**{"data_dir": data_dir, **changes})
+
+
+def test_a_kind_of_data_that_a_workload_has_not_is_told():
+    with pytest.raises(DataError, match="'imagnet' is not known; resnet50 has: synthetic, sample"):
+        loaders.loader("resnet50", "imagnet")
 
 
 def test_a_missing_pillow_is_told(data_dir, monkeypatch):
@@ -372,8 +376,8 @@ def test_the_programs_end_with_one_line(tmp_path):
     for arguments in (
         ["dlperf.data.sample", "--out", str(tmp_path / "file")],
         ["dlperf.data.sample", "--out", str(tmp_path / "a"), "--images-per-class", "0"],
-        ["dlperf.data.batches", "--case", str(tmp_path / "none.json")],
-        ["dlperf.data.batches", "--case", str(tmp_path / "file")],
+        ["dlperf.data.loaders", "--case", str(tmp_path / "none.json")],
+        ["dlperf.data.loaders", "--case", str(tmp_path / "file")],
     ):
         done = subprocess.run(
             [sys.executable, "-m", *arguments], env=environ, text=True, capture_output=True

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dlperf.contract.run import Input
 from dlperf.data import examples, shards
-from dlperf.data.batches import open_batches
+from dlperf.data.examples import open_batches
 from dlperf.data.formats import npz
 from dlperf.data.manifest import SAMPLES, DataError, Digest
 from dlperf.data.text import Batch
@@ -48,9 +49,10 @@ def folder(tmp_path) -> Path:
 
 
 def batches(folder, count, batch_size=2, rank=0, ranks=1, seed=1, **changes) -> list[Batch]:
-    identity = {"batch_size": batch_size, "sequence_length": LENGTH, "data": "wikipedia_sample"}
-    settings = {"seed": seed, "data_dir": str(folder)}
-    with open_batches({**identity, **changes}, settings, rank, ranks, prefetch=1) as opened:
+    asked = {"workload": "bert", "data": "wikipedia_sample", "data_dir": str(folder)}
+    asked.update(dimensions={"sequence_length": LENGTH, **changes}, seed=seed)
+    asked.update(batch_size=batch_size, part=rank, parts=ranks)
+    with open_batches(Input(**asked), prefetch=1) as opened:
         return [opened.next() for _ in range(count)]
 
 

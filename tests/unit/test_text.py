@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlperf import workloads
+from dlperf.contract.run import Input
 from dlperf.data import prose, text
-from dlperf.data.batches import open_batches
 from dlperf.data.manifest import verify
 from dlperf.data.prefetch import DataError
 
@@ -26,11 +26,10 @@ def data_dir(tmp_path_factory) -> Path:
 
 
 def opened(data_dir, batch_size=8, rank=0, ranks=1, **changes):
-    identity = {"batch_size": batch_size, "sequence_length": 64, "data": "sample", "clip": 1}
-    settings = {"seed": 1, "data_dir": str(data_dir), "warmup_steps": 1, "measured_steps": 2}
-    for key, value in changes.items():
-        (identity if key in identity else settings)[key] = value
-    return open_batches(identity, settings, rank, ranks)
+    asked = {"batch_size": batch_size, "data": "sample", "seed": 1, "data_dir": str(data_dir)}
+    asked["dimensions"] = {"sequence_length": changes.pop("sequence_length", 64), "clip": 1}
+    asked.update({"batches": 3, **changes}, part=rank, parts=ranks)
+    return text.open_batches(Input(workload="bert", **asked))
 
 
 def first(data_dir, *arguments, **changes) -> text.Batch:
@@ -100,15 +99,15 @@ def test_another_seed_gives_another_batch(data_dir):
 @pytest.mark.parametrize("framework", ["tensorflow1", "jax"])
 def test_every_framework_reads_the_same(framework, data_dir, environments):
     python = environments / f"{framework}.cpu" / "bin" / "python"
-    identity = {"batch_size": 8, "sequence_length": 64, "data": "sample", "clip": 1}
-    settings = {"seed": 1, "data_dir": str(data_dir)}
+    asked = {"workload": "bert", "data": "sample", "data_dir": str(data_dir), "batch_size": 8}
+    asked.update(dimensions={"sequence_length": 64, "clip": 1}, seed=1)
     program = (
-        "import json, sys; from dlperf.data.batches import open_batches;"
-        "b = open_batches(*json.loads(sys.argv[1])); b.next(); b.close();"
+        "import json, sys; from dlperf.contract.run import Input; from dlperf.data import text;"
+        "b = text.open_batches(Input(**json.loads(sys.argv[1]))); b.next(); b.close();"
         "print(b.first_batch_sha256)"
     )
     done = subprocess.run(
-        [python, "-c", program, json.dumps([identity, settings])],
+        [python, "-c", program, json.dumps(asked)],
         env={"PYTHONPATH": str(ROOT / "scripts")},
         capture_output=True,
         text=True,

@@ -12,6 +12,7 @@ from transformers import BertConfig
 from transformers.models.bert.modeling_flax_bert import FlaxBertForPreTrainingModule
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.workloads.bert import facts
 
 SOURCE = "transformers 4.57.6, FlaxBertForPreTraining"
@@ -71,7 +72,7 @@ def training(run):
         updates, state = adam.update(gradients, state, parameters)
         return optax.apply_updates(parameters, updates), state, random, value
 
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, lambda *batch: jax.device_put(batch))
     random = jax.random.key(run.seed)
     row = np.ones((1, run.dimensions["sequence_length"]), np.int32)

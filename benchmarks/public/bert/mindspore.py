@@ -19,6 +19,7 @@ from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import Normal, initializer
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks.mindspore import synchronize
 from dlperf.workloads.bert import facts
 
@@ -98,7 +99,7 @@ def training(run):
 
     if run.compiler == "graph":
         update = ms.jit(update)
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, lambda *batch: [Tensor(each) for each in batch])
     return Work(
         step=lambda: update(*next_batch()),

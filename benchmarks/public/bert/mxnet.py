@@ -12,6 +12,7 @@ from gluonnlp.utils import clip_grad_global_norm
 from mxnet import autograd, gluon
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.workloads.bert import facts
 
 SOURCE = "gluonnlp 0.10.0, model.bert BERTModel, optimizer BERTAdam"
@@ -69,7 +70,7 @@ def training(run):
         update_on_kvstore=False,
     )
     trained = [p for p in network.collect_params().values() if p.grad_req != "null"]
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, put)
 
     def step():

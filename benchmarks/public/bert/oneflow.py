@@ -30,6 +30,7 @@ from libai.utils import distributed as dist  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
 from dlperf.contract.work import Work, feed  # noqa: E402
+from dlperf.data.loaders import open_batches  # noqa: E402
 from dlperf.workloads.bert import facts  # noqa: E402
 
 SOURCE = "libai 0.1.1, BertForPreTraining"
@@ -99,7 +100,7 @@ def training(run):
         return values
 
     train = TrainingGraph(network, adam) if run.compiler == "graph" else eager
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, put)
 
     def step():

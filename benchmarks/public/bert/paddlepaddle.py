@@ -9,6 +9,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.workloads.bert import facts
 
 SOURCE = "paddlepaddle 3.3.1, paddle.nn.TransformerEncoder with PaddleNLP's embeddings and heads"
@@ -78,7 +79,7 @@ def training(run):
         apply_decay_param_fun=lambda name: name in decayed,
         grad_clip=nn.ClipGradByGlobalNorm(facts.CLIP_NORM) if run.dimensions["clip"] else None,
     )
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(
         batches,
         lambda *batch: [

@@ -7,6 +7,7 @@ import torch
 from transformers import BertConfig, BertForPreTraining
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.workloads.bert import facts
 
 SOURCE = "transformers 5.23.0, BertForPreTraining"
@@ -65,7 +66,7 @@ def training(run):
 
     if run.compiler == "inductor":
         forward = torch.compile(forward)
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
 
     def put(tokens, segments, mask, positions, labels, predicted, follows):
         """Its labels stand at their positions, -100 elsewhere."""

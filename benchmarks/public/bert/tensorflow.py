@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from dlperf.contract.work import Work, feed
 from dlperf.data import text
+from dlperf.data.loaders import open_batches
 from dlperf.workloads.bert import facts
 
 SOURCE = "keras-hub 0.32.0, BertBackbone and MaskedLMHead; keras 3.15.1, AdamW"
@@ -77,7 +78,7 @@ def training(run):
     specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
     step = tf.function(train, jit_compile=True if run.compiler == "xla" else None)
     step = step.get_concrete_function(*specs)
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, lambda *batch: [tf.constant(array) for array in batch])
     return Work(
         step=lambda: step(*next_batch()),

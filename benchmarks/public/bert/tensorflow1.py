@@ -11,6 +11,7 @@ import tensorflow as tf
 from bert import modeling, optimization, run_pretraining
 
 from dlperf.contract.work import Work
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import tensorflow1 as framework
 from dlperf.workloads.bert import facts
 
@@ -28,7 +29,7 @@ def training(run):
 
 
 def built(run):
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     inputs = [tf.Variable(each, trainable=False) for each in batches.next()]
     tokens, segments, mask, positions, labels, predicted, follows = inputs
     config = modeling.BertConfig(

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "dm-haiku 0.0.17, hk.nets.ResNet50 (v1.5)"
@@ -48,7 +49,7 @@ def training(run):
         updates, state = sgd.update(gradients, state, parameters)
         return optax.apply_updates(parameters, updates), statistics, state, value
 
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, lambda *batch: jax.device_put(batch))
     px = run.dimensions["image_size"]
     image = np.zeros((1, px, px, 3), np.float32)

@@ -10,6 +10,7 @@ from mindcv.optim import create_optimizer
 from mindspore import Tensor, nn
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks.mindspore import synchronize
 from dlperf.workloads.resnet50 import facts
 
@@ -31,7 +32,7 @@ def training(run):
     train = nn.TrainOneStepCell(nn.WithLossCell(network, criterion), momentum).set_train()
     if run.compiler == "graph":
         train = ms.jit(train)
-    batches = run.batches("NCHW")
+    batches = open_batches(run, "NCHW")
     next_batch = feed(batches, lambda images, labels: (Tensor(images), Tensor(labels)))
 
     return Work(

@@ -9,6 +9,7 @@ from gluoncv.model_zoo import get_model
 from mxnet import autograd, gluon
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "gluoncv 0.10.5.post0, model_zoo resnet50_v1b (v1.5)"
@@ -33,7 +34,7 @@ def training(run):
         },
         kvstore=None,
     )
-    batches = run.batches("NCHW")
+    batches = open_batches(run, "NCHW")
     next_batch = feed(batches, lambda *batch: [mx.nd.array(each) for each in batch])
     spread = facts.LABEL_SMOOTHING / facts.CLASSES
 

@@ -6,6 +6,7 @@ from flowvision.models import resnet50
 from oneflow import nn
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "flowvision 0.2.1, models.resnet50 (v1.5)"
@@ -47,7 +48,7 @@ def training(run):
         return value
 
     train = TrainingGraph(network, criterion, sgd) if run.compiler == "graph" else eager
-    batches = run.batches("NCHW")
+    batches = open_batches(run, "NCHW")
     next_batch = feed(
         batches,
         lambda images, labels: (

@@ -8,6 +8,7 @@ import paddle
 from paddle.vision.models import resnet50
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "paddlepaddle 3.3.1, paddle.vision.models.resnet50 (v1.5)"
@@ -28,7 +29,7 @@ def training(run):
         ],
         use_multi_tensor=True,
     )
-    batches = run.batches("NCHW")
+    batches = open_batches(run, "NCHW")
     next_batch = feed(
         batches,
         lambda images, labels: (paddle.to_tensor(images), paddle.to_tensor(labels, "int64")),

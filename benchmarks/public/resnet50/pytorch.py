@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.workloads.resnet50 import facts
 
 # The wheel on PyPI is built for CUDA. Without CUDA its compiled operators do not load, and its
@@ -39,7 +40,7 @@ def training(run):
 
     if run.compiler == "inductor":
         forward = torch.compile(forward)
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(
         batches,
         lambda images, labels: (

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "keras 3.15.1, keras.applications.ResNet50 (v1, biases in the convolutions)"
@@ -45,7 +46,7 @@ def training(run):
     step = step.get_concrete_function(
         tf.TensorSpec([run.batch_size, size, size, 3]), tf.TensorSpec([run.batch_size], tf.int32)
     )
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, lambda images, labels: (tf.constant(images), tf.constant(labels)))
     return Work(
         step=lambda: step(*next_batch()),

@@ -10,6 +10,7 @@ from tensorflow.contrib import slim
 from tensorflow.contrib.slim.nets import resnet_v1
 
 from dlperf.contract.work import Work
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import tensorflow1 as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -23,7 +24,7 @@ def training(run):
 
 
 def built(run):
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     images, labels = [tf.Variable(each, trainable=False) for each in batches.next()]
     scope = resnet_v1.resnet_arg_scope(
         weight_decay=facts.WEIGHT_DECAY,

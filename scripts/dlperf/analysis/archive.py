@@ -21,6 +21,7 @@ from dlperf import plan
 from dlperf.analysis import audit, labels, places, sums
 from dlperf.analysis.files import AnalysisError, Row, read_table
 from dlperf.contract.files import write
+from dlperf.data import loaders
 
 ROOT = Path(__file__).parents[3]
 #: Of the repository: who made it, under what terms, and what the analysis itself runs in.
@@ -103,7 +104,7 @@ def _files(folder: Path, config: plan.Config, notes: list[str]) -> Iterator[tupl
     for workload in config.workloads.asked():
         for path in sorted((shared / "certificates" / workload).glob("reference*/manifest.json")):
             yield inside(path)
-    for name in dict.fromkeys(case.data_set for case in cases if case.data_set):
+    for name in dict.fromkeys(filter(None, map(loaders.folder, cases))):
         path = shared / "data" / name / "manifest.json"
         if path.exists():
             yield inside(path)

@@ -19,19 +19,14 @@ from dlperf.plan import Case, Config
 
 #: What a certificate is of, and what its path says.
 KEY = columns.CERTIFICATE[:7]
-#: Two ranks stand for any number of them (Case.certificate).
-MOST_RANKS = 2
 
 Key = tuple[Any, ...]
 
 
 def key(row: Mapping[str, Any]) -> Key:
     """Which certificate covers a cell."""
-    found = {
-        **row,
-        "variant": workloads.variant(row["workload"], row),
-        "ranks": min(MOST_RANKS, row["nodes"] * row["devices_per_node"]),
-    }
+    case = workloads.case_of_row(row)
+    found = {**row, "variant": case.variant, "layout": case.parallel.layout(case.devices)}
     return tuple(found[name] for name in KEY)
 
 
@@ -41,7 +36,7 @@ def read(config: Config, cases: Iterable[Case], shared: Path) -> list[Row]:
     Raises AnalysisError, which names every file that is no certificate or is another one's.
     """
     wanted = {
-        case.certificate(config.device): key({**case.identity("", 0), "device": config.device})
+        case.certificate(config.device): key({**case.columns("", 0), "device": config.device})
         for case in cases
         if not case.unsupported
     }
@@ -77,7 +72,7 @@ def parse(content: bytes, wanted: Mapping[str, Any]) -> tuple[dict[str, Any] | N
     except ValueError as error:
         return None, [f"is not JSON, perhaps half-written: {error}"]
     if wrong := schema.problems(document, schema.CERTIFICATE):
-        return None, [f"is not a dlperf.certificate/1: {each}" for each in wrong]
+        return None, [f"is not a dlperf.certificate/2: {each}" for each in wrong]
     problems = [
         f"{name} is {document[name]!r}, but its path says {wanted[name]!r}"
         for name in KEY
@@ -158,8 +153,8 @@ def lines(rows: Sequence[Row]) -> Iterator[str]:
     """For a terminal: each certificate in a line, below it the first tier that failed."""
     for own in by_key(rows).values():
         row = own[0]
-        ranks = labels.plural(row["ranks"], "rank")
-        parts = [labels.implementation(row), row["precision"], row["variant"], ranks]
+        layout = f"layout {row['layout']}"
+        parts = [labels.implementation(row), row["precision"], row["variant"], layout]
         line = f"{row['status']:<8}{row['workload']} {', '.join(filter(None, parts))}"
         if row["status"] == "missing":
             yield f"{line}: {row['reason']}"

@@ -3,19 +3,11 @@
 from collections.abc import Iterable
 
 from dlperf import workloads
+from dlperf.contract.case import COLUMNS
+from dlperf.contract.parallel import NAMES as PARALLEL
 
 #: A case, without its workload's own dimensions.
-CASE = (
-    "workload",
-    "framework",
-    "scenario",
-    "precision",
-    "compiler",
-    "nodes",
-    "devices_per_node",
-    "batch_size",
-    "data",
-)
+CASE = tuple(name for name in COLUMNS if name not in ("round", "repetition"))
 SETTINGS = ("device", "cores_per_device", "warmup_steps", "measured_steps")
 
 #: What merge copies from a record's host and provenance.
@@ -148,7 +140,7 @@ COMPARISON = (
 MADE_WITH = ("code_sha256", "lock_sha256")
 CERTIFICATE_PROVENANCE = ("start_utc", "git_commit", "code_sha256", "lock_sha256", "seconds")
 CERTIFICATE = (
-    *("workload", "framework", "device", "precision", "compiler", "variant", "ranks"),  # its path
+    *("workload", "framework", "device", "precision", "compiler", "variant", "layout"),  # its path
     "status",
     "tier",
     "tier_passed",
@@ -182,7 +174,7 @@ _WHOLE = {
 _WHOLE |= {"warmup_steps", "measured_steps", "n_ok", "n_asked", "n_oom", "n_timeout", "n_crashed"}
 _WHOLE |= {"n_missing", "samples", "host_peak_rss_bytes", "device_peak_bytes"}
 _WHOLE |= {"device_total_peak_bytes", "cores", "cores_allowed", "memory_bytes"}
-_WHOLE |= {"ranks", "worst_step", "at_once", "n_outliers", "rank", "rank_last"}
+_WHOLE |= {*PARALLEL, "worst_step", "at_once", "n_outliers", "rank", "rank_last"}
 _REAL = {"throughput", "throughput_low", "throughput_high", "coverage", "cv", "speedup"}
 _REAL |= {"speedup_low", "speedup_high", "efficiency", "efficiency_low", "efficiency_high"}
 _REAL |= {

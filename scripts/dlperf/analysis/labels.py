@@ -19,15 +19,6 @@ STATUS = {
 }
 SCENARIO = {"train": "training"}
 PRECISION = {"fp32": "fp32", "amp": "mixed precision (amp)"}
-DATA = {
-    "sample": "sample photographs, decoded, cropped and flipped while training runs",
-    "prose": "English prose, as pairs of passages that are drawn and masked while training runs",
-    "sample_native": "sample photographs in each framework's own format, by its own input pipeline",
-    "imagenet": "ImageNet in each framework's own format, by its own input pipeline",
-    "wikipedia": "ready examples, made of a dump of Wikipedia",
-    "wikipedia_sample": "ready examples, made of a small dump in Wikipedia's form",
-    "synthetic": "synthetic batches, made once on the device",
-}
 #: Tiers of a certificate (certify/judge.py) as a table heads them, in their order.
 TIERS = {
     "shapes": "names and shapes",
@@ -95,8 +86,8 @@ def difference(tier: Mapping[str, Any]) -> str:
 
 def data(row: Mapping[str, Any]) -> str:
     """What the workload's data of this kind are."""
-    name = workloads.facts(row["workload"]).DATA_SETS.get(row["data"], row["data"])
-    return DATA.get(name) or DATA.get(row["data"], name)
+    kind = workloads.data(row["workload"]).get(row["data"])
+    return kind.title if kind else row["data"]
 
 
 def imported(row: Mapping[str, Any]) -> bool:
@@ -116,15 +107,15 @@ def workload(row: Mapping[str, Any]) -> str:
 def sizes(row: Mapping[str, Any]) -> list[str]:
     """The workload's own dimensions: '64×64 px images — reduced from the standard 224×224'."""
     facts, found = workloads.facts(row["workload"]), []
-    for name, (key, standard, words) in facts.DIMENSIONS.items():
-        value = row[name]
-        if words:
-            text = words[value]
-        elif key == "px":
+    for name, each in facts.DIMENSIONS.items():
+        value, standard = row[name], each.standard
+        if each.is_choice:
+            text = each.words[value]
+        elif each.key == "px":
             text, usual = f"{value}×{value} px {facts.UNIT}", f"{standard}×{standard}"
         else:
             text, usual = f"{name.replace('_', ' ')} {value}", str(standard)
-        if value != standard and not words:
+        if value != standard and not each.is_choice:
             text += f" — {'reduced' if value < standard else 'raised'} from the standard {usual}"
         found.append(text)
     return found

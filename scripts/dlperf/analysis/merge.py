@@ -87,7 +87,7 @@ def _of_case(
     wanted: Sequence[str],
     repetitions: list[Repetition],
 ) -> _OfCase:
-    settings = repetitions[0].case.document(config, 1)["settings"]
+    settings = plan.document(repetitions[0].case, config, 1)["settings"]
     rows = [_row(each, config, table_of[each.case.folder], settings) for each in repetitions]
     ok = [row for row in rows if row["status"] == "ok"]
     for row, mark in zip(ok, outliers([row["throughput"] for row in ok]), strict=True):
@@ -124,7 +124,7 @@ def _row(
 ) -> Row:
     case, record = repetition.case, repetition.record
     row: Row = {
-        **case.identity(config.round, repetition.number),
+        **case.columns(config.round, repetition.number),
         "table": table,
         "case": case.name,
         **{key: settings[key] for key in columns.SETTINGS},

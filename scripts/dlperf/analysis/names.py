@@ -62,24 +62,23 @@ def series_title(framework: str, compiler: str, implementation: str = "") -> str
     return title if compiler == "none" else f"{title} [{compiler}]"
 
 
-def dimension_keys(workload: str) -> dict[str, str]:
-    """{'image_size': 'px'}: how a workload's own dimensions are spelled in names."""
-    return {name: each.key for name, each in workloads.facts(workload).DIMENSIONS.items()}
-
-
 def _varying(workload: str, cases: Sequence[Case]) -> set[str]:
     own = [case for case in cases if case.workload == workload]
     varying = {
-        name for name in dimension_keys(workload) if len({c.dimensions[name] for c in own}) > 1
+        name
+        for name in workloads.dimensions(workload)
+        if len({case.dimensions[name] for case in own}) > 1
     }
     return varying | ({"data"} if len({case.data for case in own}) > 1 else set())
 
 
 def _table(case: Case, varying: set[str]) -> str:
-    parts = [case.workload, case.scenario, case.precision, f"b{case.batch_size}"]
+    parts = [case.workload, case.scenario, case.precision]
+    parts += case.parallel.spelled("tensor_parallel", "pipeline_parallel", "zero_stage")
+    parts += [f"b{case.batch_size}", *case.parallel.spelled("accumulation")]
     if "data" in varying:
         parts.append(case.data)
-    for name, key in dimension_keys(case.workload).items():
+    for name, each in case.dimensions.declared.items():
         if name in varying:
-            parts.append(f"{key}{case.dimensions[name]}")
+            parts.append(each.spell(case.dimensions[name]))
     return "-".join(parts)

@@ -14,6 +14,7 @@ from dlperf import plan, workloads
 from dlperf.analysis import labels, names
 from dlperf.analysis.cells import overlapping
 from dlperf.analysis.files import Row
+from dlperf.data import loaders
 
 
 def environment(shared: Path, framework: str, config: plan.Config) -> dict[str, Any]:
@@ -38,23 +39,18 @@ def version(parity: Sequence[Row], framework: str) -> str:
 
 
 def data(shared: Path, config: plan.Config) -> list[dict[str, Any]]:
-    """The manifest of each set of data that is there, with its folder, kind and contents."""
+    """The manifest of each set of data that is there, with its folder, title and contents."""
     folders = {
-        workloads.data_set(name, kind, framework, dimensions): kind
-        for name, section in config.workloads.asked().items()
-        for kind in section.data
-        for framework in config.frameworks
-        for dimensions in section.dimensions
+        loaders.folder(case): workloads.data(case.workload)[case.data].title
+        for case in plan.expand(config)
     }
     found = []
-    for folder, kind in folders.items():
+    for folder, title in folders.items():
         path = shared / "data" / folder / "manifest.json"
         if folder and path.exists():
             manifest = json.loads(path.read_text())
-            known = folder if folder in labels.DATA else kind
-            found.append(
-                {**manifest, "folder": folder, "kind": known, "contents": contents(manifest)}
-            )
+            about = {"folder": folder, "title": title, "contents": contents(manifest)}
+            found.append({**manifest, **about})
     return found
 
 

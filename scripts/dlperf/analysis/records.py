@@ -15,8 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dlperf import plan, workloads
 from dlperf.analysis import schema
 from dlperf.analysis.files import AnalysisError
+from dlperf.contract.case import upgraded
 from dlperf.plan import Case, Config
 
 #: Settings that change what a number means; a record measured with others is not of this round.
@@ -84,7 +86,7 @@ def _read_cases(
 
 def _read_case(config: Config, case: Case, runs: Path) -> tuple[list[Repetition], list[str]]:
     found, problems = [], []
-    wanted = case.document(config, 1)
+    wanted = plan.document(case, config, 1)
     folder = runs / case.folder
     for number in range(1, config.repetitions + 1):
         path = folder / f"rep{number}.json"
@@ -118,7 +120,7 @@ def parse(content: bytes, wanted: dict[str, Any]) -> tuple[dict[str, Any] | None
             "is an imported record: it was not measured here, so no measured round has it"
         ]
     if wrong := schema.problems(record, schema.RECORD):
-        return None, [f"is not a dlperf.record/1: {each}" for each in wrong]
+        return None, [f"is not a dlperf.record/2 or /1: {each}" for each in wrong]
     problems = [*_disagreements(record, wanted)]
     if not problems and record["status"] == "ok":
         problems = [*_contradictions(record)]
@@ -126,7 +128,7 @@ def parse(content: bytes, wanted: dict[str, Any]) -> tuple[dict[str, Any] | None
 
 
 def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
-    identity, settings = record["identity"], record["settings"]
+    identity, settings = upgraded(record["identity"]), record["settings"]
     if identity != wanted["identity"]:
         for key in sorted({*identity, *wanted["identity"]}):
             there, asked = identity.get(key), wanted["identity"].get(key)
@@ -142,16 +144,16 @@ def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[s
 
 def _contradictions(record: dict[str, Any]) -> Iterator[str]:
     """What an ok record says of itself in two places must agree."""
-    identity, steps = record["identity"], record["steps"]
-    ranks = identity["nodes"] * identity["devices_per_node"]
+    case, steps = workloads.case(record["identity"]), record["steps"]
+    ranks = case.devices
     measured = record["settings"]["measured_steps"]
     if steps["measured"] != measured:
         yield f"steps.measured is {steps['measured']}, but settings.measured_steps {measured}"
     if len(steps["seconds"]) != measured:
         yield f"steps.seconds has {len(steps['seconds'])} values for {measured} measured steps"
-    samples = ranks * identity["batch_size"] * measured
+    samples = case.global_batch_size * measured
     if record["samples"] != samples:
-        yield f"samples is {record['samples']}, but {ranks} ranks x batch x steps make {samples}"
+        yield f"samples is {record['samples']}, but global batch x steps make {samples}"
     if sorted(window["rank"] for window in record["window"]) != list(range(ranks)):
         yield f"window does not have each of the {ranks} ranks once"
     if any(window["end"] <= window["start"] for window in record["window"]):

@@ -261,7 +261,7 @@ def _certificates(rows: Sequence[Row]) -> dict[str, Any]:
                 "framework": names.framework_title(row["framework"]),
                 **{
                     key: row[key]
-                    for key in ("precision", "compiler", "variant", "ranks", "status", "reason")
+                    for key in ("precision", "compiler", "variant", "layout", "status", "reason")
                 },
                 "path": row["certificate"],
                 "tiers": [_tier(found.get(tier)) for tier in tiers],

@@ -10,9 +10,10 @@
 Nothing special is run: the step is that of `training(run)`, which the stopwatch times.
 """
 
-SCHEMA = "dlperf.certificate/1"
-#: Free-running steps in float64, by ranks. Of 2 ranks the first shows how gradients are averaged,
-#: and the second that both then go on from the same weights.
+SCHEMA = "dlperf.certificate/2"
+#: Free-running steps in float64, by parts of the global batch: ranks, or micro-steps. Of 2 parts
+#: the first step shows how gradients are averaged, and the second that it goes on from the same
+#: weights.
 STEPS = {1: 5, 2: 2}
 #: Of a run that would show slow damage.
 LONG_STEPS = 30

@@ -1,18 +1,19 @@
 """Certify that an implementation does the reference's work: one certificate.
 
     PYTHONPATH=scripts python -m dlperf.certify --workload resnet50 --framework jax --device cpu \\
-        --precision fp32 --compiler xla --ranks 1 --data-dir results/data/sample \\
+        --precision fp32 --compiler xla --layout 1 --data-dir results/data/sample \\
         --reference results/certificates/resnet50/reference \\
         --environment results/environments/jax.cpu/env.json --out certificate.json
 
 Two runs: a step in the precision and compiler that are timed, and some in float64 where the
 framework has it; a third, longer one where that is mixed precision or a compiler, which may do slow
-damage. Of 2 ranks, what matters is how they exchange gradients: where float64 goes the way of what
-is timed, it runs alone. On a CPU, runs stand side by side as far as cores allow. The exit status is
-0 when a certificate was written, passed or not.
+damage. Of other layouts than 1, what matters is how devices exchange gradients, or how micro-steps
+add them up: where float64 goes the way of what is timed, it runs alone. On a CPU, runs stand side
+by side as far as cores allow. The exit status is 0 when a certificate was written, passed or not.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import signal
@@ -26,6 +27,7 @@ from typing import Any
 from dlperf import frameworks, workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SCHEMA, judge
 from dlperf.contract import files
+from dlperf.contract.parallel import Layout
 from dlperf.measure import host, processes, record, stopwatch
 
 
@@ -40,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=("fp32", "amp"), default="fp32")
     parser.add_argument("--compiler", default="none")
-    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--layout", default="1", help="such as 1, dp2, acc2 or dp2acc2")
     parser.add_argument("--nodes", type=int, default=1, help="nodes that the ranks are spread over")
     parser.add_argument("--launcher", default="", help="of several nodes: as of dlperf.measure")
     parser.add_argument("--interface", default="", help="network interface, as of dlperf.measure")
@@ -55,13 +57,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--float64-only", action="store_true", help="leave what is timed out")
     parser.add_argument("--out", required=True, help="the certificate to write")
     asked = parser.parse_args(arguments)
+    try:
+        asked.layout = Layout.parse(asked.layout)
+    except ValueError as error:
+        parser.error(f"--layout: {error}")
+    asked.ranks = asked.layout.devices
     if asked.ranks % asked.nodes:
         parser.error(f"{asked.ranks} ranks cannot be spread evenly over {asked.nodes} nodes")
     # End at once, as by SIGTERM: the processes of the runs see it, and end their ranks.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     certificate = certify(asked)
     files.write(asked.out, json.dumps(certificate, indent=1) + "\n")
-    name = f"{asked.framework} {asked.workload} {asked.precision} {asked.compiler} {asked.ranks}r"
+    name = (
+        f"{asked.framework} {asked.workload} {asked.precision} {asked.compiler} {asked.layout.name}"
+    )
     print(f"{name}: {'passed' if certificate['passed'] else 'not passed'} -> {asked.out}")
     for tier in certificate["tiers"]:
         print("  " + describe(tier))
@@ -88,7 +97,7 @@ def certify(asked: argparse.Namespace) -> dict[str, Any]:
         "precision": asked.precision,
         "compiler": asked.compiler,
         "variant": manifest.get("variant", ""),
-        "ranks": asked.ranks,
+        "layout": asked.layout.name,
         "passed": all(tier["passed"] is not False for tier in tiers),
         "tiers": tiers,
         "float64_compiler": float64_compiler,
@@ -114,16 +123,17 @@ def _tiers(
     """All tiers, and what the timed process reported of itself."""
     exchange = frameworks.load(asked.framework).FLOAT64_EXCHANGE
     way = (asked.precision, asked.compiler)
-    expected = manifest["ranks"][str(asked.ranks)]
+    expected = manifest["parts"][str(asked.layout.parts)]
     runs = {}  # the longest first
-    if asked.ranks == 1 and way != ("fp32", "none") and not asked.no_long_run:
+    whole = asked.layout.name == "1"  # of others, what matters is how they exchange or accumulate
+    if whole and way != ("fp32", "none") and not asked.no_long_run:
         runs["long"] = (*way, {"kind": "long", "steps": LONG_STEPS})
     if float64_compiler:
         steps = len(expected["loss"])
         runs["float64"] = ("fp64", float64_compiler, {"kind": "steps", "steps": steps})
-    enough = asked.ranks > 1 and exchange and way == ("fp32", float64_compiler)
+    enough = not whole and exchange and way == ("fp32", float64_compiler)
     if not (asked.float64_only or enough):
-        task = {"kind": "gradient", "steps": 1, "optimizer": asked.ranks == 1}
+        task = {"kind": "gradient", "steps": 1, "optimizer": whole}
         runs["timed"] = (*way, task)
 
     # Processes, not threads: ranks end with the thread that started them, and this one by a signal.
@@ -176,6 +186,7 @@ def _run(
             "compiler": compiler,
             "nodes": asked.nodes,
             "devices_per_node": asked.ranks // asked.nodes,
+            "parallel": dataclasses.asdict(asked.layout.parallel),
             "batch_size": manifest["batch_size"],
             "data": "sample",
             **manifest["dimensions"],
@@ -211,10 +222,7 @@ def _run(
     if attempt.failure:
         return dict(zip(("status", "reason"), attempt.failure, strict=True))
     first = attempt.facts[0]
-    first["loss"] = [
-        sum(values) / asked.ranks
-        for values in zip(*(f["loss"] for f in attempt.facts), strict=True)
-    ]
+    first["loss"] = stopwatch.mean_losses(attempt.facts)
     for what, compared in first["compared"].items():
         for tensor in compared:
             compared[tensor] = max(facts["compared"][what][tensor] for facts in attempt.facts)

@@ -3,36 +3,16 @@
 Tolerances are by tensor, relative: |found - expected| / |expected|, norms over the tensor. Where
 they come from is in docs/certificates.md, with the measurements: right implementations stay well
 below, every wrong setting that is tested (tests/certificates/) lies above in at least one tier.
+Those of the precision that is timed are the workload's own (proof.py).
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from dlperf import workloads
+
 #: Float64: rounding stays below 1e-9; the reference is stored in float32, which adds 6e-8.
 FLOAT64 = {"loss": 1e-9, "gradient": 1e-6, "losses": 1e-7, "update": 1e-6}
-#: The precision that is timed: one step, and the optimiser alone. ResNet-50's gradients in bfloat16
-#: differ in all but the last layer by as much as they are long, in every framework: only the last
-#: layer's are held to anything. BERT's clip divides by a norm over 110 million float32 gradients,
-#: which PyTorch on a CPU sums with an error of up to 3e-4.
-TIMED = {
-    "resnet50": {
-        "fp32": {"loss": 1e-5, "gradient": 0.2, "gradient_median": 0.05, "optimizer": 1e-5},
-        "amp": {"loss": 1e-2, "gradient_last": 0.5, "optimizer": 1e-2},
-    },
-    "bert": {
-        "fp32": {"loss": 1e-5, "gradient": 2e-3, "gradient_median": 1e-3, "optimizer": 1e-3},
-        "amp": {"loss": 3e-3, "gradient": 0.1, "gradient_median": 0.06, "optimizer": 1e-2},
-    },
-}
-#: Mean losses of the reference's float32 runs of LONG_STEPS steps on batches of five seeds, by
-#: workload and variant: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`.
-LONG_RUNS = {
-    "resnet50": {"": (5.7664, 5.9541, 5.8063, 5.9833, 5.5383)},
-    "bert": {
-        "": (10.5647, 10.3133, 11.2092, 10.3937, 10.4697),
-        "clip0": (10.5633, 10.3335, 11.2241, 10.4071, 10.4196),
-    },
-}
 
 
 def tiers(
@@ -44,7 +24,7 @@ def tiers(
 ) -> list[dict[str, Any]]:
     """The tiers of a pair, in their order; one that could not run has `passed` None and says why.
 
-    reference: the manifest's entry for this number of ranks. timed, float64: what rank 0 left, or
+    reference: the manifest's entry for this number of parts. timed, float64: what rank 0 left, or
     {"status", "reason"} of a failure; float64 None where the framework has none, timed None where
     it was left out.
     """
@@ -52,7 +32,7 @@ def tiers(
     if found[0]["passed"]:
         found += _float64(reference, float64)
         if timed is not None:
-            found += _timed(TIMED[workload][precision], reference, timed)
+            found += _timed(workloads.proof(workload).TIMED[precision], reference, timed)
     return found
 
 
@@ -63,9 +43,9 @@ def long_run(workload: str, variant: str, facts: Mapping[str, Any]) -> dict[str,
     """
     if facts["status"] != "ok":
         return failed("long-run", facts)
-    seeds = LONG_RUNS.get(workload, {}).get(variant)
+    seeds = workloads.proof(workload).LONG_RUNS.get(variant)
     if not seeds:
-        reason = "no LONG_RUNS in certify/judge.py (certify.reference --long-runs prints them)"
+        reason = "proof.py has no LONG_RUNS of it (certify.reference --long-runs prints them)"
         return failed("long-run", {"status": "not measured", "reason": reason})
     low, high = min(seeds), max(seeds)
     mean = sum(facts["loss"]) / len(facts["loss"])

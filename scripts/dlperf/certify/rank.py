@@ -58,9 +58,9 @@ def certify(run, task):
     framework.start(run)
     guest.phase("build")
     implementation = workloads.load(run.workload, run.framework)
-    facts = workloads.facts(run.workload)
-    changes = dict(facts.CERTIFICATE_SETTINGS)
-    changes["learning_rate"] = lambda global_batch_size: facts.CERTIFICATE_LEARNING_RATE
+    proof = workloads.proof(run.workload)
+    changes = dict(proof.SETTINGS)
+    changes["learning_rate"] = lambda global_batch_size: proof.LEARNING_RATE
     with settings(run.workload, changes):
         try:
             found = compared(run, task, guest, framework, implementation)
@@ -73,10 +73,10 @@ def certify(run, task):
 
 def compared(run, task, guest, framework, implementation):
     """The training of `task`, and the optimiser alone where it asks for that."""
-    facts, linear = workloads.facts(run.workload), {}
+    proof, linear = workloads.proof(run.workload), {}
     if task["kind"] == "gradient":
-        linear.update(facts.GRADIENT_SETTINGS)
-        linear["learning_rate"] = lambda global_batch_size: facts.GRADIENT_LEARNING_RATE
+        linear.update(proof.GRADIENT_SETTINGS)
+        linear["learning_rate"] = lambda global_batch_size: proof.GRADIENT_LEARNING_RATE
     with settings(run.workload, linear):
         found = train(run, task, guest, framework, implementation)
     if task["optimizer"]:
@@ -90,18 +90,18 @@ def compared(run, task, guest, framework, implementation):
 
 def train(run, task, guest, framework, implementation):
     """Its own training from the reference's weights, compared with what the reference has."""
-    facts = workloads.facts(run.workload)
-    rate = facts.learning_rate(run.global_batch_size)
+    rate = workloads.facts(run.workload).learning_rate(run.global_batch_size)
     work = implementation.training(run)
     found = {"status": "ok", "shapes": [], "loss": [], "compared": {}}
     start = load(run, task, "weights")
-    write(work, start, facts.parameters())
+    write(work, start, shapes_of(run))
 
     guest.phase("steps")
     for step in range(1, task["steps"] + 1):
         handle = work.step()
         work.wait()
-        found["loss"].append(work.loss(handle))
+        if work.loss:
+            found["loss"].append(work.loss(handle))
         first = {"gradient": "gradient", "steps": "first"}.get(task["kind"])
         if step == 1 and first:
             found["compared"][first] = compare(work.weights.read(), start, run, task, first, -rate)
@@ -139,8 +139,12 @@ def wrong_shapes(expected, found):
     ]
 
 
+def shapes_of(run):
+    return workloads.facts(run.workload).parameters(run.dimensions)
+
+
 def load(run, task, name):
-    return split(run.workload, np.load(path_of(task["reference"], name), mmap_mode="r"))
+    return split(shapes_of(run), np.load(path_of(task["reference"], name), mmap_mode="r"))
 
 
 def compare(weights, start, run, task, name, share=1.0):
@@ -149,7 +153,8 @@ def compare(weights, start, run, task, name, share=1.0):
     weights: pairs of name and array. Returns {name: [norm of the difference, norm of what is
     expected]}, in the reference's order. Raises OtherModel where names or shapes are not its.
     """
-    kept = name if name == "optimizer" else "%dr-%s" % (run.ranks, name)
+    parts = run.data_parallel * run.accumulation
+    kept = name if name == "optimizer" else "%d-%s" % (parts, name)
     expected, shapes, found = load(run, task, kept), {}, {}
     for tensor, ours in weights:
         shapes[tensor] = ours.shape
@@ -165,7 +170,7 @@ def compare(weights, start, run, task, name, share=1.0):
             mine -= wanted
             squares += mine @ mine, wanted @ wanted
         found[tensor] = np.sqrt(squares).tolist()
-    wrong = wrong_shapes(workloads.facts(run.workload).parameters(), shapes)
+    wrong = wrong_shapes(shapes_of(run), shapes)
     if wrong:
         raise OtherModel(wrong)
     return {tensor: found[tensor] for tensor in expected}
@@ -174,8 +179,7 @@ def compare(weights, start, run, task, name, share=1.0):
 def optimizer_alone(run, task, framework, implementation):
     """Given gradients on given weights, no network."""
     start = load(run, task, "weights")
-    shapes = workloads.facts(run.workload).parameters()
-    given = given_gradients(run.workload, shapes)
+    given = given_gradients(run.workload, shapes_of(run))
     new = framework.optimize(run, implementation, start, given)
     return compare(new, start, run, task, "optimizer")
 

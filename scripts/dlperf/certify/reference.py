@@ -4,14 +4,15 @@
         --data-dir results/data/sample --out results/certificates/resnet50/reference
 
 Out: manifest.json; weights.npy; optimizer.npy: what given gradients add to the weights; for each
-number of ranks <ranks>r-gradient.npy and <ranks>r-first.npy: what a step takes from the weights,
-divided by the rate, and <ranks>r-last.npy: what all steps add.
-Arrays are float32, flat, in the order of the facts' `parameters()`, rounded once, after all
+number of parts that a global batch is made of <parts>-gradient.npy and <parts>-first.npy: what a
+step takes from the weights, divided by the rate, and <parts>-last.npy: what all steps add. A part
+is a micro-step of a model replica: parts of two replicas, or of two micro-steps, are the same.
+Arrays are float32, flat, in the order of the facts' `parameters`, rounded once, after all
 arithmetic.
 
     … -m dlperf.certify.reference --workload resnet50 --data-dir results/data/sample --long-runs
 
-Prints the mean losses of float32 runs on other batches, which stand in judge.LONG_RUNS.
+Prints the mean losses of float32 runs on other batches, which stand in the proof's LONG_RUNS.
 """
 
 import argparse
@@ -27,38 +28,23 @@ import numpy as np
 from dlperf import workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, STEPS
 from dlperf.contract import files
-from dlperf.data.batches import open_batches
+from dlperf.contract.run import Input
+from dlperf.data import loaders
 
-SCHEMA = "dlperf.reference/1"
+SCHEMA = "dlperf.reference/2"
 SEED = 1
 GIVEN_LEARNING_RATE = 1.0  # of the optimiser alone: the rounding of float32 weights does not count
 LONG_SEEDS = (1, 2, 3, 4, 5)
 
 
-def formulas(workload):
-    return importlib.import_module("dlperf.workloads.%s.formulas" % workload)
-
-
-def neutral(workload):
+def neutral(workload, dimensions):
     """Canonical name -> float32 array, from SEED; the same bytes with every NumPy."""
-    module = formulas(workload)
+    module = workloads.proof(workload)
     random = np.random.RandomState(SEED)
     return {
         name: np.asarray(module.neutral(name, shape, random), np.float32)
-        for name, shape in workloads.facts(workload).parameters().items()
+        for name, shape in workloads.facts(workload).parameters(dimensions).items()
     }
-
-
-def dimensions_of(workload, variant):
-    """A certificate's dimensions: reduced sizes, and the values that `variant` ('clip0') spells."""
-    facts = workloads.facts(workload)
-    found = {name: each.standard for name, each in facts.DIMENSIONS.items()}
-    found.update(facts.CERTIFICATE_DIMENSIONS)
-    for part in filter(None, variant.split("-")):
-        for name, each in facts.DIMENSIONS.items():
-            if part[: len(each.key)] == each.key:
-                found[name] = int(part[len(each.key) :])
-    return found
 
 
 @contextlib.contextmanager
@@ -75,7 +61,7 @@ def settings(workload, changes):
 
 def given_gradients(workload, shapes):
     """Gradients for the optimiser alone: {name: float32 array}, a step each; noise from SEED."""
-    module = formulas(workload)
+    module = workloads.proof(workload)
     noise = np.random.RandomState(SEED).standard_normal(1 << 16).astype(np.float32)
     for step, scale in enumerate(module.GIVEN_SCALES):
         yield {
@@ -84,10 +70,10 @@ def given_gradients(workload, shapes):
         }
 
 
-def split(workload, flat):
-    """A flat array -> canonical name -> view in canonical shape."""
+def split(shapes, flat):
+    """A flat array -> canonical name -> view, of these shapes by name."""
     views, start = {}, 0
-    for name, shape in workloads.facts(workload).parameters().items():
+    for name, shape in shapes.items():
         stop = start + int(np.prod(shape))
         views[name] = flat[start:stop].reshape(shape)
         start = stop
@@ -105,13 +91,11 @@ class Hashed:
         self._stream.write(data)
 
 
-def save(path, workload, arrays):
-    """Write the workload's arrays, one behind the other, as one flat of float32; the file's sha256.
+def save(path, size, arrays):
+    """Write arrays of so many values, one behind the other, as one flat of float32; its sha256.
 
     One by one: in whole, BERT-Base's would be copied three times on the way.
     """
-    shapes = workloads.facts(workload).parameters().values()
-    size = sum(int(np.prod(shape)) for shape in shapes)
     header = {"descr": "<f4", "fortran_order": False, "shape": (size,)}
     with open(path, "wb") as stream:
         hashed = Hashed(stream)
@@ -122,9 +106,9 @@ def save(path, workload, arrays):
 
 
 class Plain:
-    """The workload's own formulas on the batches of one or more ranks."""
+    """The workload's own formulas on global batches of one or more parts."""
 
-    def __init__(self, asked, start, ranks=1, seed=SEED, steps=LONG_STEPS, precision="fp64"):
+    def __init__(self, asked, start, parts=1, seed=SEED, steps=LONG_STEPS, precision="fp64"):
         import torch
 
         self.torch = torch
@@ -133,13 +117,24 @@ class Plain:
         self.weights = {
             name: torch.from_numpy(each).to(self.type, copy=True) for name, each in start.items()
         }
-        batch_size = workloads.facts(asked.workload).CERTIFICATE_BATCH_SIZE
-        case = dict(asked.dimensions, batch_size=batch_size, data="sample", precision=precision)
-        source = {"seed": seed, "data_dir": asked.data_dir, "measured_steps": steps}
-        self.sources = [open_batches(case, source, rank, ranks, "NCHW") for rank in range(ranks)]
+        loader = loaders.loader(asked.workload, "sample")
+        input = Input(
+            workload=asked.workload,
+            data="sample",
+            data_dir=asked.data_dir,
+            batch_size=workloads.proof(asked.workload).BATCH_SIZE,
+            dimensions=asked.dimensions,
+            seed=seed,
+            parts=parts,
+            batches=steps,
+            float64=precision == "fp64",
+        )
+        self.sources = [
+            loader.open_batches(input._replace(part=part), "NCHW") for part in range(parts)
+        ]
 
     def gradients(self):
-        """(loss, {name: gradient}) on the next batch: every rank by itself, then the mean."""
+        """(loss, {name: gradient}) on the next batch: every part by itself, then the mean."""
         weights = {name: each.detach().requires_grad_() for name, each in self.weights.items()}
         total, found = 0.0, None
         for source in self.sources:
@@ -155,35 +150,35 @@ class Plain:
             source.close()
 
 
-def first_steps(asked, start, ranks, keep):
+def first_steps(asked, start, parts, keep):
     """The first steps in float64: what the manifest says of them.
 
     Three differences are given to `keep`, with the names of their files. gradient: what a step
     under GRADIENT_SETTINGS takes from the weights, divided by its rate; first: the same of the
     first step as it is; last: what all steps add.
     """
-    facts, module = workloads.facts(asked.workload), formulas(asked.workload)
-    plain = Plain(asked, start, ranks)
+    module = workloads.proof(asked.workload)
+    plain = Plain(asked, start, parts)
     first = plain.weights
     losses, optimizer = [], None
-    for step in range(STEPS[ranks]):
+    for step in range(STEPS[parts]):
         loss, gradients = plain.gradients()
         losses.append(loss)
         if step == 0:
-            with settings(asked.workload, facts.GRADIENT_SETTINGS):
+            with settings(asked.workload, module.GRADIENT_SETTINGS):
                 linear = module.Optimizer(first, asked.dimensions)
-            rate = facts.GRADIENT_LEARNING_RATE
+            rate = module.GRADIENT_LEARNING_RATE
             keep(
-                "%dr-gradient" % ranks,
+                "%d-gradient" % parts,
                 differences(linear.update(first, gradients, rate), first, -rate),
             )
             del linear
             optimizer = module.Optimizer(first, asked.dimensions)
-        rate = facts.CERTIFICATE_LEARNING_RATE
+        rate = module.LEARNING_RATE
         plain.weights = optimizer.update(plain.weights, gradients, rate)
         if step == 0:
-            keep("%dr-first" % ranks, differences(plain.weights, first, -rate))
-    keep("%dr-last" % ranks, differences(plain.weights, first))
+            keep("%d-first" % parts, differences(plain.weights, first, -rate))
+    keep("%d-last" % parts, differences(plain.weights, first))
     digests = [each.first_batch_sha256 for each in plain.sources]
     plain.close()
     norms = getattr(optimizer, "norms", None)  # of all gradients, where the optimiser clips them
@@ -192,10 +187,10 @@ def first_steps(asked, start, ranks, keep):
 
 def optimizer_alone(asked, start):
     """What the given gradients add to the weights, in float64."""
-    facts = workloads.facts(asked.workload)
+    shapes = workloads.facts(asked.workload).parameters(asked.dimensions)
     new = {name: each.astype(np.float64) for name, each in start.items()}
-    formula = formulas(asked.workload).Optimizer(new, asked.dimensions)
-    for given in given_gradients(asked.workload, facts.parameters()):
+    formula = workloads.proof(asked.workload).Optimizer(new, asked.dimensions)
+    for given in given_gradients(asked.workload, shapes):
         new = formula.update(new, given, GIVEN_LEARNING_RATE)
     return (new[name] - start[name] for name in start)
 
@@ -203,13 +198,13 @@ def optimizer_alone(asked, start):
 def long_run(asked, start, seed):
     """The mean loss over LONG_STEPS steps in float32, on the batches of `seed`."""
     plain = Plain(asked, start, seed=seed, precision="fp32")
-    rate = workloads.facts(asked.workload).CERTIFICATE_LEARNING_RATE
-    optimizer = getattr(plain.module, "FastOptimizer", formulas(asked.workload).Optimizer)
+    proof = workloads.proof(asked.workload)
+    optimizer = getattr(plain.module, "FastOptimizer", proof.Optimizer)
     optimizer, losses = optimizer(plain.weights, asked.dimensions), []
     for _ in range(LONG_STEPS):
         loss, gradients = plain.gradients()
         losses.append(loss)
-        plain.weights = optimizer.update(plain.weights, gradients, rate)
+        plain.weights = optimizer.update(plain.weights, gradients, proof.LEARNING_RATE)
     plain.close()
     return sum(losses) / len(losses)
 
@@ -230,41 +225,42 @@ def main(arguments=None):
     asked = parser.parse_args(arguments)
     if asked.environment:
         run_in(asked)
-    facts = workloads.facts(asked.workload)
-    asked.dimensions = dimensions_of(asked.workload, asked.variant)
-    with settings(asked.workload, facts.CERTIFICATE_SETTINGS):
+    proof = workloads.proof(asked.workload)
+    asked.dimensions = workloads.certified(asked.workload, asked.variant)
+    with settings(asked.workload, proof.SETTINGS):
         if asked.long_runs:
             print_long_runs(asked)
         else:
             os.makedirs(asked.out, exist_ok=True)
-            write_manifest(asked.out, make(asked, facts))
+            write_manifest(asked.out, make(asked, proof))
 
 
-def make(asked, facts):
+def make(asked, proof):
     """Write the arrays; return what the manifest says."""
-    start, sha256, ranks = neutral(asked.workload), {}, {}
+    start, sha256, parts = neutral(asked.workload, asked.dimensions), {}, {}
+    size = sum(each.size for each in start.values())
 
     def keep(name, arrays):
-        sha256[name] = save(path_of(asked.out, name), asked.workload, arrays)
+        sha256[name] = save(path_of(asked.out, name), size, arrays)
 
     keep("weights", start.values())
     keep("optimizer", optimizer_alone(asked, start))
     for count in STEPS:
-        ranks[str(count)] = first_steps(asked, start, count, keep)
+        parts[str(count)] = first_steps(asked, start, count, keep)
     return {
         "status": "ok",
         "workload": asked.workload,
         "variant": asked.variant,
-        "dimensions": asked.dimensions,
-        "batch_size": facts.CERTIFICATE_BATCH_SIZE,
+        "dimensions": dict(asked.dimensions),
+        "batch_size": proof.BATCH_SIZE,
         "seed": SEED,
-        "ranks": ranks,
+        "parts": parts,
         "sha256": sha256,
     }
 
 
 def print_long_runs(asked):
-    start = neutral(asked.workload)
+    start = neutral(asked.workload, asked.dimensions)
     for seed in LONG_SEEDS:
         print("%.4f," % long_run(asked, start, seed), flush=True)
 

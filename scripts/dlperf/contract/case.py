@@ -1,63 +1,265 @@
-"""The case document: what one repetition is asked to do, read and checked before anything starts.
+"""A case: what a repetition is asked to do; the one place that spells, parses and checks it.
 
-A document is `{"schema", "identity", "settings"}`. A record carries the same two keys, so that
-`--case rep1.json` runs a recorded repetition again.
+A case's name is its path: what it says is what is passed on. A document
+`{"schema", "identity", "settings"}` asks for one repetition; a record carries the same two keys, so
+that `--case rep1.json` runs a recorded repetition again. Documents and records of version 1 know of
+no `parallel`: they are read as if all of it were standard.
 """
 
+import dataclasses
 import json
 import os
+import re
+from collections import OrderedDict
+from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
 
-from dlperf import frameworks, workloads
+from dlperf.contract.dimension import Dimensions
+from dlperf.contract.parallel import NAMES as PARALLEL
+from dlperf.contract.parallel import SPELLED, Parallel
 
-SCHEMA = "dlperf.case/1"
+SCHEMA = "dlperf.case/2"
 # The reason of a record that a cluster makes again.
 NO_JOB = "%d nodes need a job of a cluster: snakemake --profile slurm"
 
-IDENTITY = {
-    "round": str,
-    "workload": str,
-    "framework": str,
-    "scenario": str,
-    "precision": str,
-    "compiler": str,
-    "nodes": int,
-    "devices_per_node": int,
-    "batch_size": int,
-    "data": str,
-    "repetition": int,
-}
-SETTINGS = {
-    "device": str,
-    "warmup_steps": int,
-    "measured_steps": int,
-    "cores_per_device": int,
-    "timeout_seconds": (int, float),
-    "seed": int,
-    "data_dir": str,
-}
-CHOICES = {
-    "scenario": ("train",),
-    "precision": ("fp32", "amp"),
-    "data": ("synthetic", "sample", "sample_native", "imagenet", "wikipedia_sample", "wikipedia"),
-    "device": ("cpu", "cuda"),
-}
-AT_LEAST_ONE = (
-    "nodes",
-    "devices_per_node",
-    "batch_size",
-    "repetition",
-    "warmup_steps",
-    "measured_steps",
-    "cores_per_device",
-    "timeout_seconds",
+SCENARIOS = ("train",)
+PRECISIONS = ("fp32", "amp")
+DEVICES = ("cpu", "cuda")
+
+
+class Field(NamedTuple):
+    """A value of a document: its type, the least number, and the words that are allowed."""
+
+    kind: Any
+    least: Any = None
+    words: Tuple[str, ...] = ()
+
+
+#: In the order that records and tables keep; a workload's own dimensions follow.
+IDENTITY = OrderedDict(
+    [
+        ("round", Field(str)),
+        ("workload", Field(str)),
+        ("framework", Field(str)),
+        ("scenario", Field(str, words=SCENARIOS)),
+        ("precision", Field(str, words=PRECISIONS)),
+        ("compiler", Field(str)),
+        ("nodes", Field(int, 1)),
+        ("devices_per_node", Field(int, 1)),
+        ("parallel", Field(dict)),
+        ("batch_size", Field(int, 1)),
+        ("data", Field(str)),
+        ("repetition", Field(int, 1)),
+    ]
+)
+SETTINGS = OrderedDict(
+    [
+        ("device", Field(str, words=DEVICES)),
+        ("warmup_steps", Field(int, 1)),
+        ("measured_steps", Field(int, 1)),
+        ("cores_per_device", Field(int, 1)),
+        ("timeout_seconds", Field((int, float), 1)),
+        ("seed", Field(int, 0)),
+        ("data_dir", Field(str)),
+    ]
+)
+#: The identity as columns of a table: `parallel` stands as its parts.
+COLUMNS = tuple(
+    column for name in IDENTITY for column in (PARALLEL if name == "parallel" else (name,))
+)
+
+_NAME = re.compile(
+    r"(?P<scenario>[a-z]+)-(?P<precision>[a-z0-9]+)(?:-(?P<compiler>[a-z0-9_]+))?"
+    r"-(?P<nodes>\d+)n(?P<devices_per_node>\d+)d"
+    r"(?:-tp(?P<tensor_parallel>\d+))?(?:-pp(?P<pipeline_parallel>\d+))?(?:-zero(?P<zero_stage>\d+))?"
+    r"-b(?P<batch_size>\d+)(?:-acc(?P<accumulation>\d+))?"
+    r"-(?P<data>[a-z0-9_]+)(?P<dimensions>(?:-[a-z0-9_]+)*)"
 )
 
 
 class CaseError(ValueError):
-    """A case that cannot be asked for; the message names the source, the keys and the mend."""
+    """A case that cannot be asked for; the message names source, keys and how to fix it."""
 
 
-def load(source):
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What a repetition is asked to do. `unsupported` says why the framework cannot, or ''."""
+
+    workload: str
+    framework: str
+    scenario: str
+    precision: str
+    compiler: str
+    nodes: int
+    devices_per_node: int
+    parallel: Parallel
+    batch_size: int
+    data: str
+    dimensions: Dimensions
+    unsupported: str = dataclasses.field(default="", compare=False)
+
+    @property
+    def name(self):
+        """Such as 'train-amp-xla-2n8d-b256-synthetic'; what is standard or absent is left out."""
+        parts = [self.scenario, self.precision]
+        if self.compiler != "none":
+            parts.append(self.compiler)
+        parts.append(self.topology)
+        parts += self.parallel.spelled("tensor_parallel", "pipeline_parallel", "zero_stage")
+        parts.append("b%d" % self.batch_size)
+        parts += self.parallel.spelled("accumulation")
+        return "-".join(parts + [self.data] + self.dimensions.spelled())
+
+    @property
+    def folder(self):
+        """The case's folder under results/<round>/runs/."""
+        return "%s/%s/%s" % (self.workload, self.framework, self.name)
+
+    @classmethod
+    def parse(cls, folder, declared):
+        """The case that a folder spells; `declared(workload)` gives a workload's dimensions.
+
+        Raises ValueError for a folder that no case has, such as one with a standard value spelled
+        out, or one of a workload that `declared` does not know (KeyError).
+        """
+        workload, framework, name = folder.split("/") if folder.count("/") == 2 else ("", "", "")
+        match = _NAME.fullmatch(name)
+        if not match:
+            raise ValueError("not the folder of a case: %s" % folder)
+        found = match.groupdict()
+        parallel = {
+            key: int(found[key]) if found[key] else standard
+            for key, (_, standard) in SPELLED.items()
+        }
+        try:
+            dimensions = Dimensions.parse(
+                declared(workload), filter(None, found["dimensions"].split("-"))
+            )
+        except (KeyError, ValueError) as error:
+            raise ValueError("not the folder of a case: %s: %s" % (folder, error))
+        case = cls(
+            workload,
+            framework,
+            found["scenario"],
+            found["precision"],
+            found["compiler"] or "none",
+            int(found["nodes"]),
+            int(found["devices_per_node"]),
+            Parallel(**parallel),
+            int(found["batch_size"]),
+            found["data"],
+            dimensions,
+        )
+        if case.folder != folder:
+            raise ValueError(
+                "not the folder of a case: %s; its case has %s" % (folder, case.folder)
+            )
+        return case
+
+    @classmethod
+    def of(cls, identity, declared):
+        """The case of a document's identity; `declared` as of `parse`."""
+        identity = upgraded(identity)
+        names = declared(identity["workload"])
+        return cls(
+            parallel=Parallel(**identity["parallel"]),
+            dimensions=Dimensions(names, {name: identity[name] for name in names}),
+            **{
+                name: identity[name]
+                for name in IDENTITY
+                if name not in ("round", "repetition", "parallel")
+            },
+        )
+
+    def certificate(self, device):
+        """The certificate of equal work that covers this case: its path under results/."""
+        parts = [device, self.precision]
+        if self.compiler != "none":
+            parts.append(self.compiler)
+        if self.variant:
+            parts.append(self.variant)
+        parts.append(self.parallel.layout(self.devices))
+        return "certificates/%s/%s/%s.json" % (self.workload, self.framework, "-".join(parts))
+
+    @property
+    def variant(self):
+        """'' or 'clip0': what its certificate is of, beside the workload's standard form."""
+        return self.dimensions.variant()
+
+    @property
+    def devices(self):
+        return self.nodes * self.devices_per_node
+
+    @property
+    def topology(self):
+        return "%dn%dd" % (self.nodes, self.devices_per_node)
+
+    @property
+    def global_batch_size(self):
+        return self.parallel.global_batch_size(self.batch_size, self.devices)
+
+    @property
+    def series(self):
+        """The framework with its compiler: one line of a plot, one column of a table."""
+        return self.framework if self.compiler == "none" else self.framework + "-" + self.compiler
+
+    def on(self, nodes, devices_per_node):
+        """The same work on other devices."""
+        return dataclasses.replace(
+            self, nodes=nodes, devices_per_node=devices_per_node, unsupported=""
+        )
+
+    def identity(self, round, repetition):
+        """The identity of a repetition, in the order that records keep."""
+        own = {"round": round, "repetition": repetition}
+        own["parallel"] = dataclasses.asdict(self.parallel)
+        found = OrderedDict(
+            (name, own[name] if name in own else getattr(self, name)) for name in IDENTITY
+        )
+        found.update(self.dimensions)
+        return dict(found)
+
+    def columns(self, round, repetition):
+        """The identity as a table has it."""
+        return flat(self.identity(round, repetition))
+
+
+def upgraded(identity):
+    """An identity of version 1 or 2 as one of version 2, in its order."""
+    found = OrderedDict(
+        (
+            name,
+            dict(dataclasses.asdict(Parallel()), **identity.get(name, {}))
+            if name == "parallel"
+            else identity[name],
+        )
+        for name in IDENTITY
+        if name in identity or name == "parallel"
+    )
+    found.update((name, value) for name, value in identity.items() if name not in IDENTITY)
+    return dict(found)
+
+
+def flat(identity):
+    """An identity with the parts of `parallel` in its place: COLUMNS, and the dimensions."""
+    found = {}
+    for name, value in upgraded(identity).items():
+        if name == "parallel":
+            found.update((key, value[key]) for key in PARALLEL)
+        else:
+            found[name] = value
+    return found
+
+
+class Known(NamedTuple):
+    """What documents may name: workloads, frameworks, and a workload's dimensions and data."""
+
+    workloads: Sequence[str]
+    frameworks: Sequence[str]
+    dimensions: Callable[[str], Dict[str, Any]]
+    data: Callable[[str], Sequence[str]]
+
+
+def load(source, known):
     """Return the case document of `source`: its path, a record's path, or the JSON text itself.
 
     Raises CaseError with every problem found, one a line.
@@ -74,53 +276,99 @@ def load(source):
         document = json.loads(text)
     except ValueError as error:
         raise CaseError("%s: not JSON: %s" % (name, error))
-    problems = _problems(document)
-    if problems:
-        raise CaseError("\n".join("%s: %s" % (name, problem) for problem in problems))
+    found = problems(document, known)
+    if found:
+        raise CaseError("\n".join("%s: %s" % (name, problem) for problem in found))
     return {
         "schema": SCHEMA,
-        "identity": document["identity"],
+        "identity": upgraded(document["identity"]),
         "settings": document["settings"],
     }
 
 
-def _problems(document):
+def problems(document, known):
+    """What is wrong with a case document, a line each."""
     if not isinstance(document, dict):
         return ["an object with the keys 'identity' and 'settings' is needed"]
     found = []
-    for section, keys in (("identity", IDENTITY), ("settings", SETTINGS)):
+    for section, fields in (("identity", IDENTITY), ("settings", SETTINGS)):
         values = document.get(section)
         if not isinstance(values, dict):
             found.append("%s: missing; an object is needed" % section)
             continue
-        for key, kind in keys.items():
-            found.extend(_value_problems(section, key, kind, values))
-        unknown = set(values) - set(keys)
-        if section == "identity" and values.get("workload") in workloads.NAMES:
-            dimensions = workloads.facts(values["workload"]).DIMENSIONS
-            unknown -= set(dimensions)
-            for key in dimensions:
-                found.extend(_value_problems(section, key, int, values))
-        for key in sorted(unknown):
-            found.append("%s.%s: unknown key; known: %s" % (section, key, ", ".join(keys)))
+        values, fields = dict(values), dict(fields)
+        dimensions = {}
+        if section == "identity":
+            values.setdefault("parallel", {})  # as in version 1
+            fields["framework"] = Field(str, words=tuple(known.frameworks))
+            fields["workload"] = Field(str, words=tuple(known.workloads))
+            if values.get("workload") in known.workloads:
+                dimensions = known.dimensions(values["workload"])
+                fields["data"] = Field(str, words=tuple(known.data(values["workload"])))
+        for key, field in fields.items():
+            found.extend(_value_problems("%s.%s" % (section, key), key, field, values))
+        for key, each in dimensions.items():
+            problem = each.problem(values[key]) if key in values else "missing"
+            found.extend(["%s.%s: %s" % (section, key, problem)] if problem else [])
+        for key in sorted(set(values) - set(fields) - set(dimensions)):
+            known_keys = ", ".join(list(fields) + list(dimensions))
+            found.append("%s.%s: unknown key; known: %s" % (section, key, known_keys))
+        if section == "identity" and isinstance(values["parallel"], dict):
+            found.extend(_parallel_problems(values))
     return found
 
 
-def _value_problems(section, key, kind, values):
-    where = "%s.%s" % (section, key)
+def _parallel_problems(identity):
+    found, asked = [], identity["parallel"]
+    for key in sorted(set(asked) - set(PARALLEL)):
+        where = "identity.parallel.%s" % key
+        found.append("%s: unknown key; known: %s" % (where, ", ".join(PARALLEL)))
+    for key in PARALLEL:
+        least = 0 if key == "zero_stage" else 1
+        if key in asked:
+            where = "identity.parallel.%s" % key
+            found.extend(_value_problems(where, key, Field(int, least), asked))
+    devices = [identity.get(key) for key in ("nodes", "devices_per_node")]
+    if not found and all(isinstance(each, int) and each > 0 for each in devices):
+        problem = Parallel(**asked).problem(devices[0] * devices[1])
+        found.extend(["identity.parallel: " + problem] if problem else [])
+    return found
+
+
+def _value_problems(where, key, field, values):
     if key not in values:
         return ["%s: missing" % where]
     value = values[key]
-    if isinstance(value, bool) or not isinstance(value, kind):
-        name = "text" if kind is str else "a number"
+    if isinstance(value, bool) or not isinstance(value, field.kind):
+        name = {str: "text", dict: "an object"}.get(field.kind, "a number")
         return ["%s: %r is not %s" % (where, value, name)]
-    allowed = CHOICES.get(key)
-    if key == "framework":
-        allowed = frameworks.NAMES
-    elif key == "workload":
-        allowed = workloads.NAMES
-    if allowed and value not in allowed:
-        return ["%s: %r; allowed: %s" % (where, value, ", ".join(allowed))]
-    if key in AT_LEAST_ONE and value < 1:
-        return ["%s: %r; at least 1" % (where, value)]
+    if field.words and value not in field.words:
+        return ["%s: %r; allowed: %s" % (where, value, ", ".join(field.words))]
+    if field.least is not None and value < field.least:
+        return ["%s: %r; at least %d" % (where, value, field.least)]
     return []
+
+
+def schema():
+    """The JSON schema of a record's identity, versions 1 and 2."""
+    kinds = {str: "string", int: "integer", dict: "object"}
+    properties = {}
+    for name, field in IDENTITY.items():
+        properties[name] = {"type": kinds[field.kind]}
+        if field.kind is str:
+            properties[name]["minLength"] = 1
+        if field.least is not None:
+            properties[name]["minimum"] = field.least
+    properties["parallel"].update(
+        properties={
+            key: {"type": "integer", "minimum": 0 if key == "zero_stage" else 1} for key in PARALLEL
+        },
+        required=list(PARALLEL),
+        additionalProperties=False,
+    )
+    return {
+        "type": "object",
+        "required": [name for name in IDENTITY if name != "parallel"],
+        "properties": properties,
+        "additionalProperties": {"type": ["integer", "string"]},
+    }

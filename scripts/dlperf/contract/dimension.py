@@ -1,14 +1,122 @@
-"""A workload's own dimension of a case."""
+"""What a workload declares of itself for its cases: its own dimensions, and its kinds of data."""
 
-from typing import Dict, NamedTuple
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
+
+Value = Union[int, str]
 
 
 class Dimension(NamedTuple):
-    """`key` spells it in a case's name, where the value differs from the `standard` one.
+    """A workload's own dimension of a case: a size (an integer), or a choice (one of `words`).
 
-    `words` says what each value means, where it is a choice and not a size.
+    `key` spells it in a case's name, where the value differs from the `standard` one; `words` says
+    what each value of a choice means. A choice makes tables and certificates of its own; sizes are
+    reduced in certificates (`proof.DIMENSIONS`). `description`, `minimum`, `maximum` and `examples`
+    are those of the config's key.
     """
 
     key: str
-    standard: int
-    words: Dict[int, str] = {}
+    standard: Value
+    description: str
+    words: Dict[Value, str] = {}
+    minimum: Optional[int] = None
+    maximum: Optional[int] = None
+    examples: Tuple[Any, ...] = ()
+
+    @property
+    def is_choice(self):
+        return bool(self.words)
+
+    def problem(self, value):
+        """Why `value` is not one of this dimension, or ""."""
+        if self.is_choice:
+            if isinstance(value, bool) or value not in self.words:
+                return "%r; allowed: %s" % (value, ", ".join(map(str, self.words)))
+            return ""
+        if isinstance(value, bool) or not isinstance(value, int):
+            return "%r is not a whole number" % (value,)
+        if self.minimum is not None and value < self.minimum:
+            return "%r; at least %d" % (value, self.minimum)
+        return ""
+
+    def parse(self, text):
+        """The value that `text` spells; None where it spells none."""
+        value = int(text) if text.isdigit() else text
+        return None if self.problem(value) or self.spell(value) != self.key + text else value
+
+    def spell(self, value):
+        return "%s%s" % (self.key, value)
+
+
+class Dimensions(Mapping):
+    """The values of a case's own dimensions by name, in the order that the workload declares.
+
+    What `values` leaves out has its standard value.
+    """
+
+    def __init__(self, declared, values=()):
+        self.declared = declared
+        given = dict(values)
+        unknown = sorted(set(given) - set(declared))
+        if unknown:
+            raise KeyError("not dimensions of the workload: %s" % ", ".join(unknown))
+        self._values = OrderedDict(
+            (name, given.get(name, each.standard)) for name, each in declared.items()
+        )
+
+    def __getitem__(self, name):
+        return self._values[name]
+
+    def __iter__(self):
+        return iter(self._values)
+
+    def __len__(self):
+        return len(self._values)
+
+    def __hash__(self):
+        return hash(tuple(self._values.items()))
+
+    def __repr__(self):
+        return "Dimensions(%r)" % dict(self._values)
+
+    def spelled(self):
+        """['seq512', 'clip0']: the values that are not the standard ones."""
+        return [
+            each.spell(self[name])
+            for name, each in self.declared.items()
+            if self[name] != each.standard
+        ]
+
+    def variant(self):
+        """'' or 'clip0': what a certificate is of, beside the workload's standard form."""
+        choices = {name: each for name, each in self.declared.items() if each.is_choice}
+        return "-".join(Dimensions(choices, {name: self[name] for name in choices}).spelled())
+
+    @classmethod
+    def parse(cls, declared, parts):
+        """The dimensions that the parts of a name spell. Raises ValueError for one that is none."""
+        values = {}
+        for part in parts:
+            for name, each in declared.items():
+                value = each.parse(part[len(each.key) :]) if part.startswith(each.key) else None
+                if value is not None:
+                    values[name] = value
+                    break
+            else:
+                raise ValueError("%r spells no dimension of the workload" % part)
+        return cls(declared, values)
+
+
+class Data(NamedTuple):
+    """A kind of data that a workload trains on.
+
+    folder: under results/data, '' where data is synthetic; {format} is the format that a
+    framework's own reader takes, and a dimension's name stands for its value. loader: the module of
+    dlperf.data that gives the batches. title: for tables. description: for the config's key.
+    """
+
+    folder: str
+    loader: str
+    title: str
+    description: str

@@ -4,41 +4,51 @@ import dataclasses
 import json
 import socket
 import time
-from typing import Dict, List
+from typing import Dict, List, NamedTuple, Optional
 
-#: Kinds of data that are read by the framework's own reader.
-NATIVE = ("sample_native", "imagenet")
+from dlperf.contract.dimension import Value
+from dlperf.contract.parallel import Parallel
 
 
 class Unsupported(Exception):
     """The framework cannot do on this device what the case asks; the message says what and why."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """One rank of one repetition.
+class Input(NamedTuple):
+    """What a loader of batches needs to know of a run, or of a reference without one.
 
-    `batch_size` is per device; `cores` are CPU numbers; `interpreter` is the framework's Python,
-    which need not be the one that reads this before the rank starts. `address` and `port` are free
-    for the framework's own meeting of ranks, on the node of rank 0; `peers` has such a "host:port"
-    for every rank, on its own node. Ranks talk through the network `interface`; `meeting` is where
-    the stopwatch's barriers are.
+    part, parts: of each global batch of `parts` x batch_size samples, which slice is this reader's.
+    batches: how many will be asked for (None: not known). float64: images in that type.
     """
 
     workload: str
+    data: str
+    data_dir: str
+    batch_size: int
+    dimensions: Dict[str, Value]
+    seed: int
+    part: int = 0
+    parts: int = 1
+    batches: Optional[int] = None
+    float64: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Rank:
+    """One process of several that work together: where it runs, and whom it meets.
+
+    `cores` are CPU numbers; `interpreter` is the framework's Python, which need not be the one that
+    reads this before the rank starts. `address` and `port` are free for the framework's own meeting
+    of ranks, on the node of rank 0; `peers` has such a "host:port" for every rank, on its own node.
+    Ranks talk through the network `interface`; `meeting` is where the stopwatch's barriers are.
+    """
+
     framework: str
-    scenario: str
     precision: str
     compiler: str
-    batch_size: int
-    data: str
-    dimensions: Dict[str, int]
     device: str
-    warmup_steps: int
-    measured_steps: int
     cores_per_device: int
     seed: int
-    data_dir: str
     rank: int
     local_rank: int
     ranks: int
@@ -79,29 +89,6 @@ class Run:
         """The address of this rank's node."""
         return self.peers[self.rank].rpartition(":")[0]
 
-    @property
-    def global_batch_size(self):
-        return self.batch_size * self.ranks
-
-    @property
-    def steps(self):
-        """All steps of the run, warm-up and measured."""
-        return self.warmup_steps + self.measured_steps
-
-    def batches(self, layout):
-        """This rank's source of batches in `layout` ("NCHW" or "NHWC").
-
-        See data/batches.py and, for those of the framework's own reader, data/readers.
-        """
-        if self.data in NATIVE:
-            from dlperf.data.readers import open_images
-
-            return open_images(self, layout)
-        from dlperf.data.batches import open_batches
-
-        asked = dict(dataclasses.asdict(self), **self.dimensions)
-        return open_batches(asked, asked, self.rank, self.ranks, layout)
-
     def wait_for_port(self):
         """Return when something listens at `address` and `port`; the case's time limit ends it.
 
@@ -122,3 +109,67 @@ class Run:
     def load(cls, path):
         with open(path) as stream:
             return cls(**json.load(stream))
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(Rank):
+    """One rank of one repetition of a case. `batch_size` is of one replica in one micro-step."""
+
+    workload: str
+    scenario: str
+    batch_size: int
+    parallel: Parallel
+    data: str
+    dimensions: Dict[str, Value]
+    warmup_steps: int
+    measured_steps: int
+    data_dir: str
+
+    def __post_init__(self):
+        if isinstance(self.parallel, dict):  # as JSON has it
+            object.__setattr__(self, "parallel", Parallel(**self.parallel))
+
+    @property
+    def accumulation(self):
+        """Micro-steps an update."""
+        return self.parallel.accumulation
+
+    @property
+    def data_parallel(self):
+        """Model replicas."""
+        return self.parallel.data_parallel(self.ranks)
+
+    @property
+    def replica(self):
+        """The number of this rank's model replica: ranks of one replica follow each other."""
+        return self.rank // self.parallel.devices_per_replica
+
+    @property
+    def global_batch_size(self):
+        return self.parallel.global_batch_size(self.batch_size, self.ranks)
+
+    @property
+    def steps(self):
+        """All steps of the run, warm-up and measured: updates of the weights."""
+        return self.warmup_steps + self.measured_steps
+
+    @property
+    def input(self):
+        """What this rank's replica reads."""
+        return Input(
+            workload=self.workload,
+            data=self.data,
+            data_dir=self.data_dir,
+            batch_size=self.batch_size,
+            dimensions=self.dimensions,
+            seed=self.seed,
+            part=self.replica,
+            parts=self.data_parallel,
+            batches=self.steps * self.accumulation,
+            float64=self.float64,
+        )
+
+
+def rank_of(fields):
+    """The Run or, where nothing is trained, the Rank of these fields."""
+    return (Run if "workload" in fields else Rank)(**fields)

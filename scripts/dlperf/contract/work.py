@@ -1,30 +1,31 @@
 """What an implementation hands to the stopwatch."""
 
 import dataclasses
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 
 @dataclasses.dataclass
 class Work:
     """A workload made ready in one framework.
 
-    step: queues one training step on the next batch and returns a handle of its loss; it must not
-        wait for the device.
+    step: queues one training step, an update on as many batches as the run accumulates, and returns
+        a handle of its mean loss; it must not wait for the device.
     wait: returns when all queued steps, their weight updates included, are done.
-    loss: the float behind a handle; called outside the timed window.
+    loss: the float behind a handle; called outside the timed window. None where a rank has none.
     parameters: the number of trainable values, counted in the framework's own model.
-    batches: what `Run.batches` gave; filled before the window, asked for its waits after it.
+    batches: a loader's source (dlperf.data.loaders); filled before the window, asked for its waits
+        after it.
     parity: settings that the workload chose, read back where the framework can say.
     weights: reads and writes the very weights that `step` trains; an object with `read()`, which
         gives (canonical name, array in canonical layout) one by one, good until the next step, and
         `write({name: such an array})`. The names and shapes are those of the facts'
-        `parameters()`. Written before the first step and only then: until then the model's weights
-        may be anything.
+        `parameters(dimensions)`. Written before the first step and only then: until then the
+        model's weights may be anything.
     """
 
     step: Callable[[], Any]
     wait: Callable[[], None]
-    loss: Callable[[Any], float]
+    loss: Optional[Callable[[Any], float]]
     parameters: int
     batches: Any
     parity: Dict[str, Any]

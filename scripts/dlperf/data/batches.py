@@ -1,33 +1,25 @@
 """The batches that a rank trains on: the same ones, in the same order, for every framework.
 
-In goes a case and a rank. Where the case has a sequence length, text.py gives the batches; this
-module gives those of images: float32 ones (float64 ones of the same values for certificates in that
-precision) and int32 labels. `synthetic` is one
-batch of noise, made once. `sample` is decoded from the JPEG files of a manifest, randomly cropped,
-flipped and normalised by one background thread, ahead of the timed window. Every random number
+In goes what a run asks for (contract.run.Input); out come images, float32 (float64 ones of the
+same values for certificates in that precision), and int32 labels. `synthetic` is one batch of
+noise, made once. `sample` is decoded from the JPEG files of a manifest, randomly cropped, flipped
+and normalised by one background thread, ahead of the timed window. Every random number
 comes from NumPy's RandomState, whose stream is frozen for good, so the bytes do not depend on the
-framework's NumPy. Run as a program it prints a digest to prove that.
+framework's NumPy: `python -m dlperf.data.loaders` prints a digest to prove that.
 
 Runs in every framework's interpreter: Python 3.7, the standard library, NumPy, and Pillow where
 JPEG is decoded.
 """
 
-import argparse
-import json
 import math
 import os
-import platform
 import sys
-import time
 
 import numpy as np
 
-from dlperf.data import text
-from dlperf.data.examples import Examples
 from dlperf.data.manifest import CLASSES, mend, sha256_of_arrays, sha256_of_file, verify
-from dlperf.data.prefetch import LOOK_AHEAD, Constant, DataError, Prefetched
+from dlperf.data.prefetch import Constant, DataError, Prefetched, check
 
-KINDS = ("synthetic", "sample", "wikipedia_sample", "wikipedia")
 LAYOUTS = ("NHWC", "NCHW")
 
 # RandomResizedCrop's and ImageNet's values, as in torchvision and in the published scripts.
@@ -40,109 +32,71 @@ SCALE = 1 / (255 * np.array([0.229, 0.224, 0.225], np.float32))
 ORDER, CROP, NOISE = 0, 1, 2
 
 
-def open_batches(identity, settings, rank=0, ranks=1, layout="NHWC", prefetch=None):
-    """The batches of one rank; close them, or use `with`, when the run is over.
+def open_batches(input, layout="NHWC", prefetch=None):
+    """The batches of one reader; close them, or use `with`, when the run is over.
 
-    identity, settings: the two parts of a case document. Read are batch_size, image_size, data,
-    seed, data_dir and, for how far to read ahead, warmup_steps and measured_steps.
-    layout: "NHWC" or "NCHW". prefetch: batches held ready; by default all that the run needs, as
-    far as they fit into PREFETCH_BYTES.
+    input: a contract.run.Input. layout: "NHWC" or "NCHW". prefetch: batches held ready; by default
+    all that the run needs, as far as they fit into PREFETCH_BYTES.
 
-    identity's precision "fp64" gives float64 images of the same values.
-
-    Of images, `.next()` returns images, float32, C-contiguous, (batch, px, px, 3) or (batch, 3, px,
-    px), and labels, int32, (batch,), 0 to 999; of text, a `text.Batch`. They belong to the caller,
+    `.next()` returns images, float32 (float64 where the input says so), C-contiguous, (batch, px,
+    px, 3) or (batch, 3, px, px), and labels, int32, (batch,), 0 to 999. They belong to the caller,
     except where `.constant` says that every call returns the same arrays: copy them to the device
     once.
 
     Raises DataError for whatever can be known before the first batch.
     """
-    data = identity["data"]
-    if data not in KINDS:
-        raise DataError(
-            f"identity key 'data': {data!r} is not known; it is one of {', '.join(KINDS)}"
-        )
+    check(input)
     if layout not in LAYOUTS:
         raise DataError(f"layout {layout!r} is not known; it is one of {', '.join(LAYOUTS)}")
-    size_key = "sequence_length" if "sequence_length" in identity else "image_size"
-    batch_size, size = int(identity["batch_size"]), int(identity[size_key])
-    for key, value in (("batch_size", batch_size), (size_key, size), ("ranks", ranks)):
-        if value < 1:
-            raise DataError(f"{key} is {value}: at least 1 is needed")
-    if not 0 <= rank < ranks:
-        raise DataError(f"rank {rank} is not one of the {ranks} ranks 0 to {ranks - 1}")
-    seed = int(settings["seed"])
-    if not 0 <= seed < 2**32:
-        raise DataError(f"settings key 'seed': {seed} is not within 0 and 2**32 - 1")
-
-    steps = None
-    if "measured_steps" in settings:
-        steps = settings.get("warmup_steps", 0) + settings["measured_steps"] + LOOK_AHEAD
-    if size_key == "sequence_length":
-        if data == "synthetic":
-            return text.synthetic(batch_size, size, seed, rank)
-        source = text.Prose if data == "sample" else Examples
-        return source(settings["data_dir"], batch_size, size, seed, rank, ranks, steps, prefetch)
-    dtype = np.float64 if identity.get("precision") == "fp64" else np.float32
-    if data == "synthetic":
-        return synthetic(batch_size, size, seed, rank, layout, dtype)
-    return Sample(
-        settings["data_dir"], batch_size, size, seed, rank, ranks, layout, steps, prefetch, dtype
+    return (
+        synthetic(input, layout) if input.data == "synthetic" else Sample(input, layout, prefetch)
     )
 
 
-def synthetic(batch_size, image_size, seed, rank=0, layout="NHWC", dtype=np.float32):
-    """Standard normal images, uniform labels, from seed and rank: one batch, made once."""
-    random = np.random.RandomState([seed, NOISE, rank])
-    images, view = empty_images(batch_size, image_size, layout)
+def synthetic(input, layout):
+    """Standard normal images, uniform labels, from the seed and the part: one batch, made once."""
+    random = np.random.RandomState([input.seed, NOISE, input.part])
+    px = input.dimensions["image_size"]
+    images, view = empty_images(input.batch_size, px, layout)
     for image in view:  # image by image: RandomState makes float64, twice the memory
-        image[...] = random.standard_normal((image_size, image_size, 3))
-    labels = random.randint(0, CLASSES, batch_size).astype(np.int32)
-    batch = images.astype(dtype, copy=False), labels
+        image[...] = random.standard_normal((px, px, 3))
+    labels = random.randint(0, CLASSES, input.batch_size).astype(np.int32)
+    batch = images.astype(dtype_of(input), copy=False), labels
     return Constant(batch, digest([batch], layout))
+
+
+def dtype_of(input):
+    return np.float64 if input.float64 else np.float32
 
 
 class Sample(Prefetched):
     """Batches decoded from a manifest's JPEG files, ahead of time, by one background thread.
 
     One epoch is a shuffle of all images; its remainder that fills no global batch is left out. Of
-    each global batch a rank takes its own slice, and an image's crop depends on the seed, the
+    each global batch a part takes its own slice, and an image's crop depends on the seed, the
     epoch and the image only: so 2 ranks of 8 see, between them, the very batch of 1 rank of 16.
     """
 
-    def __init__(
-        self,
-        data_dir,
-        batch_size,
-        image_size,
-        seed,
-        rank=0,
-        ranks=1,
-        layout="NHWC",
-        steps=None,
-        prefetch=None,
-        dtype=np.float32,
-    ):
-        self._dtype = dtype
+    def __init__(self, input, layout, prefetch=None):
+        self._input, self._layout = input, layout
         self._pillow = import_pillow()
-        self._data_dir = data_dir
-        manifest_path = os.path.join(data_dir, "manifest.json") if data_dir else ""
+        manifest_path = os.path.join(input.data_dir, "manifest.json") if input.data_dir else ""
         manifest = verify(manifest_path)
         self.manifest_sha256 = sha256_of_file(manifest_path)
         self._files = manifest["files"]
-        global_batch_size = ranks * batch_size
-        if len(self._files) < global_batch_size:
-            images_per_class = math.ceil(global_batch_size / max(manifest["classes"], 1))
+        self._whole = input.parts * input.batch_size
+        if len(self._files) < self._whole:
+            images_per_class = math.ceil(self._whole / max(manifest["classes"], 1))
             raise DataError(
-                f"{manifest_path} has {len(self._files)} images, fewer than the "
-                f"{global_batch_size} of one global batch ({ranks} ranks x batch size "
-                f"{batch_size}): ask for a smaller batch size, for `data: synthetic`, or make a "
-                f"larger set: PYTHONPATH=scripts python -m dlperf.data.sample --out {data_dir} "
+                f"{manifest_path} has {len(self._files)} images, fewer than the {self._whole} of "
+                f"one global batch ({input.parts} ranks x batch size {input.batch_size}): ask for "
+                f"a smaller batch size, for `data: synthetic`, or make a larger set: "
+                f"PYTHONPATH=scripts python -m dlperf.data.sample --out {input.data_dir} "
                 f"--images-per-class {images_per_class}"
             )
-        self._batch_size, self._image_size = batch_size, image_size
-        self._seed, self._rank, self._ranks, self._layout = seed, rank, ranks, layout
-        super().__init__(batch_size * image_size**2 * 3 * 4, steps, prefetch)
+        self._image_size = input.dimensions["image_size"]
+        size = input.batch_size * self._image_size**2 * 3 * 4
+        super().__init__(size, input.batches, prefetch)
 
     def _batches(self):
         for epoch, indices in self._indices():
@@ -153,13 +107,13 @@ class Sample(Prefetched):
 
     def _indices(self):
         """Endless (epoch, indices of this rank's next batch)."""
-        global_batch_size = self._ranks * self._batch_size
-        epoch = 0
+        size, part, epoch = self._input.batch_size, self._input.part, 0
         while True:
-            order = np.random.RandomState([self._seed, ORDER, epoch]).permutation(len(self._files))
-            for start in range(0, len(order) - global_batch_size + 1, global_batch_size):
-                first = start + self._rank * self._batch_size
-                yield epoch, order[first : first + self._batch_size]
+            random = np.random.RandomState([self._input.seed, ORDER, epoch])
+            order = random.permutation(len(self._files))
+            for start in range(0, len(order) - self._whole + 1, self._whole):
+                first = start + part * size
+                yield epoch, order[first : first + size]
             epoch += 1
 
     def _read(self, epoch, indices):
@@ -169,14 +123,14 @@ class Sample(Prefetched):
         random = np.random.RandomState()
         for position, index in enumerate(indices):
             file = self._files[index]
-            random.seed([self._seed, CROP, epoch, int(index)])
-            path = os.path.join(self._data_dir, file["path"])
+            random.seed([self._input.seed, CROP, epoch, int(index)])
+            path = os.path.join(self._input.data_dir, file["path"])
             pixels[position] = decode(self._pillow, path, px, random)
             labels[position] = file["label"]
         images, view = empty_images(len(indices), px, self._layout)
         np.subtract(pixels, MEAN, out=view)
         np.multiply(view, SCALE, out=view)
-        return images.astype(self._dtype, copy=False), labels
+        return images.astype(dtype_of(self._input), copy=False), labels
 
 
 def decode(pillow, path, image_size, random):
@@ -274,45 +228,3 @@ def import_pillow():
             f"({error}): add pillow to the environment's file in envs/, or use `data: synthetic`"
         )
     return Image
-
-
-def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        prog="python -m dlperf.data.batches",
-        description="Print the sha256 of a rank's first batches, to compare interpreters.",
-    )
-    parser.add_argument("--case", required=True, help="file of a case document or of a record")
-    parser.add_argument("--rank", type=int, default=0)
-    parser.add_argument("--ranks", type=int, default=1)
-    parser.add_argument("--layout", choices=LAYOUTS, default="NHWC")
-    parser.add_argument("--count", type=int, default=2, help="batches (default: %(default)s)")
-    asked = parser.parse_args(arguments)
-    try:
-        with open(asked.case, encoding="utf-8") as file:
-            case = json.load(file)
-        # One batch at a time, so that the speed is that of decoding alone.
-        batches = open_batches(
-            case["identity"], case["settings"], asked.rank, asked.ranks, asked.layout, prefetch=1
-        )
-        with batches:
-            start = time.perf_counter()
-            read = [batches.next() for _ in range(asked.count)]
-            seconds = time.perf_counter() - start
-    except (DataError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except (KeyError, ValueError) as error:
-        sys.exit(f"error: {asked.case}: not a case document ({error!r})")
-    facts = {
-        "sha256": digest(read, asked.layout),
-        "first_batch_sha256": batches.first_batch_sha256,
-        "milliseconds_per_sample": 1e3 * seconds / (asked.count * case["identity"]["batch_size"]),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
-    if "PIL" in sys.modules:
-        facts["pillow"] = sys.modules["PIL"].__version__
-    print(json.dumps(facts))
-
-
-if __name__ == "__main__":
-    main()

@@ -15,7 +15,7 @@ import zipfile
 import numpy as np
 
 from dlperf.data.manifest import read, sha256_of_arrays, sha256_of_file
-from dlperf.data.prefetch import DataError, Prefetched
+from dlperf.data.prefetch import DataError, Prefetched, check
 from dlperf.data.text import Batch, empty
 
 # Fields of the shards, in the order of Batch's.
@@ -32,47 +32,47 @@ ORDER = 12  # keeps the stream of random numbers apart from those of batches.py 
 LOCAL_HEADER = 30  # bytes of a zip member's own header, before its name
 
 
+def open_batches(input, layout="", prefetch=None):
+    """The batches of one reader (a contract.run.Input); `.next()` returns a text.Batch.
+
+    Raises DataError for whatever can be known before the first batch.
+    """
+    check(input)
+    return Examples(input, prefetch)
+
+
 class Examples(Prefetched):
     """Raises DataError where the folder is not whole, or has sequences of another length."""
 
-    def __init__(
-        self,
-        data_dir,
-        batch_size,
-        sequence_length,
-        seed,
-        rank=0,
-        ranks=1,
-        steps=None,
-        prefetch=None,
-    ):
-        manifest_path = os.path.join(data_dir, "manifest.json")
+    def __init__(self, input, prefetch=None):
+        manifest_path = os.path.join(input.data_dir, "manifest.json")
         manifest = read(manifest_path)
         self.manifest_sha256 = sha256_of_file(manifest_path)
-        if manifest.get("format") != "npz" or manifest.get("sequence_length") != sequence_length:
+        length = input.dimensions["sequence_length"]
+        if manifest.get("format") != "npz" or manifest.get("sequence_length") != length:
             raise DataError(
                 f"{manifest_path}: has the format {manifest.get('format')!r} and sequences of "
-                f"{manifest.get('sequence_length')} tokens; 'npz' and {sequence_length} are needed"
+                f"{manifest.get('sequence_length')} tokens; 'npz' and {length} are needed"
             )
-        if manifest["samples"] < ranks * batch_size:
+        self._whole = input.parts * input.batch_size
+        if manifest["samples"] < self._whole:
             raise DataError(
                 f"{manifest_path} has {manifest['samples']} examples, fewer than the "
-                f"{ranks * batch_size} of one global batch ({ranks} ranks x batch size "
-                f"{batch_size}): ask for a smaller batch size"
+                f"{self._whole} of one global batch ({input.parts} ranks x batch size "
+                f"{input.batch_size}): ask for a smaller batch size"
             )
-        self._paths = [os.path.join(data_dir, file["path"]) for file in manifest["files"]]
+        self._paths = [os.path.join(input.data_dir, file["path"]) for file in manifest["files"]]
         self._counts = [file["samples"] for file in manifest["files"]]
         self._shards = {}
-        self._batch_size, self._length, self._seed = batch_size, sequence_length, seed
-        self._rank, self._ranks = rank, ranks
-        size = sum(each.nbytes for each in empty(batch_size, sequence_length))
-        super().__init__(size, steps, prefetch)
+        self._input, self._length = input, length
+        size = sum(each.nbytes for each in empty(input.batch_size, length))
+        super().__init__(size, input.batches, prefetch)
 
     def _digest(self, batch):
         return sha256_of_arrays(batch)
 
     def _batches(self):
-        whole = self._ranks * self._batch_size
+        whole, size = self._whole, self._input.batch_size
         for epoch in itertools.count():
             places = np.zeros((0, 2), np.int64)  # (shard, row) of the examples that come next
             for shard in self._random(epoch).permutation(len(self._paths)):
@@ -80,15 +80,17 @@ class Examples(Prefetched):
                 there = np.stack([np.full(len(rows), shard), rows], axis=1)
                 places = np.concatenate([places, there])
                 while len(places) >= whole:
-                    own = places[self._rank * self._batch_size :][: self._batch_size]
+                    own = places[self._input.part * size :][:size]
                     yield self._batch(own)
                     places = places[whole:]
 
     def _random(self, *numbers):
-        return np.random.RandomState([self._seed, ORDER] + [int(number) for number in numbers])
+        return np.random.RandomState(
+            [self._input.seed, ORDER] + [int(number) for number in numbers]
+        )
 
     def _batch(self, places):
-        batch = empty(self._batch_size, self._length)
+        batch = empty(self._input.batch_size, self._length)
         for position, (shard, row) in enumerate(places):
             if shard not in self._shards:
                 self._shards[shard] = mapped(self._paths[shard])

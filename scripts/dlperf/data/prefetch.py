@@ -13,12 +13,23 @@ class DataError(ValueError):
     """A mistake in the data or in what was asked of it; the message names it and the mend."""
 
 
-class Prefetched:
-    """Reads ahead until `prefetch` batches lie ready, and stops for good after `steps` batches.
+def check(input):
+    """Raise DataError where a contract.run.Input asks for what no loader can give."""
+    for key in ("batch_size", "parts"):
+        if getattr(input, key) < 1:
+            raise DataError(f"{key} is {getattr(input, key)}: at least 1 is needed")
+    if not 0 <= input.part < input.parts:
+        raise DataError(f"part {input.part} is not one of the parts 0 to {input.parts - 1}")
+    if not 0 <= input.seed < 2**32:
+        raise DataError(f"settings key 'seed': {input.seed} is not within 0 and 2**32 - 1")
 
-    So it takes no core from the timed window that it need not take; batches beyond `steps` are made
-    when `next` asks for them. `steps=None` reads ahead without end; `prefetch=None` holds all that
-    the run needs, as far as they fit into PREFETCH_BYTES.
+
+class Prefetched:
+    """Reads ahead until `prefetch` batches lie ready, and stops for good after `batches` of them.
+
+    So it takes no core from the timed window that it need not take; batches beyond these (and
+    LOOK_AHEAD more) are made when `next` asks for them. `batches=None` reads ahead without end;
+    `prefetch=None` holds all that the run needs, as far as they fit into PREFETCH_BYTES.
 
     A subclass has `_batches()`, an endless generator of batches, and `_digest(batch)`.
     """
@@ -27,8 +38,8 @@ class Prefetched:
     on_device = False
     parity = {"data_loader": "shared, one thread ahead"}
 
-    def __init__(self, batch_bytes, steps, prefetch):
-        self._steps = math.inf if steps is None else steps
+    def __init__(self, batch_bytes, batches, prefetch):
+        self._steps = math.inf if batches is None else batches + LOOK_AHEAD
         if prefetch is None:
             prefetch = min(self._steps, PREFETCH_BYTES // batch_bytes)
         self._prefetch = max(1, prefetch)

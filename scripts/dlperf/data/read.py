@@ -17,8 +17,10 @@ import sys
 import time
 
 from dlperf import frameworks
+from dlperf.contract.parallel import Parallel
 from dlperf.contract.run import Run
 from dlperf.data import batches, readers
+from dlperf.data.loaders import open_batches
 from dlperf.data.prefetch import DataError
 
 LAYOUTS = {"pytorch": "NHWC", "tensorflow": "NHWC", "tensorflow1": "NHWC", "jax": "NHWC"}
@@ -35,6 +37,7 @@ def a_run(asked):
         precision="fp32",
         compiler=frameworks.load(asked.framework).DEFAULT_COMPILER["cpu"],
         batch_size=asked.batch_size,
+        parallel=Parallel(),
         data="sample" if asked.shared else "sample_native",
         dimensions={"image_size": asked.image_size},
         device="cpu",
@@ -63,9 +66,8 @@ def opened(run, shared=False):
     """A function that reads a batch and returns when it is there, and the reader."""
     layout = LAYOUTS.get(run.framework, "NCHW")
     if shared:
-        identity = dict(vars(run), **run.dimensions)
-        settings = {"seed": run.seed, "data_dir": run.data_dir}
-        with batches.open_batches(identity, settings, 0, 1, layout, readers.AHEAD) as source:
+        asked = run.input._replace(batches=None)
+        with batches.open_batches(asked, layout, readers.AHEAD) as source:
             yield source.next, source
         return
     with contextlib.ExitStack() as stack:
@@ -73,7 +75,7 @@ def opened(run, shared=False):
             import tensorflow as tf
 
             stack.enter_context(frameworks.load(run.framework).graph(run))
-        reader = stack.enter_context(run.batches(layout))
+        reader = stack.enter_context(open_batches(run, layout))
         if run.framework == "tensorflow1":
             config = frameworks.load(run.framework).session_config(run)
             reader.connect(stack.enter_context(tf.compat.v1.Session(config=config)))

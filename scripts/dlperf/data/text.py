@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dlperf.data.manifest import sha256_of_arrays, sha256_of_file, verify
-from dlperf.data.prefetch import Constant, Prefetched
+from dlperf.data.prefetch import Constant, Prefetched, check
 from dlperf.workloads.bert.facts import VOCABULARY, masked_positions
 
 # Of the vocabulary: what stands before the words.
@@ -60,9 +60,19 @@ def empty(batch_size, sequence_length):
     )
 
 
-def synthetic(batch_size, sequence_length, seed, rank=0):
+def open_batches(input, layout="", prefetch=None):
+    """The batches of one reader (a contract.run.Input); see batches.open_batches.
+
+    `.next()` returns a Batch. Raises DataError for whatever can be known before the first batch.
+    """
+    check(input)
+    return synthetic(input) if input.data == "synthetic" else Prose(input, prefetch)
+
+
+def synthetic(input):
     """Random tokens, no padding, every prediction used: one batch, made once."""
-    random = np.random.RandomState([seed, NOISE, rank])
+    random = np.random.RandomState([input.seed, NOISE, input.part])
+    batch_size, sequence_length = input.batch_size, input.dimensions["sequence_length"]
     batch = empty(batch_size, sequence_length)
     batch.tokens[...] = random.randint(FIRST_WORD, VOCABULARY, batch.tokens.shape)
     batch.tokens[:, 0] = START
@@ -83,17 +93,8 @@ class Prose(Prefetched):
     Raises DataError where the folder's manifest or a file of it is missing or differs.
     """
 
-    def __init__(
-        self,
-        data_dir,
-        batch_size,
-        sequence_length,
-        seed,
-        rank=0,
-        ranks=1,
-        steps=None,
-        prefetch=None,
-    ):
+    def __init__(self, input, prefetch=None):
+        data_dir = input.data_dir
         manifest_path = os.path.join(data_dir, "manifest.json") if data_dir else ""
         verify(manifest_path)
         self.manifest_sha256 = sha256_of_file(manifest_path)
@@ -101,24 +102,24 @@ class Prose(Prefetched):
             np.load(os.path.join(data_dir, name + ".npy"))
             for name in ("tokens", "sentences", "documents")
         )
-        self._batch_size, self._length, self._seed = batch_size, sequence_length, seed
-        self._rank, self._ranks = rank, ranks
-        size = sum(each.nbytes for each in empty(batch_size, sequence_length))
-        super().__init__(size, steps, prefetch)
+        self._input, self._length = input, input.dimensions["sequence_length"]
+        size = sum(each.nbytes for each in empty(input.batch_size, self._length))
+        super().__init__(size, input.batches, prefetch)
 
     def _digest(self, batch):
         return sha256_of_arrays(batch)
 
     def _batches(self):
+        size = self._input.batch_size
         for step in itertools.count():
-            first = (step * self._ranks + self._rank) * self._batch_size
-            batch = empty(self._batch_size, self._length)
-            for row in range(self._batch_size):
+            first = (step * self._input.parts + self._input.part) * size
+            batch = empty(size, self._length)
+            for row in range(size):
                 self._example(first + row, batch, row)
             yield batch
 
     def _example(self, index, batch, row):
-        random = np.random.RandomState([self._seed, EXAMPLE, index])
+        random = np.random.RandomState([self._input.seed, EXAMPLE, index])
         room = self._length - 3  # [CLS] first [SEP] second [SEP]
         if random.random_sample() < SHORT:
             room = random.randint(2, room + 1)

@@ -16,7 +16,8 @@ import fcntl
 import os
 import sys
 
-from dlperf.contract.case import CaseError, load
+from dlperf import frameworks, workloads
+from dlperf.contract.case import CaseError, Known, load
 from dlperf.measure import host, processes, record
 
 
@@ -41,7 +42,10 @@ def main(arguments=None):
     parser.add_argument("--on-failure", choices=("record", "stop"), default="record")
     asked = parser.parse_args(arguments)
     try:
-        case = load(asked.case)
+        case = load(
+            asked.case,
+            Known(workloads.NAMES, frameworks.NAMES, workloads.dimensions, workloads.data),
+        )
     except CaseError as error:
         sys.exit("\n".join("error: " + line for line in str(error).splitlines()))
     if asked.environment and not os.path.exists(asked.environment):

@@ -12,7 +12,7 @@ import socket
 import tempfile
 
 from dlperf import frameworks, workloads
-from dlperf.contract.run import Run
+from dlperf.contract.run import Rank, Run, rank_of
 from dlperf.measure import host, processes
 
 IDLE_SAMPLE_SECONDS = 0.25
@@ -48,7 +48,7 @@ class Node:
         }
 
     def start(self, runs, program, environ):
-        """Start the ranks (a Run each, as dicts) and the framework's processes beside them.
+        """Start the ranks (Runs or Ranks, as dicts) and the framework's processes beside them.
 
         program: module and arguments that each rank runs, behind which its Run is named.
         environ: the framework's environment's variables.
@@ -57,7 +57,7 @@ class Node:
             each.close()
         for fields in runs:
             result = os.path.join(self._scratch, "rank%d.json" % fields["rank"])
-            self._runs.append(Run(**dict(fields, result=result)))
+            self._runs.append(rank_of(dict(fields, result=result)))
         first = self._runs[0]
         all_cores = sorted({core for run in self._runs for core in run.cores})
         for name, argv, variables in frameworks.load(first.framework).services(first):
@@ -156,15 +156,18 @@ def _reserve_ports(address, count):
 def placed(case, nodes, interpreter, meeting):
     """The ranks of `case` as Runs in dicts: a list for each node (what their `about` says).
 
+    A case without a workload gives plain Ranks: nothing is trained.
+
     Ranks are numbered node by node. On a CPU a rank gets `cores_per_device` of its node's cores, on
     GPUs an even share, as a launcher that binds by GPU gives.
     """
     identity, settings = case["identity"], case["settings"]
     devices, per_device = identity["devices_per_node"], settings["cores_per_device"]
-    named = {each.name for each in dataclasses.fields(Run)}
+    trained = "workload" in identity
+    named = {each.name for each in dataclasses.fields(Run if trained else Rank)}
     same = {key: value for key, value in {**identity, **settings}.items() if key in named}
-    dimensions = workloads.facts(identity["workload"]).DIMENSIONS
-    dimensions = {key: identity[key] for key in dimensions}
+    if trained:
+        same["dimensions"] = dict(workloads.case(identity).dimensions)
     first = nodes[0]
     peers = ["%s:%d" % (node["address"], port) for node in nodes for port in node["ports"][1:]]
     found = []
@@ -175,7 +178,6 @@ def placed(case, nodes, interpreter, meeting):
             runs.append(
                 dict(
                     same,
-                    dimensions=dimensions,
                     rank=index * devices + local_rank,
                     local_rank=local_rank,
                     ranks=len(peers),

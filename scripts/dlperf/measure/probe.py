@@ -20,7 +20,7 @@ import time
 
 from dlperf import frameworks
 from dlperf.contract import files
-from dlperf.contract.run import Run
+from dlperf.contract.run import Rank
 from dlperf.measure import host, processes
 from dlperf.measure.meeting import Guest
 
@@ -113,26 +113,18 @@ def probe(asked):
 
 
 def _case(asked):
-    """A case whose geometry is that of the probe; nothing is trained."""
+    """The ranks that are asked for; nothing is trained."""
     identity = {
-        "workload": "resnet50",
         "framework": "pytorch",
-        "scenario": "train",
         "precision": "fp32",
         "compiler": "none",
         "nodes": asked.nodes,
         "devices_per_node": asked.devices,
-        "batch_size": 1,
-        "data": "synthetic",
-        "image_size": 32,
     }
     settings = {
         "device": asked.device,
-        "warmup_steps": 0,
-        "measured_steps": TURNS,
         "cores_per_device": asked.cores_per_device,
         "seed": 1,
-        "data_dir": "",
         "timeout_seconds": asked.timeout,
     }
     return {"identity": identity, "settings": settings}
@@ -160,7 +152,7 @@ def of_rank(spec):
     import torch
     import torch.distributed as dist
 
-    run = Run.load(spec)
+    run = Rank.load(spec)
     guest = Guest(run.meeting, run.rank)
     guest.phase("start")
     framework = frameworks.load(run.framework)

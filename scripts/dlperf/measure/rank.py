@@ -65,14 +65,14 @@ def measure(run):
     framework.start(run)
     guest.phase("build")
     work = workloads.load(run.workload, run.framework).training(run)
-    expected = workloads.facts(run.workload).PARAMETERS
+    expected = workloads.parameter_count(run.workload, run.dimensions)
     if work.parameters != expected:
         raise ValueError(
             "%s of %s has %d trainable parameters, not %d: another model"
             % (run.workload, run.framework, work.parameters, expected)
         )
 
-    work.weights.write(workloads.Initial(run.workload, run.seed))
+    work.weights.write(workloads.Initial(run.workload, run.dimensions, run.seed))
 
     guest.phase("warmup")
     warmup_started = time.perf_counter()
@@ -80,14 +80,15 @@ def measure(run):
     for _ in range(run.warmup_steps):
         handle = work.step()
     work.wait()
-    work.loss(handle)
+    if work.loss:
+        work.loss(handle)
     work.batches.fill()
     warmup_seconds = time.perf_counter() - warmup_started
 
     facts = window(run, framework, work, guest)
     facts["warmup_seconds"] = warmup_seconds
     losses = facts["loss"]
-    if not all(math.isfinite(value) for value in losses):
+    if not all(math.isfinite(value) for value in losses or ()):
         raise ValueError("the loss is not finite: %s" % losses)
 
     guest.phase("stop")
@@ -151,7 +152,8 @@ def window(run, framework, work, guest):
         },
         "clock": timer.clock,
         "seconds": timer.seconds(),
-        "loss": [work.loss(handle) for handle in handles],
+        # a rank may have none: of layers in pipeline parallel, only the last ones' have
+        "loss": [work.loss(handle) for handle in handles] if work.loss else None,
         "cpu_seconds": cpu,
         "loader_seconds": work.batches.waited_seconds - waited,
     }

@@ -11,7 +11,7 @@ import time
 
 from dlperf.contract import files
 
-SCHEMA = "dlperf.record/1"
+SCHEMA = "dlperf.record/2"
 
 
 def write(record, path, attempts=None):

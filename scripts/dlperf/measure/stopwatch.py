@@ -24,7 +24,7 @@ PEER_GRACE_SECONDS = 2.0
 
 
 def measure(case, environment="", config_sha256="", log=sys.stderr, launcher="", interface=""):
-    """Run the repetition that `case` (dlperf.case/1) asks for; return its record.
+    """Run the repetition that `case` (a document of contract/case.py) asks for; its record.
 
     environment: path of an env.json, whose interpreter runs the ranks and whose `environ` is set
     for them; without one, this interpreter runs them. launcher, interface: see launch.Launch; of
@@ -86,6 +86,12 @@ def too_small(case, name, cores, gpus):
     if not _cuda(case) and needed > cores:
         return "%d cores are needed, %d may be used on %s" % (needed, cores, name)
     return ""
+
+
+def mean_losses(facts):
+    """A step's loss each: the mean over the ranks that have one."""
+    having = [each["loss"] for each in facts if each["loss"] is not None]
+    return [sum(losses) / len(having) for losses in zip(*having)]
 
 
 def _cuda(case):
@@ -231,13 +237,10 @@ class Attempt:
                 "clock": first["clock"],
                 "seconds": first["seconds"],
                 "loader_seconds": max(facts["loader_seconds"] for facts in self.facts),
-                "loss": [
-                    sum(facts["loss"][step] for facts in self.facts) / len(self.facts)
-                    for step in range(count)
-                ],
+                "loss": mean_losses(self.facts),
             },
             "window": [facts["window"] for facts in self.facts],
-            "samples": identity["batch_size"] * len(self.facts) * count,
+            "samples": workloads.case(identity).global_batch_size * count,
             "memory": [facts["memory"] for facts in self.facts],
             "parity": first["parity"],
         }

@@ -1,11 +1,12 @@
 """From a round's config to the repetitions that it asks for.
 
 In: `config/*.yaml`. Out: cases with their names, states, order and expected times. Importing this
-room is cheap (pydantic and YAML only), because every cluster job of a campaign imports it again.
+package is cheap (pydantic and YAML only), because every cluster job of a campaign imports it again.
 """
 
+from dlperf.contract.case import Case
 from dlperf.contract.problems import ConfigError
-from dlperf.plan.cases import Case, expand, order, parse
+from dlperf.plan.cases import document, expand, order
 from dlperf.plan.checks import problems_here
 from dlperf.plan.config import Config, dump, load
 
@@ -13,10 +14,10 @@ __all__ = [
     "Case",
     "Config",
     "ConfigError",
+    "document",
     "dump",
     "expand",
     "load",
     "order",
-    "parse",
     "problems_here",
 ]

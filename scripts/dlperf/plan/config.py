@@ -9,19 +9,25 @@ import itertools
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import yaml
 from pydantic import (
     AfterValidator,
+    BaseModel,
     Field,
     ValidationError,
+    create_model,
     field_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from dlperf import frameworks
+from dlperf import frameworks, workloads
+from dlperf.contract import parallel
+from dlperf.contract.case import DEVICES, PRECISIONS, SCENARIOS
 from dlperf.contract.choices import Choices, OneOf, Pattern, Section
+from dlperf.contract.dimension import Dimension
+from dlperf.contract.parallel import Parallel
 from dlperf.contract.problems import ConfigError, explain, read_yaml, repeated
 from dlperf.plan.checks import without_batch_size
 from dlperf.plan.compilers import CompilerName
@@ -52,16 +58,10 @@ Topology = Annotated[
     Pattern("<nodes>n<devices a node>d, such as 2n8d", r"[1-9][0-9]{0,3}n[1-9][0-9]{0,3}d"),
 ]
 Framework = Annotated[str, OneOf("a framework", frameworks.NAMES)]
-Device = Annotated[str, OneOf("a device", ("cpu", "cuda"))]
-Scenario = Annotated[str, OneOf("a scenario", ("train",))]
-Precision = Annotated[str, OneOf("a precision", ("fp32", "amp"))]
+Device = Annotated[str, OneOf("a device", DEVICES)]
+Scenario = Annotated[str, OneOf("a scenario", SCENARIOS)]
+Precision = Annotated[str, OneOf("a precision", PRECISIONS)]
 Compiler = Annotated[str, CompilerName()]
-Images = Annotated[
-    str, OneOf("a kind of data", ("synthetic", "sample", "sample_native", "imagenet"))
-]
-Text = Annotated[
-    str, OneOf("a kind of data", ("synthetic", "sample", "wikipedia_sample", "wikipedia"))
-]
 Backend = Annotated[str, OneOf("a backend", ("venv", "conda"))]
 OnFailure = Annotated[str, OneOf("a way to go on", ("record", "stop"))]
 Failure = Annotated[str, OneOf("a status to run again", ("oom", "timeout", "crashed"))]
@@ -115,6 +115,29 @@ class Workload(Section):
         description="Batch sizes for one device, a list for each precision that is asked for.",
         examples=[{"fp32": [128], "amp": [256]}],
     )
+    tensor_parallel: Choices[PositiveInt] = Field(
+        default=[1],
+        description="Devices that each matrix of a model replica is split over, where the workload "
+        "can be split.",
+        examples=[[1], [1, 8]],
+    )
+    pipeline_parallel: Choices[PositiveInt] = Field(
+        default=[1],
+        description="Devices that the layers of a model replica are split over, likewise.",
+        examples=[[1], [1, 2]],
+    )
+    zero_stage: Choices[Annotated[int, Field(ge=0, le=3)]] = Field(
+        default=[0],
+        description="What model replicas share instead of each keeping its own: 0 nothing, 1 the "
+        "optimiser's state, 2 gradients too, 3 weights too (ZeRO).",
+        examples=[[0], [0, 2]],
+    )
+    accumulation: Choices[PositiveInt] = Field(
+        default=[1],
+        description="Micro-steps an update: gradients of so many batches are averaged before the "
+        "weights change. The global batch is batch size x model replicas x accumulation.",
+        examples=[[1], [1, 8]],
+    )
     data: list[str] = Field(description="Kinds of data; each workload has its own.")
     steps: Steps | None = Field(
         default=None,
@@ -129,71 +152,74 @@ class Workload(Section):
     )
 
     @property
-    def dimensions(self) -> list[dict[str, int]]:
+    def dimensions(self) -> list[dict[str, int | str]]:
         """Every combination of the workload's own dimensions: of the keys that not all have."""
         own = [name for name in type(self).model_fields if name not in Workload.model_fields]
         values = [getattr(self, name) for name in own]
         lists = [value if isinstance(value, list) else [value] for value in values]
-        return [dict(zip(own, map(int, each), strict=True)) for each in itertools.product(*lists)]
+        lists = [[int(each) if isinstance(each, bool) else each for each in one] for one in lists]
+        return [dict(zip(own, each, strict=True)) for each in itertools.product(*lists)]
+
+    @property
+    def parallel(self) -> list[Parallel]:
+        """Every combination of the ways to spread a model and its updates."""
+        lists = [getattr(self, name) for name in parallel.NAMES]
+        return [Parallel(*each) for each in itertools.product(*lists)]
 
 
-class Resnet50(Workload):
-    """ResNet-50 v1.5: 50 layers, 1000 classes, 25,557,032 parameters."""
-
-    data: Choices[Images] = Field(
-        default=["synthetic"],
-        description="`synthetic`: batches made once, on the device. `sample`: photographs that are "
-        "read, decoded, cropped and flipped while training runs, the same ones for every "
-        "framework. `sample_native`: the same photographs in each framework's own format, by its "
-        "own input pipeline. `imagenet`: ImageNet, likewise.",
-        examples=[["sample"]],
+def _section(name: str) -> type[Workload]:
+    """The section of a workload: what all have, its kinds of data and its own dimensions."""
+    facts, fields = workloads.facts(name), {}
+    kinds = Annotated[str, OneOf("a kind of data", tuple(facts.DATA))]
+    described = "; ".join(f"`{kind}`: {each.description}" for kind, each in facts.DATA.items())
+    fields["data"] = (
+        Choices[kinds],  # type: ignore[valid-type]
+        Field(default=["synthetic"], description=f"{described}.", examples=[["sample"]]),
     )
-    image_size: int = Field(
-        default=224,
-        ge=32,
-        le=1024,
-        description="Height and width of an image in pixels, after cropping. Published figures use "
-        "224; a smaller size fits a laptop, and every table names it.",
-        examples=[64, 224],
-    )
+    for own, each in facts.DIMENSIONS.items():
+        kind, standard = _type_of(each)
+        field = Field(default=standard, description=each.description, examples=list(each.examples))
+        fields[own] = (kind, field)
+    title = "".join(part.capitalize() for part in name.split("_"))
+    text = f"{facts.TITLE}: {facts.SUMMARY}"
+    return create_model(title, __base__=Workload, __doc__=text, **fields)  # type: ignore[call-overload]
 
 
-class Bert(Workload):
-    """BERT-Base pre-training: masked words and sentence pairs, 110,106,428 parameters."""
-
-    data: Choices[Text] = Field(
-        default=["synthetic"],
-        description="`synthetic`: batches made once, on the device. `sample`: sentence pairs drawn "
-        "from English prose and masked while training runs. `wikipedia`: examples made of a dump "
-        "of Wikipedia; `wikipedia_sample`: of a small dump, in the same way.",
-        examples=[["sample"]],
-    )
-    sequence_length: int = Field(
-        default=128,
-        ge=16,
-        le=512,
-        description="Tokens of a sequence. Published figures use 128 and 512; a shorter one fits a "
-        "laptop, and every table names it. At most 5 in 32 are predicted (20 of 128, 80 of 512).",
-        examples=[32, 128, 512],
-    )
-    clip: Choices[bool] = Field(
-        default=[True],
-        description="Whether gradients are clipped to a global norm of 1.0, as BERT's recipe says. "
-        "Without is faster; the two never stand in one table.",
-        examples=[[True], [True, False]],
-    )
+def _type_of(dimension: Dimension) -> tuple[Any, Any]:
+    """(type, default) of a dimension's key: a size, or a list of choices."""
+    if not dimension.is_choice:
+        return Annotated[int, Field(ge=dimension.minimum, le=dimension.maximum)], dimension.standard
+    if set(dimension.words) == {0, 1}:
+        return Choices[bool], [bool(dimension.standard)]
+    words = Annotated[str, OneOf("a choice", tuple(map(str, dimension.words)))]
+    return Choices[words], [dimension.standard]  # type: ignore[valid-type]
 
 
-class Workloads(Section):
-    """The workloads of the round; one that is left out is not measured."""
+def _sections() -> type[BaseModel]:
+    """A model with a key for each workload that has facts."""
+    fields: dict[str, Any] = {
+        name: (_section(name) | None, Field(default=None, description=f"{_title(name)}."))
+        for name in workloads.NAMES
+    }
+    text = "The workloads of the round; one that is left out is not measured."
+    return create_model("Workloads", __base__=_Workloads, __doc__=text, **fields)
 
-    resnet50: Resnet50 | None = Field(default=None, description="ResNet-50 v1.5.")
-    bert: Bert | None = Field(default=None, description="BERT-Base pre-training.")
 
+def _title(name: str) -> str:
+    return workloads.facts(name).TITLE
+
+
+class _Workloads(Section):
     def asked(self) -> dict[str, Workload]:
         """The workloads that the round asks for, by name."""
         sections = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: section for name, section in sections.items() if section is not None}
+
+
+if TYPE_CHECKING:  # which keys it has is known when it is imported
+    Workloads = _Workloads
+else:
+    Workloads = _sections()
 
 
 class Environments(Section):

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dlperf.plan.cases import Case
+from dlperf.contract.case import Case
+from dlperf.data import loaders
 
 SOURCES = Path("config/data.yaml")
 # What a set takes on disk, as a multiple of its source's bytes. Images: a copy, and padding. Text:
@@ -34,7 +35,11 @@ def missing(
 
     Raises ConfigError where the file of sources is wrong.
     """
-    wanted = {case.data_set: case.data for case in cases if case.data_set and not case.unsupported}
+    wanted = {
+        folder: case.data
+        for case in cases
+        if (folder := loaders.folder(case)) and not case.unsupported
+    }
     found = {
         folder: kind
         for folder, kind in wanted.items()
@@ -42,7 +47,7 @@ def missing(
     }
     if not found:
         return []
-    from dlperf.data import sources  # it needs this room's models
+    from dlperf.data import sources  # it needs the plan's models
 
     known = sources.load_all(path)
     made = []

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlperf import environments, workloads
+from dlperf.contract.case import Case
 from dlperf.plan import data
-from dlperf.plan.cases import Case
 from dlperf.plan.config import Config
 from dlperf.plan.state import records
 
@@ -82,7 +82,8 @@ def _seconds_total(path: Path) -> float:
 def default_seconds(case: Case, config: Config) -> float:
     """A rough guess from the workload's FLOPs, where nothing was measured yet."""
     facts = workloads.facts(case.workload)
-    gigaflops = facts.flops_per_sample(case.dimensions, case.scenario) * case.batch_size / 1e9
+    gigaflops = facts.flops_per_sample(case.dimensions, case.scenario)
+    gigaflops *= case.batch_size * case.parallel.accumulation / 1e9
     if config.device == "cpu":
         speed = CPU_CORE_GFLOPS.get(case.framework, 30) * config.cores_per_device
     else:

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from dlperf.contract.case import COLUMNS, Case
 from dlperf.plan import data
-from dlperf.plan.cases import Case
 from dlperf.plan.config import Config
 from dlperf.plan.estimate import (
     CERTIFICATE_SECONDS,
@@ -144,15 +144,14 @@ def tsv(config: Config, cases: Sequence[Case]) -> str:
     """plan.tsv: one row a repetition, the identity's columns, why unsupported, and the record."""
     dimensions = dict.fromkeys(name for case in cases for name in case.dimensions)
     columns = [
-        *("workload", "framework", "scenario", "precision", "compiler", "nodes"),
-        *("devices_per_node", "batch_size", "data", *dimensions, "repetition"),
-        *("unsupported", "record"),
+        *(name for name in COLUMNS if name not in ("round", "repetition")),
+        *(*dimensions, "repetition", "unsupported", "record"),
     ]
     rows = [columns]
     for case in cases:
         for repetition in range(1, config.repetitions + 1):
             values = {
-                **case.identity(config.round, repetition),
+                **case.columns(config.round, repetition),
                 "unsupported": case.unsupported,
                 "record": record_path(config, case, repetition),
             }

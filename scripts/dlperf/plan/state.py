@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dlperf.plan.cases import Case
+from dlperf.contract.case import Case
+from dlperf.plan.cases import document
 from dlperf.plan.config import Config
 
 _STATUS = re.compile(r'\s*\{\s*"schema"\s*:\s*"[^"]*"\s*,\s*"status"\s*:\s*"([a-z]+)"')
@@ -34,7 +35,7 @@ def states(
     found = {path.relative_to(runs).as_posix(): path for path in records(runs)}
     states = {}
     for case in cases:
-        settings = case.document(config, 1)["settings"]
+        settings = document(case, config, 1)["settings"]
         for repetition in range(1, config.repetitions + 1):
             path = found.get(f"{case.folder}/rep{repetition}.json")
             if case.unsupported:

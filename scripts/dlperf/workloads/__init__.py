@@ -1,8 +1,9 @@
-"""One folder a workload: facts.py free of frameworks, and one module a framework.
+"""One folder a workload: what is known of it free of frameworks, and one page a framework.
 
-Every implementation has `training(run) -> Work` (contract/run.py), built from functions that stand
-in the same order everywhere: model, weights, loss, optimizer, training. What they are held against
-is in formulas.py (neutral weights, the optimiser) and reference.py (the model and its loss).
+facts.py (sizes, FLOPs, optimiser, kinds of data), proof.py (neutral weights, formulas, tolerances)
+and reference.py (the model and its loss in plain float64) import no framework. Every page has
+`training(run) -> Work` (contract/work.py), built from functions that stand in the same order
+everywhere: model, weights, loss, optimizer, training.
 """
 
 import collections.abc
@@ -10,9 +11,15 @@ import functools
 import importlib
 import os
 
-from dlperf.data.formats import OF_FRAMEWORK
+from dlperf.contract.case import Case
+from dlperf.contract.dimension import Dimensions
+from dlperf.contract.parallel import NAMES as PARALLEL
 
-NAMES = ("resnet50", "bert")
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+#: The workloads: the folders that have facts.
+NAMES = tuple(
+    sorted(name for name in os.listdir(_FOLDER) if os.path.exists(_FOLDER + "/%s/facts.py" % name))
+)
 
 
 def facts(workload):
@@ -20,16 +27,59 @@ def facts(workload):
     return importlib.import_module("dlperf.workloads.%s.facts" % workload)
 
 
-def data_set(workload, data, framework, dimensions):
-    """The folder under results/data of a kind of data; '' where that is synthetic."""
-    folder = facts(workload).DATA_SETS.get(data, "")
-    return folder.format(format=OF_FRAMEWORK.get(framework, ""), **dimensions)
+def proof(workload):
+    """Return the module of `workload` that says what its certificates prove."""
+    return importlib.import_module("dlperf.workloads.%s.proof" % workload)
 
 
-def reads(workload, data, framework):
-    """Whether `framework` reads a kind of data: of what is in its own format, it needs a reader."""
-    own_format = "{format}" in facts(workload).DATA_SETS.get(data, "")
-    return framework in OF_FRAMEWORK or not own_format
+def dimensions(workload):
+    """Name -> Dimension of the workload's own. Raises KeyError where there is no such workload."""
+    if workload not in NAMES:
+        raise KeyError("%s is no workload; there are: %s" % (workload, ", ".join(NAMES)))
+    return facts(workload).DIMENSIONS
+
+
+def data(workload):
+    """Kind of data -> Data of the workload."""
+    return facts(workload).DATA
+
+
+def case(identity):
+    """The case of a document's or record's identity."""
+    return Case.of(identity, dimensions)
+
+
+def case_of_row(row):
+    """The case of a table's row, in which `parallel` stands as its parts."""
+    return case(dict(row, parallel={name: row[name] for name in PARALLEL}))
+
+
+def parse(folder):
+    """The case that a folder under runs/ spells. Raises ValueError for one that no case has."""
+    return Case.parse(folder, dimensions)
+
+
+def base(case):
+    """The case that a speed-up of `case` is over."""
+    return facts(case.workload).base(case)
+
+
+def certified(workload, variant=""):
+    """The dimensions of a certificate: reduced sizes, and the choices that `variant` spells."""
+    declared = dimensions(workload)
+    choices = Dimensions.parse(declared, filter(None, variant.split("-")))
+    return Dimensions(declared, dict(choices, **proof(workload).DIMENSIONS))
+
+
+def parameter_count(workload, dimensions):
+    """The number of trained values."""
+    count = 0
+    for shape in facts(workload).parameters(dimensions).values():
+        size = 1
+        for side in shape:
+            size *= side
+        count += size
+    return count
 
 
 class Initial(collections.abc.Mapping):
@@ -38,9 +88,9 @@ class Initial(collections.abc.Mapping):
     A tensor is drawn when it is asked for: all of them at once would count in the peak memory.
     """
 
-    def __init__(self, workload, seed):
+    def __init__(self, workload, dimensions, seed):
         self._facts, self._seed = facts(workload), seed
-        self._shapes = self._facts.parameters()
+        self._shapes = self._facts.parameters(dimensions)
 
     def __getitem__(self, name):
         import numpy as np  # not for the plan
@@ -76,27 +126,9 @@ def normal(random, shape, deviation):
     return array
 
 
-def spelled(workload, dimensions, left_out=()):
-    """['seq512', 'clip0']: the values of a case's own dimensions that are not the standard ones."""
-    return [
-        "%s%d" % (dimension.key, dimensions[name])
-        for name, dimension in facts(workload).DIMENSIONS.items()
-        if name not in left_out and dimensions[name] != dimension.standard
-    ]
-
-
-def variant(workload, dimensions):
-    """'' or 'clip0': what a certificate of equal work is of, beside the workload's standard form.
-
-    Sizes are reduced in every certificate (CERTIFICATE_DIMENSIONS), so they make no variant.
-    """
-    return "-".join(spelled(workload, dimensions, facts(workload).CERTIFICATE_DIMENSIONS))
-
-
 def implements(workload, framework):
     """Whether `framework` has an implementation of `workload`."""
-    folder = os.path.join(os.path.dirname(__file__), workload)
-    return os.path.exists(os.path.join(folder, framework + ".py"))
+    return os.path.exists(os.path.join(_FOLDER, workload, framework + ".py"))
 
 
 def load(workload, framework):

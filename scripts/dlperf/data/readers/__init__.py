@@ -35,6 +35,11 @@ AHEAD = 2
 SHUFFLE = 1024
 
 
+def open_batches(run, layout):
+    """As every loader's (dlperf.data.loaders), of a Run."""
+    return open_images(run, layout)
+
+
 def open_images(run, layout, epoch=0):
     """The reader of the run's framework. Raises DataError as `Shards` does."""
     if run.framework not in OF_FRAMEWORK:

@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Work, feed
 from dlperf.data import text
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import jax as framework
 from dlperf.workloads.bert import facts
 
@@ -119,7 +120,7 @@ def initial(run, network, sharding=None):
 
 
 def weights(tree, put):
-    """The parameters by the names of facts.parameters()."""
+    """The parameters by the names of facts.parameters."""
     names = {}
     for key in flatten_dict(tree(), sep="."):
         name = key.replace(".kernel", ".weight").replace(".scale", ".weight")
@@ -213,7 +214,7 @@ def training(run):
     def put_batch(*batch):
         return put(typed(run, batch), PartitionSpec("ranks"))
 
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, put_batch)
     shared = NamedSharding(mesh, same) if run.distributed else None
     parameters = initial(run, network, shared)["params"]  # their shapes, until they are written

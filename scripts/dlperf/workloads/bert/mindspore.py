@@ -14,6 +14,7 @@ from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from mindspore.common.initializer import initializer
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import mindspore as framework
 from dlperf.workloads.bert import facts
 
@@ -126,7 +127,7 @@ def model(run):
 
 
 def weights(network):
-    """The parameters by the names of facts.parameters()."""
+    """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network.parameters_and_names():
         name = own.replace("layers.", "layer")
@@ -228,7 +229,7 @@ def training(run):
 
     if run.compiler == "graph":
         update = ms.jit(update, fullgraph=True)
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, put)
 
     return Work(

@@ -17,6 +17,7 @@ from mxnet.gluon import nn
 
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.data.text import Batch
 from dlperf.frameworks import mxnet as framework
 from dlperf.workloads.bert import facts
@@ -178,7 +179,7 @@ def regrouped(array, first, second):
 
 
 def weights(run, network):
-    """The parameters by the names of facts.parameters()."""
+    """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network._collect_params_with_prefix().items():  # as files name them
         name = own.replace("layers.", "layer")
@@ -199,7 +200,7 @@ class AdamW(mx.optimizer.Optimizer):
         self.beta1, self.beta2 = float(np.float32(facts.BETA1)), float(np.float32(facts.BETA2))
         self.epsilon, self.clip_norm = facts.EPSILON, clip_norm
         self.many = many  # tensors an operator updates
-        self.aggregate_num = len(facts.parameters())  # in one call: the norm is of all
+        self.aggregate_num = len(facts.parameters({}))  # in one call: the norm is of all
 
     def create_state(self, index, weight):
         return mx.nd.zeros_like(weight), mx.nd.zeros_like(weight)
@@ -270,7 +271,7 @@ def training(run):
     if run.compiler == "static":
         network.hybridize(static_alloc=True, static_shape=True)
     scaled = run.amp and run.cuda  # fp16; bfloat16 needs no loss scaling
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, lambda *batch: put(run, batch))
 
     def step():

@@ -18,6 +18,7 @@ from oneflow import nn
 
 from dlperf.contract.work import Work, feed
 from dlperf.data import text
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import oneflow as framework
 from dlperf.workloads.bert import facts
 
@@ -195,7 +196,7 @@ def model(run):
 
 
 def weights(network):
-    """The parameters by the names of facts.parameters()."""
+    """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network.named_parameters():
         name = own.replace("layers.", "layer").replace("embedding.weight", "embedding")
@@ -243,7 +244,7 @@ def training(run):
     else:
         train = eager(run, network, criterion, optimizer(run, network))
         detail = {}
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, lambda *batch: put(run, batch))
 
     def step():

@@ -16,6 +16,7 @@ from paddle import nn
 
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import paddlepaddle as framework
 from dlperf.workloads.bert import facts
 
@@ -107,7 +108,7 @@ def model(run):
 
 
 def weights(network):
-    """The parameters by the names of facts.parameters()."""
+    """The parameters by the names of facts.parameters."""
     return framework.Weights(
         {
             own.replace("layers.", "layer").replace("embedding.weight", "embedding"): parameter
@@ -148,7 +149,7 @@ def training(run):
         forward, detail = compiled(run, network)
     if run.distributed:
         forward = paddle.DataParallel(forward)
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, lambda *batch: put(run, batch))
 
     def step():

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import pytorch as framework
 from dlperf.workloads.bert import facts
 
@@ -92,7 +93,7 @@ def model(run):
 
 
 def weights(network):
-    """The parameters by the names of facts.parameters()."""
+    """The parameters by the names of facts.parameters."""
     return framework.Weights({name.replace("layers.", "layer"): p for name, p in _named(network)})
 
 
@@ -142,7 +143,7 @@ def training(run):
 
     if run.compiler == "inductor":
         forward = torch.compile(forward)
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, lambda *batch: put(run, batch))
 
     def step():

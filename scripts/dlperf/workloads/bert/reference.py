@@ -1,6 +1,6 @@
 """BERT-Base pre-training as plain formulas: what every implementation is held against.
 
-Float64, PyTorch's functional operators on canonical weights (facts.parameters()), one rank after
+Float64, PyTorch's functional operators on canonical weights (facts.parameters), one rank after
 the other, without dropout. Nothing here is fast, shared with an implementation, or chosen by a
 framework's default.
 """

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from dlperf.contract.work import Work, feed
 from dlperf.data import text
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import tensorflow as framework
 from dlperf.workloads.bert import facts
 
@@ -189,7 +190,7 @@ def model(run):
 
 
 def weights(network):
-    """The trained variables by the names of facts.parameters()."""
+    """The trained variables by the names of facts.parameters."""
     single = ("word_embedding", "position_embedding", "segment_embedding", "mlm_bias")
     named = {name: getattr(network, name) for name in single}
 
@@ -259,7 +260,7 @@ def training(run):
     def train_together(*batch):
         return framework.strategy().run(train, batch)
 
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, lambda *batch: [tf.constant(array) for array in batch])
     arrays = text.empty(run.batch_size, run.dimensions["sequence_length"])
     specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import tensorflow1 as framework
 from dlperf.workloads.bert import facts
 
@@ -150,7 +151,7 @@ def model(run, examples):
 
 
 def weights(session):
-    """The default graph's trained variables by the names of facts.parameters()."""
+    """The default graph's trained variables by the names of facts.parameters."""
     named = {v.op.name.replace("/", "."): v for v in tf.trainable_variables()}
     return framework.Weights(named, session)
 
@@ -247,7 +248,7 @@ def training(run):
 
 def built(run):
     """Build the graph of a step in the default graph, and a session that runs it."""
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     tf.set_random_seed(run.seed + run.rank)  # ranks drop other elements
     examples, targets = inputs(run, batches.constant)
     value = loss(run, model(run, examples), targets)

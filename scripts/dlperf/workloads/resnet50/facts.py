@@ -6,28 +6,52 @@ v1.5: the stride 2 of a down-sampling bottleneck sits in its 3x3 convolution (v1
 
 from collections import OrderedDict
 
-from dlperf.contract.dimension import Dimension
+from dlperf.contract.dimension import Data, Dimension
 
 TITLE = "ResNet-50 v1.5"
+SUMMARY = "50 layers, 1000 classes, 25,557,032 parameters."
 UNIT = "images"
-DIMENSIONS = {"image_size": Dimension(key="px", standard=224)}
-# kind of data -> its folder under results/data; {format} is the framework's own
-DATA_SETS = {
-    "sample": "sample",
-    "sample_native": "sample-{format}",
-    "imagenet": "imagenet-{format}",
-}
-CERTIFICATE_DIMENSIONS = {"image_size": 64}  # the same layers, less time
-CERTIFICATE_BATCH_SIZE = 4
-# A power of two: some frameworks keep the rate in float32. No smaller: at 2**-10, five steps from
-# the neutral weights amplify a rounding of 1e-10 to 1e-1 (docs/certificates.md).
-CERTIFICATE_LEARNING_RATE = 2.0**-7
-CERTIFICATE_SETTINGS = {}  # what certificates change of the constants below, in every run
-GRADIENT_SETTINGS = {}  # and where one step, at the rate below, shows the gradient
-GRADIENT_LEARNING_RATE = 1.0  # then float32 weights do not swamp it
+DIMENSIONS = OrderedDict(
+    image_size=Dimension(
+        key="px",
+        standard=224,
+        minimum=32,
+        maximum=1024,
+        examples=(64, 224),
+        description="Height and width of an image in pixels, after cropping. Published figures use "
+        "224; a smaller size fits a laptop, and every table names it.",
+    )
+)
+DATA = OrderedDict(
+    synthetic=Data(
+        "",
+        "batches",
+        "synthetic batches, made once on the device",
+        "batches made once, on the device",
+    ),
+    sample=Data(
+        "sample",
+        "batches",
+        "sample photographs, decoded, cropped and flipped while training runs",
+        "photographs that are read, decoded, cropped and flipped while training runs, the same "
+        "ones for every framework",
+    ),
+    sample_native=Data(
+        "sample-{format}",
+        "readers",
+        "sample photographs in each framework's own format, by its own input pipeline",
+        "the same photographs in each framework's own format, by its own input pipeline",
+    ),
+    imagenet=Data(
+        "imagenet-{format}",
+        "readers",
+        "ImageNet in each framework's own format, by its own input pipeline",
+        "ImageNet, likewise",
+    ),
+)
+PARALLEL = ()  # not accumulation: batch norm's statistics would be those of a micro-step
 
 CLASSES = 1000
-PARAMETERS = 25557032  # trainable: convolutions, batch-norm scales and shifts, the dense layer
 # (width of the bottleneck, blocks, stride of the first block); a block's output is 4 x its width
 STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 EXPANSION = 4
@@ -42,7 +66,12 @@ LABEL_SMOOTHING = 0.1
 LEARNING_RATE = 0.256  # for a global batch of 256, scaled linearly
 
 
-def parameters():
+def base(case):
+    """What a speed-up is over: the same work on one device."""
+    return case.on(1, 1)
+
+
+def parameters(dimensions):
     """Canonical name -> shape of every trained tensor, in the order of the forward pass.
 
     Convolutions are (outputs, inputs, height, width), the dense layer (outputs, inputs); a
@@ -133,7 +162,7 @@ def multiply_adds(image_size):
             outputs.update({name + conv: side for conv in ("conv2", "conv3", "conv4")})
             block += 1
     found = OrderedDict()
-    for tensor, shape in parameters().items():
+    for tensor, shape in parameters({}).items():
         name = tensor.rpartition(".")[0]
         if len(shape) == 4:
             found[name] = shape[0] * shape[1] * shape[2] * shape[3] * outputs[name] ** 2

@@ -20,6 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import jax as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -140,7 +141,7 @@ def initial(run, network):
 
 
 def weights(tree, put):
-    """The parameters by the names of facts.parameters()."""
+    """The parameters by the names of facts.parameters."""
     names = {}
     for key in flatten_dict(tree(), sep="."):
         names[key.replace(".kernel", ".weight").replace(".scale", ".weight")] = key
@@ -212,7 +213,7 @@ def training(run):
         sharding = NamedSharding(mesh, spec)
         return jax.tree.map(lambda x: jax.make_array_from_process_local_data(sharding, x), tree)
 
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, lambda *batch: put(batch, PartitionSpec("ranks")))
     variables = initial(run, network)
     parameters = sum(p.size for p in jax.tree.leaves(variables["params"]))

@@ -9,6 +9,7 @@ import mindspore as ms
 from mindspore import Tensor, nn, ops
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import mindspore as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -79,7 +80,7 @@ def model(run):
 
 
 def weights(network):
-    """The parameters by the names of facts.parameters()."""
+    """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network.parameters_and_names():
         if parameter.requires_grad:
@@ -134,7 +135,7 @@ def training(run):
 
     if run.compiler == "graph":
         update = ms.jit(update, fullgraph=True)
-    batches = run.batches("NCHW")
+    batches = open_batches(run, "NCHW")
     next_batch = feed(batches, put)
 
     return Work(

@@ -14,6 +14,7 @@ from mxnet.gluon import nn
 
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import mxnet as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -124,7 +125,7 @@ def model(run):
 
 
 def weights(run, network):
-    """The trained parameters by the names of facts.parameters()."""
+    """The trained parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network._collect_params_with_prefix().items():  # as files name them
         if parameter.grad_req != "null":
@@ -195,7 +196,7 @@ def training(run):
     if run.compiler == "static":
         forward.hybridize(static_alloc=True, static_shape=True)
     scaled = run.amp and run.cuda  # fp16; bfloat16 needs no loss scaling
-    batches = run.batches(layout(run))
+    batches = open_batches(run, layout(run))
     next_batch = feed(batches, lambda images, labels: put(run, images, labels))
 
     def step():

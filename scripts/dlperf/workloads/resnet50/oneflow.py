@@ -12,6 +12,7 @@ import oneflow as flow
 from oneflow import nn
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import oneflow as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -109,7 +110,7 @@ def model(run):
 
 
 def weights(network):
-    """The parameters by the names of facts.parameters()."""
+    """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network.named_parameters():
         name = own.replace("blocks.", "block")
@@ -146,7 +147,7 @@ def training(run):
     else:
         train = eager(run, network, criterion, optimizer(run, network))
         detail = {}
-    batches = run.batches(layout(run))
+    batches = open_batches(run, layout(run))
     next_batch = feed(batches, lambda images, labels: put(run, images, labels))
 
     def step():

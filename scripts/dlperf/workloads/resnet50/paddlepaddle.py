@@ -18,6 +18,7 @@ from paddle import nn
 
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import paddlepaddle as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -120,7 +121,7 @@ def model(run):
 
 
 def weights(network):
-    """The parameters by the names of facts.parameters()."""
+    """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network.named_parameters():
         if parameter.stop_gradient:  # batch-norm's moving statistics
@@ -180,7 +181,7 @@ def training(run):
         forward, detail = compiled(run, forward)
     if run.distributed:
         forward = paddle.DataParallel(forward)
-    batches = run.batches(layout(run))
+    batches = open_batches(run, layout(run))
     next_batch = feed(batches, lambda images, labels: put(run, images, labels))
 
     def step():

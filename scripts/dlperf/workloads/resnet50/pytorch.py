@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import pytorch as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -74,7 +75,7 @@ def model(run):
 
 
 def weights(network):
-    """The parameters by the names of facts.parameters()."""
+    """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network.named_parameters():
         name = own.replace("blocks.", "block")
@@ -127,7 +128,7 @@ def training(run):
 
     if run.compiler == "inductor":
         forward = torch.compile(forward)
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, lambda images, labels: put(run, images, labels))
 
     def step():

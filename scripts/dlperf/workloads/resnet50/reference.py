@@ -1,6 +1,6 @@
 """ResNet-50 v1.5 as plain formulas: what every implementation is held against.
 
-Float64, PyTorch's functional operators on canonical weights (facts.parameters()), one rank after
+Float64, PyTorch's functional operators on canonical weights (facts.parameters), one rank after
 the other. Nothing here is fast, shared with an implementation, or chosen by a framework's default.
 """
 

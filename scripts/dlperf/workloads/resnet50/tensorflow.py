@@ -11,6 +11,7 @@ twice as fast in fp32, six times in bfloat16.
 import tensorflow as tf
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import tensorflow as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -166,7 +167,7 @@ def model(run):
 
 
 def weights(network):
-    """The trained variables by the names of facts.parameters()."""
+    """The trained variables by the names of facts.parameters."""
     named = {"fc.weight": network.weight, "fc.bias": network.bias}
 
     def add(block, number, conv, batch_norm):
@@ -242,7 +243,7 @@ def training(run):
     else:
         function = framework.function(train, jit_compile=xla or None)
     function = function.get_concrete_function(images, labels)
-    batches = run.batches("NHWC")
+    batches = open_batches(run, "NHWC")
     next_batch = feed(batches, lambda images, labels: (tf.constant(images), tf.constant(labels)))
 
     return Work(

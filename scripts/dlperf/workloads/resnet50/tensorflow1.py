@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
 from dlperf.frameworks import tensorflow1 as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -98,7 +99,7 @@ def model(run, images):
 
 
 def weights(session):
-    """The default graph's trained variables by the names of facts.parameters()."""
+    """The default graph's trained variables by the names of facts.parameters."""
     named = {}
     for variable in tf.trainable_variables():
         layer, kind = variable.op.name.rsplit("/", 1)
@@ -149,7 +150,7 @@ def training(run):
 
 def built(run):
     """Build the graph of a step in the default graph, and a session that runs it."""
-    batches = run.batches(layout(run))
+    batches = open_batches(run, layout(run))
     images, labels = batches.tensors if batches.on_device else inputs(run, batches.constant)
     value = loss(run, model(run, images), labels)
     train = update(run, optimizer(run), value)

@@ -1,6 +1,33 @@
-"""Neutral weights and the optimiser as formulas, for the reference and for certificates."""
+"""What proves BERT's equal work: neutral weights, the optimiser as formulas, tolerances."""
 
 from dlperf.workloads.bert import facts
+
+DIMENSIONS = {"sequence_length": 16}  # of certificates: the same layers and all parameters
+BATCH_SIZE = 2
+LEARNING_RATE = 2.0**-14  # a power of two: some frameworks keep it in float32
+SETTINGS = {  # what certificates change of the facts' constants, in every run
+    "DROPOUT": 0.0,  # random numbers differ between frameworks
+    # The five steps' norms lie between 45 and 114: above this some are clipped, below it others
+    # show that the norm is right.
+    "CLIP_NORM": 64.0,
+}
+# With an epsilon far above every gradient and a rate as large, Adam's first step is the gradient.
+GRADIENT_SETTINGS = {"EPSILON": 2.0**20, "WEIGHT_DECAY": 0.0}
+GRADIENT_LEARNING_RATE = 2.0**20
+
+#: Tolerances in the precision that is timed: one step, and the optimiser alone. The clip divides by
+#: a norm over 110 million float32 gradients, which PyTorch on a CPU sums with an error of up to
+#: 3e-4.
+TIMED = {
+    "fp32": {"loss": 1e-5, "gradient": 2e-3, "gradient_median": 1e-3, "optimizer": 1e-3},
+    "amp": {"loss": 3e-3, "gradient": 0.1, "gradient_median": 0.06, "optimizer": 1e-2},
+}
+#: Mean losses of the reference's float32 runs of LONG_STEPS steps on batches of five seeds, by
+#: variant: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`.
+LONG_RUNS = {
+    "": (10.5647, 10.3133, 11.2092, 10.3937, 10.4697),
+    "clip0": (10.5633, 10.3335, 11.2241, 10.4071, 10.4196),
+}
 
 # Of the gradients given to the optimiser alone, a step each: the second lies above the clip's norm,
 # the others below; and an epsilon of 1e-6 shows beside the first.
