@@ -140,11 +140,11 @@ def record(
     reason: str = "",
     noise: float = 0.01,
 ) -> dict[str, Any]:
-    """A valid dlperf.record/1 of that repetition."""
+    """A valid dlperf.record/2 of that repetition."""
     dice = random.Random(f"{case.folder}/{repetition}")
-    document = case.document(made, repetition)
-    ranks, steps = case.nodes * case.devices_per_node, made.steps_of(case.workload).measured
-    samples = ranks * case.batch_size * steps
+    document = plan.document(case, made, repetition)
+    ranks, steps = case.devices, made.steps_of(case.workload).measured
+    samples = case.global_batch_size * steps
     seconds = samples / (throughput(case) * (1 + noise * dice.uniform(-1, 1)))
     start = clock + timedelta(seconds=6)
     total = round(seconds + 9, 3)
@@ -163,7 +163,7 @@ def record(
     }
     made_record: dict[str, Any] = {
         **document,
-        "schema": "dlperf.record/1",
+        "schema": "dlperf.record/2",
         "status": status,
         "reason": reason,
         "steps": {},
@@ -253,7 +253,7 @@ def _parity(case: plan.Case) -> dict[str, Any]:
         "loss_scaling": "none",
         "data_loader": "dlperf, 1 thread",
         "collective": "gloo" if case.devices_per_node > 1 else "none",
-        "parameters": workloads.facts(case.workload).PARAMETERS,
+        "parameters": workloads.parameter_count(case.workload, case.dimensions),
     }
 
 
@@ -300,12 +300,12 @@ def write_certificates(root: Path, made: plan.Config, verdict: Verdict = all_pas
 
 
 def certificate(case: plan.Case, device: str = "cpu", said: str = "passed") -> dict[str, Any]:
-    """A valid dlperf.certificate/1. MindSpore's has no float64, as the real one."""
-    ranks = min(2, case.nodes * case.devices_per_node)
+    """A valid dlperf.certificate/2. MindSpore's has no float64, as the real one."""
+    layout = case.parallel.layout(case.devices)
     fails, _, tensor = said.partition(":")
     tiers: list[dict[str, Any]] = []
     for name, (measured, tolerance) in TIERS.items():
-        if name in ("optimizer", "long-run") and ranks > 1:
+        if name in ("optimizer", "long-run") and layout != "1":
             continue
         if name == "long-run" and (case.precision, case.compiler) == ("fp32", "none"):
             continue
@@ -327,14 +327,14 @@ def certificate(case: plan.Case, device: str = "cpu", said: str = "passed") -> d
             }
         )
     return {
-        "schema": "dlperf.certificate/1",
+        "schema": "dlperf.certificate/2",
         "workload": case.workload,
         "framework": case.framework,
         "device": device,
         "precision": case.precision,
         "compiler": case.compiler,
-        "variant": workloads.variant(case.workload, case.dimensions),
-        "ranks": ranks,
+        "variant": case.variant,
+        "layout": layout,
         "passed": all(tier["passed"] is not False for tier in tiers),
         "tiers": tiers,
         "float64_compiler": None if case.framework == "mindspore" else case.compiler,

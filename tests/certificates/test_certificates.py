@@ -15,8 +15,7 @@ import psutil
 import pytest
 from conftest import PROVED, PROVED_SHORT, ROOT, snakemake
 
-from dlperf import frameworks
-from dlperf.certify import judge
+from dlperf import frameworks, workloads
 
 FULL = [key for key in PROVED if key not in PROVED_SHORT]
 
@@ -72,7 +71,7 @@ def test_the_spread_of_long_runs_is_what_the_reference_measures(
     environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"))
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
     found = [float(each) for each in done.stdout.split(",")[:-1]]
-    wanted = judge.LONG_RUNS[workload][variant]
+    wanted = workloads.proof(workload).LONG_RUNS[variant]
     assert found == pytest.approx(wanted, rel=tolerance), done.stderr
 
 

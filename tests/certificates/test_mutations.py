@@ -325,7 +325,7 @@ def certificate_of(mutation, workload, package, reference, data, folder) -> dict
         f"--workload={workload}",
         f"--framework={mutation.framework}",
         f"--compiler={mutation.compiler}",
-        f"--ranks={mutation.ranks}",
+        f"--layout={'1' if mutation.ranks == 1 else 'dp2'}",
         f"--environment={ROOT}/results/environments/{mutation.framework}.cpu/env.json",
         f"--reference={reference}",
         f"--data-dir={data}",

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from conftest import one_of_all
 
-from dlperf import frameworks
+from dlperf import frameworks, plan
 from dlperf.plan import expand, load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +52,7 @@ def measure(framework: str, devices: int, out: Path, workload="resnet50", **chan
     (case,) = expand(config)
     assert not case.unsupported, case.unsupported
     command = [sys.executable, "-m", "dlperf.measure"]
-    command += ["--case", json.dumps(case.document(config, 1)), "--out", str(out)]
+    command += ["--case", json.dumps(plan.document(case, config, 1)), "--out", str(out)]
     command += ["--environment", f"results/environments/{framework}.cpu/env.json"]
     environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"))
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)

@@ -128,8 +128,8 @@ def test_the_merge_names_a_wrong_certificate_and_writes_nothing(tmp_path, capsys
 
 def test_a_cell_is_covered_by_the_certificate_of_its_path():
     for case in plan.expand(plan.load(config(topologies=["1n1d", "1n2d", "1n4d", "2n4d"]))):
-        covering = key({**case.identity("", 1), "device": "cpu"})
-        assert case.certificate("cpu").endswith(f"-{covering[-1]}r.json")
+        covering = key({**case.columns("", 1), "device": "cpu"})
+        assert case.certificate("cpu").endswith(f"-{covering[-1]}.json")
 
 
 def test_certificates_become_a_row_a_tier(unequal):
@@ -258,5 +258,5 @@ def test_certificates_are_printed_a_line_each_with_the_first_tier_that_failed(un
     assert main(["certificates", *options]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if line[0] != " "] == ["passed", "failed"] * 2
-    assert lines[0] == "passed  resnet50 PyTorch, fp32, 1 rank: 2026-11-21, commit 4f2c0d9b7a1e"
+    assert lines[0] == "passed  resnet50 PyTorch, fp32, layout 1: 2026-11-21, commit 4f2c0d9b7a1e"
     assert "        float64-update: 1, at most 1e-06 (fc.weight)" in lines

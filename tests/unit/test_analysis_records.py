@@ -29,7 +29,7 @@ def merge(results: Path) -> int:
 
 def problems(document: object) -> list[str]:
     content = document if isinstance(document, bytes) else json.dumps(document).encode()
-    found, wrong = parse(content, CASE.document(CONFIG, 1))
+    found, wrong = parse(content, plan.document(CASE, CONFIG, 1))
     assert (found is None) == bool(wrong)
     return wrong
 

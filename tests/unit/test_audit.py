@@ -25,7 +25,7 @@ CONFIG = generated_round.config(frameworks=["pytorch", "jax"])
 TABLE = "resnet50-train-fp32-b8"
 RECORD = "runs/resnet50/pytorch/train-fp32-1n2d-b8-sample-px64/rep2.json"
 ROW = "resnet50 pytorch train-fp32-1n2d-b8-sample-px64"
-CERTIFICATE = "../certificates/resnet50/jax/cpu-fp32-xla-2r.json"
+CERTIFICATE = "../certificates/resnet50/jax/cpu-fp32-xla-dp2.json"
 
 
 def merge(folder: Path) -> None:
@@ -338,7 +338,7 @@ def test_an_archive_is_audited_elsewhere(folder, tmp_path, capsys):
         "CITATION.cff",
         "LICENSE",
         "envs/workflow.lock.txt",
-        "results/certificates/resnet50/jax/cpu-fp32-xla-2r.json",
+        "results/certificates/resnet50/jax/cpu-fp32-xla-dp2.json",
         "results/certificates/resnet50/reference/manifest.json",
         "results/data/sample/manifest.json",
         "results/environments/jax.cpu/env.json",

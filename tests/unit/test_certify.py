@@ -17,8 +17,10 @@ from dlperf.certify.reference import (
     split,
 )
 from dlperf.contract import layouts
+from dlperf.contract.dimension import Dimensions
 from dlperf.measure.record import file_sha256
 from dlperf.workloads.bert import facts as bert
+from dlperf.workloads.bert import proof
 from dlperf.workloads.resnet50 import facts
 
 REFERENCE = {"loss": [7.0, 6.9, 6.8, 6.7, 6.6], "data_digest": ["d0"]}
@@ -97,7 +99,8 @@ def test_a_run_that_failed_does_not_pass():
 
 
 def test_slow_damage_shows_in_the_long_run(monkeypatch):
-    monkeypatch.setitem(judge.LONG_RUNS, "resnet50", {"": (6.0, 6.1, 6.2, 6.05, 6.15)})
+    long_runs = {"": (6.0, 6.1, 6.2, 6.05, 6.15)}
+    monkeypatch.setattr(workloads.proof("resnet50"), "LONG_RUNS", long_runs)
     assert judge.long_run("resnet50", "", left(loss=[6.12]))["passed"]
     assert not judge.long_run("resnet50", "", left(loss=[6.5]))["passed"]
     unknown = judge.long_run("resnet50", "new", left(loss=[6.1]))
@@ -116,13 +119,15 @@ def test_missing_and_surplus_tensors_are_found():
 
 @pytest.mark.parametrize("workload", workloads.NAMES)
 def test_neutral_weights_hide_no_setting_and_survive_the_file(workload, tmp_path):
-    facts, weights = workloads.facts(workload), neutral(workload)
-    assert {name: each.shape for name, each in weights.items()} == dict(facts.parameters())
-    assert sum(each.size for each in weights.values()) == facts.PARAMETERS
+    sizes = workloads.certified(workload)
+    weights, shapes = neutral(workload, sizes), workloads.facts(workload).parameters(sizes)
+    count = workloads.parameter_count(workload, sizes)
+    assert {name: each.shape for name, each in weights.items()} == dict(shapes)
+    assert sum(each.size for each in weights.values()) == count
     assert all((each != 0).all() for each in weights.values())
-    digest = save(tmp_path / "weights.npy", workload, weights.values())
+    digest = save(tmp_path / "weights.npy", count, weights.values())
     assert digest == file_sha256(tmp_path / "weights.npy")
-    views = split(workload, np.load(tmp_path / "weights.npy"))
+    views = split(shapes, np.load(tmp_path / "weights.npy"))
     assert all(np.array_equal(views[name], weights[name]) for name in weights)
 
 
@@ -130,7 +135,7 @@ def test_neutral_weights_hide_no_setting_and_survive_the_file(workload, tmp_path
     "name", ["block0.conv2.weight", "fc.weight", "fc.bias", "word_embedding", "pooler.weight"]
 )
 def test_layouts_come_back(name):
-    shapes = {**facts.parameters(), **bert.parameters()}
+    shapes = {**facts.parameters({}), **bert.parameters({})}
     array = np.random.RandomState(0).rand(*shapes[name])
     laid_out = layouts.channels_last(name, array, np.float32)
     assert laid_out.dtype == np.float32 and laid_out.flags.c_contiguous
@@ -145,7 +150,7 @@ def test_dense_weights_are_transposed_embeddings_are_not():
 
 @pytest.mark.parametrize("workload", workloads.NAMES)
 def test_the_optimizer_decays_weights_but_no_biases(workload):
-    formula, facts = formulas(workload), workloads.facts(workload)
+    formula, facts = workloads.proof(workload), workloads.facts(workload)
     start = {"w": np.ones((2, 2)), "b": np.ones(2)}
     nothing = {"w": np.zeros((2, 2)), "b": np.zeros(2)}
     new = formula.Optimizer(start, {"clip": 1}).update(start, nothing, 1.0)
@@ -154,7 +159,10 @@ def test_the_optimizer_decays_weights_but_no_biases(workload):
 
 
 def test_momentum_adds_up_as_in_the_formula():
-    weights, formula = {"b": np.zeros(1)}, formulas("resnet50").Optimizer({"b": np.zeros(1)}, {})
+    weights, formula = (
+        {"b": np.zeros(1)},
+        workloads.proof("resnet50").Optimizer({"b": np.zeros(1)}, {}),
+    )
     for _ in range(2):
         weights = formula.update(weights, {"b": np.ones(1)}, 1.0)
     assert weights["b"][0] == pytest.approx(-(1 + (1 + facts.MOMENTUM)))
@@ -162,7 +170,7 @@ def test_momentum_adds_up_as_in_the_formula():
 
 def test_adams_first_step_has_the_size_of_the_rate():
     start, gradient = {"b": np.zeros(2)}, {"b": np.array([0.3, -0.1])}
-    formula = formulas("bert").Optimizer(start, {"clip": 1})
+    formula = workloads.proof("bert").Optimizer(start, {"clip": 1})
     new = formula.update(start, gradient, 0.5)
     assert new["b"] == pytest.approx([-0.5, 0.5], rel=1e-4)
     assert formula.norms == [pytest.approx(np.hypot(0.3, 0.1))]
@@ -170,20 +178,20 @@ def test_adams_first_step_has_the_size_of_the_rate():
 
 def test_gradients_are_clipped_by_the_norm_of_all_tensors_together():
     start = {"a": np.zeros(1), "b": np.zeros(1)}
-    formula = formulas("bert").Optimizer(start, {"clip": 1})
+    formula = workloads.proof("bert").Optimizer(start, {"clip": 1})
     formula.update(start, {"a": np.array([30.0]), "b": np.array([40.0])}, 1.0)
     m = [formula.first[name][0] / (1 - bert.BETA1) for name in "ab"]
     assert m == pytest.approx([0.6, 0.8])
-    free = formulas("bert").Optimizer(start, {"clip": 0})
+    free = workloads.proof("bert").Optimizer(start, {"clip": 0})
     free.update(start, {"a": np.array([30.0]), "b": np.array([40.0])}, 1.0)
     assert free.first["a"][0] / (1 - bert.BETA1) == pytest.approx(30.0)
 
 
 def test_a_large_epsilon_makes_adams_step_the_gradient():
     start, gradient = {"b": np.zeros(2)}, {"b": np.array([0.3, -0.1])}
-    with settings("bert", bert.GRADIENT_SETTINGS):
-        formula = formulas("bert").Optimizer(start, {"clip": 0})
-    new = formula.update(start, gradient, bert.GRADIENT_LEARNING_RATE)
+    with settings("bert", proof.GRADIENT_SETTINGS):
+        formula = workloads.proof("bert").Optimizer(start, {"clip": 0})
+    new = formula.update(start, gradient, proof.GRADIENT_LEARNING_RATE)
     assert new["b"] == pytest.approx(-gradient["b"], rel=1e-6)
     assert bert.EPSILON == 1e-6, "settings last as long as their block"
 
@@ -192,26 +200,29 @@ def test_given_gradients_lie_on_both_sides_of_the_clip():
     shapes = {"a": (1000, 1000), "b": (1000,)}
     sets = list(given_gradients("bert", shapes))
     assert all(each["a"].shape == (1000, 1000) and each["b"].dtype == np.float32 for each in sets)
-    norms = [float(formulas("bert").norm(each)) for each in sets]
+    norms = [float(workloads.proof("bert").norm(each)) for each in sets]
     # of as many values as the model has
-    norms = [norm * (bert.PARAMETERS / 1.001e6) ** 0.5 for norm in norms]
-    clip = bert.CERTIFICATE_SETTINGS["CLIP_NORM"]
+    norms = [norm * (workloads.parameter_count("bert", {}) / 1.001e6) ** 0.5 for norm in norms]
+    clip = proof.SETTINGS["CLIP_NORM"]
     assert min(norms) < clip < max(norms)
 
 
 def test_a_variant_has_the_dimensions_that_it_spells():
-    assert dimensions_of("bert", "") == {"sequence_length": 16, "clip": 1}
-    assert dimensions_of("bert", "clip0") == {"sequence_length": 16, "clip": 0}
-    assert workloads.variant("bert", {"sequence_length": 512, "clip": 0}) == "clip0"
-    assert workloads.variant("resnet50", {"image_size": 32}) == ""
+    assert dict(workloads.certified("bert")) == {"sequence_length": 16, "clip": 1}
+    assert dict(workloads.certified("bert", "clip0")) == {"sequence_length": 16, "clip": 0}
+    long = Dimensions(workloads.dimensions("bert"), {"sequence_length": 512, "clip": 0})
+    assert long.variant() == "clip0"
+    small = Dimensions(workloads.dimensions("resnet50"), {"image_size": 32})
+    assert small.variant() == ""
 
 
 def test_comparison_is_by_norm_of_the_whole_tensor(tmp_path):
-    shapes = facts.parameters()
+    shapes = facts.parameters({})
     expected = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     expected["fc.bias"][:2] = 3, 4
-    save(tmp_path / "1r-first.npy", "resnet50", expected.values())
-    run = SimpleNamespace(workload="resnet50", ranks=1)
+    size = workloads.parameter_count("resnet50", {})
+    save(tmp_path / "1-first.npy", size, expected.values())
+    run = SimpleNamespace(workload="resnet50", data_parallel=1, accumulation=1, dimensions={})
     weights = dict(expected, **{"bn1.bias": np.full(64, 0.5, np.float32)})
     task = {"reference": str(tmp_path)}
     compared = compare(weights.items(), expected, run, task, "first")

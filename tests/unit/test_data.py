@@ -261,7 +261,7 @@ def test_a_full_queue_is_read_without_waiting_and_without_decoding(data_dir):
         for _ in range(3):
             batches.next()
         time.sleep(0.05)
-        assert batches._made == made == 3 + loader.LOOK_AHEAD  # nothing more was decoded
+        assert batches._made == made == 3 + ahead.LOOK_AHEAD  # nothing more was decoded
         assert batches.waited_seconds == 0
         assert batches.first_batch_sha256 == digest(read(1, data_dir), "NHWC")
 

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf import frameworks, workloads
-from dlperf.plan import Case, expand, load, order, parse
+from dlperf import frameworks, plan, workloads
+from dlperf.contract.dimension import Dimensions
+from dlperf.contract.parallel import Parallel
+from dlperf.plan import Case, expand, load, order
 
 
 def framework(title, compilers, default="none", unsupported=lambda case: ""):
@@ -141,9 +143,9 @@ def test_a_document_says_all_that_a_repetition_needs_to_know():
         timeout_seconds=300,
     )
     (case,) = expand(round)
-    document = case.document(round, 3)
+    document = plan.document(case, round, 3)
     assert document == {
-        "schema": "dlperf.case/1",
+        "schema": "dlperf.case/2",
         "identity": {
             "round": "mine",
             "workload": "resnet50",
@@ -153,6 +155,12 @@ def test_a_document_says_all_that_a_repetition_needs_to_know():
             "compiler": "none",
             "nodes": 1,
             "devices_per_node": 2,
+            "parallel": {
+                "tensor_parallel": 1,
+                "pipeline_parallel": 1,
+                "zero_stage": 0,
+                "accumulation": 1,
+            },
             "batch_size": 8,
             "data": "sample",
             "repetition": 3,
@@ -175,7 +183,7 @@ def test_a_document_says_all_that_a_repetition_needs_to_know():
 def test_synthetic_data_have_no_folder():
     round = config(["pytorch"])
     (case,) = expand(round)
-    assert case.document(round, 1)["settings"]["data_dir"] == ""
+    assert plan.document(case, round, 1)["settings"]["data_dir"] == ""
 
 
 @given(
@@ -188,16 +196,32 @@ def test_synthetic_data_have_no_folder():
         compiler=st.sampled_from(["none", "inductor", "xla", "static", "graph"]),
         nodes=st.integers(1, 9999),
         devices_per_node=st.integers(1, 9999),
+        parallel=st.builds(
+            Parallel,
+            tensor_parallel=st.integers(1, 64),
+            pipeline_parallel=st.integers(1, 64),
+            zero_stage=st.integers(0, 3),
+            accumulation=st.integers(1, 4096),
+        ),
         batch_size=st.integers(1, 10**6),
         data=st.sampled_from(["synthetic", "sample"]),
-        dimensions=st.fixed_dictionaries({"image_size": st.integers(32, 1024)}),
+        dimensions=st.integers(32, 1024).map(
+            lambda size: Dimensions(workloads.dimensions("resnet50"), {"image_size": size})
+        ),
     )
 )
 def test_a_folder_spells_the_case_and_nothing_but_the_case(case):
-    identity = case.identity("mine", 1)
-    spelled = {key: identity[key] for key in identity if key not in ("round", "repetition")}
-    assert parse(case.folder) == spelled
-    assert list(parse(case.folder)) == list(spelled)
+    assert workloads.parse(case.folder) == case
+    assert workloads.case(case.identity("mine", 1)) == case
+    assert workloads.case_of_row(case.columns("mine", 1)) == case
+
+
+def test_a_name_says_how_a_model_is_split():
+    case = workloads.parse("bert/jax/train-amp-xla-2n8d-tp8-pp2-zero1-b4-acc8-synthetic-seq512")
+    assert case.parallel == Parallel(8, 2, 1, 8)
+    assert case.global_batch_size == 4 * 1 * 8
+    assert case.certificate("cuda").endswith("/cuda-amp-xla-tp2pp2zero1acc2.json")
+    assert workloads.base(case).name == case.name.replace("2n8d", "1n1d")
 
 
 @pytest.mark.parametrize(
@@ -212,11 +236,13 @@ def test_a_folder_spells_the_case_and_nothing_but_the_case(case):
         "resnet50/pytorch/train-fp32-1n1d-b8-synthetic-px224",
         "resnet50/pytorch/train-fp32-1n1d-b8-synthetic-px64-px64",
         "resnet50/pytorch/train-fp32-1n1d-b8-synthetic-zz64",
+        "bert/pytorch/train-fp32-1n1d-b8-acc1-synthetic",
+        "bert/pytorch/train-fp32-1n1d-acc2-b8-synthetic",
     ],
 )
 def test_a_folder_that_no_case_has_is_refused(folder):
     with pytest.raises(ValueError, match="not the folder of a case"):
-        parse(folder)
+        workloads.parse(folder)
 
 
 class TestOrder:

@@ -9,6 +9,7 @@ import pytest
 
 from dlperf import environments, frameworks, workloads
 from dlperf.plan import Case, estimate, expand, load
+from dlperf.plan import document as document_of
 from dlperf.plan.__main__ import main
 from dlperf.plan.estimate import builds, check_disk, timer
 from dlperf.plan.show import duration, show, tsv
@@ -67,7 +68,7 @@ def plan(config):
 
 
 def record(config, case: Case, repetition, status="ok", seconds=10.0):
-    document = case.document(config, repetition)
+    document = document_of(case, config, repetition)
     content = {
         "schema": "dlperf.record/1",
         "status": status,
@@ -218,7 +219,8 @@ def test_plan_tsv_has_one_row_a_repetition_with_the_path_of_its_record(config):
     assert len(rows) == 12
     assert list(rows[0]) == [
         *("workload", "framework", "scenario", "precision", "compiler", "nodes"),
-        *("devices_per_node", "batch_size", "data", "image_size", "repetition"),
+        *("devices_per_node", "tensor_parallel", "pipeline_parallel", "zero_stage"),
+        *("accumulation", "batch_size", "data", "image_size", "repetition"),
         *("unsupported", "record"),
     ]
     assert {row["unsupported"] for row in rows} == {"", "too slow"}

@@ -9,19 +9,20 @@ from dlperf import workloads
 
 
 def test_initial_weights_are_the_same_everywhere_and_each_tensors_own():
-    initial = workloads.Initial("resnet50", seed=1)
+    initial = workloads.Initial("resnet50", {}, seed=1)
     kernel = initial["block0.conv2.weight"]
     # found alike with NumPy 1.18.5, 1.23.5, 1.26.4 and 2.4.6, all under their frameworks' Python
     assert hashlib.sha256(kernel.tobytes()).hexdigest()[:16] == "e8c67dbfb6495c33"
-    assert np.array_equal(kernel, workloads.Initial("resnet50", seed=1)["block0.conv2.weight"])
+    assert np.array_equal(kernel, workloads.Initial("resnet50", {}, seed=1)["block0.conv2.weight"])
     assert not np.array_equal(kernel, initial["block1.conv2.weight"])
-    assert not np.array_equal(kernel, workloads.Initial("resnet50", seed=2)["block0.conv2.weight"])
+    other = workloads.Initial("resnet50", {}, seed=2)
+    assert not np.array_equal(kernel, other["block0.conv2.weight"])
 
 
 @pytest.mark.parametrize("workload", workloads.NAMES)
 def test_initial_weights_have_the_facts_shapes_in_float32(workload):
-    initial = workloads.Initial(workload, seed=1)
-    shapes = workloads.facts(workload).parameters()
+    initial = workloads.Initial(workload, {}, seed=1)
+    shapes = workloads.facts(workload).parameters({})
     assert list(initial) == list(shapes)
     for name in list(shapes)[-6:]:
         assert (initial[name].shape, initial[name].dtype) == (tuple(shapes[name]), np.float32)

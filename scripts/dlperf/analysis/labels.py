@@ -124,13 +124,14 @@ def sizes(row: Mapping[str, Any]) -> list[str]:
 def short_sizes(row: Mapping[str, Any]) -> str:
     """The same for a figure's title: '64 px (standard: 224)'."""
     facts, found = workloads.facts(row["workload"]), []
-    for name, (key, standard, words) in facts.DIMENSIONS.items():
-        if words:
+    for name, each in facts.DIMENSIONS.items():
+        standard = each.standard
+        if each.is_choice:
             if row[name] != standard:
-                found.append(words[row[name]])
+                found.append(each.words[row[name]])
             continue
         usual = f" (standard: {standard})" if row[name] != standard else ""
-        text = f"{row[name]} px" if key == "px" else f"{name.replace('_', ' ')} {row[name]}"
+        text = f"{row[name]} px" if each.key == "px" else f"{name.replace('_', ' ')} {row[name]}"
         found.append(text + usual)
     return ", ".join(found)
 

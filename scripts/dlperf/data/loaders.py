@@ -28,7 +28,7 @@ def open_batches(run, layout="NHWC"):
 
 
 def loader(workload, kind):
-    """The module that reads a kind of data of a workload. Raises DataError for a kind it has not."""
+    """The module that reads a kind of data. Raises DataError for one that the workload has not."""
     kinds = workloads.data(workload)
     if kind not in kinds:
         raise DataError("data %r is not known; %s has: %s" % (kind, workload, ", ".join(kinds)))

@@ -182,7 +182,8 @@ def _section(name: str) -> type[Workload]:
         fields[own] = (kind, field)
     title = "".join(part.capitalize() for part in name.split("_"))
     text = f"{facts.TITLE}: {facts.SUMMARY}"
-    return create_model(title, __base__=Workload, __doc__=text, **fields)  # type: ignore[call-overload]
+    model = create_model(title, __base__=Workload, __doc__=text, **fields)  # type: ignore[call-overload]
+    return globals().setdefault(title, model)  # where pickle looks for it
 
 
 def _type_of(dimension: Dimension) -> tuple[Any, Any]:

@@ -1,7 +1,8 @@
-"""The config's JSON schema and its table of keys, generated from the models.
+"""What is generated: the config's JSON schema and its table of keys, and a record's identity.
 
-Out: `config/schema.json`, for editors and other programs, and the table between two markers in
-`config/README.md`. A test fails when either differs from the models.
+Out: `config/schema.json`, for editors and other programs; the table between two markers in
+`config/README.md`; the identity in `measure/record.schema.json`, which is the case's. A test fails
+when one of them differs from the models.
 """
 
 import json
@@ -11,12 +12,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from dlperf import measure
+from dlperf.contract import case
 from dlperf.contract.files import write_if_changed
 from dlperf.contract.problems import keys
 from dlperf.plan.config import Config
 
 BEGIN = "<!-- keys: made by `python -m dlperf.plan schema` from the models; do not edit -->"
 END = "<!-- end of keys -->"
+RECORD = Path(measure.__file__).with_name("record.schema.json")
 
 
 def json_schema() -> str:
@@ -39,6 +43,17 @@ def key_table() -> str:
     return "\n".join(lines)
 
 
+def record_schema() -> str:
+    """A record's JSON schema with the identity that cases have, as text."""
+    schema = json.loads(RECORD.read_text(encoding="utf-8"))
+    schema["properties"]["identity"] = {
+        "description": "The case and the repetition, as the record's path says them, and the "
+        "workload's own dimensions. Version 1 has no `parallel`: all of it was standard.",
+        **case.schema(),
+    }
+    return json.dumps(schema, indent=1) + "\n"
+
+
 def with_table(readme: str) -> str:
     """The README's text with a fresh table between its markers."""
     before, _, rest = readme.partition(BEGIN)
@@ -47,9 +62,13 @@ def with_table(readme: str) -> str:
 
 
 def write(folder: Path) -> list[Path]:
-    """Renew both files in `folder` (config/); return those that changed."""
+    """Renew the files in `folder` (config/) and the record's; return those that changed."""
     schema, readme = folder / "schema.json", folder / "README.md"
-    texts = {schema: json_schema(), readme: with_table(readme.read_text(encoding="utf-8"))}
+    texts = {
+        schema: json_schema(),
+        readme: with_table(readme.read_text(encoding="utf-8")),
+        RECORD: record_schema(),
+    }
     return [path for path, text in texts.items() if write_if_changed(path, text)]
 
 

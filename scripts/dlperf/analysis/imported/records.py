@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from dlperf.analysis.files import AnalysisError, Row, write_table
 from dlperf.analysis.imported import config as configs
 from dlperf.analysis.imported.values import Value, read
 from dlperf.contract.files import write
+from dlperf.contract.parallel import Parallel
 
 SCHEMA = "dlperf.imported/1"
 SCHEMA_FILE = Path(__file__).with_name("imported.schema.json")
@@ -200,7 +202,7 @@ def measurements(config_path: Path, runs: Path) -> tuple[list[str], list[Row]]:
             name: int(row["dimensions"].get(name, each.standard))
             for name, each in facts.DIMENSIONS.items()
         }
-        row |= {"throughput": row["value"], "device": "cuda"}
+        row |= {"throughput": row["value"], "device": "cuda", **asdict(Parallel())}
     tables = table_names(rows)
     rows = [{**row, "table": name} for row, name in zip(rows, tables, strict=True)]
     # a cell's repetitions stand together, whatever the order in the file
