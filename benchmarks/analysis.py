@@ -25,7 +25,7 @@ from analysis_steps import limiting, merging, summarising
 from generated_round import config, write_round
 
 from dlperf import plan
-from dlperf.analysis import names
+from dlperf.analysis.round import names
 
 SECONDS, MIB = 60, 2048
 FRAMEWORKS = ["pytorch", "tensorflow", "tensorflow1", "mxnet", "paddlepaddle", "oneflow", "jax"]

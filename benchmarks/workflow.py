@@ -28,7 +28,7 @@ import analysis_steps
 import generated_round
 
 from dlperf import plan
-from dlperf.analysis import names
+from dlperf.analysis.round import names
 
 BIN = Path(sys.executable).parent
 BATCH_SIZES = {"fp32": [2, 4, 8, 16, 32], "amp": [2]}

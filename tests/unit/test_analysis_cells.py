@@ -13,8 +13,8 @@ from generated_round import config, write_round
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.files import Row, read_table
-from dlperf.analysis.merge import window_seconds
+from dlperf.analysis.round.merge import window_seconds
+from dlperf.analysis.schema.files import Row, read_table
 
 SMALL = config(frameworks=["pytorch", "mxnet"])
 

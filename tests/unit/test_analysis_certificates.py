@@ -16,10 +16,11 @@ from test_analysis_report import write_report
 from test_analysis_tables import NAME, write_figure, write_table
 
 from dlperf import plan
-from dlperf.analysis import columns, labels, schema
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.certificates import key, parse
-from dlperf.analysis.files import read_table
+from dlperf.analysis.round import labels
+from dlperf.analysis.round.certificates import key, parse
+from dlperf.analysis.schema import columns, documents
+from dlperf.analysis.schema.files import read_table
 from dlperf.certify import judge
 
 CASE = plan.expand(plan.load(SMALL))[0]
@@ -59,13 +60,13 @@ def unequal(tmp_path) -> Path:
 
 
 def test_the_schema_is_a_schema():
-    jsonschema.Draft202012Validator.check_schema(schema.load(schema.CERTIFICATE))
+    jsonschema.Draft202012Validator.check_schema(documents.load(documents.CERTIFICATE))
 
 
 @pytest.mark.parametrize("document", [OK, FAILED], ids=["passed", "failed"])
 def test_whole_certificates_pass_the_check(document):
     assert problems(document) == []
-    assert schema.problems(PARTLY, schema.CERTIFICATE) == []
+    assert documents.problems(PARTLY, documents.CERTIFICATE) == []
 
 
 @settings(max_examples=300, deadline=None)
@@ -80,8 +81,8 @@ def test_the_quick_check_says_what_jsonschema_says(document, data):
         del holder[last]
     else:
         holder[last] = data.draw(values)
-    found = schema.problems(document, schema.CERTIFICATE)
-    assert found == schema.explain(document, schema.CERTIFICATE)
+    found = documents.problems(document, documents.CERTIFICATE)
+    assert found == documents.explain(document, documents.CERTIFICATE)
 
 
 def test_what_the_judge_writes_fits_the_schema():

@@ -5,9 +5,9 @@ import statistics
 
 import pytest
 
-from dlperf.analysis import noise
-from dlperf.analysis.files import Row
-from dlperf.analysis.statistics import modified_z_scores, outliers
+from dlperf.analysis.round.calibration import noise
+from dlperf.analysis.schema.files import Row
+from dlperf.analysis.statistics.medians import modified_z_scores, outliers
 
 
 def repetitions(

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlperf import plan
-from dlperf.analysis import schema
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.records import parse
+from dlperf.analysis.round.records import parse
+from dlperf.analysis.schema import documents
 
 SMALL = config(frameworks=["pytorch"], repetitions=2)
 CONFIG = plan.load(SMALL)
@@ -49,7 +49,7 @@ values = st.one_of(
 
 
 def test_the_schema_is_a_schema():
-    jsonschema.Draft202012Validator.check_schema(schema.load(schema.RECORD))
+    jsonschema.Draft202012Validator.check_schema(documents.load(documents.RECORD))
 
 
 @pytest.mark.parametrize("document", [OK, CRASHED], ids=["ok", "crashed"])
@@ -69,13 +69,15 @@ def test_the_quick_check_says_what_jsonschema_says(document, data):
         del holder[last]
     else:
         holder[last] = data.draw(values)
-    assert schema.problems(document, schema.RECORD) == schema.explain(document, schema.RECORD)
+    assert documents.problems(document, documents.RECORD) == documents.explain(
+        document, documents.RECORD
+    )
 
 
 def test_a_loss_that_is_no_number_any_more_is_a_result():
     document = copy.deepcopy(OK)
     document["steps"]["loss"][-1] = float("nan")
-    assert schema.problems(document, schema.RECORD) == []
+    assert documents.problems(document, documents.RECORD) == []
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from generated_round import config, write_environment, write_round
 from test_analysis_cells import SMALL, analyse, mxnet_fails, slower
 from test_analysis_tables import NAME, write_figure
 
-from dlperf.analysis import explorer
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.files import read_table
+from dlperf.analysis.report import explorer
+from dlperf.analysis.schema.files import read_table
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlperf.analysis.separation import (
+from dlperf.analysis.statistics.medians import median_interval, order_coverage, order_rank
+from dlperf.analysis.statistics.separation import (
     POWER,
     detectable,
     false_ranking,
@@ -15,7 +16,6 @@ from dlperf.analysis.separation import (
     ranks,
     separating_shift,
 )
-from dlperf.analysis.statistics import median_interval, order_coverage, order_rank
 
 interval = st.tuples(st.floats(1, 2), st.floats(1, 2)).map(lambda each: tuple(sorted(each)))
 

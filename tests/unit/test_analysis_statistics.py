@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dlperf.analysis.statistics import (
+from dlperf.analysis.statistics.medians import (
     coefficient_of_variation,
     median_interval,
     order_coverage,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from test_analysis_cells import SMALL, analyse, mxnet_fails, slower
 
 from dlperf import plan
-from dlperf.analysis import names
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.figures import spread
-from dlperf.analysis.tables import build, markdown
+from dlperf.analysis.report.figures import spread
+from dlperf.analysis.report.tables import build, markdown
+from dlperf.analysis.round import names
 
 NAME = "resnet50-train-fp32-b8"
 DATA = ["sample", "synthetic"]

@@ -16,10 +16,10 @@ import pytest
 from rocrate.rocrate import ROCrate
 
 from dlperf import plan
-from dlperf.analysis import names, sums
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.audit import Audit, likeness_of
-from dlperf.analysis.differences import Likeness, compare
+from dlperf.analysis.audit.differences import Likeness, compare
+from dlperf.analysis.audit.recompute import Audit, likeness_of
+from dlperf.analysis.round import checksums, names
 
 CONFIG = generated_round.config(frameworks=["pytorch", "jax"])
 TABLE = "resnet50-train-fp32-b8"
@@ -104,7 +104,7 @@ def faster(record: Path) -> None:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    return {str(path): sums.of_file(path) for path in folder.rglob("*") if path.is_file()}
+    return {str(path): checksums.of_file(path) for path in folder.rglob("*") if path.is_file()}
 
 
 def test_an_untouched_round_passes_and_stays_untouched(folder, tmp_path, capsys):
@@ -116,14 +116,14 @@ def test_an_untouched_round_passes_and_stays_untouched(folder, tmp_path, capsys)
     assert "Nothing differs." in said
     assert "Note:" not in said  # libraries, code and processor are those of the report
     # what a reader of the printed report compares with
-    listed = sums.of_file(folder / "SHA256SUMS")
+    listed = checksums.of_file(folder / "SHA256SUMS")
     assert listed in said and listed in (folder / "report.html").read_text()
 
 
 def test_the_list_is_one_that_sha256sum_checks(folder):
     command = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
     assert subprocess.run(command, cwd=folder).returncode == 0
-    listed = sums.read(folder / "SHA256SUMS")
+    listed = checksums.read(folder / "SHA256SUMS")
     assert {"config.yaml", RECORD, CERTIFICATE} <= listed.keys()
     assert len([name for name in listed if name.startswith("runs/")]) == 12
 
@@ -134,7 +134,7 @@ def test_a_changed_digit_in_a_record_is_found_with_every_cell_that_rests_on_it(f
     assert status == 1
     first = rows[0]
     assert (first["what"], first["file"]) == ("changed record", RECORD)
-    assert first["recomputed"] == sums.of_file(folder / RECORD) != first["stored"]
+    assert first["recomputed"] == checksums.of_file(folder / RECORD) != first["stored"]
     found = {(row["file"], row["row"], row["column"]) for row in rows}
     assert ("measurements.tsv.gz", f"{ROW} 2", "throughput") in found
     assert ("measurements.tsv.gz", f"{ROW} 2", "record_sha256") in found
@@ -248,13 +248,13 @@ def test_a_changed_record_that_all_was_made_from_again_differs_from_what_was_kep
     assert [(row["what"], row["file"], row["row"]) for row in rows] == [
         ("changed record", RECORD, "is no copy of attempts/")
     ]
-    now = sums.of_file(folder / "SHA256SUMS")
+    now = checksums.of_file(folder / "SHA256SUMS")
     assert now in capsys.readouterr().out and now not in published
 
 
 def test_other_libraries_and_processors_raise_no_false_alarm(folder, tmp_path, monkeypatch, capsys):
     """Rounding is let pass and said; what is more is found."""
-    here = sums.computed_with()
+    here = checksums.computed_with()
     other = tuple(
         "matplotlib 3.9.0" if each.startswith("matplotlib ") else each for each in here[:-1]
     )
@@ -291,7 +291,7 @@ def test_a_line_of_a_figure_may_move_by_rounding_only_on_another_processor(made)
 
 def test_other_code_is_said(folder):
     page = folder / "report.html"
-    page.write_text(page.read_text().replace(sums.computed_with()[1], "code 0123456789abcdef"))
+    page.write_text(page.read_text().replace(checksums.computed_with()[1], "code 0123456789abcdef"))
     done = Audit(folder.name)
     assert likeness_of(folder, done) == Likeness()
     assert "computed with other code than this" in done.notes[0]
@@ -321,7 +321,7 @@ def test_an_archive_is_audited_elsewhere(folder, tmp_path, capsys):
     first = archived(folder, tmp_path / "first.zip")
     second = archived(folder, tmp_path / "second.zip")
     assert first.read_bytes() == second.read_bytes()
-    assert sums.of_file(first) in capsys.readouterr().out
+    assert checksums.of_file(first) in capsys.readouterr().out
     elsewhere = tmp_path / "elsewhere/round.zip"
     elsewhere.parent.mkdir()
     shutil.move(first, elsewhere)
@@ -357,7 +357,7 @@ def test_an_archive_has_the_locks_that_environments_were_built_from(folder, tmp_
     path = folder.parent / "environments/pytorch.cpu/env.json"
     built = json.loads(path.read_text())
     built["interpreter"] = f"{folder.parent.parent}/results/environments/pytorch.cpu/bin/python"
-    path.write_text(json.dumps({**built, "lock_sha256": sums.of_file(lock)}))
+    path.write_text(json.dumps({**built, "lock_sha256": checksums.of_file(lock)}))
     made = archived(folder, tmp_path / "round.zip")
     said = capsys.readouterr().out
     with zipfile.ZipFile(made) as archive:

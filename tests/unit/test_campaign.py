@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlperf.analysis.campaign import campaign
+from dlperf.analysis.report.cost import campaign
 from dlperf.measure.record import job_start_utc
 
 

@@ -10,9 +10,9 @@ from generated_round import config, write_environment, write_round
 from test_analysis_cells import analyse
 from test_analysis_report import Page
 
-from dlperf.analysis import rounds
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.files import Row, read_table, write_table
+from dlperf.analysis.compare import rounds
+from dlperf.analysis.schema.files import Row, read_table, write_table
 from dlperf.measure.record import sha256
 
 FRAMEWORKS = ["pytorch", "mxnet", "jax"]

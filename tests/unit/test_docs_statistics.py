@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dlperf.analysis import columns, labels
+from dlperf.analysis.round import labels
+from dlperf.analysis.schema import columns
 
 TEXT = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text()
 

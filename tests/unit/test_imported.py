@@ -12,12 +12,13 @@ from generated_round import config, write_round
 from test_analysis_cells import SMALL, analyse
 
 from dlperf import plan, workloads
-from dlperf.analysis import labels, tables
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.files import read_table
-from dlperf.analysis.imported import grid_figures, grids, records, speedups
-from dlperf.analysis.imported import rows as rows_of
-from dlperf.analysis.imported.values import COLUMNS
+from dlperf.analysis.publications import records, speedups
+from dlperf.analysis.publications import rows as rows_of
+from dlperf.analysis.publications.values import COLUMNS
+from dlperf.analysis.report import published_figures, published_tables, tables
+from dlperf.analysis.round import labels
+from dlperf.analysis.schema.files import read_table
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "config/published"
@@ -159,7 +160,7 @@ def test_no_number_of_a_publication_is_lost_or_taken_for_a_repetition(name, tmp_
     values = read_table(folder / "values.tsv")
     cells = read_table(folder / "measurements.tsv.gz")
     assert len(values) + len(cells) == len(printed)
-    for grid in grids.grids(folder / "values.tsv"):
+    for grid in published_tables.grids(folder / "values.tsv"):
         for own in grid.values.values():
             assert len({row["repetition"] for row in own}) == len(own), grid.name
 
@@ -167,12 +168,12 @@ def test_no_number_of_a_publication_is_lost_or_taken_for_a_repetition(name, tmp_
 def test_what_is_no_throughput_has_a_table_with_out_of_memory_as_a_result(tmp_path):
     name = "dlperf-v1-wide-deep"
     folder = imported(PUBLISHED / f"{name}.yaml", tmp_path / f"imported-{name}")
-    grid = next(g for g in grids.grids(folder / "values.tsv") if "8 GPUs" in g.title)
-    text = tables.markdown(grids.table(grid, "DLPerf"))
+    grid = next(g for g in published_tables.grids(folder / "values.tsv") if "8 GPUs" in g.title)
+    text = tables.markdown(published_tables.table(grid, "DLPerf"))
     assert re.search(r"vocab size 51,200,000 +\| +13\.974 +\| +57\.106", text)
     assert re.search(r"vocab size 102,400,000 +\| +13\.846 +\| +out of memory", text)
     assert "lower is better" in text
-    drawn = grid_figures.draw(grid, "DLPerf")
+    drawn = published_figures.draw(grid, "DLPerf")
     assert b"out of memory" in drawn["svg"]
     assert drawn["png"].startswith(b"\x89PNG")
 

@@ -10,10 +10,10 @@ from generated_round import config, write_round
 from test_analysis_cells import analyse, cell
 
 from dlperf import plan, workloads
-from dlperf.analysis import labels
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.files import Row, read_table
-from dlperf.analysis.limits import peak_precision
+from dlperf.analysis.round import labels
+from dlperf.analysis.round.calibration.limits import peak_precision
+from dlperf.analysis.schema.files import Row, read_table
 from dlperf.plan import ConfigError, peaks
 
 CPU = "Example CPU @ 2.50GHz"

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_logs import BERT, CLOCK, RESNET, case, imported
 
-from dlperf.analysis.imported.values import COLUMNS
 from dlperf.analysis.logs import stamps
+from dlperf.analysis.publications.values import COLUMNS
 
 WINDOW = (20, 100)
 EIGHT = case(*RESNET, batch_size=128)

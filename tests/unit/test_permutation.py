@@ -8,7 +8,7 @@ import pytest
 from noises import disturbed, drifting, heavy_tails, normal
 from scipy import stats
 
-from dlperf.analysis.permutation import allotments, least_p, p_values, statistic
+from dlperf.analysis.statistics.permutation import allotments, least_p, p_values, statistic
 
 CELLS = 30
 

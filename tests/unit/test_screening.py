@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dlperf.analysis import nodes
 from dlperf.analysis.__main__ import main
+from dlperf.analysis.round.calibration import nodes
 
 
 def probed(folder: Path, name: str, tflops: float, **state) -> None:

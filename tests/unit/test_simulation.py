@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlperf.analysis.separation import POWER, false_ranking
-from dlperf.analysis.statistics import median_interval, order_coverage, order_rank
+from dlperf.analysis.statistics.medians import median_interval, order_coverage, order_rank
+from dlperf.analysis.statistics.separation import POWER, false_ranking
 
 path = Path(__file__).parents[2] / "benchmarks" / "intervals.py"
 spec = importlib.util.spec_from_file_location("benchmark_of_intervals", path)

@@ -1,0 +1,216 @@
+"""All cells of a round for the report: the full table, and the data of its explorer.
+
+In: rows of cells.tsv and measurements.tsv.gz. Out: headings with values as text, a column for each
+of columns.CELL that has anything to say; and the same with every repetition as compact JSON, which
+the page's script (templates/report.js) filters and draws. New columns of cells.tsv come in by
+themselves; HEADINGS gives them a better name and form.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dlperf.analysis.report.styles import STYLES
+from dlperf.analysis.round import labels, names
+from dlperf.analysis.schema import columns
+from dlperf.analysis.schema.files import Row
+
+Form = Callable[[Any], str]
+
+
+def _real(digits: int) -> Form:
+    return lambda value: f"{value:.{digits}f}"
+
+
+#: Column of cells.tsv -> heading and form. What is not here has its own name as heading.
+HEADINGS: Mapping[str, tuple[str, Form]] = {
+    "scenario": ("Scenario", str),
+    "precision": ("Precision", str),
+    "batch_size": ("Batch a device", str),
+    "data": ("Data", str),
+    "image_size": ("Image size, px", str),
+    "status": ("Status", lambda value: str(labels.STATUS.get(value, value))),
+    "reason": ("Reason", str),
+    "n_ok": ("Repetitions ok", str),
+    "n_asked": ("asked for", str),
+    "n_oom": ("out of memory", str),
+    "n_timeout": ("timed out", str),
+    "n_crashed": ("crashed", str),
+    "n_missing": ("not measured", str),
+    "throughput": ("Median", _real(2)),
+    "unit": ("Unit", lambda value: f"{value}/s"),
+    "throughput_low": ("low", _real(2)),
+    "throughput_high": ("high", _real(2)),
+    "coverage": ("Coverage", labels.percent),
+    "cv": ("CV", lambda value: labels.percent(value, 2)),
+    "detectable": ("Detectable", lambda value: labels.percent(value, 2)),
+    "n_outliers": ("Outliers", str),
+    "rank": ("Rank, best", str),
+    "rank_last": ("Rank, last", str),
+    "rank_error": ("Chance of a false rank", lambda value: labels.percent(value, 2)),
+    "speedup": ("Speed-up", _real(3)),
+    "speedup_low": ("low", _real(3)),
+    "speedup_high": ("high", _real(3)),
+    "efficiency": ("Efficiency", labels.percent),
+    "efficiency_low": ("low", labels.percent),
+    "efficiency_high": ("high", labels.percent),
+    "ratio_coverage": ("Coverage", labels.percent),
+    "loader_share": ("Waited for data", lambda value: labels.percent(value, 2)),
+    "loss_first": ("Loss, first", _real(3)),
+    "loss_last": ("Loss, last", _real(3)),
+    "host_peak_rss_bytes": ("Host memory a rank", labels.size),
+    "device_peak_bytes": ("Device memory", labels.size),
+    "joules_per_sample": ("J a sample", lambda value: f"{value:.3g}"),
+    "flops_per_sample": ("GFLOP a sample", lambda value: f"{value / 1e9:.4g}"),
+    "peak_precision": ("Computes in", str),
+    "peak_stated_tflops": ("Stated peak, TFLOP/s", lambda value: f"{value:.4g}"),
+    "peak_measured_tflops": ("Measured peak, TFLOP/s", lambda value: f"{value:.4g}"),
+    "mfu_stated": ("MFU, stated peak", labels.percent),
+    "mfu_measured": ("MFU, measured peak", labels.percent),
+    "certificate": ("Certificate", str),
+    "flags": ("Flags", str),
+    "cores_per_device": ("Cores a device", str),
+    "warmup_steps": ("Steps of warm-up", str),
+    "measured_steps": ("Steps", str),
+    "device": ("Device", str),
+}
+#: These make the first columns, or say nothing more than those.
+FIRST = ("workload", "framework", "compiler", "nodes", "devices_per_node")
+LEFT_OUT = ("round", "table", "case", *FIRST)
+#: What most come for stands next; the rest follows in the order of columns.cells().
+NEXT = (
+    *("scenario", "precision", "batch_size", "throughput", "unit"),
+    *("throughput_low", "throughput_high", "coverage", "cv"),
+    *("rank", "rank_last", "detectable", "n_outliers"),
+    *("speedup", "speedup_low", "speedup_high"),
+    *("efficiency", "efficiency_low", "efficiency_high", "ratio_coverage"),
+    *("mfu_stated", "mfu_measured", "certificate", "flags"),
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """One field: what is read, and what it sorts by where that is not the text itself."""
+
+    text: str
+    key: float | None = None
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The table of all cells: `lines` are (index, workload, implementation, topology, values)."""
+
+    headings: list[tuple[str, bool]]  # (heading, whether it is a column of numbers)
+    lines: list[tuple[int, str, str, Value, list[Value]]]
+    same: list[tuple[str, str]]  # (heading, value) of what is the same in every cell
+
+
+def table(cells: Sequence[Row]) -> Cells:
+    """Columns in which no cell has anything are left out; what never varies stands in `same`."""
+    workloads = list(dict.fromkeys(row["workload"] for row in cells))
+    known = columns.cells(workloads)
+    wanted = [name for name in dict.fromkeys((*NEXT, *known)) if name not in LEFT_OUT]
+    numeric = columns.numbers(wanted)
+    shown, same = [], []
+    for name in wanted:
+        values = {row.get(name) for row in cells}
+        if not values - {None, "", 0}:
+            continue
+        if len(values) == 1 and len(cells) > 1:
+            same.append((_heading(name), _text(name, values.pop())))
+        else:
+            shown.append(name)
+    lines = [
+        (
+            index,
+            labels.workload(row),
+            labels.implementation(row),
+            Value(labels.short_topology(row), labels.devices(row) + row["nodes"] / 1e6),
+            [_value(name, row.get(name), name in numeric) for name in shown],
+        )
+        for index, row in enumerate(cells)
+    ]
+    return Cells([(_heading(name), name in numeric) for name in shown], lines, same)
+
+
+def _heading(name: str) -> str:
+    return HEADINGS[name][0] if name in HEADINGS else name.replace("_", " ").capitalize()
+
+
+def _text(name: str, value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    if name in HEADINGS:
+        return HEADINGS[name][1](value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _value(name: str, value: Any, number: bool) -> Value:
+    text = _text(name, value)
+    return Value(text, value if number and text != str(value) else None)
+
+
+def data(cells: Sequence[Row], repetitions: Iterable[Row]) -> str:
+    """The JSON of the explorer, safe inside a <script>; paths are below the round's folder."""
+    runs: dict[tuple[str, str, str], list[list[Any]]] = {}
+    for row in repetitions:
+        own = runs.setdefault((row["workload"], row["framework"], row["case"]), [])
+        own.append(
+            [
+                row["repetition"],
+                None if row["throughput"] is None else _short(row["throughput"]),
+                row["status"],
+                row["start_utc"][:19].replace("T", " "),
+                bool(row["record"]),
+                row["outlier"],
+            ]
+        )
+    found = [
+        {
+            "workload": labels.workload(row),
+            "scenario": labels.SCENARIO.get(row["scenario"], row["scenario"]),
+            "framework": names.framework_title(row["framework"]),
+            "compiler": row["compiler"],
+            "precision": row["precision"],
+            "batch": row["batch_size"],
+            "topology": labels.short_topology(row),
+            "devices": labels.devices(row),
+            "data": ", ".join(filter(None, (row["data"], labels.short_sizes(row)))),
+            "colour": STYLES.get(row["framework"], STYLES["hugectr"])[0],
+            "status": labels.STATUS.get(row["status"], row["status"]),
+            "reason": row["reason"],
+            "unit": labels.unit(row),
+            "value": _interval(row, "throughput"),
+            "coverage": row["coverage"],
+            "cv": row["cv"],
+            "efficiency": _interval(row, "efficiency"),
+            "speedup": _interval(row, "speedup"),
+            "mfu": {
+                peak: _short(row[f"mfu_{peak}"])
+                for peak in ("stated", "measured")
+                if row[f"mfu_{peak}"] is not None
+            },
+            "ok": f"{row['n_ok']} of {row['n_asked']}",
+            "certificate": row["certificate"],
+            "flags": [labels.flag(flag) for flag in row["flags"].split()],
+            "suspect": "suspect:" in row["flags"],
+            "folder": f"runs/{row['workload']}/{row['framework']}/{row['case']}",
+            "runs": runs.get((row["workload"], row["framework"], row["case"]), []),
+        }
+        for row in cells
+    ]
+    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " ")
+
+
+def _interval(row: Row, key: str) -> list[float] | None:
+    """[value, low, high]; None where there is none."""
+    if row[key] is None:
+        return None
+    return [_short(row[name]) for name in (key, f"{key}_low", f"{key}_high")]
+
+
+def _short(value: float) -> float:
+    """Six digits, which are more than any screen shows."""
+    return float(f"{value:.6g}")

@@ -1,0 +1,256 @@
+"""Words for readers: what a cell's keys are called in tables, figures and the report.
+
+In: rows of cells.tsv. Out: short phrases, the same everywhere.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dlperf import workloads
+from dlperf.analysis.round import names
+from dlperf.analysis.statistics.medians import order_coverage, order_rank
+
+STATUS = {
+    "oom": "out of memory",
+    "timeout": "timed out",
+    "crashed": "crashed",
+    "unsupported": "not supported",
+    "missing": "not measured",
+}
+SCENARIO = {"train": "training"}
+PRECISION = {"fp32": "fp32", "amp": "mixed precision (amp)"}
+DATA = {
+    "sample": "sample photographs, decoded, cropped and flipped while training runs",
+    "prose": "English prose, as pairs of passages that are drawn and masked while training runs",
+    "sample_native": "sample photographs in each framework's own format, by its own input pipeline",
+    "imagenet": "ImageNet in each framework's own format, by its own input pipeline",
+    "wikipedia": "ready examples, made of a dump of Wikipedia",
+    "wikipedia_sample": "ready examples, made of a small dump in Wikipedia's form",
+    "synthetic": "synthetic batches, made once on the device",
+}
+#: Tiers of a certificate (certify/judge.py) as a table heads them, in their order.
+TIERS = {
+    "shapes": "names and shapes",
+    "input": "input batches",
+    "float64-step": "float64: step 1",
+    "float64-run": "float64: all steps",
+    "float64-loss": "float64: loss of step 1",
+    "float64-gradient": "float64: gradients of step 1",
+    "float64-losses": "float64: losses of all steps",
+    "float64-update": "float64: weights after all steps",
+    "timed-loss": "as timed: loss",
+    "timed-gradient": "as timed: worst gradient",
+    "timed-gradient-median": "as timed: median gradient",
+    "optimizer": "optimizer alone",
+    "long-run": "as timed: mean loss of many steps",
+}
+NOT_EQUIVALENT = "not-equivalent"
+FLAGS = {
+    f"{NOT_EQUIVALENT}:missing": "not equivalent: no certificate of equal work was made",
+    "certificate-stale": "its certificate of equal work was made with other code or another lock",
+    "partial": "fewer repetitions are ok than were asked for",
+    "mixed-code": "repetitions were measured at different commits",
+    "mixed-environment": "repetitions were measured with different locks",
+    "mixed-data": "repetitions were measured on different data",
+    "suspect:scaling-above-100%": "scaling efficiency is above 100 % by more than the noise",
+    "suspect:overlapping-repetitions": "another repetition ran on the same host at that time",
+    "suspect:busy-host-before": "the host was not idle before a repetition started",
+    "suspect:loader": "steps waited for data for more than 2 % of the time",
+    "suspect:mfu-above-100%": "MFU is above 100 %: a wrong peak, a calibration that was disturbed, "
+    "or less work than is counted",
+    "suspect:throttled": "a processor was slowed down by heat or a power brake: see `throttled`",
+    "suspect:drift": "the host's speed drifted, and this was measured at other times than the rest",
+    "suspect:foreign-load": "other processes used the host's CPU in the timed window",
+}
+
+
+def flag(text: str) -> str:
+    """A flag in words; 'not-equivalent:<tier>[:<tensor>]' names the tier and the tensor."""
+    if text in FLAGS or not text.startswith(NOT_EQUIVALENT):
+        return FLAGS[text]
+    _, tier, *tensor = text.split(":", 2)
+    where = f", tensor {tensor[0]}" if tensor else ""
+    return f"not equivalent: its certificate fails in the tier {tier}{where}"
+
+
+def not_equivalent(row: Mapping[str, Any]) -> bool:
+    """Whether a cell's number stands without a proof of equal work."""
+    return row["status"] == "ok" and row["certificate"] in ("failed", "missing")
+
+
+def comparable(row: Mapping[str, Any]) -> bool:
+    """Whether a cell's number may be ranked: equal work is certified, in the cell's environment."""
+    return row["status"] == "ok" and row["certificate"] == "passed"
+
+
+def difference(tier: Mapping[str, Any]) -> str:
+    """What a tier measured: '0.31, at most 0.2 (fc.bias)', or why it has no number."""
+    if tier["measured"] is None:
+        return tier["reason"]
+    step = f"step {tier['worst_step']}" if tier["worst_step"] else ""
+    where = ", ".join(filter(None, (tier["worst_tensor"], step, tier["reason"])))
+    numbers = f"{tier['measured']:.2g}, at most {tier['tolerance']:g}"
+    return f"{numbers} ({where})" if where else numbers
+
+
+def data(row: Mapping[str, Any]) -> str:
+    """What the workload's data of this kind are."""
+    name = workloads.facts(row["workload"]).DATA_SETS.get(row["data"], row["data"])
+    return DATA.get(name) or DATA.get(row["data"], name)
+
+
+def imported(row: Mapping[str, Any]) -> bool:
+    """Whether a row is of somebody else's measurement."""
+    return row.get("kind") == "imported"
+
+
+def batch(row: Mapping[str, Any]) -> str:
+    """'8', or what a publication calls its batch: 'max'."""
+    return row.get("batch_label") or str(row["batch_size"])
+
+
+def workload(row: Mapping[str, Any]) -> str:
+    return workloads.facts(row["workload"]).TITLE
+
+
+def sizes(row: Mapping[str, Any]) -> list[str]:
+    """The workload's own dimensions: '64×64 px images — reduced from the standard 224×224'."""
+    facts, found = workloads.facts(row["workload"]), []
+    for name, (key, standard, words) in facts.DIMENSIONS.items():
+        value = row[name]
+        if words:
+            text = words[value]
+        elif key == "px":
+            text, usual = f"{value}×{value} px {facts.UNIT}", f"{standard}×{standard}"
+        else:
+            text, usual = f"{name.replace('_', ' ')} {value}", str(standard)
+        if value != standard and not words:
+            text += f" — {'reduced' if value < standard else 'raised'} from the standard {usual}"
+        found.append(text)
+    return found
+
+
+def short_sizes(row: Mapping[str, Any]) -> str:
+    """The same for a figure's title: '64 px (standard: 224)'."""
+    facts, found = workloads.facts(row["workload"]), []
+    for name, (key, standard, words) in facts.DIMENSIONS.items():
+        if words:
+            if row[name] != standard:
+                found.append(words[row[name]])
+            continue
+        usual = f" (standard: {standard})" if row[name] != standard else ""
+        text = f"{row[name]} px" if key == "px" else f"{name.replace('_', ' ')} {row[name]}"
+        found.append(text + usual)
+    return ", ".join(found)
+
+
+def unit(row: Mapping[str, Any]) -> str:
+    return f"{workloads.facts(row['workload']).UNIT}/s"
+
+
+def device(row: Mapping[str, Any]) -> str:
+    """What one device is."""
+    if imported(row):
+        return f"a device is one {row['hardware'] or 'GPU'}"
+    cores = plural(row["cores_per_device"], "core")
+    if row["device"] == "cpu":
+        return f"a device is one CPU process pinned to {cores}"
+    return f"a device is one GPU, with {cores} for its process and loader"
+
+
+def series(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """The series_key of these cells: frameworks as they come, each with its compilers."""
+    found = dict.fromkeys(map(series_key, rows))
+    together = list(dict.fromkeys((key[0], *key[2:]) for key in found))
+    return sorted(found, key=lambda key: together.index((key[0], *key[2:])))
+
+
+def series_key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """(framework, compiler): a column of a table, a line of a figure.
+
+    Imported cells have the implementation too, with its batch where that is not the table's.
+    """
+    key = row["framework"], row["compiler"]
+    if not row.get("implementation"):
+        return key
+    other = row["batch_label"] and row["batch_label"] != str(row["batch_size"])
+    return *key, row["implementation"] + (f", b{row['batch_size']}" if other else "")
+
+
+def implementation(row: Mapping[str, Any]) -> str:
+    """'JAX [xla]'."""
+    return names.series_title(*series_key(row))
+
+
+def cell(row: Mapping[str, Any]) -> str:
+    """'JAX [xla], fp32 b8 1n2d'."""
+    return f"{implementation(row)}, {where(row)}"
+
+
+def where(row: Mapping[str, Any]) -> str:
+    """'fp32 b8 1n2d'."""
+    return f"{row['precision']} b{row['batch_size']} {short_topology(row)}"
+
+
+def topology(row: Mapping[str, Any]) -> str:
+    """'1 node × 2 devices'."""
+    return f"{plural(row['nodes'], 'node')} × {plural(row['devices_per_node'], 'device')}"
+
+
+def short_topology(row: Mapping[str, Any]) -> str:
+    return f"{row['nodes']}n{row['devices_per_node']}d"
+
+
+def devices(row: Mapping[str, Any]) -> int:
+    return row["nodes"] * row["devices_per_node"]
+
+
+def interval(n: int) -> str:
+    """What the interval of the median of n values is: '[min, max] of 3, coverage 75 %'."""
+    k = order_rank(n)
+    ends = "[min, max]" if k == 1 else f"[x{k}, x{n + 1 - k}] of the sorted values"
+    return f"{ends} of {n}, coverage {percent(order_coverage(n, k))}"
+
+
+def imported_interval(cells: Sequence[Mapping[str, Any]]) -> str:
+    """The same of imported cells; 'none' where each is one number."""
+    counts = sorted({row["n_ok"] for row in cells if row["n_ok"] > 1})
+    if not counts:
+        return "none, as each value is one published number"
+    several = f"{interval(counts[0])}" if len(counts) == 1 else "of each cell's own repetitions"
+    return f"{several}; none where there is one number" if _some_alone(cells) else several
+
+
+def _some_alone(cells: Sequence[Mapping[str, Any]]) -> bool:
+    return any(row["n_ok"] == 1 for row in cells)
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """0.75 -> '75 %', 0.96875 -> '96.9 %'."""
+    text = f"{share * 100:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
+
+
+def plural(count: int, word: str) -> str:
+    if count == 1:
+        return f"1 {word}"
+    return f"{count} {word[:-1]}ies" if word.endswith("y") else f"{count} {word}s"
+
+
+def listed(items: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def size(count: int | None) -> str:
+    """Bytes for a reader: 996014336 -> '950 MiB'."""
+    if count is None:
+        return ""
+    number = float(count)
+    for name in ("B", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:.0f} {name}"
+        number /= 1024
+    return f"{number:.1f} GiB"
