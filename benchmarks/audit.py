@@ -21,7 +21,7 @@ from pathlib import Path
 
 import common
 
-sys.path.insert(0, str(common.ROOT / "tests"))
+sys.path.insert(0, str(common.ROOT / "tests/support"))
 
 import generated_round
 

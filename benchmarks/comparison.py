@@ -15,7 +15,7 @@ import numpy as np
 from common import ROOT
 from scipy import stats
 
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests/support"))
 
 from noises import disturbed, drifting, heavy_tails, normal
 

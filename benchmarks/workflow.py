@@ -22,7 +22,7 @@ from pathlib import Path
 import common
 import yaml
 
-sys.path.insert(0, str(common.ROOT / "tests"))
+sys.path.insert(0, str(common.ROOT / "tests/support"))
 
 import analysis_steps
 import generated_round
