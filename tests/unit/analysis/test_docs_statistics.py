@@ -3,13 +3,13 @@
 import pytest
 from conftest import ROOT
 
-from dlperf.analysis.round import labels
+from dlperf.analysis.round import flags
 from dlperf.analysis.schema import columns
 
 TEXT = (ROOT / "docs" / "statistics.md").read_text()
 
 
-@pytest.mark.parametrize("flag", labels.FLAGS)
+@pytest.mark.parametrize("flag", flags.FLAGS)
 def test_every_flag_has_its_rule(flag):
     assert f"`{flag}`" in TEXT
 

@@ -20,7 +20,7 @@ from dlperf.analysis.compare import conditions, rounds
 from dlperf.analysis.compare.conditions import Differences, key
 from dlperf.analysis.compare.rounds import Round
 from dlperf.analysis.report import tables
-from dlperf.analysis.round import labels
+from dlperf.analysis.round import flags, labels
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
 from dlperf.analysis.statistics import permutation
@@ -178,7 +178,7 @@ def _hindrance(old: Row, new: Row) -> tuple[str, str]:
     unproved = [
         f"{where} {cell.get('certificate') or 'missing'}"
         for where, cell in (("in the baseline", old), ("in this round", new))
-        if not labels.comparable({"certificate": "", **cell})
+        if not flags.comparable({"certificate": "", **cell})
     ]
     if unproved:
         return "not compared", f"equal work is not certified: {', '.join(unproved)}"
@@ -318,7 +318,7 @@ def _flags(cell: Mapping[str, Any], name: str = "flags") -> list[str]:
     found = []
     for flag in (cell.get(name) or "").split():
         try:
-            found.append(labels.flag(flag))
+            found.append(flags.flag(flag))
         except KeyError:
             found.append(flag)
     return found
@@ -389,7 +389,7 @@ def _notes(row: Row) -> list[str]:
         if row[prefix + "n_ok"] != row[prefix + "n_asked"]
     ]
     old, new = _flags(row, "baseline_flags"), _flags(row)
-    partial = labels.FLAGS["partial"]
+    partial = flags.FLAGS["partial"]
     for flag in dict.fromkeys([*old, *new]):
         if flag != partial:
             where = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlperf.analysis.report.styles import STYLES
-from dlperf.analysis.round import labels, names
+from dlperf.analysis.round import flags, labels, names
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row
 
@@ -193,7 +193,7 @@ def data(cells: Sequence[Row], repetitions: Iterable[Row]) -> str:
             },
             "ok": f"{row['n_ok']} of {row['n_asked']}",
             "certificate": row["certificate"],
-            "flags": [labels.flag(flag) for flag in row["flags"].split()],
+            "flags": [flags.flag(flag) for flag in row["flags"].split()],
             "suspect": "suspect:" in row["flags"],
             "folder": f"runs/{row['workload']}/{row['framework']}/{row['case']}",
             "runs": runs.get((row["workload"], row["framework"], row["case"]), []),

@@ -24,7 +24,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dlperf.analysis.report.styles import STYLES
-from dlperf.analysis.round import labels, names
+from dlperf.analysis.round import flags, labels, names
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table
 from dlperf.contract.files import write
 
@@ -164,7 +164,7 @@ def _canvas(
     made.text(0.012, 1 - 0.49 / height, "  ·  ".join(facts), size=9, color=MUTED, va="center")
     for line, note in enumerate(reversed(notes)):
         made.text(0.012, (0.13 + 0.17 * line) / height, note, size=7.5, color=MUTED, va="center")
-    if any(labels.not_equivalent(row) for row in rows):
+    if any(flags.not_equivalent(row) for row in rows):
         sign = {
             "throughput": Patch(edgecolor=INK, label=NOT_EQUIVALENT, **OUTLINE),
             "scaling": Line2D([], [], label=NOT_EQUIVALENT, **RING),
@@ -229,7 +229,7 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
             )
             continue
         value, (low, high) = row["throughput"], _ends(row)
-        hollow = labels.not_equivalent(row)
+        hollow = flags.not_equivalent(row)
         filled = {
             "color": pale(each.colour) if each.second else each.colour,
             "hatch": each.hatch,
@@ -358,7 +358,7 @@ def _curves(axes: Axes, height: float, series: Sequence[Series], rows: Sequence[
 def _rings(axes: Axes, rows: Sequence[Row], xs: Sequence[float], ys: Sequence[float]) -> None:
     """A ring around each point whose cell is not equivalent; xs and ys are those of the rows."""
     for row, x, y in zip(rows, xs, ys, strict=True):
-        if labels.not_equivalent(row):
+        if flags.not_equivalent(row):
             axes.plot([x], [y], **RING)
 
 

@@ -23,7 +23,7 @@ from dlperf import plan
 from dlperf.analysis.report import captions, explorer, provenance, summary, tables, uncertainty
 from dlperf.analysis.report.cost import campaign
 from dlperf.analysis.report.published import beside
-from dlperf.analysis.round import certificates, checksums, labels, names
+from dlperf.analysis.round import certificates, checksums, flags, labels, names
 from dlperf.analysis.round.calibration import nodes
 from dlperf.analysis.schema.files import Row, read_table
 from dlperf.analysis.statistics.medians import order_coverage, order_rank
@@ -97,7 +97,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "period": provenance.period(repetitions),
         "sections": _sections(cells, compared, folder / "figures"),
         "beside": published,
-        "lead": captions.lead(config, repetitions, cells),
+        "lead": summary.lead(config, repetitions, cells),
         "standings": compared,
         "won": summary.won(compared),
         "certainty": summary.certainty(config.repetitions, cells),
@@ -105,7 +105,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "quality": summary.quality(cells, repetitions),
         "cells": explorer.table(cells),
         "explorer": markupsafe.Markup(explorer.data(cells, repetitions)),
-        "caveats": captions.caveats(config, repetitions, cells, tiers),
+        "caveats": summary.caveats(config, repetitions, cells, tiers),
         "sure": uncertainty.section(repetitions, cells),
         "missing": _missing(cells, environments),
         "suspects": _suspects(cells, repetitions),
@@ -147,7 +147,7 @@ def _sections(
                 alternative = captions.describe(own, kind)
                 svg = inline(path.read_text(), path.stem, alternative)
                 drawn.append((path.stem, svg, captions.caption(own, kind)))
-        found.append(Section(tables.build(name, own), drawn, captions.standing(own, standing)))
+        found.append(Section(tables.build(name, own), drawn, summary.standing(own, standing)))
     return found
 
 
@@ -208,12 +208,12 @@ def _suspects(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[dict[str
             runs.setdefault((row["workload"], row["framework"], row["case"]), []).append(row)
     found = []
     for row in cells:
-        flags = [
+        raised = [
             flag
             for flag in row["flags"].split()
-            if flag != "partial" and not flag.startswith((labels.NOT_EQUIVALENT, "certificate"))
+            if flag != "partial" and not flag.startswith((flags.NOT_EQUIVALENT, "certificate"))
         ]
-        if not flags:
+        if not raised:
             continue
         own = runs.get((row["workload"], row["framework"], row["case"]), [])
         idle = [run["idle_share_before"] for run in own if run["idle_share_before"] is not None]
@@ -227,7 +227,7 @@ def _suspects(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[dict[str
                 "cv": row["cv"],
                 "idle": min(idle, default=None),
                 "foreign": max(foreign, default=None),
-                "why": list(map(labels.flag, flags)),
+                "why": list(map(flags.flag, raised)),
             }
         )
     return found

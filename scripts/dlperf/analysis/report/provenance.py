@@ -12,7 +12,7 @@ from typing import Any
 
 from dlperf import plan, workloads
 from dlperf.analysis.round import labels, names
-from dlperf.analysis.round.cells import overlapping
+from dlperf.analysis.round.flags import overlapping
 from dlperf.analysis.schema.files import Row
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlperf.analysis.round import labels, names
+from dlperf.analysis.round import flags, labels, names
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
 from dlperf.contract.files import write
@@ -170,10 +170,10 @@ def _entry(row: Row | None, notes: list[str]) -> Entry:
     if row["status"] != "ok":
         text = labels.STATUS[row["status"]]
         return Entry(text, notes=_note(notes, [f"{text}: {row['reason']}"]), ok=False)
-    flags = row["flags"].split()
-    said = [labels.flag(flag) for flag in flags if flag != "partial"]
+    raised = row["flags"].split()
+    said = [flags.flag(flag) for flag in raised if flag != "partial"]
     repetitions = ""
-    if "partial" in flags:
+    if "partial" in raised:
         repetitions = f"{row['n_ok']}/{row['n_asked']}"
         said.insert(0, partial(row))
     if row["n_outliers"]:
@@ -184,7 +184,7 @@ def _entry(row: Row | None, notes: list[str]) -> Entry:
         interval=_interval(row),
         repetitions=repetitions,
         notes=_note(notes, said),
-        mark="not equivalent" if labels.not_equivalent(row) else "",
+        mark="not equivalent" if flags.not_equivalent(row) else "",
     )
 
 

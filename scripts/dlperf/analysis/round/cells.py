@@ -7,12 +7,10 @@ row too, with its reason. Flags say what a reader must know before believing a n
 import statistics as means
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
-from dlperf.analysis.round import certificates, labels
+from dlperf.analysis.round import certificates, flags, labels
 from dlperf.analysis.round.calibration import limits, noise
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, read_table, write_table
@@ -24,12 +22,6 @@ from dlperf.analysis.statistics.medians import (
 )
 from dlperf.analysis.statistics.separation import detectable, false_ranking, ranks
 
-#: Below this share of idle CPU time before the start, something else was running on the host.
-IDLE_SHARE = 0.9
-#: Above this share of the host's CPU time in the window, something else was running beside it.
-FOREIGN_SHARE = 0.1
-#: Above this share of the window spent waiting for batches, it is reading that was measured.
-LOADER_SHARE = 0.02
 #: One reason for a cell without any ok repetition; the first of these that occurs names it.
 FAILURES = ("oom", "timeout", "crashed", "unsupported", "missing")
 
@@ -41,8 +33,6 @@ INTERVALS = (
 )
 
 Certificates = Mapping[certificates.Key, Sequence[Row]]
-#: What only the whole round shows: records that overlap, cells that drift moved.
-Disturbed = Mapping[str, set[Any]]
 
 
 def cells(measurements: Path, certified: Path, limited: Path | None, out: Path) -> None:
@@ -68,8 +58,8 @@ def summarise(
     known: Sequence[Row] = (),
 ) -> list[Row]:
     """A row for each case in `rows`, in their order; `known` are the rows of limits.tsv."""
-    disturbed: Disturbed = {
-        "overlapping-repetitions": overlapping(rows),
+    disturbed: flags.Disturbed = {
+        "overlapping-repetitions": flags.overlapping(rows),
         "drift": noise.displaced(rows),
     }
     cases = [
@@ -100,7 +90,7 @@ def _speeds(rows: Iterable[Row]) -> list[float]:
 def _cell(
     rows: list[Row],
     base: list[float],
-    disturbed: Disturbed,
+    disturbed: flags.Disturbed,
     dimensions: Sequence[str],
     proof: Sequence[Row],
     known: Sequence[Row],
@@ -161,12 +151,12 @@ def _cell(
             "efficiency_high": ratio.high / devices,
             "ratio_coverage": ratio.coverage,
         }
-    flags = [*_flags(cell, ok, disturbed)]
+    warnings = [*flags.found(cell, ok, disturbed)]
     if not labels.imported(first):
-        flags += certificates.flags(proof, made_with)
+        warnings += certificates.flags(proof, made_with)
     elif len(speeds) == 1:  # somebody's median: an interval around one number would be made up
         cell |= dict.fromkeys(INTERVALS)
-    cell["flags"] = " ".join(flags)
+    cell["flags"] = " ".join(warnings)
     return cell
 
 
@@ -184,35 +174,6 @@ def _joules_per_sample(rows: Iterable[Row]) -> float | None:
     return means.median(values) if values else None
 
 
-def _flags(cell: Row, ok: Sequence[Row], disturbed: Disturbed) -> Iterable[str]:
-    if cell["n_ok"] < cell["n_asked"]:
-        yield "partial"
-    if len({(row["git_commit"], row["git_dirty"]) for row in ok}) > 1:
-        yield "mixed-code"
-    if len({row["lock_sha256"] for row in ok}) > 1:
-        yield "mixed-environment"
-    if len({row["data_manifest_sha256"] for row in ok}) > 1:
-        yield "mixed-data"
-    if (cell.get("efficiency_low") or 0) > 1:
-        yield "suspect:scaling-above-100%"
-    if any(row["record"] in disturbed["overlapping-repetitions"] for row in ok):
-        yield "suspect:overlapping-repetitions"
-    if any(
-        row["idle_share_before"] is not None and row["idle_share_before"] < IDLE_SHARE for row in ok
-    ):
-        yield "suspect:busy-host-before"
-    if any((row["foreign_cpu_share"] or 0) > FOREIGN_SHARE for row in ok):
-        yield "suspect:foreign-load"
-    if (cell["loader_share"] or 0) > LOADER_SHARE:
-        yield "suspect:loader"
-    if max(cell.get("mfu_stated") or 0, cell.get("mfu_measured") or 0) > 1:
-        yield "suspect:mfu-above-100%"
-    if any(row["throttled"] for row in ok):
-        yield "suspect:throttled"
-    if (cell["workload"], cell["framework"], cell["case"]) in disturbed["drift"]:
-        yield "suspect:drift"
-
-
 def _rank(found: Iterable[Row]) -> None:
     """Add rank, rank_last and rank_error to the cells of each table and topology.
 
@@ -221,7 +182,7 @@ def _rank(found: Iterable[Row]) -> None:
     """
     groups: dict[tuple[object, ...], list[Row]] = {}
     for cell in found:
-        if labels.comparable(cell) and cell["n_ok"] > 1:
+        if flags.comparable(cell) and cell["n_ok"] > 1:
             key = cell["table"], cell["nodes"], cell["devices_per_node"]
             groups.setdefault(key, []).append(cell)
     for own in groups.values():
@@ -231,32 +192,3 @@ def _rank(found: Iterable[Row]) -> None:
         error = false_ranking(tuple(sorted(cell["n_ok"] for cell in own)))
         for cell, (best, last) in zip(own, places, strict=True):
             cell |= {"rank": best, "rank_last": last, "rank_error": error}
-
-
-def overlapping(rows: Sequence[Row]) -> set[str]:
-    """Records whose run shared a host with another run at the same time.
-
-    Both the timed windows (microseconds) and the whole runs (seconds, as records keep them) are
-    compared: a repetition that only starts up disturbs the window of another one as well.
-    """
-    run = _overlapping(rows, "start_utc", "end_utc")
-    return run | _overlapping(rows, "window_start_utc", "window_end_utc")
-
-
-def _overlapping(rows: Iterable[Row], first: str, last: str) -> set[str]:
-    spans: dict[str, list[tuple[datetime, datetime, str]]] = {}
-    for row in rows:
-        if row[first] and row[last]:
-            start, end = datetime.fromisoformat(row[first]), datetime.fromisoformat(row[last])
-            for host in (row["nodes_used"] or row["hostname"]).split():
-                spans.setdefault(host, []).append((start, end, row["record"]))
-    found: set[str] = set()
-    for each in spans.values():
-        each.sort()
-        _, latest, owner = each[0]
-        for start, end, record in each[1:]:
-            if start < latest:
-                found |= {owner, record}
-            if end > latest:
-                latest, owner = end, record
-    return found

@@ -14,6 +14,7 @@ from typing import Any
 
 from dlperf import workloads
 from dlperf.analysis.round import labels
+from dlperf.analysis.round.flags import NOT_EQUIVALENT
 from dlperf.analysis.schema import columns, documents
 from dlperf.analysis.schema.files import AnalysisError, Row
 from dlperf.plan import Case, Config
@@ -145,12 +146,12 @@ def flags(rows: Sequence[Row], made_with: Iterable[tuple[str, ...]]) -> Iterator
     """The flags of such a cell: 'not-equivalent:<tier>[:<tensor>]', 'certificate-stale'."""
     status = standing(rows, ())
     if status == "missing":
-        yield f"{labels.NOT_EQUIVALENT}:missing"
+        yield f"{NOT_EQUIVALENT}:missing"
         return
     failed = first_failed(rows)
     if failed:
         tensor = "_".join(failed["worst_tensor"].split())  # flags are apart by spaces
-        yield ":".join(filter(None, (labels.NOT_EQUIVALENT, failed["tier"], tensor)))
+        yield ":".join(filter(None, (NOT_EQUIVALENT, failed["tier"], tensor)))
     if _others(rows[0], made_with):
         yield "certificate-stale"
 

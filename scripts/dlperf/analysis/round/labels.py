@@ -44,43 +44,6 @@ TIERS = {
     "optimizer": "optimizer alone",
     "long-run": "as timed: mean loss of many steps",
 }
-NOT_EQUIVALENT = "not-equivalent"
-FLAGS = {
-    f"{NOT_EQUIVALENT}:missing": "not equivalent: no certificate of equal work was made",
-    "certificate-stale": "its certificate of equal work was made with other code or another lock",
-    "partial": "fewer repetitions are ok than were asked for",
-    "mixed-code": "repetitions were measured at different commits",
-    "mixed-environment": "repetitions were measured with different locks",
-    "mixed-data": "repetitions were measured on different data",
-    "suspect:scaling-above-100%": "scaling efficiency is above 100 % by more than the noise",
-    "suspect:overlapping-repetitions": "another repetition ran on the same host at that time",
-    "suspect:busy-host-before": "the host was not idle before a repetition started",
-    "suspect:loader": "steps waited for data for more than 2 % of the time",
-    "suspect:mfu-above-100%": "MFU is above 100 %: a wrong peak, a calibration that was disturbed, "
-    "or less work than is counted",
-    "suspect:throttled": "a processor was slowed down by heat or a power brake: see `throttled`",
-    "suspect:drift": "the host's speed drifted, and this was measured at other times than the rest",
-    "suspect:foreign-load": "other processes used the host's CPU in the timed window",
-}
-
-
-def flag(text: str) -> str:
-    """A flag in words; 'not-equivalent:<tier>[:<tensor>]' names the tier and the tensor."""
-    if text in FLAGS or not text.startswith(NOT_EQUIVALENT):
-        return FLAGS[text]
-    _, tier, *tensor = text.split(":", 2)
-    where = f", tensor {tensor[0]}" if tensor else ""
-    return f"not equivalent: its certificate fails in the tier {tier}{where}"
-
-
-def not_equivalent(row: Mapping[str, Any]) -> bool:
-    """Whether a cell's number stands without a proof of equal work."""
-    return row["status"] == "ok" and row["certificate"] in ("failed", "missing")
-
-
-def comparable(row: Mapping[str, Any]) -> bool:
-    """Whether a cell's number may be ranked: equal work is certified, in the cell's environment."""
-    return row["status"] == "ok" and row["certificate"] == "passed"
 
 
 def difference(tier: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from dlperf.analysis.publications import records, speedups
 from dlperf.analysis.publications import rows as rows_of
 from dlperf.analysis.publications.values import COLUMNS
 from dlperf.analysis.report import published_figures, published_tables, tables
-from dlperf.analysis.round import labels
+from dlperf.analysis.round import flags, labels
 from dlperf.analysis.schema.files import read_table
 
 PUBLISHED = ROOT / "config/published"
@@ -114,7 +114,7 @@ def test_a_published_median_has_no_interval_and_no_certificate(v1):
         assert row["throughput_low"] is None
         assert row["speedup_low"] is None
         assert row["certificate"] == "none"
-        assert not labels.comparable(row)
+        assert not flags.comparable(row)
 
 
 def test_a_table_with_each_frameworks_own_batch_says_it(v1):

@@ -24,7 +24,7 @@ from json_documents import places, values
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.round import labels
+from dlperf.analysis.round import flags, labels
 from dlperf.analysis.round.certificates import key, parse
 from dlperf.analysis.schema import columns, documents
 from dlperf.analysis.schema.files import read_table
@@ -196,11 +196,11 @@ def test_a_failed_certificate_does_not_get_better_by_being_stale(tmp_path):
 def test_every_flag_has_words(unequal):
     for row in analyse(unequal):
         for flag in row["flags"].split():
-            assert labels.flag(flag)
-    assert "tier shapes" in labels.flag("not-equivalent:shapes")
-    assert "tensor fc.weight" in labels.flag("not-equivalent:float64-update:fc.weight")
+            assert flags.flag(flag)
+    assert "tier shapes" in flags.flag("not-equivalent:shapes")
+    assert "tensor fc.weight" in flags.flag("not-equivalent:float64-update:fc.weight")
     with pytest.raises(KeyError):
-        labels.flag("unheard-of")
+        flags.flag("unheard-of")
 
 
 def test_every_form_of_a_table_marks_what_is_not_equivalent(unequal):
