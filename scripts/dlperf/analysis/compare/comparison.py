@@ -21,7 +21,7 @@ from dlperf.analysis.compare.conditions import Differences, key
 from dlperf.analysis.compare.rounds import Round
 from dlperf.analysis.report import tables
 from dlperf.analysis.round import flags, labels
-from dlperf.analysis.schema import columns
+from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
 from dlperf.analysis.statistics import permutation
 from dlperf.analysis.statistics.medians import median, ratio_interval
@@ -186,7 +186,7 @@ def _hindrance(old: Row, new: Row) -> tuple[str, str]:
 
 
 def _happened(cell: Row) -> str:
-    return ": ".join(filter(None, (labels.STATUS[cell["status"]], cell["reason"])))
+    return ": ".join(filter(None, (forms.STATUS[cell["status"]], cell["reason"])))
 
 
 def _test(compared: Sequence[tuple[Row, Speeds, Speeds]]) -> None:
@@ -283,9 +283,9 @@ def _too_few(rows: Sequence[Row]) -> str:
     most = max(compared, key=lambda row: min(row["baseline_n_ok"], row["n_ok"]))
     first, second = most["baseline_n_ok"], most["n_ok"]
     count = str(second) if first == second else f"{first} and {second}"
-    least = labels.percent(permutation.least_p(first, second))
+    least = forms.percent(permutation.least_p(first, second))
     return (
-        f"{count} repetitions a side cannot show a difference at {labels.percent(ERROR_RATE)}: "
+        f"{count} repetitions a side cannot show a difference at {forms.percent(ERROR_RATE)}: "
         f"chance alone puts them furthest apart with a probability of {least}. With 4 or more a "
         "side it can be shown; 7 are a good choice."
     )
@@ -352,12 +352,13 @@ def page(
         "bad": is_bad(rows),
         "outcome": _outcome(counts),
         "coverages": labels.listed(
-            sorted({labels.percent(row["ratio_coverage"]) for row in rows if row["ratio"]})
+            sorted({forms.percent(row["ratio_coverage"]) for row in rows if row["ratio"]})
         )
         or "none",
         "tolerance": tolerance,
         "error_rate": ERROR_RATE,
         "labels": labels,
+        "forms": forms,
         "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text()),
     }
     return tables.templates().get_template("compare.html.j2").render(content)

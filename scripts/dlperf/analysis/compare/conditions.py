@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from dlperf.analysis.compare.rounds import Round
 from dlperf.analysis.round import labels, names
+from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row
 from dlperf.analysis.statistics.medians import median
 
@@ -131,7 +132,7 @@ def _facts(round: Round, common: Iterable[Key]) -> dict[Key, dict[str, str]]:
             for column, words in FACTS.items():
                 value = row.get(column)
                 if value not in (None, ""):
-                    said = labels.size(value) if column == "memory_bytes" else str(value)
+                    said = forms.size(value) if column == "memory_bytes" else str(value)
                     found[key(row)].setdefault(words, {})[_short(said)] = None
     for row in round.parity:
         if key(row) in found:

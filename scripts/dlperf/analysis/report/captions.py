@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from dlperf.analysis.report import tables
 from dlperf.analysis.round import flags, labels, names
+from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row
 
 
@@ -21,7 +22,7 @@ def describe(cells: Sequence[Row], kind: str) -> str:
             ]
         else:
             said = [
-                f"{labels.percent(row['efficiency'])} on {labels.short_topology(row)}{_mark(row)}"
+                f"{forms.percent(row['efficiency'])} on {labels.short_topology(row)}{_mark(row)}"
                 for row in ok
                 if row["efficiency"] is not None and labels.devices(row) > 1
             ]

@@ -3,78 +3,19 @@
 In: rows of cells.tsv and measurements.tsv.gz. Out: headings with values as text, a column for each
 of columns.CELL that has anything to say; and the same with every repetition as compact JSON, which
 the page's script (templates/report.js) filters and draws. New columns of cells.tsv come in by
-themselves; HEADINGS gives them a better name and form.
+themselves, under the heading and in the form that schema/columns.py gives them.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dlperf.analysis.report.styles import STYLES
 from dlperf.analysis.round import flags, labels, names
-from dlperf.analysis.schema import columns
+from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.files import Row
 
-Form = Callable[[Any], str]
-
-
-def _real(digits: int) -> Form:
-    return lambda value: f"{value:.{digits}f}"
-
-
-#: Column of cells.tsv -> heading and form. What is not here has its own name as heading.
-HEADINGS: Mapping[str, tuple[str, Form]] = {
-    "scenario": ("Scenario", str),
-    "precision": ("Precision", str),
-    "batch_size": ("Batch a device", str),
-    "data": ("Data", str),
-    "image_size": ("Image size, px", str),
-    "status": ("Status", lambda value: str(labels.STATUS.get(value, value))),
-    "reason": ("Reason", str),
-    "n_ok": ("Repetitions ok", str),
-    "n_asked": ("asked for", str),
-    "n_oom": ("out of memory", str),
-    "n_timeout": ("timed out", str),
-    "n_crashed": ("crashed", str),
-    "n_missing": ("not measured", str),
-    "throughput": ("Median", _real(2)),
-    "unit": ("Unit", lambda value: f"{value}/s"),
-    "throughput_low": ("low", _real(2)),
-    "throughput_high": ("high", _real(2)),
-    "coverage": ("Coverage", labels.percent),
-    "cv": ("CV", lambda value: labels.percent(value, 2)),
-    "detectable": ("Detectable", lambda value: labels.percent(value, 2)),
-    "n_outliers": ("Outliers", str),
-    "rank": ("Rank, best", str),
-    "rank_last": ("Rank, last", str),
-    "rank_error": ("Chance of a false rank", lambda value: labels.percent(value, 2)),
-    "speedup": ("Speed-up", _real(3)),
-    "speedup_low": ("low", _real(3)),
-    "speedup_high": ("high", _real(3)),
-    "efficiency": ("Efficiency", labels.percent),
-    "efficiency_low": ("low", labels.percent),
-    "efficiency_high": ("high", labels.percent),
-    "ratio_coverage": ("Coverage", labels.percent),
-    "loader_share": ("Waited for data", lambda value: labels.percent(value, 2)),
-    "loss_first": ("Loss, first", _real(3)),
-    "loss_last": ("Loss, last", _real(3)),
-    "host_peak_rss_bytes": ("Host memory a rank", labels.size),
-    "device_peak_bytes": ("Device memory", labels.size),
-    "joules_per_sample": ("J a sample", lambda value: f"{value:.3g}"),
-    "flops_per_sample": ("GFLOP a sample", lambda value: f"{value / 1e9:.4g}"),
-    "peak_precision": ("Computes in", str),
-    "peak_stated_tflops": ("Stated peak, TFLOP/s", lambda value: f"{value:.4g}"),
-    "peak_measured_tflops": ("Measured peak, TFLOP/s", lambda value: f"{value:.4g}"),
-    "mfu_stated": ("MFU, stated peak", labels.percent),
-    "mfu_measured": ("MFU, measured peak", labels.percent),
-    "certificate": ("Certificate", str),
-    "flags": ("Flags", str),
-    "cores_per_device": ("Cores a device", str),
-    "warmup_steps": ("Steps of warm-up", str),
-    "measured_steps": ("Steps", str),
-    "device": ("Device", str),
-}
 #: These make the first columns, or say nothing more than those.
 FIRST = ("workload", "framework", "compiler", "nodes", "devices_per_node")
 LEFT_OUT = ("round", "table", "case", *FIRST)
@@ -111,44 +52,35 @@ def table(cells: Sequence[Row]) -> Cells:
     workloads = list(dict.fromkeys(row["workload"] for row in cells))
     known = columns.cells(workloads)
     wanted = [name for name in dict.fromkeys((*NEXT, *known)) if name not in LEFT_OUT]
-    numeric = columns.numbers(wanted)
     shown, same = [], []
-    for name in wanted:
-        values = {row.get(name) for row in cells}
+    for column in map(columns.column, wanted):
+        values = {row.get(column.name) for row in cells}
         if not values - {None, "", 0}:
             continue
         if len(values) == 1 and len(cells) > 1:
-            same.append((_heading(name), _text(name, values.pop())))
+            same.append((column.title, _text(column, values.pop())))
         else:
-            shown.append(name)
+            shown.append(column)
     lines = [
         (
             index,
             labels.workload(row),
             labels.implementation(row),
             Value(labels.short_topology(row), labels.devices(row) + row["nodes"] / 1e6),
-            [_value(name, row.get(name), name in numeric) for name in shown],
+            [_value(column, row.get(column.name)) for column in shown],
         )
         for index, row in enumerate(cells)
     ]
-    return Cells([(_heading(name), name in numeric) for name in shown], lines, same)
+    return Cells([(each.title, each.kind is not str) for each in shown], lines, same)
 
 
-def _heading(name: str) -> str:
-    return HEADINGS[name][0] if name in HEADINGS else name.replace("_", " ").capitalize()
+def _text(column: columns.Column, value: Any) -> str:
+    return "" if value is None or value == "" else column.form(value)
 
 
-def _text(name: str, value: Any) -> str:
-    if value is None or value == "":
-        return ""
-    if name in HEADINGS:
-        return HEADINGS[name][1](value)
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _value(name: str, value: Any, number: bool) -> Value:
-    text = _text(name, value)
-    return Value(text, value if number and text != str(value) else None)
+def _value(column: columns.Column, value: Any) -> Value:
+    text = _text(column, value)
+    return Value(text, value if column.kind is not str and text != str(value) else None)
 
 
 def data(cells: Sequence[Row], repetitions: Iterable[Row]) -> str:
@@ -178,7 +110,7 @@ def data(cells: Sequence[Row], repetitions: Iterable[Row]) -> str:
             "devices": labels.devices(row),
             "data": ", ".join(filter(None, (row["data"], labels.short_sizes(row)))),
             "colour": STYLES.get(row["framework"], STYLES["hugectr"])[0],
-            "status": labels.STATUS.get(row["status"], row["status"]),
+            "status": forms.STATUS.get(row["status"], row["status"]),
             "reason": row["reason"],
             "unit": labels.unit(row),
             "value": _interval(row, "throughput"),

@@ -25,6 +25,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from dlperf.analysis.report.styles import STYLES
 from dlperf.analysis.round import flags, labels, names
+from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table
 from dlperf.contract.files import write
 
@@ -223,7 +224,7 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
         if row is None:
             continue
         if row["status"] != "ok":
-            text = labels.STATUS[row["status"]]
+            text = forms.STATUS[row["status"]]
             axes.text(
                 0.012 * highest, place, text, va="center", size=8, style="italic", color=MUTED
             )

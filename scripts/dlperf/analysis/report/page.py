@@ -25,6 +25,7 @@ from dlperf.analysis.report.cost import campaign
 from dlperf.analysis.report.published import beside
 from dlperf.analysis.round import certificates, checksums, flags, labels, names
 from dlperf.analysis.round.calibration import nodes
+from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
 from dlperf.analysis.statistics.medians import order_coverage, order_rank
 from dlperf.contract.files import write
@@ -125,6 +126,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "commits": sorted({row["git_commit"] for row in repetitions if row["git_commit"]}),
         "example": next((row["record"] for row in repetitions if row["record"]), ""),
         "labels": labels,
+        "forms": forms,
         "names": names,
         "script": markupsafe.Markup(script),
         "script_sha256": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -180,7 +182,7 @@ def _missing(
             found.setdefault(key, []).append(environment["title"])
     for row in cells:
         if row["status"] != "ok":
-            key = labels.STATUS[row["status"]], row["reason"]
+            key = forms.STATUS[row["status"]], row["reason"]
         elif row["n_ok"] < row["n_asked"]:
             key = "fewer repetitions", tables.partial(row)
         else:

@@ -13,6 +13,7 @@ from typing import Any
 from dlperf import plan, workloads
 from dlperf.analysis.round import labels, names
 from dlperf.analysis.round.flags import overlapping
+from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row
 
 
@@ -102,7 +103,7 @@ def hosts(rows: Iterable[Row]) -> list[dict[str, Any]]:
         facts = {
             "CPU": text("cpu"),
             "cores that may be used": labels.listed(list(cores)),
-            "memory": labels.size(max((row["memory_bytes"] or 0 for row in own), default=0)),
+            "memory": forms.size(max((row["memory_bytes"] or 0 for row in own), default=0)),
             "GPU": text("gpu"),
             "GPU driver": text("gpu_driver"),
             "system": text("os"),

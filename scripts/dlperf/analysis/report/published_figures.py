@@ -8,6 +8,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from dlperf.analysis.report import figures
 from dlperf.analysis.report.published_tables import CASES, Grid, metric, number, said
 from dlperf.analysis.round import labels
+from dlperf.analysis.schema import forms
 from dlperf.analysis.statistics.medians import median
 
 #: Other words for what a table beside them says: no figures of their own.
@@ -136,7 +137,7 @@ def _lines(grid: Grid, title: str) -> Figure:
         axes.text(
             1.035,
             0.94 - 0.06 * drawn - 0.11 * index,
-            f"{column}: {labels.STATUS[status]}\nfrom {_short(x)} on",
+            f"{column}: {forms.STATUS[status]}\nfrom {_short(x)} on",
             transform=axes.transAxes,
             size=8,
             style="italic",
@@ -203,7 +204,7 @@ def _bars(grid: Grid, title: str) -> Figure:
                 axes.text(
                     0,
                     at,
-                    f" {labels.STATUS[own[0]['status']]}",
+                    f" {forms.STATUS[own[0]['status']]}",
                     va="center",
                     size=7.5,
                     style="italic",

@@ -15,6 +15,7 @@ from typing import Any
 from dlperf.analysis.publications import records
 from dlperf.analysis.report import tables
 from dlperf.analysis.round import labels
+from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
 from dlperf.analysis.statistics.medians import median, median_interval
 
@@ -226,7 +227,7 @@ def _entry(
     ok = [row for row in rows if row["status"] == "ok"]
     if not ok:
         row = rows[0]
-        text = labels.STATUS[row["status"]]
+        text = forms.STATUS[row["status"]]
         found = tables.Entry(text, ok=False)
         if row["status"] == "unsupported":
             if row["note"] not in notes:
@@ -239,7 +240,7 @@ def _entry(
     interval = median_interval(numbers)
     return tables.Entry(
         number(median(numbers), decimals),
-        interval=f"{interval.low:g} – {interval.high:g}, {labels.percent(interval.coverage)}",
+        interval=f"{interval.low:g} – {interval.high:g}, {forms.percent(interval.coverage)}",
     )
 
 

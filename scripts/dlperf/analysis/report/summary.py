@@ -14,6 +14,7 @@ from dlperf import plan
 from dlperf.analysis.report import provenance
 from dlperf.analysis.round import flags, labels
 from dlperf.analysis.round.calibration import noise
+from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row
 from dlperf.analysis.statistics.medians import (
     Interval,
@@ -140,18 +141,18 @@ def _lead(each: Standing) -> str:
 def certainty(asked: int, cells: Sequence[Row]) -> str:
     """What the intervals are worth: coverage, chance, noise. `asked`: repetitions a cell."""
     coverage = order_coverage(asked, order_rank(asked))
-    chance = labels.percent(false_separation(asked, asked), 2)
+    chance = forms.percent(false_separation(asked, asked), 2)
     text = (
         f"A number is the median of {labels.plural(asked, 'repetition')}; its interval holds the "
-        f"true median with a probability of {labels.percent(coverage)}, and two equally fast "
+        f"true median with a probability of {forms.percent(coverage)}, and two equally fast "
         f"implementations would look apart in {chance} of comparisons."
     )
     scatter = [row["cv"] for row in cells if row["cv"] is not None]
     if scatter:
         text += (
             " Over the repetitions of a cell, the coefficient of variation is "
-            f"{labels.percent(statistics.median(scatter), 1)} at the median and "
-            f"{labels.percent(max(scatter), 1)} at most."
+            f"{forms.percent(statistics.median(scatter), 1)} at the median and "
+            f"{forms.percent(max(scatter), 1)} at most."
         )
     return text
 
@@ -159,7 +160,7 @@ def certainty(asked: int, cells: Sequence[Row]) -> str:
 def lacking(cells: Sequence[Row]) -> str:
     """What has no number, too few repetitions, no certificate, or a reason for doubt."""
     total = labels.plural(len(cells), "cell")
-    without = Counter(labels.STATUS[row["status"]] for row in cells if row["status"] != "ok")
+    without = Counter(forms.STATUS[row["status"]] for row in cells if row["status"] != "ok")
     partial = sum(row["status"] == "ok" and row["n_ok"] < row["n_asked"] for row in cells)
     doubtful = sum("suspect:" in row["flags"] for row in cells)
     unproved = sum(row["status"] == "ok" and not flags.comparable(row) for row in cells)
@@ -199,7 +200,7 @@ def lead(config: plan.Config, repetitions: Sequence[Row], cells: Sequence[Row]) 
     frameworks = labels.plural(len(config.frameworks), "framework")
     workloads = labels.listed([labels.workload({"workload": w}) for w in config.workloads.asked()])
     if not ok:
-        happened = Counter(labels.STATUS[row["status"]] for row in repetitions)
+        happened = Counter(forms.STATUS[row["status"]] for row in repetitions)
         said = labels.listed([f"{count} {status}" for status, count in happened.items()])
         count = labels.plural(len(repetitions), "repetition")
         return [
@@ -246,8 +247,8 @@ def standing(cells: Sequence[Row], found: Sequence[Standing]) -> list[str]:
         worst, best = found[-1].efficiency
         said.append(
             f"Scaling efficiency on {labels.topology(best)} goes from "
-            f"{labels.percent(worst['efficiency'])} ({labels.implementation(worst)}) to "
-            f"{labels.percent(best['efficiency'])} ({labels.implementation(best)})."
+            f"{forms.percent(worst['efficiency'])} ({labels.implementation(worst)}) to "
+            f"{forms.percent(best['efficiency'])} ({labels.implementation(best)})."
         )
     left_out = [row for row in cells if row["status"] == "ok" and not flags.comparable(row)]
     if left_out:
@@ -277,7 +278,7 @@ def caveats(
     if coverage < 0.95:
         found.append(
             f"{labels.plural(config.repetitions, 'repetition')} a cell: the interval's coverage is "
-            f"only {labels.percent(coverage)}; 95 % needs at least 6."
+            f"only {forms.percent(coverage)}; 95 % needs at least 6."
         )
     if config.device == "cpu":
         found.append(
@@ -302,7 +303,7 @@ def _moved(repetitions: Sequence[Row]) -> Iterable[str]:
         if noise.drifted(each, floors[-1]):
             how = "faster" if each.change > 0 else "slower"
             yield (
-                f"{each.host} became {labels.percent(abs(each.change))} {how} during the round: "
+                f"{each.host} became {forms.percent(abs(each.change))} {how} during the round: "
                 "speeds are a mean over that time (see 'How sure')."
             )
 
@@ -313,7 +314,7 @@ def _ranked(cells: Sequence[Row]) -> Iterable[str]:
     if max(errors, default=0.0) > ERROR:
         yield (
             "Ranks are weak evidence here: were all cells of a ranking equally fast, some two of "
-            f"them would be told apart in up to {labels.percent(max(errors), 0)} of rounds, by "
+            f"them would be told apart in up to {forms.percent(max(errors), 0)} of rounds, by "
             "chance. More repetitions make that rare."
         )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlperf.analysis.round import flags, labels, names
-from dlperf.analysis.schema import columns
+from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
 from dlperf.contract.files import write
 
@@ -99,7 +99,7 @@ def ranking(cells: Sequence[Row]) -> list[str]:
     if not ranked:
         return []
     places = [f"{rank(cell)} {labels.implementation(cell)}" for cell in ranked]
-    chance = labels.percent(ranked[0]["rank_error"], 2 if ranked[0]["rank_error"] < 0.01 else 0)
+    chance = forms.percent(ranked[0]["rank_error"], 2 if ranked[0]["rank_error"] < 0.01 else 0)
     return [f"{labels.short_topology(ranked[0])}: {', '.join(places)} ({chance})"]
 
 
@@ -168,7 +168,7 @@ def _entry(row: Row | None, notes: list[str]) -> Entry:
     if row is None:
         return Entry("", ok=False)
     if row["status"] != "ok":
-        text = labels.STATUS[row["status"]]
+        text = forms.STATUS[row["status"]]
         return Entry(text, notes=_note(notes, [f"{text}: {row['reason']}"]), ok=False)
     raised = row["flags"].split()
     said = [flags.flag(flag) for flag in raised if flag != "partial"]
@@ -197,12 +197,12 @@ def _interval(row: Row) -> str:
 def partial(row: Row) -> str:
     """Why a cell has fewer repetitions than were asked for."""
     parts = [
-        f"{row[f'n_{status}']} {labels.STATUS[status]}"
+        f"{row[f'n_{status}']} {forms.STATUS[status]}"
         for status in ("oom", "timeout", "crashed", "missing")
         if row[f"n_{status}"]
     ]
     why = f": {row['reason']}" if row["reason"] else ""
-    covered = labels.percent(row["coverage"])
+    covered = forms.percent(row["coverage"])
     return (
         f"median of {row['n_ok']} of {row['n_asked']} repetitions ({', '.join(parts)}{why}); "
         f"the interval's coverage is {covered}"

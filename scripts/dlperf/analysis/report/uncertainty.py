@@ -9,6 +9,7 @@ from typing import Any
 
 from dlperf.analysis.round import labels
 from dlperf.analysis.round.calibration import noise
+from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row
 from dlperf.analysis.statistics.medians import OUTLIER_LEAST, median
 
@@ -28,11 +29,11 @@ def drift(found: noise.Drift, floor: noise.Floor) -> str:
     if found.thirds is not None:
         how_thirds = "faster" if found.thirds > 0 else "slower"
         thirds = (
-            f" The last third of the repetitions was {labels.percent(abs(found.thirds), 2)} "
+            f" The last third of the repetitions was {forms.percent(abs(found.thirds), 2)} "
             f"{how_thirds} than the first, each against its own cell's median."
         )
     measured = (
-        f"{found.host} became {labels.percent(abs(found.change), 2)} {how} in "
+        f"{found.host} became {forms.percent(abs(found.change), 2)} {how} in "
         f"{found.hours:.1f} hours and {labels.plural(found.repetitions, 'repetition')} "
         f"(slope within cells; by chance with probability {found.probability:.2g})."
     )
@@ -54,9 +55,9 @@ def _detectable(cells: Sequence[Row]) -> Iterator[str]:
     shares = [cell["detectable"] for cell in ok if cell["detectable"] is not None]
     if shares:
         yield (
-            f"The smallest detectable difference of a cell is {labels.percent(median(shares), 2)} "
-            f"at the median, from {labels.percent(min(shares), 2)} to "
-            f"{labels.percent(max(shares), 2)}."
+            f"The smallest detectable difference of a cell is {forms.percent(median(shares), 2)} "
+            f"at the median, from {forms.percent(min(shares), 2)} to "
+            f"{forms.percent(max(shares), 2)}."
         )
     if len(shares) < len(ok):
         few = "Cells" if not shares else labels.plural(len(ok) - len(shares), "cell")

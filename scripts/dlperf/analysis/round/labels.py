@@ -8,17 +8,10 @@ from typing import Any
 
 from dlperf import workloads
 from dlperf.analysis.round import names
+from dlperf.analysis.schema import forms
 from dlperf.analysis.statistics.medians import order_coverage, order_rank
 
-STATUS = {
-    "oom": "out of memory",
-    "timeout": "timed out",
-    "crashed": "crashed",
-    "unsupported": "not supported",
-    "missing": "not measured",
-}
 SCENARIO = {"train": "training"}
-PRECISION = {"fp32": "fp32", "amp": "mixed precision (amp)"}
 DATA = {
     "sample": "sample photographs, decoded, cropped and flipped while training runs",
     "prose": "English prose, as pairs of passages that are drawn and masked while training runs",
@@ -172,7 +165,7 @@ def interval(n: int) -> str:
     """What the interval of the median of n values is: '[min, max] of 3, coverage 75 %'."""
     k = order_rank(n)
     ends = "[min, max]" if k == 1 else f"[x{k}, x{n + 1 - k}] of the sorted values"
-    return f"{ends} of {n}, coverage {percent(order_coverage(n, k))}"
+    return f"{ends} of {n}, coverage {forms.percent(order_coverage(n, k))}"
 
 
 def imported_interval(cells: Sequence[Mapping[str, Any]]) -> str:
@@ -188,12 +181,6 @@ def _some_alone(cells: Sequence[Mapping[str, Any]]) -> bool:
     return any(row["n_ok"] == 1 for row in cells)
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """0.75 -> '75 %', 0.96875 -> '96.9 %'."""
-    text = f"{share * 100:.{digits}f}"
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
-
-
 def plural(count: int, word: str) -> str:
     if count == 1:
         return f"1 {word}"
@@ -205,15 +192,3 @@ def listed(items: Sequence[str]) -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} and {items[-1]}"
-
-
-def size(count: int | None) -> str:
-    """Bytes for a reader: 996014336 -> '950 MiB'."""
-    if count is None:
-        return ""
-    number = float(count)
-    for name in ("B", "KiB", "MiB"):
-        if number < 1024:
-            return f"{number:.0f} {name}"
-        number /= 1024
-    return f"{number:.1f} GiB"

@@ -11,8 +11,8 @@ from generated_round import config, write_round
 
 from dlperf import plan, workloads
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.round import labels
 from dlperf.analysis.round.calibration.limits import peak_precision
+from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
 from dlperf.plan import ConfigError, peaks
 
@@ -375,7 +375,7 @@ def test_the_report_shows_mfu_beside_its_peak_and_the_calibration(tmp_path):
     assert main(["report", *(t for k, v in options.items() for t in (f"--{k}", str(v)))]) == 0
     page = (results / "report.html").read_text()
     for row in rows:
-        assert f">{labels.percent(row['mfu_measured'])}</td>" in page, "as the cell has it"
+        assert f">{forms.percent(row['mfu_measured'])}</td>" in page, "as the cell has it"
         assert f">{row['peak_measured_tflops']:.4g}</td>" in page
     assert "Stated peak, TFLOP/s <strong>0.16</strong>" in page, "the same in every cell"
     assert "Computes in <strong>fp32</strong>" in page and "Calibration of the nodes" in page
