@@ -2,9 +2,9 @@
 
     .venv/bin/python benchmarks/analysis.py [--records 100000] [--folder results/benchmarks/large]
 
-Makes a round up (tests/generated_round.py), then runs the workflow's own commands: merge, limits,
-cells, every table, every figure, as many at a time as there are cores. Prints seconds, CPU seconds
-and peak memory a step, beside the limits: 60 s and 2 GiB for 100,000 records on 2 cores.
+Makes a round up (tests/support/generated_round.py), then runs the workflow's own commands: merge,
+limits, cells, every table, every figure, as many at a time as there are cores. Prints seconds, CPU
+seconds and peak memory a step, beside the limits: 60 s and 2 GiB for 100,000 records on 2 cores.
 """
 
 import argparse
@@ -19,13 +19,13 @@ from pathlib import Path
 import psutil
 from common import ROOT, write
 
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests/support"))
 
 from analysis_steps import limiting, merging, summarising
 from generated_round import config, write_round
 
 from dlperf import plan
-from dlperf.analysis import names
+from dlperf.analysis.round import names
 
 SECONDS, MIB = 60, 2048
 FRAMEWORKS = ["pytorch", "tensorflow", "tensorflow1", "mxnet", "paddlepaddle", "oneflow", "jax"]

@@ -21,12 +21,12 @@ from pathlib import Path
 
 import common
 
-sys.path.insert(0, str(common.ROOT / "tests"))
+sys.path.insert(0, str(common.ROOT / "tests/support"))
 
 import generated_round
 
 from dlperf import plan
-from dlperf.analysis.audit import made_again
+from dlperf.analysis.audit.recompute import made_again
 
 TOPOLOGIES = ["1n1d", "1n2d", "1n4d", "2n2d", "4n2d"]
 FEW = generated_round.config(

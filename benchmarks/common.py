@@ -15,7 +15,7 @@ RESULTS = ROOT / "results" / "benchmarks"
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from dlperf import frameworks  # noqa: E402
-from dlperf.analysis.statistics import median_interval  # noqa: E402
+from dlperf.analysis.statistics.medians import median_interval  # noqa: E402
 from dlperf.contract.parallel import Parallel  # noqa: E402
 from dlperf.contract.run import Run  # noqa: E402
 from dlperf.measure import host  # noqa: E402

@@ -3,8 +3,9 @@
     .venv/bin/python benchmarks/comparison.py
 
 Simulates pairs of rounds of 24 or 120 cells, of which 6 or none changed. Prints the share of
-changed cells that are found, by permutation with maxT (dlperf.analysis.permutation) and by rank
-tests with Holm's correction, and the share of pairs with a cell that is called different wrongly.
+changed cells that are found, by permutation with maxT (dlperf.analysis.statistics.permutation) and
+by rank tests with Holm's correction, and the share of pairs with a cell that is called different
+wrongly.
 About a minute of one core. docs/comparing.md has the figures.
 """
 
@@ -14,11 +15,11 @@ import numpy as np
 from common import ROOT
 from scipy import stats
 
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests/support"))
 
 from noises import disturbed, drifting, heavy_tails, normal
 
-from dlperf.analysis.permutation import p_values
+from dlperf.analysis.statistics.permutation import p_values
 
 CHANGED = 6
 

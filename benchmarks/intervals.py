@@ -4,8 +4,8 @@
 
 Values are drawn from distributions whose median is known; printed is how often the interval of a
 median, of a ratio of two, and a ranking of equal cells do what the formulas of
-dlperf.analysis.statistics and dlperf.analysis.separation say. tests/unit/test_simulation.py asserts
-it with fewer rounds. Intervals of whole arrays are taken here by the same ranks that
+dlperf.analysis.statistics say. tests/unit/analysis/statistics/test_simulation.py asserts it with
+fewer rounds. Intervals of whole arrays are taken here by the same ranks that
 median_interval takes; the test compares them with it, value by value.
 """
 
@@ -18,7 +18,7 @@ from scipy.special import ndtri
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
-from dlperf.analysis import separation, statistics
+from dlperf.analysis.statistics import medians, separation
 
 SIZES = (3, 5, 6, 7, 9)
 FRAMEWORKS = (2, 4, 8)
@@ -39,10 +39,10 @@ DISTRIBUTIONS = {
 CONTINUOUS = tuple(name for name in DISTRIBUTIONS if not name.startswith("ties"))
 
 
-def intervals(values, confidence=statistics.CONFIDENCE):
+def intervals(values, confidence=medians.CONFIDENCE):
     """(low, high) of the last axis' medians: median_interval of every row at once."""
     n = values.shape[-1]
-    k = statistics.order_rank(n, confidence)
+    k = medians.order_rank(n, confidence)
     ordered = np.sort(values, axis=-1)
     return ordered[..., k - 1], ordered[..., n - k]
 
@@ -62,7 +62,7 @@ def speeds(name, shape, dice, noise=0.05):
 
 def ratio_coverage(name, n, rounds, dice):
     """The share of intervals of a ratio of two medians of n that hold the true ratio."""
-    each = 1 - (1 - statistics.CONFIDENCE) / 2
+    each = 1 - (1 - medians.CONFIDENCE) / 2
     above = intervals(1.7 * speeds(name, (rounds, n), dice), each)
     below = intervals(speeds(name, (rounds, n), dice), each)
     low, high = above[0] / below[1], above[1] / below[0]
@@ -96,7 +96,7 @@ def marked(name, n, rounds, dice):
     scale = np.median(apart, axis=-1) / 0.6745
     scale = np.where(scale > 0, scale, 1.253314 * apart.mean(axis=-1))
     score = np.divide(apart.max(axis=-1), scale, out=np.zeros(rounds), where=scale > 0)
-    least = statistics.OUTLIER_SCORES.get(n, statistics.OUTLIER_SCORE)
+    least = medians.OUTLIER_SCORES.get(n, medians.OUTLIER_SCORE)
     return float(np.mean(score >= least))
 
 
@@ -113,9 +113,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=100_000)
     rounds = parser.parse_args().rounds
     dice = np.random.default_rng(20261122)
-    ratio = 1 - (1 - statistics.CONFIDENCE) / 2
-    cover = {n: statistics.order_coverage(n, statistics.order_rank(n)) for n in SIZES}
-    each = {n: statistics.order_coverage(n, statistics.order_rank(n, ratio)) for n in SIZES}
+    ratio = 1 - (1 - medians.CONFIDENCE) / 2
+    cover = {n: medians.order_coverage(n, medians.order_rank(n)) for n in SIZES}
+    each = {n: medians.order_coverage(n, medians.order_rank(n, ratio)) for n in SIZES}
 
     table(
         "Interval of a median: how often it holds the true one",

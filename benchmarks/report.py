@@ -22,7 +22,7 @@ import yaml
 from playwright.sync_api import sync_playwright
 
 from dlperf import plan
-from dlperf.analysis import names
+from dlperf.analysis.round import names
 
 PRECISIONS = ["fp32", "amp"]
 TOPOLOGIES = ["1n1d", "1n2d", "1n4d", "1n8d", "2n8d", "4n8d", "8n8d"]

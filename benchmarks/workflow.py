@@ -22,13 +22,13 @@ from pathlib import Path
 import common
 import yaml
 
-sys.path.insert(0, str(common.ROOT / "tests"))
+sys.path.insert(0, str(common.ROOT / "tests/support"))
 
 import analysis_steps
 import generated_round
 
 from dlperf import plan
-from dlperf.analysis import names
+from dlperf.analysis.round import names
 
 BIN = Path(sys.executable).parent
 BATCH_SIZES = {"fp32": [2, 4, 8, 16, 32], "amp": [2]}

@@ -26,8 +26,8 @@ SCRIPTS = str(Path(workflow.basedir) / "scripts")
 sys.path.insert(0, SCRIPTS)
 
 from dlperf import plan, workloads
-from dlperf.analysis import names
 from dlperf.data import loaders
+from dlperf.analysis.round import names
 
 # Only this package is on the path of what the rules start, whatever the user's PYTHONPATH says.
 shell.prefix(f"export PYTHONPATH={shlex.quote(SCRIPTS)}; ")

@@ -6,7 +6,7 @@ Outputs: compare/<baseline>.tsv, a row a cell, and compare/<baseline>.html, a pa
 else. `compare` prints what was found and fails where a cell became slower or broke; its files stay.
 """
 
-from dlperf.analysis import rounds
+from dlperf.analysis.compare import rounds
 
 BASELINE = str(COMPARISON.get("baseline") or "")
 

@@ -19,7 +19,7 @@ IMPORTED = "results/imported-{published}"
 
 def tables_of(*names):
     """The CSV files of these; their YAML files are read only where a target needs them."""
-    from dlperf.analysis.imported import config as imports
+    from dlperf.analysis.publications import config as imports
 
     try:
         found = [imports.load(Path(f"config/published/{name}.yaml")).files for name in names]

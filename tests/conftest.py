@@ -11,11 +11,12 @@ from pathlib import Path
 import hypothesis
 import pytest
 import yaml
-from chromium import browser  # noqa: F401  a fixture
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "scripts"
-sys.path.insert(0, str(SCRIPTS))
+sys.path[:0] = [str(SCRIPTS), str(ROOT / "tests/support")]
+
+from chromium import browser  # noqa: E402, F401  a fixture
 
 # A test does not fail because the machine is slow.
 hypothesis.settings.register_profile("dlperf", deadline=None)

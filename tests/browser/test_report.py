@@ -9,9 +9,9 @@ from generated_round import config, write_round
 from playwright.sync_api import Browser, Page, expect
 
 from dlperf import plan
-from dlperf.analysis import names
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.report import CONTENTS
+from dlperf.analysis.report.page import CONTENTS
+from dlperf.analysis.round import names
 
 HEADINGS = tuple(heading for name, heading in CONTENTS if name != "beside")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, SCRIPTS, snakemake
 
-from dlperf.analysis import nodes
+from dlperf.analysis.round.calibration import nodes
 from dlperf.measure.probe import TURNS
 
 DEVICES = 2

@@ -5,10 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
 from dlperf import workloads
 
-PACKAGE = Path(__file__).resolve().parents[2] / "scripts/dlperf"
+PACKAGE = ROOT / "scripts/dlperf"
 DATA = ("batches", "examples", "manifest", "native", "prefetch", "text")
 PACKAGES = ("contract", "measure", "frameworks", "workloads")
 NEWER = [PACKAGE / "contract" / f"{name}.py" for name in ("choices", "problems")]

@@ -3,4 +3,15 @@
 In: results/<round>/config.yaml and runs/. Out, in this order: measurements.tsv.gz and parity.tsv
 (merge), cells.tsv (cells), tables/, figures/, report.html. Nothing here needs a framework or a GPU,
 and the same records always give the same bytes.
+
+A package imports from those that stand before it, never from those after it:
+
+    schema        columns of tables, TSV files, JSON schemas
+    statistics    medians with intervals, ranks, permutation tests
+    logs          logs of public training scripts -> rows of tidy CSV
+    publications  published tables and tidy CSV -> records of imported rounds
+    round         records, certificates -> measurements -> cells
+    report        cells -> tables, figures, the page
+    compare       two rounds -> their comparison
+    audit         a round against its raw records; archives
 """

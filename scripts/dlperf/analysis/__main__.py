@@ -33,13 +33,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dlperf.analysis.files import AnalysisError
+from dlperf.analysis.schema.files import AnalysisError
 
 # Each command imports its own module: a figure must not wait for what the report needs.
 
 
 def _merge(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.merge import merge
+    from dlperf.analysis.round.merge import merge
 
     made = asked.measurements, asked.parity, asked.certificates, asked.sums
     left_out = merge(asked.config, asked.runs, asked.shared, *made)
@@ -48,44 +48,44 @@ def _merge(asked: argparse.Namespace) -> None:
 
 
 def _limits(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.limits import limits
+    from dlperf.analysis.round.calibration.limits import limits
 
     limits(asked.config, asked.measurements, asked.nodes, asked.peaks, asked.out)
 
 
 def _cells(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.cells import cells
+    from dlperf.analysis.round.cells import cells
 
     cells(asked.measurements, asked.certificates, asked.limits, asked.out)
 
 
 def _table(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.tables import table
+    from dlperf.analysis.report.tables import table
 
     table(asked.cells, asked.table, asked.tsv, asked.md, asked.html)
 
 
 def _markdown(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.markdown import markdown
+    from dlperf.analysis.report.markdown import markdown
 
     markdown(asked.cells, asked.measurements, asked.out)
 
 
 def _figure(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.figures import figure
+    from dlperf.analysis.report.figures import figure
 
     figure(asked.cells, asked.figure, asked.svg, asked.png)
 
 
 def _report(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.report import report
+    from dlperf.analysis.report.page import report
 
     report(asked.config, asked.round, asked.shared, asked.out)
 
 
 def _certificates(asked: argparse.Namespace) -> None:
     from dlperf import plan
-    from dlperf.analysis import certificates
+    from dlperf.analysis.round import certificates
 
     config = plan.load(asked.config)
     for line in certificates.lines(certificates.read(config, plan.expand(config), asked.shared)):
@@ -93,50 +93,50 @@ def _certificates(asked: argparse.Namespace) -> None:
 
 
 def _nodes(asked: argparse.Namespace) -> None:
-    from dlperf.analysis import nodes
+    from dlperf.analysis.round.calibration import nodes
 
     print(nodes.show(nodes.rows(asked.folder.glob("*.json"))))
 
 
 def _import(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.imported.records import write_round
+    from dlperf.analysis.publications.records import write_round
 
     print(f"{asked.out}: {write_round(asked.config, asked.out)} records")
 
 
 def _values(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.imported.records import write_values
+    from dlperf.analysis.publications.records import write_values
 
     write_values(asked.config, asked.runs, asked.out)
 
 
 def _replay(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.imported.page import replay
+    from dlperf.analysis.report.replay import replay
 
     replay(asked.round, asked.published)
 
 
 def _speedups(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.imported.speedups import speedups
+    from dlperf.analysis.publications.speedups import speedups
 
     print(speedups(asked.published, asked.out))
 
 
 def _audit(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.audit import audit
+    from dlperf.analysis.audit.recompute import audit
 
     audit(asked.round, asked.out)
 
 
 def _archive(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.archive import archive
+    from dlperf.analysis.audit.archive import archive
 
     for line in archive(asked.round, asked.out):
         print(line)
 
 
 def _compare(asked: argparse.Namespace) -> int:
-    from dlperf.analysis.compare import compare
+    from dlperf.analysis.compare.comparison import compare
 
     compare(asked.baseline, asked.round, asked.out_tsv, asked.out_html, asked.tolerance)
     return _show_verdict(asked.out_tsv, asked.out_html)
@@ -147,7 +147,7 @@ def _verdict(asked: argparse.Namespace) -> int:
 
 
 def _show_verdict(tsv: Path, html: Path) -> int:
-    from dlperf.analysis.compare import show
+    from dlperf.analysis.compare.comparison import show
 
     lines, bad = show(tsv, html)
     print("\n".join(lines))

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlperf import frameworks, workloads
-from dlperf.analysis.files import AnalysisError
 from dlperf.analysis.logs.entries import Read
 from dlperf.analysis.logs.window import Window
+from dlperf.analysis.schema.files import AnalysisError
 
 #: Keys of --case, without the workload's own dimensions; those with a value may be left out.
 KEYS: dict[str, str | None] = {

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dlperf.analysis.files import AnalysisError
 from dlperf.analysis.logs import SOURCES, load
 from dlperf.analysis.logs.case import Case, check, names, parse
 from dlperf.analysis.logs.entries import Read
@@ -22,6 +21,7 @@ from dlperf.analysis.logs.entries import read as read_entries
 from dlperf.analysis.logs.estimate import estimates
 from dlperf.analysis.logs.lines import read as read_lines
 from dlperf.analysis.logs.window import Asked, Window, stall, windows
+from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract.files import write
 
 Row = dict[str, str]

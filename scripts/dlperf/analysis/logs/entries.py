@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dlperf.analysis.files import AnalysisError
 from dlperf.analysis.logs import stamps
 from dlperf.analysis.logs.forms import Form, Source
 from dlperf.analysis.logs.lines import Line, Log
+from dlperf.analysis.schema.files import AnalysisError
 
 
 @dataclass(frozen=True)

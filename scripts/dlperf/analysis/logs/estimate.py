@@ -11,10 +11,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlperf.analysis.files import AnalysisError
 from dlperf.analysis.logs.case import Case
 from dlperf.analysis.logs.entries import Entry
 from dlperf.analysis.logs.window import Window
+from dlperf.analysis.schema.files import AnalysisError
 
 #: Rounding of the log's times: below the first not worth a word, above the second no figure.
 _SAID, _REFUSED = 0.002, 0.05

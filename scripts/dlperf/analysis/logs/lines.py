@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlperf.analysis.files import AnalysisError
+from dlperf.analysis.schema.files import AnalysisError
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 #: What launchers put before each rank's lines.

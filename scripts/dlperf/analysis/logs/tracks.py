@@ -8,8 +8,8 @@ number, where every step is there that often.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 
-from dlperf.analysis.files import AnalysisError
 from dlperf.analysis.logs.entries import Entry, Read
+from dlperf.analysis.schema.files import AnalysisError
 
 Track = list[Entry]
 Key = tuple[int, int]

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from dlperf.analysis.files import AnalysisError
 from dlperf.analysis.logs import tracks
 from dlperf.analysis.logs.entries import Entry, Read
 from dlperf.analysis.logs.tracks import Track
+from dlperf.analysis.schema.files import AnalysisError
 
 _STALL = 5.0  # times the usual duration of a step
 

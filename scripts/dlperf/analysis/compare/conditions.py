@@ -1,0 +1,276 @@
+"""What differs between two rounds beside their speeds: machines, versions, code, settings.
+
+In: two rounds, and the pairs of cells that both have. Out: differences, each said once: of all
+common cells, of all of a framework, or of one cell alone. What a cell's own repetitions say counts,
+so a driver that differs on one node only is found where it was.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dlperf.analysis.compare.rounds import Round
+from dlperf.analysis.round import labels, names
+from dlperf.analysis.schema import forms
+from dlperf.analysis.schema.files import Row
+from dlperf.analysis.statistics.medians import median
+
+#: Columns of measurements.tsv.gz that name what a repetition ran on, in words.
+FACTS = {
+    "hostname": "machine",
+    "gpu": "GPU",
+    "gpu_driver": "GPU driver",
+    "gpu_power_limit_watts": "GPU power limit (W)",
+    "cpu": "CPU",
+    "cores": "cores",
+    "cores_allowed": "cores that may be used",
+    "memory_bytes": "memory",
+    "os": "system",
+    "kernel": "kernel",
+    "governor": "CPU governor",
+    "git_commit": "commit",
+    "git_dirty": "uncommitted changes",
+    "code_sha256": "code of the implementation (sha256)",
+    "lock_sha256": "lock (sha256)",
+    "freeze_sha256": "packages (sha256)",
+    "python": "Python",
+    "data_manifest_sha256": "data (sha256)",
+}
+#: Columns that are read anew in each repetition: they never agree exactly, so their ranges stand
+#: side by side. (words, factor, unit)
+READINGS = {
+    "clock_mhz_before": ("CPU clock before a repetition", 1, "MHz"),
+    "clock_mhz_after": ("CPU clock after a repetition", 1, "MHz"),
+    "gpu_clock_mhz_before": ("GPU clock before a repetition", 1, "MHz"),
+    "gpu_clock_mhz_after": ("GPU clock after a repetition", 1, "MHz"),
+    "load_before": ("load before a repetition", 1, ""),
+    "idle_share_before": ("idle CPU time before a repetition", 100, "%"),
+    "foreign_cpu_share": ("CPU time of others in the window", 100, "%"),
+    "cpu_time_over_wall": ("CPU time over wall time of the ranks", 100, "%"),
+}
+#: How many values of a round are spelled out, such as the machines of a cluster.
+SHOWN = 4
+
+#: (workload, framework, case): the same in every round
+Key = tuple[str, str, str]
+
+
+def key(row: Row) -> Key:
+    return row["workload"], row["framework"], row["case"]
+
+
+class Difference(NamedTuple):
+    """`what` is `before` in the baseline and `now` in the round."""
+
+    what: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.before} → {self.now}"
+
+
+@dataclass
+class Differences:
+    """`everywhere`: of all common cells; `of_framework`: of all of one (by title); `of_cell`: the
+    rest, and `of_cell_in_full` everything that a cell's own repetitions say.
+
+    `same` names facts that differ nowhere; a reading is (words, baseline's range, round's range);
+    `packages` are of frameworks, by title, and `unknown` says why those of others are not there.
+    """
+
+    everywhere: list[Difference]
+    of_framework: dict[str, list[Difference]]
+    of_cell: dict[Key, list[Difference]]
+    of_cell_in_full: dict[Key, list[Difference]]
+    same: list[str]
+    readings: list[tuple[str, str, str]]
+    config: list[Difference]
+    packages: dict[str, list[Difference]] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+
+
+def between(before: Round, now: Round, common: Sequence[Key]) -> Differences:
+    """What differs between two rounds over the cells `common`, which both have measured."""
+    first, second = _facts(before, common), _facts(now, common)
+    cells = {each: _differences(first[each], second[each]) for each in common}
+    everywhere = _shared(list(cells.values()))
+    of_framework: dict[str, list[Difference]] = {}
+    left = {each: [one for one in cells[each] if one not in everywhere] for each in common}
+    frameworks = list(dict.fromkeys(framework for _, framework, _ in common))
+    for framework in frameworks:
+        own = [each for each in common if each[1] == framework]
+        if shared := _shared([left[each] for each in own]):
+            of_framework[names.framework_title(framework)] = shared
+            left |= {each: [one for one in left[each] if one not in shared] for each in own}
+    named = {difference.what for own in cells.values() for difference in own}
+    found = Differences(
+        everywhere,
+        of_framework,
+        left,
+        cells,
+        [
+            words
+            for words in FACTS.values()
+            if words not in named and any(words in facts for facts in first.values())
+        ],
+        _readings(before, now, common),
+        _config(before.config, now.config),
+    )
+    for framework in frameworks:
+        _packages(before, now, framework, found)
+    return found
+
+
+def _facts(round: Round, common: Iterable[Key]) -> dict[Key, dict[str, str]]:
+    """What each cell's ok repetitions say of themselves, in words."""
+    found: dict[Key, dict[str, dict[str, None]]] = {each: {} for each in common}
+    for row in round.repetitions:
+        if row["status"] == "ok" and key(row) in found:
+            for column, words in FACTS.items():
+                value = row.get(column)
+                if value not in (None, ""):
+                    said = forms.size(value) if column == "memory_bytes" else str(value)
+                    found[key(row)].setdefault(words, {})[_short(said)] = None
+    for row in round.parity:
+        if key(row) in found:
+            words = row["key"].replace("_", " ")
+            found[key(row)].setdefault(words, {})[_short(row["value"])] = None
+    return {
+        each: {what: _listed(sorted(values)) for what, values in facts.items()}
+        for each, facts in found.items()
+    }
+
+
+def _short(value: str) -> str:
+    """The first 12 digits of a sha or a commit, and anything else as it is."""
+    is_hash = len(value) >= 40 and not set(value) - set("0123456789abcdef")
+    return value[:12] if is_hash else value
+
+
+def _listed(values: Sequence[str]) -> str:
+    more = len(values) - SHOWN
+    return labels.listed(values) if more <= 0 else f"{', '.join(values[:SHOWN])} and {more} more"
+
+
+def _differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[Difference]:
+    """What both say and say differently. (Records of an older version say less.)"""
+    return [
+        Difference(what, first[what], second[what])
+        for what in first
+        if what in second and first[what] != second[what]
+    ]
+
+
+def _shared(found: Sequence[Sequence[Difference]]) -> list[Difference]:
+    return [each for each in found[0] if all(each in own for own in found)] if found else []
+
+
+def _readings(before: Round, now: Round, common: Sequence[Key]) -> list[tuple[str, str, str]]:
+    wanted = set(common)
+    found = []
+    for column, (words, factor, unit) in READINGS.items():
+        shown = []
+        for each in (before, now):
+            values = [
+                float(row[column]) * factor
+                for row in each.repetitions
+                if row["status"] == "ok" and key(row) in wanted and row.get(column) is not None
+            ]
+            shown.append(_range(values, unit))
+        if any(shown):
+            found.append((words, shown[0] or "not read", shown[1] or "not read"))
+    return found
+
+
+def _range(values: Sequence[float], unit: str) -> str:
+    if not values:
+        return ""
+    low, middle, high = (f"{each:.4g}" for each in (min(values), median(values), max(values)))
+    said = low if low == high else f"{low} – {high}, median {middle}"
+    return f"{said} {unit}".strip()
+
+
+def _config(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
+    """Keys of the two configs that differ, dotted."""
+    first, second = dict(_flat(before)), dict(_flat(now))
+    return [
+        Difference(name, first.get(name, "not there"), second.get(name, "not there"))
+        for name in dict.fromkeys([*first, *second])
+        if name != "round" and first.get(name) != second.get(name)
+    ]
+
+
+def _flat(section: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    for name, value in section.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + str(name), json.dumps(value)
+
+
+def _packages(before: Round, now: Round, framework: str, found: Differences) -> None:
+    """Packages of a framework's environment that differ, where both environments are still known.
+
+    env.json is shared by rounds and tells of the environment that there is now; a record says by a
+    sha256 which packages it was measured with.
+    """
+    title = names.framework_title(framework)
+    asked = [_recorded(each, framework) for each in (before, now)]
+    if asked[0] == asked[1]:
+        return
+    lists = [
+        _freeze(each, framework, wanted) for each, wanted in zip((before, now), asked, strict=True)
+    ]
+    for each, packages in zip((before, now), lists, strict=True):
+        if packages is None:
+            found.unknown[title] = (
+                f"the environment that {each.name} was measured with is not there any more"
+            )
+            return
+    first, second = ({_package(line): line for line in packages or ()} for packages in lists)
+    found.packages[title] = [
+        Difference(name, _version(first.get(name)), _version(second.get(name)))
+        for name in sorted({*first, *second})
+        if first.get(name) != second.get(name)
+    ]
+
+
+def _recorded(round: Round, framework: str) -> tuple[frozenset[str], frozenset[str]]:
+    own = [
+        row for row in round.repetitions if row["framework"] == framework and row["status"] == "ok"
+    ]
+    return (
+        frozenset(row["lock_sha256"] for row in own),
+        frozenset(row.get("freeze_sha256") or "" for row in own),
+    )
+
+
+def _freeze(
+    round: Round, framework: str, wanted: tuple[frozenset[str], frozenset[str]]
+) -> list[str] | None:
+    """The packages of env.json, if that is the environment of the round's records."""
+    path = round.shared / "environments" / f"{framework}.{round.config['device']}" / "env.json"
+    try:
+        environment = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    packages: list[str] = environment.get("freeze", [])
+    sha256 = hashlib.sha256("\n".join(packages).encode()).hexdigest()  # as measure/record.py
+    locks, freezes = wanted
+    if freezes == {sha256}:
+        return packages
+    older = freezes == {""} and locks == {environment.get("lock_sha256")}
+    return packages if older else None
+
+
+def _package(line: str) -> str:
+    return line.partition("==")[0].partition(" @ ")[0].lower()
+
+
+def _version(line: str | None) -> str:
+    if line is None:
+        return "not there"
+    return line.partition("==")[2] or line.partition(" @ ")[2] or line

@@ -1,0 +1,183 @@
+"""Where a publication contradicts itself.
+
+In: the rows of its tables, and their ratios, computed again. Out: a row of contradictions.tsv a
+finding.
+"""
+
+import csv
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dlperf.analysis.publications.ratios import Ratio
+from dlperf.analysis.publications.rows import Row, case, flag, group, place, point, where
+
+FOUND = ("kind", "publication", "where", "finding", "rows")
+#: Kinds of contradictions, as they are headed.
+KINDS = {
+    "ratio": "Ratios that do not follow from the printed numbers",
+    "two-values": "One cell, printed with two values",
+    "copied": "Numbers copied from another case",
+    "above-linear": "Scaling above the number of devices, without a word",
+    "order": "A mean above the 99th percentile",
+    "unit": "Units that do not fit",
+    "summary": "Means and deviations that do not follow from the seeds",
+    "not-computable": "Ratios whose base was not published",
+    "by-hand": "Found by reading scripts and pages, not from these tables",
+}
+
+
+def contradictions(
+    rows: Sequence[Row], found: Sequence[Ratio], known: Path
+) -> list[dict[str, str]]:
+    """Every place where a publication contradicts itself, each as a row of contradictions.tsv."""
+    listed = [
+        *_wrong_ratios(found),
+        *_two_values(rows),
+        *_copied(rows),
+        *_above_linear(rows, found),
+        *_order(rows),
+        *_units(rows),
+        *_seeds(rows),
+        *_not_computable(found),
+    ]
+    if known.exists():
+        with open(known, encoding="utf-8", newline="") as stream:
+            for row in csv.DictReader(stream):
+                finding = f"{row['finding']} (known from: {row['how_known']})"
+                own = {key: row[key] for key in ("publication", "where")}
+                listed.append({"kind": "by-hand", **own, "finding": finding, "rows": ""})
+    return listed
+
+
+def _entry(kind: str, rows: Sequence[Row], where: str, finding: str) -> dict[str, str]:
+    return {
+        "kind": kind,
+        "publication": rows[0]["publication"],
+        "where": where,
+        "finding": finding,
+        "rows": " ".join(map(place, rows)),
+    }
+
+
+def _wrong_ratios(found: Sequence[Ratio]) -> Iterator[dict[str, str]]:
+    for each in found:
+        if each.status == "contradicts":
+            assert each.recomputed is not None
+            finding = f"{each.what} printed as {each.published:g}; {each.recomputed:.4g} follows"
+            if each.numerator and each.denominator:
+                finding += f" from {each.numerator:g} / {each.denominator:g}"
+            if each.rounded:
+                finding += ", whose rounding allows for it"
+            yield _entry("ratio", [each.row], where(each.row), finding)
+
+
+def _not_computable(found: Sequence[Ratio]) -> Iterator[dict[str, str]]:
+    """One line a table and metric: there are hundreds of them."""
+    groups: dict[tuple[str, ...], list[Ratio]] = {}
+    for each in found:
+        if each.status == "not computable":
+            key = each.row["file"], each.row["table"], each.row["metric"], each.reason
+            groups.setdefault(key, []).append(each)
+    for (_, table, metric, reason), own in groups.items():
+        rows = [each.row for each in own]
+        finding = f"{len(own)} of {own[0].what} ({metric}) cannot be computed again: {reason}"
+        yield _entry("not-computable", rows, f"{rows[0]['report']}, {table}", finding)
+
+
+def _two_values(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
+    named = [row for row in rows if row["value"] and "DLPerf" in row["publication"]]
+    for own in group(named, point).values():
+        values = list(dict.fromkeys(float(row["value"]) for row in own))
+        if len(values) > 1:
+            said = "; ".join(
+                f"{row['value']} in {row['report']}, {row['table']}"
+                + (f" (speed-up {row['speedup']})" if row.get("speedup") else "")
+                for row in own
+            )
+            yield _entry("two-values", own, case(own[0]), said)
+
+
+def _copied(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
+    """The same numbers, in the same order, for another case of the same table or another one."""
+    keys = ("file", "table", "model", "implementation", "metric", "bsz_per_device", "gpu")
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row["metric"] in ("throughput", "time_to_train", "latency_per_iter") and row["value"]:
+            more = () if row["metric"] == "throughput" else ("nodes", "devices", "dataset")
+            also = [row.get(key) or "" for key in (*keys, *more)]
+            if row["metric"] == "time_to_train":
+                also[5] = ""  # precisions have their own batch
+            flags = [flag(row, key) for key in ("xla", "dali")] + [row.get("clip") or ""]
+            groups.setdefault((*also, *flags, row.get("backbone") or ""), []).append(row)
+    seen: dict[tuple[str, ...], list[Row]] = {}
+    for own in groups.values():
+        values = tuple(row["value"] for row in own)
+        digits = [value for value in values if len(value.replace(".", "")) > 2]
+        if len(digits) < 2:
+            continue
+        other = seen.setdefault((own[0]["file"], own[0]["metric"], *values), own)
+        if other is not own and point(other[0], ("group",)) != point(own[0], ("group",)):
+            finding = f"{', '.join(values)} stand in {other[0]['table']} too, for {case(other[0])}"
+            yield _entry("copied", own, where(own[0]), finding)
+
+
+def _above_linear(rows: Sequence[Row], found: Sequence[Ratio]) -> Iterator[dict[str, str]]:
+    single = group(
+        (row for row in rows if row["devices"] == "1" and row["value"]),
+        lambda row: point(row, ("nodes", "gpus_per_node", "group", "case")),
+    )
+    for row in rows:
+        if row["metric"] != "throughput" or not row["value"] or row["model"] == "GPT":
+            continue
+        bases = single.get(point(row, ("nodes", "gpus_per_node", "group", "case")), [])
+        devices = int(row["devices"])
+        if bases and devices > 1 and float(row["value"]) > devices * float(bases[0]["value"]):
+            ratio = float(row["value"]) / float(bases[0]["value"])
+            finding = f"{ratio:.2f} times one device, on {devices} devices"
+            yield _entry("above-linear", [row], where(row), finding)
+
+
+def _order(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
+    latencies = [row for row in rows if row["metric"] == "latency" and row["value"]]
+    groups = group(latencies, lambda row: point(row, ("stat", "percentile")))
+    for own in groups.values():
+        by = {row["stat"]: row for row in own}
+        if {"mean", "p99"} <= by.keys():
+            mean, high = float(by["mean"]["value"]), float(by["p99"]["value"])
+            if mean > high:
+                finding = f"mean latency {mean:g} ms above the 99th percentile, {high:g} ms"
+                yield _entry("order", [by["mean"], by["p99"]], where(by["mean"]), finding)
+
+
+def _units(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
+    wrong = [row for row in rows if row.get("stat") == "stdev" and "fraction" in row["unit"]]
+    for own in group(wrong, lambda row: (row["file"], row["table"], row["metric"])).values():
+        values = ", ".join(row["value"] for row in own)
+        finding = f"standard deviations as fractions ({values}) beside means in percent"
+        yield _entry("unit", own, f"{own[0]['report']}, {own[0]['table']}", finding)
+
+
+def _seeds(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
+    """Mean and sample standard deviation of the printed seeds, to one unit of the last place."""
+    named = [row for row in rows if row.get("stat") and row["value"]]
+    groups = group(named, lambda row: (row["file"], row["table"], *point(row, ("stat",))))
+    for own in groups.values():
+        values = [float(row["value"]) for row in own if row["stat"].startswith("seed")]
+        by = {row["stat"]: row for row in own}
+        if len(values) < 2:
+            continue
+        for name, computed in (
+            ("mean", statistics.fmean(values)),
+            ("stdev", statistics.stdev(values)),
+        ):
+            printed = by.get(name)
+            if printed is None:
+                continue
+            unit = 10.0 ** -len(printed["value"].partition(".")[2])
+            if abs(computed - float(printed["value"])) > unit:
+                finding = (
+                    f"{name} of {len(values)} seeds printed as {printed['value']}; "
+                    f"{computed:.4g} follows"
+                )
+                yield _entry("summary", [printed], where(printed), finding)

@@ -1,0 +1,253 @@
+"""`Value`s -> records of kind `imported` -> rows of measurements.tsv.gz and values.tsv.
+
+A record holds the numbers of one repetition of one case of one published table, with the file, its
+sha256 and the line of each. Throughput of workloads that this project has goes into measurements,
+and from there through the same cells, tables and figures as what was measured; any other number
+(latency, memory, accuracy, workloads that are not here) is a row of values.tsv.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dlperf import workloads
+from dlperf.analysis.publications import config as configs
+from dlperf.analysis.publications.values import Value, read
+from dlperf.analysis.schema import documents
+from dlperf.analysis.schema.files import AnalysisError, Row, write_table
+from dlperf.contract.files import write
+from dlperf.contract.parallel import Parallel
+
+SCHEMA = "dlperf.imported/1"
+SCHEMA_FILE = Path(__file__).with_name("imported.schema.json")
+#: The longest name of a case; a longer one ends in a digest.
+LONGEST = 180
+#: Columns of values.tsv before the workloads' own dimensions, and after them.
+HEAD = (
+    *("round", "workload", "framework", "implementation", "scenario", "precision", "compiler"),
+    *("nodes", "devices_per_node", "batch_size", "data", "repetition"),
+    *("published_table", "batch_label", "hardware"),
+)
+TAIL = (
+    *("metric", "value", "unit", "estimator", "status", "note"),
+    *("source", "record", "record_sha256"),
+)
+
+
+def write_round(config_path: Path, folder: Path) -> int:
+    """Import the round of a YAML file into `folder`; returns the number of records.
+
+    Raises AnalysisError or ConfigError, and writes nothing then.
+    """
+    config = configs.load(config_path)
+    if folder.name != config.round:
+        raise AnalysisError(
+            f"{folder}: is not the folder of the round '{config.round}'; give one of that name"
+        )
+    records: dict[str, dict[str, Any]] = {}
+    for file in config.files:
+        for value in read(Path(file)):
+            path = record_path(value)
+            record = records.setdefault(path, _record(value, config))
+            record["values"].append(_number(value))
+            if value.status == "ok":
+                record["status"], record["reason"] = "ok", ""
+    if (folder / "runs").exists():
+        shutil.rmtree(folder / "runs")  # what the files no longer say
+    for path, record in records.items():
+        write(folder / "runs" / path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    write(folder / "config.yaml", configs.dump(config))
+    return len(records)
+
+
+def _record(value: Value, config: configs.Import) -> dict[str, Any]:
+    of = (
+        *("workload", "framework", "implementation", "scenario", "precision", "compiler"),
+        *("nodes", "devices_per_node", "batch_size", "data", "repetition", "dimensions"),
+    )
+    return {
+        "schema": SCHEMA,
+        "kind": "imported",
+        "status": value.status,
+        "reason": value.note if value.status != "ok" else "",
+        "identity": {"round": config.round, **{key: getattr(value, key) for key in of}},
+        "published": {
+            "table": value.table,
+            "batch_label": value.batch_label,
+            "hardware": value.hardware or config.hardware,
+        },
+        "values": [],
+    }
+
+
+def _number(value: Value) -> dict[str, Any]:
+    return {
+        "metric": value.metric,
+        "value": value.value,
+        "unit": value.unit,
+        "estimator": value.estimator,
+        "note": value.note,
+        "source": {
+            "text": value.source,
+            "file": value.file,
+            "sha256": value.sha256,
+            "line": value.line,
+        },
+    }
+
+
+def record_path(value: Value) -> str:
+    """Its record's path below runs/."""
+    folder = f"{value.workload}/{_slug(value.title)}/{case_name(value)}"
+    return f"{folder}/rep{value.repetition}.json"
+
+
+def case_name(value: Value) -> str:
+    """A case's name as measured rounds have it, and what tells published tables apart."""
+    parts = [value.scenario, value.precision]
+    if value.compiler != "none":
+        parts.append(value.compiler)
+    parts.append(f"{value.nodes}n{value.devices_per_node}d")
+    if value.batch_size:
+        parts.append(f"b{value.batch_size}")
+    parts.append(value.data)
+    parts += [f"{key}{_slug(text)}" for key, text in value.dimensions.items()]
+    parts += [value.batch_label, _slug(value.hardware), _slug(value.table)]
+    name = "-".join(filter(None, parts))
+    if len(name) > LONGEST:
+        name = f"{name[:LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    return name
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "_", text.lower()).strip("_.")
+
+
+def read_round(runs: Path, round_name: str) -> list[Row]:
+    """Every number of the records below `runs`, in the order of the files that they came from.
+
+    Raises AnalysisError, which names each file that is no imported record of this round.
+    """
+    rows: list[Row] = []
+    problems: list[str] = []
+    for path in sorted(runs.rglob("rep*.json")):
+        content = path.read_bytes()
+        try:
+            record = json.loads(content)
+        except ValueError as error:
+            problems.append(f"{path}: is not JSON, perhaps half-written: {error}")
+            continue
+        if wrong := documents.problems(record, SCHEMA_FILE):
+            problems += [f"{path}: is not a {SCHEMA}: {each}" for each in wrong]
+            continue
+        if record["identity"]["round"] != round_name:
+            problems.append(f"{path}: is of the round {record['identity']['round']}")
+            continue
+        shown = f"runs/{path.relative_to(runs).as_posix()}"
+        rows += _rows(record, shown, hashlib.sha256(content).hexdigest())
+    if problems:
+        raise AnalysisError("\n".join(problems) + "\nNothing was merged; import the round again.")
+    return sorted(rows, key=lambda row: (row["source_file"], row["source_line"]))
+
+
+def _rows(record: Mapping[str, Any], path: str, sha256: str) -> Iterable[Row]:
+    identity, published = record["identity"], record["published"]
+    seen: set[str] = set()
+    for each in record["values"]:
+        source, metric = each["source"], each["metric"]
+        # the first estimate of a repetition counts; others stand beside it under their own name
+        if metric in seen:
+            metric = f"{metric}, {each['estimator'].replace('_', ' ')}"
+        seen.add(metric)
+        yield {
+            **{key: value for key, value in identity.items() if key != "dimensions"},
+            "dimensions": identity["dimensions"],
+            "case": path.split("/")[3],
+            "published_table": published["table"],
+            "batch_label": published["batch_label"],
+            "hardware": published["hardware"],
+            "metric": metric,
+            **{key: each[key] for key in ("value", "unit", "estimator", "note")},
+            "status": _status(record, each),
+            "reason": each["note"] if each["value"] is None else "",
+            "kind": "imported",
+            "source": f"{source['text']} ({source['file']}:{source['line']})",
+            "source_file": source["file"],
+            "source_sha256": source["sha256"],
+            "source_line": source["line"],
+            "record": path,
+            "record_sha256": sha256,
+        }
+
+
+def _status(record: Mapping[str, Any], each: Mapping[str, Any]) -> str:
+    """A number's own: one metric may be missing where others of the same run are there."""
+    if each["value"] is not None:
+        return "ok"
+    return record["status"] if record["status"] != "ok" else "unsupported"
+
+
+def measurements(config_path: Path, runs: Path) -> tuple[list[str], list[Row]]:
+    """(workloads, rows of measurements.tsv.gz) of an imported round: its training throughput."""
+    config = configs.load(config_path)
+    rows = [row for row in read_round(runs, config.round) if is_cell(row)]
+    for row in rows:
+        facts = workloads.facts(row["workload"])
+        row |= {
+            name: int(row["dimensions"].get(name, each.standard))
+            for name, each in facts.DIMENSIONS.items()
+        }
+        row |= {"throughput": row["value"], "device": "cuda", **asdict(Parallel())}
+    tables = table_names(rows)
+    rows = [{**row, "table": name} for row, name in zip(rows, tables, strict=True)]
+    # a cell's repetitions stand together, whatever the order in the file
+    first: dict[tuple[str, ...], int] = {}
+    for index, row in enumerate(rows):
+        first.setdefault((row["table"], row["implementation"], row["case"]), index)
+    rows.sort(key=lambda row: first[row["table"], row["implementation"], row["case"]])
+    return list(dict.fromkeys(row["workload"] for row in rows)), rows
+
+
+def is_cell(row: Mapping[str, Any]) -> bool:
+    """Whether a number is a training throughput of a workload that this project has."""
+    if row["workload"] not in workloads.NAMES or row["metric"] != "throughput":
+        return False
+    own = workloads.facts(row["workload"]).DIMENSIONS
+    known = all(name in own and text.isdigit() for name, text in row["dimensions"].items())
+    return known and row["scenario"] == "train" and bool(row["batch_size"])
+
+
+def table_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Each row's table, named as a measured round's: 'resnet50-train-fp32-b128'.
+
+    Data, device and the workload's dimensions are spelled where they vary in the round.
+    """
+    names = []
+    for row in rows:
+        own = [each for each in rows if each["workload"] == row["workload"]]
+        parts = [row["workload"], row["scenario"], row["precision"]]
+        parts.append(f"b{row['batch_label'] or row['batch_size']}")
+        parts += [_slug(row[key]) for key in ("data", "hardware") if _varies(own, key)]
+        for name, each in workloads.facts(row["workload"]).DIMENSIONS.items():
+            if _varies(own, name):
+                parts.append(f"{each.key}{row[name]}")
+        names.append("-".join(filter(None, parts)))
+    return names
+
+
+def _varies(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
+    return len({row[key] for row in rows}) > 1
+
+
+def write_values(config_path: Path, runs: Path, out: Path) -> None:
+    """Write values.tsv: every number that measurements.tsv.gz does not have."""
+    config = configs.load(config_path)
+    rows = [row for row in read_round(runs, config.round) if not is_cell(row)]
+    own = list(dict.fromkeys(name for row in rows for name in row["dimensions"]))
+    flat = [{**row, **row["dimensions"]} for row in rows]
+    write_table(out, [*HEAD, *own, *TAIL], flat)

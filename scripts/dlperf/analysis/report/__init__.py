@@ -1,0 +1,1 @@
+"""Cells -> tables, figures and the page, of measured rounds and of published ones."""

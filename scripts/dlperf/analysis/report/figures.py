@@ -1,0 +1,513 @@
+"""cells.tsv -> one figure, as SVG (text stays text) and PNG.
+
+Two kinds a table: `throughput`, bars with the interval of each median, a panel for each nodes x
+devices; `scaling`, throughput and scaling efficiency over devices, with the ideal. A framework has
+the same colour, marker and hatch in every figure; a hollow bar or a ringed point is of a cell that
+is not equivalent. The same cells always give the same bytes.
+"""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from dlperf.analysis.report.styles import STYLES
+from dlperf.analysis.round import flags, labels, names
+from dlperf.analysis.schema import forms
+from dlperf.analysis.schema.files import AnalysisError, Row, read_table
+from dlperf.contract.files import write
+
+KINDS = ("throughput", "scaling")
+
+INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#d8dee4", "#ffffff"
+SETTINGS: Any = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9,
+    "text.color": INK,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "hatch.linewidth": 0.8,
+    "svg.fonttype": "none",
+}
+#: Around a point, or as a bar's outline: equal work is not certified.
+RING: Any = {
+    "marker": "o",
+    "markersize": 11,
+    "markerfacecolor": "none",
+    "markeredgecolor": INK,
+    "markeredgewidth": 1.1,
+    "linestyle": "none",
+}
+OUTLINE: Any = {"facecolor": PAPER, "linewidth": 1.2, "linestyle": (0, (3, 2))}
+NOT_EQUIVALENT = "not equivalent: equal work is not certified (see the table)"
+PNG_DPI = 200
+WIDTH = 9.0  # inches
+
+
+@dataclass(frozen=True)
+class Series:
+    """A framework with one compiler: its cells, and how it is drawn."""
+
+    title: str
+    cells: Sequence[Row]
+    colour: str
+    marker: str
+    hatch: str
+    second: bool  # another compiler of a framework that is here already: paler, dashed, hollow
+
+
+def figure(cells: Path, name: str, svg: Path, png: Path) -> None:
+    """Draw one figure of the round. Raises AnalysisError where there is no such figure."""
+    rows, kind = select(read_table(cells), name)
+    drawn = draw(rows, kind, name)
+    write(svg, drawn["svg"])
+    write(png, drawn["png"])
+
+
+def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:
+    """(the cells of a figure, its kind)."""
+    table, _, kind = name.rpartition("-")
+    tables = list(dict.fromkeys(row["table"] for row in rows))
+    if kind not in KINDS or table not in tables:
+        try:
+            names.known(name, [f"{table}-{kind}" for table in tables for kind in KINDS], "figure")
+        except LookupError as error:
+            raise AnalysisError(str(error.args[0])) from None
+    return [row for row in rows if row["table"] == table], kind
+
+
+def draw(rows: Sequence[Row], kind: str, name: str) -> dict[str, bytes]:
+    """The figure of these cells as {"svg": …, "png": …}. `name` makes the ids in the SVG unique."""
+
+    def make() -> Figure:
+        series = series_of(rows)
+        return _throughput(rows, series) if kind == "throughput" else _scaling(rows, series)
+
+    return rendered(make, name, heading(rows[0], kind))
+
+
+def rendered(make: Callable[[], Figure], name: str, title: str) -> dict[str, bytes]:
+    """What `make` draws as {"svg": …, "png": …}: the same bytes every time."""
+    with matplotlib.rc_context({**SETTINGS, "svg.hashsalt": name}):
+        made, svg, png = make(), io.BytesIO(), io.BytesIO()
+        metadata = {"Date": None, "Creator": "dlperf", "Title": title}
+        FigureCanvasSVG(made).print_svg(svg, metadata=metadata)
+        made.set_dpi(PNG_DPI)
+        FigureCanvasAgg(made).print_png(png, metadata={"Software": None})
+    return {"svg": _tidy(svg.getvalue()), "png": png.getvalue()}
+
+
+def heading(row: Row, kind: str) -> str:
+    scenario = labels.SCENARIO.get(row["scenario"], row["scenario"])
+    return f"{labels.workload(row)} {scenario}: {kind}"
+
+
+def series_of(rows: Sequence[Row]) -> list[Series]:
+    """The series of these cells: frameworks in the order of the plan, each with its compilers."""
+    seen: set[str] = set()
+    series = []
+    for key in labels.series(rows):
+        framework = key[0]
+        own = [row for row in rows if labels.series_key(row) == key]
+        colour, marker, hatch = STYLES.get(framework, STYLES["hugectr"])
+        second = framework in seen
+        if any(row["status"] != "unsupported" for row in own):
+            seen.add(framework)
+        own = sorted(own, key=lambda row: (labels.devices(row), row["nodes"]))
+        title = names.series_title(*key)
+        series.append(Series(title, own, colour, marker, hatch, second))
+    return series
+
+
+def pale(colour: str) -> str:
+    red, green, blue = to_rgb(colour)
+    return to_hex((0.5 + red / 2, 0.5 + green / 2, 0.5 + blue / 2))
+
+
+def _canvas(
+    rows: Sequence[Row], kind: str, body: float, notes: Sequence[str], labels_room: float = 0.62
+) -> tuple[Figure, float, float]:
+    """A figure with room for `body` inches of panels; also the top and bottom of that room."""
+    above, below = 0.82, labels_room + 0.17 * len(notes)
+    height = above + body + below
+    made = Figure(figsize=(WIDTH, height), facecolor=PAPER)
+    row = rows[0]
+    made.text(0.012, 1 - 0.24 / height, heading(row, kind), size=13, weight="bold", va="center")
+    facts = [
+        row["precision"],
+        f"batch {labels.batch(row)} a device",
+        labels.short_sizes(row),
+        f"{row['data']} data",
+        labels.device(row).removeprefix("a device is ").replace("one ", "device = one ", 1),
+    ]
+    made.text(0.012, 1 - 0.49 / height, "  ·  ".join(facts), size=9, color=MUTED, va="center")
+    for line, note in enumerate(reversed(notes)):
+        made.text(0.012, (0.13 + 0.17 * line) / height, note, size=7.5, color=MUTED, va="center")
+    if any(flags.not_equivalent(row) for row in rows):
+        sign = {
+            "throughput": Patch(edgecolor=INK, label=NOT_EQUIVALENT, **OUTLINE),
+            "scaling": Line2D([], [], label=NOT_EQUIVALENT, **RING),
+        }[kind]
+        made.legend(
+            handles=[sign],
+            loc="center right",
+            bbox_to_anchor=(0.99, 1 - 0.24 / height),
+            borderaxespad=0,
+            frameon=False,
+            fontsize=8.5,
+        )
+    return made, 1 - above / height, below / height
+
+
+def _interval_note(rows: Sequence[Row]) -> str:
+    if labels.imported(rows[0]):
+        return f"Imported, not measured here. Interval: {labels.imported_interval(rows)}."
+    asked = rows[0]["n_asked"]
+    note = f"Median of {labels.plural(asked, 'repetition')}; whiskers: {labels.interval(asked)}."
+    if any(row["n_ok"] < asked for row in rows if row["status"] == "ok"):
+        note += " Some have fewer ok: see the table."
+    return note
+
+
+def _throughput(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
+    topologies = sorted(
+        {(labels.devices(row), row["nodes"], row["devices_per_node"]) for row in rows}
+    )
+    across = min(len(topologies), 2)
+    down = -(-len(topologies) // across)
+    panel, gap = 0.27 * len(series) + 0.1, 0.75
+    notes = [_interval_note(rows)]
+    if len(topologies) > 1:
+        notes.append("Each panel has its own scale.")
+    made, top, bottom = _canvas(rows, "throughput", down * panel + (down - 1) * gap, notes)
+    left = (0.25 + 0.075 * max(len(each.title) for each in series)) / WIDTH
+    right = 0.985 if _highest(rows) < 10_000 else 0.968  # the last tick's label may stand out
+    made.subplots_adjust(
+        left=left, right=right, top=top, bottom=bottom, wspace=0.07, hspace=gap / panel
+    )
+    for index, (_, nodes, devices) in enumerate(topologies):
+        axes = made.add_subplot(down, across, index + 1)
+        own = [row for row in rows if (row["nodes"], row["devices_per_node"]) == (nodes, devices)]
+        _bars(axes, own, series, named=index % across == 0)
+        where = {"nodes": nodes, "devices_per_node": devices}
+        axes.set_title(labels.topology(where), loc="left", size=9.5, weight="bold", pad=4)
+        axes.set_xlabel(f"throughput, {labels.unit(rows[0])}", size=8.5)
+    return made
+
+
+def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool) -> None:
+    highest = _highest(rows)
+    for place, each in enumerate(series):
+        row = next((row for row in rows if row in each.cells), None)
+        if row is None:
+            continue
+        if row["status"] != "ok":
+            text = forms.STATUS[row["status"]]
+            axes.text(
+                0.012 * highest, place, text, va="center", size=8, style="italic", color=MUTED
+            )
+            continue
+        value, (low, high) = row["throughput"], _ends(row)
+        hollow = flags.not_equivalent(row)
+        filled = {
+            "color": pale(each.colour) if each.second else each.colour,
+            "hatch": each.hatch,
+            "hatchcolor": (PAPER, 0.75),
+            "linewidth": 0,
+        }
+        style = {"edgecolor": each.colour, **OUTLINE} if hollow else filled
+        axes.barh(place, value, height=0.72, **style)
+        if row["throughput_low"] is not None:
+            axes.errorbar(
+                value,
+                place,
+                xerr=[[value - low], [high - value]],
+                color=INK,
+                linewidth=1.1,
+                capsize=2.6,
+                capthick=1.1,
+            )
+        some = f"  ({row['n_ok']}/{row['n_asked']})" if row["n_ok"] < row["n_asked"] else ""
+        axes.text(high + 0.015 * highest, place, f"{value:.2f}{some}", va="center", size=8)
+    axes.set_xlim(0, 1.22 * highest)
+    axes.set_ylim(len(series) - 0.45, -0.55)
+    axes.set_yticks(range(len(series)), [each.title for each in series] if named else [])
+    axes.tick_params(axis="y", length=0)
+    if any(row["status"] == "ok" for row in rows):
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter(FuncFormatter(plain))
+    else:
+        axes.set_xticks([])
+    axes.grid(axis="x")
+    axes.spines["left"].set_color(INK)
+
+
+def _scaling(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
+    notes = [_interval_note(rows), "Dotted and dashed lines: ideal scaling from 1 device."]
+    whole = max(2.9, 0.19 * len(series) + 0.6)
+    made, top, bottom = _canvas(rows, "scaling", whole, notes, 0.74)
+    left = 0.075 if _highest(rows) < 10_000 else 0.09  # five digits and a comma
+    made.subplots_adjust(left=left, right=0.985, top=top, bottom=bottom)
+    names_room = 0.055 + 0.0076 * max(len(each.title) for each in series)
+    middle = left + (0.985 - left - 0.075 - names_room) * 0.5
+    speeds = made.add_axes((left, bottom, middle - left, top - bottom))
+    start = middle + names_room + 0.075
+    shares = made.add_axes((start, bottom, 0.985 - start, top - bottom))
+    _curves(speeds, whole, series, rows)
+    _efficiencies(shares, series, rows)
+    speeds.set_title("Throughput", loc="left", size=9.5, weight="bold", pad=4)
+    shares.set_title("Scaling efficiency", loc="left", size=9.5, weight="bold", pad=4)
+    return made
+
+
+def _ok(series: Series, key: str = "throughput") -> list[Row]:
+    return [row for row in series.cells if row["status"] == "ok" and row[key] is not None]
+
+
+def _highest(rows: Sequence[Row]) -> float:
+    """The upper end of the highest interval."""
+    return max((_ends(row)[1] for row in rows if row["status"] == "ok"), default=1.0)
+
+
+def _ends(row: Row, key: str = "throughput") -> tuple[float, float]:
+    """The interval of a cell's value; the value itself, twice, where it has none."""
+    if row[f"{key}_low"] is None:
+        return row[key], row[key]
+    return row[f"{key}_low"], row[f"{key}_high"]
+
+
+def _whiskers(rows: Sequence[Row], key: str, scale: float = 1) -> list[list[float]] | None:
+    """Lengths below and above each value; None where no value has an interval."""
+    if all(row[f"{key}_low"] is None for row in rows):
+        return None
+    ends = [_ends(row, key) for row in rows]
+    return [
+        [scale * (row[key] - low) for row, (low, _) in zip(rows, ends, strict=True)],
+        [scale * (high - row[key]) for row, (_, high) in zip(rows, ends, strict=True)],
+    ]
+
+
+def _line(series: Series) -> dict[str, Any]:
+    return {
+        "color": series.colour,
+        "marker": series.marker,
+        "markersize": 8.5 if series.marker == "*" else 6,
+        "markerfacecolor": PAPER if series.second else series.colour,
+        "markeredgecolor": series.colour,
+        "linestyle": (0, (4, 2)) if series.second else "-",
+        "linewidth": 1.5,
+        "elinewidth": 1.1,
+        "capsize": 2.4,
+    }
+
+
+def _curves(axes: Axes, height: float, series: Sequence[Series], rows: Sequence[Row]) -> None:
+    counts = _device_axis(axes, rows)
+    axes.set_yscale("log")
+    ends = []
+    for each in series:
+        ok = _ok(each)
+        if not ok:
+            continue
+        single = [row for row in ok if labels.devices(row) == 1]
+        if single:
+            base = single[0]["throughput"]
+            ideal = [base * count for count in counts]
+            axes.plot(counts, ideal, color=each.colour, linewidth=0.9, linestyle=":", alpha=0.7)
+        xs, ys = [labels.devices(row) for row in ok], [row["throughput"] for row in ok]
+        axes.errorbar(
+            xs,
+            ys,
+            yerr=_whiskers(ok, "throughput"),
+            **_line(each),
+        )
+        _rings(axes, ok, xs, ys)
+        ends.append((each, labels.devices(ok[-1]), ok[-1]["throughput"]))
+    axes.set_ylabel(f"throughput, {labels.unit(rows[0])} (log scale)", size=8.5)
+    axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(plain))
+    axes.grid(axis="y")
+    if ends:
+        _name_ends(axes, height, ends)
+    else:
+        _nothing(axes)
+
+
+def _rings(axes: Axes, rows: Sequence[Row], xs: Sequence[float], ys: Sequence[float]) -> None:
+    """A ring around each point whose cell is not equivalent; xs and ys are those of the rows."""
+    for row, x, y in zip(rows, xs, ys, strict=True):
+        if flags.not_equivalent(row):
+            axes.plot([x], [y], **RING)
+
+
+def _name_ends(axes: Axes, height: float, ends: Sequence[tuple[Series, int, float]]) -> None:
+    """Write each series' name beside its last point, moved apart where they would overlap.
+
+    `height` of the axes is in inches.
+    """
+    axes.set_ylim(axes.get_ylim())  # nothing moves after the names have found their places
+    last = max(x for _, x, _ in ends)
+    to_axes = axes.transData + axes.transAxes.inverted()
+    step = 0.165 / height
+    points = sorted(
+        ((*to_axes.transform((x, y)), each) for each, x, y in ends), key=lambda point: point[1]
+    )
+    places = spread([point[1] for point in points], step)
+    for (x, y, each), place in zip(points, places, strict=True):
+        if x >= to_axes.transform((last, 1))[0] - 1e-6:
+            axes.plot(
+                [x + 0.025, 1.03, 1.05],
+                [y, place, place],
+                transform=axes.transAxes,
+                clip_on=False,
+                color=each.colour,
+                linewidth=0.7,
+            )
+        axes.plot(
+            1.075,
+            place,
+            transform=axes.transAxes,
+            clip_on=False,
+            **{key: value for key, value in _line(each).items() if key.startswith("mark")},
+        )
+        axes.text(1.105, place, each.title, transform=axes.transAxes, va="center", size=8.5)
+
+
+def spread(places: Sequence[float], step: float) -> list[float]:
+    """The ascending `places` moved as little as needed to be `step` apart, within 0 and 1.
+
+    Neighbours that are too near become a block around their own mean; blocks that touch are one.
+    """
+    blocks: list[list[float]] = []  # [sum of wanted starts, members, start]
+    for place in places:
+        blocks.append([place, 1, place])
+        while len(blocks) > 1 and blocks[-2][2] + blocks[-2][1] * step > blocks[-1][2]:
+            total, members, _ = blocks.pop()
+            before = blocks[-1]
+            before[0] += total - members * before[1] * step
+            before[1] += members
+            before[2] = before[0] / before[1]
+    found = [start + index * step for _, members, start in blocks for index in range(int(members))]
+    over = max(0.0, found[-1] - 1) if found else 0.0
+    found = [
+        max(0.0, place - over) if index == 0 else place - over for index, place in enumerate(found)
+    ]
+    for index in range(1, len(found)):
+        found[index] = max(found[index], found[index - 1] + step)
+    return found
+
+
+def _efficiencies(axes: Axes, series: Sequence[Series], rows: Sequence[Row]) -> None:
+    counts = sorted({labels.devices(row) for row in rows})
+    places = {count: place for place, count in enumerate(counts)}
+    drawn = [
+        each for each in series if any(labels.devices(row) > 1 for row in _ok(each, "efficiency"))
+    ]
+    axes.axhline(100, color=INK, linewidth=1, linestyle=(0, (5, 3)))
+    axes.set_xlabel("devices", size=8.5)
+    axes.set_ylabel("scaling efficiency, %", size=8.5)
+    axes.grid(axis="y")
+    if not drawn:
+        _nothing(axes)
+        axes.set_ylim(80, 104)
+        axes.set_xticks([])
+        return
+    lows = [100.0]
+    for index, each in enumerate(drawn):
+        shift = 0.62 * ((index + 0.5) / len(drawn) - 0.5)
+        ok = [row for row in _ok(each, "efficiency") if labels.devices(row) > 1]
+        values = [100 * row["efficiency"] for row in ok]
+        lows += [100 * _ends(row, "efficiency")[0] for row in ok]
+        xs = [places[labels.devices(row)] + shift for row in ok]
+        axes.errorbar(
+            xs,
+            values,
+            yerr=_whiskers(ok, "efficiency", 100),
+            **{**_line(each), "linewidth": 0.7 if len(ok) > 1 else 0},
+        )
+        _rings(axes, ok, xs, values)
+    shown = [count for count in counts if count > 1]
+    axes.set_xticks([places[count] for count in shown], _device_labels(rows, shown))
+    axes.set_xlim(places[shown[0]] - 0.5, places[shown[-1]] + 0.5)
+    bottom = min(lows)
+    axes.set_ylim(top=max(axes.get_ylim()[1], 100 + 0.08 * (100 - bottom) + 0.5))
+    axes.text(
+        0.995,
+        100,
+        "ideal",
+        transform=axes.get_yaxis_transform(),
+        ha="right",
+        va="bottom",
+        size=8,
+        color=MUTED,
+    )
+    axes.yaxis.set_major_locator(MaxNLocator(7))
+
+
+def _nothing(axes: Axes) -> None:
+    axes.text(
+        0.5,
+        0.5,
+        "nothing measured",
+        transform=axes.transAxes,
+        ha="center",
+        size=10,
+        style="italic",
+        color=MUTED,
+    )
+
+
+def _device_axis(axes: Axes, rows: Sequence[Row]) -> list[int]:
+    counts = sorted({labels.devices(row) for row in rows})
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(counts))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(counts, _device_labels(rows, counts))
+    axes.set_xlim(counts[0] / 1.12, counts[-1] * 1.12)
+    axes.set_xlabel("devices", size=8.5)
+    return counts
+
+
+def _device_labels(rows: Sequence[Row], counts: Sequence[int]) -> list[str]:
+    """'8' and below it the topologies that have so many devices."""
+    found = []
+    for count in counts:
+        own = dict.fromkeys(
+            labels.short_topology(row) for row in rows if labels.devices(row) == count
+        )
+        found.append(f"{count}\n{', '.join(own)}")
+    return found
+
+
+def plain(value: float, _: object = None) -> str:
+    return f"{value:,.0f}" if value >= 10_000 else f"{value:g}"
+
+
+def _tidy(svg: bytes) -> bytes:
+    """The SVG with fonts that other systems have, and coordinates to 1/1000 of a point."""
+    text = svg.decode().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    text = re.sub(r"(?<=\d)(\.\d{3})\d+", r"\1", text)
+    return re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE).encode()

@@ -1,0 +1,50 @@
+"""cells.tsv and measurements.tsv.gz -> tables.md: all tables of a round, ready for a README.
+
+First what won where, then every table of medians as in tables/<table>.md.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dlperf.analysis.report import tables
+from dlperf.analysis.report.summary import Standing, standings
+from dlperf.analysis.round import labels
+from dlperf.analysis.schema.files import Row, read_table
+from dlperf.contract.files import write
+
+
+def markdown(cells: Path, measurements: Path, out: Path) -> None:
+    """Write the tables of the round in one file."""
+    rows = read_table(cells)
+    write(out, text(rows, standings(rows, read_table(measurements))))
+
+
+def text(cells: Sequence[Row], found: Sequence[Standing]) -> str:
+    parts = [won(found)] if found else []
+    for name in dict.fromkeys(row["table"] for row in cells):
+        own = [row for row in cells if row["table"] == name]
+        parts.append(tables.markdown(tables.build(name, own)))
+    return "\n".join(parts)
+
+
+def won(found: Sequence[Standing]) -> str:
+    """What won where, a line each."""
+    head = ["", "highest median", "throughput", "told apart from", "over the next", "over the last"]
+    lines = [head, [":---", ":---", "---:", ":---", "---:", "---:"]]
+    for each in found:
+        row, (low, high, _) = each.best, each.over_second_interval
+        doubt = " (suspect)" if "suspect:" in row["flags"] else ""
+        interval = f"[{row['throughput_low']:.2f}, {row['throughput_high']:.2f}]"
+        told = f"not from {each.tied_with}" if each.tied else "all others"
+        lines.append(
+            [
+                each.where,
+                f"{labels.implementation(row)}{doubt}",
+                f"{row['throughput']:.2f} {interval} {labels.unit(row)}",
+                told,
+                f"{each.over_second:.2f} [{low:.2f}, {high:.2f}]",
+                f"{each.over_last:.2f}",
+            ]
+        )
+    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"### What won where\n\n{body}\n"

@@ -1,0 +1,342 @@
+"""Everything of a round -> report.html: one page that needs no network and no other file.
+
+It says everything without its script, which sorts, filters and draws (templates/report.js).
+
+In: config.yaml, measurements.tsv.gz, parity.tsv, certificates.tsv, limits.tsv, cells.tsv, nodes/
+and figures/ of the round, env.json of its environments and the manifests of its data. Out: a
+section for each of CONTENTS, whose templates are templates/sections/<id>.html.j2. Also of a round
+in which nothing ran.
+"""
+
+import base64
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import markupsafe
+
+from dlperf import plan
+from dlperf.analysis.report import captions, explorer, provenance, summary, tables, uncertainty
+from dlperf.analysis.report.cost import campaign
+from dlperf.analysis.report.published import beside
+from dlperf.analysis.round import certificates, checksums, flags, labels, names
+from dlperf.analysis.round.calibration import nodes
+from dlperf.analysis.schema import forms
+from dlperf.analysis.schema.files import Row, read_table
+from dlperf.analysis.statistics.medians import order_coverage, order_rank
+from dlperf.contract.files import write
+
+#: Sections of the page, in its order: id, which is also the template's name, and heading.
+CONTENTS = (
+    ("summary", "Summary"),
+    ("results", "Results"),
+    ("cells", "All cells"),
+    ("how-sure", "How sure"),
+    ("beside", "Published elsewhere, not measured here"),  # where the config names any
+    ("missing", "Suspects and missing cells"),
+    ("equal-work", "Equal work"),
+    ("environments", "Environments"),
+    ("host", "Host and data"),
+    ("method", "How it was computed"),
+    ("reproduce", "Measure it again"),
+    ("provenance", "Provenance"),
+)
+# The figures' colours that follow the page's light or dark scheme: see templates/style.css.
+FIGURE_COLOURS = {
+    "#1f2328": "var(--ink)",
+    "#59636e": "var(--muted)",
+    "#d8dee4": "var(--line)",
+    "#ffffff": "var(--paper)",
+}
+
+
+#: What MFU is shown beside.
+MFU = ("stated", "measured")
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table with its figures: (name, svg, caption) each, and what it says in sentences."""
+
+    table: tables.Table
+    figures: list[tuple[str, markupsafe.Markup, str]]
+    summary: list[str]
+
+
+def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
+    """Write the report of the round in `folder`; `shared` has environments/ and data/."""
+    config = plan.load(config_path)
+    repetitions = read_table(folder / "measurements.tsv.gz")
+    cells = read_table(folder / "cells.tsv")
+    parity = read_table(folder / "parity.tsv")
+    tiers = read_table(folder / "certificates.tsv")
+    environments = [
+        {
+            **provenance.environment(shared, framework, config),
+            "version": provenance.version(parity, framework),
+        }
+        for framework in config.frameworks
+    ]
+    compared = summary.standings(cells, repetitions)
+    published = beside(config, cells, shared)
+    script = (tables.TEMPLATES / "report.js").read_text()
+    content = {
+        "config": config,
+        "contents": [each for each in CONTENTS if each[0] != "beside" or published],
+        "config_text": config_path.read_text(),
+        "config_sha256": hashlib.sha256(config_path.read_bytes()).hexdigest(),
+        "sums_sha256": checksums.of_file(folder / checksums.NAME),
+        "computed_with": checksums.computed_with(),
+        "folder": f"results/{config.round}",
+        "title": f"Round {config.round}",
+        "counts": Counter(row["status"] for row in repetitions),
+        "repetitions": repetitions,
+        "period": provenance.period(repetitions),
+        "sections": _sections(cells, compared, folder / "figures"),
+        "beside": published,
+        "lead": summary.lead(config, repetitions, cells),
+        "standings": compared,
+        "won": summary.won(compared),
+        "certainty": summary.certainty(config.repetitions, cells),
+        "lacking": summary.lacking(cells),
+        "quality": summary.quality(cells, repetitions),
+        "cells": explorer.table(cells),
+        "explorer": markupsafe.Markup(explorer.data(cells, repetitions)),
+        "caveats": summary.caveats(config, repetitions, cells, tiers),
+        "sure": uncertainty.section(repetitions, cells),
+        "missing": _missing(cells, environments),
+        "suspects": _suspects(cells, repetitions),
+        "certificates": _certificates(tiers),
+        "parity": _parity(parity),
+        "environments": environments,
+        "data": provenance.data(shared, config),
+        "hosts": provenance.hosts(repetitions),
+        "apart": provenance.apart(repetitions),
+        "campaign": campaign(repetitions),
+        "nodes": nodes.rows((folder / "nodes").glob("*.json")),
+        "spell": nodes.spell,
+        "units": nodes.UNITS,
+        "limits": _limits(folder / "limits.tsv", cells),
+        "interval": labels.interval(config.repetitions),
+        "coverage": order_coverage(config.repetitions, order_rank(config.repetitions)),
+        "commits": sorted({row["git_commit"] for row in repetitions if row["git_commit"]}),
+        "example": next((row["record"] for row in repetitions if row["record"]), ""),
+        "labels": labels,
+        "forms": forms,
+        "names": names,
+        "script": markupsafe.Markup(script),
+        "script_sha256": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text()),
+    }
+    write(out, tables.templates().get_template("report.html.j2").render(content))
+
+
+def _sections(
+    cells: Sequence[Row], compared: Sequence[summary.Standing], figures: Path
+) -> list[Section]:
+    found = []
+    for name in dict.fromkeys(row["table"] for row in cells):
+        own = [row for row in cells if row["table"] == name]
+        standing = [each for each in compared if each.best["table"] == name]
+        drawn = []
+        for kind in ("throughput", "scaling"):
+            path = figures / f"{name}-{kind}.svg"
+            if path.exists():
+                alternative = captions.describe(own, kind)
+                svg = inline(path.read_text(), path.stem, alternative)
+                drawn.append((path.stem, svg, captions.caption(own, kind)))
+        found.append(Section(tables.build(name, own), drawn, summary.standing(own, standing)))
+    return found
+
+
+def inline(svg: str, prefix: str, alternative: str) -> markupsafe.Markup:
+    """An SVG file as an element of the page: ids of its own, the page's colours, a text for all."""
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>|<title>.*?</title>", "", body, flags=re.DOTALL)
+    body = body.replace("*{stroke-linejoin", f"#{prefix} *{{stroke-linejoin")
+    body = re.sub(r'(\bid="|href="#|url\(#)', rf"\1{prefix}-", body)
+    for colour, variable in FIGURE_COLOURS.items():
+        body = body.replace(f": {colour}", f": {variable}")
+    opening = re.match(r"<svg[^>]*>", body)
+    assert opening, "matplotlib writes an <svg> element"
+    box = re.search(r'viewBox="([^"]*)"', opening[0])
+    assert box, "matplotlib writes a viewBox"
+    spoken = markupsafe.escape(alternative)
+    start = f'<svg id="{prefix}" role="img" aria-label="{spoken}" viewBox="{box[1]}">'
+    start = start.replace("<svg ", '<svg xmlns:xlink="http://www.w3.org/1999/xlink" ')
+    return markupsafe.Markup(start + body[opening.end() :].strip())
+
+
+def _missing(
+    cells: Sequence[Row], environments: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """What has no number or fewer repetitions: one entry a reason, with all that it concerns."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for environment in environments:
+        if environment["status"] != "ok":
+            key = "environment", environment["reason"] or "no env.json"
+            found.setdefault(key, []).append(environment["title"])
+    for row in cells:
+        if row["status"] != "ok":
+            key = forms.STATUS[row["status"]], row["reason"]
+        elif row["n_ok"] < row["n_asked"]:
+            key = "fewer repetitions", tables.partial(row)
+        else:
+            continue
+        found.setdefault(key, []).append(f"{labels.implementation(row)} {labels.where(row)}")
+    return [{"what": what, "why": why, "where": where} for (what, why), where in found.items()]
+
+
+def _limits(path: Path, cells: Sequence[Row]) -> dict[str, Any]:
+    """Stated peaks of the round's devices, and in how many cells MFU is shown beside which."""
+    stated: dict[tuple[str, str], list[Row]] = {}
+    for row in read_table(path):
+        if row["basis"] == "stated":
+            stated.setdefault((row["device_name"], row["source"]), []).append(row)
+    ok = [row for row in cells if row["status"] == "ok"]
+    beside = {basis: sum(row[f"mfu_{basis}"] is not None for row in ok) for basis in MFU}
+    return {"stated": stated, "beside": beside, "ok": len(ok)}
+
+
+def _suspects(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[dict[str, Any]]:
+    """Cells that something may have disturbed, with the worst that their repetitions saw."""
+    runs: dict[tuple[str, str, str], list[Row]] = {}
+    for row in repetitions:
+        if row["status"] == "ok":
+            runs.setdefault((row["workload"], row["framework"], row["case"]), []).append(row)
+    found = []
+    for row in cells:
+        raised = [
+            flag
+            for flag in row["flags"].split()
+            if flag != "partial" and not flag.startswith((flags.NOT_EQUIVALENT, "certificate"))
+        ]
+        if not raised:
+            continue
+        own = runs.get((row["workload"], row["framework"], row["case"]), [])
+        idle = [run["idle_share_before"] for run in own if run["idle_share_before"] is not None]
+        foreign = [run["foreign_cpu_share"] for run in own if run["foreign_cpu_share"] is not None]
+        found.append(
+            {
+                "implementation": labels.implementation(row),
+                "workload": labels.workload(row),
+                "where": labels.where(row),
+                "throughput": row["throughput"],
+                "cv": row["cv"],
+                "idle": min(idle, default=None),
+                "foreign": max(foreign, default=None),
+                "why": list(map(flags.flag, raised)),
+            }
+        )
+    return found
+
+
+def _certificates(rows: Sequence[Row]) -> dict[str, Any]:
+    """A line a certificate, a column a tier: sign, numbers, and where it fails."""
+    there = dict.fromkeys(row["tier"] for row in rows if row["tier"])
+    known = [tier for tier in labels.TIERS if tier in there]
+    tiers = known + [tier for tier in there if tier not in known]
+    lines = []
+    frameworks = list(dict.fromkeys(row["framework"] for row in rows))
+    found_for = sorted(  # one framework's together; otherwise as the plan has them
+        certificates.by_key(rows).values(), key=lambda own: frameworks.index(own[0]["framework"])
+    )
+    for own in found_for:
+        row, found = own[0], {each["tier"]: each for each in own}
+        lines.append(
+            {
+                "workload": labels.workload(row),
+                "framework": names.framework_title(row["framework"]),
+                **{
+                    key: row[key]
+                    for key in ("precision", "compiler", "variant", "layout", "status", "reason")
+                },
+                "path": row["certificate"],
+                "tiers": [_tier(found.get(tier)) for tier in tiers],
+                "date": row["start_utc"][:16].replace("T", " "),
+                "commit": row["git_commit"],
+            }
+        )
+    not_run: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row["tier"] and not row["tier_passed"]:
+            not_run.setdefault(row["reason"], {})[labels.implementation(row)] = None
+    return {
+        "lines": lines,
+        "not_run": {why: list(where) for why, where in not_run.items()},
+        "tiers": [labels.TIERS.get(tier, tier) for tier in tiers],
+        "counts": Counter(line["status"] for line in lines),
+    }
+
+
+def _tier(row: Row | None) -> dict[str, str]:
+    """One tier for readers: {"kind", "text", "where"}; a sign says passed or not without colour."""
+    if row is None:
+        return {"kind": "none", "text": "–", "where": ""}
+    if not row["tier_passed"]:
+        return {"kind": "none", "text": "not run", "where": ""}
+    passed = row["tier_passed"] == "true"
+    kind, sign = ("passed", "✓") if passed else ("failed", "✗")
+    if row["measured"] is None:
+        return {"kind": kind, "text": sign, "where": row["reason"]}
+    if not row["tolerance"]:
+        text = f"{sign} {row['measured']:g} differ"
+    else:
+        text = f"{sign} {row['measured']:.2g} {'≤' if passed else '>'} {row['tolerance']:g}"
+    step = f"step {row['worst_step']}" if row["worst_step"] else ""
+    where = ", ".join(filter(None, (row["worst_tensor"], step, row["reason"])))
+    return {"kind": kind, "text": text, "where": "" if passed else where}
+
+
+def _parity(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """A sheet a table: for each key the value of every series, those marked that differ.
+
+    `own` has the keys that only one series reports: settings of that framework alone.
+    """
+    sheets = []
+    for table in dict.fromkeys(row["table"] for row in rows):
+        found = [row for row in rows if row["table"] == table]
+        series = labels.series(found)
+        values: dict[str, dict[tuple[str, ...], list[str]]] = {}
+        for row in found:
+            by_series = values.setdefault(row["key"], {})
+            reported = by_series.setdefault(labels.series_key(row), [])
+            if row["value"] not in reported:
+                reported.append(row["value"])
+        lines = []
+        own: dict[str, list[tuple[str, str]]] = {}
+        for key, by_series in values.items():
+            shown = {
+                each: " / ".join(map(_short_hash, reported)) or "(empty)"
+                for each, reported in by_series.items()
+            }
+            if len(shown) == 1 < len(series):
+                ((each, value),) = shown.items()
+                own.setdefault(names.series_title(*each), []).append((key, value))
+                continue
+            usual, count = Counter(shown.values()).most_common(1)[0]
+            majority = usual if count > len(shown) / 2 else None
+            differs = len(set(shown.values())) > 1
+            lines.append(
+                {
+                    "key": key,
+                    "differs": differs,
+                    "values": [
+                        (shown.get(each, ""), majority not in (None, shown.get(each, majority)))
+                        for each in series
+                    ],
+                }
+            )
+        titles = [names.series_title(*each) for each in series]
+        same = sum(not line["differs"] for line in lines)
+        sheets.append({"table": table, "series": titles, "lines": lines, "same": same, "own": own})
+    return sheets
+
+
+def _short_hash(value: str) -> str:
+    """The first 12 digits of a sha256, and anything else as it is."""
+    return f"{value[:12]}…" if re.fullmatch(r"[0-9a-f]{40,64}", value) else value

@@ -1,0 +1,157 @@
+"""Where a round was measured: environments, data, machines, and when.
+
+In: rows of measurements.tsv.gz and parity.tsv, env.json of the environments, manifests of the data.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from dlperf import plan, workloads
+from dlperf.analysis.round import labels, names
+from dlperf.analysis.round.flags import overlapping
+from dlperf.analysis.schema import forms
+from dlperf.analysis.schema.files import Row
+from dlperf.data import loaders
+
+
+def environment(shared: Path, framework: str, config: plan.Config) -> dict[str, Any]:
+    path = shared / "environments" / f"{framework}.{config.device}" / "env.json"
+    shown = Path("results") / path.relative_to(shared)  # the same from wherever it is read
+    found: dict[str, Any] = {"status": "missing", "reason": f"{shown}: does not exist"}
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        pass
+    except ValueError:
+        found = {"status": "missing", "reason": f"{shown}: is not JSON"}
+    empty = dict.fromkeys(("python", "backend", "lock", "lock_sha256", "utc"), "")
+    known = {**empty, "reason": "", "freeze": [], "size_bytes": None, "lock_applied": None, **found}
+    return {**known, "framework": framework, "title": names.framework_title(framework)}
+
+
+def version(parity: Sequence[Row], framework: str) -> str:
+    """What the framework's processes said that they are."""
+    own = [row for row in parity if row["framework"] == framework]
+    return ", ".join(dict.fromkeys(r["value"] for r in own if r["key"] == "framework_version"))
+
+
+def data(shared: Path, config: plan.Config) -> list[dict[str, Any]]:
+    """The manifest of each set of data that is there, with its folder, title and contents."""
+    folders = {
+        loaders.folder(case): workloads.data(case.workload)[case.data].title
+        for case in plan.expand(config)
+    }
+    found = []
+    for folder, title in folders.items():
+        path = shared / "data" / folder / "manifest.json"
+        if folder and path.exists():
+            manifest = json.loads(path.read_text())
+            about = {"folder": folder, "title": title, "contents": contents(manifest)}
+            found.append({**manifest, **about})
+    return found
+
+
+def contents(manifest: Mapping[str, Any]) -> str:
+    """What a set of data holds: '400 samples in 16 shards of tfrecord, 1 left out'."""
+    if "samples" in manifest:
+        text = f"{manifest['samples']:,} samples in {manifest['shards']} shards of "
+        text += manifest["format"]
+        left, mended = (sum(manifest[key].values()) for key in ("skipped", "mended"))
+        text += f", {left:,} left out" if left else ""
+        text += f", {mended:,} mended" if mended else ""
+        return f"{text}; sha256 of the samples {manifest['samples_sha256']}"
+    if "images" in manifest:
+        return f"{manifest['images']:,} images in {manifest['classes']} class folders"
+    return (
+        f"{manifest['tokens']:,} tokens in {manifest['documents']:,} documents, "
+        f"{manifest['vocabulary_learned']:,} of 30,522 entries of the vocabulary learned from them"
+    )
+
+
+def hosts(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Each machine with the extremes of what was read from it before and in the repetitions."""
+    hosts: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["hostname"]:
+            hosts.setdefault(row["hostname"], []).append(row)
+    found = []
+    for name, own in hosts.items():
+
+        def span(key: str, scale: float = 1.0, unit: str = "", own: list[Row] = own) -> str:
+            values = [row[key] * scale for row in own if row[key] is not None]
+            if not values:
+                return "not read"
+            low, high = f"{min(values):.4g}", f"{max(values):.4g}"
+            return f"{low}{unit}" if low == high else f"{low} – {high}{unit}"
+
+        def text(key: str, own: list[Row] = own) -> str:
+            return labels.listed(list(dict.fromkeys(row[key] for row in own if row[key])))
+
+        cores = dict.fromkeys(
+            f"{row['cores_allowed'] or row['cores']} of {labels.plural(row['cores'], 'core')}"
+            for row in own
+            if row["cores"]
+        )
+        facts = {
+            "CPU": text("cpu"),
+            "cores that may be used": labels.listed(list(cores)),
+            "memory": forms.size(max((row["memory_bytes"] or 0 for row in own), default=0)),
+            "GPU": text("gpu"),
+            "GPU driver": text("gpu_driver"),
+            "system": text("os"),
+            "kernel": text("kernel"),
+            "CPU governor": text("governor"),
+            "load before a repetition": span("load_before"),
+            "idle CPU time before a repetition": span("idle_share_before", 100, " %"),
+            "CPU time of others in the window": span("foreign_cpu_share", 100, " %"),
+            "CPU time over wall time of the ranks": span("cpu_time_over_wall", 100, " %"),
+            "CPU clock before a repetition": span("clock_mhz_before", 1, " MHz"),
+            "CPU clock after a repetition": span("clock_mhz_after", 1, " MHz"),
+        }
+        kept = {key: value for key, value in facts.items() if value and value != "not read"}
+        found.append({"name": name, "count": len(own), "facts": kept})
+    return found
+
+
+def period(rows: Iterable[Row]) -> tuple[str, str]:
+    """(first start, last end) of the round's runs: '2026-11-21 05:00:00'."""
+    starts = [row["start_utc"] for row in rows if row["start_utc"]]
+    ends = [row["end_utc"] for row in rows if row["end_utc"]]
+    if not starts or not ends:
+        return "", ""
+    return min(starts)[:19].replace("T", " "), max(ends)[:19].replace("T", " ")
+
+
+def apart(rows: Sequence[Row]) -> str:
+    """Whether repetitions shared a host, and the shortest pause between two timed windows."""
+    windows: dict[str, list[tuple[datetime, datetime]]] = {}
+    for row in rows:
+        if row["window_start_utc"]:
+            window = (
+                datetime.fromisoformat(row["window_start_utc"]),
+                datetime.fromisoformat(row["window_end_utc"]),
+            )
+            for node in row["nodes_used"].split():
+                windows.setdefault(node, []).append(window)
+    shared = overlapping(rows)
+    count = sum(len(each) for each in windows.values())
+    if shared:
+        return (
+            f"{labels.plural(len(shared), 'repetition')} ran while another one ran on the same "
+            "host; their cells are marked as suspect."
+        )
+    pauses = [
+        (after[0] - before[1]).total_seconds()
+        for each in windows.values()
+        for before, after in pairwise(sorted(each))
+    ]
+    if not pauses:
+        return ""
+    return (
+        f"No two repetitions ran on one host at the same time: the {count} timed windows are apart "
+        f"by at least {min(pauses):.1f} s, and the runs around them do not overlap either."
+    )

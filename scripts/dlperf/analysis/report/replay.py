@@ -1,0 +1,131 @@
+"""An imported round -> all of its tables, figures and its page, by the code of measured rounds.
+
+In: config.yaml, cells.tsv and values.tsv of the round. Out: tables/, figures/ and report.html.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import markupsafe
+
+from dlperf.analysis.publications import config as configs
+from dlperf.analysis.publications import records, speedups
+from dlperf.analysis.report import (
+    captions,
+    figures,
+    page,
+    published_figures,
+    published_tables,
+    tables,
+)
+from dlperf.analysis.schema import columns
+from dlperf.analysis.schema.files import Row, read_table, write_table
+from dlperf.contract.files import write
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table with its figures: (name, svg, caption) each."""
+
+    table: tables.Table
+    figures: list[tuple[str, markupsafe.Markup, str]]
+
+
+def replay(folder: Path, published: Path) -> None:
+    """Write tables/, figures/ and report.html of the imported round in `folder`.
+
+    `published` has the YAML files whose tables are searched for contradictions.
+    """
+    config = configs.load(folder / "config.yaml")
+    cells = read_table(folder / "cells.tsv")
+    sections = [_section(folder, name, cells) for name in _tables(cells)]
+    sections += [
+        _grid(folder, grid, config.title) for grid in published_tables.grids(folder / "values.tsv")
+    ]
+    listed, counted = _contradictions(config, published)
+    content = {
+        "config": config,
+        "sections": sections,
+        "cells": cells,
+        "values": read_table(folder / "values.tsv"),
+        "sources": _sources(folder, config),
+        "contradictions": listed,
+        "counted": counted,
+        "kinds": speedups.KINDS,
+        "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text()),
+    }
+    page = tables.templates().get_template("imported.html.j2").render(content)
+    write(folder / "report.html", page)
+
+
+def _tables(cells: list[Row]) -> list[str]:
+    return list(dict.fromkeys(row["table"] for row in cells))
+
+
+def kinds(own: list[Row]) -> list[str]:
+    """The figures of a table, as a measured round has them."""
+    several = len({(row["nodes"], row["devices_per_node"]) for row in own}) > 1
+    return ["throughput", "scaling"] if several else ["throughput"]
+
+
+def _section(folder: Path, name: str, cells: list[Row]) -> Section:
+    own = tables.select(cells, name)
+    made = tables.build(name, own)
+    _write_table(folder, made)
+    names = columns.cells({row["workload"] for row in own}, imported=True)
+    write_table(folder / f"tables/{name}.tsv", names, own)
+    drawn = []
+    for kind in kinds(own):
+        figure = f"{name}-{kind}"
+        files = figures.draw(own, kind, figure)
+        _write_figure(folder, figure, files)
+        svg = page.inline(files["svg"].decode(), figure, captions.describe(own, kind))
+        drawn.append((figure, svg, captions.caption(own, kind)))
+    return Section(made, drawn)
+
+
+def _grid(folder: Path, grid: published_tables.Grid, title: str) -> Section:
+    made = published_tables.table(grid, title)
+    _write_table(folder, made)
+    rows = [row for own in grid.values.values() for row in own]
+    names = [*records.HEAD, *(k for k in grid.varying if k not in records.HEAD), *records.TAIL]
+    write_table(folder / f"tables/{grid.name}.tsv", names, rows)
+    drawn = []
+    if published_figures.drawable(grid):
+        files = published_figures.draw(grid, title)
+        _write_figure(folder, grid.name, files)
+        svg = page.inline(files["svg"].decode(), grid.name, f"{grid.title}, as in the table")
+        drawn.append((grid.name, svg, f"{grid.title}. Imported, not measured here."))
+    return Section(made, drawn)
+
+
+def _write_table(folder: Path, made: tables.Table) -> None:
+    html = tables.templates().get_template("table.html.j2").render(table=made)
+    write(folder / f"tables/{made.name}.md", tables.markdown(made))
+    write(folder / f"tables/{made.name}.html", html)
+
+
+def _write_figure(folder: Path, name: str, files: dict[str, bytes]) -> None:
+    for kind, content in files.items():
+        write(folder / f"figures/{name}.{kind}", content)
+
+
+def _sources(folder: Path, config: configs.Import) -> list[tuple[str, str, int]]:
+    """(file, sha256 when it was imported, numbers) of each CSV file, from the records."""
+    found: dict[tuple[str, str], int] = {}
+    for row in records.read_round(folder / "runs", config.round):
+        key = row["source_file"], row["source_sha256"]
+        found[key] = found.get(key, 0) + 1
+    return [(*key, count) for key, count in found.items()]
+
+
+def _contradictions(config: configs.Import, published: Path) -> tuple[list[dict[str, str]], str]:
+    """What is found in this publication, and a sentence on its printed ratios."""
+    if not sorted(published.glob("*.yaml")):
+        return [], ""
+    rows = speedups.read_all(published)
+    ratios = speedups.ratios(rows)
+    listed = speedups.contradictions(rows, ratios, published / speedups.KNOWN)
+    own = [each for each in listed if each["publication"] == config.title]
+    of_this = [each for each in ratios if each.row["publication"] == config.title]
+    return own, speedups.summary(of_this, own) if of_this else ""

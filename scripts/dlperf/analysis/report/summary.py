@@ -1,0 +1,345 @@
+"""The report's summary: what was measured, what won where and by how much, what limits the claim.
+
+In: the round's config, and rows of measurements.tsv.gz, cells.tsv and certificates.tsv. Out: a
+Standing for each table and topology in which at least two implementations can be compared, and
+sentences. Only cells whose equal work is certified are compared.
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dlperf import plan
+from dlperf.analysis.report import provenance
+from dlperf.analysis.round import flags, labels
+from dlperf.analysis.round.calibration import noise
+from dlperf.analysis.schema import forms
+from dlperf.analysis.schema.files import Row
+from dlperf.analysis.statistics.medians import (
+    Interval,
+    order_coverage,
+    order_rank,
+    ratio_interval,
+)
+from dlperf.analysis.statistics.separation import ERROR, false_separation
+
+#: Above this many winners a sentence counts them, and the table says where.
+NAMED = 3
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One table and topology: `best` has the highest median, `second` the next, `last` the lowest.
+
+    `tied` have an interval that overlaps with best's, so they are not told apart from it.
+    """
+
+    best: Row
+    second: Row
+    last: Row
+    tied: list[Row]
+    compared: int
+    over_second: float
+    over_second_interval: Interval
+    over_last: float
+    efficiency: tuple[Row, Row] | None  # the cells with the lowest and the highest efficiency
+
+    @property
+    def where(self) -> str:
+        row = self.best
+        return (
+            f"{labels.workload(row)} ({row['precision']}, batch {row['batch_size']}, "
+            f"{labels.topology(row)})"
+        )
+
+    @property
+    def tied_with(self) -> str:
+        return labels.listed([labels.implementation(row) for row in self.tied])
+
+
+def standings(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[Standing]:
+    """In the order of the plan; topologies of a table by their number of devices."""
+    speeds: dict[tuple[str, str, str], list[float]] = {}
+    for row in repetitions:
+        if row["status"] == "ok":
+            speeds.setdefault(_case(row), []).append(row["throughput"])
+    groups: dict[tuple[str, int, int, int], list[Row]] = {}
+    tables = list(dict.fromkeys(row["table"] for row in cells))
+    for row in cells:
+        if flags.comparable(row):
+            place = row["table"], labels.devices(row), row["nodes"], row["devices_per_node"]
+            groups.setdefault(place, []).append(row)
+    places = sorted(groups, key=lambda place: (tables.index(place[0]), *place[1:]))
+    return [_standing(groups[place], speeds) for place in places if len(groups[place]) > 1]
+
+
+def _case(row: Row) -> tuple[str, str, str]:
+    return row["workload"], row["framework"], row["case"]
+
+
+def _standing(rows: Sequence[Row], speeds: dict[tuple[str, str, str], list[float]]) -> Standing:
+    ordered = sorted(rows, key=lambda row: -row["throughput"])
+    best, second, last = ordered[0], ordered[1], ordered[-1]
+    scaled = [row for row in rows if row["efficiency"] is not None and labels.devices(row) > 1]
+    scaled.sort(key=lambda row: row["efficiency"])
+    return Standing(
+        best=best,
+        second=second,
+        last=last,
+        tied=[row for row in ordered[1:] if row["throughput_high"] >= best["throughput_low"]],
+        compared=len(rows),
+        over_second=best["throughput"] / second["throughput"],
+        over_second_interval=ratio_interval(speeds[_case(best)], speeds[_case(second)]),
+        over_last=best["throughput"] / last["throughput"],
+        efficiency=(scaled[0], scaled[-1]) if scaled else None,
+    )
+
+
+def won(found: Sequence[Standing]) -> str:
+    """What won where and by how much; what is not told apart."""
+    if not found:
+        return (
+            "Nothing can be compared: nowhere do two implementations have a number and a "
+            "certificate of equal work."
+        )
+    clear = [each for each in found if not each.tied]
+    rest = [each for each in found if each.tied]
+    count = labels.plural(len(found), "comparison")
+    text = ""
+    if len(clear) > NAMED:
+        winners = Counter(labels.implementation(each.best) for each in clear)
+        said = labels.listed([f"{name} in {times}" for name, times in winners.most_common()])
+        factors = [each.over_second for each in clear]
+        text = (
+            f"In {len(clear)} of {count} one interval lies above all others: {said}, ahead of the "
+            f"next by a factor of {min(factors):.2f} to {max(factors):.2f}. "
+        )
+    elif clear:
+        said = "; ".join(map(_lead, clear))
+        text = f"In {len(clear)} of {count} one interval lies above all others: {said}. "
+    if rest:
+        ties = [len(each.tied) for each in rest]
+        others = f"{min(ties)} to {max(ties)} others" if min(ties) < max(ties) else f"{ties[0]}"
+        if min(ties) == max(ties):
+            others += " other" if ties[0] == 1 else " others"
+        where = "In the rest" if clear else f"In none of {count} does one win: everywhere"
+        text += f"{where}{',' if clear else ''} the highest median cannot be told apart from "
+        text += f"{others}."
+    return text.strip()
+
+
+def _lead(each: Standing) -> str:
+    low, high, _ = each.over_second_interval
+    suspect = ", from a suspect cell" if "suspect:" in each.best["flags"] else ""
+    return (
+        f"{labels.implementation(each.best)} in {each.where}, at {each.over_second:.2f} times "
+        f"{labels.implementation(each.second)} (interval {low:.2f} – {high:.2f}{suspect})"
+    )
+
+
+def certainty(asked: int, cells: Sequence[Row]) -> str:
+    """What the intervals are worth: coverage, chance, noise. `asked`: repetitions a cell."""
+    coverage = order_coverage(asked, order_rank(asked))
+    chance = forms.percent(false_separation(asked, asked), 2)
+    text = (
+        f"A number is the median of {labels.plural(asked, 'repetition')}; its interval holds the "
+        f"true median with a probability of {forms.percent(coverage)}, and two equally fast "
+        f"implementations would look apart in {chance} of comparisons."
+    )
+    scatter = [row["cv"] for row in cells if row["cv"] is not None]
+    if scatter:
+        text += (
+            " Over the repetitions of a cell, the coefficient of variation is "
+            f"{forms.percent(statistics.median(scatter), 1)} at the median and "
+            f"{forms.percent(max(scatter), 1)} at most."
+        )
+    return text
+
+
+def lacking(cells: Sequence[Row]) -> str:
+    """What has no number, too few repetitions, no certificate, or a reason for doubt."""
+    total = labels.plural(len(cells), "cell")
+    without = Counter(forms.STATUS[row["status"]] for row in cells if row["status"] != "ok")
+    partial = sum(row["status"] == "ok" and row["n_ok"] < row["n_asked"] for row in cells)
+    doubtful = sum("suspect:" in row["flags"] for row in cells)
+    unproved = sum(row["status"] == "ok" and not flags.comparable(row) for row in cells)
+    if without:
+        said = labels.listed([f"{count} {status}" for status, count in without.items()])
+        parts = [f"{sum(without.values())} of {total} without a number ({said})"]
+    else:
+        parts = [f"All {total} have a number"]
+    if partial:
+        parts.append(f"{partial} with fewer repetitions than asked for")
+    if unproved:
+        parts.append(f"{unproved} without a valid certificate of equal work, so in no comparison")
+    text = "; ".join(parts) + "."
+    if doubtful:
+        be, them = ("is", "it") if doubtful == 1 else ("are", "them")
+        text += f" {doubtful} {be} suspect: something disturbed {them}, and the tables say what."
+    elif not without:
+        text += " None is suspect."
+    return text
+
+
+def quality(cells: Sequence[Row], repetitions: Sequence[Row]) -> dict[str, tuple[int, int]]:
+    """Counts at a glance: {what: (how many, of how many)}."""
+    asked = [row for row in repetitions if row["status"] != "unsupported"]
+    ok = [row for row in cells if row["status"] == "ok"]
+    return {
+        "repetitions": (sum(row["status"] == "ok" for row in asked), len(asked)),
+        "measured": (len(ok), len(cells)),
+        "certified": (sum(map(flags.comparable, ok)), len(ok)),
+        "suspect": (sum("suspect:" in row["flags"] for row in ok), len(ok)),
+    }
+
+
+def lead(config: plan.Config, repetitions: Sequence[Row], cells: Sequence[Row]) -> list[str]:
+    ok = [row for row in repetitions if row["status"] == "ok"]
+    asked = [row for row in repetitions if row["status"] != "unsupported"]
+    frameworks = labels.plural(len(config.frameworks), "framework")
+    workloads = labels.listed([labels.workload({"workload": w}) for w in config.workloads.asked()])
+    if not ok:
+        happened = Counter(forms.STATUS[row["status"]] for row in repetitions)
+        said = labels.listed([f"{count} {status}" for status, count in happened.items()])
+        count = labels.plural(len(repetitions), "repetition")
+        return [
+            f"Nothing was measured: this round asks {count} of {workloads} of {frameworks}, and "
+            f"none ended ok ({said}). Why is said below."
+        ]
+    measured = {row["framework"] for row in ok}
+    who = frameworks
+    if len(measured) < len(config.frameworks):
+        who = f"{len(measured)} of {frameworks}"
+    first, last = provenance.period(repetitions)
+    where = labels.listed(sorted({row["gpu"] or row["cpu"] for row in ok}))
+    counts = sorted({labels.devices(row) for row in cells})
+    devices = f"{labels.listed(list(map(str, counts)))} {'device' if counts == [1] else 'devices'}"
+    most = max(row["nodes"] for row in cells)
+    if most > 1:
+        devices += f" of up to {most} nodes"
+    return [
+        f"{who} trained {workloads} on {devices} ({where}; {labels.device(cells[0])}). "
+        f"{len(ok)} of {labels.plural(len(asked), 'repetition')} ended ok, between {first} and "
+        f"{last} UTC."
+    ]
+
+
+def standing(cells: Sequence[Row], found: Sequence[Standing]) -> list[str]:
+    """What the standings of one table say, and which of its cells are in none."""
+    said = []
+    for each in found:
+        best, last, unit = each.best, each.last, labels.unit(each.best)
+        text = (
+            f"{labels.topology(best)}: the highest median is {labels.implementation(best)}'s, "
+            f"{best['throughput']:.2f} {unit} ({best['throughput_low']:.2f} – "
+            f"{best['throughput_high']:.2f})"
+        )
+        if each.tied:
+            text += f"; the interval overlaps with {each.tied_with}, so these are not told apart."
+        else:
+            text += "; its interval lies above all others."
+        said.append(
+            f"{text} The lowest is {labels.implementation(last)}'s, {last['throughput']:.2f} "
+            f"{unit}: a factor of {each.over_last:.2f}."
+        )
+    if found and found[-1].efficiency:
+        worst, best = found[-1].efficiency
+        said.append(
+            f"Scaling efficiency on {labels.topology(best)} goes from "
+            f"{forms.percent(worst['efficiency'])} ({labels.implementation(worst)}) to "
+            f"{forms.percent(best['efficiency'])} ({labels.implementation(best)})."
+        )
+    left_out = [row for row in cells if row["status"] == "ok" and not flags.comparable(row)]
+    if left_out:
+        said.append(
+            "Left out of these comparisons, because equal work is not certified: "
+            f"{labels.listed(list(map(labels.cell, left_out)))}."
+        )
+    return said
+
+
+def caveats(
+    config: plan.Config,
+    repetitions: Sequence[Row],
+    cells: Sequence[Row],
+    tiers: Sequence[Row],
+) -> list[str]:
+    found = [*_unproved(cells, tiers)]
+    reduced = dict.fromkeys(
+        size for row in cells for size in labels.sizes(row) if "standard" in size
+    )
+    if reduced:
+        found.append(
+            f"Not the published size: {labels.listed(list(reduced))}. These figures cannot be "
+            "compared with published ones."
+        )
+    coverage = order_coverage(config.repetitions, order_rank(config.repetitions))
+    if coverage < 0.95:
+        found.append(
+            f"{labels.plural(config.repetitions, 'repetition')} a cell: the interval's coverage is "
+            f"only {forms.percent(coverage)}; 95 % needs at least 6."
+        )
+    if config.device == "cpu":
+        found.append(
+            "A CPU stands in for devices here: the round says how these frameworks do on this "
+            "machine, not how they do on GPUs."
+        )
+    commits = {row["git_commit"] for row in repetitions if row["git_commit"]}
+    if len(commits) > 1:
+        found.append(f"The round was measured at {len(commits)} commits of this repository.")
+    if any(row["git_dirty"] == "true" for row in repetitions):
+        found.append("Some repetitions were measured with changes that are not in their commit.")
+    if any(row["record"] and not row["git_commit"] for row in repetitions):
+        found.append("Some repetitions do not know the commit of the code that measured them.")
+    found += [*_moved(repetitions), *_ranked(cells)]
+    return found
+
+
+def _moved(repetitions: Sequence[Row]) -> Iterable[str]:
+    """Hosts that drifted by more than the noise."""
+    floors = noise.floors(repetitions)
+    for each in noise.drifts(repetitions):
+        if noise.drifted(each, floors[-1]):
+            how = "faster" if each.change > 0 else "slower"
+            yield (
+                f"{each.host} became {forms.percent(abs(each.change))} {how} during the round: "
+                "speeds are a mean over that time (see 'How sure')."
+            )
+
+
+def _ranked(cells: Sequence[Row]) -> Iterable[str]:
+    """Rankings that would often separate equal cells."""
+    errors = [row["rank_error"] for row in cells if row["rank_error"] is not None]
+    if max(errors, default=0.0) > ERROR:
+        yield (
+            "Ranks are weak evidence here: were all cells of a ranking equally fast, some two of "
+            f"them would be told apart in up to {forms.percent(max(errors), 0)} of rounds, by "
+            "chance. More repetitions make that rare."
+        )
+
+
+def _unproved(cells: Sequence[Row], tiers: Sequence[Row]) -> Iterable[str]:
+    """What certificates do not say of the measured cells."""
+    unequal = [row for row in cells if flags.not_equivalent(row)]
+    if unequal:
+        yield (
+            f"Not equivalent: {'; '.join(map(labels.cell, unequal))}. Equal work is not certified "
+            "for them: their speeds are shown and marked, and no comparison takes them in. What "
+            "differs is said under 'Equal work'."
+        )
+    stale = [row for row in cells if row["status"] == "ok" and row["certificate"] == "stale"]
+    if stale:
+        yield (
+            f"Stale certificates: {'; '.join(map(labels.cell, stale))}. Equal work was certified "
+            "with other code or in another environment, so no comparison takes them in."
+        )
+    partly: dict[str, dict[str, None]] = {}
+    for row in tiers:
+        if row["status"] == "passed" and not row["tier_passed"]:
+            partly.setdefault(labels.implementation(row), {})[row["tier"]] = None
+    for title, names_of_tiers in partly.items():
+        yield (
+            f"{title} is certified without {labels.listed(list(names_of_tiers))}, which cannot run "
+            "there: see 'Equal work'."
+        )

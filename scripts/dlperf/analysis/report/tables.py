@@ -1,0 +1,280 @@
+"""cells.tsv -> a table in the published layout, as TSV (numbers), Markdown and HTML (for reading).
+
+One table a workload, scenario, precision and batch size: a row for each nodes x devices, a column
+for each framework and compiler, in a cell the median and the speed-up over 1n1d. What was not
+measured is spelled out in its cell, with the reason in a note. A value whose equal work is not
+certified stays and is marked.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlperf.analysis.round import flags, labels, names
+from dlperf.analysis.schema import columns, forms
+from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
+from dlperf.contract.files import write
+
+if TYPE_CHECKING:
+    import jinja2
+
+RANKS = (
+    "Ranks, shared where intervals overlap (in brackets: if all were equally fast, the chance that "
+    "any two would be told apart):"
+)
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cell for readers: `value` with its `speedup` and `interval`, or what happened instead."""
+
+    value: str
+    speedup: str = ""
+    interval: str = ""
+    repetitions: str = ""
+    notes: tuple[int, ...] = ()
+    ok: bool = True
+    mark: str = ""  # 'not equivalent': the value may not be compared
+
+
+@dataclass
+class Table:
+    """A table for readers: `lines` stand above it, `notes` below, numbered from 1."""
+
+    name: str
+    title: str
+    lines: list[str]
+    series: list[str]
+    rows: list[tuple[str, str, list[Entry]]]
+    notes: list[str] = field(default_factory=list)
+    corner: str = "Nodes and devices"
+    ranking: list[str] = field(default_factory=list)  # a line a topology, read with RANKS
+    ranks: str = RANKS
+
+
+def table(cells: Path, name: str, tsv: Path, md: Path, html: Path) -> None:
+    """Write one table of the round in its three forms."""
+    own = select(read_table(cells), name)
+    imported = any(map(labels.imported, own))
+    write_table(tsv, columns.cells({row["workload"] for row in own}, imported), own)
+    made = build(name, own)
+    write(md, markdown(made))
+    write(html, templates().get_template("table.html.j2").render(table=made))
+
+
+def select(rows: Sequence[Row], name: str) -> list[Row]:
+    """The rows of one table. Raises AnalysisError with the names that there are."""
+    try:
+        names.known(name, list(dict.fromkeys(row["table"] for row in rows)), "table")
+    except LookupError as error:
+        raise AnalysisError(str(error.args[0])) from None
+    return [row for row in rows if row["table"] == name]
+
+
+def build(name: str, cells: Sequence[Row]) -> Table:
+    """The table of these cells, all of one table, in the order of the plan."""
+    series = labels.series(cells)
+    topologies = sorted({(row["nodes"], row["devices_per_node"]) for row in cells}, key=_by_devices)
+    found = {_place(row): row for row in cells}
+    made = Table(
+        name, title(cells[0]), lines(cells), [names.series_title(*each) for each in series], []
+    )
+    for nodes, devices in topologies:
+        entries = [_entry(found.get((nodes, devices, each)), made.notes) for each in series]
+        row = {"nodes": nodes, "devices_per_node": devices}
+        made.rows.append((labels.short_topology(row), labels.topology(row), entries))
+        made.ranking += ranking([cell for cell in cells if _topology(cell) == (nodes, devices)])
+    return made
+
+
+def ranking(cells: Sequence[Row]) -> list[str]:
+    """Cells of one topology by rank: ['1n1d: 1 MXNet, 2–3 JAX [xla], 2–3 PyTorch (36 %)']."""
+    ranked = sorted(
+        (cell for cell in cells if cell["rank"] is not None),
+        key=lambda cell: (cell["rank"], cell["rank_last"]),
+    )
+    if not ranked:
+        return []
+    places = [f"{rank(cell)} {labels.implementation(cell)}" for cell in ranked]
+    chance = forms.percent(ranked[0]["rank_error"], 2 if ranked[0]["rank_error"] < 0.01 else 0)
+    return [f"{labels.short_topology(ranked[0])}: {', '.join(places)} ({chance})"]
+
+
+def rank(cell: Row) -> str:
+    """'1', or '2–4' where intervals overlap, or '' for a cell that is not ranked."""
+    best, last = cell["rank"], cell["rank_last"]
+    if best is None:
+        return ""
+    return str(best) if best == last else f"{best}–{last}"
+
+
+def _place(row: Row) -> tuple[int, int, tuple[str, ...]]:
+    return row["nodes"], row["devices_per_node"], labels.series_key(row)
+
+
+def _topology(row: Row) -> tuple[int, int]:
+    return row["nodes"], row["devices_per_node"]
+
+
+def _by_devices(topology: tuple[int, int]) -> tuple[int, int]:
+    return topology[0] * topology[1], topology[0]
+
+
+def title(row: Row) -> str:
+    """'ResNet-50 v1.5 training, fp32, batch 8 a device'."""
+    scenario = labels.SCENARIO.get(row["scenario"], row["scenario"])
+    return (
+        f"{labels.workload(row)} {scenario}, {row['precision']}, batch {labels.batch(row)} a device"
+    )
+
+
+def lines(cells: Sequence[Row]) -> list[str]:
+    """What must be known to read the numbers: unit, sizes, data, device, repetitions, interval."""
+    row = cells[0]
+    if labels.imported(row):
+        return imported_lines(cells)
+    asked = row["n_asked"]
+    steps = f"{row['measured_steps']} steps after {row['warmup_steps']} of warm-up"
+    return [
+        f"{labels.unit(row)}, higher is better; in brackets the speed-up over 1n1d",
+        *labels.sizes(row),
+        f"data: {labels.data(row)}",
+        labels.device(row),
+        f"median of {labels.plural(asked, 'repetition')} of {steps}",
+        f"interval: {labels.interval(asked)}",
+    ]
+
+
+def imported_lines(cells: Sequence[Row]) -> list[str]:
+    """The same of a table that was measured elsewhere."""
+    row = cells[0]
+    estimators = dict.fromkeys(row["estimator"] for row in cells if row["estimator"])
+    return [
+        "imported, not measured here",
+        f"{labels.unit(row)}, higher is better; in brackets the speed-up over 1n1d",
+        *labels.sizes(row),
+        f"data: {labels.data(row)}",
+        labels.device(row),
+        f"{labels.listed(list(estimators)) or 'how it was computed is not known'}; "
+        f"interval: {labels.imported_interval(cells)}",
+        "certificate of equal work: none",
+    ]
+
+
+def _entry(row: Row | None, notes: list[str]) -> Entry:
+    if row is None:
+        return Entry("", ok=False)
+    if row["status"] != "ok":
+        text = forms.STATUS[row["status"]]
+        return Entry(text, notes=_note(notes, [f"{text}: {row['reason']}"]), ok=False)
+    raised = row["flags"].split()
+    said = [flags.flag(flag) for flag in raised if flag != "partial"]
+    repetitions = ""
+    if "partial" in raised:
+        repetitions = f"{row['n_ok']}/{row['n_asked']}"
+        said.insert(0, partial(row))
+    if row["n_outliers"]:
+        said.append(outliers(row))
+    return Entry(
+        value=number(row["throughput"]),
+        speedup="" if row["speedup"] is None else f"{row['speedup']:.2f}",
+        interval=_interval(row),
+        repetitions=repetitions,
+        notes=_note(notes, said),
+        mark="not equivalent" if flags.not_equivalent(row) else "",
+    )
+
+
+def _interval(row: Row) -> str:
+    if row["throughput_low"] is None:
+        return ""
+    return f"{number(row['throughput_low'])} – {number(row['throughput_high'])}"
+
+
+def partial(row: Row) -> str:
+    """Why a cell has fewer repetitions than were asked for."""
+    parts = [
+        f"{row[f'n_{status}']} {forms.STATUS[status]}"
+        for status in ("oom", "timeout", "crashed", "missing")
+        if row[f"n_{status}"]
+    ]
+    why = f": {row['reason']}" if row["reason"] else ""
+    covered = forms.percent(row["coverage"])
+    return (
+        f"median of {row['n_ok']} of {row['n_asked']} repetitions ({', '.join(parts)}{why}); "
+        f"the interval's coverage is {covered}"
+    )
+
+
+def outliers(row: Row) -> str:
+    """'1 of 9 repetitions is far from the others; it is kept'."""
+    count = row["n_outliers"]
+    verbs = ("is", "it is") if count == 1 else ("are", "they are")
+    many = labels.plural(row["n_ok"], "repetition")
+    return f"{count} of {many} {verbs[0]} far from the others; {verbs[1]} kept"
+
+
+def number(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _note(notes: list[str], texts: Iterable[str]) -> tuple[int, ...]:
+    """The numbers of these notes, which are added where they are new."""
+    found = []
+    for text in texts:
+        if text not in notes:
+            notes.append(text)
+        found.append(notes.index(text) + 1)
+    return tuple(sorted(found))
+
+
+def markdown(made: Table) -> str:
+    """The table as Markdown; its notes are numbered in brackets."""
+    head = ["", *made.series]
+    body = []
+    for short, _, entries in made.rows:
+        body.append([short, *(_markdown_entry(entry) for entry in entries)])
+    widths = [max(len(row[i]) for row in [head, *body]) for i in range(len(head))]
+
+    def line(values: Sequence[str]) -> str:
+        first, *rest = zip(values, widths, strict=True)
+        cells = [first[0].ljust(first[1]), *(value.rjust(width) for value, width in rest)]
+        return f"| {' | '.join(cells)} |"
+
+    rule = [":" + "-" * (widths[0] - 1), *("-" * (width - 1) + ":" for width in widths[1:])]
+    text = [f"### {made.title}", "", *(f"- {each}" for each in made.lines), ""]
+    text += [line(head), f"| {' | '.join(rule)} |", *(line(row) for row in body)]
+    if made.ranking:
+        text += ["", RANKS, "", *(f"- {each}" for each in made.ranking)]
+    if made.notes:
+        text += ["", *(f"[{i}] {_escape(note)}  " for i, note in enumerate(made.notes, start=1))]
+    return "\n".join(text) + "\n"
+
+
+def _markdown_entry(entry: Entry) -> str:
+    speedup = f" ({entry.speedup})" if entry.speedup else ""
+    repetitions = f" {entry.repetitions} ok" if entry.repetitions else ""
+    mark = f" *{entry.mark}*" if entry.mark else ""
+    notes = "".join(f" [{number}]" for number in entry.notes)
+    return f"{entry.value}{speedup}{repetitions}{mark}{notes}"
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+@cache
+def templates() -> "jinja2.Environment":
+    """The templates of tables and report; every value is escaped."""
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )

@@ -1,0 +1,80 @@
+"""The report's section 'How sure': noise floor, drift, outliers and what can be told apart.
+
+In: rows of measurements.tsv.gz and of cells.tsv. Out: what templates/sections/how-sure.html.j2
+shows.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dlperf.analysis.round import labels
+from dlperf.analysis.round.calibration import noise
+from dlperf.analysis.schema import forms
+from dlperf.analysis.schema.files import Row
+from dlperf.analysis.statistics.medians import OUTLIER_LEAST, median
+
+
+def section(repetitions: Sequence[Row], cells: Sequence[Row]) -> dict[str, Any]:
+    """{"floors": a Floor a workload and one of all, "sentences": [...]}."""
+    floors = noise.floors(repetitions)
+    said = [drift(each, floors[-1]) for each in noise.drifts(repetitions)]
+    said += [*_detectable(cells), *_outliers(repetitions)]
+    return {"floors": floors, "sentences": said}
+
+
+def drift(found: noise.Drift, floor: noise.Floor) -> str:
+    """What time did on one host, and whether that is more than chance and noise."""
+    how = "faster" if found.change > 0 else "slower"
+    thirds = ""
+    if found.thirds is not None:
+        how_thirds = "faster" if found.thirds > 0 else "slower"
+        thirds = (
+            f" The last third of the repetitions was {forms.percent(abs(found.thirds), 2)} "
+            f"{how_thirds} than the first, each against its own cell's median."
+        )
+    measured = (
+        f"{found.host} became {forms.percent(abs(found.change), 2)} {how} in "
+        f"{found.hours:.1f} hours and {labels.plural(found.repetitions, 'repetition')} "
+        f"(slope within cells; by chance with probability {found.probability:.2g})."
+    )
+    if noise.drifted(found, floor):
+        verdict = (
+            " That is drift: hardly chance, and more than the noise floor. Frameworks take turns, "
+            "so it widens every interval and favours none; cells that were measured at other times "
+            "than those beside them are marked as suspect."
+        )
+    elif found.probability < noise.DRIFT_PROBABILITY:
+        verdict = " That is hardly chance, but no more than the noise floor."
+    else:
+        verdict = " That is no more than chance gives."
+    return measured + verdict + thirds
+
+
+def _detectable(cells: Sequence[Row]) -> Iterator[str]:
+    ok = [cell for cell in cells if cell["status"] == "ok"]
+    shares = [cell["detectable"] for cell in ok if cell["detectable"] is not None]
+    if shares:
+        yield (
+            f"The smallest detectable difference of a cell is {forms.percent(median(shares), 2)} "
+            f"at the median, from {forms.percent(min(shares), 2)} to "
+            f"{forms.percent(max(shares), 2)}."
+        )
+    if len(shares) < len(ok):
+        few = "Cells" if not shares else labels.plural(len(ok) - len(shares), "cell")
+        yield (
+            f"{few} with 3 repetitions or fewer show no difference at 95 %, however large: of two "
+            "equal cells of 3, the intervals separate in 10 % of cases."
+        )
+
+
+def _outliers(repetitions: Sequence[Row]) -> Iterator[str]:
+    judged = [own for own in noise.by_cell(repetitions) if len(own) >= OUTLIER_LEAST]
+    if not judged:
+        return
+    count = sum(bool(row["outlier"]) for own in judged for row in own)
+    where = sum(any(row["outlier"] for row in own) for own in judged)
+    yield (
+        f"{labels.plural(count, 'repetition')} in {labels.plural(where, 'cell')} of {len(judged)} "
+        f"{'is an outlier' if count == 1 else 'are outliers'}: marked, and kept in every median "
+        "and interval. In 5 % of undisturbed cells one would be marked too."
+    )

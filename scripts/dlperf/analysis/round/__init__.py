@@ -1,0 +1,1 @@
+"""A round's records and certificates -> measurements -> cells, with flags as warnings."""

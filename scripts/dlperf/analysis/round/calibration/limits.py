@@ -1,0 +1,177 @@
+"""Limits beside figures: what the round's devices can do at most, stated and measured.
+
+In: the round's config, measurements.tsv.gz (which devices there were), config/peaks.yaml, and the
+calibrations of its nodes. Out: limits.tsv, a row a limit of one device; and, for cells, the peaks
+beside which MFU is shown. What nobody stated or measured is absent, never guessed.
+"""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dlperf import plan, workloads
+from dlperf.analysis.round.calibration import nodes
+from dlperf.analysis.schema import columns
+from dlperf.analysis.schema.files import Row, read_table, write_table
+from dlperf.plan import peaks
+
+#: Where a device has no peak in a precision, what it computes in instead: TF32 came with Ampere.
+INSTEAD = {"tf32": "fp32"}
+
+
+def limits(config_path: Path, measurements: Path, folder: Path, stated: Path, out: Path) -> None:
+    """Write limits.tsv; `folder` has the nodes' calibrations, `stated` is the file of peaks.
+
+    Raises AnalysisError for a calibration, ConfigError for the config or the file of peaks.
+    """
+    config = plan.load(config_path)
+    devices = dict.fromkeys(map(device, read_table(measurements, ("device", "cpu", "gpu"))))
+    rows = [row for name in devices if name for row in _stated(name, config, stated)]
+    for path in sorted(folder.glob("*.json")):
+        rows += _measured(nodes.read(path), f"{folder.name}/{path.name}", config)
+    write_table(out, columns.LIMIT, rows)
+
+
+def device(row: Mapping[str, Any]) -> str:
+    """The device's name as a record's host has it; of GPUs of several kinds, all their names."""
+    return str(row["gpu" if row["device"] == "cuda" else "cpu"] or "")
+
+
+def _stated(name: str, config: plan.Config, path: Path) -> Iterable[Row]:
+    found = peaks.stated(name, config, path)
+    for precision, tflops in found.tflops.items() if found else ():
+        yield {
+            "basis": "stated",
+            "device_name": name,
+            "what": "gemm",
+            "precision": precision,
+            "limit": tflops,
+            "limit_unit": nodes.UNITS["gemm"],
+            "source": found.source if found else "",
+        }
+
+
+def _measured(document: Mapping[str, Any], source: str, config: plan.Config) -> Iterable[Row]:
+    """The fastest turn, as STREAM has it (McCalpin 1995): the mean over a node's devices.
+
+    None of a calibration that failed, was disturbed, or is of other devices than the round's.
+    """
+    geometry = (document["device"], document["cores_per_device"])
+    fits = geometry == (config.device, config.cores_per_device)
+    if document["status"] != "ok" or not fits or nodes.disturbed(document):
+        return
+    hosts = {host["hostname"]: host for host in document["nodes"]}
+    found: dict[tuple[str, str, str, int], list[float]] = {}
+    for rank in document["ranks"]:
+        for entry in rank["measured"]:
+            key = (rank["node"], entry["what"], entry["precision"], entry["at_once"])
+            found.setdefault(key, []).append(nodes.rate(entry, min))
+    for (node, what, precision, at_once), rates in found.items():
+        yield {
+            "basis": "measured",
+            "device_name": _name(hosts.get(node, {}), config),
+            "node": node,
+            "what": what,
+            "precision": precision,
+            "at_once": at_once,
+            "limit": statistics.mean(rates),
+            "limit_unit": nodes.UNITS[what],
+            "source": source,
+            "source_sha256": document["sha256"],
+        }
+
+
+def _name(host: Mapping[str, Any], config: plan.Config) -> str:
+    if config.device == "cpu":
+        return str(host.get("cpu", ""))
+    names = dict.fromkeys(str(gpu.get("name")) for gpu in host.get("gpus_before") or [])
+    return "; ".join(names)
+
+
+def peak_precision(parity: Mapping[str, Any], precision: str, device: str) -> str:
+    """In what a process multiplied, from what it reported of itself: whose peak is its limit.
+
+    "fp32", "tf32", "bf16" or "fp16"; "" where it did not say. On a GPU it is TF32 unless the
+    process said that this is off, as a peak too low would show an MFU too high.
+    """
+    said = str(parity.get("compute_dtype") or {"fp32": "float32"}.get(precision, ""))
+    if "float16" in said.replace("bfloat16", ""):
+        return "fp16"
+    if "bfloat16" in said:
+        return "bf16"
+    if "float32" not in said:
+        return ""
+    if device == "cpu":
+        return "fp32"
+    flags = [value for key, value in parity.items() if "tf32" in key]
+    return "fp32" if flags and all(value in (False, "0") for value in flags) else "tf32"
+
+
+def flops_per_sample(cell: Row) -> float:
+    """Floating-point operations of the workload's formulas for one sample."""
+    facts = workloads.facts(cell["workload"])
+    own = {name: cell[name] for name in facts.DIMENSIONS}
+    return float(facts.flops_per_sample(own, cell["scenario"]))
+
+
+def utilisation(cell: Row, repetitions: Sequence[Row], found: Sequence[Row]) -> Row:
+    """Of a cell with a throughput: its FLOPs a sample, the peaks of one device, and MFU.
+
+    MFU (Chowdhery et al. 2022, PaLM, appendix B) = samples/s x FLOPs a sample / (devices x peak).
+    """
+    flops = flops_per_sample(cell)
+    row: Row = {"flops_per_sample": flops}
+    precision = _only(each["peak_precision"] for each in repetitions)
+    if not precision:
+        return row
+    achieved = cell["throughput"] * flops / 1e12 / (cell["nodes"] * cell["devices_per_node"])
+    row["peak_precision"] = precision
+    of_devices = {
+        "stated": _stated_peak(repetitions, precision, found),
+        "measured": _measured_peak(cell, repetitions, precision, found),
+    }
+    for basis, peak in of_devices.items():
+        if peak:
+            row |= {f"peak_{basis}_tflops": peak, f"mfu_{basis}": achieved / peak}
+    return row
+
+
+def _only(values: Iterable[str]) -> str:
+    """The one value that all have, or ""."""
+    each = set(values)
+    return each.pop() if len(each) == 1 else ""
+
+
+def _stated_peak(repetitions: Sequence[Row], precision: str, found: Sequence[Row]) -> float | None:
+    name = _only(device(row) for row in repetitions)
+    own = [row for row in found if row["basis"] == "stated" and row["device_name"] == name]
+    return _in_precision({row["precision"]: row["limit"] for row in own}, precision)
+
+
+def _measured_peak(
+    cell: Row, repetitions: Sequence[Row], precision: str, found: Sequence[Row]
+) -> float | None:
+    """The mean over all nodes that the cell ran on; None where one of them has no calibration."""
+    names = {node for row in repetitions for node in row["nodes_used"].split()}
+    each = [_of_node(node, cell["devices_per_node"], precision, found) for node in sorted(names)]
+    known = [peak for peak in each if peak]
+    return statistics.mean(known) if known and len(known) == len(each) else None
+
+
+def _of_node(node: str, devices: int, precision: str, found: Sequence[Row]) -> float | None:
+    """A device's peak while as many of the node worked; where none was measured so, while fewer
+    did: that is rather too high, and MFU too low, than the other way round."""
+    own = [
+        row
+        for row in found
+        if (row["basis"], row["node"], row["what"]) == ("measured", node, "gemm")
+        and row["at_once"] <= devices
+    ]
+    most = max((row["at_once"] for row in own), default=0)
+    known = {row["precision"]: row["limit"] for row in own if row["at_once"] == most}
+    return _in_precision(known, precision)
+
+
+def _in_precision(known: Mapping[str, float], precision: str) -> float | None:
+    return known.get(precision) or known.get(INSTEAD.get(precision, ""))

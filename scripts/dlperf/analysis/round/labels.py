@@ -1,0 +1,186 @@
+"""Words for readers: what a cell's keys are called in tables, figures and the report.
+
+In: rows of cells.tsv. Out: short phrases, the same everywhere.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dlperf import workloads
+from dlperf.analysis.round import names
+from dlperf.analysis.schema import forms
+from dlperf.analysis.statistics.medians import order_coverage, order_rank
+
+SCENARIO = {"train": "training"}
+#: Tiers of a certificate (certify/judge.py) as a table heads them, in their order.
+TIERS = {
+    "shapes": "names and shapes",
+    "input": "input batches",
+    "float64-step": "float64: step 1",
+    "float64-run": "float64: all steps",
+    "float64-loss": "float64: loss of step 1",
+    "float64-gradient": "float64: gradients of step 1",
+    "float64-losses": "float64: losses of all steps",
+    "float64-update": "float64: weights after all steps",
+    "timed-loss": "as timed: loss",
+    "timed-gradient": "as timed: worst gradient",
+    "timed-gradient-median": "as timed: median gradient",
+    "optimizer": "optimizer alone",
+    "long-run": "as timed: mean loss of many steps",
+}
+
+
+def difference(tier: Mapping[str, Any]) -> str:
+    """What a tier measured: '0.31, at most 0.2 (fc.bias)', or why it has no number."""
+    if tier["measured"] is None:
+        return tier["reason"]
+    step = f"step {tier['worst_step']}" if tier["worst_step"] else ""
+    where = ", ".join(filter(None, (tier["worst_tensor"], step, tier["reason"])))
+    numbers = f"{tier['measured']:.2g}, at most {tier['tolerance']:g}"
+    return f"{numbers} ({where})" if where else numbers
+
+
+def data(row: Mapping[str, Any]) -> str:
+    """What the workload's data of this kind are."""
+    kind = workloads.data(row["workload"]).get(row["data"])
+    return kind.title if kind else row["data"]
+
+
+def imported(row: Mapping[str, Any]) -> bool:
+    """Whether a row is of somebody else's measurement."""
+    return row.get("kind") == "imported"
+
+
+def batch(row: Mapping[str, Any]) -> str:
+    """'8', or what a publication calls its batch: 'max'."""
+    return row.get("batch_label") or str(row["batch_size"])
+
+
+def workload(row: Mapping[str, Any]) -> str:
+    return workloads.facts(row["workload"]).TITLE
+
+
+def sizes(row: Mapping[str, Any]) -> list[str]:
+    """The workload's own dimensions: '64×64 px images — reduced from the standard 224×224'."""
+    facts, found = workloads.facts(row["workload"]), []
+    for name, each in facts.DIMENSIONS.items():
+        value, standard = row[name], each.standard
+        if each.is_choice:
+            text = each.words[value]
+        elif each.key == "px":
+            text, usual = f"{value}×{value} px {facts.UNIT}", f"{standard}×{standard}"
+        else:
+            text, usual = f"{name.replace('_', ' ')} {value}", str(standard)
+        if value != standard and not each.is_choice:
+            text += f" — {'reduced' if value < standard else 'raised'} from the standard {usual}"
+        found.append(text)
+    return found
+
+
+def short_sizes(row: Mapping[str, Any]) -> str:
+    """The same for a figure's title: '64 px (standard: 224)'."""
+    facts, found = workloads.facts(row["workload"]), []
+    for name, each in facts.DIMENSIONS.items():
+        standard = each.standard
+        if each.is_choice:
+            if row[name] != standard:
+                found.append(each.words[row[name]])
+            continue
+        usual = f" (standard: {standard})" if row[name] != standard else ""
+        text = f"{row[name]} px" if each.key == "px" else f"{name.replace('_', ' ')} {row[name]}"
+        found.append(text + usual)
+    return ", ".join(found)
+
+
+def unit(row: Mapping[str, Any]) -> str:
+    return f"{workloads.facts(row['workload']).UNIT}/s"
+
+
+def device(row: Mapping[str, Any]) -> str:
+    """What one device is."""
+    if imported(row):
+        return f"a device is one {row['hardware'] or 'GPU'}"
+    cores = plural(row["cores_per_device"], "core")
+    if row["device"] == "cpu":
+        return f"a device is one CPU process pinned to {cores}"
+    return f"a device is one GPU, with {cores} for its process and loader"
+
+
+def series(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """The series_key of these cells: frameworks as they come, each with its compilers."""
+    found = dict.fromkeys(map(series_key, rows))
+    together = list(dict.fromkeys((key[0], *key[2:]) for key in found))
+    return sorted(found, key=lambda key: together.index((key[0], *key[2:])))
+
+
+def series_key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """(framework, compiler): a column of a table, a line of a figure.
+
+    Imported cells have the implementation too, with its batch where that is not the table's.
+    """
+    key = row["framework"], row["compiler"]
+    if not row.get("implementation"):
+        return key
+    other = row["batch_label"] and row["batch_label"] != str(row["batch_size"])
+    return *key, row["implementation"] + (f", b{row['batch_size']}" if other else "")
+
+
+def implementation(row: Mapping[str, Any]) -> str:
+    """'JAX [xla]'."""
+    return names.series_title(*series_key(row))
+
+
+def cell(row: Mapping[str, Any]) -> str:
+    """'JAX [xla], fp32 b8 1n2d'."""
+    return f"{implementation(row)}, {where(row)}"
+
+
+def where(row: Mapping[str, Any]) -> str:
+    """'fp32 b8 1n2d'."""
+    return f"{row['precision']} b{row['batch_size']} {short_topology(row)}"
+
+
+def topology(row: Mapping[str, Any]) -> str:
+    """'1 node × 2 devices'."""
+    return f"{plural(row['nodes'], 'node')} × {plural(row['devices_per_node'], 'device')}"
+
+
+def short_topology(row: Mapping[str, Any]) -> str:
+    return f"{row['nodes']}n{row['devices_per_node']}d"
+
+
+def devices(row: Mapping[str, Any]) -> int:
+    return row["nodes"] * row["devices_per_node"]
+
+
+def interval(n: int) -> str:
+    """What the interval of the median of n values is: '[min, max] of 3, coverage 75 %'."""
+    k = order_rank(n)
+    ends = "[min, max]" if k == 1 else f"[x{k}, x{n + 1 - k}] of the sorted values"
+    return f"{ends} of {n}, coverage {forms.percent(order_coverage(n, k))}"
+
+
+def imported_interval(cells: Sequence[Mapping[str, Any]]) -> str:
+    """The same of imported cells; 'none' where each is one number."""
+    counts = sorted({row["n_ok"] for row in cells if row["n_ok"] > 1})
+    if not counts:
+        return "none, as each value is one published number"
+    several = f"{interval(counts[0])}" if len(counts) == 1 else "of each cell's own repetitions"
+    return f"{several}; none where there is one number" if _some_alone(cells) else several
+
+
+def _some_alone(cells: Sequence[Mapping[str, Any]]) -> bool:
+    return any(row["n_ok"] == 1 for row in cells)
+
+
+def plural(count: int, word: str) -> str:
+    if count == 1:
+        return f"1 {word}"
+    return f"{count} {word[:-1]}ies" if word.endswith("y") else f"{count} {word}s"
+
+
+def listed(items: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"

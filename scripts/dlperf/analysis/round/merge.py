@@ -1,0 +1,225 @@
+"""Records and plan -> measurements.tsv.gz (a row a repetition), parity.tsv (a row a setting),
+certificates.tsv (a row a tier) and SHA256SUMS (a line a file that was read).
+
+Every repetition of the plan has a row: measured, failed, unsupported or missing. Rows stand in the
+order of the plan, and the same records give the same bytes.
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dlperf import plan
+from dlperf.analysis.publications.config import is_import
+from dlperf.analysis.publications.records import measurements as imported_rows
+from dlperf.analysis.round import certificates, checksums, names, throttling
+from dlperf.analysis.round.calibration.limits import peak_precision
+from dlperf.analysis.round.records import Repetition, read_round, strangers
+from dlperf.analysis.schema import columns
+from dlperf.analysis.schema.files import Row, lines, write_lines, write_table
+from dlperf.analysis.statistics.medians import outliers
+
+
+def merge(
+    config_path: Path,
+    runs: Path,
+    shared: Path,
+    measurements: Path,
+    parity: Path,
+    certified: Path,
+    listed: Path,
+) -> list[str]:
+    """Write the four files. Returns the records under `runs` that the plan does not ask for.
+
+    `shared` has certificates/. Raises AnalysisError for files that are not what their path says,
+    ConfigError for the config.
+    """
+    if is_import(config_path):
+        names_of_workloads, imported = imported_rows(config_path, runs)
+        write_table(measurements, columns.measurements(names_of_workloads, True), imported)
+        write_table(parity, columns.PARITY, [])
+        write_table(certified, columns.CERTIFICATE, [])
+        checksums.save(
+            listed, {"config.yaml": checksums.of_file(config_path), **_digests(imported)}
+        )
+        return []
+    config = plan.load(config_path)
+    cases = plan.expand(config)
+    table_of = {case.folder: name for name, own in names.by_table(cases).items() for case in own}
+    wanted = columns.measurements(list(config.workloads.asked()))
+    read = read_round(config, cases, runs, partial(_of_case, config, table_of, wanted))
+    tiers = certificates.read(config, cases, shared)
+    write_lines(measurements, wanted, [each.measurements for each in read])
+    write_lines(parity, columns.PARITY, [each.parity for each in read])
+    write_table(certified, columns.CERTIFICATE, tiers)
+    digests = {path: digest for each in read for path, digest in each.digests.items()} | {
+        f"../{row['certificate']}": row["certificate_sha256"]
+        for row in tiers
+        if row["status"] != "missing"
+    }
+    checksums.save(listed, {"config.yaml": checksums.of_file(config_path), **digests})
+    return strangers(cases, config.repetitions, runs)
+
+
+def _digests(rows: Sequence[Row]) -> dict[str, str]:
+    """The sha256 of each record that was read, by its path."""
+    return {row["record"]: row["record_sha256"] for row in rows if row.get("record_sha256")}
+
+
+@dataclass(frozen=True)
+class _OfCase:
+    """What is merged of one case: lines of the two tables, and the records' sha256.
+
+    Lines, not rows: so they are made where the records are read, by a process a core, and two
+    strings are sent back in place of a dict a repetition.
+    """
+
+    measurements: str
+    parity: str
+    digests: dict[str, str]
+
+
+def _of_case(
+    config: plan.Config,
+    table_of: Mapping[str, str],
+    wanted: Sequence[str],
+    repetitions: list[Repetition],
+) -> _OfCase:
+    settings = plan.document(repetitions[0].case, config, 1)["settings"]
+    rows = [_row(each, config, table_of[each.case.folder], settings) for each in repetitions]
+    ok = [row for row in rows if row["status"] == "ok"]
+    for row, mark in zip(ok, outliers([row["throughput"] for row in ok]), strict=True):
+        row["outlier"] = mark
+    return _OfCase(
+        measurements=lines(wanted, rows),
+        parity=lines(columns.PARITY, _parity_rows(repetitions, rows)),
+        digests=_digests(rows),
+    )
+
+
+def window_seconds(window: Sequence[Mapping[str, Any]]) -> float:
+    """Last rank's end - first rank's start, on one clock.
+
+    Ranks on one node share a clock. Nodes do not, and their UTC may be off by milliseconds; as all
+    ranks pass one barrier before the window, the longest of the nodes' own windows is taken there.
+    """
+    nodes: dict[str, list[Mapping[str, Any]]] = {}
+    for rank in window:
+        nodes.setdefault(rank["node"], []).append(rank)
+    return max(
+        max(rank["end"] for rank in ranks) - min(rank["start"] for rank in ranks)
+        for ranks in nodes.values()
+    )
+
+
+def utc(seconds: float) -> str:
+    """Seconds since 1970 as '2026-11-21T05:00:00.000000Z'."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _row(
+    repetition: Repetition, config: plan.Config, table: str, settings: Mapping[str, Any]
+) -> Row:
+    case, record = repetition.case, repetition.record
+    row: Row = {
+        **case.columns(config.round, repetition.number),
+        "table": table,
+        "case": case.name,
+        **{key: settings[key] for key in columns.SETTINGS},
+    }
+    if record is None:
+        status = "unsupported" if case.unsupported else "missing"
+        return {**row, "status": status, "reason": case.unsupported or "not measured yet"}
+    host, provenance = record["host"], record["provenance"]
+    row |= {key: host.get(key) for key in columns.HOST}
+    row |= {key: provenance.get(key) for key in columns.PROVENANCE}
+    gpus = host.get("gpus") or []
+    row |= {
+        "status": record["status"],
+        "reason": record["reason"],
+        "unit": record["unit"],
+        "gpu": "; ".join(dict.fromkeys(str(gpu.get("name")) for gpu in gpus)),
+        "gpu_driver": "; ".join(dict.fromkeys(str(gpu.get("driver")) for gpu in gpus)),
+        "throttled": "; ".join(throttling.signs(record)),
+        "gpu_clock_mhz_before": _mean(host.get("gpus_before"), "sm_clock_mhz"),
+        "gpu_clock_mhz_after": _mean(host.get("gpus_after"), "sm_clock_mhz"),
+        "gpu_power_limit_watts": _mean(gpus, "power_limit_watts"),
+        "record": repetition.path,
+        "record_sha256": repetition.sha256,
+    }
+    if record["status"] == "ok":
+        row |= _measured(record)
+        row["peak_precision"] = peak_precision(record["parity"], case.precision, config.device)
+    return row
+
+
+def _measured(record: Mapping[str, Any]) -> Row:
+    window, steps, memory = record["window"], record["steps"], record["memory"]
+    seconds = window_seconds(window)
+    energy = [each["joules"] for each in record.get("energy", [])]
+    return {
+        "throughput": record["samples"] / seconds,
+        "samples": record["samples"],
+        "window_seconds": seconds,
+        "window_start_utc": utc(min(rank["start_utc"] for rank in window)),
+        "window_end_utc": utc(max(rank["end_utc"] for rank in window)),
+        "clock": steps["clock"],
+        "step_seconds_median": statistics.median(steps["seconds"]),
+        "step_seconds_min": min(steps["seconds"]),
+        "step_seconds_max": max(steps["seconds"]),
+        "loader_share": _share(steps.get("loader_seconds"), seconds),
+        "loss_first": steps["loss"][0] if steps["loss"] else None,
+        "loss_last": steps["loss"][-1] if steps["loss"] else None,
+        "host_peak_rss_bytes": _largest(memory, "host_peak_rss_bytes"),
+        "device_peak_bytes": _largest(memory, "device_peak_bytes"),
+        "device_total_peak_bytes": _largest(memory, "device_total_peak_bytes"),
+        "energy_joules": sum(energy) if energy else None,
+        "nodes_used": " ".join(sorted({rank["node"] for rank in window})),
+    }
+
+
+def _mean(gpus: Sequence[Mapping[str, Any]] | None, key: str) -> float | None:
+    """The mean over GPUs, or None where none says it."""
+    values = [gpu[key] for gpu in gpus or () if gpu.get(key) is not None]
+    return statistics.fmean(values) if values else None
+
+
+def _share(part: float | None, whole: float) -> float | None:
+    return None if part is None else part / whole
+
+
+def _largest(memory: Sequence[Mapping[str, Any]], key: str) -> int | None:
+    """The most that any rank had, or None where no rank could say."""
+    values = [rank[key] for rank in memory if rank.get(key) is not None]
+    return max(values, default=None)
+
+
+def _parity_rows(repetitions: Sequence[Repetition], rows: Sequence[Row]) -> list[Row]:
+    """Each setting that the processes of a case reported, with the number of those that did."""
+    reported: dict[str, Counter[str]] = {}
+    first: Row = {}
+    for repetition, row in zip(repetitions, rows, strict=True):
+        if repetition.record is None or repetition.record["status"] != "ok":
+            continue
+        first = first or row
+        for key, value in repetition.record["parity"].items():
+            reported.setdefault(key, Counter())[_spell(value)] += 1
+    columns_of_case = {key: first[key] for key in columns.PARITY if key in first}
+    return [
+        {**columns_of_case, "key": key, "value": value, "repetitions": count}
+        for key, values in reported.items()
+        for value, count in values.items()
+    ]
+
+
+def _spell(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) and abs(value) >= 10_000 else str(value)

@@ -1,0 +1,175 @@
+"""All records of a round, read and checked against the plan.
+
+In: the round's config and its folder runs/. Out: one `Repetition` for each that the plan asks for,
+with its record where there is one. A file that is not what its path says stops the merge: it would
+be a wrong number.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dlperf import plan, workloads
+from dlperf.analysis.schema import documents
+from dlperf.analysis.schema.files import AnalysisError
+from dlperf.contract.case import upgraded
+from dlperf.plan import Case, Config
+
+#: Settings that change what a number means; a record measured with others is not of this round.
+BINDING_SETTINGS = ("device", "warmup_steps", "measured_steps", "cores_per_device")
+#: Cases that a process reads in one go, and records from which on another process is worth it.
+CHUNK, WORTH = 25, 1500
+#: How many wrong files a message names.
+SHOWN = 20
+
+Taken = TypeVar("Taken")
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """One repetition of the plan. `record` is None, and `sha256` empty, where none was made."""
+
+    case: Case
+    number: int
+    path: str
+    record: dict[str, Any] | None
+    sha256: str
+
+
+def read_round(
+    config: Config, cases: list[Case], runs: Path, take: Callable[[list[Repetition]], Taken]
+) -> list[Taken]:
+    """Read every record that the plan asks for, and `take` what is wanted of each case's.
+
+    Case by case, in the order of the plan, so that no two cases' records are in memory at once; a
+    large round by a process a core (`take` must be known by a name there). `path` of a repetition
+    is relative to the folder that holds `runs`. Raises AnalysisError, which names every file that
+    is half-written, not a record, or of another case than its path says.
+    """
+    chunks = [cases[first : first + CHUNK] for first in range(0, len(cases), CHUNK)]
+    workers = min(len(os.sched_getaffinity(0)), len(cases) * config.repetitions // WORTH)
+    read = partial(_read_cases, config, runs, take)
+    if workers < 2:
+        found = [read(chunk) for chunk in chunks]
+    else:
+        with ProcessPoolExecutor(workers) as pool:
+            found = list(pool.map(read, chunks))
+    problems = [problem for _, wrong in found for problem in wrong]
+    if problems:
+        more = len(problems) - SHOWN
+        listed = "\n".join(problems[:SHOWN]) + (f"\n... and {more} more" if more > 0 else "")
+        raise AnalysisError(
+            f"{listed}\nThese are not records of this round, so nothing was merged. Move them "
+            "away and run the same command again: what is missing is measured anew."
+        )
+    return [taken for own, _ in found for taken in own]
+
+
+def _read_cases(
+    config: Config, runs: Path, take: Callable[[list[Repetition]], Taken], cases: list[Case]
+) -> tuple[list[Taken], list[str]]:
+    """(what is taken of each case, what is wrong with its files)."""
+    taken, problems = [], []
+    for case in cases:
+        own, wrong = _read_case(config, case, runs)
+        problems += wrong
+        if not problems:
+            taken.append(take(own))
+    return taken, problems
+
+
+def _read_case(config: Config, case: Case, runs: Path) -> tuple[list[Repetition], list[str]]:
+    found, problems = [], []
+    wanted = plan.document(case, config, 1)
+    folder = runs / case.folder
+    for number in range(1, config.repetitions + 1):
+        path = folder / f"rep{number}.json"
+        shown = f"{runs.name}/{case.folder}/{path.name}"
+        record, sha256 = None, ""
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            problems.append(f"{path}: cannot be read: {error.strerror}")
+        else:
+            sha256 = hashlib.sha256(content).hexdigest()
+            wanted["identity"]["repetition"] = number
+            record, wrong = parse(content, wanted)
+            problems += [f"{path}: {each}" for each in wrong]
+        found.append(Repetition(case, number, shown, record, sha256))
+    return found, problems
+
+
+def parse(content: bytes, wanted: dict[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
+    """(record, problems) of a file's content that should hold the case document `wanted`."""
+    try:
+        record = json.loads(content)
+    except ValueError as error:
+        if not content.strip():
+            return None, ["is empty"]
+        return None, [f"is not JSON, perhaps half-written: {error}"]
+    if isinstance(record, dict) and record.get("kind") == "imported":
+        return None, [
+            "is an imported record: it was not measured here, so no measured round has it"
+        ]
+    if wrong := documents.problems(record, documents.RECORD):
+        return None, [f"is not a dlperf.record/2 or /1: {each}" for each in wrong]
+    problems = [*_disagreements(record, wanted)]
+    if not problems and record["status"] == "ok":
+        problems = [*_contradictions(record)]
+    return (None, problems) if problems else (record, [])
+
+
+def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
+    identity, settings = upgraded(record["identity"]), record["settings"]
+    if identity != wanted["identity"]:
+        for key in sorted({*identity, *wanted["identity"]}):
+            there, asked = identity.get(key), wanted["identity"].get(key)
+            if there != asked:
+                yield f"identity.{key} is {there!r}, but its path says {asked!r}"
+    for key in BINDING_SETTINGS:
+        if settings[key] != wanted["settings"][key]:
+            yield (
+                f"was measured with {key}={settings[key]!r}, but the round's config.yaml asks for "
+                f"{wanted['settings'][key]!r}"
+            )
+
+
+def _contradictions(record: dict[str, Any]) -> Iterator[str]:
+    """What an ok record says of itself in two places must agree."""
+    case, steps = workloads.case(record["identity"]), record["steps"]
+    ranks = case.devices
+    measured = record["settings"]["measured_steps"]
+    if steps["measured"] != measured:
+        yield f"steps.measured is {steps['measured']}, but settings.measured_steps {measured}"
+    if len(steps["seconds"]) != measured:
+        yield f"steps.seconds has {len(steps['seconds'])} values for {measured} measured steps"
+    samples = case.global_batch_size * measured
+    if record["samples"] != samples:
+        yield f"samples is {record['samples']}, but global batch x steps make {samples}"
+    if sorted(window["rank"] for window in record["window"]) != list(range(ranks)):
+        yield f"window does not have each of the {ranks} ranks once"
+    if any(window["end"] <= window["start"] for window in record["window"]):
+        yield "window ends before it starts"
+
+
+def strangers(cases: list[Case], repetitions: int, runs: Path) -> list[str]:
+    """Records under runs/ that the plan does not ask for: left out of tables, and named."""
+    planned = {case.folder for case in cases}
+    asked = {f"rep{number}.json" for number in range(1, repetitions + 1)}
+    found = []
+    for folder, _, names in os.walk(runs):
+        inside = Path(folder).relative_to(runs).as_posix()
+        for name in names:
+            if not name.endswith(".json"):
+                continue
+            if inside not in planned or name not in asked:
+                found.append(f"{runs.name}/{inside}/{name}")
+    return sorted(found)

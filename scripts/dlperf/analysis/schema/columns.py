@@ -1,0 +1,393 @@
+"""The columns of every table from measurements to comparisons: name, type, heading and form.
+
+ALL has each column once. The tuples after it say which columns a file has, in their order.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dlperf import workloads
+from dlperf.analysis.schema import forms
+from dlperf.contract.case import COLUMNS
+from dlperf.contract.parallel import NAMES as PARALLEL
+
+
+class Column(NamedTuple):
+    """`kind` is str, int or float; `heading` and `form` are for readers."""
+
+    name: str
+    kind: type = str
+    heading: str = ""
+    form: forms.Form = forms.plain
+
+    @property
+    def title(self) -> str:
+        """The heading; the name in words where none is given."""
+        return self.heading or self.name.replace("_", " ").capitalize()
+
+
+ALL = (
+    # which round, table, case and repetition
+    Column("round"),
+    Column("table"),
+    Column("case"),
+    Column("repetition", int),
+    Column("workload"),
+    Column("framework"),
+    Column("scenario"),
+    Column("precision"),
+    Column("compiler"),
+    Column("nodes", int),
+    Column("devices_per_node", int),
+    *(Column(name, int) for name in PARALLEL),
+    Column("batch_size", int, "Batch a device"),
+    Column("data"),
+    # how it was asked for
+    Column("device"),
+    Column("cores_per_device", int, "Cores a device"),
+    Column("warmup_steps", int, "Steps of warm-up"),
+    Column("measured_steps", int, "Steps"),
+    # what a repetition gave
+    Column("status", str, "Status", forms.status),
+    Column("reason"),
+    Column("throughput", float, "Median", forms.real(2)),
+    Column("outlier"),
+    Column("unit", str, "Unit", forms.per_second),
+    Column("samples", int),
+    Column("window_seconds", float),
+    Column("window_start_utc"),
+    Column("window_end_utc"),
+    Column("clock"),
+    Column("step_seconds_median", float),
+    Column("step_seconds_min", float),
+    Column("step_seconds_max", float),
+    Column("loader_share", float, "Waited for data", forms.fine_percent),
+    Column("loss_first", float, "Loss, first", forms.real(3)),
+    Column("loss_last", float, "Loss, last", forms.real(3)),
+    Column("host_peak_rss_bytes", int, "Host memory a rank", forms.size),
+    Column("device_peak_bytes", int, "Device memory", forms.size),
+    Column("device_total_peak_bytes", int),
+    Column("energy_joules", float),
+    Column("gpu"),
+    Column("gpu_driver"),
+    Column("throttled"),
+    Column("nodes_used"),
+    Column("peak_precision", str, "Computes in"),
+    # the machine that it ran on
+    Column("hostname"),
+    Column("cpu"),
+    Column("cores", int),
+    Column("cores_allowed", int),
+    Column("memory_bytes", int),
+    Column("os"),
+    Column("kernel"),
+    Column("governor"),
+    Column("load_before", float),
+    Column("idle_share_before", float),
+    Column("foreign_cpu_share", float),
+    Column("cpu_time_over_wall", float),
+    Column("clock_mhz_before", float),
+    Column("clock_mhz_after", float),
+    Column("gpu_clock_mhz_before", float),
+    Column("gpu_clock_mhz_after", float),
+    Column("gpu_power_limit_watts", float),
+    Column("startup_seconds", float),
+    Column("warmup_seconds", float),
+    # what made it
+    Column("git_commit"),
+    Column("git_dirty"),
+    Column("config_sha256"),
+    Column("case_sha256"),
+    Column("code_sha256"),
+    Column("lock_sha256"),
+    Column("freeze_sha256"),
+    Column("data_manifest_sha256"),
+    Column("python"),
+    Column("start_utc"),
+    Column("end_utc"),
+    Column("seconds_total", float),
+    Column("scheduler_job"),
+    Column("scheduler_job_start_utc"),
+    Column("record"),
+    Column("record_sha256"),
+    # a cell: the repetitions of a case together
+    Column("n_ok", int, "Repetitions ok"),
+    Column("n_asked", int, "asked for"),
+    Column("n_oom", int, "out of memory"),
+    Column("n_timeout", int, "timed out"),
+    Column("n_crashed", int, "crashed"),
+    Column("n_missing", int, "not measured"),
+    Column("throughput_low", float, "low", forms.real(2)),
+    Column("throughput_high", float, "high", forms.real(2)),
+    Column("coverage", float, "Coverage", forms.percent),
+    Column("cv", float, "CV", forms.fine_percent),
+    Column("detectable", float, "Detectable", forms.fine_percent),
+    Column("n_outliers", int, "Outliers"),
+    Column("rank", int, "Rank, best"),
+    Column("rank_last", int, "Rank, last"),
+    Column("rank_error", float, "Chance of a false rank", forms.fine_percent),
+    Column("speedup", float, "Speed-up", forms.real(3)),
+    Column("speedup_low", float, "low", forms.real(3)),
+    Column("speedup_high", float, "high", forms.real(3)),
+    Column("efficiency", float, "Efficiency", forms.percent),
+    Column("efficiency_low", float, "low", forms.percent),
+    Column("efficiency_high", float, "high", forms.percent),
+    Column("ratio_coverage", float, "Coverage", forms.percent),
+    Column("joules_per_sample", float, "J a sample", forms.significant(3)),
+    Column("flops_per_sample", float, "GFLOP a sample", forms.giga),
+    Column("peak_stated_tflops", float, "Stated peak, TFLOP/s"),
+    Column("peak_measured_tflops", float, "Measured peak, TFLOP/s"),
+    Column("mfu_stated", float, "MFU, stated peak", forms.percent),
+    Column("mfu_measured", float, "MFU, measured peak", forms.percent),
+    Column("certificate"),
+    Column("flags"),
+    # a tier of a certificate of equal work
+    Column("variant"),
+    Column("layout"),
+    Column("tier"),
+    Column("tier_passed"),
+    Column("measured", float),
+    Column("tolerance", float),
+    Column("worst_tensor"),
+    Column("worst_step", int),
+    Column("seconds", float),
+    Column("certificate_sha256"),
+    # what a process reported of its settings
+    Column("key"),
+    Column("value"),
+    Column("repetitions", int),
+    # what one device can do at most
+    Column("basis"),
+    Column("device_name"),
+    Column("node"),
+    Column("what"),
+    Column("at_once", int),
+    Column("limit", float),
+    Column("limit_unit"),
+    Column("source"),
+    Column("source_sha256"),
+    # what only imported rounds have
+    Column("implementation"),
+    Column("batch_label"),
+    Column("hardware"),
+    Column("estimator"),
+    Column("kind"),
+    # a cell beside the same one of another round
+    Column("verdict"),
+    Column("baseline"),
+    Column("baseline_throughput", float),
+    Column("ratio", float),
+    Column("ratio_low", float),
+    Column("ratio_high", float),
+    Column("p", float),
+    Column("p_corrected", float),
+    Column("baseline_n_ok", int),
+    Column("baseline_n_asked", int),
+    Column("baseline_certificate"),
+    Column("baseline_flags"),
+    Column("differs"),
+)
+_BY_NAME = {each.name: each for each in ALL}
+
+#: A case, without its workload's own dimensions.
+CASE = tuple(name for name in COLUMNS if name not in ("round", "repetition"))
+SETTINGS = ("device", "cores_per_device", "warmup_steps", "measured_steps")
+
+#: What merge copies from a record's host and provenance.
+HOST = (
+    "hostname",
+    "cpu",
+    "cores",
+    "cores_allowed",
+    "memory_bytes",
+    "os",
+    "kernel",
+    "governor",
+    "load_before",
+    "idle_share_before",
+    "foreign_cpu_share",
+    "cpu_time_over_wall",
+    "clock_mhz_before",
+    "clock_mhz_after",
+    "gpu_clock_mhz_before",
+    "gpu_clock_mhz_after",
+    "gpu_power_limit_watts",
+    "startup_seconds",
+    "warmup_seconds",
+)
+PROVENANCE = (
+    "git_commit",
+    "git_dirty",
+    "config_sha256",
+    "case_sha256",
+    "code_sha256",
+    "lock_sha256",
+    "freeze_sha256",
+    "data_manifest_sha256",
+    "python",
+    "start_utc",
+    "end_utc",
+    "seconds_total",
+    "scheduler_job",
+    "scheduler_job_start_utc",
+)
+MEASURED = (
+    "status",
+    "reason",
+    "throughput",
+    "outlier",
+    "unit",
+    "samples",
+    "window_seconds",
+    "window_start_utc",
+    "window_end_utc",
+    "clock",
+    "step_seconds_median",
+    "step_seconds_min",
+    "step_seconds_max",
+    "loader_share",
+    "loss_first",
+    "loss_last",
+    "host_peak_rss_bytes",
+    "device_peak_bytes",
+    "device_total_peak_bytes",
+    "energy_joules",
+    "gpu",
+    "gpu_driver",
+    "throttled",
+    "nodes_used",
+    "peak_precision",
+)
+CELL = (
+    "status",
+    "reason",
+    "n_ok",
+    "n_asked",
+    "n_oom",
+    "n_timeout",
+    "n_crashed",
+    "n_missing",
+    "unit",
+    "throughput",
+    "throughput_low",
+    "throughput_high",
+    "coverage",
+    "cv",
+    "detectable",
+    "n_outliers",
+    "rank",
+    "rank_last",
+    "rank_error",
+    "speedup",
+    "speedup_low",
+    "speedup_high",
+    "efficiency",
+    "efficiency_low",
+    "efficiency_high",
+    "ratio_coverage",
+    "loader_share",
+    "loss_first",
+    "loss_last",
+    "host_peak_rss_bytes",
+    "device_peak_bytes",
+    "joules_per_sample",
+    *("flops_per_sample", "peak_precision", "peak_stated_tflops", "peak_measured_tflops"),
+    *("mfu_stated", "mfu_measured"),
+    "certificate",
+    "flags",
+)
+#: A cell beside the same one of another round.
+COMPARISON = (
+    "reason",
+    "unit",
+    "baseline_throughput",
+    "throughput",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "ratio_coverage",
+    "p",
+    "p_corrected",
+    "baseline_n_ok",
+    "baseline_n_asked",
+    "n_ok",
+    "n_asked",
+    "baseline_certificate",
+    "certificate",
+    "baseline_flags",
+    "flags",
+    "differs",
+)
+#: What a record and its certificate must have in common.
+MADE_WITH = ("code_sha256", "lock_sha256")
+#: What merge copies from a certificate's provenance.
+CERTIFICATE_PROVENANCE = ("start_utc", "git_commit", "code_sha256", "lock_sha256", "seconds")
+CERTIFICATE = (
+    *("workload", "framework", "device", "precision", "compiler", "variant", "layout"),  # its path
+    "status",
+    "tier",
+    "tier_passed",
+    "measured",
+    "tolerance",
+    "worst_tensor",
+    "worst_step",
+    "reason",
+    *CERTIFICATE_PROVENANCE,
+    "certificate",
+    "certificate_sha256",
+)
+#: What one device can do at most: TFLOP/s of matrix products, GB/s of memory and of an all-reduce.
+LIMIT = (
+    *("basis", "device_name", "node", "what", "precision", "at_once", "limit", "limit_unit"),
+    *("source", "source_sha256"),
+)
+#: What only rows of imported rounds have: the implementation's label, what the publication calls
+#: the batch, the device, how the number was got, `imported`, and where it stands.
+IMPORTED = ("implementation", "batch_label", "hardware", "estimator", "kind", "source")
+PARITY = (*CASE[:5], "case", "table", "nodes", "devices_per_node", "key", "value", "repetitions")
+
+
+def dimensions(names: Iterable[str]) -> list[str]:
+    """The own dimensions of these workloads, each once."""
+    found = [name for workload in names for name in workloads.facts(workload).DIMENSIONS]
+    return list(dict.fromkeys(found))
+
+
+def measurements(names: Iterable[str], imported: bool = False) -> list[str]:
+    """Columns of measurements.tsv.gz for a round of these workloads."""
+    own = dimensions(names)
+    return [
+        *(IMPORTED if imported else ()),
+        *("round", *CASE, *own, "repetition", "table", "case", *MEASURED, *SETTINGS, *HOST),
+        *(*PROVENANCE, "record", "record_sha256"),
+    ]
+
+
+def cells(names: Iterable[str], imported: bool = False) -> list[str]:
+    """Columns of cells.tsv for a round of these workloads."""
+    own = IMPORTED if imported else ()
+    return [*own, "round", "table", *CASE, *dimensions(names), "case", *SETTINGS, *CELL]
+
+
+def comparison(names: Iterable[str]) -> list[str]:
+    """Columns of a comparison of rounds of these workloads."""
+    own = dimensions(names)
+    return ["verdict", "baseline", "round", *CASE, *own, "case", *SETTINGS, *COMPARISON]
+
+
+def column(name: str) -> Column:
+    """The column of this name: one of ALL, or a workload's own dimension; else text."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    for workload in workloads.NAMES:
+        dimension = workloads.facts(workload).DIMENSIONS.get(name)
+        if dimension:
+            own = Column(name, type(dimension.standard))
+            return own._replace(heading=f"{own.title}, px") if dimension.key == "px" else own
+    return Column(name)
+
+
+def numbers(columns: Iterable[str]) -> dict[str, type]:
+    """The types of those columns that hold numbers."""
+    kinds = {name: column(name).kind for name in columns}
+    return {name: kind for name, kind in kinds.items() if kind is not str}

@@ -1,0 +1,87 @@
+"""Files of the analysis: written whole or not at all, with the same bytes every time.
+
+Tables are tab-separated text with a header. An empty field means that there is no value; numbers
+are written so that they read back exactly.
+"""
+
+import contextlib
+import csv
+import gzip
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from dlperf.analysis.schema.columns import numbers
+from dlperf.contract.files import write
+
+Row = dict[str, Any]
+#: What the csv module writes as we do: a float by its repr, None as nothing.
+AS_IT_IS = {float, int, type(None)}
+
+
+class AnalysisError(Exception):
+    """What a user can mend; the message names the file, what is wrong and what to do."""
+
+
+def write_table(
+    path: str | Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
+) -> None:
+    """Write rows as TSV; gzipped, without a time stamp, where the name ends in .gz."""
+    write_lines(path, columns, [lines(columns, rows)])
+
+
+def lines(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as lines of TSV, without a header."""
+    text = io.StringIO()
+    csv.writer(text, dialect="excel-tab", lineterminator="\n").writerows(
+        [value if type(value) in AS_IT_IS else _spell(value) for value in map(row.get, columns)]
+        for row in rows
+    )
+    return text.getvalue()
+
+
+def write_lines(path: str | Path, columns: Sequence[str], parts: Iterable[str]) -> None:
+    """Write a table of which `parts` are the lines, as write_table does with rows."""
+    header = "\t".join(columns) + "\n"
+    content = "".join([header, *parts]).encode()
+    if str(path).endswith(".gz"):
+        content = gzip.compress(content, compresslevel=6, mtime=0)
+    write(path, content)
+
+
+def _spell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return " ".join(str(value).split())
+
+
+def read_table(path: str | Path, only: Sequence[str] = ()) -> list[Row]:
+    """Rows of a TSV, columns.numbers() converted; an empty number is None, an empty text "".
+
+    `only`: the columns that are wanted; all, where none is named.
+    """
+    try:
+        with _open(path) as stream:
+            reader = csv.DictReader(stream, dialect="excel-tab")
+            rows: list[Row] = [
+                {name: row[name] for name in only} if only else row for row in reader
+            ]
+            kinds = numbers(only or reader.fieldnames or ())
+    except (OSError, EOFError) as error:
+        raise AnalysisError(f"{path}: cannot be read: {error}") from None
+    for line, row in enumerate(rows, start=2):
+        try:
+            for name, kind in kinds.items():
+                row[name] = kind(row[name]) if row[name] else None
+        except ValueError:
+            wrong = f"{path}: line {line}: {name}: {row[name]!r} is not a number"
+            raise AnalysisError(wrong) from None
+    return rows
+
+
+@contextlib.contextmanager
+def _open(path: str | Path) -> Iterator[IO[str]]:
+    opener = gzip.open if str(path).endswith(".gz") else open
+    with opener(path, "rt", encoding="utf-8", newline="") as stream:
+        yield stream

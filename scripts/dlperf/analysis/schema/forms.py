@@ -1,0 +1,61 @@
+"""How values are written for readers: shares in percent, sizes in bytes, statuses in words."""
+
+from collections.abc import Callable
+from typing import Any
+
+Form = Callable[[Any], str]
+
+STATUS = {
+    "oom": "out of memory",
+    "timeout": "timed out",
+    "crashed": "crashed",
+    "unsupported": "not supported",
+    "missing": "not measured",
+}
+
+
+def status(value: str) -> str:
+    return STATUS.get(value, value)
+
+
+def plain(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def real(digits: int) -> Form:
+    return lambda value: f"{value:.{digits}f}"
+
+
+def significant(digits: int) -> Form:
+    return lambda value: f"{value:.{digits}g}"
+
+
+def per_second(unit: str) -> str:
+    return f"{unit}/s"
+
+
+def giga(value: float) -> str:
+    return f"{value / 1e9:.4g}"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """0.75 -> '75 %', 0.96875 -> '96.9 %'."""
+    text = f"{share * 100:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
+
+
+def fine_percent(share: float) -> str:
+    """0.00125 -> '0.13 %', which percent() makes '0.1 %'."""
+    return percent(share, 2)
+
+
+def size(count: int | None) -> str:
+    """Bytes for a reader: 996014336 -> '950 MiB'."""
+    if count is None:
+        return ""
+    number = float(count)
+    for name in ("B", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:.0f} {name}"
+        number /= 1024
+    return f"{number:.1f} GiB"

@@ -1,0 +1,364 @@
+"""Published tables and tidy CSV: imported, shown as a measured round is, never mixed with one."""
+
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from analysed_round import SMALL, analyse
+from analysis_steps import merging
+from conftest import ROOT
+from generated_round import config, write_round
+
+from dlperf import plan, workloads
+from dlperf.analysis.__main__ import main
+from dlperf.analysis.publications import records, speedups
+from dlperf.analysis.publications import rows as rows_of
+from dlperf.analysis.publications.values import COLUMNS
+from dlperf.analysis.report import published_figures, published_tables, tables
+from dlperf.analysis.round import flags, labels
+from dlperf.analysis.schema.files import read_table
+
+PUBLISHED = ROOT / "config/published"
+ROW = {
+    **dict.fromkeys(COLUMNS, ""),
+    "framework": "mxnet",
+    "implementation": "NGC MXNet",
+    "workload": "resnet50",
+    "precision": "fp32",
+    "nodes": "1",
+    "devices_per_node": "1",
+    "batch_size": "128",
+    "data": "imagenet",
+    "metric": "throughput",
+    "value": "391.53",
+    "unit": "images/s",
+    "estimator": "wall clock of 100 steps",
+    "source": "r50_b128_fp32_5.log",
+}
+
+
+@pytest.fixture(autouse=True)
+def _in_repository(monkeypatch):
+    monkeypatch.chdir(ROOT)  # configs name files from there
+
+
+def imported(config: Path, folder: Path) -> Path:
+    """Import, merge and summarise as the workflow does."""
+    made = {
+        name: str(folder / name)
+        for name in ("measurements.tsv.gz", "parity.tsv", "certificates.tsv", "cells.tsv")
+    }
+    runs = ["--config", str(folder / "config.yaml"), "--runs", str(folder / "runs")]
+    proofs = ["--certificates", made["certificates.tsv"]]
+    measured = ["--measurements", made["measurements.tsv.gz"]]
+    assert main(["import", "--config", str(config), "--out", str(folder)]) == 0
+    shared = ["--shared", str(folder.parent), "--parity", made["parity.tsv"]]
+    shared += ["--sums", str(folder / "SHA256SUMS")]
+    assert main(["merge", *runs, *shared, *measured, *proofs]) == 0
+    assert main(["cells", *measured, *proofs, "--out", made["cells.tsv"]]) == 0
+    assert main(["values", *runs, "--out", str(folder / "values.tsv")]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def v1(tmp_path_factory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        folder = tmp_path_factory.mktemp("results") / "imported-dlperf-v1"
+        return imported(PUBLISHED / "dlperf-v1.yaml", folder)
+
+
+def tidy(folder: Path, *rows: dict[str, str]) -> Path:
+    """A tidy CSV with these changes of ROW, and a config that names it."""
+    path = folder / "mine.csv"
+    names = list(dict.fromkeys(key for row in ({**ROW, **row} for row in rows) for key in row))
+    with open(path, "w", newline="") as stream:
+        writer = csv.DictWriter(stream, names)
+        writer.writeheader()
+        writer.writerows({**ROW, **row} for row in rows)
+    made = folder / "mine.yaml"
+    made.write_text(f"round: imported-mine\ntitle: Mine\nfiles: [{path}]\n")
+    return made
+
+
+def test_a_published_table_comes_out_as_it_was_printed(v1):
+    own = tables.select(read_table(v1 / "cells.tsv"), "resnet50-train-fp32-b128")
+    made = tables.build("resnet50-train-fp32-b128", own)
+    assert made.series == [
+        *("OneFlow", "NGC MXNet", "NGC TensorFlow 1.x", "NGC PyTorch"),
+        *("MXNet", "TensorFlow 2.x", "PyTorch", "PaddlePaddle"),
+    ]
+    last = made.rows[-1]
+    assert last[0] == "4n8d"
+    assert (last[2][0].value, last[2][0].speedup) == ("12411.97", "31.21")
+    assert (last[2][1].value, last[2][1].speedup) == ("11331.93", "28.89")
+
+
+def test_every_published_number_becomes_one_record_with_its_line(v1):
+    lines = (PUBLISHED / "dlperf-v1-common.csv").read_text().splitlines()
+    found = records.read_round(v1 / "runs", "imported-dlperf-v1")
+    assert len(found) == len(lines) - 1
+    for row in found:
+        assert f",{row['value']:.2f}".rstrip("0") in lines[row["source_line"] - 1]
+        assert row["kind"] == "imported"
+        assert len(row["source_sha256"]) == 64
+
+
+def test_a_published_median_has_no_interval_and_no_certificate(v1):
+    for row in read_table(v1 / "cells.tsv"):
+        assert row["n_ok"] == 1
+        assert row["coverage"] is None
+        assert row["throughput_low"] is None
+        assert row["speedup_low"] is None
+        assert row["certificate"] == "none"
+        assert not flags.comparable(row)
+
+
+def test_a_table_with_each_frameworks_own_batch_says_it(v1):
+    own = tables.select(read_table(v1 / "cells.tsv"), "bert-train-amp-bmax-clip1")
+    made = tables.build("bert-train-amp-bmax-clip1", own)
+    assert made.title == "BERT-Base training, amp, batch max a device"
+    assert "NGC TensorFlow 1.x, b96 [xla]" in made.series
+    assert "NGC TensorFlow 1.x, b64" in made.series
+    assert made.lines[0] == "imported, not measured here"
+    assert "interval: none, as each value is one published number" in " ".join(made.lines)
+
+
+def test_with_and_without_clip_never_stand_in_one_table(v1):
+    for row in read_table(v1 / "cells.tsv"):
+        if row["workload"] == "bert":
+            assert row["table"].endswith(f"clip{row['clip']}")
+
+
+def test_tables_figures_and_page_of_a_publication_are_made_from_data(v1, tmp_path):
+    folder = shutil.copytree(v1, tmp_path / v1.name)
+    lines = (v1 / "cells.tsv").read_text().splitlines(keepends=True)
+    kept = [lines[0], *(line for line in lines if "resnet50-train-fp32-b128" in line)]
+    (folder / "cells.tsv").write_text("".join(kept))  # one of its tables: figures take time
+    assert main(["replay", "--round", str(folder), "--published", str(PUBLISHED)]) == 0
+    page = (folder / "report.html").read_text()
+    assert "Imported, not measured here" in page
+    assert "<script" not in page
+    names = {path.stem for path in (folder / "figures").glob("*.svg")}
+    assert names == {f"resnet50-train-fp32-b128-{kind}" for kind in ("throughput", "scaling")}
+    drawn = (folder / "figures/resnet50-train-fp32-b128-throughput.svg").read_text()
+    assert "12411.97" in drawn
+    assert "Imported, not measured here" in drawn
+
+
+@pytest.mark.parametrize(
+    "name", ["dlperf-v1-summary", "dlperf-v1-wide-deep", "dlperf-v1-gpt", "nvidia-electra"]
+)
+def test_no_number_of_a_publication_is_lost_or_taken_for_a_repetition(name, tmp_path):
+    folder = imported(PUBLISHED / f"{name}.yaml", tmp_path / f"imported-{name}")
+    file = next(iter(records.configs.load(folder / "config.yaml").files))
+    with open(file) as stream:
+        printed = [row for row in csv.DictReader(stream) if row["metric"] != "precision_speedup"]
+    values = read_table(folder / "values.tsv")
+    cells = read_table(folder / "measurements.tsv.gz")
+    assert len(values) + len(cells) == len(printed)
+    for grid in published_tables.grids(folder / "values.tsv"):
+        for own in grid.values.values():
+            assert len({row["repetition"] for row in own}) == len(own), grid.name
+
+
+def test_what_is_no_throughput_has_a_table_with_out_of_memory_as_a_result(tmp_path):
+    name = "dlperf-v1-wide-deep"
+    folder = imported(PUBLISHED / f"{name}.yaml", tmp_path / f"imported-{name}")
+    grid = next(g for g in published_tables.grids(folder / "values.tsv") if "8 GPUs" in g.title)
+    text = tables.markdown(published_tables.table(grid, "DLPerf"))
+    assert re.search(r"vocab size 51,200,000 +\| +13\.974 +\| +57\.106", text)
+    assert re.search(r"vocab size 102,400,000 +\| +13\.846 +\| +out of memory", text)
+    assert "lower is better" in text
+    drawn = published_figures.draw(grid, "DLPerf")
+    assert b"out of memory" in drawn["svg"]
+    assert drawn["png"].startswith(b"\x89PNG")
+
+
+def test_repetitions_of_a_tidy_csv_have_a_median_and_its_interval(tmp_path):
+    speeds = ("391.53", "389.71", "389.66")
+    rows = [{"repetition": str(n), "value": value} for n, value in enumerate(speeds, start=1)]
+    rows += [{"devices_per_node": "8", "value": "3006.98"}]
+    folder = imported(tidy(tmp_path, *rows), tmp_path / "imported-mine")
+    one, eight = read_table(folder / "cells.tsv")
+    assert (one["throughput"], one["throughput_low"], one["throughput_high"]) == (
+        *(389.71, 389.66, 391.53),
+    )
+    assert one["coverage"] == 0.75
+    assert eight["speedup"] == pytest.approx(3006.98 / 389.71)
+    assert eight["coverage"] is None
+    assert one["table"] == "resnet50-train-fp32-b128"
+
+
+def test_implementations_of_one_framework_stay_apart(tmp_path):
+    rows = [{}, {"implementation": "GluonCV", "value": "384.19"}, {"implementation": ""}]
+    folder = imported(tidy(tmp_path, *rows), tmp_path / "imported-mine")
+    cells = read_table(folder / "cells.tsv")
+    assert [row["throughput"] for row in cells] == [391.53, 384.19, 391.53]
+    made = tables.build("resnet50-train-fp32-b128", cells)
+    assert made.series == ["NGC MXNet", "GluonCV", "MXNet"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"nodes": "0"}, "line 2: nodes: '0' Input should be greater than or equal to 1"),
+        ({"value": "fast"}, "line 2: value: 'fast'"),
+        ({"value": "-3"}, "line 2: value: -3.0 is not above 0"),
+        ({"value": ""}, "line 2: value: is empty, and `note` does not say why"),
+        ({"framework": "NGC MXNet"}, "line 2: framework: 'NGC MXNet'"),
+        ({"source": ""}, "line 2: source: is missing"),
+        ({"precision": ""}, "line 2: precision: is missing"),
+    ],
+)
+def test_a_wrong_row_is_named_by_file_line_and_column(change, said, tmp_path, capsys):
+    config = tidy(tmp_path, change)
+    out = tmp_path / "imported-mine"
+    assert main(["import", "--config", str(config), "--out", str(out)]) == 1
+    error = capsys.readouterr().err
+    assert f"{tmp_path}/mine.csv: {said}" in error
+    assert "Traceback" not in error
+    assert not out.exists()
+
+
+def test_the_same_repetition_twice_is_an_error(tmp_path, capsys):
+    config = tidy(tmp_path, {}, {"value": "389.71"})
+    assert main(["import", "--config", str(config), "--out", str(tmp_path / "imported-mine")]) == 1
+    assert (
+        "line 3: is of the same repetition, metric and estimator as line 2"
+        in capsys.readouterr().err
+    )
+
+
+def test_the_published_estimate_stands_beside_the_wall_clock(tmp_path):
+    rows = [{"estimator": "wall_clock"}, {"value": "389.71", "estimator": "mean_of_rates"}]
+    folder = imported(tidy(tmp_path, *rows), tmp_path / "imported-mine")
+    (cell,) = read_table(folder / "cells.tsv")
+    assert (cell["throughput"], cell["n_ok"]) == (391.53, 1)
+    (beside,) = read_table(folder / "values.tsv")
+    assert (beside["metric"], beside["value"]) == ("throughput, mean of rates", "389.71")
+
+
+def test_a_missing_column_is_named(tmp_path, capsys):
+    (tmp_path / "mine.csv").write_text("framework,workload\nmxnet,resnet50\n")
+    config = tmp_path / "mine.yaml"
+    config.write_text(f"round: imported-mine\ntitle: M\nfiles: [{tmp_path}/mine.csv]\n")
+    assert main(["import", "--config", str(config), "--out", str(tmp_path / "imported-mine")]) == 1
+    assert "line 1: the column 'implementation' is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("round: dlperf\ntitle: x\nfiles: [a.csv]\n", "round: 'dlperf' is not 'imported-'"),
+        ("round: imported-x\ntitle: x\nfiles: []\n", "files:"),
+        ("round: imported-x\ntitle: x\nfiels: [a.csv]\n", "did you mean 'files'"),
+        ("round: imported-x\ntitle: x\nfiles: [no.csv]\n", "no.csv: cannot be read"),
+    ],
+)
+def test_a_wrong_config_of_an_import_is_told(text, said, tmp_path, capsys):
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    assert main(["import", "--config", str(path), "--out", str(tmp_path / "imported-x")]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_of_another_round_is_never_written_to(tmp_path, capsys):
+    config = tidy(tmp_path, {})
+    laptop = tmp_path / "laptop"
+    (laptop / "runs").mkdir(parents=True)
+    assert main(["import", "--config", str(config), "--out", str(laptop)]) == 1
+    assert "is not the folder of the round 'imported-mine'" in capsys.readouterr().err
+    assert (laptop / "runs").exists()
+
+
+def test_a_measured_round_refuses_an_imported_record(tmp_path, capsys):
+    results = write_round(tmp_path, SMALL)
+    record = next(results.glob("runs/**/rep1.json"))
+    record.write_text(json.dumps({"schema": records.SCHEMA, "kind": "imported"}))
+    assert main(merging(results)) == 1
+    assert "is an imported record: it was not measured here" in capsys.readouterr().err
+
+
+def test_no_measured_round_may_have_the_name_of_an_imported_one():
+    for name in ("imported-dlperf-v1", "imported"):
+        with pytest.raises(plan.ConfigError, match="round"):
+            plan.load(config(frameworks=["pytorch"]) | {"round": name})
+
+
+def test_every_printed_ratio_is_reproduced_or_listed(tmp_path):
+    rows = speedups.read_all(PUBLISHED)
+    found = speedups.ratios(rows)
+    printed = [row for row in rows if row.get("speedup") or row["metric"] == "precision_speedup"]
+    derived = [row for row in rows if (row.get("note") or "").startswith("derived_speedup=")]
+    ratios = [each for each in found if "FLOP/s" not in each.what]
+    assert len(ratios) == len(printed) + len(derived) > 400
+    listed = speedups.contradictions(rows, found, PUBLISHED / speedups.KNOWN)
+    named = {place for each in listed for place in each["rows"].split()}
+    for each in ratios:
+        if each.status == "reproduced":
+            assert abs(each.recomputed - each.published) <= 0.01 + 1e-9
+        else:
+            assert rows_of.place(each.row) in named
+    flops = [each for each in found if each.what.startswith("achieved")]
+    assert len(flops) == 36
+    assert {each.status for each in flops} == {"reproduced"}
+
+
+def test_known_contradictions_of_the_publications_are_found(tmp_path):
+    assert main(["speedups", "--published", str(PUBLISHED), "--out", str(tmp_path)]) == 0
+    text = (tmp_path / "contradictions.md").read_text()
+    for said in (
+        "11331.93",  # NGC MXNet, and beside it
+        "11233.92",
+        "printed as 10.2; 10.28 follows",
+        "printed as 27.33; 27.23 follows",
+        "printed as 2.18; 3.23 follows",
+        "standard deviations as fractions",
+        "mean latency 6.035 ms above the 99th percentile",
+        "5136, 1378 stand in L43",
+        "33.15 on 32 devices",
+        "was run without mixed precision",
+        "were not clipped",
+    ):
+        assert said in text
+    ratios = read_table(tmp_path / "speedups.tsv")
+    wrong = [row for row in ratios if row["status"] == "contradicts"]
+    assert "config/published/nvidia-mxnet-resnet50.csv:48" in {
+        f"{row['file']}:{row['line']}" for row in wrong
+    }
+
+
+def test_published_tables_stand_beside_a_measured_round_and_in_nothing_else(v1, tmp_path):
+    results = write_round(tmp_path, SMALL | {"beside": ["dlperf-v1"]})
+    (results.parent / "imported-dlperf-v1").symlink_to(v1)
+    analyse(results)
+    out = results / "report.html"
+    given = ["--config", str(results / "config.yaml"), "--round", str(results)]
+    assert main(["report", *given, "--shared", str(results.parent), "--out", str(out)]) == 0
+    before, _, section = out.read_text().partition('<section aria-labelledby="beside">')
+    section, _, after = section.partition("</section>")
+    assert "Published elsewhere, not measured here" in section
+    assert "12411.97" in section
+    assert "batch 128 a device" in section
+    assert "training, amp" not in section  # of another precision than was measured
+    assert "12411.97" not in before + after
+    assert not any(labels.imported(row) for row in read_table(results / "cells.tsv"))
+
+
+def test_a_round_beside_that_was_not_imported_is_told(tmp_path, capsys):
+    results = write_round(tmp_path, SMALL | {"beside": ["nobody"]})
+    analyse(results)
+    given = ["--config", str(results / "config.yaml"), "--round", str(results)]
+    out = str(results / "report.html")
+    assert main(["report", *given, "--shared", str(results.parent), "--out", out]) == 1
+    assert "`beside` names 'nobody'" in capsys.readouterr().err
+
+
+def test_workloads_that_are_here_take_their_dimensions_from_their_facts(v1):
+    for row in read_table(v1 / "cells.tsv"):
+        for name in workloads.facts(row["workload"]).DIMENSIONS:
+            assert row[name] is not None

@@ -1,0 +1,228 @@
+"""Tables, figures and their names: everything asked for is shown, and said in words."""
+
+import csv
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+import pytest
+from analysed_round import NAME, SMALL, analyse, mxnet_fails, slower, write_figure, write_table
+from generated_round import config, write_round
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlperf import plan
+from dlperf.analysis.__main__ import main
+from dlperf.analysis.report.figures import spread
+from dlperf.analysis.report.tables import build, markdown
+from dlperf.analysis.round import names
+
+DATA = ["sample", "synthetic"]
+
+
+def cases(mapping: dict) -> list[plan.Case]:
+    return plan.expand(plan.load(mapping))
+
+
+def test_names_follow_from_the_plan():
+    assert names.table_ids(cases(SMALL)) == [NAME]
+    assert names.figure_ids(cases(SMALL)) == [f"{NAME}-throughput", f"{NAME}-scaling"]
+    one = config(frameworks=["pytorch"], topologies=["1n1d"])
+    assert names.figure_ids(cases(one)) == [f"{NAME}-throughput"]
+
+
+def test_names_spell_data_only_where_it_varies():
+    both = config(frameworks=["pytorch"], resnet50_data=["sample", "synthetic"])
+    assert names.table_ids(cases(both)) == [f"{NAME}-sample", f"{NAME}-synthetic"]
+
+
+def with_bert(**changes) -> dict:
+    bert = {
+        "precisions": ["fp32"],
+        "batch_sizes": {"fp32": [2]},
+        "data": ["sample"],
+        "sequence_length": 64,
+        "steps": {"warmup": 1, "measured": 4},
+        **changes,
+    }
+    return config(workloads={"bert": bert}, frameworks=["pytorch", "jax"])
+
+
+def test_all_tables_of_a_round_stand_in_one_file_for_a_readme(tmp_path):
+    results = write_round(tmp_path, config(frameworks=["pytorch", "jax"], resnet50_data=DATA))
+    analyse(results)
+    paths = {"cells": results / "cells.tsv", "measurements": results / "measurements.tsv.gz"}
+    out = results / "tables.md"
+    options = [text for name, path in paths.items() for text in (f"--{name}", str(path))]
+    assert main(["markdown", *options, "--out", str(out)]) == 0
+    text = out.read_text()
+    for kind in DATA:
+        assert write_table(results, f"{NAME}-{kind}")["md"] in text
+    assert "### What won where" in text
+    assert text.count("| PyTorch | ") == 4 and text.count("| all others | ") == 4
+    lines = [line for line in text.split("###")[1].splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in lines}) == 1
+
+
+def test_with_and_without_clip_never_stand_in_one_table(tmp_path):
+    both = with_bert(clip=[True, False])
+    tables = ["bert-train-fp32-b2-clip1", "bert-train-fp32-b2-clip0"]
+    assert names.table_ids(cases(both)) == tables
+    results = write_round(tmp_path, both)
+    analyse(results)
+    clipped, free = (write_table(results, name)["md"] for name in tables)
+    assert "gradients clipped to a global norm of 1.0" in clipped
+    assert "gradients not clipped" in free
+    for text in (clipped, free):
+        assert "sequences/s" in text and "English prose" in text
+        assert "sequence length 64 — reduced from the standard 128" in text
+        assert "4 steps after 1 of warm-up" in text
+    svg, _ = write_figure(results, f"{tables[1]}-throughput")
+    assert "gradients not clipped" in svg
+
+
+def test_a_variant_is_certified_by_itself():
+    paths = {case.certificate("cpu") for case in cases(with_bert(clip=[True, False]))}
+    assert "certificates/bert/pytorch/cpu-fp32-clip0-1.json" in paths
+    assert "certificates/bert/pytorch/cpu-fp32-1.json" in paths
+    assert len(paths) == 2 * 2 * 2
+
+
+def test_a_table_a_precision_and_batch_size():
+    mapping = config(
+        frameworks=["pytorch"],
+        resnet50_precisions=["fp32", "amp"],
+        resnet50_batch_sizes={"fp32": [8], "amp": [8, 16]},
+    )
+    found = names.table_ids(cases(mapping))
+    assert found == [NAME, "resnet50-train-amp-b8", "resnet50-train-amp-b16"]
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(LookupError, match=f"did you mean '{NAME}-scaling'"):
+        names.known(f"{NAME}-scalin", names.figure_ids(cases(SMALL)), "figure")
+
+
+def test_a_table_has_a_row_for_each_topology_and_a_column_for_each_series(tmp_path):
+    rows = analyse(write_round(tmp_path, SMALL))
+    table = build(NAME, rows)
+    assert [short for short, _, _ in table.rows] == ["1n1d", "1n2d"]
+    assert len(table.series) == 2 and table.series[0] == "PyTorch"
+    said = " ".join(table.lines)
+    for fact in (
+        "images/s",
+        "64×64 px images — reduced from the standard 224×224",
+        "coverage 75 %",
+    ):
+        assert fact in said
+    for _, _, entries in table.rows:
+        for entry in entries:
+            assert re.fullmatch(r"\d+\.\d\d", entry.value)
+
+
+def test_the_forms_of_a_table_show_the_same_numbers(tmp_path):
+    results = write_round(tmp_path, SMALL)
+    rows = analyse(results)
+    forms = write_table(results)
+    for row in rows:
+        shown = f"{row['throughput']:.2f}"
+        assert f"{shown} ({row['speedup']:.2f})" in forms["md"]
+        assert f">{shown}</span>" in forms["html"]
+    tidy = list(csv.DictReader(forms["tsv"].splitlines(), delimiter="\t"))
+    assert [float(each["throughput"]) for each in tidy] == [row["throughput"] for row in rows]
+
+
+def test_failures_are_spelled_out_with_a_note(tmp_path):
+    results = write_round(tmp_path, SMALL, fate=mxnet_fails)
+    rows = analyse(results)
+    table = build(NAME, rows)
+    (_, _, one), (_, _, two) = table.rows
+    assert (two[1].value, two[1].ok) == ("out of memory", False)
+    assert one[1].repetitions == "2/3"
+    assert table.notes[two[1].notes[0] - 1] == "out of memory: rank 0: no memory left"
+    assert "2 of 3 repetitions (1 out of memory" in table.notes[one[1].notes[0] - 1]
+    assert "out of memory [2]" in markdown(table)
+
+
+def test_ranks_stand_below_a_table_with_the_chance_that_they_err(tmp_path):
+    results = write_round(tmp_path, SMALL)
+    analyse(results)
+    forms = write_table(results)
+    for text in forms["md"], forms["html"]:
+        assert "1n1d: 1 PyTorch, 2 MXNet [static] (10 %)" in text
+        assert "Ranks, shared where intervals overlap" in text
+
+
+def test_an_outlier_has_a_note(tmp_path):
+    def change(record):
+        if record["identity"]["framework"] == "mxnet" and record["identity"]["repetition"] == 2:
+            slower(record, 1.5)
+
+    results = write_round(tmp_path, {**SMALL, "repetitions": 5}, change=change)
+    analyse(results)
+    assert "1 of 5 repetitions is far from the others; it is kept" in write_table(results)["md"]
+
+
+def test_a_reason_cannot_break_a_table(tmp_path):
+    bad = "<script>alert(1)</script> | a\tb\nc"
+    results = write_round(tmp_path, SMALL, fate=lambda case, repetition: ("crashed", bad))
+    analyse(results)
+    forms = write_table(results)
+    assert "<script>" not in forms["html"] and "<script>" not in forms["md"]
+    assert len(forms["tsv"].splitlines()) == 5
+    HTMLParser().feed(forms["html"])
+
+
+def test_a_figure_that_is_not_there_is_one_message(tmp_path, capsys):
+    results = write_round(tmp_path, SMALL)
+    analyse(results)
+    options = ["--cells", str(results / "cells.tsv"), "--svg", "a.svg", "--png", "a.png"]
+    assert main(["figure", *options, "--figure", f"{NAME}-scaling2"]) == 1
+    assert f"did you mean '{NAME}-scaling'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["throughput", "scaling"])
+@pytest.mark.parametrize("fate", ["ok", "some fail", "all fail"])
+def test_figures_are_drawn_whatever_happened(tmp_path, kind, fate):
+    fates = {
+        "ok": lambda case, repetition: ("ok", ""),
+        "some fail": mxnet_fails,
+        "all fail": lambda case, repetition: ("crashed", "no library"),
+    }
+    results = write_round(tmp_path, SMALL, fate=fates[fate])
+    analyse(results)
+    svg, png = write_figure(results, f"{NAME}-{kind}")
+    assert png.startswith(b"\x89PNG")
+    root = ET.fromstring(svg)
+    said = " ".join(
+        "".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text")
+    )
+    assert "ResNet-50 v1.5 training" in said
+    assert "64 px (standard: 224)" in said
+    if fate != "all fail":
+        assert "images/s" in said and "PyTorch" in said
+    elif kind == "scaling":
+        assert "nothing measured" in said
+    assert (svg, png) == write_figure(results, f"{NAME}-{kind}"), "the same cells, the same bytes"
+
+
+def test_bars_show_their_value_and_how_many_repetitions_it_has(tmp_path):
+    results = write_round(tmp_path, SMALL, fate=mxnet_fails)
+    rows = analyse(results)
+    svg, _ = write_figure(results, f"{NAME}-throughput")
+    for row in rows:
+        if row["status"] == "ok":
+            some = "  (2/3)" if row["n_ok"] == 2 else ""
+            assert f"{row['throughput']:.2f}{some}" in svg
+    assert "out of memory" in svg
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.01, 0.08))
+def test_names_beside_a_curve_never_overlap(places, step):
+    ordered = sorted(places)
+    found = spread(ordered, step)
+    assert len(found) == len(ordered)
+    assert all(
+        after - before >= step - 1e-9 for before, after in zip(found, found[1:], strict=False)
+    )
+    assert found[0] >= -1e-9 and found[-1] <= 1 + 1e-9

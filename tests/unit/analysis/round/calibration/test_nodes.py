@@ -1,0 +1,81 @@
+"""Calibrated nodes side by side."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dlperf.analysis.__main__ import main
+from dlperf.analysis.round.calibration import nodes
+
+
+def probed(folder: Path, name: str, tflops: float, **state) -> None:
+    """A node's calibration; its median turn is that of `tflops`, the fastest twice as fast."""
+    host = {"idle_share_before": 0.99, "busy_processes_before": [], "disk_free_bytes_before": 1e12}
+    seconds = [1.0, 1.0, 0.5]
+    gemm = {"what": "gemm", "precision": "fp32", "at_once": 1, "flops": tflops * 1e12}
+    copy = {"what": "copy", "precision": "", "at_once": 1, "bytes": 10e9}
+    measured = [{**each, "seconds": seconds} for each in (gemm, copy)]
+    document = {
+        "schema": "dlperf.node/2",
+        "status": "ok",
+        "reason": "",
+        "device": "cpu",
+        "devices": 1,
+        "cores_per_device": 1,
+        "start_utc": "2026-11-21T10:00:00Z",
+        "nodes": [{**host, **state}],
+        "ranks": [{"rank": 0, "node": name, "measured": measured}],
+    }
+    (folder / f"{name}.json").write_text(json.dumps(document))
+
+
+def test_a_slow_node_is_named_with_its_deviation_from_the_others(tmp_path):
+    for name, tflops in (("a", 1.0), ("b", 1.02), ("c", 0.8), ("d", 0.98)):
+        probed(tmp_path, name, tflops)
+    found = {row["node"]: row for row in nodes.rows(tmp_path.glob("*.json"))}
+    assert found["c"]["warnings"] == ["gemm fp32 20% below the others' median"]
+    assert found["c"]["deviations"]["gemm fp32"] == pytest.approx(-0.2)
+    assert not any(found[name]["warnings"] for name in "abd")
+    text = nodes.show(list(found.values()))
+    assert text.startswith("c: gemm fp32 0.8 (-20.0%) TFLOP/s, copy 10 (+0.0%) GB/s\n")
+    assert text.endswith("To leave them out: slurm-exclude-failed-nodes: c")
+
+
+def test_what_disturbs_a_node_is_said(tmp_path):
+    gpu = {"processes": 2, "ecc_errors": 3, "remapped_rows": [0, 1, 1, 0], "throttle_reasons": 0x44}
+    probed(
+        tmp_path,
+        "a",
+        1.0,
+        idle_share_before=0.5,
+        busy_processes_before=[["python3", 0.9]],
+        foreign_cpu_share=0.3,
+        disk_free_bytes_before=1e9,
+        gpus_before=[gpu],
+        gpus_after=[gpu],
+    )
+    (row,) = nodes.rows(tmp_path.glob("*.json"))
+    assert row["warnings"] == [
+        "only 50% idle before: python3 (90%)",
+        "other processes used 30% of the CPU meanwhile",
+        "GPU 0: 2 foreign processes",
+        "GPU 0: throttled (reasons 0x44)",
+        "1.0 GB free on the disk of results",
+        "GPU 0: 3 uncorrected memory errors",
+        "GPU 0: rows of memory wait to be remapped, or could not be",
+    ]
+    assert row["deviations"] == {}, "there is no other node"
+
+
+def test_no_node_was_probed(tmp_path):
+    assert nodes.rows(tmp_path.glob("*.json")) == []
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"schema": "dlperf.node/1"}'])
+def test_what_is_no_calibration_is_named_with_the_mend(tmp_path, capsys, content):
+    (tmp_path / "a.json").write_text(content)
+    assert main(["nodes", "--folder", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {tmp_path}/a.json: ") and "--forcerun probe" in said
+    assert len(said.splitlines()) == 1

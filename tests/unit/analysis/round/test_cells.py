@@ -1,0 +1,333 @@
+"""From records to cells: the arithmetic, and what a reader is warned of."""
+
+import csv
+import gzip
+import math
+import statistics
+import time
+
+import pytest
+from analysed_round import SMALL, analyse, cell, mxnet_fails, slower
+from generated_round import config, write_round
+
+from dlperf import plan
+from dlperf.analysis.__main__ import main
+from dlperf.analysis.round.merge import window_seconds
+from dlperf.analysis.schema.files import read_table
+
+
+def test_throughput_is_all_samples_over_the_time_of_all_ranks():
+    window = [
+        {"node": "a", "start": 10.0, "end": 20.0},
+        {"node": "a", "start": 10.5, "end": 20.5},
+    ]
+    assert window_seconds(window) == 10.5
+
+
+def test_nodes_without_a_common_clock_count_by_the_longest_of_their_windows():
+    window = [
+        {"node": "a", "start": 10.0, "end": 20.0},
+        {"node": "b", "start": 7000.0, "end": 7010.2},
+    ]
+    assert window_seconds(window) == pytest.approx(10.2)
+
+
+def test_a_cell_is_the_median_over_its_repetitions(tmp_path):
+    results = write_round(tmp_path, SMALL)
+    rows = analyse(results)
+    measured = read_table(results / "measurements.tsv.gz")
+    for row in rows:
+        speeds = [
+            each["throughput"]
+            for each in measured
+            if (each["framework"], each["case"]) == (row["framework"], row["case"])
+        ]
+        assert row["throughput"] == statistics.median(speeds)
+        assert (row["throughput_low"], row["throughput_high"]) == (min(speeds), max(speeds))
+        assert (row["coverage"], row["n_ok"], row["n_asked"]) == (0.75, 3, 3)
+        assert row["cv"] == pytest.approx(statistics.stdev(speeds) / statistics.mean(speeds))
+        assert row["flags"] == ""
+
+
+def test_measurements_have_what_the_records_say(tmp_path):
+    results = write_round(tmp_path, SMALL, noise=0)
+    analyse(results)
+    for row in read_table(results / "measurements.tsv.gz"):
+        assert row["throughput"] == pytest.approx(row["samples"] / row["window_seconds"])
+        assert row["window_start_utc"] < row["window_end_utc"]
+        assert (results / row["record"]).exists()
+        assert len(row["record_sha256"]) == 64
+        assert row["loss_first"] > row["loss_last"]
+
+
+def test_speed_up_is_against_the_same_framework_on_one_device(tmp_path):
+    rows = analyse(write_round(tmp_path, SMALL))
+    for framework in ("pytorch", "mxnet"):
+        one, two = cell(rows, framework, 1), cell(rows, framework, 2)
+        assert (one["speedup"], one["efficiency"]) == (1, 1)
+        assert two["speedup"] == pytest.approx(two["throughput"] / one["throughput"])
+        assert two["efficiency"] == pytest.approx(two["speedup"] / 2)
+        assert two["speedup_low"] <= two["speedup"] <= two["speedup_high"]
+        assert two["ratio_coverage"] == 0.5
+
+
+def test_another_batch_is_never_the_base_of_a_speed_up(tmp_path):
+    mapping = config(
+        frameworks=["pytorch"],
+        resnet50_batch_sizes={"fp32": [8, 16]},
+    )
+
+    def only_8_on_one(case, repetition):
+        fails = case.batch_size == 16 and case.devices_per_node == 1
+        return ("oom", "no memory") if fails else ("ok", "")
+
+    rows = analyse(write_round(tmp_path, mapping, fate=only_8_on_one))
+    two = {row["batch_size"]: row for row in rows if row["devices_per_node"] == 2}
+    assert two[8]["speedup"] is not None
+    assert two[16]["speedup"] is None and two[16]["status"] == "ok"
+
+
+def test_what_failed_is_a_cell_with_its_reason(tmp_path):
+    rows = analyse(write_round(tmp_path, SMALL, fate=mxnet_fails))
+    failed, partial = cell(rows, "mxnet", 2), cell(rows, "mxnet", 1)
+    assert (failed["status"], failed["reason"]) == ("oom", "rank 0: no memory left")
+    assert (failed["n_ok"], failed["n_oom"], failed["throughput"]) == (0, 3, None)
+    assert (partial["status"], partial["n_ok"], partial["n_oom"]) == ("ok", 2, 1)
+    assert partial["flags"] == "partial"
+    assert partial["coverage"] == 0.5
+
+
+def test_what_is_not_measured_yet_and_what_is_unsupported_have_rows(tmp_path):
+    mapping = config(frameworks=["pytorch"], resnet50_compilers=["off", "static"])
+    mapping["frameworks"] = ["pytorch", "mxnet"]
+    results = write_round(tmp_path, mapping, fate=lambda case, repetition: ("missing", ""))
+    rows = analyse(results)
+    asked = plan.expand(plan.load(mapping))
+    assert len(rows) == len(asked)
+    for row, case in zip(rows, asked, strict=True):
+        assert row["status"] == ("unsupported" if case.unsupported else "missing")
+        assert row["reason"] == (case.unsupported or "not measured yet")
+    assert {"unsupported", "missing"} == {row["status"] for row in rows}
+
+
+def test_repetitions_of_different_code_or_environment_are_flagged(tmp_path):
+    def change(record):
+        if record["identity"]["repetition"] == 2:
+            record["provenance"]["git_commit"] = "0" * 40
+            record["provenance"]["lock_sha256"] = "0" * 64
+
+    rows = analyse(write_round(tmp_path, SMALL, change=change))
+    flags = "mixed-code mixed-environment certificate-stale"
+    assert {row["flags"] for row in rows} == {flags}
+
+
+def test_a_busy_host_makes_a_cell_suspect(tmp_path):
+    def change(record):
+        if record["identity"]["framework"] == "mxnet":
+            record["host"]["idle_share_before"] = 0.4
+        else:
+            record["host"]["foreign_cpu_share"] = 0.3
+
+    rows = analyse(write_round(tmp_path, SMALL, change=change))
+    assert cell(rows, "mxnet", 1)["flags"] == "suspect:busy-host-before"
+    assert cell(rows, "pytorch", 1)["flags"] == "suspect:foreign-load"
+
+
+def test_a_cell_whose_steps_waited_for_data_is_suspect(tmp_path):
+    def change(record):
+        start = min(rank["start"] for rank in record["window"])
+        seconds = max(rank["end"] for rank in record["window"]) - start
+        own = {"mxnet": 0.03, "pytorch": 0.01}[record["identity"]["framework"]]
+        record["steps"]["loader_seconds"] = own * seconds
+
+    rows = analyse(write_round(tmp_path, SMALL, change=change))
+    assert cell(rows, "mxnet", 1)["flags"] == "suspect:loader"
+    assert cell(rows, "mxnet", 1)["loader_share"] == pytest.approx(0.03)
+    assert cell(rows, "pytorch", 1)["flags"] == ""
+
+
+def test_scaling_above_100_percent_plus_noise_makes_a_cell_suspect(tmp_path):
+    def change(record):
+        if record["identity"]["devices_per_node"] == 2:
+            for rank in record["window"]:
+                rank["end"] = rank["start"] + (rank["end"] - rank["start"]) * 0.9
+
+    rows = analyse(write_round(tmp_path, SMALL, change=change))
+    for row in rows:
+        suspect = row["devices_per_node"] == 2
+        assert row["flags"] == ("suspect:scaling-above-100%" if suspect else "")
+
+
+def test_repetitions_that_share_a_host_at_the_same_time_are_found(tmp_path):
+    def change(record):
+        identity = record["identity"]
+        if (identity["framework"], identity["devices_per_node"]) == ("mxnet", 1):
+            start = record["window"][0]["start_utc"] - 30  # into the run before
+            record["window"][0]["start_utc"] = start
+
+    rows = analyse(write_round(tmp_path, SMALL, change=change))
+    assert "suspect:overlapping-repetitions" in cell(rows, "mxnet", 1)["flags"]
+    clean = analyse(write_round(tmp_path / "clean", SMALL))
+    assert not any(row["flags"] for row in clean)
+
+
+def test_a_cell_says_which_difference_it_could_show(tmp_path):
+    three = analyse(write_round(tmp_path / "3", SMALL))
+    assert {row["detectable"] for row in three} == {None}
+    for noise in (0.01, 0.1):
+        rows = analyse(write_round(tmp_path / str(noise), {**SMALL, "repetitions": 6}, noise=noise))
+        for row in rows:  # 3.287 standard deviations: benchmarks/intervals.py
+            assert row["detectable"] == pytest.approx(3.287 * row["cv"], rel=0.3)
+
+
+def test_frameworks_are_ranked_where_intervals_separate(tmp_path):
+    frameworks = ["pytorch", "paddlepaddle", "mxnet", "tensorflow1"]
+    mapping = config(frameworks=frameworks, repetitions=6)
+    rows = analyse(write_round(tmp_path, mapping, noise=0.04))
+    for devices in (1, 2):
+        places = {
+            name: (own["rank"], own["rank_last"])
+            for name in frameworks
+            for own in [cell(rows, name, devices)]
+        }
+        assert list(places.values()) == [(1, 2), (1, 2), (3, 3), (4, 4)]
+    assert {round(row["rank_error"], 4) for row in rows} == {0.0118}
+
+
+def test_what_is_not_equivalent_and_what_was_measured_once_has_no_rank(tmp_path):
+    mapping = config(frameworks=["pytorch", "tensorflow", "mxnet", "jax"])
+
+    def verdict(case):
+        return "float64-update" if case.framework == "pytorch" else "passed"
+
+    def fate(case, repetition):
+        once = case.framework == "jax" and repetition > 1
+        return ("oom", "no memory") if once else ("ok", "")
+
+    rows = analyse(write_round(tmp_path, mapping, verdict=verdict, fate=fate))
+    ranked = {row["framework"] for row in rows if row["rank"] is not None}
+    assert ranked == {"tensorflow", "mxnet"}
+    assert cell(rows, "mxnet", 1)["rank"] == 1  # only pytorch, which is not ranked, is faster
+
+
+def test_an_outlier_is_marked_counted_and_kept(tmp_path):
+    def change(record):
+        if record["identity"]["framework"] == "mxnet" and record["identity"]["repetition"] == 2:
+            slower(record, 1.5)
+
+    results = write_round(tmp_path, {**SMALL, "repetitions": 5}, change=change)
+    rows = analyse(results)
+    marked = [row for row in read_table(results / "measurements.tsv.gz") if row["outlier"]]
+    assert {(row["framework"], row["repetition"], row["outlier"]) for row in marked} == {
+        ("mxnet", 2, "low")
+    }
+    kept = cell(rows, "mxnet", 1)
+    assert (kept["n_outliers"], kept["n_ok"], kept["flags"]) == (1, 5, "")
+    assert kept["throughput_low"] == min(row["throughput"] for row in marked[:1])
+    assert cell(rows, "pytorch", 1)["n_outliers"] == 0
+
+
+THROTTLED = {
+    "reasons": {"gpus_after": [{"throttle_reasons": 0x40}]},
+    "counter": {
+        "gpus_before": [{"thermal_violation_seconds": 7.0}],
+        "gpus_after": [{"thermal_violation_seconds": 8.5}],
+    },
+    "clock": {"clock_mhz_before": 3500.0, "clock_mhz_after": 2900.0},
+}
+COOL = {
+    "idle, capped": {"gpus_after": [{"throttle_reasons": 0x1 | 0x4}]},
+    "counter at rest": {
+        "gpus_before": [{"thermal_violation_seconds": 7.0}],
+        "gpus_after": [{"thermal_violation_seconds": 7.0}],
+    },
+    "clock that rose": {"clock_mhz_before": 800.0, "clock_mhz_after": 3500.0},
+    "nothing known": {"gpus_before": [{}], "gpus_after": [{}], "clock_mhz_before": None},
+}
+
+
+@pytest.mark.parametrize("sign", [*THROTTLED, *COOL])
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_processor_that_was_slowed_down_makes_a_cell_suspect(tmp_path, sign, nodes):
+    def change(record):
+        if record["identity"]["framework"] == "mxnet" and record["identity"]["repetition"] == 2:
+            found = {**record["host"], **{**THROTTLED, **COOL}[sign]}
+            record["host"] = found if nodes == 1 else {**record["host"], "nodes": [found]}
+
+    results = write_round(tmp_path, SMALL, change=change)
+    rows = analyse(results)
+    expected = "suspect:throttled" if sign in THROTTLED else ""
+    assert cell(rows, "mxnet", 1)["flags"] == expected
+    assert cell(rows, "pytorch", 1)["flags"] == ""
+    said = {row["throttled"] for row in read_table(results / "measurements.tsv.gz")}
+    assert len(said) == (2 if expected else 1)
+
+
+def test_a_cell_that_a_drifting_host_moved_is_suspect(tmp_path):
+    def change(record):
+        identity, window = record["identity"], record["window"]
+        if (identity["framework"], identity["devices_per_node"]) == ("mxnet", 2):
+            for rank in window:  # measured the evening after, when the host was slower
+                rank["start_utc"] += 10 * 3600
+                rank["end_utc"] += 10 * 3600
+        hours = (window[0]["start_utc"] - 1795237200) / 3600  # since the round began
+        slower(record, 1 + 0.02 * hours)
+
+    mapping = config(repetitions=6, topologies=["1n1d", "1n2d"])
+    rows = analyse(write_round(tmp_path, mapping, change=change, noise=0.001))
+    assert {(row["framework"], row["devices_per_node"]) for row in rows if row["flags"]} == {
+        ("mxnet", 2)
+    }
+    assert cell(rows, "mxnet", 2)["flags"] == "suspect:drift"
+
+
+def test_energy_and_memory_are_kept_where_they_were_counted(tmp_path):
+    mapping = config(frameworks=["pytorch"], device="cuda")
+    (one, two) = analyse(write_round(tmp_path, mapping))
+    assert one["device_peak_bytes"] == 9_000_000_000
+    assert one["joules_per_sample"] == pytest.approx(210 / one["throughput"], rel=0.02)
+    assert two["joules_per_sample"] == pytest.approx(2 * 210 / two["throughput"], rel=0.02)
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path):
+    results = write_round(tmp_path, SMALL)
+    files = ("measurements.tsv.gz", "parity.tsv", "certificates.tsv", "cells.tsv")
+    analyse(results)
+    first = [(results / name).read_bytes() for name in files]
+    time.sleep(1.1)  # a time stamp in the gzip would differ by now
+    analyse(results)
+    assert first == [(results / name).read_bytes() for name in files]
+
+
+def test_measurements_can_be_read_with_anything(tmp_path):
+    results = write_round(tmp_path, SMALL)
+    analyse(results)
+    with gzip.open(results / "measurements.tsv.gz", "rt") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    assert len(rows) == 12
+    assert list(rows[0])[:16] == [
+        *("round", "workload", "framework", "scenario", "precision", "compiler", "nodes"),
+        *("devices_per_node", "tensor_parallel", "pipeline_parallel", "zero_stage"),
+        *("accumulation", "batch_size", "data", "image_size", "repetition"),
+    ]
+    assert all(math.isfinite(float(row["throughput"])) for row in rows)
+
+
+def test_5000_records_become_cells_and_tables_within_10_seconds(tmp_path):
+    mapping = config(
+        frameworks=["pytorch"],
+        topologies=[f"1n{devices}d" for devices in range(1, 6)],
+        repetitions=10,
+        resnet50_compilers=["off", "on"],
+        resnet50_batch_sizes={"fp32": list(range(1, 51))},
+    )
+    results = write_round(tmp_path, mapping)
+    start = time.process_time()
+    rows = analyse(results)
+    for name in dict.fromkeys(row["table"] for row in rows):
+        out = [str(results / "tables" / f"{name}.{kind}") for kind in ("tsv", "md", "html")]
+        kinds = ["--tsv", out[0], "--md", out[1], "--html", out[2]]
+        cells = str(results / "cells.tsv")
+        assert main(["table", "--cells", cells, "--table", name, *kinds]) == 0
+    assert sum(row["n_ok"] for row in rows) == 5000
+    assert time.process_time() - start < 10

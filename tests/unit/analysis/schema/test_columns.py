@@ -1,0 +1,43 @@
+"""Each column of the tables is described once: its type, heading and form."""
+
+from collections import Counter
+
+import pytest
+
+from dlperf import workloads
+from dlperf.analysis.schema import columns
+
+FILES = {
+    "measurements": columns.measurements(workloads.NAMES, imported=True),
+    "parity": columns.PARITY,
+    "certificates": columns.CERTIFICATE,
+    "limits": columns.LIMIT,
+    "cells": columns.cells(workloads.NAMES, imported=True),
+    "comparison": columns.comparison(workloads.NAMES),
+}
+DESCRIBED = [each.name for each in columns.ALL]
+
+
+def test_no_column_is_described_twice():
+    assert [name for name, count in Counter(DESCRIBED).items() if count > 1] == []
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_column_of_a_file_is_described(file):
+    own = set(columns.dimensions(workloads.NAMES))
+    assert set(FILES[file]) - own <= set(DESCRIBED)
+
+
+def test_nothing_is_described_that_no_file_has():
+    assert set(DESCRIBED) <= {name for names in FILES.values() for name in names}
+
+
+def test_a_workloads_own_dimension_is_a_column():
+    size = columns.column("image_size")
+    assert (size.kind, size.title) == (int, "Image size, px")
+
+
+def test_a_value_is_written_as_its_column_says():
+    written = {"throughput": "12.35", "efficiency": "98.8 %", "unit": "images/s", "cv": "0.12 %"}
+    values = {"throughput": 12.345678, "efficiency": 0.9876, "unit": "images", "cv": 0.00123}
+    assert {name: columns.column(name).form(value) for name, value in values.items()} == written

@@ -1,0 +1,284 @@
+"""A round's config: what is accepted, and how mistakes are told."""
+
+import json
+from types import SimpleNamespace
+
+import jsonschema
+import pytest
+import yaml
+from conftest import ROOT
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dlperf import frameworks
+from dlperf.contract.problems import keys
+from dlperf.plan import Config, ConfigError, dump, load, problems_here
+from dlperf.plan.schema import json_schema, with_table
+
+CONFIG = ROOT / "config"
+ROUNDS = sorted([CONFIG / "config.yaml", *(CONFIG / "rounds").glob("*.yaml")])
+
+
+@pytest.fixture(autouse=True)
+def two_frameworks(monkeypatch):
+    """PyTorch and JAX as a config sees them; other frameworks have no compiler."""
+    known = {
+        "pytorch": SimpleNamespace(COMPILERS={"none": "", "inductor": ""}),
+        "jax": SimpleNamespace(COMPILERS={"none": "", "xla": ""}),
+    }
+    monkeypatch.setattr(frameworks, "find", known.get)
+
+
+def small(**changes):
+    """The smallest config that says everything that must be said."""
+    content = {
+        "round": "mine",
+        "device": "cpu",
+        "frameworks": ["pytorch", "jax"],
+        "workloads": {"resnet50": {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}}},
+        "topologies": ["1n1d"],
+    }
+    return {**content, **changes}
+
+
+def resnet50(**changes):
+    section = {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}, **changes}
+    return {"resnet50": section}
+
+
+def problems(config):
+    with pytest.raises(ConfigError) as caught:
+        load(config, "mine.yaml")
+    return str(caught.value).splitlines()
+
+
+def only_problem(config):
+    (line,) = problems(config)
+    return line
+
+
+@pytest.mark.parametrize("path", ROUNDS, ids=lambda path: path.stem)
+def test_the_rounds_that_come_with_the_project_are_valid(path):
+    config = load(path)
+    jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(json_schema()))
+    assert config.round == ("laptop" if path.stem == "config" else path.stem)
+
+
+def test_dlperf_v1_is_the_published_matrix():
+    config = load(CONFIG / "rounds" / "dlperf-v1.yaml")
+    section = config.workloads.resnet50
+    assert config.topologies == ["1n1d", "1n8d", "2n8d", "4n8d"]
+    assert section.batch_sizes == {"fp32": [128], "amp": [256]}
+    assert section.compilers == ["off", "on"]
+    assert (config.repetitions, config.steps.warmup, config.steps.measured) == (7, 20, 100)
+    assert len(config.frameworks) == 8
+
+
+def test_what_need_not_be_said_has_the_published_protocol_as_default():
+    config = load(small())
+    assert (config.repetitions, config.steps.warmup, config.steps.measured) == (7, 20, 100)
+    assert config.workloads.resnet50.image_size == 224
+
+
+def test_a_dumped_config_says_everything_and_loads_as_the_same_config():
+    config = load(small())
+    text = dump(config)
+    assert "timeout_seconds: 1800" in text
+    assert load(yaml.safe_load(text)) == config
+    assert dump(load(yaml.safe_load(text))) == text
+
+
+def test_bare_off_and_on_mean_the_words_although_yaml_reads_booleans():
+    section = yaml.safe_load("compilers: [off, on, default]")
+    assert section["compilers"][:2] == [False, True]
+    config = load(small(workloads=resnet50(**section)))
+    assert config.workloads.resnet50.compilers == ["off", "on", "default"]
+    assert load(yaml.safe_load(dump(config))) == config
+
+
+def test_all_problems_are_told_at_once_each_with_file_key_and_value():
+    lines = problems(
+        small(
+            round="my round",
+            device="gpu",
+            frameworks=["pytroch", "jax", "jax"],
+            topologies=["1n1d", "1x8"],
+            repetitions=0,
+            workloads=resnet50(precisions=["fp32", "amp"], image_size="64", data=["sampel"]),
+            stpes={"warmup": 2},
+        )
+    )
+    assert all(line.startswith("mine.yaml: ") for line in lines)
+    told = {line.split(": ")[1]: line.split(": ", 2)[2] for line in lines}
+    assert told["round"].startswith("'my round' ")
+    assert told["device"].startswith("'gpu' ")
+    assert told["frameworks[0]"].startswith("'pytroch' ")
+    assert told["frameworks[2]"] == "'jax' stands twice in this list; leave one out"
+    assert told["topologies[1]"].startswith("'1x8' ")
+    assert told["repetitions"] == "0 must be greater than or equal to 1"
+    assert told["workloads.resnet50.image_size"].startswith("'64' must be of the type integer")
+    assert told["workloads.resnet50.data[0]"].startswith("'sampel' ")
+    assert told["workloads.resnet50.batch_sizes.amp"] == "is missing, and `precisions` has 'amp'"
+    assert "{'warmup': 2}" in told["stpes"]
+    assert len(lines) == len(told) == 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "nearest"),
+    [
+        ({"frameworks": ["pytroch"]}, "pytorch"),
+        ({"frameworks": ["PyTorch"]}, "pytorch"),
+        ({"frameworks": ["tf"]}, "tensorflow"),
+        ({"device": "gpu"}, "cuda"),
+        ({"on_failure": "recrod"}, "record"),
+        ({"retry": ["crash"]}, "crashed"),
+        ({"stpes": {}}, "steps"),
+        ({"image_size": 64}, "workloads.resnet50.image_size"),
+        ({"workloads": resnet50(compilers=["indcutor"])}, "inductor"),
+        ({"workloads": resnet50(imagesize=64)}, "image_size"),
+        ({"workloads": {**resnet50(), "resnet": {}}}, "resnet50"),
+        ({"environments": {"interpreters": {"jaxx": "python3"}}}, "jax"),
+    ],
+    ids=str,
+)
+def test_a_wrong_name_is_told_with_the_nearest_right_one(changes, nearest):
+    line = only_problem(small(**changes))
+    assert f"did you mean '{nearest}'?" in line
+    assert "[allowed: " in line
+
+
+def test_a_compiler_must_belong_to_a_framework_of_the_round():
+    config = small(frameworks=["jax"], workloads=resnet50(compilers=["inductor"]))
+    assert "[allowed: default, off, on, xla]" in only_problem(config)
+
+
+def test_a_wrong_framework_does_not_make_right_compilers_wrong():
+    config = small(frameworks=["pytroch"], workloads=resnet50(compilers=["inductor"]))
+    assert "frameworks[0]" in only_problem(config)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "a b", "data", "environments", 2024])
+def test_a_round_must_be_a_safe_name_for_its_folder(name):
+    assert only_problem(small(round=name)).startswith("mine.yaml: round: ")
+
+
+@pytest.mark.parametrize(
+    "topology", ["0n1d", "1n0d", "n1d", "1n1", "1N1D", "01n1d", "1n1d\n"], ids=repr
+)
+def test_a_topology_counts_nodes_and_devices_from_one(topology):
+    assert "such as 2n8d" in only_problem(small(topologies=[topology]))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"repetitions": True},
+        {"repetitions": "3"},
+        {"repetitions": 2.5},
+        {"frameworks": []},
+        {"frameworks": "pytorch"},
+        {"workloads": {}},
+        {"steps": {"warmup": 0, "measured": 1}},
+        {"steps": {"warmup": 1, "measured": 0}},
+        {"steps": None},
+        {"timeout_seconds": -1},
+        {"workloads": resnet50(batch_sizes={"fp32": [0]})},
+        {"workloads": resnet50(batch_sizes={"fp32": 8})},
+        {"workloads": resnet50(image_size=16)},
+    ],
+    ids=str,
+)
+def test_a_value_of_the_wrong_kind_or_size_is_a_problem(changes):
+    only_problem(small(**changes))
+
+
+def test_keys_that_must_be_given_are_named_with_an_example():
+    lines = problems({})
+    assert "mine.yaml: round: is missing, such as 'laptop'" in lines
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("round: a\nround: b\n", "line 2, column 1: not YAML: the key 'round' stands here a sec"),
+        ("round: [a\n", "not YAML: "),
+        ("- laptop\n", "must hold keys and values"),
+        ("round: \xff\n", "not UTF-8"),
+    ],
+    ids=["key twice", "broken", "list", "latin-1"],
+)
+def test_a_file_that_is_no_config_is_told_by_its_name(tmp_path, text, told):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigError, match="mine.yaml: ") as caught:
+        load(path)
+    assert told in str(caught.value)
+
+
+def test_a_missing_file_is_told_with_the_nearest_one_beside_it(tmp_path):
+    (tmp_path / "quick.yaml").touch()
+    with pytest.raises(ConfigError, match=r"did you mean '.*/quick\.yaml'"):
+        load(tmp_path / "quik.yaml")
+
+
+names = [key.split(".")[-1] for key, _ in keys(Config)] + ["fp32", "amp", "jax", "unknown"]
+values = st.none() | st.booleans() | st.integers() | st.sampled_from(names)
+content = st.recursive(
+    values,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(names), inner),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(st.sampled_from(names) | st.integers(), content))
+def test_no_content_whatever_ends_in_a_traceback(mapping):
+    with pytest.raises(ConfigError):
+        load({**mapping, "round": "data"})
+
+
+def test_more_devices_than_this_machine_has_are_told_for_this_machine_only():
+    config = load(small(topologies=["1n1d", "1n4d", "2n1d"], cores_per_device=2))
+    four, two_nodes = problems_here(config, cores=4)
+    assert four == (
+        "topologies[1]: 1n4d needs 8 cores (4 devices x 2 cores_per_device), and this machine has 4"
+    )
+    assert two_nodes.startswith("topologies[2]: 2n1d needs 2 nodes")
+    assert problems_here(load(small(topologies=["1n2d"])), cores=2) == []
+
+
+def test_an_interpreter_that_is_not_there_is_told(tmp_path):
+    interpreters = {"jax": str(tmp_path / "python3"), "pytorch": __file__}
+    config = load(small(environments={"interpreters": interpreters}))
+    (line,) = problems_here(config, cores=1)
+    assert line.startswith("environments.interpreters.jax: ")
+
+
+def test_every_key_has_a_description_and_every_value_an_example():
+    for key, field in keys(Config):
+        assert field.description, key
+        section = any(other.startswith(f"{key}.") for other, _ in keys(Config))
+        assert field.examples or section, key
+
+
+def test_the_schema_allows_no_unknown_key_in_any_section():
+    schema = json.loads(json_schema())
+    assert schema["additionalProperties"] is False
+    assert all(section["additionalProperties"] is False for section in schema["$defs"].values())
+
+
+class TestGeneratedFiles:
+    """These are about the real frameworks, not the two of the fixture."""
+
+    @pytest.fixture(autouse=True)
+    def real_frameworks(self, two_frameworks, monkeypatch):
+        monkeypatch.undo()
+
+    def test_schema_json_is_what_the_models_say(self):
+        text = (CONFIG / "schema.json").read_text()
+        assert text == json_schema(), "run: python -m dlperf.plan schema"
+
+    def test_the_readme_explains_every_key_as_the_models_do(self):
+        text = (CONFIG / "README.md").read_text()
+        assert text == with_table(text), "run: python -m dlperf.plan schema"
