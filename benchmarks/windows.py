@@ -15,7 +15,8 @@ import time
 from dlperf import frameworks, workloads
 from dlperf.contract.run import Run
 from dlperf.measure.meeting import Guest
-from dlperf.measure.rank import window
+from dlperf.measure.rank import Stopwatch
+from dlperf.scenarios.train import window
 
 ORDER = (
     ("bare", "stopwatch", "stopwatch", "bare"),
@@ -43,7 +44,8 @@ def main(spec, meetings):
                 pair[kind] += bare(run, work)
             else:
                 guest = Guest(next(meetings), run.rank)
-                timed = window(run, framework, work, guest)["window"]
+                stopwatch = Stopwatch(run, framework, work, guest)
+                timed = window(run, work, stopwatch)["window"]
                 pair[kind] += timed["end"] - timed["start"]
         pairs.append(pair)
     with open(run.result, "w") as stream:

@@ -29,6 +29,7 @@ from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SCHEMA, judge
 from dlperf.contract import files
 from dlperf.contract.parallel import Layout
 from dlperf.measure import host, processes, record, stopwatch
+from dlperf.scenarios import train
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -222,7 +223,7 @@ def _run(
     if attempt.failure:
         return dict(zip(("status", "reason"), attempt.failure, strict=True))
     first = attempt.facts[0]
-    first["loss"] = stopwatch.mean_losses(attempt.facts)
+    first["loss"] = train.mean_losses(attempt.facts)
     for what, compared in first["compared"].items():
         for tensor in compared:
             compared[tensor] = max(facts["compared"][what][tensor] for facts in attempt.facts)

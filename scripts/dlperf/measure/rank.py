@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 
-from dlperf import frameworks, workloads
+from dlperf import frameworks, scenarios, workloads
 from dlperf.contract import files
 from dlperf.contract.run import Run, Unsupported
 from dlperf.measure import host
@@ -64,7 +64,8 @@ def measure(run):
     framework = frameworks.load(run.framework)
     framework.start(run)
     guest.phase("build")
-    work = workloads.load(run.workload, run.framework).training(run)
+    scenario = scenarios.load(run.scenario)
+    work = scenario.prepare(run, workloads.load(run.workload, run.framework))
     expected = workloads.parameter_count(run.workload, run.dimensions)
     if work.parameters != expected:
         raise ValueError(
@@ -85,8 +86,9 @@ def measure(run):
     work.batches.fill()
     warmup_seconds = time.perf_counter() - warmup_started
 
-    facts = window(run, framework, work, guest)
-    facts["warmup_seconds"] = warmup_seconds
+    stopwatch = Stopwatch(run, framework, work, guest)
+    facts = scenario.window(run, work, stopwatch)
+    facts.update(stopwatch.facts(), warmup_seconds=warmup_seconds)
     losses = facts["loss"]
     if not all(math.isfinite(value) for value in losses or ()):
         raise ValueError("the loss is not finite: %s" % losses)
@@ -118,48 +120,59 @@ def measure(run):
     return facts
 
 
-def window(run, framework, work, guest):
-    """Time the measured steps. Nothing in here but the steps, a clock and the final wait."""
-    energy = host.EnergyCounter(run)
-    timer = framework.step_timer(run)
-    waited = work.batches.waited_seconds
-    clock, step, mark = time.perf_counter, work.step, timer.mark
-    handles = []
-    guest.phase("window")
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    energy.start()
-    guest.wait("window")
-    start_utc, start = time.time(), clock()
-    mark()
-    for _ in range(run.measured_steps):
-        handles.append(step())
-        mark()
-    work.wait()
-    end = clock()
-    end_utc = time.time()
-    joules = energy.stop()
-    spent = resource.getrusage(resource.RUSAGE_SELF)
-    guest.wait("end")
-    cpu = spent.ru_utime + spent.ru_stime - usage.ru_utime - usage.ru_stime
-    facts = {
-        "window": {
-            "rank": run.rank,
+class Stopwatch:
+    """What a scenario's window is timed with: barriers, a clock for steps, energy, CPU time.
+
+    Between `open` and `close` it does nothing but `mark` the steps.
+    """
+
+    def __init__(self, run, framework, work, guest):
+        self._run, self._work, self._guest = run, work, guest
+        self._timer = framework.step_timer(run)
+        self._energy = host.EnergyCounter(run)
+        self.mark = self._timer.mark
+
+    def open(self):
+        """Pass the barrier before the window."""
+        self._waited = self._work.batches.waited_seconds
+        self._guest.phase("window")
+        self._usage = resource.getrusage(resource.RUSAGE_SELF)
+        self._energy.start()
+        self._guest.wait("window")
+
+    def close(self):
+        """Pass the barrier after it."""
+        self._joules = self._energy.stop()
+        self._spent = resource.getrusage(resource.RUSAGE_SELF)
+        self._guest.wait("end")
+
+    def window(self, start, end, start_utc, end_utc):
+        """This rank's window: seconds on this node's clock, and UTC."""
+        return {
+            "rank": self._run.rank,
             "node": host.name(),
             "start": start,
             "end": end,
             "start_utc": start_utc,
             "end_utc": end_utc,
-        },
-        "clock": timer.clock,
-        "seconds": timer.seconds(),
-        # a rank may have none: of layers in pipeline parallel, only the last ones' have
-        "loss": [work.loss(handle) for handle in handles] if work.loss else None,
-        "cpu_seconds": cpu,
-        "loader_seconds": work.batches.waited_seconds - waited,
-    }
-    if joules is not None:
-        facts["energy"] = {"device": run.rank, "joules": joules, "counter": energy.counter}
-    return facts
+        }
+
+    def facts(self):
+        """What was measured beside the window."""
+        before, after = self._usage, self._spent
+        found = {
+            "clock": self._timer.clock,
+            "seconds": self._timer.seconds(),
+            "cpu_seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+            "loader_seconds": self._work.batches.waited_seconds - self._waited,
+        }
+        if self._joules is not None:
+            found["energy"] = {
+                "device": self._run.rank,
+                "joules": self._joules,
+                "counter": self._energy.counter,
+            }
+        return found
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import sys
 import time
 from datetime import datetime, timezone
 
-from dlperf import frameworks, workloads
+from dlperf import frameworks, scenarios, workloads
 from dlperf.contract.case import NO_JOB
 from dlperf.measure import host, record
 from dlperf.measure.launch import Launch, LaunchError
@@ -86,12 +86,6 @@ def too_small(case, name, cores, gpus):
     if not _cuda(case) and needed > cores:
         return "%d cores are needed, %d may be used on %s" % (needed, cores, name)
     return ""
-
-
-def mean_losses(facts):
-    """A step's loss each: the mean over the ranks that have one."""
-    having = [each["loss"] for each in facts if each["loss"] is not None]
-    return [sum(losses) / len(having) for losses in zip(*having)]
 
 
 def _cuda(case):
@@ -227,23 +221,14 @@ class Attempt:
             status, reason = self.failure
             return {"status": status, "reason": reason}
         identity, settings = self._case["identity"], self._case["settings"]
-        first, count = self.facts[0], settings["measured_steps"]
-        outcome = {
-            "status": "ok",
-            "reason": "",
-            "steps": {
-                "warmup": settings["warmup_steps"],
-                "measured": count,
-                "clock": first["clock"],
-                "seconds": first["seconds"],
-                "loader_seconds": max(facts["loader_seconds"] for facts in self.facts),
-                "loss": mean_losses(self.facts),
-            },
-            "window": [facts["window"] for facts in self.facts],
-            "samples": workloads.case(identity).global_batch_size * count,
-            "memory": [facts["memory"] for facts in self.facts],
-            "parity": first["parity"],
-        }
+        outcome = {"status": "ok", "reason": ""}
+        scenario = scenarios.load(identity["scenario"])
+        outcome.update(scenario.summary(self.facts, workloads.case(identity), settings))
+        outcome.update(
+            window=[facts["window"] for facts in self.facts],
+            memory=[facts["memory"] for facts in self.facts],
+            parity=self.facts[0]["parity"],
+        )
         energy = [facts["energy"] for facts in self.facts if "energy" in facts]
         if energy:
             outcome["energy"] = energy

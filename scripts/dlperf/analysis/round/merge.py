@@ -23,6 +23,7 @@ from dlperf.analysis.round.records import Repetition, read_round, strangers
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, lines, write_lines, write_table
 from dlperf.analysis.statistics.medians import outliers
+from dlperf.scenarios import train
 
 
 def merge(
@@ -102,21 +103,6 @@ def _of_case(
     )
 
 
-def window_seconds(window: Sequence[Mapping[str, Any]]) -> float:
-    """Last rank's end - first rank's start, on one clock.
-
-    Ranks on one node share a clock. Nodes do not, and their UTC may be off by milliseconds; as all
-    ranks pass one barrier before the window, the longest of the nodes' own windows is taken there.
-    """
-    nodes: dict[str, list[Mapping[str, Any]]] = {}
-    for rank in window:
-        nodes.setdefault(rank["node"], []).append(rank)
-    return max(
-        max(rank["end"] for rank in ranks) - min(rank["start"] for rank in ranks)
-        for ranks in nodes.values()
-    )
-
-
 def utc(seconds: float) -> str:
     """Seconds since 1970 as '2026-11-21T05:00:00.000000Z'."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -160,7 +146,7 @@ def _row(
 
 def _measured(record: Mapping[str, Any]) -> Row:
     window, steps, memory = record["window"], record["steps"], record["memory"]
-    seconds = window_seconds(window)
+    seconds = train.window_seconds(record)
     energy = [each["joules"] for each in record.get("energy", [])]
     return {
         "throughput": record["samples"] / seconds,

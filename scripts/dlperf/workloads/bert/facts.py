@@ -142,6 +142,11 @@ def learning_rate(global_batch_size):
     return LEARNING_RATE / 100
 
 
+def tokens_per_sample(dimensions):
+    """Tokens of a sequence, padding included."""
+    return dimensions["sequence_length"]
+
+
 def flops_per_sample(dimensions, scenario):
     """FLOPs a sequence: 69.9 GFLOP to train one of 128 tokens; training is 3 x the forward pass.
 

@@ -12,8 +12,8 @@ from generated_round import config, write_round
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.round.merge import window_seconds
 from dlperf.analysis.schema.files import read_table
+from dlperf.scenarios.train import window_seconds
 
 
 def test_throughput_is_all_samples_over_the_time_of_all_ranks():
@@ -21,7 +21,7 @@ def test_throughput_is_all_samples_over_the_time_of_all_ranks():
         {"node": "a", "start": 10.0, "end": 20.0},
         {"node": "a", "start": 10.5, "end": 20.5},
     ]
-    assert window_seconds(window) == 10.5
+    assert window_seconds({"window": window}) == 10.5
 
 
 def test_nodes_without_a_common_clock_count_by_the_longest_of_their_windows():
@@ -29,7 +29,7 @@ def test_nodes_without_a_common_clock_count_by_the_longest_of_their_windows():
         {"node": "a", "start": 10.0, "end": 20.0},
         {"node": "b", "start": 7000.0, "end": 7010.2},
     ]
-    assert window_seconds(window) == pytest.approx(10.2)
+    assert window_seconds({"window": window}) == pytest.approx(10.2)
 
 
 def test_a_cell_is_the_median_over_its_repetitions(tmp_path):

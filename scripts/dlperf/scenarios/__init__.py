@@ -1,0 +1,42 @@
+"""What is timed, and what is said of it: a module a scenario.
+
+A module has
+
+    prepare(run, implementation) -> Work         the implementation's work for this scenario
+    window(run, work, stopwatch) -> dict         the timed window: a rank's raw facts
+    summary(facts, case, settings) -> dict       all ranks' raw facts -> the record's
+    METRICS                                      by name, the first one is the scenario's own
+
+Runs beside every framework: Python 3.7, standard library only.
+"""
+
+import importlib
+from typing import Any, Callable, Dict, NamedTuple, Optional
+
+
+class Metric(NamedTuple):
+    """A number that a repetition has.
+
+    unit: as a table heads it; {samples} stands for the workload's unit. better: "higher" or
+    "lower". value: a record and its case -> the number, None where the record does not have it.
+    """
+
+    name: str
+    unit: str
+    better: str
+    title: str
+    value: Callable[[Dict[str, Any], Any], Optional[float]]
+
+    @property
+    def lower_is_better(self):
+        return self.better == "lower"
+
+
+def load(name):
+    """Return the module of scenario `name`."""
+    return importlib.import_module("dlperf.scenarios." + name)
+
+
+def metrics(name):
+    """{name: Metric} of a scenario, the first one its own."""
+    return {each.name: each for each in load(name).METRICS}

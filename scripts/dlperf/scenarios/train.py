@@ -1,0 +1,124 @@
+"""Training throughput: measured steps between two barriers, nothing in between but the steps."""
+
+import time
+
+from dlperf import workloads
+from dlperf.scenarios import Metric
+
+
+def prepare(run, implementation):
+    return implementation.training(run)
+
+
+def window(run, work, stopwatch):
+    """Time the measured steps. Nothing in here but the steps, a clock and the final wait.
+
+    stopwatch: what the rank meets its peers with (measure/rank.py). `clock` and `mark` are plain
+    functions, looked up before the window.
+    """
+    clock, step, mark = time.perf_counter, work.step, stopwatch.mark
+    handles = []
+    stopwatch.open()
+    start_utc, start = time.time(), clock()
+    mark()
+    for _ in range(run.measured_steps):
+        handles.append(step())
+        mark()
+    work.wait()
+    end = clock()
+    end_utc = time.time()
+    stopwatch.close()
+    return {
+        "window": stopwatch.window(start, end, start_utc, end_utc),
+        # a rank may have none: of layers in pipeline parallel, only the last ones' have
+        "loss": [work.loss(handle) for handle in handles] if work.loss else None,
+    }
+
+
+def mean_losses(facts):
+    """A loss a step: the mean over the ranks that have one."""
+    having = [each["loss"] for each in facts if each["loss"] is not None]
+    return [sum(losses) / len(having) for losses in zip(*having)]
+
+
+def summary(facts, case, settings):
+    """What the record says of all ranks' windows: `steps` and `samples`."""
+    first = facts[0]
+    return {
+        "steps": {
+            "warmup": settings["warmup_steps"],
+            "measured": settings["measured_steps"],
+            "clock": first["clock"],
+            "seconds": first["seconds"],
+            "loader_seconds": max(each["loader_seconds"] for each in facts),
+            "loss": mean_losses(facts),
+        },
+        "samples": case.global_batch_size * settings["measured_steps"],
+    }
+
+
+def window_seconds(record):
+    """Last rank's end - first rank's start, on one clock.
+
+    Ranks on one node share a clock. Nodes do not, and their UTC may be off by milliseconds; as all
+    ranks pass one barrier before the window, the longest of the nodes' own windows is taken there.
+    """
+    nodes = {}
+    for rank in record["window"]:
+        nodes.setdefault(rank["node"], []).append(rank)
+    return max(
+        max(rank["end"] for rank in ranks) - min(rank["start"] for rank in ranks)
+        for ranks in nodes.values()
+    )
+
+
+def throughput(record, case):
+    return record["samples"] / window_seconds(record)
+
+
+def step_time(record, case):
+    """Milliseconds an update: the window over its steps."""
+    return 1000 * window_seconds(record) / record["settings"]["measured_steps"]
+
+
+def memory(record, case):
+    """The most that a rank took of its device, in GiB: of its GPU; on a CPU, of the host.
+
+    Of a GPU all that the process holds counts (cache, context and communication included) where the
+    framework says it, else what it allocated.
+    """
+    for key in ("device_total_peak_bytes", "device_peak_bytes"):
+        values = [rank[key] for rank in record["memory"] if rank.get(key) is not None]
+        if values:
+            return max(values) / 2.0**30
+    if record["settings"]["device"] != "cpu" or not record["memory"]:
+        return None
+    return max(rank["host_peak_rss_bytes"] for rank in record["memory"]) / 2.0**30
+
+
+def energy(record, case):
+    """Joules a sample, of all devices together."""
+    joules = [each["joules"] for each in record.get("energy", ())]
+    return sum(joules) / record["samples"] if joules else None
+
+
+def tokens(record, case):
+    """Tokens a second, of workloads whose samples are made of tokens."""
+    count = getattr(workloads.facts(case.workload), "tokens_per_sample", None)
+    return throughput(record, case) * count(case.dimensions) if count else None
+
+
+def tflops(record, case):
+    """TFLOP/s a device: the workload's arithmetic, whatever was computed beside it."""
+    flops = workloads.facts(case.workload).flops_per_sample(case.dimensions, case.scenario)
+    return throughput(record, case) * flops / case.devices / 1e12
+
+
+METRICS = (
+    Metric("throughput", "{samples}/s", "higher", "Throughput", throughput),
+    Metric("step_time", "ms", "lower", "Step time", step_time),
+    Metric("memory", "GiB", "lower", "Peak memory a device", memory),
+    Metric("energy", "J/{samples}", "lower", "Energy a sample", energy),
+    Metric("tokens", "tokens/s", "higher", "Tokens a second", tokens),
+    Metric("tflops", "TFLOP/s", "higher", "Arithmetic a device", tflops),
+)
