@@ -83,7 +83,7 @@ def compared(run, task, guest, framework, implementation):
         guest.phase("optimizer")
         gc.collect()  # the model that was trained: its memory serves for the next one
         with settings(run.workload, {"learning_rate": lambda size: GIVEN_LEARNING_RATE}):
-            alone = optimizer_alone(run, task, framework, implementation)
+            alone = optimizer_alone(run, task, implementation)
         found["compared"]["optimizer"] = alone
     return found
 
@@ -176,11 +176,12 @@ def compare(weights, start, run, task, name, share=1.0):
     return {tensor: found[tensor] for tensor in expected}
 
 
-def optimizer_alone(run, task, framework, implementation):
+def optimizer_alone(run, task, implementation):
     """Given gradients on given weights, no network."""
     start = load(run, task, "weights")
     given = given_gradients(run.workload, shapes_of(run))
-    new = framework.optimize(run, implementation, start, given)
+    optimize = frameworks.load_training(run.framework).optimize
+    new = optimize(run, implementation, start, given)
     return compare(new, start, run, task, "optimizer")
 
 

@@ -1,22 +1,28 @@
-"""One module a framework: what it can do, and how its processes start, meet and end.
+"""One package a framework: what it can do, how its processes start and end, how it trains.
 
-A module imports its framework only inside functions, so that the plan can read what it can do
-without having it. Every module has, in this order:
+A package imports its framework only inside functions, but for training.py, so that the plan can
+read what it can do without having it. In every package:
 
-    TITLE, COMPILERS, DEFAULT_COMPILER
-    FLOAT64_COMPILERS                  those under which a certificate can run in float64
-    FLOAT64_EXCHANGE                   whether ranks then exchange gradients as they do when timed
-    unsupported(case) -> str           why it cannot do a case, or ""
-    environment(run) -> dict           variables that must stand before the process starts
-    services(run) -> list              processes beside a node's ranks, of which `run` is the first:
-                                       (name, argv, variables)
-    start(run)                         threads, seeds, precision, group of ranks
-    step_timer(run)                    a clock for single steps (contract/timer.py)
-    memory(run) -> dict                device_peak_bytes, device_total_peak_bytes (None on CPU)
-    parity(run) -> dict                what the process really had, read back from it
-    Weights                            trained weights by canonical name, for certificates
-    optimize(run, implementation, start, gradients)    its optimiser alone, read likewise
-    stop(run)                          leave the group
+    __init__.py     TITLE, COMPILERS, DEFAULT_COMPILER
+                    FLOAT64_COMPILERS   those under which a certificate can run in float64
+                    FLOAT64_EXCHANGE    whether ranks then exchange gradients as when timed
+                    unsupported(case) -> str    why it cannot do a case, or ""
+                    and the functions of process.py
+    process.py      environment(run) -> dict    variables that must stand before the process starts
+                    services(run) -> list       processes beside a node's ranks, of which `run` is
+                                                the first: (name, argv, variables)
+                    start(run)                  threads, seeds, precision, group of ranks
+                    step_timer(run)             a clock for single steps (contract/timer.py)
+                    memory(run) -> dict         device_peak_bytes, device_total_peak_bytes (None on
+                                                a CPU)
+                    parity(run) -> dict         what the process really had, read back from it
+                    stop(run)                   leave the group
+    training.py     train(run, network, loss, optimizer, weights, put, layout, parity) -> Work
+                                                data parallel, mixed precision, compiling,
+                                                accumulation and the step, alike for all workloads
+                    Weights                     trained weights by canonical name
+                    optimize(run, implementation, start, gradients)
+                                                a page's optimiser alone, for certificates
 """
 
 import functools
@@ -36,13 +42,18 @@ NAMES = (
 
 
 def load(name):
-    """Return the module of framework `name`."""
+    """Return the package of framework `name`."""
     return importlib.import_module("dlperf.frameworks." + name)
+
+
+def load_training(name):
+    """Return what framework `name` does in training; it imports the framework."""
+    return importlib.import_module("dlperf.frameworks.%s.training" % name)
 
 
 @functools.lru_cache(maxsize=None)
 def find(name):
-    """Return the module of framework `name`, or None while there is only its name."""
+    """Return the package of framework `name`, or None while there is only its name."""
     try:
         return load(name)
     except ModuleNotFoundError as error:

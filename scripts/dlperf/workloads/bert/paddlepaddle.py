@@ -14,10 +14,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
-from dlperf.frameworks import paddlepaddle as framework
+from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.workloads.bert import facts
 
 
@@ -107,7 +104,7 @@ def model(run):
     return network
 
 
-def weights(network):
+def weights(run, network):
     """The parameters by the names of facts.parameters."""
     return framework.Weights(
         {
@@ -115,6 +112,10 @@ def weights(network):
             for own, parameter in network.named_parameters()
         }
     )
+
+
+def loss(network):
+    return network
 
 
 def optimizer(run, network):
@@ -134,86 +135,28 @@ def optimizer(run, network):
 
 
 def training(run):
+    if not run.cuda:
+        paddle.set_flags({"FLAGS_use_onednn": False})  # slow here: see above
     network = model(run)
-    exchanged = weights(network)
-    parameters = sum(p.size for p in network.parameters())
-    adam = optimizer(run, network)
-    if run.amp:
-        network, adam = paddle.amp.decorate(
-            network, adam, level="O2", dtype="float16", master_grad=True
-        )
-    scaler = paddle.amp.GradScaler(enable=run.amp, init_loss_scaling=2.0**16)
-
-    forward, detail = network, {}
-    if run.compiler != "none":
-        forward, detail = compiled(run, network)
-    if run.distributed:
-        forward = paddle.DataParallel(forward)
-    batches = open_batches(run, "NHWC")
-    next_batch = feed(batches, lambda *batch: put(run, batch))
-
-    def step():
-        with paddle.amp.auto_cast(enable=run.amp, level="O2", dtype="float16"):
-            value = forward(*next_batch())
-        if run.amp:
-            scaler.scale(value).backward()
-            scaler.step(adam)
-            scaler.update()
-        else:
-            value.backward()
-            adam.step()
-        adam.clear_grad(set_to_zero=False)
-        return value.detach()
-
-    return Work(
-        step=step,
-        wait=paddle.device.synchronize if run.cuda else lambda: None,
-        loss=lambda value: value.item(),
-        parameters=parameters,
-        batches=batches,
-        parity=dict(
-            detail,
-            attention="scaled_dot_product_attention",
-            optimizer="AdamW",
-            clip="global norm" if run.dimensions["clip"] else "none",
-            loss_scaling="dynamic" if scaler.is_enable() else "none",
-            compute_dtype=str(network.layers[0].qkv.weight.dtype).replace("paddle.", ""),
-        ),
-        weights=exchanged,
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        framework.put,
+        spec=spec(run),
+        parity={
+            "attention": "scaled_dot_product_attention",
+            "optimizer": "AdamW",
+            "clip": "global norm" if run.dimensions["clip"] else "none",
+        },
     )
 
 
-def compiled(run, network):
-    """`network` as one static program each way, and what the programs say of themselves.
-
-    Raises Unsupported where CINN was asked for and left no kernel in them.
-    """
+def spec(run):
     tokens = (run.batch_size, run.dimensions["sequence_length"])
     places = (run.batch_size, facts.masked_positions(tokens[1]))
     shapes = [tokens] * 3 + [places] * 3 + [(run.batch_size,)]
     types = ["int64"] * 5 + [paddle.get_default_dtype(), "int64"]
-    spec = [paddle.static.InputSpec(*each) for each in zip(shapes, types)]
-    paddle.set_flags({"FLAGS_use_onednn": False})  # slow here: see above
-    cinn = run.compiler == "cinn"
-    forward = paddle.jit.to_static(
-        network, input_spec=spec, full_graph=True, backend="CINN" if cinn else None
-    )
-    with paddle.amp.auto_cast(enable=run.amp, level="O2", dtype="float16"):
-        static, partial = forward.forward.get_concrete_program(*spec, is_train=True)
-    detail = {"program_operations": len(static.main_program.global_block().ops)}
-    if cinn:
-        detail["cinn_kernels"] = str(partial.program.forward_program).count("cinn_runtime.jit")
-        if not detail["cinn_kernels"]:
-            raise Unsupported("to_static with the CINN backend left no CINN kernel in the program")
-    return forward, detail
-
-
-def put(run, batch):
-    """A text.Batch -> tensors on the device: int64, and `predicted` in the model's type."""
-    place = paddle.CUDAPinnedPlace() if run.cuda else paddle.CPUPlace()
-    found = []
-    for array in batch:
-        dtype = paddle.get_default_dtype() if array.dtype.kind == "f" else "int64"
-        tensor = paddle.to_tensor(array, dtype, place)
-        found.append(tensor.cuda(blocking=False) if run.cuda else tensor)
-    return found
+    return [paddle.static.InputSpec(*each) for each in zip(shapes, types)]

@@ -1,18 +1,14 @@
 """BERT-Base pre-training in PyTorch.
 
 As fast as it gets: one product for query, key and value, `scaled_dot_product_attention`, the
-decoder at predicted positions only, a fused AdamW, `set_to_none`, gradients as views of DDP's
-buckets.
+decoder at predicted positions only, a fused AdamW.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
-from dlperf.frameworks import pytorch as framework
+from dlperf.frameworks.pytorch import training as framework
 from dlperf.workloads.bert import facts
 
 
@@ -92,24 +88,22 @@ def model(run):
     return Bert().to(run.device).train()
 
 
-def weights(network):
+def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    return framework.Weights({name.replace("layers.", "layer"): p for name, p in _named(network)})
+    named = {}
+    for own, parameter in network.named_parameters():
+        name = own.replace("layers.", "layer")
+        named[name.replace("embedding.weight", "embedding")] = parameter
+    return framework.Weights(named)
 
 
-def _named(network):
-    for name, parameter in network.named_parameters():
-        yield name.replace("embedding.weight", "embedding"), parameter
+def loss(network, *batch):
+    return network(*batch)
 
 
 def optimizer(run, network):
-    decayed = [p for p in network.parameters() if p.ndim > 1]  # dense weights, embeddings
-    others = [p for p in network.parameters() if p.ndim <= 1]
     adam = torch.optim.AdamW(
-        [
-            {"params": decayed, "weight_decay": facts.WEIGHT_DECAY},
-            {"params": others, "weight_decay": 0.0},
-        ],
+        framework.by_decay(network, facts.WEIGHT_DECAY),
         lr=facts.learning_rate(run.global_batch_size),
         betas=(facts.BETA1, facts.BETA2),
         eps=facts.EPSILON,
@@ -126,59 +120,16 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    torch.manual_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
-    exchanged = weights(network)
-    parameters = sum(p.numel() for p in network.parameters())
-    adam = optimizer(run, network)
-    if run.distributed:
-        network = DistributedDataParallel(
-            network, device_ids=[0] if run.cuda else None, gradient_as_bucket_view=True
-        )
-    half = torch.float16 if run.cuda else torch.bfloat16
-    scaler = torch.amp.GradScaler("cuda", enabled=run.amp and run.cuda)
-
-    def forward(*batch):
-        with torch.autocast(run.device, dtype=half, enabled=run.amp):
-            return network(*batch)
-
-    if run.compiler == "inductor":
-        forward = torch.compile(forward)
-    batches = open_batches(run, "NHWC")
-    next_batch = feed(batches, lambda *batch: put(run, batch))
-
-    def step():
-        adam.zero_grad(set_to_none=True)
-        value = forward(*next_batch())
-        scaler.scale(value).backward()
-        scaler.unscale_(adam)  # the clip is of true gradients
-        scaler.step(adam)
-        scaler.update()
-        return value.detach()
-
-    return Work(
-        step=step,
-        wait=torch.cuda.synchronize if run.cuda else lambda: None,
-        loss=lambda value: value.item(),
-        parameters=parameters,
-        batches=batches,
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        framework.put,
         parity={
             "attention": "scaled_dot_product_attention",
             "optimizer": "AdamW, fused",
             "clip": "global norm, foreach" if run.dimensions["clip"] else "none",
-            "loss_scaling": "dynamic" if scaler.is_enabled() else "none",
-            "compute_dtype": str(half).replace("torch.", "") if run.amp else "float32",
         },
-        weights=exchanged,
     )
-
-
-def put(run, batch):
-    """A text.Batch -> tensors: int64, and `predicted` in the model's type."""
-    found = []
-    for array in batch:
-        tensor = torch.from_numpy(array)
-        tensor = tensor.to(torch.get_default_dtype() if tensor.is_floating_point() else torch.int64)
-        if run.cuda:
-            tensor = tensor.pin_memory()
-        found.append(tensor.to(run.device, non_blocking=True))
-    return found

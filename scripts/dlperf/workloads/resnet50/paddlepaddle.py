@@ -1,7 +1,7 @@
 """ResNet-50 v1.5 in PaddlePaddle.
 
 As fast as it gets. On the CPU: to_static with oneDNN kernels (FLAGS_use_onednn, see
-frameworks/paddlepaddle.py), 2.8 times as fast as dygraph, which has no oneDNN. oneDNN in training
+frameworks/paddlepaddle), 2.8 times as fast as dygraph, which has no oneDNN. oneDNN in training
 needs two detours, the same arithmetic by Paddle's own kernels: its max-pool fails in the backward
 pass; its ReLU hands the gradient on in another layout than the saved activation's, for which
 oneDNN has only its slow reference kernels (ReLU and batch-norm, half of the step). NCHW there:
@@ -16,10 +16,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
-from dlperf.frameworks import paddlepaddle as framework
+from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.workloads.resnet50 import facts
 
 
@@ -120,7 +117,7 @@ def model(run):
     return network
 
 
-def weights(network):
+def weights(run, network):
     """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network.named_parameters():
@@ -145,14 +142,14 @@ class ExactCrossEntropy(nn.Layer):
         return F.cross_entropy(logits, paddle.gather(self.targets, labels), soft_label=True)
 
 
-def loss(run):
-    if run.float64:
-        return ExactCrossEntropy()
-    return nn.CrossEntropyLoss(label_smoothing=facts.LABEL_SMOOTHING)
+def loss(network):
+    if paddle.get_default_dtype() == "float64":
+        return TrainingLoss(network, ExactCrossEntropy())
+    return TrainingLoss(network, nn.CrossEntropyLoss(label_smoothing=facts.LABEL_SMOOTHING))
 
 
 def optimizer(run, network):
-    trained = trainable(network)
+    trained = framework.trained(network)
     decayed = [p for p in trained if p.ndim > 1]  # convolutions, the dense weight
     others = [p for p in trained if p.ndim <= 1]
     return paddle.optimizer.Momentum(
@@ -167,90 +164,28 @@ def optimizer(run, network):
 
 
 def training(run):
-    network, criterion = model(run), loss(run)
-    exchanged = weights(network)
-    parameters = sum(p.size for p in trainable(network))
-    sgd = optimizer(run, network)
-    if run.amp:
-        network, sgd = paddle.amp.decorate(network, sgd, level="O2", dtype="float16")
-    scaler = paddle.amp.GradScaler(enable=run.amp, init_loss_scaling=2.0**16)
-
-    forward = TrainingLoss(network, criterion)
-    detail = {}
-    if run.compiler != "none":
-        forward, detail = compiled(run, forward)
-    if run.distributed:
-        forward = paddle.DataParallel(forward)
-    batches = open_batches(run, layout(run))
-    next_batch = feed(batches, lambda images, labels: put(run, images, labels))
-
-    def step():
-        images, labels = next_batch()
-        with paddle.amp.auto_cast(enable=run.amp, level="O2", dtype="float16"):
-            value = forward(images, labels)
-        if run.amp:
-            scaler.scale(value).backward()
-            scaler.step(sgd)
-            scaler.update()
-        else:
-            value.backward()
-            sgd.step()
-        sgd.clear_grad(set_to_zero=False)
-        return value.detach()
-
-    return Work(
-        step=step,
-        wait=paddle.device.synchronize if run.cuda else lambda: None,
-        loss=lambda value: value.item(),
-        parameters=parameters,
-        batches=batches,
-        parity=dict(
-            detail,
-            layout=layout(run),
-            optimizer="Momentum, multi-tensor",
-            loss_scaling="dynamic" if scaler.is_enable() else "none",
-            compute_dtype=str(network.blocks[0].conv1.conv.weight.dtype).replace("paddle.", ""),
-        ),
-        weights=exchanged,
+    network = model(run)
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        framework.put,
+        spec=spec(run),
+        layout=layout(run),
+        parity={"layout": layout(run), "optimizer": "Momentum, multi-tensor"},
     )
-
-
-def trainable(network):
-    # paddle counts batch-norm's moving statistics among the parameters
-    return [p for p in network.parameters() if not p.stop_gradient]
 
 
 def layout(run):
     return "NHWC" if run.cuda and run.amp else "NCHW"
 
 
-def compiled(run, forward):
-    """`forward` as one static program each way, and what the programs say of themselves.
-
-    Raises Unsupported where CINN was asked for and left no kernel in them.
-    """
+def spec(run):
     size = run.dimensions["image_size"]
     shape = (size, size, 3) if layout(run) == "NHWC" else (3, size, size)
-    spec = [
+    return [
         paddle.static.InputSpec((run.batch_size,) + shape, paddle.get_default_dtype(), "images"),
         paddle.static.InputSpec((run.batch_size,), "int64", "labels"),
     ]
-    cinn = run.compiler == "cinn"
-    forward = paddle.jit.to_static(
-        forward, input_spec=spec, full_graph=True, backend="CINN" if cinn else None
-    )
-    with paddle.amp.auto_cast(enable=run.amp, level="O2", dtype="float16"):
-        static, partial = forward.forward.get_concrete_program(*spec, is_train=True)
-    detail = {"program_operations": len(static.main_program.global_block().ops)}
-    if cinn:
-        detail["cinn_kernels"] = str(partial.program.forward_program).count("cinn_runtime.jit")
-        if not detail["cinn_kernels"]:
-            raise Unsupported("to_static with the CINN backend left no CINN kernel in the program")
-    return forward, detail
-
-
-def put(run, images, labels):
-    """NumPy arrays -> tensors on the device, labels as int64."""
-    place = paddle.CUDAPinnedPlace() if run.cuda else paddle.CPUPlace()
-    x, y = paddle.to_tensor(images, place=place), paddle.to_tensor(labels, "int64", place)
-    return (x.cuda(blocking=False), y.cuda(blocking=False)) if run.cuda else (x, y)

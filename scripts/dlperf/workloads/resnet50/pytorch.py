@@ -1,17 +1,14 @@
 """ResNet-50 v1.5 in PyTorch.
 
 As fast as it gets: channels_last tensors (fp32 too: oneDNN and Tensor Core kernels want NHWC),
-`set_to_none`, a fused SGD but under a gradient scaler, gradients as views of DDP's buckets.
+a fused SGD but under a gradient scaler.
 """
 
-import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
-from dlperf.frameworks import pytorch as framework
+from dlperf.frameworks.pytorch import training as framework
 from dlperf.workloads.resnet50 import facts
 
 
@@ -71,10 +68,10 @@ class ResNet50(nn.Module):
 
 
 def model(run):
-    return ResNet50().to(device(run), memory_format=torch.channels_last).train()
+    return ResNet50().to(run.device, memory_format=torch.channels_last).train()
 
 
-def weights(network):
+def weights(run, network):
     """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network.named_parameters():
@@ -84,15 +81,13 @@ def weights(network):
     return framework.Weights(named)
 
 
-def loss(run):
-    return nn.CrossEntropyLoss(label_smoothing=facts.LABEL_SMOOTHING)
+def loss(network, images, labels):
+    return F.cross_entropy(network(images), labels, label_smoothing=facts.LABEL_SMOOTHING)
 
 
 def optimizer(run, network):
-    decayed = [p for p in network.parameters() if p.ndim > 1]  # convolutions, the dense weight
-    others = [p for p in network.parameters() if p.ndim <= 1]
     return torch.optim.SGD(
-        [{"params": decayed, "weight_decay": facts.WEIGHT_DECAY}, {"params": others}],
+        framework.by_decay(network, facts.WEIGHT_DECAY),
         lr=facts.learning_rate(run.global_batch_size),
         momentum=facts.MOMENTUM,
         fused=fused(run),
@@ -107,64 +102,24 @@ def fused(run):
     return not (run.amp and run.cuda)
 
 
+def put(run, images, labels):
+    """NHWC arrays -> a channels_last tensor (which is NHWC in memory) and int64 labels."""
+    images, labels = framework.put(run, images, labels)
+    return images.permute(0, 3, 1, 2), labels
+
+
 def training(run):
-    network, criterion = model(run), loss(run)
-    exchanged = weights(network)
-    parameters = sum(p.numel() for p in network.parameters())
-    sgd = optimizer(run, network)
-    if run.distributed:
-        network = DistributedDataParallel(
-            network,
-            device_ids=[0] if run.cuda else None,
-            gradient_as_bucket_view=True,
-            forward_sync_buffers=False,  # batch-norm statistics stay each rank's own
-        )
-    half = torch.float16 if run.cuda else torch.bfloat16
-    scaler = torch.amp.GradScaler("cuda", enabled=run.amp and run.cuda)
-
-    def forward(images, labels):
-        with torch.autocast(run.device, dtype=half, enabled=run.amp):
-            return criterion(network(images), labels)
-
-    if run.compiler == "inductor":
-        forward = torch.compile(forward)
-    batches = open_batches(run, "NHWC")
-    next_batch = feed(batches, lambda images, labels: put(run, images, labels))
-
-    def step():
-        # Not after the update: on a CPU, what is freed there is faulted in again (7 % of a step).
-        sgd.zero_grad(set_to_none=True)
-        images, labels = next_batch()
-        value = forward(images, labels)
-        scaler.scale(value).backward()
-        scaler.step(sgd)
-        scaler.update()
-        return value.detach()
-
-    return Work(
-        step=step,
-        wait=torch.cuda.synchronize if run.cuda else lambda: None,
-        loss=lambda value: value.item(),
-        parameters=parameters,
-        batches=batches,
+    network = model(run)
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        put,
+        layout="NHWC",
         parity={
             "layout": "NHWC (channels_last)",
             "optimizer": "SGD, fused" if fused(run) else "SGD, foreach",
-            "loss_scaling": "dynamic" if scaler.is_enabled() else "none",
-            "compute_dtype": str(half).replace("torch.", "") if run.amp else "float32",
         },
-        weights=exchanged,
     )
-
-
-def device(run):
-    return torch.device(run.device)
-
-
-def put(run, images, labels):
-    """NHWC arrays -> a channels_last tensor (which is NHWC in memory) and int64 labels."""
-    x = torch.from_numpy(images).permute(0, 3, 1, 2)
-    y = torch.from_numpy(labels.astype(np.int64))
-    if run.cuda:
-        x, y = x.pin_memory(), y.pin_memory()
-    return x.to(device(run), non_blocking=True), y.to(device(run), non_blocking=True)

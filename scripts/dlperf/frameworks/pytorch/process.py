@@ -1,21 +1,7 @@
-"""PyTorch: eager or torch.compile, autocast, DistributedDataParallel over gloo or NCCL.
-
-Fastest settings its best users choose: channels_last for convolutions, cuDNN autotune, TF32 left
-at PyTorch's default (off for matmul, on for convolutions) and reported, foreach/fused optimisers.
-"""
+"""A rank's process under PyTorch: how it starts, what it says of itself, how it ends."""
 
 from dlperf.contract.run import Unsupported
 from dlperf.contract.timer import HostTimer
-
-TITLE = "PyTorch"
-COMPILERS = {"none": "eager", "inductor": "torch.compile (Inductor)"}
-DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
-FLOAT64_COMPILERS = ("none", "inductor")
-FLOAT64_EXCHANGE = True
-
-
-def unsupported(case):
-    return ""
 
 
 def environment(run):
@@ -88,50 +74,16 @@ def parity(run):
     return facts
 
 
-class Weights:
-    """A network's parameters by canonical name; torch's layouts are the canonical ones."""
-
-    def __init__(self, named):
-        self.named = named
-
-    def read(self):
-        return ((name, p.detach().cpu().numpy()) for name, p in self.named.items())
-
-    def write(self, arrays):
-        import numpy as np
-        import torch
-
-        with torch.no_grad():
-            for name, parameter in self.named.items():
-                array = np.require(arrays[name], requirements="CW")  # torch takes no other
-                parameter.copy_(torch.from_numpy(array))
-
-
-def optimize(run, implementation, start, gradients):
-    """The weights after the implementation's optimizer took these gradients, one set a step."""
-    import torch
-
-    network = implementation.model(run)
-    optimizer = implementation.optimizer(run, network)
-    weights = implementation.weights(network)
-    weights.write(start)
-    for given in gradients:
-        for name, parameter in weights.named.items():
-            parameter.grad = torch.empty_like(parameter).copy_(torch.from_numpy(given[name]))
-        optimizer.step()
-    return weights.read()
-
-
 def compiler_detail(run):
     if run.compiler == "none":
-        return COMPILERS["none"]
+        return "eager"
     from torch._dynamo.utils import counters
 
     graphs = counters["stats"]["unique_graphs"]
     breaks = sum(counters["graph_break"].values())
     if not graphs:
         raise Unsupported("torch.compile gave no graph: the step ran eagerly")
-    return "%s, graphs: %d, breaks: %d" % (COMPILERS[run.compiler], graphs, breaks)
+    return "torch.compile (Inductor), graphs: %d, breaks: %d" % (graphs, breaks)
 
 
 def stop(run):

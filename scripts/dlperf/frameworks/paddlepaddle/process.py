@@ -1,31 +1,7 @@
-"""PaddlePaddle: dygraph, to_static or to_static with CINN; DataParallel over gloo or NCCL.
+"""A rank's process under PaddlePaddle: how it starts, what it says of itself, how it ends."""
 
-Fastest settings its best users choose: oneDNN kernels for static programs on the CPU (dygraph has
-none of them), cuDNN's exhaustive search and persistent batch-norm on the GPU, as in PaddleClas.
-The GPU's side is written from the documentation and has not run on a GPU.
-"""
-
-from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
 from dlperf.contract.timer import HostTimer
-
-TITLE = "PaddlePaddle"
-COMPILERS = {
-    "none": "dygraph",
-    "cinn": "to_static, CINN",
-    "static": "to_static, without CINN",
-}
-DEFAULT_COMPILER = {"cpu": "static", "cuda": "static"}
-FLOAT64_COMPILERS = ("static", "none")
-FLOAT64_EXCHANGE = True
-
-
-def unsupported(case):
-    if case["device"] != "cuda" and case["precision"] == "amp":
-        return "paddle.amp makes no effect on the CPU (it says so)"
-    if case["device"] != "cuda" and case["compiler"] == "cinn":
-        return "CINN is not compiled into PaddlePaddle for CPU: it would be left out silently"
-    return ""
 
 
 def environment(run):
@@ -95,6 +71,8 @@ def memory(run):
 def parity(run):
     import paddle
 
+    from dlperf.frameworks.paddlepaddle import COMPILERS
+
     facts = {
         "framework_version": paddle.__version__,
         "compiler_detail": COMPILERS[run.compiler],
@@ -119,41 +97,6 @@ def flag(name):
     import paddle
 
     return paddle.get_flags(name)[name]
-
-
-class Weights:
-    """A network's parameters by canonical name; Paddle's dense weights are (inputs, outputs)."""
-
-    def __init__(self, named):
-        self.named = named
-
-    def read(self):
-        return ((name, layouts.dense_transposed(name, p.numpy())) for name, p in self.named.items())
-
-    def write(self, arrays):
-        for name, parameter in self.named.items():
-            parameter.set_value(self.tensor(name, arrays[name]))
-
-    def tensor(self, name, array):
-        """A canonical array as the parameter has it."""
-        import paddle
-
-        array = layouts.dense_transposed(name, array)
-        return paddle.to_tensor(array, dtype=self.named[name].dtype)
-
-
-def optimize(run, implementation, start, gradients):
-    """The weights after the implementation's optimizer took these gradients, one set a step."""
-    network = implementation.model(run)
-    optimizer = implementation.optimizer(run, network)
-    weights = implementation.weights(network)
-    weights.write(start)
-    for given in gradients:
-        for name, parameter in weights.named.items():
-            parameter.grad = weights.tensor(name, given[name])
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
-    return weights.read()
 
 
 def stop(run):

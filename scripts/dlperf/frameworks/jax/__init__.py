@@ -1,0 +1,1 @@
+from dlperf.frameworks.jax.process import *  # noqa: F403

@@ -1,0 +1,1 @@
+from dlperf.frameworks.mindspore.process import *  # noqa: F403

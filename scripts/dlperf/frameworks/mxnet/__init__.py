@@ -1,0 +1,1 @@
+from dlperf.frameworks.mxnet.process import *  # noqa: F403

@@ -1,0 +1,1 @@
+from dlperf.frameworks.oneflow.process import *  # noqa: F403

@@ -1,0 +1,155 @@
+"""Training in PaddlePaddle: what all workloads do alike.
+
+Data parallel, mixed precision at level O2 (fp16 weights, fp32 master weights), static programs,
+accumulation, and the step itself.
+"""
+
+import contextlib
+
+import paddle
+
+from dlperf.contract import layouts
+from dlperf.contract.run import Unsupported
+from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
+
+
+def train(run, network, loss, optimizer, weights, put, spec, layout="", parity=None):
+    """The Work of training `network`.
+
+    loss(network): a layer that gives the mean loss of a batch; it is made static and data parallel
+    as a whole. spec: InputSpecs of a batch, for static programs. put(run, *arrays): a loader's
+    batch as tensors on the device. layout: of a loader's images.
+    """
+    parameters = sum(p.size for p in trained(network))
+    if run.amp:
+        network, optimizer = paddle.amp.decorate(
+            network, optimizer, level="O2", dtype="float16", master_grad=True
+        )
+    scaler = paddle.amp.GradScaler(enable=run.amp, init_loss_scaling=2.0**16)
+    forward, detail = loss(network), {}
+    if run.compiler != "none":
+        forward, detail = compiled(run, forward, spec)
+    if run.distributed:
+        forward = paddle.DataParallel(forward)
+    batches = open_batches(run, layout)
+    next_batch = feed(batches, lambda *batch: put(run, *batch))
+
+    def backward():
+        """One micro-step: gradients are added to those that are there."""
+        with paddle.amp.auto_cast(enable=run.amp, level="O2", dtype="float16"):
+            value = forward(*next_batch())
+        if run.accumulation > 1:
+            value = value / run.accumulation
+        if run.amp:
+            scaler.scale(value).backward()
+        else:
+            value.backward()
+        return value.detach()
+
+    def gradients():
+        """All micro-steps; ranks exchange gradients in the last one."""
+        value = 0.0
+        for _ in range(run.accumulation - 1):
+            with forward.no_sync() if run.distributed else contextlib.nullcontext():
+                value = value + backward()
+        return value + backward()
+
+    def step():
+        value = gradients() if run.accumulation > 1 else backward()
+        if run.amp:
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            optimizer.step()
+        optimizer.clear_grad(set_to_zero=False)
+        return value
+
+    return Work(
+        step=step,
+        wait=paddle.device.synchronize if run.cuda else lambda: None,
+        loss=lambda value: value.item(),
+        parameters=parameters,
+        batches=batches,
+        parity=dict(
+            detail,
+            loss_scaling="dynamic" if scaler.is_enable() else "none",
+            compute_dtype=computed_in(network),
+            **parity or {},
+        ),
+        weights=weights,
+    )
+
+
+def trained(network):
+    # paddle counts batch-norm's moving statistics among the parameters
+    return [p for p in network.parameters() if not p.stop_gradient]
+
+
+def computed_in(network):
+    """The type of the last dense layer's weight, which is what products are computed in."""
+    dense = [each for each in network.sublayers() if isinstance(each, paddle.nn.Linear)]
+    return str(dense[-1].weight.dtype).replace("paddle.", "")
+
+
+def compiled(run, forward, spec):
+    """`forward` as one static program each way, and what the programs say of themselves.
+
+    Raises Unsupported where CINN was asked for and left no kernel in them.
+    """
+    cinn = run.compiler == "cinn"
+    forward = paddle.jit.to_static(
+        forward, input_spec=spec, full_graph=True, backend="CINN" if cinn else None
+    )
+    with paddle.amp.auto_cast(enable=run.amp, level="O2", dtype="float16"):
+        static, partial = forward.forward.get_concrete_program(*spec, is_train=True)
+    detail = {"program_operations": len(static.main_program.global_block().ops)}
+    if cinn:
+        detail["cinn_kernels"] = str(partial.program.forward_program).count("cinn_runtime.jit")
+        if not detail["cinn_kernels"]:
+            raise Unsupported("to_static with the CINN backend left no CINN kernel in the program")
+    return forward, detail
+
+
+def put(run, *arrays):
+    """NumPy arrays -> tensors on the device: int64, or the model's type."""
+    place = paddle.CUDAPinnedPlace() if run.cuda else paddle.CPUPlace()
+    found = []
+    for array in arrays:
+        dtype = paddle.get_default_dtype() if array.dtype.kind == "f" else "int64"
+        tensor = paddle.to_tensor(array, dtype, place)
+        found.append(tensor.cuda(blocking=False) if run.cuda else tensor)
+    return found
+
+
+class Weights:
+    """A network's parameters by canonical name; Paddle's dense weights are (inputs, outputs)."""
+
+    def __init__(self, named):
+        self.named = named
+
+    def read(self):
+        return ((name, layouts.dense_transposed(name, p.numpy())) for name, p in self.named.items())
+
+    def write(self, arrays):
+        for name, parameter in self.named.items():
+            parameter.set_value(self.tensor(name, arrays[name]))
+
+    def tensor(self, name, array):
+        """A canonical array as the parameter has it."""
+        array = layouts.dense_transposed(name, array)
+        return paddle.to_tensor(array, dtype=self.named[name].dtype)
+
+
+def optimize(run, implementation, start, gradients):
+    """The weights after the implementation's optimizer took these gradients, one set a step."""
+    network = implementation.model(run)
+    optimizer = implementation.optimizer(run, network)
+    weights = implementation.weights(run, network)
+    weights.write(start)
+    for given in gradients:
+        for name, parameter in weights.named.items():
+            parameter.grad = weights.tensor(name, given[name])
+        optimizer.step()
+        optimizer.clear_grad(set_to_zero=False)
+    return weights.read()

@@ -1,0 +1,25 @@
+"""PyTorch: eager or torch.compile, autocast, DistributedDataParallel over gloo or NCCL.
+
+Fastest settings its best users choose: channels_last for convolutions, cuDNN autotune, TF32 left
+at PyTorch's default (off for matmul, on for convolutions) and reported, foreach/fused optimisers.
+"""
+
+from dlperf.frameworks.pytorch.process import (  # noqa: F401
+    environment,
+    memory,
+    parity,
+    services,
+    start,
+    step_timer,
+    stop,
+)
+
+TITLE = "PyTorch"
+COMPILERS = {"none": "eager", "inductor": "torch.compile (Inductor)"}
+DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
+FLOAT64_COMPILERS = ("none", "inductor")
+FLOAT64_EXCHANGE = True
+
+
+def unsupported(case):
+    return ""

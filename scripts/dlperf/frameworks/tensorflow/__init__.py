@@ -1,0 +1,1 @@
+from dlperf.frameworks.tensorflow.process import *  # noqa: F403

@@ -1,0 +1,1 @@
+from dlperf.frameworks.tensorflow1.process import *  # noqa: F403
