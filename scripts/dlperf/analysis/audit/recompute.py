@@ -3,7 +3,8 @@
 In: a round's folder as it lies there, or an archive of one. Out: audit.tsv, a row for each thing
 that differs, and a summary. Records, certificates and config are held against SHA256SUMS; from
 them measurements, cells, tables, figures and the report are made again in a temporary folder and
-compared cell by cell with those of the round, which is not touched. docs/auditing.md says what can
+compared with those of the round, which is not touched: tables (TSV) cell by cell, what is derived
+from them by bytes. docs/auditing.md says what can
 be found so, and what cannot.
 """
 
@@ -15,13 +16,22 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
 from dlperf import plan
-from dlperf.analysis.audit.differences import Likeness, compare, computed_with
+from dlperf.analysis.audit.differences import (
+    TABLES,
+    Difference,
+    compare,
+    computed_with,
+    pinned,
+    without_computed_with,
+)
 from dlperf.analysis.round import checksums, labels, names
 from dlperf.analysis.schema.files import AnalysisError, write_table
+from dlperf.contract.files import write
 from dlperf.plan import ConfigError
 
 #: How many findings of a file, and of all files, are printed; audit.tsv has all.
@@ -29,6 +39,8 @@ SHOWN_OF_FILE = 6
 SHOWN = 60
 CRATE = "ro-crate-metadata.json"
 OWN = "audit.tsv"
+#: What figures are drawn with.
+DRAWING = ("matplotlib ", "pillow ")
 ROUNDING = "rounding"
 #: What is not made from the records, so not made again.
 NOT_MADE = {"config.yaml", checksums.NAME, "runs", "attempts", "nodes", "logs", "compare", OWN}
@@ -110,13 +122,13 @@ def of_round(folder: Path) -> Audit:
     if (folder / checksums.NAME).exists():
         done.listed = len(checksums.read(folder / checksums.NAME))
         done.sums_sha256 = checksums.of_file(folder / checksums.NAME)
-    done.findings += _attempts(folder, done)
-    likeness = likeness_of(folder, done)
+    done.findings += [*_pinned(folder), *_attempts(folder, done)]
+    expected = expectation(folder, done)
     with tempfile.TemporaryDirectory(prefix="dlperf-audit-") as scratch:
         try:
-            for name in made_again(folder, Path(scratch)):
+            for name, differences in made_again(folder, Path(scratch), expected):
                 done.compared.append(name)
-                for finding in _compared(name, folder, Path(scratch), likeness):
+                for finding in _findings(name, differences):
                     kept = done.rounding if finding.what == ROUNDING else done.findings
                     kept.append(finding)
         except (AnalysisError, ConfigError) as error:
@@ -150,6 +162,16 @@ def raw(folder: Path) -> Iterator[Finding]:
             yield Finding("extra record", f"runs/{name}", column="sha256", recomputed=there)
 
 
+def _pinned(folder: Path) -> Iterator[Finding]:
+    """The list itself against its sha256 in the report: a line less there is a record less."""
+    page = folder / "report.html"
+    there = checksums.of_file(folder / checksums.NAME)
+    stated = pinned(page.read_bytes()) if page.exists() else there
+    if stated != there:
+        column = f"sha256 of {checksums.NAME}"
+        yield Finding("changed report", page.name, "", column, stated, there)
+
+
 def _json_files(folder: Path) -> list[str]:
     found = []
     for parent, _, files in os.walk(folder):
@@ -179,10 +201,19 @@ def _attempts(folder: Path, done: Audit) -> Iterator[Finding]:
             )
 
 
-def likeness_of(folder: Path, done: Audit) -> Likeness:
-    """Whether the same bytes can be expected here as where the round's report was made."""
+@dataclass(frozen=True)
+class Expected:
+    """What can be expected of what is made again here. `exact`: numbers to the last digit;
+    otherwise they may differ by rounding. `drawn`: the same figures."""
+
+    exact: bool = True
+    drawn: bool = True
+
+
+def expectation(folder: Path, done: Audit) -> Expected:
+    """By what the round's report says that it was computed with."""
     page = folder / "report.html"
-    said = computed_with(page.read_text(errors="replace")) if page.exists() else []
+    said = computed_with(page.read_bytes()) if page.exists() else []
     here = list(checksums.computed_with())
     if not said:
         done.notes.append("the report does not say what it was computed with")
@@ -195,7 +226,7 @@ def likeness_of(folder: Path, done: Audit) -> Likeness:
     # commit and code stand first; what is left are versions and the processor
     apart = sorted({*said[2:]} ^ {*here[2:]})
     if not apart and said:
-        return Likeness()
+        return Expected()
     if apart:
         done.notes.append(
             "the report was computed with other libraries or on another processor "
@@ -203,19 +234,24 @@ def likeness_of(folder: Path, done: Audit) -> Likeness:
             f"{', '.join(each for each in here[2:] if each in apart) or 'nothing more'}): numbers "
             "may differ by rounding, in the ninth digit and after it"
         )
-    drawn = not any(each.startswith("matplotlib ") for each in apart)
+    drawn = not any(each.startswith(DRAWING) for each in apart)
     if not drawn:
         done.notes.append(
-            "figures were not compared: Matplotlib is another; cells.tsv, which they draw, was. "
-            "A .venv from the round's envs/workflow.lock.txt compares them too"
+            "figures were not drawn again: Matplotlib or Pillow is another; cells.tsv, which they "
+            "draw, was compared, and that the report shows these figures. A .venv from the round's "
+            "envs/workflow.lock.txt compares them too"
         )
-    return Likeness(same=False, drawn=drawn)
+    return Expected(exact=False, drawn=drawn)
 
 
-def made_again(folder: Path, scratch: Path) -> Iterator[str]:
-    """Make everything that is made from records, in `scratch`; the name of each file, when made.
+def made_again(
+    folder: Path, scratch: Path, expected: Expected = Expected()
+) -> Iterator[tuple[str, list[Difference] | None]]:
+    """Make everything that is made from records, in `scratch`: (file, what differs) when made.
 
-    A step of the analysis that writes a file of its own has its place here.
+    What differs is None where the round does not have the file. A table that differs by rounding
+    only is replaced by the round's own: what is derived from it has the same bytes then. A step of
+    the analysis that writes a file of its own has its place here.
     """
     from dlperf.analysis.report.markdown import markdown
     from dlperf.analysis.report.page import report
@@ -224,18 +260,22 @@ def made_again(folder: Path, scratch: Path) -> Iterator[str]:
     from dlperf.analysis.round.merge import merge
     from dlperf.plan.show import tsv
 
+    def compared(name: str) -> tuple[str, list[Difference] | None]:
+        return name, _compared(name, folder, scratch, expected)
+
     config_path, shared = folder / "config.yaml", folder.parent
     config = plan.load(config_path)
     cases = plan.expand(config)
     if (folder / "plan.tsv").exists():
         (scratch / "plan.tsv").write_text(tsv(config, cases))
-        yield "plan.tsv"
+        yield compared("plan.tsv")
     merged = ("measurements.tsv.gz", "parity.tsv", "certificates.tsv", checksums.NAME)
     tables, figures = names.table_ids(cases), names.figure_ids(cases)
     with ProcessPoolExecutor(min(len(tables) + 1, len(os.sched_getaffinity(0)))) as pool:
 
         def shown(of: Path) -> list[Future[list[str]]]:
-            drawn = [pool.submit(_figure, of, scratch, name) for name in figures]
+            draw = partial(_figure, of) if expected.drawn else partial(_kept_figure, folder)
+            drawn = [pool.submit(draw, scratch, name) for name in figures]
             return drawn + [pool.submit(_table, of, scratch, name) for name in tables]
 
         # Drawn from the round's cells while records are read: of use where those turn out right.
@@ -243,25 +283,25 @@ def made_again(folder: Path, scratch: Path) -> Iterator[str]:
         waiting = shown(there) if there.exists() else []
         try:
             merge(config_path, folder / "runs", shared, *(scratch / name for name in merged))
-            yield from merged[:-1]  # the list itself was held against the files
+            yield from map(compared, merged[:-1])  # the list itself was held against the files
             own, measured = scratch / "cells.tsv", scratch / "measurements.tsv.gz"
             limits(config_path, measured, folder / "nodes", PEAKS, scratch / "limits.tsv")
-            yield "limits.tsv"
+            yield compared("limits.tsv")
             cells(measured, scratch / "certificates.tsv", scratch / "limits.tsv", own)
-            yield "cells.tsv"
+            yield compared("cells.tsv")
             if not waiting or there.read_bytes() != own.read_bytes():
                 _forget(waiting)
                 waiting = shown(own)
             for each in waiting:
-                yield from each.result()
+                yield from map(compared, each.result())
             markdown(own, measured, scratch / "tables.md")
-            yield "tables.md"
+            yield compared("tables.md")
         finally:
             _forget(waiting)
     if (folder / "nodes").exists():
         (scratch / "nodes").symlink_to((folder / "nodes").resolve())
     report(config_path, scratch, shared, scratch / "report.html")
-    yield "report.html"
+    yield compared("report.html")
 
 
 def _forget(waiting: list[Future[list[str]]]) -> None:
@@ -286,18 +326,37 @@ def _figure(cells: Path, scratch: Path, name: str) -> list[str]:
     return made
 
 
-def _compared(name: str, folder: Path, scratch: Path, likeness: Likeness) -> list[Finding]:
-    try:
-        stored = (folder / name).read_bytes()
-    except FileNotFoundError:
+def _kept_figure(folder: Path, scratch: Path, name: str) -> list[str]:
+    """The round's own figure, for the report, where it cannot be drawn again."""
+    kept = [f"figures/{name}.{kind}" for kind in ("svg", "png")]
+    for each in kept:
+        if (folder / each).exists():
+            write(scratch / each, (folder / each).read_bytes())
+    return kept
+
+
+def _compared(
+    name: str, folder: Path, scratch: Path, expected: Expected
+) -> list[Difference] | None:
+    if not (folder / name).exists():
+        return None
+    stored, made = ((each / name).read_bytes() for each in (folder, scratch))
+    if name == "report.html":
+        stored, made = map(without_computed_with, (stored, made))
+    found = compare(name, stored, made, expected.exact)
+    if name.endswith(TABLES) and found and all(each.rounding for each in found):
+        write(scratch / name, stored)
+    return found
+
+
+def _findings(name: str, differences: list[Difference] | None) -> list[Finding]:
+    if differences is None:
         return [Finding("missing file", name)]
     kinds = {"figures": "changed figure", "report.html": "changed report"}
-    what = kinds.get(name.split("/")[0], "changed cell")
-    made = (scratch / name).read_bytes()
-    return [
-        Finding(ROUNDING if each.rounding else what, name, *each[:4])
-        for each in compare(name, stored, made, likeness)
-    ]
+    what = kinds.get(
+        name.split("/")[0], "changed cell" if name.endswith(TABLES) else "changed table"
+    )
+    return [Finding(ROUNDING if each.rounding else what, name, *each[:4]) for each in differences]
 
 
 def _others(folder: Path, done: Audit) -> Iterator[Finding]:

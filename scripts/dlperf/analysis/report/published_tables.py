@@ -19,8 +19,7 @@ from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
 from dlperf.analysis.statistics.medians import median, median_interval
 
-#: What says nothing of the case, or stands above the table.
-ABOVE = ("round", "workload", "scenario", "published_table", "metric", "unit")
+#: What says nothing of the case.
 BESIDE = (
     *("framework", "implementation", "repetition", "value", "estimator", "status", "note"),
     *("source", "record", "record_sha256", "nodes", "devices_per_node", "batch_label"),
