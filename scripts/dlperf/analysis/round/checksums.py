@@ -25,7 +25,7 @@ LIBRARIES = (
     *("pydantic", "pyyaml", "scipy"),
 )
 #: The folders of the package that they come from.
-CODE = ("analysis", "contract", "plan", "frameworks", "workloads")
+CODE = ("analysis", "contract", "plan", "scenarios", "frameworks", "workloads")
 # What may stand in a list. One that comes with an archive must not lead anywhere else.
 _LINE = re.compile(
     r"([0-9a-f]{64})  ((?:config\.yaml|(?:runs|\.\./certificates)(?:/[\w-][\w.-]*)+))"

@@ -1,1 +1,260 @@
-from dlperf.frameworks.jax.process import *  # noqa: F403
+"""Training in JAX with Flax and Optax: what all workloads do alike.
+
+One program a step (forward, backward, all-reduce, update), compiled ahead, its state donated. Over
+several ranks it runs by `shard_map`, so that each computes by itself and gradients are averaged.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax.traverse_util import flatten_dict, unflatten_dict
+from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from dlperf.contract import layouts
+from dlperf.contract.run import Unsupported
+from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
+
+
+def train(run, network, loss, optimizer, weights, put, carried, shapes, layout="", parity=None):
+    """The Work of training `network`.
+
+    loss(run, network, parameters, carried, *batch) -> (mean loss of a batch, carried): `carried` is
+    what goes from one step to the next beside the weights (statistics, a random key), its first
+    value an argument. put(run, *arrays): a loader's batch in the types that the program takes.
+    shapes: of a micro-step's batch over all ranks, [(shape, type)]. layout: of a loader's images.
+    """
+    exchange = Exchange(run)
+    parameters = jax.tree.map(exchange.shape, weights.shapes)  # until they are written
+    state = jax.tree.map(  # moments start at zero
+        lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(optimizer.init, parameters)
+    )
+    state, carried = exchange.put((state, carried), exchange.same)
+    batches = open_batches(run, layout)
+    next_batch = feed(batches, lambda *batch: exchange.put(tuple(put(run, *batch)), exchange.own))
+
+    step_of_rank = functools.partial(update, run, network, loss, optimizer)
+    program = jax.jit(exchange.over_ranks(step_of_rank), donate_argnums=(0, 1, 2))
+    # by its shapes alone: the first batch belongs to the first step
+    batch = tuple(exchange.batch_shape(*each) for each in shapes)
+    compiled = program.lower(parameters, state, carried, (batch,) * run.accumulation).compile()
+    meet(run, "compiled")
+
+    def step():
+        nonlocal parameters, state, carried
+        taken = tuple(next_batch() for _ in range(run.accumulation))
+        parameters, state, carried, value = compiled(parameters, state, carried, taken)
+        return value
+
+    def write(tree):
+        nonlocal parameters
+        parameters = exchange.put(tree, exchange.same)
+
+    weights.connect(lambda: parameters, write)
+    return Work(
+        step=step,
+        wait=lambda: jax.block_until_ready(parameters),
+        loss=lambda value: value.addressable_data(0).item(),
+        parameters=sum(leaf.size for leaf in jax.tree.leaves(weights.shapes)),
+        batches=batches,
+        parity=dict(
+            read_back(run, compiled),
+            loss_scaling="none",
+            compute_dtype="bfloat16" if run.amp else "float32",
+            **parity or {},
+        ),
+        weights=weights,
+    )
+
+
+def update(run, network, loss, optimizer, parameters, state, carried, batches):
+    """The step on one rank: (parameters, state, carried, loss) after an update on `batches`."""
+
+    def forward(parameters, carried, batch):
+        return loss(run, network, parameters, carried, *batch)
+
+    gradient = jax.value_and_grad(forward, has_aux=True)
+
+    def micro_step(sums, batch):
+        gradients, carried, value = sums
+        (more, carried), own = gradient(parameters, carried, batch)
+        return (jax.tree.map(jnp.add, gradients, own), carried, value + more), None
+
+    if run.accumulation == 1:
+        (value, carried), gradients = gradient(parameters, carried, batches[0])
+    else:
+        (value, carried), gradients = gradient(parameters, carried, batches[0])
+        rest = jax.tree.map(lambda *each: jnp.stack(each), *batches[1:])
+        sums, _ = jax.lax.scan(micro_step, (gradients, carried, value), rest)
+        gradients, carried, value = sums
+        gradients = jax.tree.map(lambda each: each / run.accumulation, gradients)
+        value = value / run.accumulation
+    if run.distributed:
+        gradients = mean_over_ranks(run, gradients)
+    updates, state = optimizer.update(gradients, state, parameters)
+    return optax.apply_updates(parameters, updates), state, carried, value[None]
+
+
+def mean_over_ranks(run, gradients):
+    if run.cuda:  # XLA combines them into few
+        return jax.lax.pmean(gradients, "ranks")
+    flat, split = ravel_pytree(gradients)  # on a CPU it leaves them apart: twice the time
+    return split(jax.lax.pmean(flat, "ranks"))
+
+
+class Exchange:
+    """Arrays and programs on one rank, or over a mesh of them."""
+
+    same, own = PartitionSpec(), PartitionSpec("ranks")
+
+    def __init__(self, run):
+        self._run = run
+        self._mesh = Mesh(np.array(jax.devices()), ("ranks",)) if run.distributed else None
+
+    def _sharding(self, spec):
+        return NamedSharding(self._mesh, spec) if self._mesh else None
+
+    def over_ranks(self, step):
+        if not self._mesh:
+            return step
+        return jax.shard_map(
+            step,
+            mesh=self._mesh,
+            in_specs=(self.same, self.same, self.same, self.own),
+            out_specs=(self.same, self.same, self.same, self.own),
+            # What is carried stands under `same`, but may be each rank's own (batch-norm's
+            # statistics); and JAX would add up the gradients itself, one by one.
+            check_vma=False,
+        )
+
+    def put(self, tree, spec):
+        """NumPy arrays of this rank -> arrays on its device."""
+        if not self._mesh:
+            return jax.device_put(tree)
+        make = functools.partial(jax.make_array_from_process_local_data, self._sharding(spec))
+        return jax.tree.map(make, tree)
+
+    def shape(self, leaf):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=self._sharding(self.same))
+
+    def batch_shape(self, shape, dtype):
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=self._sharding(self.own))
+
+
+def meet(run, name):
+    """Return when every rank is here; no collective may start while a rank still compiles.
+
+    The first one connects the ranks and gives up after 30 seconds.
+    """
+    from jax._src import distributed
+
+    if run.distributed:
+        distributed.global_state.client.wait_at_barrier(name, timeout_in_ms=3600 * 1000)
+
+
+def read_back(run, compiled):
+    """What XLA made of the step; raises Unsupported where it is not what the case says."""
+    program = compiled.as_text()
+    if jax.config.jax_disable_jit:
+        raise Unsupported("JAX_DISABLE_JIT is set: nothing is compiled")
+    if run.amp and "bf16[" not in program:
+        raise Unsupported("XLA computes in float32 on this device, bfloat16 has no effect")
+    kinds = ("fusion", "convolution", "dot", "all-reduce")
+    counts = ["%d %ss" % (program.count(" %s(" % kind), kind) for kind in kinds]
+    return {"compiler_detail": "one program: " + ", ".join(counts)}
+
+
+def shapes_of(run, network, *example):
+    """Shapes and types of a network's variables, from a batch of one sample (NumPy arrays)."""
+    keys = {"params": jax.random.key(0), "dropout": jax.random.key(0)}
+    shapes = jax.eval_shape(network.init, keys, *example)
+    dtype = np.float64 if run.float64 else np.float32
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), shapes)
+
+
+def generator(run):
+    """Of random numbers for dropout: the faster one of the device."""
+    return "rbg" if run.cuda else "threefry2x32"
+
+
+def first_key(run):
+    """The random key that a training starts with, as data."""
+    return np.asarray(jax.random.key_data(jax.random.key(run.seed, impl=generator(run))))
+
+
+def split_key(run, data):
+    """(a key for this rank's micro-step, the next one's as data)."""
+    used, following = jax.random.split(jax.random.wrap_key_data(data, impl=generator(run)))
+    if run.distributed:
+        used = jax.random.fold_in(used, jax.lax.axis_index("ranks"))
+    return used, jax.random.key_data(following)
+
+
+def decayed(parameters):
+    """A mask of what weight decay is on: dense weights, kernels and embeddings."""
+    return jax.tree.map(lambda p: p.ndim > 1, parameters)
+
+
+class Weights:
+    """A tree of parameters by canonical name.
+
+    names: canonical name -> its key in the tree, such as "block0.conv1.kernel". shapes: the tree's,
+    with types, nested dicts. `connect` says where the tree is while it is trained.
+    """
+
+    def __init__(self, names, shapes):
+        self.names, self.shapes = names, shapes
+        self._tree = self._write = None
+
+    def connect(self, tree, write):
+        self._tree, self._write = tree, write
+
+    def read(self):
+        return self.arrays(self._tree())
+
+    def write(self, arrays):
+        self._write(self.nested(arrays))
+
+    def arrays(self, tree):
+        """Nested dicts of arrays -> (canonical name, NumPy array), one by one."""
+        flat = flatten_dict(tree, sep=".")
+        # every rank has them all: its own shard is the whole
+        whole = {name: flat[key].addressable_data(0) for name, key in self.names.items()}
+        return ((name, layouts.canonical(name, np.asarray(leaf))) for name, leaf in whole.items())
+
+    def nested(self, arrays):
+        """Canonical name -> array, as nested dicts in the parameters' type."""
+        shapes = flatten_dict(self.shapes, sep=".")
+        flat = {
+            key: layouts.channels_last(name, arrays[name], shapes[key].dtype)
+            for name, key in self.names.items()
+        }
+        return unflatten_dict(flat, sep=".")
+
+
+def named(shapes):
+    """Canonical name -> key, for kernels and scales that are weights of their layer."""
+    keys = flatten_dict(shapes, sep=".")
+    return {key.replace(".kernel", ".weight").replace(".scale", ".weight"): key for key in keys}
+
+
+def optimize(run, implementation, start, gradients):
+    """The weights after the implementation's optimizer took these gradients, one set a step."""
+    network = implementation.model(run)
+    optimizer = implementation.optimizer(run, network)
+    weights = implementation.weights(run, network)
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def step(parameters, state, gradients):
+        updates, state = optimizer.update(gradients, state, parameters)
+        return optax.apply_updates(parameters, updates), state
+
+    parameters = weights.nested(start)
+    state = optimizer.init(parameters)
+    for given in gradients:
+        parameters, state = step(parameters, state, weights.nested(given))
+    return weights.arrays(parameters)

@@ -1,26 +1,16 @@
 """BERT-Base pre-training in JAX, with Flax (linen) and Optax.
 
-As fast as it gets: one program a step (forward, backward, all-reduce, clip, update), compiled
-ahead, its state donated; one product for query, key and value; the decoder at predicted positions
-only. Between its layers all tokens are rows of one matrix, which spares XLA copies for the weights'
-gradients. Attention is Flax's, which XLA fuses: cuDNN's fused one has no dropout in JAX. Over
-several ranks it runs by `shard_map`, so that each takes its mean over its own predictions.
+As fast as it gets: one product for query, key and value; the decoder at predicted positions only.
+Between its layers all tokens are rows of one matrix, which spares XLA copies for the weights'
+gradients. Attention is Flax's, which XLA fuses: cuDNN's fused one has no dropout in JAX.
 """
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from flax import linen as nn
-from flax.traverse_util import flatten_dict
-from jax.flatten_util import ravel_pytree
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed
 from dlperf.data import text
-from dlperf.data.loaders import open_batches
-from dlperf.frameworks import jax as framework
+from dlperf.frameworks.jax import training as framework
 from dlperf.workloads.bert import facts
 
 
@@ -106,39 +96,29 @@ def model(run):
     return Bert(jnp.bfloat16 if run.amp else None)
 
 
-def initial(run, network, sharding=None):
-    """The parameters' shapes and types: the stopwatch writes them."""
-    batch = text.empty(1, run.dimensions["sequence_length"])
-    keys = {"params": jax.random.key(0), "dropout": jax.random.key(0)}
-    shapes = jax.eval_shape(network.init, keys, *batch)
-    dtype = np.float64 if run.float64 else np.float32
-
-    def struct(leaf):
-        return jax.ShapeDtypeStruct(leaf.shape, dtype, sharding=sharding)
-
-    return jax.tree.map(struct, shapes)
-
-
-def weights(tree, put):
+def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    names = {}
-    for key in flatten_dict(tree(), sep="."):
-        name = key.replace(".kernel", ".weight").replace(".scale", ".weight")
-        names[name.replace("embedding.embedding", "embedding")] = key
-    return framework.Weights(names, tree, put)
+    example = text.empty(1, run.dimensions["sequence_length"])
+    shapes = framework.shapes_of(run, network, *example)["params"]
+    named = framework.named(shapes).items()
+    names = {name.replace("embedding.embedding", "embedding"): key for name, key in named}
+    return framework.Weights(names, shapes)
+
+
+def loss(run, network, parameters, random, *batch):
+    """(the network's loss, the next step's random key)"""
+    used, random = framework.split_key(run, random)
+    return network.apply({"params": parameters}, *batch, rngs={"dropout": used}), random
 
 
 def optimizer(run, network):
-    def decayed(parameters):
-        return jax.tree.map(lambda p: p.ndim > 1, parameters)  # dense weights, embeddings
-
     adam = optax.adamw(
         facts.learning_rate(run.global_batch_size),
         facts.BETA1,
         facts.BETA2,
         facts.EPSILON,
         weight_decay=facts.WEIGHT_DECAY,
-        mask=decayed,
+        mask=framework.decayed,
     )
     return optax.chain(clip(facts.CLIP_NORM), adam) if run.dimensions["clip"] else adam
 
@@ -157,125 +137,27 @@ def clip(most):
     return optax.GradientTransformation(optax.init_empty_state, update)
 
 
-def generator(run):
-    """Of random numbers for dropout: the faster one of the device."""
-    return "rbg" if run.cuda else "threefry2x32"
-
-
-def mean_over_ranks(run, gradients):
-    if run.cuda:  # XLA combines the 161 into few
-        return jax.lax.pmean(gradients, "ranks")
-    flat, split = ravel_pytree(gradients)  # on a CPU it leaves them apart: twice the time
-    return split(jax.lax.pmean(flat, "ranks"))
-
-
-def train_step(run, network, adam):
-    """The step on one rank: (parameters, state, random, *batch) -> (those three, loss)."""
-
-    def step(parameters, state, random, *batch):
-        used, random = jax.random.split(jax.random.wrap_key_data(random, impl=generator(run)))
-        if run.distributed:
-            used = jax.random.fold_in(used, jax.lax.axis_index("ranks"))
-
-        def forward(parameters):
-            return network.apply({"params": parameters}, *batch, rngs={"dropout": used})
-
-        value, gradients = jax.value_and_grad(forward)(parameters)
-        if run.distributed:
-            gradients = mean_over_ranks(run, gradients)
-        updates, state = adam.update(gradients, state, parameters)
-        parameters = optax.apply_updates(parameters, updates)
-        return parameters, state, jax.random.key_data(random), value[None]
-
-    return step
-
-
-def training(run):
-    network = model(run)
-    adam = optimizer(run, network)
-    train = train_step(run, network, adam)
-    if run.distributed:
-        mesh = Mesh(np.array(jax.devices()), ("ranks",))
-        same, own = PartitionSpec(), PartitionSpec("ranks")
-        train = jax.shard_map(
-            train,
-            mesh=mesh,
-            in_specs=(same, same, same) + (own,) * len(text.Batch._fields),
-            out_specs=(same, same, same, own),
-            check_vma=False,  # JAX would add up the gradients itself, one by one
-        )
-
-    def put(tree, spec):
-        if not run.distributed:
-            return jax.device_put(tree)
-        sharding = NamedSharding(mesh, spec)
-        return jax.tree.map(lambda x: jax.make_array_from_process_local_data(sharding, x), tree)
-
-    def put_batch(*batch):
-        return put(typed(run, batch), PartitionSpec("ranks"))
-
-    batches = open_batches(run, "NHWC")
-    next_batch = feed(batches, put_batch)
-    shared = NamedSharding(mesh, same) if run.distributed else None
-    parameters = initial(run, network, shared)["params"]  # their shapes, until they are written
-    count = sum(p.size for p in jax.tree.leaves(parameters))
-    state = jax.tree.map(  # moments start at zero
-        lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(adam.init, parameters)
-    )
-    random = np.asarray(jax.random.key_data(jax.random.key(run.seed, impl=generator(run))))
-    state, random = put((state, random), PartitionSpec())
-    program = jax.jit(train, donate_argnums=(0, 1, 2))
-    # by its shapes alone: the first batch belongs to the first step
-    sharding = NamedSharding(mesh, own) if run.distributed else None
-    compiled = program.lower(parameters, state, random, *batch_shapes(run, sharding)).compile()
-    framework.meet(run, "compiled")
-
-    def step():
-        nonlocal parameters, state, random
-        parameters, state, random, value = compiled(parameters, state, random, *next_batch())
-        return value
-
-    def put_parameters(tree):
-        nonlocal parameters
-        parameters = put(tree, PartitionSpec())
-
-    return Work(
-        step=step,
-        wait=lambda: jax.block_until_ready(parameters),
-        loss=lambda value: value.addressable_data(0).item(),
-        parameters=count,
-        batches=batches,
-        parity=dict(
-            read_back(run, compiled),
-            attention="flax.linen.dot_product_attention, fused by XLA",
-            optimizer="optax.adamw, fused by XLA",
-            clip="global norm, fused by XLA" if run.dimensions["clip"] else "none",
-            loss_scaling="none",
-            compute_dtype="bfloat16" if run.amp else "float32",
-        ),
-        weights=weights(lambda: parameters, put_parameters),
-    )
-
-
-def typed(run, batch):
+def put(run, *batch):
     """A text.Batch with `predicted` in the model's type."""
     batch = text.Batch(*batch)
     return batch._replace(predicted=batch.predicted.astype("f8" if run.float64 else "f4"))
 
 
-def batch_shapes(run, sharding):
-    batch = typed(run, text.empty(run.global_batch_size, run.dimensions["sequence_length"]))
-    return [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding) for x in batch]
-
-
-def read_back(run, compiled):
-    """What XLA made of the step; raises Unsupported where it is not what the case says."""
-    program = compiled.as_text()
-    if jax.config.jax_disable_jit:
-        raise Unsupported("JAX_DISABLE_JIT is set: nothing is compiled")
-    if run.amp and "bf16[" not in program:
-        raise Unsupported("XLA computes in float32 on this device, bfloat16 has no effect")
-    return {
-        "compiler_detail": "one program: %d fusions, %d dots, %d all-reduces"
-        % tuple(program.count(" %s(" % kind) for kind in ("fusion", "dot", "all-reduce"))
-    }
+def training(run):
+    network = model(run)
+    batch = text.empty(run.batch_size * run.data_parallel, run.dimensions["sequence_length"])
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        put,
+        carried=framework.first_key(run),
+        shapes=[(each.shape, each.dtype) for each in put(run, *batch)],
+        parity={
+            "attention": "flax.linen.dot_product_attention, fused by XLA",
+            "optimizer": "optax.adamw, fused by XLA",
+            "clip": "global norm, fused by XLA" if run.dimensions["clip"] else "none",
+        },
+    )
