@@ -1,21 +1,6 @@
-"""MXNet 1.9: Gluon, imperative or hybridized; KVStore over parameter servers on one machine's CPUs.
-
-Fastest settings its best users choose: hybridize(static_alloc, static_shape), cuDNN autotune on a
-GPU, as many servers as ranks (one took 7 % longer on two). The servers stay on the ranks' cores.
-The GPU path (dist_device_sync) has not run: there was no GPU where this was written.
-"""
+"""A rank's process under MXNet: how it starts, what it says of itself, how it ends."""
 
 from dlperf.contract.timer import HostTimer
-
-TITLE = "MXNet"
-COMPILERS = {"none": "imperative", "static": "hybridize(static_alloc, static_shape)"}
-DEFAULT_COMPILER = {"cpu": "static", "cuda": "static"}
-FLOAT64_COMPILERS = ("static", "none")
-FLOAT64_EXCHANGE = True
-
-
-def unsupported(case):
-    return ""
 
 
 def environment(run):
@@ -85,6 +70,8 @@ def memory(run):
 def parity(run):
     import mxnet as mx
 
+    from dlperf.frameworks.mxnet import COMPILERS
+
     features = mx.runtime.Features()
     kind = "dist_device_sync" if run.cuda else "dist_sync"
     return {
@@ -96,46 +83,6 @@ def parity(run):
         "compute_dtype": half(run) if run.amp else "float32",
         "loss_scaling": "dynamic" if run.amp and run.cuda else "none",
     }
-
-
-class Weights:
-    """Parameters by canonical name. `layout` is the network's: NHWC puts a kernel's inputs last."""
-
-    def __init__(self, named, layout="NCHW"):
-        self.named = named
-        self.last = layout == "NHWC"
-
-    def read(self):
-        return ((name, self.canonical(name, p.data().asnumpy())) for name, p in self.named.items())
-
-    def write(self, arrays):
-        for name, parameter in self.named.items():
-            parameter.set_data(self.own(name, arrays[name]))
-
-    def own(self, name, array):
-        return array.transpose(0, 2, 3, 1) if self.last and array.ndim == 4 else array
-
-    def canonical(self, name, array):
-        return array.transpose(0, 3, 1, 2) if self.last and array.ndim == 4 else array
-
-
-def optimize(run, implementation, start, gradients):
-    """The weights after the implementation's trainer took these gradients, one set a step."""
-    import mxnet as mx
-
-    network = implementation.model(run)
-    trainer = implementation.optimizer(run, network)
-    weights = implementation.weights(run, network)
-    weights.write(start)
-    for given in gradients:
-        for name, parameter in weights.named.items():
-            number = mx.nd.array(weights.own(name, given[name]), ctx=parameter.data().context)
-            with mx.autograd.record():
-                # of a product of weights and numbers, the gradient of the sum is the numbers
-                product = parameter.data() * number
-            product.backward()
-        trainer.step(1)
-    return weights.read()
 
 
 def stop(run):

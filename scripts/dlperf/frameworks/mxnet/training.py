@@ -1,1 +1,166 @@
-from dlperf.frameworks.mxnet.process import *  # noqa: F403
+"""Training in MXNet's Gluon: what all workloads do alike.
+
+The trainer and its store of gradients, loss scaling, one graph a step, accumulation, and the step
+itself. Each rank updates its own copy of the weights.
+"""
+
+import json
+
+import mxnet as mx
+from mxnet import autograd, gluon
+from mxnet.contrib import amp
+
+from dlperf.contract.run import Unsupported
+from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
+
+
+def train(run, network, loss, optimizer, weights, put, inputs, layout="", parity=None, losses=1):
+    """The Work of training `network`.
+
+    loss(network): a hybrid block of network and loss as one graph, from `inputs` arrays; it gives
+    so many `losses`, one or one a sample. put(run, *arrays): a loader's batch on the device.
+    layout: of a loader's images.
+    """
+    forward = loss(network)
+    if run.compiler == "static":
+        forward.hybridize(static_alloc=True, static_shape=True)
+    trained = [p for p in network.collect_params().values() if p.grad_req != "null"]
+    if run.accumulation > 1:
+        for parameter in trained:
+            parameter.grad_req = "add"
+    scaled = run.amp and run.cuda  # fp16; bfloat16 needs no loss scaling
+    batches = open_batches(run, layout)
+    next_batch = feed(batches, lambda *batch: put(run, *batch))
+    count = losses * run.data_parallel * run.accumulation  # whose gradients the step averages
+
+    def backward():
+        """One micro-step: its gradients, or these added to those that are there."""
+        batch = next_batch()
+        with autograd.record():
+            value = forward(*batch)
+            if scaled:
+                with amp.scale_loss(value, optimizer) as larger:
+                    autograd.backward(larger)
+        if not scaled:
+            value.backward()
+        return value
+
+    def step():
+        value = backward()
+        for _ in range(run.accumulation - 1):
+            value = value + backward()
+        optimizer.step(count)
+        if run.accumulation > 1:
+            network.collect_params().zero_grad()
+        return value
+
+    return Work(
+        step=step,
+        wait=mx.nd.waitall,
+        loss=lambda value: float(value.asnumpy().mean()) / run.accumulation,
+        parameters=sum(p.data().size for p in trained),
+        batches=batches,
+        parity=dict(read_back(run, forward, inputs), **parity or {}),
+        weights=weights,
+    )
+
+
+def read_back(run, forward, inputs):
+    """What the step's graph is; raises Unsupported where it is not what the case says."""
+    if run.compiler == "static" and not forward._active:
+        raise Unsupported("hybridize() was accepted without effect")
+    graph = forward(*(mx.sym.var("input%d" % index) for index in range(inputs)))
+    nodes = [node["op"] for node in json.loads(graph.tojson(remove_amp_cast=False))["nodes"]]
+    casts = sum(1 for op in nodes if op.startswith("amp_"))
+    if run.amp and not casts:
+        raise Unsupported("amp.init() was accepted, but the graph has no casts")
+    fused = sum(1 for op in nodes if "interleaved_matmul" in op)
+    found = {"operators": sum(1 for op in nodes if op != "null"), "amp_casts": casts}
+    return dict(found, fused_attention=fused) if fused else found
+
+
+def initialized(run, network):
+    """The network with its weights on the device, in the model's type, to be written."""
+    network.initialize(ctx=device(run))
+    if run.float64:
+        network.cast("float64")
+    return network
+
+
+def trainer(run, network, optimizer):
+    """The trainer of a network's parameters, which joins the ranks where there are several."""
+    store = None
+    if run.distributed:
+        store = mx.kv.create("dist_device_sync" if run.cuda else "dist_sync")
+    made = gluon.Trainer(
+        network.collect_params(),
+        optimizer,
+        kvstore=store,
+        # Each rank updates its own copy: a server would have to keep all moments, sees no norm of
+        # all gradients, and knows nothing of `wd_mult`, which is lost when the optimizer is sent.
+        update_on_kvstore=False,
+    )
+    if run.distributed:
+        # Now, not in the first step as the trainer would: there, a rank's pull of the weights and
+        # its push of gradients are not ordered: one run in eight trained on gradients for weights.
+        made._init_kvstore()
+        made._init_params()
+        mx.nd.waitall()
+    if run.amp and run.cuda:
+        amp.init_trainer(made)
+    return made
+
+
+def device(run):
+    return mx.gpu(0) if run.cuda else mx.cpu()
+
+
+def put(run, array, dtype):
+    """A NumPy array on the device."""
+    return mx.nd.array(array, device(run), dtype)
+
+
+def named(network):
+    """(name as files have it, with gamma and beta as weight and bias; parameter) of the trained."""
+    for own, parameter in network._collect_params_with_prefix().items():
+        if parameter.grad_req != "null":
+            yield own.replace("gamma", "weight").replace("beta", "bias"), parameter
+
+
+class Weights:
+    """Parameters by canonical name. `layout` is the network's: NHWC puts a kernel's inputs last."""
+
+    def __init__(self, named, layout="NCHW"):
+        self.named = named
+        self.last = layout == "NHWC"
+
+    def read(self):
+        return ((name, self.canonical(name, p.data().asnumpy())) for name, p in self.named.items())
+
+    def write(self, arrays):
+        for name, parameter in self.named.items():
+            parameter.set_data(self.own(name, arrays[name]))
+
+    def own(self, name, array):
+        return array.transpose(0, 2, 3, 1) if self.last and array.ndim == 4 else array
+
+    def canonical(self, name, array):
+        return array.transpose(0, 3, 1, 2) if self.last and array.ndim == 4 else array
+
+
+def optimize(run, implementation, start, gradients):
+    """The weights after the implementation's trainer took these gradients, one set a step."""
+    network = implementation.model(run)
+    trainer = implementation.optimizer(run, network)
+    weights = implementation.weights(run, network)
+    weights.write(start)
+    for given in gradients:
+        for name, parameter in weights.named.items():
+            number = mx.nd.array(weights.own(name, given[name]), ctx=parameter.data().context)
+            with autograd.record():
+                # of a product of weights and numbers, the gradient of the sum is the numbers
+                product = parameter.data() * number
+            product.backward()
+        trainer.step(1)
+    return weights.read()

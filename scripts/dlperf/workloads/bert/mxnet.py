@@ -7,19 +7,12 @@ fused operator updates each weight, with the clip as a factor of it. On a CPU, l
 together from products.
 """
 
-import json
-
 import mxnet as mx
 import numpy as np
-from mxnet import autograd, gluon
-from mxnet.contrib import amp
 from mxnet.gluon import nn
 
-from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
 from dlperf.data.text import Batch
-from dlperf.frameworks import mxnet as framework
+from dlperf.frameworks.mxnet import training as framework
 from dlperf.workloads.bert import facts
 
 HIDDEN = -1e9  # added to a score: the share is 0 exactly, and no infinity meets bfloat16
@@ -152,10 +145,7 @@ class Bert(nn.HybridBlock):
 
 
 def model(run):
-    network = Bert(run)
-    network.initialize(ctx=device(run))
-    if run.float64:
-        network.cast("float64")
+    network = framework.initialized(run, Bert(run))
     for parameter in network.collect_params().values():
         if len(parameter.shape) == 1:
             parameter.wd_mult = 0.0
@@ -180,11 +170,12 @@ def regrouped(array, first, second):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
-    for own, parameter in network._collect_params_with_prefix().items():  # as files name them
-        name = own.replace("layers.", "layer")
-        named[name.replace("gamma", "weight").replace("beta", "bias")] = parameter
-    return Weights(named)
+    own = framework.named(network)
+    return Weights({name.replace("layers.", "layer"): parameter for name, parameter in own})
+
+
+def loss(network):
+    return network
 
 
 class AdamW(mx.optimizer.Optimizer):
@@ -247,82 +238,29 @@ def optimizer(run, network):
         learning_rate=facts.learning_rate(run.global_batch_size),
         wd=facts.WEIGHT_DECAY,
     )
-    store = None
-    if run.distributed:
-        store = mx.kv.create("dist_device_sync" if run.cuda else "dist_sync")
-    trainer = gluon.Trainer(
-        network.collect_params(),
-        adam,
-        kvstore=store,
-        update_on_kvstore=False,  # as in ResNet-50; and a server does not see the others' norms
-    )
-    if run.distributed:
-        trainer._init_kvstore()  # now: in the first step, weights and gradients could be mixed up
-        trainer._init_params()
-        mx.nd.waitall()
-    if run.amp and run.cuda:
-        amp.init_trainer(trainer)
-    return trainer
+    return framework.trainer(run, network, adam)
 
 
 def training(run):
     network = model(run)
     trainer = optimizer(run, network)
-    if run.compiler == "static":
-        network.hybridize(static_alloc=True, static_shape=True)
-    scaled = run.amp and run.cuda  # fp16; bfloat16 needs no loss scaling
-    batches = open_batches(run, "NHWC")
-    next_batch = feed(batches, lambda *batch: put(run, batch))
-
-    def step():
-        batch = next_batch()
-        with autograd.record():
-            value = network(*batch)
-            if scaled:
-                with amp.scale_loss(value, trainer) as larger:
-                    autograd.backward(larger)
-        if not scaled:
-            value.backward()
-        trainer.step(run.ranks)  # the mean of their gradients
-        return value
-
-    return Work(
-        step=step,
-        wait=mx.nd.waitall,
-        loss=lambda value: float(value.asnumpy()),
-        parameters=sum(p.data().size for p in network.collect_params().values()),
-        batches=batches,
-        parity=dict(
-            read_back(run, network),
-            optimizer="AdamW, fused, %d tensors an operator" % trainer.optimizer.many,
-            clip="global norm" if run.dimensions["clip"] else "none",
-        ),
-        weights=weights(run, network),
+    return framework.train(
+        run,
+        network,
+        loss,
+        trainer,
+        weights(run, network),
+        put,
+        inputs=len(Batch._fields),
+        parity={
+            "attention": "batch_dot" if run.float64 else "interleaved_matmul_selfatt",
+            "optimizer": "AdamW, fused, %d tensors an operator" % trainer.optimizer.many,
+            "clip": "global norm" if run.dimensions["clip"] else "none",
+        },
     )
 
 
-def read_back(run, network):
-    """What the step's graph is; raises Unsupported where it is not what the case says."""
-    if run.compiler == "static" and not network._active:
-        raise Unsupported("hybridize() was accepted without effect")
-    graph = network(*(mx.sym.var("input%d" % index) for index in range(7)))
-    nodes = [node["op"] for node in json.loads(graph.tojson(remove_amp_cast=False))["nodes"]]
-    casts = sum(1 for op in nodes if op.startswith("amp_"))
-    if run.amp and not casts:
-        raise Unsupported("amp.init() was accepted, but the graph has no casts")
-    fused = sum(1 for op in nodes if "interleaved_matmul" in op)
-    return {
-        "operators": sum(1 for op in nodes if op != "null"),
-        "amp_casts": casts,
-        "attention": "interleaved_matmul_selfatt" if fused else "batch_dot",
-    }
-
-
-def device(run):
-    return mx.gpu(0) if run.cuda else mx.cpu()
-
-
-def put(run, batch):
+def put(run, *batch):
     """A text.Batch -> arrays: int32, and what is multiplied in the model's type.
 
     For positions come rows of (tokens x batch, width); AMP breaks the `arange` of a graph.
@@ -332,6 +270,6 @@ def put(run, batch):
     dtype = "float64" if run.float64 else "float32"
     multiplied = ("mask", "predicted")
     return [
-        mx.nd.array(array, device(run), dtype if name in multiplied else "int32")
+        framework.put(run, array, dtype if name in multiplied else "int32")
         for name, array in batch._replace(positions=rows)._asdict().items()
     ]

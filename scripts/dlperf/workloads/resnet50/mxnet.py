@@ -5,17 +5,11 @@ As fast as it gets: network and loss are one hybrid block, so that a step is one
 blocks by itself; NHWC where fp16 meets Tensor Cores.
 """
 
-import json
-
 import mxnet as mx
-from mxnet import autograd, gluon
-from mxnet.contrib import amp
+from mxnet import gluon
 from mxnet.gluon import nn
 
-from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
-from dlperf.frameworks import mxnet as framework
+from dlperf.frameworks.mxnet import training as framework
 from dlperf.workloads.resnet50 import facts
 
 
@@ -114,10 +108,7 @@ class Criterion(nn.HybridBlock):
 
 
 def model(run):
-    network = ResNet50(layout(run))
-    network.initialize(ctx=device(run))
-    if run.float64:
-        network.cast("float64")
+    network = framework.initialized(run, ResNet50(layout(run)))
     for name, parameter in network.collect_params().items():
         if not name.endswith("weight"):
             parameter.wd_mult = 0.0
@@ -126,16 +117,12 @@ def model(run):
 
 def weights(run, network):
     """The trained parameters by the names of facts.parameters."""
-    named = {}
-    for own, parameter in network._collect_params_with_prefix().items():  # as files name them
-        if parameter.grad_req != "null":
-            name = own.replace("blocks.", "block")
-            named[name.replace("gamma", "weight").replace("beta", "bias")] = parameter
-    return framework.Weights(named, layout(run))
+    own = framework.named(network)
+    return framework.Weights({name.replace("blocks.", "block"): p for name, p in own}, layout(run))
 
 
-def loss(run):
-    return SmoothedCrossEntropy()
+def loss(network):
+    return Criterion(network, SmoothedCrossEntropy())
 
 
 class SGD(mx.optimizer.SGD):
@@ -166,88 +153,34 @@ def optimizer(run, network):
         momentum=facts.MOMENTUM,  # MXNet keeps the rate in the buffer: equal while it is constant
         wd=facts.WEIGHT_DECAY,
     )
-    store = None
-    if run.distributed:
-        store = mx.kv.create("dist_device_sync" if run.cuda else "dist_sync")
-    trainer = gluon.Trainer(
-        network.collect_params(),
-        sgd,
-        kvstore=store,
-        # Each rank updates its own copy: a server would have to keep all momenta, and it knows
-        # nothing of `wd_mult`, which is lost when the optimizer is sent to it.
-        update_on_kvstore=False,
-    )
-    if run.distributed:
-        # Now, not in the first step as the trainer would: there, a rank's pull of the weights and
-        # its push of gradients are not ordered: one run in eight trained on gradients for weights.
-        trainer._init_kvstore()
-        trainer._init_params()
-        mx.nd.waitall()
-    if run.amp and run.cuda:
-        amp.init_trainer(trainer)
-    return trainer
+    return framework.trainer(run, network, sgd)
+
+
+def put(run, images, labels):
+    return [framework.put(run, each, images.dtype) for each in (images, labels)]
 
 
 def training(run):
     network = model(run)
-    trained = [p for p in network.collect_params().values() if p.grad_req != "null"]
     trainer = optimizer(run, network)
-    forward = Criterion(network, loss(run))
-    if run.compiler == "static":
-        forward.hybridize(static_alloc=True, static_shape=True)
-    scaled = run.amp and run.cuda  # fp16; bfloat16 needs no loss scaling
-    batches = open_batches(run, layout(run))
-    next_batch = feed(batches, lambda images, labels: put(run, images, labels))
-
-    def step():
-        images, labels = next_batch()
-        with autograd.record():
-            value = forward(images, labels)
-            if scaled:
-                with amp.scale_loss(value, trainer) as larger:
-                    autograd.backward(larger)
-        if not scaled:
-            value.backward()
-        trainer.step(run.global_batch_size)
-        return value
-
-    return Work(
-        step=step,
-        wait=mx.nd.waitall,
-        loss=lambda value: float(value.asnumpy().mean()),
-        parameters=sum(p.data().size for p in trained),
-        batches=batches,
-        parity=dict(
-            read_back(run, forward),
-            layout=layout(run),
-            optimizer="SGD, fused momentum, %d tensors an operator"
-            % max(1, trainer.optimizer.aggregate_num),
-            fused_optimizer=True,
-        ),
-        weights=weights(run, network),
+    many = max(1, trainer.optimizer.aggregate_num)
+    return framework.train(
+        run,
+        network,
+        loss,
+        trainer,
+        weights(run, network),
+        put,
+        inputs=2,
+        losses=run.batch_size,
+        layout=layout(run),
+        parity={
+            "layout": layout(run),
+            "optimizer": "SGD, fused momentum, %d tensors an operator" % many,
+            "fused_optimizer": True,
+        },
     )
-
-
-def read_back(run, forward):
-    """What the step's graph is; raises Unsupported where it is not what the case says."""
-    if run.compiler == "static" and not forward._active:
-        raise Unsupported("hybridize() was accepted without effect")
-    graph = forward(mx.sym.var("images"), mx.sym.var("labels"))
-    nodes = [node["op"] for node in json.loads(graph.tojson(remove_amp_cast=False))["nodes"]]
-    casts = sum(1 for op in nodes if op.startswith("amp_"))
-    if run.amp and not casts:
-        raise Unsupported("amp.init() was accepted, but the graph has no casts")
-    return {"operators": sum(1 for op in nodes if op != "null"), "amp_casts": casts}
 
 
 def layout(run):
     return "NHWC" if run.cuda and run.amp else "NCHW"
-
-
-def device(run):
-    return mx.gpu(0) if run.cuda else mx.cpu()
-
-
-def put(run, images, labels):
-    dtype = images.dtype
-    return mx.nd.array(images, device(run), dtype), mx.nd.array(labels, device(run), dtype)
