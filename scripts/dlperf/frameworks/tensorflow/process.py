@@ -1,31 +1,12 @@
-"""TensorFlow 2: tf.function, XLA by jit_compile, MultiWorkerMirroredStrategy over gRPC or NCCL.
+"""A rank's process under TensorFlow 2: how it starts, what it says of itself, how it ends."""
 
-Fastest settings its best users choose. CPU: oneDNN kernels (asked for: TensorFlow's own choice
-depends on the CPU; they more than halve a step), operators one after another, each on all cores of
-the rank. GPU: threads of its own that launch kernels, memory that grows (so that its peak can be
-read), TF32 left at TensorFlow's default (on) and reported, cuDNN's autotune (the default). The GPU
-path has not run: there was no GPU where this was written.
-"""
-
-from dlperf.contract import layouts
-from dlperf.contract.run import Unsupported
 from dlperf.contract.timer import HostTimer
-
-TITLE = "TensorFlow"
-COMPILERS = {"none": "tf.function", "xla": "XLA, jit_compile=True"}
-DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
-FLOAT64_COMPILERS = ("none", "xla")
-FLOAT64_EXCHANGE = True
 
 # Gradients are summed in packs of this size, sent while the backward pass goes on. One pack of all,
 # the default, took half as much CPU time again for a step of two ranks on one core each.
 PACK_BYTES = 16 * 2**20
 
 _state = {}
-
-
-def unsupported(case):
-    return ""
 
 
 def environment(run):
@@ -78,44 +59,6 @@ def strategy():
     return _state["strategy"]
 
 
-def wait(run):
-    """Return when all that was queued on this rank's device is done."""
-    import tensorflow as tf
-
-    # not tf.test.experimental.sync_devices, which asks the other workers' devices too and fails
-    with tf.device("GPU:0" if run.cuda else "CPU:0"):
-        tf.raw_ops.SyncDevice()
-
-
-def function(body, **options):
-    """tf.function of a `body` whose branches and loops are all Python's own, as Keras has it.
-
-    AutoGraph would read and rewrite its source first, and that of all it calls: 0.9 s of BERT-Base.
-    """
-    import tensorflow as tf
-
-    return tf.function(body, autograph=False, **options)
-
-
-def graph_facts(run, function):
-    """What the traced graph of a step says of its precision and compiler.
-
-    Raises Unsupported where the case asks for XLA and nothing in the graph must be compiled by it.
-    (What must be compiled is, or the step fails.)
-    """
-    import tensorflow as tf
-
-    graph = function.graph.as_graph_def()
-    nested = list(graph.library.function)
-    compiled = [f for f in [function.function_def] + nested if f.attr["_XlaMustCompile"].b]
-    if run.compiler == "xla" and not compiled:
-        raise Unsupported("TensorFlow traced the step without a function for XLA")
-    nodes = list(graph.node) + [node for f in nested for node in f.node_def]
-    products = ("Conv2D", "MatMul", "BatchMatMulV2")
-    dtypes = {tf.as_dtype(node.attr["T"].type).name for node in nodes if node.op in products}
-    return {"compute_dtype": ", ".join(sorted(dtypes)), "xla_functions": len(compiled)}
-
-
 def step_timer(run):
     return HostTimer()  # TensorFlow shows its users no events of the device
 
@@ -134,6 +77,8 @@ def memory(run):
 def parity(run):
     import tensorflow as tf
     from tensorflow.python.util import _pywrap_util_port
+
+    from dlperf.frameworks.tensorflow import COMPILERS
 
     facts = {
         "framework_version": tf.__version__,
@@ -159,36 +104,6 @@ def parity(run):
             onednn=_pywrap_util_port.IsMklEnabled(),
         )
     return facts
-
-
-class Weights:
-    """Variables by canonical name."""
-
-    def __init__(self, named):
-        self.named = named
-
-    def read(self):
-        return ((name, layouts.canonical(name, v.numpy())) for name, v in self.named.items())
-
-    def write(self, arrays):
-        for name, variable in self.named.items():
-            dtype = variable.dtype.as_numpy_dtype
-            variable.assign(layouts.channels_last(name, arrays[name], dtype))
-
-
-def optimize(run, implementation, start, gradients):
-    """The weights after the implementation's optimizer took these gradients, one set a step."""
-    import tensorflow as tf
-
-    network = implementation.model(run)
-    optimizer = implementation.optimizer(run, network)
-    weights = implementation.weights(network)
-    weights.write(start)
-    names = {variable.ref(): name for name, variable in weights.named.items()}
-    names = [names[variable.ref()] for variable in network.trainable_variables]
-    for given in gradients:
-        optimizer.apply([tf.constant(layouts.channels_last(name, given[name])) for name in names])
-    return weights.read()
 
 
 def stop(run):

@@ -1,1 +1,199 @@
-from dlperf.frameworks.tensorflow.process import *  # noqa: F403
+"""Training in TensorFlow 2: what all workloads do alike.
+
+The whole step is one traced function of static shapes, or, where micro-steps share an update, one
+for a micro-step and one for the update. Under AMP, fp32 variables are cast to bfloat16 (CPU) or
+float16 (GPU) where they are used.
+"""
+
+import tensorflow as tf
+
+from dlperf.contract import layouts
+from dlperf.contract.run import Unsupported
+from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
+from dlperf.frameworks.tensorflow.process import dtype, strategy
+
+
+def train(run, network, loss, optimizer, weights, put, specs, layout="", parity=None):
+    """The Work of training `network`, a tf.Module.
+
+    loss(run, network, *batch): the mean loss of a batch. optimizer.apply(gradients, norm=None):
+    updates the weights; norm is that of all gradients together, where it is known. put(*arrays): a
+    loader's batch as tensors. specs: a TensorSpec for each of them. layout: of a loader's images.
+    """
+    tf.random.set_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
+    variables = network.trainable_variables
+    scale = LossScale() if run.amp and run.cuda else None
+    batches = open_batches(run, layout)
+    next_batch = feed(batches, put)
+
+    def differentiate(*batch):
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            value = loss(run, network, *batch)
+            # so that the sum over ranks and micro-steps is the gradients' mean
+            share = value / (run.ranks * run.accumulation)
+            share = share * scale.scale if scale else share
+        return value, tape.gradient(share, variables)
+
+    def update(gradients):
+        if scale:
+            scale.apply(optimizer, gradients)
+        else:
+            optimizer.apply(gradients)
+
+    if run.distributed and run.compiler == "xla":
+        # XLA compiles no collectives between processes: it gets what lies before and after them.
+        differentiate = function(differentiate, jit_compile=True)
+        update = function(update, jit_compile=True)
+
+    def update_together(gradients):
+        if run.distributed:
+            gradients = tf.distribute.get_replica_context().all_reduce("sum", gradients)
+        update(gradients)
+
+    def whole(*batch):
+        value, gradients = differentiate(*batch)
+        update_together(gradients)
+        return value
+
+    if run.accumulation == 1:
+        traced = trace(run, whole, specs)
+
+        def step():
+            return traced(*next_batch())
+    else:
+        sums = [tf.Variable(tf.zeros_like(each), trainable=False) for each in variables]
+
+        def micro_step(*batch):
+            value, gradients = differentiate(*batch)
+            for total, gradient in zip(sums, gradients):
+                total.assign_add(gradient)
+            return value
+
+        def update_once():
+            update_together([tf.convert_to_tensor(total) for total in sums])
+            for total in sums:
+                total.assign(tf.zeros_like(total))
+
+        traced, last = trace(run, micro_step, specs), trace(run, update_once, [])
+
+        def step():
+            value = traced(*next_batch())
+            for _ in range(run.accumulation - 1):
+                value += traced(*next_batch())
+            last()
+            return value / run.accumulation
+
+    return Work(
+        step=step,
+        wait=lambda: wait(run),
+        loss=float,
+        parameters=sum(variable.shape.num_elements() for variable in variables),
+        batches=batches,
+        parity=dict(
+            graph_facts(run, traced), loss_scaling="dynamic" if scale else "none", **parity or {}
+        ),
+        weights=weights,
+    )
+
+
+def trace(run, body, specs):
+    """`body` on one rank, or on all, as a graph of static shapes."""
+    if run.distributed:
+        traced = function(lambda *batch: strategy().run(body, batch))
+    else:
+        traced = function(body, jit_compile=run.compiler == "xla" or None)
+    return traced.get_concrete_function(*specs)
+
+
+def put(*arrays):
+    return [tf.constant(array) for array in arrays]
+
+
+def compute_dtype(run):
+    """What the forward pass computes in."""
+    if not run.amp:
+        return dtype()
+    return tf.float16 if run.cuda else tf.bfloat16
+
+
+class LossScale(tf.Module):
+    """Dynamic: halved where gradients overflow (that step is left out), doubled after 2000 good."""
+
+    GROWTH_STEPS = 2000
+
+    def __init__(self):
+        super().__init__()
+        self.scale = tf.Variable(2.0**15, trainable=False)
+        self.good_steps = tf.Variable(0, trainable=False)
+
+    def apply(self, optimizer, gradients):
+        gradients = [gradient / self.scale for gradient in gradients]
+        norm = tf.linalg.global_norm(gradients)
+        finite = tf.math.is_finite(norm)
+        tf.cond(finite, lambda: optimizer.apply(gradients, norm), lambda: None)
+        good = tf.where(finite, self.good_steps + 1, 0)
+        grown = tf.where(good == self.GROWTH_STEPS, self.scale * 2, self.scale)
+        self.scale.assign(tf.where(finite, grown, self.scale / 2))
+        self.good_steps.assign(tf.where(good == self.GROWTH_STEPS, 0, good))
+
+
+def wait(run):
+    """Return when all that was queued on this rank's device is done."""
+    # not tf.test.experimental.sync_devices, which asks the other workers' devices too and fails
+    with tf.device("GPU:0" if run.cuda else "CPU:0"):
+        tf.raw_ops.SyncDevice()
+
+
+def function(body, **options):
+    """tf.function of a `body` whose branches and loops are all Python's own, as Keras has it.
+
+    AutoGraph would read and rewrite its source first, and that of all it calls: 0.9 s of BERT-Base.
+    """
+    return tf.function(body, autograph=False, **options)
+
+
+def graph_facts(run, function):
+    """What the traced graph of a step says of its precision and compiler.
+
+    Raises Unsupported where the case asks for XLA and nothing in the graph must be compiled by it.
+    (What must be compiled is, or the step fails.)
+    """
+    graph = function.graph.as_graph_def()
+    nested = list(graph.library.function)
+    compiled = [f for f in [function.function_def] + nested if f.attr["_XlaMustCompile"].b]
+    if run.compiler == "xla" and not compiled:
+        raise Unsupported("TensorFlow traced the step without a function for XLA")
+    nodes = list(graph.node) + [node for f in nested for node in f.node_def]
+    products = ("Conv2D", "MatMul", "BatchMatMulV2")
+    dtypes = {tf.as_dtype(node.attr["T"].type).name for node in nodes if node.op in products}
+    return {"compute_dtype": ", ".join(sorted(dtypes)), "xla_functions": len(compiled)}
+
+
+class Weights:
+    """Variables by canonical name."""
+
+    def __init__(self, named):
+        self.named = named
+
+    def read(self):
+        return ((name, layouts.canonical(name, v.numpy())) for name, v in self.named.items())
+
+    def write(self, arrays):
+        for name, variable in self.named.items():
+            dtype = variable.dtype.as_numpy_dtype
+            variable.assign(layouts.channels_last(name, arrays[name], dtype))
+
+
+def optimize(run, implementation, start, gradients):
+    """The weights after the implementation's optimizer took these gradients, one set a step."""
+    network = implementation.model(run)
+    optimizer = implementation.optimizer(run, network)
+    weights = implementation.weights(run, network)
+    weights.write(start)
+    names = {variable.ref(): name for name, variable in weights.named.items()}
+    names = [names[variable.ref()] for variable in network.trainable_variables]
+    for given in gradients:
+        optimizer.apply([tf.constant(layouts.channels_last(name, given[name])) for name in names])
+    return weights.read()

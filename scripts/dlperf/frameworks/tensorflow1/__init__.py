@@ -1,1 +1,30 @@
-from dlperf.frameworks.tensorflow1.process import *  # noqa: F403
+"""TensorFlow 1.15: one session graph a rank; Horovod over gloo (CPU) or NCCL (GPU).
+
+Fastest settings its best users choose: a static graph run by `make_callable`, one thread pool of
+the size of the rank's cores, Winograd and cuDNN autotune as NVIDIA's containers set them on a GPU.
+The GPU path has not run: there was no GPU where this was written.
+"""
+
+from dlperf.frameworks.tensorflow1.process import (  # noqa: F401
+    environment,
+    memory,
+    parity,
+    services,
+    start,
+    step_timer,
+    stop,
+)
+
+TITLE = "TensorFlow 1"
+COMPILERS = {"none": "session graph", "xla": "XLA (auto-clustering, ON_1)"}
+DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
+FLOAT64_COMPILERS = ("none",)
+FLOAT64_EXCHANGE = True
+
+
+def unsupported(case):
+    if case["device"] == "cpu" and case["compiler"] == "xla":
+        return "TensorFlow 1.15 compiles nothing by XLA on a CPU: ON_1 has no effect"
+    if case["device"] == "cpu" and case["precision"] == "amp":
+        return "TensorFlow 1.15's mixed-precision graph rewrite has no effect on a CPU"
+    return ""

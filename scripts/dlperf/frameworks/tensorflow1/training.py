@@ -1,1 +1,228 @@
-from dlperf.frameworks.tensorflow1.process import *  # noqa: F403
+"""Training in TensorFlow 1.15: what all workloads do alike.
+
+One session graph of static shapes a rank, run by `make_callable`; Horovod averages gradients over
+ranks. Where micro-steps share an update, one callable adds gradients up and one updates.
+"""
+
+import contextlib
+
+import numpy as np
+import tensorflow as tf
+
+from dlperf.contract import layouts
+from dlperf.contract.run import Unsupported
+from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
+from dlperf.frameworks.tensorflow1.process import session_config
+
+# where the time goes: their type is the one that is computed in
+PRODUCTS = ("Conv2D", "_FusedConv2D", "MatMul", "_FusedMatMul", "BatchMatMulV2")
+
+
+def train(run, network, loss, optimizer, weights, fields, layout="", parity=None):
+    """The Work of training a network, which is built into a graph of its own.
+
+    network: a function of a batch's tensors that builds what `loss` takes. loss(run, network,
+    *batch): the mean loss of a batch. optimizer(run, network), weights(run, network): called in the
+    graph. fields: (name, shape, type) of a batch's arrays. layout: of a loader's images.
+    """
+    with graph(run):
+        batches = open_batches(run, layout)
+        tf.set_random_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
+        tensors = batches.tensors if batches.on_device else inputs(fields, batches.constant)
+        value = loss(run, network, *tensors)
+        taken, update = updates(run, optimizer(run, network), value)
+        session = tf.Session(config=session_config(run))
+        initialize(session, first(fields, batches))
+        named = weights(run, network)
+        named.connect(session)
+        return Work(
+            step=stepper(run, session, batches, tensors, [value, taken], update),
+            wait=lambda: None,  # a callable returns when the step, its update included, is done
+            loss=lambda fetched: float(fetched[0]),
+            parameters=sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables()),
+            batches=batches,
+            parity=dict(
+                graph_facts(run, session, value, tensors),
+                loss_scaling="dynamic" if run.amp else "none",
+                **parity or {},
+            ),
+            weights=named,
+        )
+
+
+def stepper(run, session, batches, tensors, fetched, update):
+    """The step: one call, or one a micro-step and one for the update."""
+    if batches.constant:
+        call = session.make_callable(fetched)
+    elif batches.on_device:
+        batches.connect(session)
+        if run.cuda:
+            batches.next()  # for graph_facts, which runs the forward pass
+        into_graph = session.make_callable(fetched)
+
+        def call():
+            batches.next()  # into the graph, which takes it from there
+            return into_graph()
+
+    else:
+        fed = session.make_callable(fetched, feed_list=list(tensors))
+        next_batch = feed(batches, lambda *batch: batch)
+
+        def call():
+            return fed(*next_batch())
+
+    if run.accumulation == 1:
+        return call
+    last = session.make_callable(update)
+
+    def step():
+        values = [call()[0] for _ in range(run.accumulation)]
+        last()
+        return [sum(values) / run.accumulation]
+
+    return step
+
+
+def updates(run, optimizer, value):
+    """(what a micro-step runs, what the update runs behind the last one): with one, all and None.
+
+    Gradients are averaged over ranks, then the optimizer has them; batch-norm's statistics go with
+    a micro-step.
+    """
+    if run.amp:
+        optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(optimizer)
+    if run.distributed:
+        import horovod.tensorflow as hvd
+    if run.distributed and run.accumulation == 1:
+        optimizer = hvd.DistributedOptimizer(optimizer)
+    kernels = {} if run.cuda else {"Conv2DBackpropInput": "eigen_tensor"}
+    with tf.get_default_graph()._kernel_label_map(kernels):
+        gradients = optimizer.compute_gradients(value)
+    statistics = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
+    if run.accumulation == 1:
+        with tf.control_dependencies(statistics):
+            return optimizer.apply_gradients(gradients), None
+    sums, variables = [], [variable for _, variable in gradients]
+    for variable in variables:
+        zero = tf.zeros(variable.shape, variable.dtype.base_dtype)
+        sums.append(tf.Variable(zero, trainable=False))
+    with tf.control_dependencies(statistics):
+        added = [tf.assign_add(total, each) for total, (each, _) in zip(sums, gradients)]
+    means = [total / run.accumulation for total in sums]
+    if run.distributed:
+        means = [hvd.allreduce(each) for each in means]
+    applied = optimizer.apply_gradients(list(zip(means, variables)))
+    with tf.control_dependencies([applied]):
+        cleared = [tf.assign(total, tf.zeros_like(total)) for total in sums]
+    return tf.group(*added), tf.group(*cleared)
+
+
+def inputs(fields, constant):
+    """Placeholders to feed; of a constant batch, variables that are fed once.
+
+    Fed when the variables are initialised: a constant would sit in the graph's definition.
+    """
+    found = [tf.placeholder(dtype, shape, name) for name, shape, dtype in fields]
+    return [tf.Variable(each, trainable=False) for each in found] if constant else found
+
+
+def first(fields, batches):
+    """What to feed when variables are initialised."""
+    if not batches.constant:
+        return {}
+    return {name + ":0": array for (name, _, _), array in zip(fields, batches.next())}
+
+
+@contextlib.contextmanager
+def graph(run):
+    """A new graph as the default one; `get_variable` makes float32 there, or float64."""
+    with tf.Graph().as_default():
+        tf.set_random_seed(run.seed)
+        with tf.variable_scope(tf.get_variable_scope(), dtype=dtype(run)):
+            yield
+
+
+def dtype(run):
+    return tf.float64 if run.float64 else tf.float32
+
+
+def initialize(session, fed=()):
+    """Run the initializers of all variables but the trained weights, which the stopwatch writes.
+
+    `fed`: as a feed_dict. The number that an array is filled with is fed too: else the graph's
+    optimizers compute the array first, and the session once more, which took half of the time of
+    BERT's set-up.
+    """
+    trained = set(tf.trainable_variables())
+    initializers = [v.initializer for v in tf.global_variables() if v not in trained]
+    filled = [each.inputs[1].op for each in initializers if each.inputs[1].op.type == "Fill"]
+    numbers = {op.inputs[1]: tf.make_ndarray(op.inputs[1].op.get_attr("value")) for op in filled}
+    session.run(initializers, feed_dict=dict(numbers, **dict(fed)))
+
+
+def graph_facts(run, session, value, inputs):
+    """What the graph says of the step's precision and, where XLA is asked for, of its clusters.
+
+    On a GPU graph rewrites decide on both: there the forward pass runs once, to see what became.
+    Raises Unsupported where XLA is asked for and took nothing.
+    """
+    if run.cuda:
+        session.run([v.initializer for v in tf.trainable_variables()])
+        fed = [each for each in inputs if each.op.type == "Placeholder"]
+        some = {each: np.zeros(each.shape.as_list(), each.dtype.as_numpy_dtype) for each in fed}
+        options, ran = tf.RunOptions(output_partition_graphs=True), tf.RunMetadata()
+        session.run(value, feed_dict=some, options=options, run_metadata=ran)
+        graphs = ran.partition_graphs
+    else:
+        graphs = [session.graph.as_graph_def()]
+    nodes = [node for graph in graphs for node in graph.node]
+    nodes += [node for graph in graphs for f in graph.library.function for node in f.node_def]
+    clusters = sum(node.op in ("XlaLaunch", "_XlaRun") for node in nodes)
+    if run.compiler == "xla" and not clusters:
+        raise Unsupported("XLA took no part of the graph")
+    products = [node for node in nodes if node.op in PRODUCTS]
+    dtypes = {tf.as_dtype(node.attr["T"].type).name for node in products}
+    return {"compute_dtype": ", ".join(sorted(dtypes)), "xla_clusters": clusters}
+
+
+class Weights:
+    """A graph's variables by canonical name, as they are in the session that `connect` names."""
+
+    def __init__(self, named):
+        self.named, self.session = named, None
+
+    def connect(self, session):
+        self.session = session
+
+    def read(self):
+        arrays = self.session.run(self.named)  # at once: a call prepares the graph anew
+        return ((name, layouts.canonical(name, arrays.pop(name))) for name in self.named)
+
+    def write(self, arrays):
+        initializers, values = [], {}
+        for name, variable in self.named.items():
+            initializers.append(variable.initializer)
+            value = variable.initializer.inputs[1]
+            values[value] = layouts.channels_last(name, arrays[name], value.dtype.as_numpy_dtype)
+        self.session.run(initializers, feed_dict=values)
+
+
+def optimize(run, implementation, start, gradients):
+    """The weights after the implementation's update by these gradients, one set a step."""
+    with graph(run), tf.Session(config=session_config(run)) as session:
+        network = implementation.model(run)
+        implementation.loss(run, network, *inputs(implementation.fields(run), constant=False))
+        tf.get_default_graph().clear_collection(tf.GraphKeys.UPDATE_OPS)  # there is no batch
+        weights = implementation.weights(run, network)
+        weights.connect(session)
+        fed = {name: tf.placeholder(dtype(run), v.shape) for name, v in weights.named.items()}
+        # a sum of weights times numbers: its gradients are the numbers
+        value = tf.add_n([tf.reduce_sum(fed[name] * v) for name, v in weights.named.items()])
+        update, _ = updates(run, implementation.optimizer(run, network), value)
+        initialize(session)
+        weights.write(start)
+        for given in gradients:
+            values = {fed[name]: layouts.channels_last(name, given[name]) for name in fed}
+            session.run(update, feed_dict=values)
+        return weights.read()

@@ -9,10 +9,8 @@ no fused operator for attention.
 
 import tensorflow as tf
 
-from dlperf.contract.work import Work, feed
 from dlperf.data import text
-from dlperf.data.loaders import open_batches
-from dlperf.frameworks import tensorflow as framework
+from dlperf.frameworks.tensorflow import training as framework
 from dlperf.workloads.bert import facts
 
 
@@ -163,33 +161,12 @@ class AdamW(tf.Module):
             tf.raw_ops.ResourceApplyAdam(grad=gradient, **handles, **settings)
 
 
-class LossScale(tf.Module):
-    """Dynamic: halved where gradients overflow (that step is left out), doubled after 2000 good."""
-
-    GROWTH_STEPS = 2000
-
-    def __init__(self):
-        super().__init__()
-        self.scale = tf.Variable(2.0**15, trainable=False)
-        self.good_steps = tf.Variable(0, trainable=False)
-
-    def apply(self, adam, gradients):
-        gradients = [gradient / self.scale for gradient in gradients]
-        norm = tf.linalg.global_norm(gradients)
-        finite = tf.math.is_finite(norm)
-        tf.cond(finite, lambda: adam.apply(gradients, norm), lambda: None)
-        good = tf.where(finite, self.good_steps + 1, 0)
-        grown = tf.where(good == self.GROWTH_STEPS, self.scale * 2, self.scale)
-        self.scale.assign(tf.where(finite, grown, self.scale / 2))
-        self.good_steps.assign(tf.where(good == self.GROWTH_STEPS, 0, good))
-
-
 def model(run):
     # plain variables, the same on all ranks: see resnet50/tensorflow.py
     return Bert()
 
 
-def weights(network):
+def weights(run, network):
     """The trained variables by the names of facts.parameters."""
     single = ("word_embedding", "position_embedding", "segment_embedding", "mlm_bias")
     named = {name: getattr(network, name) for name in single}
@@ -206,7 +183,8 @@ def weights(network):
     return framework.Weights(named)
 
 
-def loss(words, pairs, labels, predicted, follows):
+def loss(run, network, tokens, segments, mask, positions, labels, predicted, follows):
+    words, pairs = network(tokens, segments, mask, positions, framework.compute_dtype(run))
     entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
     predicted = tf.reshape(tf.cast(predicted, words.dtype), [-1])
     language = entropy(tf.reshape(labels, [-1]), words)
@@ -223,71 +201,19 @@ def optimizer(run, network):
 
 
 def training(run):
-    tf.random.set_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
     network = model(run)
-    variables = network.trainable_variables
-    adam = optimizer(run, network)
-    scale = LossScale() if run.amp and run.cuda else None
-    xla = run.compiler == "xla"
-
-    def differentiate(tokens, segments, mask, positions, labels, predicted, follows):
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
-            words, pairs = network(tokens, segments, mask, positions, compute_dtype(run))
-            value = loss(words, pairs, labels, predicted, follows)
-            share = value / run.ranks  # so that the sum over ranks is the gradients' mean
-            share = share * scale.scale if scale else share
-        return value, tape.gradient(share, variables)
-
-    def update(gradients):
-        if scale:
-            scale.apply(adam, gradients)
-        else:
-            adam.apply(gradients)
-
-    if run.distributed and xla:
-        # XLA compiles no collectives between processes: it gets what lies before and after them.
-        differentiate = framework.function(differentiate, jit_compile=True)
-        update = framework.function(update, jit_compile=True)
-
-    def train(*batch):
-        value, gradients = differentiate(*batch)
-        if run.distributed:
-            gradients = tf.distribute.get_replica_context().all_reduce("sum", gradients)
-        update(gradients)
-        return value
-
-    def train_together(*batch):
-        return framework.strategy().run(train, batch)
-
-    batches = open_batches(run, "NHWC")
-    next_batch = feed(batches, lambda *batch: [tf.constant(array) for array in batch])
-    arrays = text.empty(run.batch_size, run.dimensions["sequence_length"])
-    specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
-    if run.distributed:
-        function = framework.function(train_together)
-    else:
-        function = framework.function(train, jit_compile=xla or None)
-    function = function.get_concrete_function(*specs)
-
-    return Work(
-        step=lambda: function(*next_batch()),
-        wait=lambda: framework.wait(run),
-        loss=float,
-        parameters=sum(variable.shape.num_elements() for variable in variables),
-        batches=batches,
-        parity=dict(
-            framework.graph_facts(run, function),
-            attention="matmul, softmax, matmul (TensorFlow has none fused)",
-            optimizer="AdamW, Adam fused (ResourceApplyAdam)",
-            clip="global norm" if adam.clip_norm else "none",
-            loss_scaling="dynamic" if scale else "none",
-        ),
-        weights=weights(network),
+    batch = text.empty(run.batch_size, run.dimensions["sequence_length"])
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        framework.put,
+        specs=[tf.TensorSpec(array.shape, array.dtype) for array in batch],
+        parity={
+            "attention": "matmul, softmax, matmul (TensorFlow has none fused)",
+            "optimizer": "AdamW, Adam fused (ResourceApplyAdam)",
+            "clip": "global norm" if run.dimensions["clip"] else "none",
+        },
     )
-
-
-def compute_dtype(run):
-    if not run.amp:
-        return framework.dtype()
-    return tf.float16 if run.cuda else tf.bfloat16

@@ -1,19 +1,19 @@
 """BERT-Base pre-training in TensorFlow 1.15, as a session graph.
 
-As fast as it gets: static shapes, `make_callable` in place of `session.run`, one product for query,
+As fast as it gets: one product for query,
 key and value, the decoder at predicted positions only, every gradient dense, ApplyAdam in place of
 an optimiser of single operators. Gradients by hand where the graph's own take longer: of GELU, of
 layer-norm, of the tied embedding, and, on the CPU, of products. There is no fused attention here.
 """
 
+import functools
 import math
 
 import numpy as np
 import tensorflow as tf
 
-from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
-from dlperf.frameworks import tensorflow1 as framework
+from dlperf.data import text
+from dlperf.frameworks.tensorflow1 import training as framework
 from dlperf.workloads.bert import facts
 
 HIDDEN = -10000.0  # added to the scores of padding: as a share, zero in every type
@@ -122,9 +122,8 @@ def layer(x, bias, name):
     return layer_norm(x + dropout(dense(inner, facts.WIDTH, name + "/ffn2")), name + "/norm2")
 
 
-def model(run, examples):
+def bert(run, tokens, segments, mask, positions):
     """Logits of the predicted words (batch * predictions, vocabulary) and of the pairs."""
-    tokens, segments, mask, positions = examples
     batch, length = tokens.shape.as_list()
     dtype = framework.dtype(run)
     rows, words = tied(variable("word_embedding", facts.VOCABULARY, facts.WIDTH), tokens)
@@ -150,15 +149,17 @@ def model(run, examples):
     return tf.nn.bias_add(hidden, bias), dense(pooled, 2, "nsp")
 
 
-def weights(session):
+def model(run):
+    return functools.partial(bert, run)
+
+
+def weights(run, network):
     """The default graph's trained variables by the names of facts.parameters."""
-    named = {v.op.name.replace("/", "."): v for v in tf.trainable_variables()}
-    return framework.Weights(named, session)
+    return framework.Weights({v.op.name.replace("/", "."): v for v in tf.trainable_variables()})
 
 
-def loss(run, logits, targets):
-    labels, predicted, follows = targets
-    words, pairs = logits
+def loss(run, network, tokens, segments, mask, positions, labels, predicted, follows):
+    words, pairs = network(tokens, segments, mask, positions)
     predicted = tf.reshape(tf.cast(predicted, words.dtype), [-1])
     entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
     each = entropy(labels=tf.reshape(labels, [-1]), logits=words)
@@ -174,11 +175,18 @@ class AdamW(tf.train.Optimizer):
     of zero.
     """
 
-    def __init__(self, dtype, rate):
+    def __init__(self, dtype, rate, clip_norm):
         super().__init__(use_locking=False, name="AdamW")
-        self.dtype, self.rate = dtype, rate
+        self.dtype, self.rate, self.clip_norm = dtype, rate, clip_norm
         # as the operator has them: 1 - 0.999 in float32 is 1e-5 off, and its correction too
         self.betas = [dtype.as_numpy_dtype(beta) for beta in (facts.BETA1, facts.BETA2)]
+
+    def apply_gradients(self, gradients, *more, **named):
+        """Clipped by their norm all together."""
+        gradients, variables = zip(*gradients)
+        if self.clip_norm:
+            gradients, _ = tf.clip_by_global_norm(gradients, self.clip_norm)
+        return super().apply_gradients(list(zip(gradients, variables)), *more, **named)
 
     def _create_slots(self, variables):
         self._create_non_slot_variable(np.float64(0), "steps", colocate_with=variables[0])
@@ -222,83 +230,27 @@ class AdamW(tf.train.Optimizer):
             return tf.assign_add(self.steps, np.float64(1), name=name).op
 
 
-def optimizer(run):
-    adam = AdamW(framework.dtype(run), facts.learning_rate(run.global_batch_size))
-    if run.amp:
-        adam = tf.train.experimental.enable_mixed_precision_graph_rewrite(adam)
-    if run.distributed:
-        import horovod.tensorflow as hvd
-
-        adam = hvd.DistributedOptimizer(adam)
-    return adam
-
-
-def update(run, adam, value):
-    """One step: mean gradients over ranks, clipped by their norm all together."""
-    gradients, variables = zip(*adam.compute_gradients(value))
-    if run.dimensions["clip"]:
-        gradients, _ = tf.clip_by_global_norm(gradients, facts.CLIP_NORM)
-    return adam.apply_gradients(zip(gradients, variables))
+def optimizer(run, network):
+    clip_norm = facts.CLIP_NORM if run.dimensions["clip"] else None
+    return AdamW(framework.dtype(run), facts.learning_rate(run.global_batch_size), clip_norm)
 
 
 def training(run):
-    with framework.graph(run):
-        return built(run)
-
-
-def built(run):
-    """Build the graph of a step in the default graph, and a session that runs it."""
-    batches = open_batches(run, "NHWC")
-    tf.set_random_seed(run.seed + run.rank)  # ranks drop other elements
-    examples, targets = inputs(run, batches.constant)
-    value = loss(run, model(run, examples), targets)
-    train = update(run, optimizer(run), value)
-    session = tf.Session(config=framework.session_config(run))
-    framework.initialize(session, first(batches))
-    if batches.constant:
-        step = session.make_callable([value, train])
-    else:
-        call = session.make_callable([value, train], feed_list=examples + targets)
-        next_batch = feed(batches, lambda *batch: batch)
-
-        def step():
-            return call(*next_batch())
-
-    return Work(
-        step=step,
-        wait=lambda: None,  # a callable returns when the step, its update included, is done
-        loss=lambda fetched: float(fetched[0]),
-        parameters=sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables()),
-        batches=batches,
-        parity=dict(
-            framework.graph_facts(run, session, value, examples + targets),
-            attention="products and softmax",
-            optimizer="AdamW by ApplyAdam",
-            clip="global norm" if run.dimensions["clip"] else "none",
-            loss_scaling="dynamic" if run.amp else "none",
-        ),
-        weights=weights(session),
+    return framework.train(
+        run,
+        model(run),
+        loss,
+        optimizer,
+        weights,
+        fields(run),
+        parity={
+            "attention": "products and softmax",
+            "optimizer": "AdamW by ApplyAdam",
+            "clip": "global norm" if run.dimensions["clip"] else "none",
+        },
     )
 
 
-def inputs(run, constant):
-    """Examples and targets: variables on the device, or placeholders to feed."""
-    length = run.dimensions["sequence_length"]
-    wide, narrow = [run.batch_size, length], [run.batch_size, facts.masked_positions(length)]
-    shapes = [("tokens", wide), ("segments", wide), ("mask", wide), ("positions", narrow)]
-    shapes += [("labels", narrow), ("predicted", narrow), ("follows", [run.batch_size])]
-    found = [
-        tf.placeholder(tf.float32 if name == "predicted" else tf.int32, shape, name)
-        for name, shape in shapes
-    ]
-    if constant:  # fed once, when the variables are initialised
-        found = [tf.Variable(each, trainable=False) for each in found]
-    return found[:4], found[4:]
-
-
-def first(batches):
-    """What to feed when variables are initialised."""
-    if not batches.constant:
-        return {}
-    batch = batches.next()
-    return {name + ":0": array for name, array in zip(batch._fields, batch)}
+def fields(run):
+    batch = text.empty(run.batch_size, run.dimensions["sequence_length"])
+    return [(name, each.shape, each.dtype) for name, each in batch._asdict().items()]

@@ -10,9 +10,7 @@ twice as fast in fp32, six times in bfloat16.
 
 import tensorflow as tf
 
-from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
-from dlperf.frameworks import tensorflow as framework
+from dlperf.frameworks.tensorflow import training as framework
 from dlperf.workloads.resnet50 import facts
 
 
@@ -127,7 +125,7 @@ class SGD(tf.Module):
         self.trained, self.learning_rate = variables, learning_rate
         self.velocities = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
 
-    def apply(self, gradients):
+    def apply(self, gradients, norm=None):
         for variable, velocity, gradient in zip(self.trained, self.velocities, gradients):
             if variable.shape.rank > 1:  # convolutions, the dense weight
                 gradient += facts.WEIGHT_DECAY * variable
@@ -140,33 +138,13 @@ class SGD(tf.Module):
             )
 
 
-class LossScale(tf.Module):
-    """Dynamic: halved where gradients overflow (that step is left out), doubled after 2000 good."""
-
-    GROWTH_STEPS = 2000
-
-    def __init__(self):
-        super().__init__()
-        self.scale = tf.Variable(2.0**15, trainable=False)
-        self.good_steps = tf.Variable(0, trainable=False)
-
-    def apply(self, sgd, gradients):
-        gradients = [gradient / self.scale for gradient in gradients]
-        finite = tf.math.is_finite(tf.linalg.global_norm(gradients))
-        tf.cond(finite, lambda: sgd.apply(gradients), lambda: None)
-        good = tf.where(finite, self.good_steps + 1, 0)
-        grown = tf.where(good == self.GROWTH_STEPS, self.scale * 2, self.scale)
-        self.scale.assign(tf.where(finite, grown, self.scale / 2))
-        self.good_steps.assign(tf.where(good == self.GROWTH_STEPS, 0, good))
-
-
 def model(run):
     # Plain variables, also for many ranks: all draw the same from the seed. Made in the strategy's
     # scope each would be broadcast alone, which took ten seconds.
     return ResNet50()
 
 
-def weights(network):
+def weights(run, network):
     """The trained variables by the names of facts.parameters."""
     named = {"fc.weight": network.weight, "fc.bias": network.bias}
 
@@ -184,15 +162,12 @@ def weights(network):
     return framework.Weights(named)
 
 
-def loss(run):
+def loss(run, network, images, labels):
+    logits = network(tf.cast(images, framework.compute_dtype(run)))
     smoothing = facts.LABEL_SMOOTHING
-
-    def criterion(logits, labels):
-        target = tf.one_hot(labels, facts.CLASSES, dtype=logits.dtype)
-        target = (1 - smoothing) * target + smoothing / facts.CLASSES
-        return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(target, logits))
-
-    return criterion
+    target = tf.one_hot(labels, facts.CLASSES, dtype=logits.dtype)
+    target = (1 - smoothing) * target + smoothing / facts.CLASSES
+    return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(target, logits))
 
 
 def optimizer(run, network):
@@ -200,69 +175,18 @@ def optimizer(run, network):
 
 
 def training(run):
-    network, criterion = model(run), loss(run)
-    variables = network.trainable_variables
-    sgd = optimizer(run, network)
-    scale = LossScale() if run.amp and run.cuda else None
-    xla = run.compiler == "xla"
-
-    def differentiate(images, labels):
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
-            value = criterion(network(tf.cast(images, compute_dtype(run))), labels)
-            share = value / run.ranks  # so that the sum over ranks is the gradients' mean
-            share = share * scale.scale if scale else share
-        return value, tape.gradient(share, variables)
-
-    def update(gradients):
-        if scale:
-            scale.apply(sgd, gradients)
-        else:
-            sgd.apply(gradients)
-
-    if run.distributed and xla:
-        # XLA compiles no collectives between processes: it gets what lies before and after them.
-        differentiate = framework.function(differentiate, jit_compile=True)
-        update = framework.function(update, jit_compile=True)
-
-    def train(images, labels):
-        value, gradients = differentiate(images, labels)
-        if run.distributed:
-            gradients = tf.distribute.get_replica_context().all_reduce("sum", gradients)
-        update(gradients)
-        return value
-
-    def train_together(images, labels):
-        return framework.strategy().run(train, (images, labels))
-
-    size = run.dimensions["image_size"]
-    images = tf.TensorSpec([run.batch_size, size, size, 3], framework.dtype())
-    labels = tf.TensorSpec([run.batch_size], tf.int32)
-    if run.distributed:
-        function = framework.function(train_together)
-    else:
-        function = framework.function(train, jit_compile=xla or None)
-    function = function.get_concrete_function(images, labels)
-    batches = open_batches(run, "NHWC")
-    next_batch = feed(batches, lambda images, labels: (tf.constant(images), tf.constant(labels)))
-
-    return Work(
-        step=lambda: function(*next_batch()),
-        wait=lambda: framework.wait(run),
-        loss=float,
-        parameters=sum(variable.shape.num_elements() for variable in variables),
-        batches=batches,
-        parity=dict(
-            framework.graph_facts(run, function),
-            layout="NHWC",
-            optimizer="SGD, fused (ResourceApplyMomentum)",
-            loss_scaling="dynamic" if scale else "none",
-        ),
-        weights=weights(network),
+    network, size = model(run), run.dimensions["image_size"]
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        framework.put,
+        specs=[
+            tf.TensorSpec([run.batch_size, size, size, 3], framework.dtype()),
+            tf.TensorSpec([run.batch_size], tf.int32),
+        ],
+        layout="NHWC",
+        parity={"layout": "NHWC", "optimizer": "SGD, fused (ResourceApplyMomentum)"},
     )
-
-
-def compute_dtype(run):
-    if not run.amp:
-        return framework.dtype()
-    return tf.float16 if run.cuda else tf.bfloat16

@@ -1,6 +1,6 @@
 """ResNet-50 v1.5 in TensorFlow 1.15, as a session graph.
 
-As fast as it gets: static shapes, fused batch-norm, `make_callable` in place of `session.run`. NHWC
+As fast as it gets: fused batch-norm. NHWC
 on the CPU (Eigen has no other kernels), NCHW for fp32 on a GPU, and NHWC there under AMP (Tensor
 Cores). On the CPU, Eigen's own kernel for the gradient of a convolution's input in place of the
 default one, which multiplies matrices of a few rows: a step of 8 images of 64 px takes less than
@@ -8,12 +8,12 @@ half as long on one core, one of 4 images of 224 px 7 % less. That kernel has no
 "SAME" where that is the same, else a pad beside the operator.
 """
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
-from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
-from dlperf.frameworks import tensorflow1 as framework
+from dlperf.frameworks.tensorflow1 import training as framework
 from dlperf.workloads.resnet50 import facts
 
 
@@ -77,7 +77,7 @@ def bottleneck(x, width, stride, project, order, name):
     return tf.nn.relu(y + shortcut)
 
 
-def model(run, images):
+def resnet50(run, images):
     """Logits of `images`; batch-norm's updates are in the graph's UPDATE_OPS."""
     order = layout(run)
     x = conv(images, 64, 7, 2, order, "conv1")
@@ -98,116 +98,63 @@ def model(run, images):
     return tf.matmul(x, dense) + bias
 
 
-def weights(session):
+def model(run):
+    return functools.partial(resnet50, run)
+
+
+def weights(run, network):
     """The default graph's trained variables by the names of facts.parameters."""
     named = {}
     for variable in tf.trainable_variables():
         layer, kind = variable.op.name.rsplit("/", 1)
         kind = {"kernel": "weight", "gamma": "weight", "beta": "bias", "bias": "bias"}[kind]
         named["%s.%s" % (layer.replace("/", "."), kind)] = variable
-    return framework.Weights(named, session)
+    return framework.Weights(named)
 
 
-def loss(run, logits, labels):
-    smoothing = facts.LABEL_SMOOTHING
+def loss(run, network, images, labels):
+    logits, smoothing = network(images), facts.LABEL_SMOOTHING
     target = tf.one_hot(labels, facts.CLASSES, dtype=logits.dtype)
     target = (1 - smoothing) * target + smoothing / facts.CLASSES
     # not tf.losses, which casts to float32 what a certificate has in float64
     return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits_v2(target, logits))
 
 
-def optimizer(run):
+class SGD(tf.train.MomentumOptimizer):
+    """With weight decay on what has two dimensions and more."""
+
+    def apply_gradients(self, gradients, *more, **named):
+        decayed = [
+            (gradient + facts.WEIGHT_DECAY * variable, variable)
+            if len(variable.shape) > 1
+            else (gradient, variable)
+            for gradient, variable in gradients
+        ]
+        return super().apply_gradients(decayed, *more, **named)
+
+
+def optimizer(run, network):
     rate = np.float64(facts.learning_rate(run.global_batch_size))  # a float would become float32
-    sgd = tf.train.MomentumOptimizer(rate, facts.MOMENTUM)
-    if run.amp:
-        sgd = tf.train.experimental.enable_mixed_precision_graph_rewrite(sgd)
-    if run.distributed:
-        import horovod.tensorflow as hvd
-
-        sgd = hvd.DistributedOptimizer(sgd)
-    return sgd
-
-
-def update(run, sgd, value):
-    """One step: mean gradients over ranks, weight decay on what has two dimensions, batch-norm."""
-    kernels = {} if run.cuda else {"Conv2DBackpropInput": "eigen_tensor"}
-    with tf.get_default_graph()._kernel_label_map(kernels):
-        gradients = sgd.compute_gradients(value)
-    gradients = [
-        (gradient + facts.WEIGHT_DECAY * variable, variable)
-        if len(variable.shape) > 1
-        else (gradient, variable)
-        for gradient, variable in gradients
-    ]
-    with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
-        return sgd.apply_gradients(gradients)
+    return SGD(rate, facts.MOMENTUM)
 
 
 def training(run):
-    with framework.graph(run):
-        return built(run)
-
-
-def built(run):
-    """Build the graph of a step in the default graph, and a session that runs it."""
-    batches = open_batches(run, layout(run))
-    images, labels = batches.tensors if batches.on_device else inputs(run, batches.constant)
-    value = loss(run, model(run, images), labels)
-    train = update(run, optimizer(run), value)
-    session = tf.Session(config=framework.session_config(run))
-    framework.initialize(session, first(batches, images, labels))
-    if batches.constant:
-        step = session.make_callable([value, train])
-    elif batches.on_device:
-        batches.connect(session)
-        if run.cuda:
-            batches.next()  # for graph_facts, which runs the forward pass
-        call = session.make_callable([value, train])
-
-        def step():
-            batches.next()  # into the graph, which takes it from there
-            return call()
-
-    else:
-        call = session.make_callable([value, train], feed_list=[images, labels])
-        next_batch = feed(batches, lambda *batch: batch)
-
-        def step():
-            return call(*next_batch())
-
-    return Work(
-        step=step,
-        wait=lambda: None,  # a callable returns when the step, its update included, is done
-        loss=lambda fetched: float(fetched[0]),
-        parameters=sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables()),
-        batches=batches,
-        parity=dict(
-            framework.graph_facts(run, session, value, [images, labels]),
-            layout=layout(run),
-            optimizer="MomentumOptimizer",
-            loss_scaling="dynamic" if run.amp else "none",
-        ),
-        weights=weights(session),
+    return framework.train(
+        run,
+        model(run),
+        loss,
+        optimizer,
+        weights,
+        fields(run),
+        layout=layout(run),
+        parity={"layout": layout(run), "optimizer": "MomentumOptimizer"},
     )
 
 
-def inputs(run, constant):
-    """Where images and labels come from: variables on the device, or placeholders to feed."""
-    size, channel_first = run.dimensions["image_size"], layout(run) == "NCHW"
-    dtype = framework.dtype(run)
-    image = [3, size, size] if channel_first else [size, size, 3]
-    shapes = [run.batch_size] + image, [run.batch_size]
-    if not constant:
-        return tf.placeholder(dtype, shapes[0]), tf.placeholder(tf.int32, shapes[1])
-    # fed once, when the variables are initialised: a constant would sit in the graph's definition
-    images = tf.Variable(tf.placeholder(dtype, shapes[0], "images"), trainable=False)
-    labels = tf.Variable(tf.placeholder(tf.int32, shapes[1], "labels"), trainable=False)
-    return images, labels
-
-
-def first(batches, images, labels):
-    """What to feed when variables are initialised."""
-    if not batches.constant:
-        return {}
-    x, y = batches.next()
-    return {"images:0": x, "labels:0": y}
+def fields(run):
+    size = run.dimensions["image_size"]
+    image = [3, size, size] if layout(run) == "NCHW" else [size, size, 3]
+    return [
+        ("images", [run.batch_size] + image, framework.dtype(run)),
+        ("labels", [run.batch_size], tf.int32),
+    ]
