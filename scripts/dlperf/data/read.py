@@ -74,10 +74,10 @@ def opened(run, shared=False):
         if run.framework == "tensorflow1":
             import tensorflow as tf
 
-            stack.enter_context(frameworks.load(run.framework).graph(run))
+            stack.enter_context(frameworks.load_training(run.framework).graph(run))
         reader = stack.enter_context(open_batches(run, layout))
         if run.framework == "tensorflow1":
-            config = frameworks.load(run.framework).session_config(run)
+            config = frameworks.load_training(run.framework).session_config(run)
             reader.connect(stack.enter_context(tf.compat.v1.Session(config=config)))
         # the labels are small, and come when the batch is there
         yield lambda: reader.arrays(reader.next()[-1:]), reader
