@@ -123,6 +123,7 @@ def a_run(framework: str, environments: Path, folder: Path, scratch: Path, **cha
         peers=["127.0.0.1:29517", "127.0.0.1:29518"],
         interface="lo",
         meeting="",
+        gpus=[],
         result=str(scratch / "result.json"),
     )
     return Run(**{**values, **changes})

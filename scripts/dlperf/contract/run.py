@@ -41,6 +41,7 @@ class Rank:
     reads this before the rank starts. `address` and `port` are free for the framework's own meeting
     of ranks, on the node of rank 0; `peers` has such a "host:port" for every rank, on its own node.
     Ranks talk through the network `interface`; `meeting` is where the stopwatch's barriers are.
+    `gpus` are those of the node's ranks, as CUDA_VISIBLE_DEVICES spells them.
     """
 
     framework: str
@@ -60,6 +61,7 @@ class Rank:
     peers: List[str]
     interface: str
     meeting: str
+    gpus: List[str]
     result: str
 
     @property

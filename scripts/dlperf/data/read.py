@@ -57,6 +57,7 @@ def a_run(asked):
         peers=["127.0.0.1:0"],
         interface="lo",
         meeting="",
+        gpus=[],
         result=os.path.join(asked.data, "result.json"),
     )
 

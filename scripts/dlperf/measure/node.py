@@ -57,7 +57,7 @@ class Node:
             each.close()
         for fields in runs:
             result = os.path.join(self._scratch, "rank%d.json" % fields["rank"])
-            self._runs.append(rank_of(dict(fields, result=result)))
+            self._runs.append(rank_of(dict(fields, gpus=self._gpus, result=result)))
         first = self._runs[0]
         all_cores = sorted({core for run in self._runs for core in run.cores})
         for name, argv, variables in frameworks.load(first.framework).services(first):

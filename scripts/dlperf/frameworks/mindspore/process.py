@@ -1,37 +1,12 @@
-"""MindSpore: PYNATIVE or ms.jit, one process a rank, a scheduler beside them, MCCL or NCCL.
-
-`graph` is ms.jit over the whole step, which compiles what GRAPH_MODE compiles. It is the default:
-its users are told to train so, and on one core it takes a fifth less time than PYNATIVE (ResNet-50,
-64 px, batch 8), for some 3 s of compilation in the warm-up. On a CPU operators are launched by the
-calling thread: by default it spins while another thread computes, which on one core doubles or
-triples a step. The CUDA path has not run on a GPU: it follows the documentation (the wheel has
-kernels for CUDA 11.1 and 11.6 only).
-"""
+"""A rank's process under MindSpore: how it starts, what it says of itself, how it ends."""
 
 import os
 
 from dlperf.contract.run import Unsupported
 from dlperf.contract.timer import HostTimer
-from dlperf.measure import host
 
-TITLE = "MindSpore"
-COMPILERS = {"none": "PYNATIVE", "graph": "ms.jit"}
-DEFAULT_COMPILER = {"cpu": "graph", "cuda": "graph"}
-# No float64 convolution or batch-norm on a CPU. BERT needs neither, but something in its float64
-# steps is float32 (first gradient 3.3e-6 off), and they take 10 GB a rank and four minutes.
-FLOAT64_COMPILERS = ()
-FLOAT64_EXCHANGE = False
 # The process that ranks find each other through; `init` returns in it when all ranks have left.
 SCHEDULER = "import mindspore as ms; ms.set_device('CPU'); ms.communication.init()"
-
-
-def unsupported(case):
-    if case["device"] == "cpu" and case["precision"] == "amp":
-        return (
-            "MindSpore has no mixed precision to measure on a CPU: it refuses bfloat16 convolution "
-            "and products, and computes those of float16 in float32, with casts around them"
-        )
-    return ""
 
 
 def environment(run):
@@ -49,7 +24,7 @@ def environment(run):
         variables.update(_cluster(run), MS_ROLE="MS_WORKER", MS_NODE_ID=str(run.rank))
     if run.cuda and run.distributed:
         # MindSpore binds a rank to the card of its number, so it must see them all.
-        variables["CUDA_VISIBLE_DEVICES"] = ",".join(host.visible_gpus()[: run.local_ranks])
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(run.gpus)
     return variables
 
 
@@ -96,16 +71,6 @@ def start(run):
         )
 
 
-def synchronize(run):
-    """Wait for all queued work."""
-    import mindspore as ms
-
-    if run.cuda:
-        ms.runtime.synchronize()
-    else:  # the same, but runtime's refuses its first call on a CPU
-        ms.hal.synchronize()
-
-
 def step_timer(run):
     return HostTimer()
 
@@ -143,53 +108,14 @@ def compiler_detail(run):
     """What was compiled, from MindSpore's own list of compiled functions."""
     from mindspore.graph.api import ms_compile_cache
 
+    from dlperf.frameworks.mindspore import COMPILERS
+
     if run.compiler == "none":
         return COMPILERS["none"]
     graphs = [phase for phase in ms_compile_cache if phase.startswith("dlperf.")]
     if not graphs:
         raise Unsupported("ms.jit compiled nothing: the step ran in PYNATIVE")
     return "%s, graphs: %d" % (COMPILERS[run.compiler], len(graphs))
-
-
-class Weights:
-    """A network's parameters by canonical name; MindSpore's layouts are the canonical ones."""
-
-    def __init__(self, named):
-        self.named = named
-
-    def read(self):
-        return ((name, p.asnumpy()) for name, p in self.named.items())
-
-    def write(self, arrays):
-        for name, parameter in self.named.items():
-            parameter.set_data(tensor(arrays[name], parameter))
-
-
-def optimize(run, implementation, start, gradients):
-    """The weights after the implementation's optimizer took these gradients, one set a step."""
-    import mindspore as ms
-
-    network = implementation.model(run)
-    optimizer = implementation.optimizer(run, network)
-    weights = implementation.weights(network)
-    weights.write(start)
-    names = {id(parameter): name for name, parameter in weights.named.items()}
-
-    def update(gradients):
-        return optimizer(gradients)
-
-    if run.compiler == "graph":
-        update = ms.jit(update, fullgraph=True)
-    for given in gradients:
-        update(tuple(tensor(given[names[id(p)]], p) for p in optimizer.parameters))
-    return weights.read()
-
-
-def tensor(array, parameter):
-    """A copy of the array, in the parameter's type."""
-    import mindspore as ms
-
-    return ms.Tensor(array.copy(), parameter.dtype)
 
 
 def stop(run):

@@ -1,1 +1,166 @@
-from dlperf.frameworks.mindspore.process import *  # noqa: F403
+"""Training in MindSpore: what all workloads do alike.
+
+The whole step (forward, backward, all-reduce, update) as one graph, or operator by operator;
+gradient scaling, accumulation.
+"""
+
+import mindspore as ms
+from mindspore import nn, ops
+
+from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
+
+
+def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
+    """The Work of training `network`.
+
+    loss(network, *batch): the mean loss of a batch. put(run, *arrays): a loader's batch as tensors.
+    layout: of a loader's images.
+    """
+    trained = optimizer.parameters
+    reduce = None
+    if run.distributed:
+        reduce = nn.DistributedGradReducer(trained, mean=True, degree=run.ranks)
+    scaler = ms.amp.DynamicLossScaler(2**16, 2, 2000) if run.amp else None
+
+    def forward(*batch):
+        value = loss(network, *batch)
+        return value if scaler is None else scaler.scale(value)
+
+    gradients_of = ms.value_and_grad(forward, None, trained)
+
+    def update(gradients):
+        if reduce is not None:
+            gradients = reduce(gradients)
+        if scaler is None:
+            optimizer(gradients)
+        else:
+            gradients = scaler.unscale(gradients)
+            finite = ms.amp.all_finite(gradients)
+            if finite:
+                optimizer(gradients)
+            scaler.adjust(finite)
+
+    def whole(*batch):
+        value, gradients = gradients_of(*batch)
+        if scaler is not None:
+            value = scaler.unscale(value)
+        update(gradients)
+        return value
+
+    batches = open_batches(run, layout)
+    next_batch = feed(batches, lambda *batch: put(run, *batch))
+    if run.accumulation > 1:
+        step = accumulated(run, next_batch, gradients_of, scaler, trained, update)
+    else:
+        whole = compiled(run, whole)
+
+        def step():
+            return whole(*next_batch())
+
+    return Work(
+        step=step,
+        wait=lambda: synchronize(run),
+        loss=lambda value: float(value.asnumpy()),
+        parameters=sum(p.size for p in network.trainable_params()),
+        batches=batches,
+        parity=dict(
+            loss_scaling="dynamic" if run.amp else "none",
+            compute_dtype="float16" if run.amp else "float32",
+            **parity or {},
+        ),
+        weights=weights,
+    )
+
+
+def accumulated(run, next_batch, gradients_of, scaler, trained, update):
+    """The step of several micro-steps: they add up gradients, then the update takes the means."""
+    sums = trained.clone("sums", init="zeros")
+    add, apply = ops.HyperMap(), ops.HyperMap()
+    share = 1.0 / run.accumulation
+
+    def micro_step(*batch):
+        value, gradients = gradients_of(*batch)
+        if scaler is not None:
+            value = scaler.unscale(value)
+        add(ops.assign_add, sums, gradients)
+        return value
+
+    def last():
+        update(apply(ops.partial(ops.mul, share), sums))
+        return apply(clear, sums)
+
+    micro_step, last = compiled(run, micro_step), compiled(run, last)
+
+    def step():
+        value = micro_step(*next_batch())
+        for _ in range(run.accumulation - 1):
+            value = value + micro_step(*next_batch())
+        last()
+        return value * share
+
+    return step
+
+
+def clear(total):
+    return ops.assign(total, ops.zeros_like(total))
+
+
+def compiled(run, function):
+    return ms.jit(function, fullgraph=True) if run.compiler == "graph" else function
+
+
+def put(run, *arrays):
+    """NumPy arrays -> tensors."""
+    return [ms.Tensor(each) for each in arrays]
+
+
+def by_decay(network, decay):
+    """Groups of parameters for an optimizer: weight decay on those of two dimensions and more."""
+    decayed = [p for p in network.trainable_params() if p.ndim > 1]
+    others = [p for p in network.trainable_params() if p.ndim <= 1]
+    return [{"params": decayed, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
+
+
+def synchronize(run):
+    """Wait for all queued work."""
+    if run.cuda:
+        ms.runtime.synchronize()
+    else:  # the same, but runtime's refuses its first call on a CPU
+        ms.hal.synchronize()
+
+
+class Weights:
+    """A network's parameters by canonical name; MindSpore's layouts are the canonical ones."""
+
+    def __init__(self, named):
+        self.named = named
+
+    def read(self):
+        return ((name, p.asnumpy()) for name, p in self.named.items())
+
+    def write(self, arrays):
+        for name, parameter in self.named.items():
+            parameter.set_data(tensor(arrays[name], parameter))
+
+
+def optimize(run, implementation, start, gradients):
+    """The weights after the implementation's optimizer took these gradients, one set a step."""
+    network = implementation.model(run)
+    optimizer = implementation.optimizer(run, network)
+    weights = implementation.weights(run, network)
+    weights.write(start)
+    names = {id(parameter): name for name, parameter in weights.named.items()}
+
+    def update(gradients):
+        return optimizer(gradients)
+
+    update = compiled(run, update)
+    for given in gradients:
+        update(tuple(tensor(given[names[id(p)]], p) for p in optimizer.parameters))
+    return weights.read()
+
+
+def tensor(array, parameter):
+    """A copy of the array, in the parameter's type."""
+    return ms.Tensor(array.copy(), parameter.dtype)

@@ -1,1 +1,262 @@
-from dlperf.frameworks.oneflow.process import *  # noqa: F403
+"""Training in OneFlow: what all workloads do alike.
+
+Eager with DistributedDataParallel, or nn.Graph over global tensors (batch split, weights
+broadcast); AMP with dynamic loss scaling in a graph; accumulation, and the step itself.
+"""
+
+import oneflow as flow
+from oneflow import nn
+
+from dlperf.contract.work import Work, feed
+from dlperf.data.loaders import open_batches
+
+
+def train(run, network, loss, optimizer, weights, put, example, layout="", parity=None):
+    """The Work of training `network`, which `place` gave.
+
+    loss(run, network, *batch): the mean loss of a batch; its network is the data-parallel one. put(
+    run, *arrays): a loader's batch as tensors on the device. example: arrays of such a batch, to
+    compile a graph with. layout: of a loader's images.
+    """
+    flow.manual_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
+    batches = open_batches(run, layout)
+    if run.compiler == "graph":
+        step, detail = in_graph(run, network, loss, optimizer, put, example, batches)
+    else:
+        step, detail = eager(run, network, loss, optimizer, put, batches), {}
+    return Work(
+        step=step,
+        wait=flow._oneflow_internal.eager.Sync,  # all queued instructions, graphs included
+        loss=lambda value: local(value).mean().item(),
+        parameters=sum(p.numel() for p in network.parameters()),
+        batches=batches,
+        parity=dict(
+            detail,
+            loss_scaling="dynamic" if run.amp else "none",
+            compute_dtype="float16" if run.amp else "float32",
+            **parity or {},
+        ),
+        weights=weights,
+    )
+
+
+def eager(run, network, loss, optimizer, put, batches):
+    """The step, which returns its loss."""
+    next_batch = feed(batches, lambda *batch: put(run, *batch))
+    parallel = run.distributed and not run.float64 and run.accumulation == 1
+    if parallel:
+        # batch-norm statistics stay each rank's own
+        network = nn.parallel.DistributedDataParallel(network, broadcast_buffers=False)
+
+    def backward():
+        """One micro-step: gradients are added to those that are there."""
+        value = loss(run, network, *next_batch())
+        if run.accumulation > 1:
+            value = value / run.accumulation
+        value.backward()
+        return value.detach()
+
+    def step():
+        value = backward()
+        for _ in range(run.accumulation - 1):
+            value = value + backward()
+        # DistributedDataParallel takes no float64, and exchanges gradients in every micro-step
+        if run.distributed and not parallel:
+            mean_over_ranks(run, network)
+        optimizer.step()
+        # DistributedDataParallel adds into its buckets, which it does not clear itself
+        optimizer.zero_grad(set_to_none=not parallel)
+        return value
+
+    return step
+
+
+def mean_over_ranks(run, network):
+    for parameter in network.parameters():
+        flow._C.local_all_reduce(parameter.grad, inplace=True).mul_(1 / run.ranks)
+
+
+def in_graph(run, network, loss, optimizer, put, example, batches):
+    """(the step, which returns its loss; what the compiled graph says of itself).
+
+    A graph takes the batches of all micro-steps as one, and splits it.
+    """
+    graph = TrainingGraph(run, network, loss, optimizer)
+
+    def join(taken):
+        tensors = taken[0]
+        if run.accumulation > 1:
+            tensors = [flow.cat(each) for each in zip(*taken)]
+        return [over_ranks(run, each) for each in tensors]
+
+    # compiled before its first step
+    graph._compile(*join([put(run, *example)] * run.accumulation))
+    detail = {
+        "graph_compiled": graph.is_compiled,
+        "graph_operations": len(graph._compiled_graph_proto.net.op),
+    }
+    if run.accumulation == 1:
+        next_batch = feed(batches, lambda *batch: join([put(run, *batch)]))
+    else:
+        one = feed(batches, lambda *batch: put(run, *batch))
+
+        def next_batch():
+            return join([one() for _ in range(run.accumulation)])
+
+    return lambda: graph(*next_batch()).detach(), detail
+
+
+class TrainingGraph(nn.Graph):
+    """Forward, backward and update as one static graph."""
+
+    def __init__(self, run, network, loss, optimizer):
+        super().__init__()
+        self.run, self.network, self.loss = run, network, loss
+        self.add_optimizer(optimizer)
+        self.config.allow_fuse_model_update_ops(True)
+        self.config.allow_fuse_add_to_output(True)
+        if run.accumulation > 1:
+            self.config.set_gradient_accumulation_steps(run.accumulation)
+        if run.cuda:
+            self.config.enable_cudnn_conv_heuristic_search_algo(False)  # measure, not guess
+        if run.amp:
+            self.config.enable_amp(True, dtype=flow.float16)
+            self.config.allow_fuse_cast_scale(True)
+            self.set_grad_scaler(flow.amp.GradScaler())
+
+    def build(self, *batch):
+        value = self.loss(self.run, self.network, *batch)
+        value.backward()
+        return value
+
+
+def place(run, network):
+    """The network on its device, in the run's type, to train; in a graph it spans all ranks."""
+    if run.float64:
+        network = network.to(flow.float64)
+    network = network.to(run.device).train()
+    if run.distributed and run.compiler == "graph":
+        network = network.to_global(placement(run), sbp=flow.sbp.broadcast)
+    return network
+
+
+def placement(run):
+    return flow.placement(run.device, ranks=list(range(run.ranks)))
+
+
+def put(run, *arrays):
+    """NumPy arrays -> tensors on the device: int64, or the model's type."""
+    found = []
+    for array in arrays:
+        tensor = flow.from_numpy(array)
+        if array.dtype.kind == "f":
+            tensor = tensor.to(flow.float64 if run.float64 else flow.float32)
+        else:
+            tensor = tensor.to(flow.int64)
+        if run.cuda:
+            tensor = tensor.pin_memory().to("cuda")
+        found.append(tensor)
+    return found
+
+
+def over_ranks(run, tensor):
+    """A rank's part of a batch as a graph takes it: split over all ranks."""
+    if not run.distributed:
+        return tensor
+    # check_meta=False: the ranks need not agree on shapes in every step
+    return tensor.to_global(placement(run), flow.sbp.split(0), check_meta=False)
+
+
+def local(value):
+    if value.is_global:
+        value = value.to_global(sbp=flow.sbp.broadcast).to_local()
+    return value
+
+
+def by_decay(network, decay):
+    """Groups of parameters for an optimizer: weight decay on those of two dimensions and more."""
+    decayed = [p for p in network.parameters() if p.ndim > 1]
+    others = [p for p in network.parameters() if p.ndim <= 1]
+    return [{"params": decayed, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
+
+
+class Undrawn:
+    """Of a layer that draws no weights when it is made: the stopwatch writes them all."""
+
+    def reset_parameters(self):
+        pass
+
+
+class Linear(Undrawn, nn.Linear):
+    pass
+
+
+class Weights:
+    """A network's parameters by canonical name; OneFlow's layouts are the canonical ones.
+
+    In a graph over several ranks they are global tensors, of which every rank has a whole copy.
+    """
+
+    def __init__(self, named):
+        self.named = named
+
+    def read(self):
+        return ((name, self.local(p).numpy()) for name, p in self.named.items())
+
+    def write(self, arrays):
+        for name, parameter in self.named.items():
+            parameter.data.copy_(self.tensor(name, arrays[name]))
+
+    def tensor(self, name, array):
+        """A canonical array as the parameter has it."""
+        parameter = self.named[name]
+        tensor = flow.tensor(array.copy(), dtype=parameter.dtype)
+        if parameter.is_global:
+            return tensor.to_global(placement=parameter.placement, sbp=parameter.sbp)
+        return tensor.to(parameter.device)
+
+    @staticmethod
+    def local(parameter):
+        return (parameter.to_local() if parameter.is_global else parameter).detach()
+
+
+def optimize(run, implementation, start, gradients):
+    """The weights after the implementation's optimizer took these gradients, one set a step."""
+    network = implementation.model(run)
+    optimizer = implementation.optimizer(run, network)
+    weights = implementation.weights(run, network)
+    weights.write(start)
+    update = graph_update if run.compiler == "graph" else eager_update
+    update = update(run, weights.named, optimizer)
+    for given in gradients:
+        update({name: weights.tensor(name, given[name]) for name in weights.named})
+    return weights.read()
+
+
+def eager_update(run, named, optimizer):
+    def update(gradients):
+        for name, parameter in named.items():
+            parameter.grad = gradients[name]
+        optimizer.step()
+
+    return update
+
+
+def graph_update(run, named, optimizer):
+    """The training graph, on a loss that has the given gradients."""
+    keys = ["parameter%d" % index for index in range(len(named))]  # no name may have a dot
+
+    class Products(nn.Module):
+        def __init__(self):
+            super().__init__()
+            for key, parameter in zip(keys, named.values()):
+                self.register_parameter(key, parameter)
+
+        def forward(self, numbers):
+            return [(getattr(self, key) * each).sum() for key, each in zip(keys, numbers)]
+
+    def loss(run, network, *numbers):
+        return sum(network(numbers))
+
+    graph = TrainingGraph(run, Products(), loss, optimizer)
+    return lambda gradients: graph(*gradients.values())

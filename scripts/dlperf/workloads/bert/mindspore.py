@@ -13,33 +13,21 @@ import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from mindspore.common.initializer import initializer
 
-from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
-from dlperf.frameworks import mindspore as framework
+from dlperf.frameworks.mindspore import training as framework
 from dlperf.workloads.bert import facts
 
 
-def dense(inputs, outputs, dtype):
+def dense(inputs, outputs):
     # the stopwatch writes all weights
-    return nn.Dense(inputs, outputs, weight_init="zeros", bias_init="zeros", dtype=dtype)
+    return nn.Dense(inputs, outputs, weight_init="zeros", bias_init="zeros")
 
 
-class Float64LayerNorm(nn.LayerNorm):
-    """The operator takes float64 and computes it in float32."""
-
-    def construct(self, x):
-        x = x - x.mean(-1, True)
-        x = x * ops.rsqrt(ops.square(x).mean(-1, True) + self.epsilon)
-        return x * self.gamma + self.beta
+def layer_norm():
+    return nn.LayerNorm((facts.WIDTH,), epsilon=facts.LAYER_NORM_EPSILON)
 
 
-def layer_norm(dtype):
-    kind = Float64LayerNorm if dtype == ms.float64 else nn.LayerNorm
-    return kind((facts.WIDTH,), epsilon=facts.LAYER_NORM_EPSILON, dtype=dtype)
-
-
-def embedding(entries, dtype):
-    return Parameter(initializer("zeros", (entries, facts.WIDTH), dtype))
+def embedding(entries):
+    return Parameter(initializer("zeros", (entries, facts.WIDTH)))
 
 
 def gelu(x):
@@ -47,14 +35,14 @@ def gelu(x):
 
 
 class Layer(nn.Cell):
-    def __init__(self, dtype):
+    def __init__(self):
         super().__init__()
-        self.qkv = dense(facts.WIDTH, 3 * facts.WIDTH, dtype)
-        self.projection = dense(facts.WIDTH, facts.WIDTH, dtype)
-        self.norm1 = layer_norm(dtype)
-        self.ffn1 = dense(facts.WIDTH, facts.INNER_WIDTH, dtype)
-        self.ffn2 = dense(facts.INNER_WIDTH, facts.WIDTH, dtype)
-        self.norm2 = layer_norm(dtype)
+        self.qkv = dense(facts.WIDTH, 3 * facts.WIDTH)
+        self.projection = dense(facts.WIDTH, facts.WIDTH)
+        self.norm1 = layer_norm()
+        self.ffn1 = dense(facts.WIDTH, facts.INNER_WIDTH)
+        self.ffn2 = dense(facts.INNER_WIDTH, facts.WIDTH)
+        self.norm2 = layer_norm()
         # each with a seed of its own: one for all would drop the same elements
         self.dropout = nn.Dropout(p=facts.DROPOUT)
         self.dropout1 = nn.Dropout(p=facts.DROPOUT)
@@ -78,21 +66,20 @@ class Layer(nn.Cell):
 class Bert(nn.Cell):
     """The loss of a batch: masked words and sentence pairs."""
 
-    def __init__(self, dtype):
+    def __init__(self):
         super().__init__()
-        self.word_embedding = embedding(facts.VOCABULARY, dtype)
-        self.position_embedding = embedding(facts.POSITIONS, dtype)
-        self.segment_embedding = embedding(facts.SEGMENTS, dtype)
-        self.embedding_norm = layer_norm(dtype)
+        self.word_embedding = embedding(facts.VOCABULARY)
+        self.position_embedding = embedding(facts.POSITIONS)
+        self.segment_embedding = embedding(facts.SEGMENTS)
+        self.embedding_norm = layer_norm()
         self.dropout = nn.Dropout(p=facts.DROPOUT)
-        self.layers = nn.CellList([Layer(dtype) for _ in range(facts.LAYERS)])
-        self.mlm = dense(facts.WIDTH, facts.WIDTH, dtype)
-        self.mlm_norm = layer_norm(dtype)
+        self.layers = nn.CellList([Layer() for _ in range(facts.LAYERS)])
+        self.mlm = dense(facts.WIDTH, facts.WIDTH)
+        self.mlm_norm = layer_norm()
         self.decoder = ops.MatMul(transpose_b=True)
-        self.mlm_bias = Parameter(initializer("zeros", (facts.VOCABULARY,), dtype))
-        self.pooler = dense(facts.WIDTH, facts.WIDTH, dtype)
-        self.nsp = dense(facts.WIDTH, 2, dtype)
-        self.type = ms.float64 if dtype == ms.float64 else ms.float32  # of losses
+        self.mlm_bias = Parameter(initializer("zeros", (facts.VOCABULARY,)))
+        self.pooler = dense(facts.WIDTH, facts.WIDTH)
+        self.nsp = dense(facts.WIDTH, 2)
 
     def construct(self, tokens, segments, mask, positions, labels, predicted, follows):
         batch, length = tokens.shape
@@ -109,15 +96,15 @@ class Bert(nn.Cell):
         hidden = ops.gather(x, (first.reshape((batch, 1)) + positions).reshape(-1), 0)
         hidden = self.mlm_norm(gelu(self.mlm(hidden)))
         words = self.decoder(hidden, self.word_embedding) + self.mlm_bias
-        each = ops.cross_entropy(words.astype(self.type), labels.reshape(-1), reduction="none")
-        predicted = predicted.reshape(-1).astype(self.type)
+        each = ops.cross_entropy(words.astype(ms.float32), labels.reshape(-1), reduction="none")
+        predicted = predicted.reshape(-1).astype(ms.float32)
         language = (each * predicted).sum() / predicted.sum()
         pairs = self.nsp(ops.tanh(self.pooler(ops.gather(x, first, 0))))
-        return language + ops.cross_entropy(pairs.astype(self.type), follows)
+        return language + ops.cross_entropy(pairs.astype(ms.float32), follows)
 
 
 def model(run):
-    network = Bert(ms.float64 if run.float64 else ms.float32).set_train()
+    network = Bert().set_train()
     dropouts = [each for _, each in network.cells_and_names() if isinstance(each, nn.Dropout)]
     for index, each in enumerate(dropouts):  # ranks drop other elements
         each.dropout = ops.Dropout(1 - each.p, run.seed + run.rank, index)
@@ -126,13 +113,17 @@ def model(run):
     return network
 
 
-def weights(network):
+def weights(run, network):
     """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network.parameters_and_names():
         name = own.replace("layers.", "layer")
         named[name.replace(".gamma", ".weight").replace(".beta", ".bias")] = parameter
     return framework.Weights(named)
+
+
+def loss(network, *batch):
+    return network(*batch)
 
 
 class AdamW(nn.Cell):
@@ -147,17 +138,16 @@ class AdamW(nn.Cell):
         self.decayed = tuple(each.ndim > 1 for each in parameters)  # dense weights, embeddings
         self.first = self.parameters.clone("first", init="zeros")
         self.second = self.parameters.clone("second", init="zeros")
-        self.type = parameters[0].dtype
-        self.steps = Parameter(Tensor(0, self.type), name="steps")
-        betas = np.array([facts.BETA1, facts.BETA2], ms.dtype_to_nptype(self.type))
+        self.steps = Parameter(Tensor(0, ms.float32), name="steps")
+        betas = np.array([facts.BETA1, facts.BETA2], np.float32)
         # Of the betas as the operator has them: 1 - float32(0.999) is off by 1e-5, and where the
         # correction is too, both cancel.
         logarithms = [math.log(beta) for beta in betas]
         # a graph keeps Python's numbers in float32
         constants = [*betas, *logarithms, rate, rate * facts.WEIGHT_DECAY, facts.EPSILON]
-        self.constants = tuple(Tensor(each, self.type) for each in constants)
-        self.clip_norm = None if clip_norm is None else Tensor(clip_norm, self.type)
-        self.none = Tensor(0, self.type)  # for the operator's own bias correction
+        self.constants = tuple(Tensor(each, ms.float32) for each in constants)
+        self.clip_norm = None if clip_norm is None else Tensor(clip_norm, ms.float32)
+        self.none = Tensor(0, ms.float32)  # for the operator's own bias correction
         self.adam, self.shrink = ops.Adam(), ops.ApplyGradientDescent()
         self.map = ops.HyperMap()
 
@@ -178,13 +168,8 @@ class AdamW(nn.Cell):
     def one(self, beta1, beta2, rate, decay, epsilon, weight, first, second, decayed, gradient):
         if decayed:
             self.shrink(weight, decay, weight)
-        if self.type == ms.float64:  # the operator has none
-            ops.assign(first, beta1 * first + (1 - beta1) * gradient)
-            ops.assign(second, beta2 * second + (1 - beta2) * gradient * gradient)
-            ops.assign_sub(weight, rate * first / (ops.sqrt(second) + epsilon))
-        else:
-            none = self.none
-            self.adam(weight, first, second, none, none, rate, beta1, beta2, epsilon, gradient)
+        none = self.none
+        self.adam(weight, first, second, none, none, rate, beta1, beta2, epsilon, gradient)
         return True
 
 
@@ -203,57 +188,16 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    adam = optimizer(run, network)
-    reduce = mean_over_ranks(run, adam.parameters)
-    scaler = ms.amp.DynamicLossScaler(2**16, 2, 2000) if run.amp else None
-
-    def forward(*batch):
-        value = network(*batch)
-        return value if scaler is None else scaler.scale(value)
-
-    gradients_of = ms.value_and_grad(forward, None, adam.parameters)
-
-    def update(*batch):
-        value, gradients = gradients_of(*batch)
-        if reduce is not None:
-            gradients = reduce(gradients)
-        if scaler is None:
-            adam(gradients)
-        else:
-            value, gradients = scaler.unscale(value), scaler.unscale(gradients)
-            finite = ms.amp.all_finite(gradients)
-            if finite:
-                adam(gradients)
-            scaler.adjust(finite)
-        return value
-
-    if run.compiler == "graph":
-        update = ms.jit(update, fullgraph=True)
-    batches = open_batches(run, "NHWC")
-    next_batch = feed(batches, put)
-
-    return Work(
-        step=lambda: update(*next_batch()),
-        wait=lambda: framework.synchronize(run),
-        loss=lambda value: float(value.asnumpy()),
-        parameters=sum(p.size for p in network.trainable_params()),
-        batches=batches,
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        framework.put,
         parity={
             "attention": "products and softmax",
             "optimizer": "ops.Adam, decay apart",
             "clip": "global norm" if run.dimensions["clip"] else "none",
-            "loss_scaling": "dynamic" if run.amp else "none",
-            "compute_dtype": "float16" if run.amp else "float32",
         },
-        weights=weights(network),
     )
-
-
-def mean_over_ranks(run, parameters):
-    if not run.distributed:
-        return None
-    return nn.DistributedGradReducer(parameters, mean=True, degree=run.ranks)
-
-
-def put(*batch):
-    return [Tensor(each) for each in batch]

@@ -2,10 +2,8 @@
 
 As fast as it gets: one product for query, key and value, the decoder at predicted positions only,
 nn.Graph with updates and additions fused; on the CPU a layer-norm of products, eager with an own
-clip. Data parallel: DistributedDataParallel in eager mode, global tensors (batch split, weights
-broadcast) in a graph. On the GPU, which this has not run on: layer-norm and attention's scale,
-mask, softmax and dropout in one kernel each, dynamic loss scaling under AMP (fp16), in eager mode
-a multi-tensor AdamW.
+clip. On the GPU, which this has not run on: layer-norm and attention's scale, mask, softmax and
+dropout in one kernel each, in eager mode a multi-tensor AdamW.
 
 F.dropout, not nn.Dropout, each of which starts from the same seed. In a graph all do, so that
 layers and ranks drop the same elements; in number they are right.
@@ -16,15 +14,9 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
-from dlperf.contract.work import Work, feed
 from dlperf.data import text
-from dlperf.data.loaders import open_batches
-from dlperf.frameworks import oneflow as framework
+from dlperf.frameworks.oneflow import training as framework
 from dlperf.workloads.bert import facts
-
-
-class Linear(framework.Undrawn, nn.Linear):
-    pass
 
 
 class Embedding(framework.Undrawn, nn.Embedding):
@@ -55,11 +47,11 @@ class Layer(nn.Module):
     def __init__(self, layer_norm, fused):
         super().__init__()
         self.fused = fused
-        self.qkv = Linear(facts.WIDTH, 3 * facts.WIDTH)
-        self.projection = Linear(facts.WIDTH, facts.WIDTH)
+        self.qkv = framework.Linear(facts.WIDTH, 3 * facts.WIDTH)
+        self.projection = framework.Linear(facts.WIDTH, facts.WIDTH)
         self.norm1 = layer_norm()
-        self.ffn1 = Linear(facts.WIDTH, facts.INNER_WIDTH)
-        self.ffn2 = Linear(facts.INNER_WIDTH, facts.WIDTH)
+        self.ffn1 = framework.Linear(facts.WIDTH, facts.INNER_WIDTH)
+        self.ffn2 = framework.Linear(facts.INNER_WIDTH, facts.WIDTH)
         self.norm2 = layer_norm()
         self.dropout = facts.DROPOUT
 
@@ -101,14 +93,13 @@ class Bert(nn.Module):
         self.embedding_norm = layer_norm()
         self.dropout = facts.DROPOUT
         self.layers = nn.ModuleList([Layer(layer_norm, fused) for _ in range(facts.LAYERS)])
-        self.mlm = Linear(facts.WIDTH, facts.WIDTH)
+        self.mlm = framework.Linear(facts.WIDTH, facts.WIDTH)
         self.mlm_norm = layer_norm()
         self.mlm_bias = nn.Parameter(flow.zeros(facts.VOCABULARY))
-        self.pooler = Linear(facts.WIDTH, facts.WIDTH)
-        self.nsp = Linear(facts.WIDTH, 2)
+        self.pooler = framework.Linear(facts.WIDTH, facts.WIDTH)
+        self.nsp = framework.Linear(facts.WIDTH, 2)
 
-    def forward(self, inputs):
-        tokens, segments, mask, positions = inputs
+    def forward(self, tokens, segments, mask, positions):
         x = self.word_embedding(tokens) + self.segment_embedding(segments)
         x = x + self.position_embedding.weight[: tokens.shape[1]]
         x = F.dropout(self.embedding_norm(x), self.dropout)
@@ -119,23 +110,6 @@ class Bert(nn.Module):
         hidden = self.mlm_norm(F.gelu(self.mlm(flow._C.batch_gather(x, positions))))
         words = flow._C.matmul(hidden, self.word_embedding.weight, transpose_b=True)
         return words + self.mlm_bias, self.nsp(flow.tanh(self.pooler(x[:, 0])))
-
-
-class Loss(nn.Module):
-    """Masked words and sentence pairs; of a batch of several ranks, the mean over ranks."""
-
-    def __init__(self, ranks=1):
-        super().__init__()
-        self.ranks = ranks
-
-    def forward(self, outputs, targets):
-        words, pairs = outputs
-        labels, predicted, follows = targets
-        each = F.cross_entropy(words.flatten(0, 1), labels.flatten(), reduction="none")
-        # a row a rank: each divides by its own number of predictions
-        each, predicted = each.reshape(self.ranks, -1), predicted.reshape(self.ranks, -1)
-        language = (each * predicted).sum(1) / predicted.sum(1)
-        return language.mean() + F.cross_entropy(pairs, follows)
 
 
 class AdamW(flow.optim.AdamW):
@@ -168,34 +142,11 @@ class AdamW(flow.optim.AdamW):
         return [conf]
 
 
-class TrainingGraph(nn.Graph):
-    """Forward, backward and update as one static graph."""
-
-    def __init__(self, run, network, criterion, adam):
-        super().__init__()
-        self.network, self.criterion = network, criterion
-        self.add_optimizer(adam)
-        self.config.allow_fuse_model_update_ops(True)
-        self.config.allow_fuse_add_to_output(True)
-        if run.amp:
-            self.config.enable_amp(True, dtype=flow.float16)
-            self.config.allow_fuse_cast_scale(True)
-            self.set_grad_scaler(flow.amp.GradScaler())
-
-    def build(self, inputs, targets):
-        value = self.criterion(self.network(inputs), targets)
-        value.backward()
-        return value
-
-
 def model(run):
-    network = Bert(fused=run.cuda)
-    if run.float64:
-        network = network.to(flow.float64)
-    return network.to(run.device).train()
+    return framework.place(run, Bert(fused=run.cuda))
 
 
-def weights(network):
+def weights(run, network):
     """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network.named_parameters():
@@ -204,23 +155,25 @@ def weights(network):
     return framework.Weights(named)
 
 
-def loss(run):
-    return Loss(run.ranks if run.compiler == "graph" else 1)
+def loss(run, network, tokens, segments, mask, positions, labels, predicted, follows):
+    """Masked words and sentence pairs; of a batch of several ranks, the mean over ranks."""
+    words, pairs = network(tokens, segments, mask, positions)
+    each = F.cross_entropy(words.flatten(0, 1), labels.flatten(), reduction="none")
+    # a row a rank: each divides by its own number of predictions
+    rows = run.ranks if run.compiler == "graph" else 1
+    each, predicted = each.reshape(rows, -1), predicted.reshape(rows, -1)
+    language = (each * predicted).sum(1) / predicted.sum(1)
+    return language.mean() + F.cross_entropy(pairs, follows)
 
 
 def optimizer(run, network):
-    decayed = [p for p in network.parameters() if p.ndim > 1]  # dense weights, embeddings
-    others = [p for p in network.parameters() if p.ndim <= 1]
     clip_norm = facts.CLIP_NORM if run.dimensions["clip"] else None
+    groups = framework.by_decay(network, facts.WEIGHT_DECAY)
     if run.compiler == "graph":
-        groups = [{"params": decayed + others, "weight_decay": facts.WEIGHT_DECAY}]
+        parameters = [p for group in groups for p in group["params"]]
+        groups = [{"params": parameters, "weight_decay": facts.WEIGHT_DECAY}]
         if clip_norm:
             groups[0].update(clip_grad_max_norm=clip_norm, clip_grad_norm_type=2.0)
-    else:
-        groups = [
-            {"params": decayed, "weight_decay": facts.WEIGHT_DECAY},
-            {"params": others, "weight_decay": 0.0},
-        ]
     return AdamW(
         groups,
         clip_norm,
@@ -233,98 +186,20 @@ def optimizer(run, network):
 
 
 def training(run):
-    network, criterion = model(run), loss(run)
-    flow.manual_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
-    parameters = sum(p.numel() for p in network.parameters())
-    if run.compiler == "graph":
-        if run.distributed:
-            network = network.to_global(placement(run), sbp=flow.sbp.broadcast)
-        train = TrainingGraph(run, network, criterion, optimizer(run, network))
-        detail = compiled(run, train)
-    else:
-        train = eager(run, network, criterion, optimizer(run, network))
-        detail = {}
-    batches = open_batches(run, "NHWC")
-    next_batch = feed(batches, lambda *batch: put(run, batch))
-
-    def step():
-        return train(*next_batch()).detach()
-
+    network = model(run)
     fused = run.cuda or run.compiler == "graph"
     clip = "global norm, " + ("in the graph" if run.compiler == "graph" else "by tensor")
-    return Work(
-        step=step,
-        wait=flow._oneflow_internal.eager.Sync,  # all queued instructions, graphs included
-        loss=lambda value: local(value).item(),
-        parameters=parameters,
-        batches=batches,
-        parity=dict(
-            detail,
-            attention="products, fused softmax" if run.cuda else "products, softmax",
-            optimizer="AdamW, fused" if fused else "AdamW",
-            clip=clip if run.dimensions["clip"] else "none",
-            loss_scaling="dynamic" if run.amp else "none",
-            compute_dtype="float16" if run.amp else "float32",
-        ),
-        weights=weights(network),
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        framework.put,
+        example=text.empty(run.batch_size, run.dimensions["sequence_length"]),
+        parity={
+            "attention": "products, fused softmax" if run.cuda else "products, softmax",
+            "optimizer": "AdamW, fused" if fused else "AdamW",
+            "clip": clip if run.dimensions["clip"] else "none",
+        },
     )
-
-
-def eager(run, network, criterion, adam):
-    forward = network
-    if run.distributed and not run.float64:
-        forward = nn.parallel.DistributedDataParallel(network, broadcast_buffers=False)
-
-    def train(inputs, targets):
-        value = criterion(forward(inputs), targets)
-        value.backward()
-        if run.distributed and run.float64:  # which DistributedDataParallel does not take
-            mean_over_ranks(run, network)
-        adam.step()
-        # DistributedDataParallel adds into its buckets, which it does not clear itself
-        adam.zero_grad(set_to_none=not run.distributed)
-        return value
-
-    return train
-
-
-def mean_over_ranks(run, network):
-    for parameter in network.parameters():
-        flow._C.local_all_reduce(parameter.grad, inplace=True).mul_(1 / run.ranks)
-
-
-def compiled(run, train):
-    """Compile the graph before its first step; returns what it says of itself."""
-    train._compile(*put(run, text.empty(run.batch_size, run.dimensions["sequence_length"])))
-    operations = len(train._compiled_graph_proto.net.op)
-    return {"graph_compiled": train.is_compiled, "graph_operations": operations}
-
-
-def placement(run):
-    return flow.placement(run.device, ranks=list(range(run.ranks)))
-
-
-def put(run, batch):
-    """A text.Batch -> (tokens, segments, mask, positions), (labels, predicted, follows).
-
-    int64, and `predicted` in the model's type; a graph's tensors span all ranks.
-    """
-    found = []
-    for name, array in zip(text.Batch._fields, batch):
-        kind = np.int64
-        if name == "predicted":
-            kind = np.float64 if run.float64 else np.float32
-        tensor = flow.from_numpy(array.astype(kind))
-        if run.cuda:
-            tensor = tensor.pin_memory().to("cuda")
-        if run.distributed and run.compiler == "graph":
-            # check_meta=False: the ranks need not agree on shapes in every step
-            tensor = tensor.to_global(placement(run), flow.sbp.split(0), check_meta=False)
-        found.append(tensor)
-    return tuple(found[:4]), tuple(found[4:])
-
-
-def local(value):
-    if value.is_global:
-        value = value.to_global(sbp=flow.sbp.broadcast).to_local()
-    return value

@@ -6,11 +6,9 @@ whole step, update and reduction included, in one graph.
 """
 
 import mindspore as ms
-from mindspore import Tensor, nn, ops
+from mindspore import nn, ops
 
-from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
-from dlperf.frameworks import mindspore as framework
+from dlperf.frameworks.mindspore import training as framework
 from dlperf.workloads.resnet50 import facts
 
 
@@ -79,7 +77,7 @@ def model(run):
     return network
 
 
-def weights(network):
+def weights(run, network):
     """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network.parameters_and_names():
@@ -90,75 +88,28 @@ def weights(network):
     return framework.Weights(named)
 
 
-def loss(run):
-    return nn.CrossEntropyLoss(label_smoothing=facts.LABEL_SMOOTHING)
+def loss(network, images, labels):
+    outputs = network(images).astype(ms.float32)
+    return ops.cross_entropy(outputs, labels, label_smoothing=facts.LABEL_SMOOTHING)
 
 
 def optimizer(run, network):
-    decayed = [p for p in network.trainable_params() if p.ndim > 1]
-    others = [p for p in network.trainable_params() if p.ndim <= 1]
     return nn.Momentum(
-        [
-            {"params": decayed, "weight_decay": facts.WEIGHT_DECAY},
-            {"params": others, "weight_decay": 0.0},
-        ],
+        framework.by_decay(network, facts.WEIGHT_DECAY),
         learning_rate=facts.learning_rate(run.global_batch_size),
         momentum=facts.MOMENTUM,
     )
 
 
 def training(run):
-    network, criterion = model(run), loss(run)
-    momentum = optimizer(run, network)
-    reduce = mean_over_ranks(run, momentum.parameters)
-    scaler = ms.amp.DynamicLossScaler(2**16, 2, 2000) if run.amp else None
-
-    def forward(images, labels):
-        value = criterion(network(images).astype(ms.float32), labels)
-        return value if scaler is None else scaler.scale(value)
-
-    gradients_of = ms.value_and_grad(forward, None, momentum.parameters)
-
-    def update(images, labels):
-        value, gradients = gradients_of(images, labels)
-        if reduce is not None:
-            gradients = reduce(gradients)
-        if scaler is None:
-            momentum(gradients)
-        else:
-            value, gradients = scaler.unscale(value), scaler.unscale(gradients)
-            finite = ms.amp.all_finite(gradients)
-            if finite:
-                momentum(gradients)
-            scaler.adjust(finite)
-        return value
-
-    if run.compiler == "graph":
-        update = ms.jit(update, fullgraph=True)
-    batches = open_batches(run, "NCHW")
-    next_batch = feed(batches, put)
-
-    return Work(
-        step=lambda: update(*next_batch()),
-        wait=lambda: framework.synchronize(run),
-        loss=lambda value: float(value.asnumpy()),
-        parameters=sum(p.size for p in network.trainable_params()),
-        batches=batches,
-        parity={
-            "layout": "NCHW",
-            "optimizer": "nn.Momentum, one operator a parameter",
-            "loss_scaling": "dynamic" if run.amp else "none",
-            "compute_dtype": "float16" if run.amp else "float32",
-        },
-        weights=weights(network),
+    network = model(run)
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        framework.put,
+        layout="NCHW",
+        parity={"layout": "NCHW", "optimizer": "nn.Momentum, one operator a parameter"},
     )
-
-
-def mean_over_ranks(run, parameters):
-    if not run.distributed:
-        return None
-    return nn.DistributedGradReducer(parameters, mean=True, degree=run.ranks)
-
-
-def put(images, labels):
-    return Tensor(images), Tensor(labels)

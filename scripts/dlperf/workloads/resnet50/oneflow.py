@@ -1,27 +1,21 @@
 """ResNet-50 v1.5 in OneFlow.
 
 As fast as it gets: nn.Graph with updates and additions fused; on the CPU eager is as fast, because
-OpenBLAS (frameworks/oneflow.py chooses its kernels) takes nearly all of the time. Data parallel:
-DistributedDataParallel in eager mode, global tensors (batch split, weights broadcast) in a graph.
-On the GPU, which this has not run on: fused batch-norm, addition and ReLU as OneFlow's own ResNet,
-NHWC for Tensor Cores and dynamic loss scaling under AMP (fp16), a multi-tensor SGD in eager mode.
+OpenBLAS (frameworks/oneflow chooses its kernels) takes nearly all of the time. On the GPU, which
+this has not run on: fused batch-norm, addition and ReLU as OneFlow's own ResNet, NHWC for Tensor
+Cores under AMP, a multi-tensor SGD in eager mode.
 """
 
 import numpy as np
 import oneflow as flow
+import oneflow.nn.functional as F
 from oneflow import nn
 
-from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
-from dlperf.frameworks import oneflow as framework
+from dlperf.frameworks.oneflow import training as framework
 from dlperf.workloads.resnet50 import facts
 
 
 class Conv2d(framework.Undrawn, nn.Conv2d):
-    pass
-
-
-class Linear(framework.Undrawn, nn.Linear):
     pass
 
 
@@ -73,43 +67,23 @@ class ResNet50(nn.Module):
                 blocks.append(Bottleneck(channels, width, own_stride, index == 0, fused))
                 channels = width * facts.EXPANSION
         self.blocks = nn.Sequential(*blocks)
-        self.fc = Linear(channels, facts.CLASSES)
+        self.fc = framework.Linear(channels, facts.CLASSES)
 
     def forward(self, x):
         x = self.pool(self.bn1(self.conv1(x)))
         return self.fc(self.blocks(x).mean(self.area))
 
 
-class TrainingGraph(nn.Graph):
-    """Forward, backward and update as one static graph."""
-
-    def __init__(self, run, network, criterion, sgd):
-        super().__init__()
-        self.network, self.criterion = network, criterion
-        self.add_optimizer(sgd)
-        self.config.allow_fuse_model_update_ops(True)
-        self.config.allow_fuse_add_to_output(True)
-        if run.cuda:
-            self.config.enable_cudnn_conv_heuristic_search_algo(False)  # measure, not guess
-        if run.amp:
-            self.config.enable_amp(True, dtype=flow.float16)
-            self.config.allow_fuse_cast_scale(True)
-            self.set_grad_scaler(flow.amp.GradScaler())
-
-    def build(self, images, labels):
-        value = self.criterion(self.network(images), labels)
-        value.backward()
-        return value
-
-
 def model(run):
     network = ResNet50(layout(run), nn.FusedBatchNorm2d if run.cuda else BatchNormReLU)
-    if run.float64:
-        network = network.to(flow.float64)
-    return network.to(run.device).train()
+    return framework.place(run, network)
 
 
-def weights(network):
+def layout(run):
+    return "NHWC" if run.cuda and run.amp else "NCHW"  # by ONEFLOW_ENABLE_NHWC
+
+
+def weights(run, network):
     """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network.named_parameters():
@@ -118,18 +92,13 @@ def weights(network):
     return framework.Weights(named)
 
 
-def loss(run):
-    return nn.CrossEntropyLoss(label_smoothing=facts.LABEL_SMOOTHING)
+def loss(run, network, images, labels):
+    return F.cross_entropy(network(images), labels, label_smoothing=facts.LABEL_SMOOTHING)
 
 
 def optimizer(run, network):
-    decayed = [p for p in network.parameters() if p.ndim > 1]  # convolutions, the dense weight
-    others = [p for p in network.parameters() if p.ndim <= 1]
     return flow.optim.SGD(
-        [
-            {"params": decayed, "weight_decay": facts.WEIGHT_DECAY},
-            {"params": others, "weight_decay": 0.0},
-        ],
+        framework.by_decay(network, facts.WEIGHT_DECAY),
         lr=facts.learning_rate(run.global_batch_size),
         momentum=facts.MOMENTUM,
         fused=run.cuda and run.compiler == "none",
@@ -137,94 +106,21 @@ def optimizer(run, network):
 
 
 def training(run):
-    network, criterion = model(run), loss(run)
-    parameters = sum(p.numel() for p in network.parameters())
-    if run.compiler == "graph":
-        if run.distributed:
-            network = network.to_global(placement(run), sbp=flow.sbp.broadcast)
-        train = TrainingGraph(run, network, criterion, optimizer(run, network))
-        detail = compiled(run, train)
-    else:
-        train = eager(run, network, criterion, optimizer(run, network))
-        detail = {}
-    batches = open_batches(run, layout(run))
-    next_batch = feed(batches, lambda images, labels: put(run, images, labels))
-
-    def step():
-        return train(*next_batch()).detach()
-
-    return Work(
-        step=step,
-        wait=flow._oneflow_internal.eager.Sync,  # all queued instructions, graphs included
-        loss=lambda value: local(value).item(),
-        parameters=parameters,
-        batches=batches,
-        parity=dict(
-            detail,
-            layout=layout(run),
-            optimizer="SGD, fused" if run.cuda or run.compiler == "graph" else "SGD",
-            loss_scaling="dynamic" if run.amp else "none",
-            compute_dtype="float16" if run.amp else "float32",
-        ),
-        weights=weights(network),
-    )
-
-
-def eager(run, network, criterion, sgd):
-    forward = network
-    if run.distributed and not run.float64:
-        # batch-norm statistics stay each rank's own
-        forward = nn.parallel.DistributedDataParallel(network, broadcast_buffers=False)
-
-    def train(images, labels):
-        value = criterion(forward(images), labels)
-        value.backward()
-        if run.distributed and run.float64:  # which DistributedDataParallel does not take
-            mean_over_ranks(run, network)
-        sgd.step()
-        # DistributedDataParallel adds into its buckets, which it does not clear itself
-        sgd.zero_grad(set_to_none=not run.distributed)
-        return value
-
-    return train
-
-
-def mean_over_ranks(run, network):
-    for parameter in network.parameters():
-        flow._C.local_all_reduce(parameter.grad, inplace=True).mul_(1 / run.ranks)
-
-
-def compiled(run, train):
-    """Compile the graph before its first step; returns what it says of itself."""
+    network = model(run)
     size = run.dimensions["image_size"]
     shape = (size, size, 3) if layout(run) == "NHWC" else (3, size, size)
     images = np.zeros((run.batch_size,) + shape, np.float32)
-    train._compile(*put(run, images, np.zeros(run.batch_size, np.int32)))
-    operations = len(train._compiled_graph_proto.net.op)
-    return {"graph_compiled": train.is_compiled, "graph_operations": operations}
-
-
-def layout(run):
-    return "NHWC" if run.cuda and run.amp else "NCHW"  # by ONEFLOW_ENABLE_NHWC
-
-
-def placement(run):
-    return flow.placement(run.device, ranks=list(range(run.ranks)))
-
-
-def put(run, images, labels):
-    """NumPy arrays -> tensors on the device, labels as int64; a graph's span all ranks."""
-    x, y = flow.from_numpy(images), flow.from_numpy(labels.astype(np.int64))
-    if run.cuda:
-        x, y = x.pin_memory().to("cuda"), y.pin_memory().to("cuda")
-    if run.distributed and run.compiler == "graph":
-        # check_meta=False: the ranks need not agree on shapes in every step
-        split = dict(placement=placement(run), sbp=flow.sbp.split(0), check_meta=False)
-        x, y = x.to_global(**split), y.to_global(**split)
-    return x, y
-
-
-def local(value):
-    if value.is_global:
-        value = value.to_global(sbp=flow.sbp.broadcast).to_local()
-    return value
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        framework.put,
+        example=(images, np.zeros(run.batch_size, np.int64)),
+        layout=layout(run),
+        parity={
+            "layout": layout(run),
+            "optimizer": "SGD, fused" if run.cuda or run.compiler == "graph" else "SGD",
+        },
+    )
