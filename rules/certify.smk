@@ -4,13 +4,20 @@ Required inputs: a framework's environment, PyTorch's for the reference, and the
 Outputs: results/certificates/<workload>/reference[-<variant>]/, neutral weights and what plain
 float64 formulas make of them; one certificate of equal work for each workload, framework, device,
 precision, compiler, variant and layout of devices. Shared by rounds; made again when the
-implementation, the reference or the environment changes. `certificates` makes those of the round and prints them.
+implementation, the reference or the environment changes. Where one comes with this very code
+(certificates/), it is taken. `certificates` makes those of the round and prints them.
 """
 
+from dlperf.certify import released
 from dlperf.contract.parallel import Layout
+from dlperf.measure import code
 
+PRECISION = "fp32|amp"
+COMPILER = "(-(?!clip0)[a-z0-9_]+)?"
 VARIANT = "(-clip0)?"  # what a certificate is of, beside the workload's standard form
+LAYOUT = "1|(dp2)?(acc2)?"
 PACKAGE = os.path.relpath(f"{SCRIPTS}/dlperf")
+OF_CERTIFICATE = "certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{layout}.json"
 
 
 def certificates_of(wildcards=None):
@@ -21,6 +28,32 @@ def certificates_of(wildcards=None):
 
 def proving_data(wildcards):
     return f"results/data/{workloads.data(wildcards.workload)['sample'].folder}/manifest.json"
+
+
+def code_of(wildcards):
+    """The files whose change makes a certificate, or a reference, anew."""
+    if framework := wildcards.get("framework"):
+        own = code.of_implementation(wildcards.workload, framework)
+    else:
+        own = code.of_reference(wildcards.workload)
+    return [f"{PACKAGE}/{path}" for path in own]
+
+
+def released_certificate(wildcards):
+    """The one that comes with the code. Where none does, the path of a file that is not there:
+    then the rule below makes it."""
+    path = OF_CERTIFICATE.format(**wildcards)
+    found = "" if REMAKE or CONFIG.environments.interpreters else released.find(path)
+    return os.path.relpath(found) if found else f"{path} (no such certificate of this code)"
+
+
+def was_released(wildcards):
+    """Whether the one that is there came with the code."""
+    try:
+        with open("results/" + OF_CERTIFICATE.format(**wildcards)) as stream:
+            return json.load(stream)["provenance"].get("released", False)
+    except OSError:
+        return False
 
 
 def memory_of(wildcards):
@@ -38,12 +71,7 @@ rule reference:
     input:
         environment=environment_of("pytorch"),
         data=proving_data,
-        code=[
-            f"{PACKAGE}/certify/reference.py",
-            f"{PACKAGE}/workloads/{{workload}}/facts.py",
-            f"{PACKAGE}/workloads/{{workload}}/proof.py",
-            f"{PACKAGE}/workloads/{{workload}}/reference.py",
-        ],
+        code=code_of,
     output:
         "results/certificates/{workload}/reference{variant}/manifest.json",
     log:
@@ -64,27 +92,42 @@ rule reference:
         " > {log:q} 2>&1"
 
 
+ruleorder: released_certificate > certificate
+
+
+rule released_certificate:
+    input:
+        released=released_certificate,
+        code=code_of,
+    output:
+        f"results/{OF_CERTIFICATE}",
+    wildcard_constraints:
+        precision=PRECISION,
+        compiler=COMPILER,
+        variant=VARIANT,
+        layout=LAYOUT,
+    localrule: True
+    shell:
+        "cp {input.released:q} {output:q}"
+
+
 rule certificate:
     input:
         # not ancient: another lock makes a certificate stale
         environment=lambda wildcards: environment_of(wildcards.framework),
         reference="results/certificates/{workload}/reference{variant}/manifest.json",
         data=proving_data,
-        code=[
-            f"{PACKAGE}/certify/judge.py",
-            f"{PACKAGE}/certify/rank.py",
-            f"{PACKAGE}/frameworks/{{framework}}.py",
-            f"{PACKAGE}/workloads/{{workload}}/{{framework}}.py",
-        ],
+        code=code_of,
+        again=lambda wildcards: again_if(REMAKE and was_released(wildcards)),
     output:
-        "results/certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{layout}.json",
+        f"results/{OF_CERTIFICATE}",
     log:
         "results/certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{layout}.log",
     wildcard_constraints:
-        precision="fp32|amp",
-        compiler="(-(?!clip0)[a-z0-9_]+)?",
+        precision=PRECISION,
+        compiler=COMPILER,
         variant=VARIANT,
-        layout="1|(dp2)?(acc2)?",
+        layout=LAYOUT,
     priority: CERTIFICATE
     # Two: its runs, or its ranks, stand side by side, as nothing is timed. A repetition takes all
     # cores, so never beside one.

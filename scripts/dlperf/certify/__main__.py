@@ -28,7 +28,7 @@ from dlperf import frameworks, workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SCHEMA, judge
 from dlperf.contract import files
 from dlperf.contract.parallel import Layout
-from dlperf.measure import host, processes, record, stopwatch
+from dlperf.measure import code, host, processes, record, stopwatch
 from dlperf.scenarios import train
 
 
@@ -105,9 +105,11 @@ def certify(asked: argparse.Namespace) -> dict[str, Any]:
         "parity": parity,
         "provenance": {
             "git_commit": record.git_commit(),
-            "code_sha256": record.code_sha256(asked.workload, asked.framework),
-            "lock_sha256": record.applied_lock(environment),
-            "reference_sha256": record.file_sha256(manifest_path),
+            "code_sha256": code.sha256(code.of_implementation(asked.workload, asked.framework)),
+            "lock_sha256": code.applied_lock(environment),
+            "reference": manifest.get("provenance", {}),
+            "processor": host.facts()["cpu"],
+            "released": False,
             "start_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
             "nodes": asked.nodes,
             "seconds": round(time.time() - started, 1),

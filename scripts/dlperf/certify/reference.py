@@ -30,6 +30,7 @@ from dlperf.certify import KEPT_MEMORY, LONG_STEPS, STEPS
 from dlperf.contract import files
 from dlperf.contract.run import Input
 from dlperf.data import loaders
+from dlperf.measure import code
 
 SCHEMA = "dlperf.reference/2"
 SEED = 1
@@ -222,6 +223,7 @@ def main(arguments=None):
     what.add_argument("--out", help="the folder to write")
     what.add_argument("--long-runs", action="store_true", help="print the means of long runs")
     parser.add_argument("--environment", help="env.json whose interpreter has PyTorch")
+    parser.add_argument("--lock-sha256", default="", help="of the lock that PyTorch comes from")
     asked = parser.parse_args(arguments)
     if asked.environment:
         run_in(asked)
@@ -256,7 +258,14 @@ def make(asked, proof):
         "seed": SEED,
         "parts": parts,
         "sha256": sha256,
+        "provenance": provenance(asked.workload, asked.lock_sha256),
     }
+
+
+def provenance(workload, lock_sha256):
+    """The hashes of what a reference is made with: other code or packages may make another."""
+    own = code.sha256(code.of_reference(workload))
+    return {"code_sha256": own, "lock_sha256": lock_sha256}
 
 
 def print_long_runs(asked):
@@ -278,9 +287,10 @@ def run_in(asked):
         reason = "no reference without PyTorch's environment: %s" % environment["reason"]
         if asked.long_runs:
             sys.exit(reason)
-        write_manifest(asked.out, {"status": "failed", "reason": reason})
+        write_manifest(asked.out, {"status": "failed", "reason": reason, "provenance": {}})
         sys.exit()
     command = [environment["interpreter"], "-m", "dlperf.certify.reference"]
+    command.append("--lock-sha256=" + code.applied_lock(environment))
     for key in ("workload", "variant", "data_dir"):
         command.append("--%s=%s" % (key.replace("_", "-"), getattr(asked, key)))
     command.append("--long-runs" if asked.long_runs else "--out=" + asked.out)

@@ -19,7 +19,9 @@ read what it can do without having it. In every package:
                     stop(run)                   leave the group
     training.py     train(run, network, loss, optimizer, weights, put, layout, parity) -> Work
                                                 data parallel, mixed precision, compiling,
-                                                accumulation and the step, alike for all workloads
+                                                accumulation and the step, alike for all workloads;
+                                                its docstring says what a page's `loss` and `put`
+                                                are, and what else the framework has to be told
                     Weights                     trained weights by canonical name
                     optimize(run, implementation, start, gradients)
                                                 a page's optimiser alone, for certificates

@@ -10,6 +10,7 @@ import sys
 import time
 
 from dlperf.contract import files
+from dlperf.measure import code
 
 SCHEMA = "dlperf.record/2"
 
@@ -55,18 +56,6 @@ def _git(*words):
     return answer.stdout.decode().strip() if answer.returncode == 0 else ""
 
 
-def code_sha256(workload, framework):
-    """Of the files that decide what a step computes: facts, implementation, framework."""
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    own = [
-        ("workloads", workload, "facts.py"),
-        ("workloads", workload, framework + ".py"),
-        ("frameworks", framework + ".py"),
-    ]
-    digests = [file_sha256(os.path.join(package, *parts)) for parts in own]
-    return sha256(" ".join(digests).encode())
-
-
 def git_commit():
     return _git("rev-parse", "HEAD")
 
@@ -88,23 +77,20 @@ def job_start_utc(job):
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.mktime(local)))
 
 
-def applied_lock(environment):
-    """sha256 of the lock that an environment was made from; "" where it was made otherwise."""
-    return environment.get("lock_sha256", "") if environment.get("lock_applied") else ""
-
-
 def provenance(case, environment, config_sha256):
     """Where a record comes from; `environment` is the content of env.json, or {}."""
     commit = git_commit()
+    identity = case["identity"]
+    own = code.of_implementation(identity["workload"], identity["framework"])
     data_dir = case["settings"]["data_dir"]
     return {
         "git_commit": commit,
         "git_dirty": bool(_git("status", "--porcelain", "-uno")) if commit else None,
-        "code_sha256": code_sha256(case["identity"]["workload"], case["identity"]["framework"]),
+        "code_sha256": code.sha256(own),
         "case_sha256": sha256(json.dumps(case, sort_keys=True).encode()),
         "config_sha256": config_sha256,
         "environment_backend": environment.get("backend", ""),
-        "lock_sha256": applied_lock(environment),
+        "lock_sha256": code.applied_lock(environment),
         "freeze_sha256": sha256("\n".join(environment.get("freeze", [])).encode()),
         "data_manifest_sha256": (
             file_sha256(os.path.join(data_dir, "manifest.json")) if data_dir else ""

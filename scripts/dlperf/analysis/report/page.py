@@ -237,9 +237,7 @@ def _suspects(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[dict[str
 
 def _certificates(rows: Sequence[Row]) -> dict[str, Any]:
     """A line a certificate, a column a tier: sign, numbers, and where it fails."""
-    there = dict.fromkeys(row["tier"] for row in rows if row["tier"])
-    known = [tier for tier in labels.TIERS if tier in there]
-    tiers = known + [tier for tier in there if tier not in known]
+    tiers = list(dict.fromkeys(row["tier"] for row in rows if row["tier"]))
     lines = []
     frameworks = list(dict.fromkeys(row["framework"] for row in rows))
     found_for = sorted(  # one framework's together; otherwise as the plan has them
@@ -259,6 +257,8 @@ def _certificates(rows: Sequence[Row]) -> dict[str, Any]:
                 "tiers": [_tier(found.get(tier)) for tier in tiers],
                 "date": row["start_utc"][:16].replace("T", " "),
                 "commit": row["git_commit"],
+                "released": certificates.is_released(row),
+                "processor": row["processor"],
             }
         )
     not_run: dict[str, dict[str, None]] = {}
@@ -268,7 +268,7 @@ def _certificates(rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "lines": lines,
         "not_run": {why: list(where) for why, where in not_run.items()},
-        "tiers": [labels.TIERS.get(tier, tier) for tier in tiers],
+        "tiers": tiers,
         "counts": Counter(line["status"] for line in lines),
     }
 

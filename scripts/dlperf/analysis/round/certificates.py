@@ -46,7 +46,7 @@ def read(config: Config, cases: Iterable[Case], shared: Path) -> list[Row]:
     for path, asked in wanted.items():
         own = dict(zip(KEY, asked, strict=True))
         try:
-            content = (shared / path).read_bytes()
+            content = _content(shared, path)
         except FileNotFoundError:
             rows.append({**own, "status": "missing", "reason": "not made yet", "certificate": path})
             continue
@@ -67,12 +67,22 @@ def read(config: Config, cases: Iterable[Case], shared: Path) -> list[Row]:
     return rows
 
 
+def _content(shared: Path, path: str) -> bytes:
+    """A certificate's file, or the one of version 1, which was named by ranks."""
+    for layout, ranks in (("-1.json", "-1r.json"), ("-dp2.json", "-2r.json")):
+        older = shared / (path.removesuffix(layout) + ranks)
+        if path.endswith(layout) and older.exists() and not (shared / path).exists():
+            return older.read_bytes()
+    return (shared / path).read_bytes()
+
+
 def parse(content: bytes, wanted: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
     """(certificate, problems) of a file's content that should be of `wanted`."""
     try:
         document = json.loads(content)
     except ValueError as error:
         return None, [f"is not JSON, perhaps half-written: {error}"]
+    document = _upgraded(document)
     if wrong := documents.problems(document, documents.CERTIFICATE):
         return None, [f"is not a dlperf.certificate/2: {each}" for each in wrong]
     problems = [
@@ -83,6 +93,14 @@ def parse(content: bytes, wanted: Mapping[str, Any]) -> tuple[dict[str, Any] | N
     if document["passed"] != all(tier["passed"] is not False for tier in document["tiers"]):
         problems.append(f"passed is {document['passed']}, but its tiers say otherwise")
     return (None, problems) if problems else (document, [])
+
+
+def _upgraded(document: Any) -> Any:
+    """A certificate of version 1 as one of version 2."""
+    if isinstance(document, dict) and document.get("schema") == "dlperf.certificate/1":
+        layout = {1: "1", 2: "dp2"}.get(document.pop("ranks", 0), "")
+        return {**document, "schema": "dlperf.certificate/2", "layout": layout}
+    return document
 
 
 def _tiers(document: Mapping[str, Any]) -> Iterator[Row]:
@@ -105,7 +123,8 @@ def _tiers(document: Mapping[str, Any]) -> Iterator[Row]:
             "worst_tensor": worst.get("tensor", ""),
             "worst_step": worst.get("step"),
             "reason": tier.get("reason", ", ".join(others)),
-            **{name: provenance[name] for name in columns.CERTIFICATE_PROVENANCE},
+            **{name: provenance.get(name, "") for name in columns.CERTIFICATE_PROVENANCE},
+            "released": str(provenance.get("released", False)).lower(),
         }
 
 
@@ -114,6 +133,11 @@ def by_key(rows: Iterable[Row]) -> dict[Key, list[Row]]:
     return {
         found: list(own) for found, own in groupby(rows, lambda row: tuple(row[k] for k in KEY))
     }
+
+
+def is_released(row: Mapping[str, Any]) -> bool:
+    """Whether it came with the code, and was not made beside what it certifies."""
+    return row["released"] == "true"
 
 
 def first_failed(rows: Sequence[Row]) -> Row | None:
@@ -164,7 +188,8 @@ def lines(rows: Sequence[Row]) -> Iterator[str]:
         not_run = [each["tier"] for each in own if not each["tier_passed"]]
         without = f", without {labels.listed(not_run)}" if not_run else ""
         commit = row["git_commit"][:12] or "not known"
-        yield f"{line}: {row['start_utc'][:10]}, commit {commit}{without}"
+        where = f", on {row['processor']}, from certificates/" if is_released(row) else ""
+        yield f"{line}: {row['start_utc'][:10]}, commit {commit}{where}{without}"
         failed = first_failed(own)
         if failed:
             yield f"        {failed['tier']}: {labels.difference(failed)}"

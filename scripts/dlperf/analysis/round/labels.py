@@ -13,21 +13,6 @@ from dlperf.analysis.statistics.medians import order_coverage, order_rank
 
 SCENARIO = {"train": "training"}
 #: Tiers of a certificate (certify/judge.py) as a table heads them, in their order.
-TIERS = {
-    "shapes": "names and shapes",
-    "input": "input batches",
-    "float64-step": "float64: step 1",
-    "float64-run": "float64: all steps",
-    "float64-loss": "float64: loss of step 1",
-    "float64-gradient": "float64: gradients of step 1",
-    "float64-losses": "float64: losses of all steps",
-    "float64-update": "float64: weights after all steps",
-    "timed-loss": "as timed: loss",
-    "timed-gradient": "as timed: worst gradient",
-    "timed-gradient-median": "as timed: median gradient",
-    "optimizer": "optimizer alone",
-    "long-run": "as timed: mean loss of many steps",
-}
 
 
 def difference(tier: Mapping[str, Any]) -> str:

@@ -152,6 +152,8 @@ ALL = (
     Column("worst_step", int),
     Column("seconds", float),
     Column("certificate_sha256"),
+    Column("processor"),
+    Column("released"),
     # what a process reported of its settings
     Column("key"),
     Column("value"),
@@ -321,7 +323,10 @@ COMPARISON = (
 #: What a record and its certificate must have in common.
 MADE_WITH = ("code_sha256", "lock_sha256")
 #: What merge copies from a certificate's provenance.
-CERTIFICATE_PROVENANCE = ("start_utc", "git_commit", "code_sha256", "lock_sha256", "seconds")
+CERTIFICATE_PROVENANCE = (
+    *("start_utc", "git_commit", "code_sha256", "lock_sha256", "seconds"),
+    *("processor", "released"),
+)
 CERTIFICATE = (
     *("workload", "framework", "device", "precision", "compiler", "variant", "layout"),  # its path
     "status",

@@ -14,8 +14,8 @@ from dlperf.data.loaders import open_batches
 def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
     """The Work of training `network`.
 
-    loss(network, *batch): the mean loss of a batch. put(run, *arrays): a loader's batch as tensors.
-    layout: of a loader's images.
+    loss(network, *batch): the mean loss of a batch, without a Run, which no graph takes. put(run,
+    *arrays): a loader's batch as tensors. layout: of a loader's images.
     """
     trained = optimizer.parameters
     reduce = None

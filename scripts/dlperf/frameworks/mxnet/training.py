@@ -18,11 +18,11 @@ from dlperf.data.loaders import open_batches
 def train(run, network, loss, optimizer, weights, put, inputs, layout="", parity=None, losses=1):
     """The Work of training `network`.
 
-    loss(network): a hybrid block of network and loss as one graph, from `inputs` arrays; it gives
-    so many `losses`, one or one a sample. put(run, *arrays): a loader's batch on the device.
+    loss(run, network): a hybrid block of network and loss as one graph, from `inputs` arrays; it
+    gives so many `losses`, one or one a sample. put(run, *arrays): a loader's batch on the device.
     layout: of a loader's images.
     """
-    forward = loss(network)
+    forward = loss(run, network)
     if run.compiler == "static":
         forward.hybridize(static_alloc=True, static_shape=True)
     trained = [p for p in network.collect_params().values() if p.grad_req != "null"]

@@ -14,9 +14,9 @@ from dlperf.data.loaders import open_batches
 def train(run, network, loss, optimizer, weights, put, example, layout="", parity=None):
     """The Work of training `network`, which `place` gave.
 
-    loss(run, network, *batch): the mean loss of a batch; its network is the data-parallel one. put(
-    run, *arrays): a loader's batch as tensors on the device. example: arrays of such a batch, to
-    compile a graph with. layout: of a loader's images.
+    loss(run, network, *batch): the mean loss of a batch; its network is the data-parallel one.
+    put(run, *arrays): a loader's batch as tensors on the device. example: arrays of such a batch,
+    to compile a graph with. layout: of a loader's images.
     """
     flow.manual_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
     batches = open_batches(run, layout)

@@ -17,9 +17,9 @@ from dlperf.data.loaders import open_batches
 def train(run, network, loss, optimizer, weights, put, spec, layout="", parity=None):
     """The Work of training `network`.
 
-    loss(network): a layer that gives the mean loss of a batch; it is made static and data parallel
-    as a whole. spec: InputSpecs of a batch, for static programs. put(run, *arrays): a loader's
-    batch as tensors on the device. layout: of a loader's images.
+    loss(run, network): a layer that gives the mean loss of a batch; it is made static and data
+    parallel as a whole. spec: InputSpecs of a batch, for static programs. put(run, *arrays): a
+    loader's batch as tensors on the device. layout: of a loader's images.
     """
     parameters = sum(p.size for p in trained(network))
     if run.amp:
@@ -27,7 +27,7 @@ def train(run, network, loss, optimizer, weights, put, spec, layout="", parity=N
             network, optimizer, level="O2", dtype="float16", master_grad=True
         )
     scaler = paddle.amp.GradScaler(enable=run.amp, init_loss_scaling=2.0**16)
-    forward, detail = loss(network), {}
+    forward, detail = loss(run, network), {}
     if run.compiler != "none":
         forward, detail = compiled(run, forward, spec)
     if run.distributed:

@@ -16,8 +16,8 @@ from dlperf.data.loaders import open_batches
 def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
     """The Work of training `network`.
 
-    loss(network, *batch): the mean loss of a batch; its network is the data-parallel one. put(run,
-    *arrays): a loader's batch as tensors on the device. layout: of a loader's images.
+    loss(run, network, *batch): the mean loss of a batch; its network is the data-parallel one.
+    put(run, *arrays): a loader's batch as tensors on the device. layout: of a loader's images.
     """
     parameters = sum(p.numel() for p in network.parameters())
     torch.manual_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
@@ -33,7 +33,7 @@ def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
 
     def forward(*batch):
         with torch.autocast(run.device, dtype=half, enabled=run.amp):
-            return loss(network, *batch)
+            return loss(run, network, *batch)
 
     if run.compiler == "inductor":
         forward = torch.compile(forward)

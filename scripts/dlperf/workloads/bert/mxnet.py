@@ -174,7 +174,7 @@ def weights(run, network):
     return Weights({name.replace("layers.", "layer"): parameter for name, parameter in own})
 
 
-def loss(network):
+def loss(run, network):
     return network
 
 
@@ -241,6 +241,21 @@ def optimizer(run, network):
     return framework.trainer(run, network, adam)
 
 
+def put(run, *batch):
+    """A text.Batch -> arrays: int32, and what is multiplied in the model's type.
+
+    For positions come rows of (tokens x batch, width); AMP breaks the `arange` of a graph.
+    """
+    batch = Batch(*batch)
+    rows = batch.positions * len(batch.tokens) + np.arange(len(batch.tokens))[:, None]
+    dtype = "float64" if run.float64 else "float32"
+    multiplied = ("mask", "predicted")
+    return [
+        framework.put(run, array, dtype if name in multiplied else "int32")
+        for name, array in batch._replace(positions=rows)._asdict().items()
+    ]
+
+
 def training(run):
     network = model(run)
     trainer = optimizer(run, network)
@@ -258,18 +273,3 @@ def training(run):
             "clip": "global norm" if run.dimensions["clip"] else "none",
         },
     )
-
-
-def put(run, *batch):
-    """A text.Batch -> arrays: int32, and what is multiplied in the model's type.
-
-    For positions come rows of (tokens x batch, width); AMP breaks the `arange` of a graph.
-    """
-    batch = Batch(*batch)
-    rows = batch.positions * len(batch.tokens) + np.arange(len(batch.tokens))[:, None]
-    dtype = "float64" if run.float64 else "float32"
-    multiplied = ("mask", "predicted")
-    return [
-        framework.put(run, array, dtype if name in multiplied else "int32")
-        for name, array in batch._replace(positions=rows)._asdict().items()
-    ]

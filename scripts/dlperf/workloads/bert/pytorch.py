@@ -97,7 +97,7 @@ def weights(run, network):
     return framework.Weights(named)
 
 
-def loss(network, *batch):
+def loss(run, network, *batch):
     return network(*batch)
 
 

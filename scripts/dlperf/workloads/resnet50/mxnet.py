@@ -121,7 +121,7 @@ def weights(run, network):
     return framework.Weights({name.replace("blocks.", "block"): p for name, p in own}, layout(run))
 
 
-def loss(network):
+def loss(run, network):
     return Criterion(network, SmoothedCrossEntropy())
 
 

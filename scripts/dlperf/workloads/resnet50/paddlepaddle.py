@@ -142,7 +142,7 @@ class ExactCrossEntropy(nn.Layer):
         return F.cross_entropy(logits, paddle.gather(self.targets, labels), soft_label=True)
 
 
-def loss(network):
+def loss(run, network):
     if paddle.get_default_dtype() == "float64":
         return TrainingLoss(network, ExactCrossEntropy())
     return TrainingLoss(network, nn.CrossEntropyLoss(label_smoothing=facts.LABEL_SMOOTHING))

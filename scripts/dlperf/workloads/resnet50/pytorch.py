@@ -81,7 +81,7 @@ def weights(run, network):
     return framework.Weights(named)
 
 
-def loss(network, images, labels):
+def loss(run, network, images, labels):
     return F.cross_entropy(network(images), labels, label_smoothing=facts.LABEL_SMOOTHING)
 
 
