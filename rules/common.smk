@@ -36,11 +36,11 @@ PYTHON = sys.executable
 SOURCE = ", ".join(os.path.relpath(path) for path in workflow.configfiles)
 
 # Of one call, not of the round, so in none of its files: what `audit` audits in place of the round's
-# folder, what `compare` compares it with, and whether certificates that come with the code are made
+# folder, what `compare` compares it with and by, and whether certificates that come with the code are made
 # anew (`--config certificates=remake`).
 ARCHIVE = config.pop("archive", None)
 REMAKE = config.pop("certificates", "released") == "remake"
-COMPARISON = {key: config.pop(key) for key in ("baseline", "tolerance") if key in config}
+COMPARISON = {key: config.pop(key) for key in ("baseline", "tolerance", "metric") if key in config}
 
 try:
     CONFIG = plan.load(config, SOURCE)

@@ -3,14 +3,21 @@ Required inputs: what merge makes of the round, and what it made of another one,
 (`--config baseline=<round>`: its name, or the path of a folder that has it).
 
 Outputs: compare/<baseline>.tsv, a row a cell, and compare/<baseline>.html, a page that needs nothing
-else. `compare` prints what was found and fails where a cell became slower or broke; its files stay.
+else; of another metric (`--config baseline=<round> metric=memory`) in compare/<metric>/. `compare` prints what was found and fails where a cell became slower or broke; its files stay.
 """
 
+from dlperf import scenarios
 from dlperf.analysis.compare import rounds
 
 BASELINE = str(COMPARISON.get("baseline") or "")
+METRIC = str(COMPARISON.get("metric") or "")
 
-# A wrong one is told at once, without a job's details around it.
+# A wrong one is reported at once, without a job's details around it.
+if METRIC:
+    try:
+        names.known(METRIC, [each for name in scenarios.NAMES for each in scenarios.metrics(name)], "metric")
+    except LookupError as error:
+        raise WorkflowError(f"--config metric={METRIC}: {error.args[0]}") from None
 if BASELINE or "compare" in sys.argv[1:]:
     try:
         BASELINE_FOLDER = rounds.find(BASELINE, own=ROUND)
@@ -28,38 +35,46 @@ def baseline_of(wildcards):
         raise WorkflowError(error.args[0]) from None
 
 
+def compared():
+    """The files of the comparison that was asked for, without their endings."""
+    folder = f"{RESULTS}/compare/{METRIC}" if METRIC else f"{RESULTS}/compare"
+    return f"{folder}/{BASELINE_FOLDER.name}"
+
+
 rule comparison:
     input:
         [f"{RESULTS}/{name}" for name in rounds.FILES],
         baseline=lambda wildcards: [baseline_of(wildcards) / name for name in rounds.FILES],
     output:
-        tsv=f"{RESULTS}/compare/{{baseline}}.tsv",
+        tsv=f"{RESULTS}/compare/{{metric}}{{baseline}}.tsv",
         html=report(
-            f"{RESULTS}/compare/{{baseline}}.html",
+            f"{RESULTS}/compare/{{metric}}{{baseline}}.html",
             caption="../report/comparison.rst",
             category="Comparison",
             labels={"baseline": "{baseline}"},
         ),
     log:
-        f"{RESULTS}/logs/compare/{{baseline}}.log",
+        f"{RESULTS}/logs/compare/{{metric}}{{baseline}}.log",
     wildcard_constraints:
         baseline="[A-Za-z0-9][A-Za-z0-9._-]*",
+        metric="([a-z0-9_]+/)?",
     localrule: True
     params:
         round=RESULTS,
         baseline=lambda wildcards: str(baseline_of(wildcards)),
         tolerance=COMPARISON.get("tolerance", 0.02),
+        metric=lambda wildcards: wildcards.metric.rstrip("/"),
     shell:
         # 3 says that there is a regression: here the comparison is done all the same
         "{PYTHON:q} -m dlperf.analysis compare --baseline {params.baseline:q}"
-        " --round {params.round:q} --tolerance {params.tolerance:q}"
+        " --round {params.round:q} --tolerance {params.tolerance:q} --metric={params.metric:q}"
         " --out-tsv {output.tsv:q} --out-html {output.html:q} > {log:q} 2>&1 || [ $? -eq 3 ]"
 
 
 rule compare:
     input:
-        tsv=lambda wildcards: f"{RESULTS}/compare/{BASELINE_FOLDER.name}.tsv",
-        html=lambda wildcards: f"{RESULTS}/compare/{BASELINE_FOLDER.name}.html",
+        tsv=lambda wildcards: f"{compared()}.tsv",
+        html=lambda wildcards: f"{compared()}.html",
     localrule: True
     shell:
         "{PYTHON:q} -m dlperf.analysis verdict --tsv {input.tsv:q} --html {input.html:q}"

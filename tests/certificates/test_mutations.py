@@ -1,7 +1,7 @@
 """The smallest wrong settings do not pass: real runs of an implementation with one thing changed.
 
-Each mutation replaces a piece of an implementation's source in a copy of the package; the reference
-stays what it is.
+Each mutation replaces a piece of an implementation's source, in its page or in its framework's
+training.py, in a copy of the package; the reference stays what it is.
 """
 
 import json
@@ -26,7 +26,7 @@ class Mutation(NamedTuple):
     compiler: str
     old: str
     new: str
-    ranks: int = 1
+    layout: str = "1"
     more: str = ""  # put behind the source
     float64_only: bool = True  # enough to show it, in half the time
 
@@ -73,16 +73,16 @@ RESNET50 = [
         "decay on biases",
         "pytorch",
         "none",
-        '{"params": others}',
-        '{"params": others, "weight_decay": facts.WEIGHT_DECAY}',
+        '"weight_decay": 0.0',
+        '"weight_decay": decay',
     ),
     Mutation(
         "batch-norm over all ranks",
         "pytorch",
         "none",
-        "    sgd = optimizer(run, network)\n",
-        "    sgd = optimizer(run, network)\n    gather_statistics(network)\n",
-        ranks=2,
+        "    network = model(run)\n    return",
+        "    network = model(run)\n    gather_statistics(network)\n    return",
+        layout="dp2",
         more=GATHERED,
     ),
     Mutation(
@@ -106,7 +106,7 @@ RESNET50 = [
         "xla",
         "        epsilon=facts.BATCH_NORM_EPSILON,\n",
         '        epsilon=facts.BATCH_NORM_EPSILON,\n        axis_name="ranks",\n',
-        ranks=2,
+        layout="dp2",
     ),
     Mutation(
         "batch-norm over all ranks",
@@ -117,7 +117,7 @@ RESNET50 = [
         '            "mean", [tf.reduce_mean(x, [0, 1, 2]), tf.reduce_mean(x * x, [0, 1, 2])]\n'
         "        )\n"
         "        variance = square - mean * mean\n",
-        ranks=2,
+        layout="dp2",
     ),
     Mutation(
         "v1 in place of v1.5",
@@ -205,7 +205,7 @@ BERT = [
         "pytorch",
         "none",
         '"weight_decay": 0.0',
-        '"weight_decay": facts.WEIGHT_DECAY',
+        '"weight_decay": decay',
     ),
     Mutation(
         "no bias correction",
@@ -224,6 +224,14 @@ BERT = [
         float64_only=False,
     ),
     Mutation("GELU's tanh form", "jax", "xla", "approximate=False", "approximate=True"),
+    Mutation(
+        "a sum over micro-steps",
+        "jax",
+        "xla",
+        "gradients = jax.tree.map(lambda each: each / run.accumulation, gradients)",
+        "gradients = gradients",
+        layout="acc2",
+    ),
     Mutation(
         "no loss of sentence pairs",
         "jax",
@@ -273,11 +281,11 @@ RIGHT = [
         frameworks.load(framework).DEFAULT_COMPILER["cpu"],
         old="",
         new="",
-        ranks=ranks,
+        layout=layout,
         float64_only=False,
     )
     for framework in CPU_FRAMEWORKS
-    for ranks in ((1, 2) if framework == "pytorch" else (1,))
+    for layout in (("1", "dp2", "acc2") if framework == "pytorch" else ("1", "acc2"))
 ]
 
 
@@ -314,9 +322,11 @@ def certificate_of(mutation, workload, package, reference, data, folder) -> dict
     """The certificate of a copy of the package in which the mutation was made."""
     scripts = folder / "scripts"
     shutil.copytree(package, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    path = scripts / f"dlperf/workloads/{workload}/{mutation.framework}.py"
+    page = scripts / f"dlperf/workloads/{workload}/{mutation.framework}.py"
+    shared = scripts / f"dlperf/frameworks/{mutation.framework}/training.py"
+    path = page if mutation.old in page.read_text() else shared
     source = path.read_text()
-    assert mutation.old in source, "the implementation reads otherwise now: mend the mutation"
+    assert mutation.old in source, "the implementation reads otherwise now: change the mutation"
     path.write_text(source.replace(mutation.old, mutation.new) + mutation.more)
     out = folder / "certificate.json"
     run(
@@ -325,7 +335,7 @@ def certificate_of(mutation, workload, package, reference, data, folder) -> dict
         f"--workload={workload}",
         f"--framework={mutation.framework}",
         f"--compiler={mutation.compiler}",
-        f"--layout={'1' if mutation.ranks == 1 else 'dp2'}",
+        f"--layout={mutation.layout}",
         f"--environment={ROOT}/results/environments/{mutation.framework}.cpu/env.json",
         f"--reference={reference}",
         f"--data-dir={data}",
@@ -373,20 +383,21 @@ def assert_fails(certificate: dict) -> None:
 
 
 def shortened(mutations: list[Mutation]) -> list:
-    """PyTorch's, and one of another framework; the rest is for `make test-full`."""
-    kept = next(each for each in mutations if each.framework == "tensorflow")
+    """PyTorch's, one of another framework, and of micro-steps; the rest is for `make test-full`."""
+    kept = [next(each for each in mutations if each.framework == "tensorflow")]
+    kept += [each for each in mutations if each.layout == "acc2"]
     return [
         pytest.param(
             each,
             id=title(each),
-            marks=() if each.framework == "pytorch" or each is kept else pytest.mark.full,
+            marks=() if each.framework == "pytorch" or each in kept else pytest.mark.full,
         )
         for each in mutations
     ]
 
 
 def title(mutation: Mutation) -> str:
-    return f"{mutation.framework}: {mutation.name}, {mutation.ranks} ranks"
+    return f"{mutation.framework}: {mutation.name}, {mutation.layout}"
 
 
 @pytest.mark.parametrize("mutation", shortened(RESNET50))

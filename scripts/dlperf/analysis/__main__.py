@@ -20,7 +20,7 @@
     python -m dlperf.analysis audit  --round DIR|ARCHIVE --out OUT
     python -m dlperf.analysis archive --round DIR --out OUT
     python -m dlperf.analysis compare --baseline DIR --round DIR [--tolerance SHARE] \\
-                                     --out-tsv OUT --out-html OUT
+                                     [--metric NAME] --out-tsv OUT --out-html OUT
     python -m dlperf.analysis verdict --tsv TSV --html HTML
 
 A mistake of the user ends with one message and the exit status 1. `compare` and `verdict` end with
@@ -138,7 +138,8 @@ def _archive(asked: argparse.Namespace) -> None:
 def _compare(asked: argparse.Namespace) -> int:
     from dlperf.analysis.compare.comparison import compare
 
-    compare(asked.baseline, asked.round, asked.out_tsv, asked.out_html, asked.tolerance)
+    files = asked.out_tsv, asked.out_html
+    compare(asked.baseline, asked.round, *files, asked.tolerance, asked.metric)
     return _show_verdict(asked.out_tsv, asked.out_html)
 
 
@@ -155,7 +156,7 @@ def _show_verdict(tsv: Path, html: Path) -> int:
 
 
 #: Options that may be left out. An imported round has no limits: nothing of it was probed.
-DEFAULTS = {"tolerance": 0.02, "limits": None}
+DEFAULTS = {"tolerance": 0.02, "limits": None, "metric": ""}
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int | None], dict[str, type]]] = {
     "merge": (
         _merge,
@@ -197,6 +198,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int | None], dict[str, 
             "out-tsv": Path,
             "out-html": Path,
             "tolerance": float,
+            "metric": str,
         },
     ),
     "verdict": (_verdict, {"tsv": Path, "html": Path}),

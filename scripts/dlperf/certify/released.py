@@ -1,6 +1,6 @@
 """Certificates that come with the code, so that not every machine has to make them.
 
-    PYTHONPATH=scripts python -m dlperf.certify.released --config config/rounds/certificates.yaml
+    PYTHONPATH=scripts python -m dlperf.certify.released --config config/rounds/released.yaml
 
 Copies those of that round from results/certificates/ into certificates/, and removes all others
 there. A workflow takes one where its hashes are those of this very code and of the locks in envs/.

@@ -13,12 +13,15 @@ Runs beside every framework: Python 3.7, standard library only.
 import importlib
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
+from dlperf.contract.case import SCENARIOS
+
 
 class Metric(NamedTuple):
     """A number that a repetition has.
 
-    unit: as a table heads it; {samples} stands for the workload's unit. better: "higher" or
-    "lower". value: a record and its case -> the number, None where the record does not have it.
+    unit: as a table heads it; {samples} stands for the workload's unit, {sample} for one of them.
+    better: "higher" or "lower". value: a record and its case -> the number, None where the record
+    does not have it. adds_up: over devices, so that a share of the ideal can be said.
     """
 
     name: str
@@ -26,10 +29,18 @@ class Metric(NamedTuple):
     better: str
     title: str
     value: Callable[[Dict[str, Any], Any], Optional[float]]
+    adds_up: bool = False
 
     @property
     def lower_is_better(self):
         return self.better == "lower"
+
+    def unit_of(self, samples):
+        """The unit of a workload whose samples are `samples` (a plural)."""
+        return self.unit.format(samples=samples, sample=samples[:-1])
+
+
+NAMES = SCENARIOS
 
 
 def load(name):

@@ -115,10 +115,10 @@ def tflops(record, case):
 
 
 METRICS = (
-    Metric("throughput", "{samples}/s", "higher", "Throughput", throughput),
+    Metric("throughput", "{samples}/s", "higher", "Throughput", throughput, True),
     Metric("step_time", "ms", "lower", "Step time", step_time),
     Metric("memory", "GiB", "lower", "Peak memory a device", memory),
-    Metric("energy", "J/{samples}", "lower", "Energy a sample", energy),
-    Metric("tokens", "tokens/s", "higher", "Tokens a second", tokens),
+    Metric("energy", "J/{sample}", "lower", "Energy a sample", energy),
+    Metric("tokens", "tokens/s", "higher", "Tokens a second", tokens, True),
     Metric("tflops", "TFLOP/s", "higher", "Arithmetic a device", tflops),
 )

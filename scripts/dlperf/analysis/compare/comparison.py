@@ -38,16 +38,16 @@ VERDICTS = {
         "It had a number in the baseline. Now no repetition ends ok, or its certificate of equal "
         "work fails.",
     ),
-    "regression": ("Regressions", "Slower by more than the tolerance, and by more than chance."),
-    "improvement": ("Improvements", "Faster by more than the tolerance, and by more than chance."),
+    "regression": ("Regressions", "Worse by more than the tolerance, and by more than chance."),
+    "improvement": ("Improvements", "Better by more than the tolerance, and by more than chance."),
     "possible regression": (
         "Possible regressions",
-        "Slower by more than the tolerance, and the repetitions of the two rounds lie apart. That "
+        "Worse by more than the tolerance, and the repetitions of the two rounds lie apart. That "
         "can still be chance, among so many cells or with so few repetitions.",
     ),
     "possible improvement": (
         "Possible improvements",
-        "Faster by more than the tolerance, and the repetitions of the two rounds lie apart. That "
+        "Better by more than the tolerance, and the repetitions of the two rounds lie apart. That "
         "can still be chance, among so many cells or with so few repetitions.",
     ),
     "small difference": ("Small differences", "More than chance, but within the tolerance."),
@@ -68,21 +68,23 @@ BAD = ("broken", "regression")
 #: Verdicts that rest on the repetitions of both rounds.
 COMPARED = tuple(VERDICTS)[1:8]
 
-#: repetition -> throughput
-Speeds = dict[int, float]
+#: repetition -> value of the metric
+Values = dict[int, float]
 
 
-def compare(baseline: Path, folder: Path, tsv: Path, html: Path, tolerance: float) -> list[Row]:
+def compare(
+    baseline: Path, folder: Path, tsv: Path, html: Path, tolerance: float, metric: str = ""
+) -> list[Row]:
     """Write the comparison of the round in `folder` with the one in `baseline`; return its rows.
 
-    `tolerance`: the smallest change of a median that matters, as a share. Raises AnalysisError
-    for a folder that has no analysed round.
+    `tolerance`: the smallest change of a median that matters, as a share. `metric`: of all cells;
+    without one, each scenario's own. Raises AnalysisError for a folder that has no analysed round.
     """
     if not 0 <= tolerance < 1:
         raise AnalysisError(
             f"tolerance: {tolerance} is not a share from 0 to below 1, such as 0.02"
         )
-    before, now = rounds.read(baseline), rounds.read(folder)
+    before, now = rounds.read(baseline, metric), rounds.read(folder, metric)
     rows = judge(before, now, tolerance)
     common = [key(row) for row in rows if row["verdict"] in COMPARED]
     differ = conditions.between(before, now, common)
@@ -99,7 +101,7 @@ def judge(before: Round, now: Round, tolerance: float) -> list[Row]:
     old_cells, new_cells = ({key(row): row for row in each.cells} for each in (before, now))
     old_speeds, new_speeds = _speeds(before), _speeds(now)
     rows: list[Row] = []
-    compared: list[tuple[Row, Speeds, Speeds]] = []
+    compared: list[tuple[Row, Values, Values]] = []
     for each in dict.fromkeys([*new_cells, *old_cells]):
         old, new = old_cells.get(each), new_cells.get(each)
         row = {**_both_sides(old, new), "baseline": before.name, "round": now.name}
@@ -123,11 +125,14 @@ def judge(before: Round, now: Round, tolerance: float) -> list[Row]:
     )
 
 
-def _speeds(round: Round) -> dict[conditions.Key, Speeds]:
-    found: dict[conditions.Key, Speeds] = {}
+def _speeds(round: Round) -> dict[conditions.Key, Values]:
+    metric_of = {key(row): row["metric"] for row in round.cells}
+    found: dict[conditions.Key, Values] = {}
     for row in round.repetitions:
         if row["status"] == "ok":
-            found.setdefault(key(row), {})[row["repetition"]] = row["throughput"]
+            value = row.get(metric_of.get(key(row), ""))
+            if value is not None:
+                found.setdefault(key(row), {})[row["repetition"]] = value
     return found
 
 
@@ -137,7 +142,7 @@ def _both_sides(old: Row | None, new: Row | None) -> Row:
     row = {name: one.get(name) for name in columns.comparison(workloads.NAMES)}
     row |= {"ratio": None, "verdict": "", "reason": "", "differs": "", "p": None}
     for cell, prefix in ((old, "baseline_"), (new, "")):
-        for name in ("throughput", "n_ok", "n_asked", "certificate", "flags"):
+        for name in ("median", "n_ok", "n_asked", "certificate", "flags"):
             row[prefix + name] = cell.get(name) if cell else None
     return row
 
@@ -145,8 +150,8 @@ def _both_sides(old: Row | None, new: Row | None) -> Row:
 def _ratio(first: Sequence[float], second: Sequence[float]) -> Row:
     interval = ratio_interval(second, first)
     return {
-        "baseline_throughput": median(first),
-        "throughput": median(second),
+        "baseline_median": median(first),
+        "median": median(second),
         "ratio": median(second) / median(first),
         "ratio_low": interval.low,
         "ratio_high": interval.high,
@@ -189,7 +194,7 @@ def _happened(cell: Row) -> str:
     return ": ".join(filter(None, (forms.STATUS[cell["status"]], cell["reason"])))
 
 
-def _test(compared: Sequence[tuple[Row, Speeds, Speeds]]) -> None:
+def _test(compared: Sequence[tuple[Row, Values, Values]]) -> None:
     """Set `p` and `p_corrected` of all rows that have repetitions enough to show anything."""
     family = [
         each for each in compared if permutation.least_p(len(each[1]), len(each[2])) <= ERROR_RATE
@@ -202,7 +207,7 @@ def _test(compared: Sequence[tuple[Row, Speeds, Speeds]]) -> None:
         row |= {"p": float(p), "p_corrected": float(corrected)}
 
 
-def _matrix(speeds: Sequence[Speeds]) -> np.ndarray:
+def _matrix(speeds: Sequence[Values]) -> np.ndarray:
     """A row a repetition, a column a cell; NaN where that repetition is not ok."""
     numbers = sorted({number for each in speeds for number in each})
     return np.array([[each.get(number, math.nan) for each in speeds] for number in numbers])
@@ -210,7 +215,8 @@ def _matrix(speeds: Sequence[Speeds]) -> np.ndarray:
 
 def _verdict(row: Row, first: list[float], second: list[float], tolerance: float) -> str:
     matters = not 1 - tolerance <= row["ratio"] <= 1 + tolerance
-    direction = "regression" if row["ratio"] < 1 else "improvement"
+    worse = row["ratio"] > 1 if row["better"] == "lower" else row["ratio"] < 1
+    direction = "regression" if worse else "improvement"
     if row["p"] is not None and row["p_corrected"] <= ERROR_RATE:
         return direction if matters else "small difference"
     apart = max(first) < min(second) or max(second) < min(first)
@@ -220,7 +226,7 @@ def _verdict(row: Row, first: list[float], second: list[float], tolerance: float
 
 
 def is_bad(rows: Iterable[Row]) -> bool:
-    """Whether anything is slower for sure, or broken."""
+    """Whether anything is worse for sure, or broken."""
     return any(row["verdict"] in BAD for row in rows)
 
 
@@ -247,7 +253,7 @@ def _numbers(row: Row) -> str:
         return row["reason"]
     text = (
         f"{change(row['ratio'])} ({change(row['ratio_low'])} to {change(row['ratio_high'])}), "
-        f"{row['baseline_throughput']:.2f} → {row['throughput']:.2f} {row['unit']}/s"
+        f"{forms.number(row['baseline_median'])} → {forms.number(row['median'])} {row['unit']}"
     )
     return text if row["p"] is None else f"{text}, p {row['p_corrected']:.2g}"
 
@@ -349,6 +355,7 @@ def page(
         "notes": _notes,
         "change": change,
         "scale": _scale(rows),
+        "sides": "Slower | faster" if _of_speeds(rows) else "Lower | higher",
         "bad": is_bad(rows),
         "outcome": _outcome(counts),
         "coverages": labels.listed(
@@ -364,12 +371,16 @@ def page(
     return tables.templates().get_template("compare.html.j2").render(content)
 
 
+def _of_speeds(rows: Sequence[Row]) -> bool:
+    return all(row["metric"] == "throughput" for row in rows)
+
+
 def _outcome(counts: Mapping[str, int]) -> str:
     if any(counts[verdict] for verdict in BAD):
-        return "✗ Slower or broken: see below."
+        return "✗ Worse or broken: see below."
     possible = counts["possible regression"]
     also = f", but {_count(possible, 'possible regression')}" if possible else ""
-    return f"✓ Nothing is shown to be slower or broken{also}."
+    return f"✓ Nothing is shown to be worse or broken{also}."
 
 
 def _changed(differ: Differences) -> list[str]:

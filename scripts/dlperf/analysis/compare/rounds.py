@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from dlperf.analysis.round import metrics
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table
 
 #: What a round must have to be compared with.
@@ -33,8 +34,11 @@ class Round:
         return self.folder.parent
 
 
-def read(folder: Path) -> Round:
-    """Read a round's tables. Raises AnalysisError for a file that is missing or unreadable."""
+def read(folder: Path, metric: str = "") -> Round:
+    """Read a round's tables, and of its cells those of a metric; without one, each scenario's own.
+
+    Raises AnalysisError for a file that is missing or unreadable.
+    """
     path = folder / "config.yaml"
     try:
         config = yaml.safe_load(path.read_text())
@@ -44,7 +48,11 @@ def read(folder: Path) -> Round:
     cells, measured, parity = (
         read_table(folder / each) for each in ("cells.tsv", "measurements.tsv.gz", "parity.tsv")
     )
-    return Round(name, folder, config, cells, measured, parity)
+    for row in cells:
+        if "metric" not in row:  # of an older version, which had one
+            row |= {"metric": "throughput", "better": "higher", "median": row["throughput"]}
+            row["unit"] = f"{row['unit']}/s"
+    return Round(name, folder, config, metrics.select(cells, metric), measured, parity)
 
 
 def find(asked: str, results: Path = Path("results"), own: str = "") -> Path:

@@ -6,7 +6,7 @@ In: rows of cells.tsv. Out: text.
 from collections.abc import Sequence
 
 from dlperf.analysis.report import tables
-from dlperf.analysis.round import flags, labels, names
+from dlperf.analysis.round import flags, labels, metrics, names
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row
 
@@ -16,9 +16,10 @@ def describe(cells: Sequence[Row], kind: str) -> str:
     parts = []
     for key in labels.series(cells):
         ok = [row for row in cells if labels.series_key(row) == key and row["status"] == "ok"]
-        if kind == "throughput":
+        if kind != names.SCALING:
             said = [
-                f"{row['throughput']:.2f} on {labels.short_topology(row)}{_mark(row)}" for row in ok
+                f"{forms.number(row['median'])} on {labels.short_topology(row)}{_mark(row)}"
+                for row in ok
             ]
         else:
             said = [
@@ -27,11 +28,10 @@ def describe(cells: Sequence[Row], kind: str) -> str:
                 if row["efficiency"] is not None and labels.devices(row) > 1
             ]
         parts.append(f"{names.series_title(*key)} {', '.join(said) or 'no value'}")
-    unit = labels.unit(cells[0])
-    what = {
-        "throughput": f"Bars of median throughput in {unit}",
-        "scaling": f"Curves of throughput in {unit} over devices, and scaling efficiency",
-    }[kind]
+    title, unit = metrics.of_row(cells[0]).title.lower(), labels.unit(cells[0])
+    what = f"Bars of median {title} in {unit}"
+    if kind == names.SCALING:
+        what = f"Curves of {title} in {unit} over devices, and scaling efficiency"
     return f"{what}: {'; '.join(parts)}."
 
 
@@ -43,12 +43,13 @@ def caption(cells: Sequence[Row], kind: str) -> str:
     what = ", ".join([tables.title(cells[0]), *labels.sizes(cells[0])])
     if labels.imported(cells[0]):
         return f"{what}: {kind}. Imported, not measured here; {labels.device(cells[0])}."
-    if kind == "throughput":
+    title = metrics.of_row(cells[0]).title.lower()
+    if kind != names.SCALING:
         return (
-            f"{what}: median throughput. Whiskers are the interval of the median "
+            f"{what}: median {title}. Whiskers are the interval of the median "
             f"({labels.interval(cells[0]['n_asked'])})."
         )
     return (
-        f"{what}: throughput over devices with the ideal from one device (dotted, both axes "
+        f"{what}: {title} over devices with the ideal from one device (dotted, both axes "
         "logarithmic), and scaling efficiency with its conservative interval (dashed: ideal)."
     )

@@ -11,22 +11,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dlperf import scenarios
 from dlperf.analysis.report.styles import STYLES
-from dlperf.analysis.round import flags, labels, names
+from dlperf.analysis.round import flags, labels, metrics, names
 from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.files import Row
 
 #: These make the first columns, or say nothing more than those.
 FIRST = ("workload", "framework", "compiler", "nodes", "devices_per_node")
-LEFT_OUT = ("round", "table", "case", *FIRST)
+LEFT_OUT = ("round", "table", "case", "metric", "better", *FIRST)
 #: What most come for stands next; the rest follows in the order of columns.cells().
 NEXT = (
-    *("scenario", "precision", "batch_size", "throughput", "unit"),
-    *("throughput_low", "throughput_high", "coverage", "cv"),
+    *("scenario", "precision", "batch_size", "median", "unit"),
+    *("median_low", "median_high", "coverage", "cv"),
     *("rank", "rank_last", "detectable", "n_outliers"),
-    *("speedup", "speedup_low", "speedup_high"),
+    *("ratio", "ratio_low", "ratio_high"),
     *("efficiency", "efficiency_low", "efficiency_high", "ratio_coverage"),
-    *("mfu_stated", "mfu_measured", "certificate", "flags"),
+    *("mfu_stated", "mfu_measured", *columns.METRICS, "certificate", "flags"),
 )
 
 
@@ -48,7 +49,13 @@ class Cells:
 
 
 def table(cells: Sequence[Row]) -> Cells:
-    """Columns in which no cell has anything are left out; what never varies stands in `same`."""
+    """A line a case: its scenario's own metric with all of it, the medians of the others.
+
+    Columns in which no cell has anything are left out; what never varies stands in `same`.
+    """
+    cells = [
+        {**own, **{row["metric"]: row["median"] for row in others}} for own, others in _cases(cells)
+    ]
     workloads = list(dict.fromkeys(row["workload"] for row in cells))
     known = columns.cells(workloads)
     wanted = [name for name in dict.fromkeys((*NEXT, *known)) if name not in LEFT_OUT]
@@ -84,18 +91,22 @@ def _value(column: columns.Column, value: Any) -> Value:
 
 
 def data(cells: Sequence[Row], repetitions: Iterable[Row]) -> str:
-    """The JSON of the explorer, safe inside a <script>; paths are below the round's folder."""
+    """The JSON of the explorer, safe inside a <script>; paths are below the round's folder.
+
+    A cell has its scenario's own metric as `value`, and all others in `metrics`.
+    """
     runs: dict[tuple[str, str, str], list[list[Any]]] = {}
     for row in repetitions:
-        own = runs.setdefault((row["workload"], row["framework"], row["case"]), [])
-        own.append(
+        own, *others = scenarios.metrics(row["scenario"])
+        runs.setdefault((row["workload"], row["framework"], row["case"]), []).append(
             [
                 row["repetition"],
-                None if row["throughput"] is None else _short(row["throughput"]),
+                None if row[own] is None else _short(row[own]),
                 row["status"],
                 row["start_utc"][:19].replace("T", " "),
                 bool(row["record"]),
                 row["outlier"],
+                {name: _short(row[name]) for name in others if row.get(name) is not None},
             ]
         )
     found = [
@@ -113,11 +124,12 @@ def data(cells: Sequence[Row], repetitions: Iterable[Row]) -> str:
             "status": forms.STATUS.get(row["status"], row["status"]),
             "reason": row["reason"],
             "unit": labels.unit(row),
-            "value": _interval(row, "throughput"),
+            "value": _interval(row, "median"),
+            "metrics": {other["metric"]: _interval(other, "median") for other in others},
             "coverage": row["coverage"],
             "cv": row["cv"],
             "efficiency": _interval(row, "efficiency"),
-            "speedup": _interval(row, "speedup"),
+            "ratio": _interval(row, "ratio"),
             "mfu": {
                 peak: _short(row[f"mfu_{peak}"])
                 for peak in ("stated", "measured")
@@ -130,10 +142,36 @@ def data(cells: Sequence[Row], repetitions: Iterable[Row]) -> str:
             "folder": f"runs/{row['workload']}/{row['framework']}/{row['case']}",
             "runs": runs.get((row["workload"], row["framework"], row["case"]), []),
         }
-        for row in cells
+        for row, others in _cases(cells)
     ]
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " ")
+
+
+def _cases(cells: Iterable[Row]) -> list[tuple[Row, list[Row]]]:
+    """Each case's row of its scenario's own metric, and its rows of the others."""
+    found: list[tuple[Row, list[Row]]] = []
+    for row in cells:  # the own one comes first
+        if metrics.is_own(row):
+            found.append((row, []))
+        else:
+            found[-1][1].append(row)
+    return found
+
+
+def measures(cells: Iterable[Row]) -> str:
+    """The JSON of the other metrics that any cell has: name, title and unit."""
+    found = {}
+    for row in cells:
+        metric = metrics.of_row(row)
+        if not metrics.is_own(row) and row["median"] is not None:
+            unit = metric.unit_of("samples")
+            found[metric.name] = {
+                "title": metric.title.lower(),
+                "unit": unit,
+                "better": metric.better,
+            }
+    return json.dumps(found)
 
 
 def _interval(row: Row, key: str) -> list[float] | None:

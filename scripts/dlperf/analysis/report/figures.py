@@ -1,9 +1,9 @@
 """cells.tsv -> one figure, as SVG (text stays text) and PNG.
 
-Two kinds a table: `throughput`, bars with the interval of each median, a panel for each nodes x
-devices; `scaling`, throughput and scaling efficiency over devices, with the ideal. A framework has
-the same colour, marker and hatch in every figure; a hollow bar or a ringed point is of a cell that
-is not equivalent. The same cells always give the same bytes.
+Two kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
+each nodes x devices; `scaling`, throughput and scaling efficiency over devices, with the ideal. A
+framework has the same colour, marker and hatch in every figure; a hollow bar or a ringed point is
+of a cell that is not equivalent. The same cells always give the same bytes.
 """
 
 import io
@@ -24,12 +24,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dlperf.analysis.report.styles import STYLES
-from dlperf.analysis.round import flags, labels, names
+from dlperf.analysis.round import flags, labels, metrics, names
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table
 from dlperf.contract.files import write
-
-KINDS = ("throughput", "scaling")
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#d8dee4", "#ffffff"
 SETTINGS: Any = {
@@ -88,14 +86,19 @@ def figure(cells: Path, name: str, svg: Path, png: Path) -> None:
 
 def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:
     """(the cells of a figure, its kind)."""
-    table, _, kind = name.rpartition("-")
-    tables = list(dict.fromkeys(row["table"] for row in rows))
-    if kind not in KINDS or table not in tables:
+    table, kind = names.split(name, {row["table"] for row in rows})
+    own = metrics.select(
+        (row for row in rows if row["table"] == table), "" if kind == names.SCALING else kind
+    )
+    if not own or not kind:
+        there = [
+            f"{row['table']}-{kind}" for row in rows for kind in (row["metric"], names.SCALING)
+        ]
         try:
-            names.known(name, [f"{table}-{kind}" for table in tables for kind in KINDS], "figure")
+            names.known(name, list(dict.fromkeys(there)), "figure")
         except LookupError as error:
             raise AnalysisError(str(error.args[0])) from None
-    return [row for row in rows if row["table"] == table], kind
+    return own, kind
 
 
 def draw(rows: Sequence[Row], kind: str, name: str) -> dict[str, bytes]:
@@ -103,7 +106,7 @@ def draw(rows: Sequence[Row], kind: str, name: str) -> dict[str, bytes]:
 
     def make() -> Figure:
         series = series_of(rows)
-        return _throughput(rows, series) if kind == "throughput" else _scaling(rows, series)
+        return _scaling(rows, series) if kind == names.SCALING else _medians(rows, series)
 
     return rendered(make, name, heading(rows[0], kind))
 
@@ -121,7 +124,8 @@ def rendered(make: Callable[[], Figure], name: str, title: str) -> dict[str, byt
 
 def heading(row: Row, kind: str) -> str:
     scenario = labels.SCENARIO.get(row["scenario"], row["scenario"])
-    return f"{labels.workload(row)} {scenario}: {kind}"
+    what = names.SCALING if kind == names.SCALING else metrics.of_row(row).title.lower()
+    return f"{labels.workload(row)} {scenario}: {what}"
 
 
 def series_of(rows: Sequence[Row]) -> list[Series]:
@@ -166,10 +170,9 @@ def _canvas(
     for line, note in enumerate(reversed(notes)):
         made.text(0.012, (0.13 + 0.17 * line) / height, note, size=7.5, color=MUTED, va="center")
     if any(flags.not_equivalent(row) for row in rows):
-        sign = {
-            "throughput": Patch(edgecolor=INK, label=NOT_EQUIVALENT, **OUTLINE),
-            "scaling": Line2D([], [], label=NOT_EQUIVALENT, **RING),
-        }[kind]
+        sign: Patch | Line2D = Patch(edgecolor=INK, label=NOT_EQUIVALENT, **OUTLINE)
+        if kind == names.SCALING:
+            sign = Line2D([], [], label=NOT_EQUIVALENT, **RING)
         made.legend(
             handles=[sign],
             loc="center right",
@@ -191,7 +194,7 @@ def _interval_note(rows: Sequence[Row]) -> str:
     return note
 
 
-def _throughput(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
+def _medians(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
     topologies = sorted(
         {(labels.devices(row), row["nodes"], row["devices_per_node"]) for row in rows}
     )
@@ -201,7 +204,7 @@ def _throughput(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
     notes = [_interval_note(rows)]
     if len(topologies) > 1:
         notes.append("Each panel has its own scale.")
-    made, top, bottom = _canvas(rows, "throughput", down * panel + (down - 1) * gap, notes)
+    made, top, bottom = _canvas(rows, rows[0]["metric"], down * panel + (down - 1) * gap, notes)
     left = (0.25 + 0.075 * max(len(each.title) for each in series)) / WIDTH
     right = 0.985 if _highest(rows) < 10_000 else 0.968  # the last tick's label may stand out
     made.subplots_adjust(
@@ -213,8 +216,15 @@ def _throughput(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
         _bars(axes, own, series, named=index % across == 0)
         where = {"nodes": nodes, "devices_per_node": devices}
         axes.set_title(labels.topology(where), loc="left", size=9.5, weight="bold", pad=4)
-        axes.set_xlabel(f"throughput, {labels.unit(rows[0])}", size=8.5)
+        axes.set_xlabel(_axis(rows[0]), size=8.5)
     return made
+
+
+def _axis(row: Row) -> str:
+    """'throughput, images/s'; which way is better where that is not up."""
+    metric = metrics.of_row(row)
+    better = " (lower is better)" if metric.lower_is_better else ""
+    return f"{metric.title.lower()}, {labels.unit(row)}{better}"
 
 
 def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool) -> None:
@@ -229,7 +239,7 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
                 0.012 * highest, place, text, va="center", size=8, style="italic", color=MUTED
             )
             continue
-        value, (low, high) = row["throughput"], _ends(row)
+        value, (low, high) = row["median"], _ends(row)
         hollow = flags.not_equivalent(row)
         filled = {
             "color": pale(each.colour) if each.second else each.colour,
@@ -239,7 +249,7 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
         }
         style = {"edgecolor": each.colour, **OUTLINE} if hollow else filled
         axes.barh(place, value, height=0.72, **style)
-        if row["throughput_low"] is not None:
+        if row["median_low"] is not None:
             axes.errorbar(
                 value,
                 place,
@@ -250,7 +260,9 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
                 capthick=1.1,
             )
         some = f"  ({row['n_ok']}/{row['n_asked']})" if row["n_ok"] < row["n_asked"] else ""
-        axes.text(high + 0.015 * highest, place, f"{value:.2f}{some}", va="center", size=8)
+        axes.text(
+            high + 0.015 * highest, place, f"{forms.number(value)}{some}", va="center", size=8
+        )
     axes.set_xlim(0, 1.22 * highest)
     axes.set_ylim(len(series) - 0.45, -0.55)
     axes.set_yticks(range(len(series)), [each.title for each in series] if named else [])
@@ -267,7 +279,7 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
 def _scaling(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
     notes = [_interval_note(rows), "Dotted and dashed lines: ideal scaling from 1 device."]
     whole = max(2.9, 0.19 * len(series) + 0.6)
-    made, top, bottom = _canvas(rows, "scaling", whole, notes, 0.74)
+    made, top, bottom = _canvas(rows, names.SCALING, whole, notes, 0.74)
     left = 0.075 if _highest(rows) < 10_000 else 0.09  # five digits and a comma
     made.subplots_adjust(left=left, right=0.985, top=top, bottom=bottom)
     names_room = 0.055 + 0.0076 * max(len(each.title) for each in series)
@@ -277,12 +289,12 @@ def _scaling(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
     shares = made.add_axes((start, bottom, 0.985 - start, top - bottom))
     _curves(speeds, whole, series, rows)
     _efficiencies(shares, series, rows)
-    speeds.set_title("Throughput", loc="left", size=9.5, weight="bold", pad=4)
+    speeds.set_title(metrics.of_row(rows[0]).title, loc="left", size=9.5, weight="bold", pad=4)
     shares.set_title("Scaling efficiency", loc="left", size=9.5, weight="bold", pad=4)
     return made
 
 
-def _ok(series: Series, key: str = "throughput") -> list[Row]:
+def _ok(series: Series, key: str = "median") -> list[Row]:
     return [row for row in series.cells if row["status"] == "ok" and row[key] is not None]
 
 
@@ -291,7 +303,7 @@ def _highest(rows: Sequence[Row]) -> float:
     return max((_ends(row)[1] for row in rows if row["status"] == "ok"), default=1.0)
 
 
-def _ends(row: Row, key: str = "throughput") -> tuple[float, float]:
+def _ends(row: Row, key: str = "median") -> tuple[float, float]:
     """The interval of a cell's value; the value itself, twice, where it has none."""
     if row[f"{key}_low"] is None:
         return row[key], row[key]
@@ -333,19 +345,19 @@ def _curves(axes: Axes, height: float, series: Sequence[Series], rows: Sequence[
             continue
         single = [row for row in ok if labels.devices(row) == 1]
         if single:
-            base = single[0]["throughput"]
+            base = single[0]["median"]
             ideal = [base * count for count in counts]
             axes.plot(counts, ideal, color=each.colour, linewidth=0.9, linestyle=":", alpha=0.7)
-        xs, ys = [labels.devices(row) for row in ok], [row["throughput"] for row in ok]
+        xs, ys = [labels.devices(row) for row in ok], [row["median"] for row in ok]
         axes.errorbar(
             xs,
             ys,
-            yerr=_whiskers(ok, "throughput"),
+            yerr=_whiskers(ok, "median"),
             **_line(each),
         )
         _rings(axes, ok, xs, ys)
-        ends.append((each, labels.devices(ok[-1]), ok[-1]["throughput"]))
-    axes.set_ylabel(f"throughput, {labels.unit(rows[0])} (log scale)", size=8.5)
+        ends.append((each, labels.devices(ok[-1]), ok[-1]["median"]))
+    axes.set_ylabel(f"{_axis(rows[0])} (log scale)", size=8.5)
     axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(plain))

@@ -8,14 +8,15 @@ from pathlib import Path
 
 from dlperf.analysis.report import tables
 from dlperf.analysis.report.summary import Standing, standings
-from dlperf.analysis.round import labels
+from dlperf.analysis.round import labels, metrics
+from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
 from dlperf.contract.files import write
 
 
 def markdown(cells: Path, measurements: Path, out: Path) -> None:
     """Write the tables of the round in one file."""
-    rows = read_table(cells)
+    rows = metrics.select(read_table(cells))
     write(out, text(rows, standings(rows, read_table(measurements))))
 
 
@@ -29,18 +30,18 @@ def text(cells: Sequence[Row], found: Sequence[Standing]) -> str:
 
 def won(found: Sequence[Standing]) -> str:
     """What won where, a line each."""
-    head = ["", "highest median", "throughput", "told apart from", "over the next", "over the last"]
+    head = ["", "best median", "median", "told apart from", "over the next", "over the last"]
     lines = [head, [":---", ":---", "---:", ":---", "---:", "---:"]]
     for each in found:
         row, (low, high, _) = each.best, each.over_second_interval
         doubt = " (suspect)" if "suspect:" in row["flags"] else ""
-        interval = f"[{row['throughput_low']:.2f}, {row['throughput_high']:.2f}]"
+        interval = f"[{forms.number(row['median_low'])}, {forms.number(row['median_high'])}]"
         told = f"not from {each.tied_with}" if each.tied else "all others"
         lines.append(
             [
                 each.where,
                 f"{labels.implementation(row)}{doubt}",
-                f"{row['throughput']:.2f} {interval} {labels.unit(row)}",
+                f"{forms.number(row['median'])} {interval} {labels.unit(row)}",
                 told,
                 f"{each.over_second:.2f} [{low:.2f}, {high:.2f}]",
                 f"{each.over_last:.2f}",

@@ -23,7 +23,7 @@ from dlperf import plan
 from dlperf.analysis.report import captions, explorer, provenance, summary, tables, uncertainty
 from dlperf.analysis.report.cost import campaign
 from dlperf.analysis.report.published import beside
-from dlperf.analysis.round import certificates, checksums, flags, labels, names
+from dlperf.analysis.round import certificates, checksums, flags, labels, metrics, names
 from dlperf.analysis.round.calibration import nodes
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
@@ -71,7 +71,8 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
     """Write the report of the round in `folder`; `shared` has environments/ and data/."""
     config = plan.load(config_path)
     repetitions = read_table(folder / "measurements.tsv.gz")
-    cells = read_table(folder / "cells.tsv")
+    all_cells = read_table(folder / "cells.tsv")
+    cells = metrics.select(all_cells)
     parity = read_table(folder / "parity.tsv")
     tiers = read_table(folder / "certificates.tsv")
     environments = [
@@ -104,8 +105,9 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "certainty": summary.certainty(config.repetitions, cells),
         "lacking": summary.lacking(cells),
         "quality": summary.quality(cells, repetitions),
-        "cells": explorer.table(cells),
-        "explorer": markupsafe.Markup(explorer.data(cells, repetitions)),
+        "cells": explorer.table(all_cells),
+        "measures": markupsafe.Markup(explorer.measures(all_cells)),
+        "explorer": markupsafe.Markup(explorer.data(all_cells, repetitions)),
         "caveats": summary.caveats(config, repetitions, cells, tiers),
         "sure": uncertainty.section(repetitions, cells),
         "missing": _missing(cells, environments),
@@ -143,7 +145,7 @@ def _sections(
         own = [row for row in cells if row["table"] == name]
         standing = [each for each in compared if each.best["table"] == name]
         drawn = []
-        for kind in ("throughput", "scaling"):
+        for kind in (own[0]["metric"], names.SCALING):
             path = figures / f"{name}-{kind}.svg"
             if path.exists():
                 alternative = captions.describe(own, kind)
@@ -225,7 +227,7 @@ def _suspects(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[dict[str
                 "implementation": labels.implementation(row),
                 "workload": labels.workload(row),
                 "where": labels.where(row),
-                "throughput": row["throughput"],
+                "value": row["median"],
                 "cv": row["cv"],
                 "idle": min(idle, default=None),
                 "foreign": max(foreign, default=None),

@@ -18,6 +18,7 @@ from dlperf.analysis.report import (
     published_tables,
     tables,
 )
+from dlperf.analysis.round.names import SCALING
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, read_table, write_table
 from dlperf.contract.files import write
@@ -65,7 +66,7 @@ def _tables(cells: list[Row]) -> list[str]:
 def kinds(own: list[Row]) -> list[str]:
     """The figures of a table, as a measured round has them."""
     several = len({(row["nodes"], row["devices_per_node"]) for row in own}) > 1
-    return ["throughput", "scaling"] if several else ["throughput"]
+    return [own[0]["metric"], *([SCALING] if several else [])]
 
 
 def _section(folder: Path, name: str, cells: list[Row]) -> Section:

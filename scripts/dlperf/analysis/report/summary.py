@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dlperf import plan
 from dlperf.analysis.report import provenance
-from dlperf.analysis.round import flags, labels
+from dlperf.analysis.round import flags, labels, metrics
 from dlperf.analysis.round.calibration import noise
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row
@@ -30,7 +30,7 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Standing:
-    """One table and topology: `best` has the highest median, `second` the next, `last` the lowest.
+    """One table and topology: `best` has the best median, `second` the next, `last` the worst.
 
     `tied` have an interval that overlaps with best's, so they are not told apart from it.
     """
@@ -59,11 +59,14 @@ class Standing:
 
 
 def standings(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[Standing]:
-    """In the order of the plan; topologies of a table by their number of devices."""
-    speeds: dict[tuple[str, str, str], list[float]] = {}
+    """Of the cells of one metric, in the order of the plan; topologies of a table by their number
+    of devices."""
+    metric_of = {_case(row): row["metric"] for row in cells}
+    values: dict[tuple[str, str, str], list[float]] = {}
     for row in repetitions:
-        if row["status"] == "ok":
-            speeds.setdefault(_case(row), []).append(row["throughput"])
+        value = row.get(metric_of.get(_case(row), ""))
+        if row["status"] == "ok" and value is not None:
+            values.setdefault(_case(row), []).append(value)
     groups: dict[tuple[str, int, int, int], list[Row]] = {}
     tables = list(dict.fromkeys(row["table"] for row in cells))
     for row in cells:
@@ -71,27 +74,28 @@ def standings(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[Standing
             place = row["table"], labels.devices(row), row["nodes"], row["devices_per_node"]
             groups.setdefault(place, []).append(row)
     places = sorted(groups, key=lambda place: (tables.index(place[0]), *place[1:]))
-    return [_standing(groups[place], speeds) for place in places if len(groups[place]) > 1]
+    return [_standing(groups[place], values) for place in places if len(groups[place]) > 1]
 
 
 def _case(row: Row) -> tuple[str, str, str]:
     return row["workload"], row["framework"], row["case"]
 
 
-def _standing(rows: Sequence[Row], speeds: dict[tuple[str, str, str], list[float]]) -> Standing:
-    ordered = sorted(rows, key=lambda row: -row["throughput"])
+def _standing(rows: Sequence[Row], values: dict[tuple[str, str, str], list[float]]) -> Standing:
+    ordered = metrics.better_first(rows)
     best, second, last = ordered[0], ordered[1], ordered[-1]
+    higher, lower = metrics.higher_first(best, second)
     scaled = [row for row in rows if row["efficiency"] is not None and labels.devices(row) > 1]
     scaled.sort(key=lambda row: row["efficiency"])
     return Standing(
         best=best,
         second=second,
         last=last,
-        tied=[row for row in ordered[1:] if row["throughput_high"] >= best["throughput_low"]],
+        tied=[row for row in ordered[1:] if metrics.overlaps(row, best)],
         compared=len(rows),
-        over_second=best["throughput"] / second["throughput"],
-        over_second_interval=ratio_interval(speeds[_case(best)], speeds[_case(second)]),
-        over_last=best["throughput"] / last["throughput"],
+        over_second=metrics.better_by(best, second),
+        over_second_interval=ratio_interval(values[_case(higher)], values[_case(lower)]),
+        over_last=metrics.better_by(best, last),
         efficiency=(scaled[0], scaled[-1]) if scaled else None,
     )
 
@@ -231,17 +235,18 @@ def standing(cells: Sequence[Row], found: Sequence[Standing]) -> list[str]:
     for each in found:
         best, last, unit = each.best, each.last, labels.unit(each.best)
         text = (
-            f"{labels.topology(best)}: the highest median is {labels.implementation(best)}'s, "
-            f"{best['throughput']:.2f} {unit} ({best['throughput_low']:.2f} – "
-            f"{best['throughput_high']:.2f})"
+            f"{labels.topology(best)}: the {metrics.superlative(best)} median is "
+            f"{labels.implementation(best)}'s, {forms.number(best['median'])} {unit} "
+            f"({forms.number(best['median_low'])} – {forms.number(best['median_high'])})"
         )
         if each.tied:
             text += f"; the interval overlaps with {each.tied_with}, so these are not told apart."
         else:
-            text += "; its interval lies above all others."
+            text += f"; its interval lies {metrics.beyond(best)} all others."
         said.append(
-            f"{text} The lowest is {labels.implementation(last)}'s, {last['throughput']:.2f} "
-            f"{unit}: a factor of {each.over_last:.2f}."
+            f"{text} The {metrics.superlative(best, best=False)} is "
+            f"{labels.implementation(last)}'s, {forms.number(last['median'])} {unit}: a factor of "
+            f"{each.over_last:.2f}."
         )
     if found and found[-1].efficiency:
         worst, best = found[-1].efficiency

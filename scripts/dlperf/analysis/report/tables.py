@@ -1,7 +1,8 @@
 """cells.tsv -> a table in the published layout, as TSV (numbers), Markdown and HTML (for reading).
 
-One table a workload, scenario, precision and batch size: a row for each nodes x devices, a column
-for each framework and compiler, in a cell the median and the speed-up over 1n1d. What was not
+One table a workload, scenario, precision, batch size and metric: a row for each nodes x devices, a
+column for each framework and compiler, in a cell the median and its ratio to that of the fewest
+devices (of throughput: the speed-up over 1n1d). What was not
 measured is spelled out in its cell, with the reason in a note. A value whose equal work is not
 certified stays and is marked.
 """
@@ -12,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlperf.analysis.round import flags, labels, names
+from dlperf.analysis.round import flags, labels, metrics, names
 from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
 from dlperf.contract.files import write
@@ -29,10 +30,10 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True)
 class Entry:
-    """One cell for readers: `value` with its `speedup` and `interval`, or what happened instead."""
+    """One cell for readers: `value` with its `ratio` and `interval`, or what happened instead."""
 
     value: str
-    speedup: str = ""
+    ratio: str = ""
     interval: str = ""
     repetitions: str = ""
     notes: tuple[int, ...] = ()
@@ -66,12 +67,20 @@ def table(cells: Path, name: str, tsv: Path, md: Path, html: Path) -> None:
 
 
 def select(rows: Sequence[Row], name: str) -> list[Row]:
-    """The rows of one table. Raises AnalysisError with the names that there are."""
-    try:
-        names.known(name, list(dict.fromkeys(row["table"] for row in rows)), "table")
-    except LookupError as error:
-        raise AnalysisError(str(error.args[0])) from None
-    return [row for row in rows if row["table"] == name]
+    """The rows of one table: `<table>`, or `<table>-<metric>`, such as `<table>-memory`.
+
+    Raises AnalysisError with the names that there are.
+    """
+    there = list(dict.fromkeys(row["table"] for row in rows))
+    table, metric = names.split(name, there)
+    found = metrics.select((row for row in rows if row["table"] == table), metric)
+    if not found:
+        others = [f"{row['table']}-{row['metric']}" for row in rows if not metrics.is_own(row)]
+        try:
+            names.known(name, list(dict.fromkeys([*there, *others])), "table")
+        except LookupError as error:
+            raise AnalysisError(str(error.args[0])) from None
+    return found
 
 
 def build(name: str, cells: Sequence[Row]) -> Table:
@@ -124,11 +133,12 @@ def _by_devices(topology: tuple[int, int]) -> tuple[int, int]:
 
 
 def title(row: Row) -> str:
-    """'ResNet-50 v1.5 training, fp32, batch 8 a device'."""
+    """'ResNet-50 v1.5 training, fp32, batch 8 a device', with the metric where it is another."""
     scenario = labels.SCENARIO.get(row["scenario"], row["scenario"])
-    return (
+    text = (
         f"{labels.workload(row)} {scenario}, {row['precision']}, batch {labels.batch(row)} a device"
     )
+    return text if metrics.is_own(row) else f"{text}: {metrics.of_row(row).title.lower()}"
 
 
 def lines(cells: Sequence[Row]) -> list[str]:
@@ -139,7 +149,7 @@ def lines(cells: Sequence[Row]) -> list[str]:
     asked = row["n_asked"]
     steps = f"{row['measured_steps']} steps after {row['warmup_steps']} of warm-up"
     return [
-        f"{labels.unit(row)}, higher is better; in brackets the speed-up over 1n1d",
+        unit(row),
         *labels.sizes(row),
         f"data: {labels.data(row)}",
         labels.device(row),
@@ -148,13 +158,19 @@ def lines(cells: Sequence[Row]) -> list[str]:
     ]
 
 
+def unit(row: Row) -> str:
+    """'images/s, higher is better; in brackets the speed-up over 1n1d'."""
+    ratio = "speed-up over" if row["metric"] == "throughput" else "ratio to"
+    return f"{labels.unit(row)}, {row['better']} is better; in brackets the {ratio} 1n1d"
+
+
 def imported_lines(cells: Sequence[Row]) -> list[str]:
     """The same of a table that was measured elsewhere."""
     row = cells[0]
     estimators = dict.fromkeys(row["estimator"] for row in cells if row["estimator"])
     return [
         "imported, not measured here",
-        f"{labels.unit(row)}, higher is better; in brackets the speed-up over 1n1d",
+        unit(row),
         *labels.sizes(row),
         f"data: {labels.data(row)}",
         labels.device(row),
@@ -179,8 +195,8 @@ def _entry(row: Row | None, notes: list[str]) -> Entry:
     if row["n_outliers"]:
         said.append(outliers(row))
     return Entry(
-        value=number(row["throughput"]),
-        speedup="" if row["speedup"] is None else f"{row['speedup']:.2f}",
+        value=forms.number(row["median"]),
+        ratio="" if row["ratio"] is None else f"{row['ratio']:.2f}",
         interval=_interval(row),
         repetitions=repetitions,
         notes=_note(notes, said),
@@ -189,9 +205,9 @@ def _entry(row: Row | None, notes: list[str]) -> Entry:
 
 
 def _interval(row: Row) -> str:
-    if row["throughput_low"] is None:
+    if row["median_low"] is None:
         return ""
-    return f"{number(row['throughput_low'])} – {number(row['throughput_high'])}"
+    return f"{forms.number(row['median_low'])} – {forms.number(row['median_high'])}"
 
 
 def partial(row: Row) -> str:
@@ -215,10 +231,6 @@ def outliers(row: Row) -> str:
     verbs = ("is", "it is") if count == 1 else ("are", "they are")
     many = labels.plural(row["n_ok"], "repetition")
     return f"{count} of {many} {verbs[0]} far from the others; {verbs[1]} kept"
-
-
-def number(value: float) -> str:
-    return f"{value:.2f}"
 
 
 def _note(notes: list[str], texts: Iterable[str]) -> tuple[int, ...]:
@@ -255,11 +267,11 @@ def markdown(made: Table) -> str:
 
 
 def _markdown_entry(entry: Entry) -> str:
-    speedup = f" ({entry.speedup})" if entry.speedup else ""
+    ratio = f" ({entry.ratio})" if entry.ratio else ""
     repetitions = f" {entry.repetitions} ok" if entry.repetitions else ""
     mark = f" *{entry.mark}*" if entry.mark else ""
     notes = "".join(f" [{number}]" for number in entry.notes)
-    return f"{entry.value}{speedup}{repetitions}{mark}{notes}"
+    return f"{entry.value}{ratio}{repetitions}{mark}{notes}"
 
 
 def _escape(text: str) -> str:

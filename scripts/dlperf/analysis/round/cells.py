@@ -1,16 +1,16 @@
-"""measurements.tsv.gz, certificates.tsv, limits.tsv -> cells.tsv: a row a case with all of it.
+"""measurements.tsv.gz, certificates.tsv, limits.tsv -> cells.tsv: a row for each case and metric.
 
 A cell's value is the median over its ok repetitions. What failed, is unsupported or missing is a
 row too, with its reason. Flags say what a reader must know before believing a number.
 """
 
-import statistics as means
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from dlperf.analysis.round import certificates, flags, labels
+from dlperf import workloads
+from dlperf.analysis.round import certificates, flags, labels, metrics
 from dlperf.analysis.round.calibration import limits, noise
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, read_table, write_table
@@ -21,6 +21,7 @@ from dlperf.analysis.statistics.medians import (
     ratio_interval,
 )
 from dlperf.analysis.statistics.separation import detectable, false_ranking, ranks
+from dlperf.scenarios import Metric
 
 #: One reason for a cell without any ok repetition; the first of these that occurs names it.
 FAILURES = ("oom", "timeout", "crashed", "unsupported", "missing")
@@ -28,7 +29,7 @@ FAILURES = ("oom", "timeout", "crashed", "unsupported", "missing")
 
 #: What one number alone does not have.
 INTERVALS = (
-    *("throughput_low", "throughput_high", "coverage", "speedup_low", "speedup_high"),
+    *("median_low", "median_high", "coverage", "ratio_low", "ratio_high"),
     *("efficiency_low", "efficiency_high", "ratio_coverage"),
 )
 
@@ -42,22 +43,16 @@ def cells(measurements: Path, certified: Path, limited: Path | None, out: Path) 
     """
     rows = read_table(measurements)
     proofs = certificates.by_key(read_table(certified))
-    workloads = list(dict.fromkeys(row["workload"] for row in rows))
-    imported = any(map(labels.imported, rows))
-    dimensions = columns.dimensions(workloads)
-    if imported:  # several implementations of one framework, and a table's own batches, stay apart
-        dimensions += ["implementation", "table"]
-    found = summarise(rows, dimensions, proofs, read_table(limited) if limited else ())
-    write_table(out, columns.cells(workloads, imported), found)
+    asked = list(dict.fromkeys(row["workload"] for row in rows))
+    found = summarise(rows, proofs, read_table(limited) if limited else ())
+    write_table(out, columns.cells(asked, any(map(labels.imported, rows))), found)
 
 
-def summarise(
-    rows: Sequence[Row],
-    dimensions: Sequence[str],
-    proofs: Certificates,
-    known: Sequence[Row] = (),
-) -> list[Row]:
-    """A row for each case in `rows`, in their order; `known` are the rows of limits.tsv."""
+def summarise(rows: Sequence[Row], proofs: Certificates, known: Sequence[Row] = ()) -> list[Row]:
+    """Rows of cells.tsv: of each case in `rows`, in their order, one for each metric.
+
+    `known` are the rows of limits.tsv.
+    """
     disturbed: flags.Disturbed = {
         "overlapping-repetitions": flags.overlapping(rows),
         "drift": noise.displaced(rows),
@@ -69,45 +64,61 @@ def summarise(
             lambda row: (row["workload"], *labels.series_key(row), row["case"]),
         )
     ]
-    speeds = {_point(own[0], dimensions): _speeds(own) for own in cases}
+    spelled = [workloads.case_of_row(own[0]) for own in cases]
+    by_place = {_place(case.folder, own[0]): own for case, own in zip(spelled, cases, strict=True)}
+    present = {
+        scenario: metrics.present(rows, scenario)
+        for scenario in dict.fromkeys(row["scenario"] for row in rows)
+    }
     found = []
-    for own in cases:
-        base = speeds.get(_point(own[0], dimensions, nodes=1, devices_per_node=1), [])
+    for case, own in zip(spelled, cases, strict=True):
+        base_case = workloads.facts(case.workload).base(case)
+        base = own if base_case == case else by_place.get(_place(base_case.folder, own[0]), [])
         proof = proofs.get(certificates.key(own[0]), [])
-        found.append(_cell(own, base, disturbed, dimensions, proof, known))
+        first, *others = present[case.scenario]
+        cell = _cell(own, base, first, disturbed, proof, known)
+        found.append(cell)
+        found += [_other(cell, own, base, metric) for metric in others]
     _rank(found)
     return found
 
 
-def _point(row: Row, dimensions: Sequence[str], **changed: int) -> tuple[object, ...]:
-    return tuple(changed.get(key, row[key]) for key in (*columns.CASE, *dimensions))
+def _place(folder: str, row: Row) -> tuple[object, ...]:
+    """What a case's base has in common with it, beside its folder.
+
+    Imported are several implementations of one framework, and tables with batches of their own.
+    """
+    return folder, row.get("implementation"), row["table"] if labels.imported(row) else ""
 
 
-def _speeds(rows: Iterable[Row]) -> list[float]:
-    return [row["throughput"] for row in rows if row["status"] == "ok"]
+def _values(rows: Iterable[Row], metric: Metric) -> list[float]:
+    found = (row.get(metric.name) for row in rows if row["status"] == "ok")
+    return [value for value in found if value is not None]
 
 
 def _cell(
     rows: list[Row],
-    base: list[float],
+    base: list[Row],
+    metric: Metric,
     disturbed: flags.Disturbed,
-    dimensions: Sequence[str],
     proof: Sequence[Row],
     known: Sequence[Row],
 ) -> Row:
-    first, speeds = rows[0], _speeds(rows)
+    """The row of the scenario's own metric, with all that is known of the case."""
+    first = rows[0]
     ok = [row for row in rows if row["status"] == "ok"]
     statuses = Counter(row["status"] for row in rows)
-    kept = ("round", "table", "case", *columns.CASE, *dimensions, *columns.SETTINGS)
+    own = columns.dimensions([first["workload"]])
+    kept = ("round", "table", "case", *columns.CASE, *own, *columns.SETTINGS)
     cell: Row = {key: first[key] for key in kept}
     cell |= {key: first[key] for key in columns.IMPORTED if key in first}
     failure = next((status for status in FAILURES if statuses[status]), "")
     cell |= {
-        "status": "ok" if speeds else failure,
+        "status": "ok" if ok else failure,
         "reason": next((row["reason"] for row in rows if row["status"] == failure), ""),
-        "n_ok": len(speeds),
+        "n_ok": len(ok),
         "n_asked": len(rows),
-        "unit": next((row["unit"] for row in rows if row["unit"]), ""),
+        **_of_metric(first, metric),
     }
     cell |= {f"n_{status}": statuses[status] for status in ("oom", "timeout", "crashed", "missing")}
     made_with = {tuple(row[key] for key in columns.MADE_WITH) for row in ok}
@@ -115,49 +126,76 @@ def _cell(
         cell["certificate"] = "none"  # whoever measured it did not prove equal work
     elif failure != "unsupported":
         cell["certificate"] = certificates.standing(proof, made_with)
-    if not speeds:
+    if not ok:
         return cell
-    interval = median_interval(speeds)
+    cell |= _summary(rows, base, metric)
     cell |= {
-        "throughput": median(speeds),
-        "throughput_low": interval.low,
-        "throughput_high": interval.high,
-        "coverage": interval.coverage,
-        "cv": coefficient_of_variation(speeds),
-        "detectable": detectable(speeds),
         "n_outliers": sum(bool(row["outlier"]) for row in ok),
         "host_peak_rss_bytes": _largest(ok, "host_peak_rss_bytes"),
         "device_peak_bytes": _largest(ok, "device_peak_bytes"),
-        "joules_per_sample": _joules_per_sample(ok),
         "loader_share": _median_of(ok, "loader_share"),
         "loss_first": _median_of(ok, "loss_first"),
         "loss_last": _median_of(ok, "loss_last"),
     }
-    cell |= limits.utilisation(cell, ok, known)
-    devices = cell["nodes"] * cell["devices_per_node"]
-    if devices == 1:
-        # A cell against itself: the ratio is 1 by definition, not a measurement.
-        cell |= dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 1.0)
-        cell |= dict.fromkeys(("efficiency", "efficiency_low", "efficiency_high"), 1.0)
-        cell["ratio_coverage"] = 1.0
-    elif base:
-        ratio = ratio_interval(speeds, base)
-        cell |= {
-            "speedup": median(speeds) / median(base),
-            "speedup_low": ratio.low,
-            "speedup_high": ratio.high,
-            "efficiency": median(speeds) / median(base) / devices,
-            "efficiency_low": ratio.low / devices,
-            "efficiency_high": ratio.high / devices,
-            "ratio_coverage": ratio.coverage,
-        }
+    if metric.name == "throughput":
+        cell |= limits.utilisation(cell, ok, known)
     warnings = [*flags.found(cell, ok, disturbed)]
     if not labels.imported(first):
         warnings += certificates.flags(proof, made_with)
-    elif len(speeds) == 1:  # somebody's median: an interval around one number would be made up
-        cell |= dict.fromkeys(INTERVALS)
     cell["flags"] = " ".join(warnings)
     return cell
+
+
+def _other(cell: Row, rows: list[Row], base: list[Row], metric: Metric) -> Row:
+    """The row of another metric: its own numbers, and what makes the case's believable."""
+    case = {key: value for key, value in cell.items() if key not in columns.OF_METRIC}
+    found = {**case, **_of_metric(rows[0], metric)}
+    values = _values(rows, metric)
+    if values:
+        found |= {"n_ok": len(values), **_summary(rows, base, metric)}
+    elif cell["status"] == "ok":
+        found |= {"status": "missing", "reason": f"no {metric.title.lower()} was recorded"}
+    return found
+
+
+def _of_metric(row: Row, metric: Metric) -> Row:
+    """What a metric is: name, unit, and which way is better."""
+    unit = metric.unit_of(workloads.facts(row["workload"]).UNIT)
+    return {"metric": metric.name, "unit": unit, "better": metric.better}
+
+
+def _summary(rows: list[Row], base: list[Row], metric: Metric) -> Row:
+    """Median, interval and scatter of a metric, and its ratio to the base's."""
+    values, devices = _values(rows, metric), labels.devices(rows[0])
+    interval = median_interval(values)
+    found: Row = {
+        "median": median(values),
+        "median_low": interval.low,
+        "median_high": interval.high,
+        "coverage": interval.coverage,
+        "cv": coefficient_of_variation(values),
+        "detectable": detectable(values),
+    }
+    under = _values(base, metric)
+    if base is rows:
+        # A cell against itself: the ratio is 1 by definition, not a measurement.
+        found |= dict.fromkeys(("ratio", "ratio_low", "ratio_high", "ratio_coverage"), 1.0)
+    elif under:
+        ratio = ratio_interval(values, under)
+        found |= {
+            "ratio": median(values) / median(under),
+            "ratio_low": ratio.low,
+            "ratio_high": ratio.high,
+            "ratio_coverage": ratio.coverage,
+        }
+    if metric.adds_up and "ratio" in found:
+        more = devices / labels.devices(base[0])
+        for end in ("", "_low", "_high"):
+            found[f"efficiency{end}"] = found[f"ratio{end}"] / more
+    if labels.imported(rows[0]) and len(values) == 1:
+        # somebody's median: an interval around one number would be made up
+        found |= dict.fromkeys(INTERVALS)
+    return found
 
 
 def _largest(rows: Iterable[Row], key: str) -> int | None:
@@ -169,13 +207,8 @@ def _median_of(rows: Iterable[Row], key: str) -> float | None:
     return median(values) if values else None
 
 
-def _joules_per_sample(rows: Iterable[Row]) -> float | None:
-    values = [row["energy_joules"] / row["samples"] for row in rows if row["energy_joules"]]
-    return means.median(values) if values else None
-
-
 def _rank(found: Iterable[Row]) -> None:
-    """Add rank, rank_last and rank_error to the cells of each table and topology.
+    """Add rank, rank_last and rank_error to the cells of each table, topology and metric.
 
     Only cells whose equal work is certified have a rank, and only where two or more of them have
     two repetitions or more: a single one has no interval. Suspects keep theirs, with their flag.
@@ -183,12 +216,14 @@ def _rank(found: Iterable[Row]) -> None:
     groups: dict[tuple[object, ...], list[Row]] = {}
     for cell in found:
         if flags.comparable(cell) and cell["n_ok"] > 1:
-            key = cell["table"], cell["nodes"], cell["devices_per_node"]
+            key = cell["table"], cell["nodes"], cell["devices_per_node"], cell["metric"]
             groups.setdefault(key, []).append(cell)
     for own in groups.values():
         if len(own) < 2:
             continue
-        places = ranks([(cell["throughput_low"], cell["throughput_high"]) for cell in own])
+        sign = -1 if metrics.of_row(own[0]).lower_is_better else 1
+        ends = [sorted((sign * cell["median_low"], sign * cell["median_high"])) for cell in own]
+        places = ranks([(low, high) for low, high in ends])
         error = false_ranking(tuple(sorted(cell["n_ok"] for cell in own)))
         for cell, (best, last) in zip(own, places, strict=True):
             cell |= {"rank": best, "rank_last": last, "rank_error": error}

@@ -78,6 +78,9 @@ def short_sizes(row: Mapping[str, Any]) -> str:
 
 
 def unit(row: Mapping[str, Any]) -> str:
+    """'images/s', or the unit of the row's metric."""
+    if row.get("metric"):
+        return str(row["unit"])
     return f"{workloads.facts(row['workload']).UNIT}/s"
 
 

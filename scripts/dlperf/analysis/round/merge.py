@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dlperf import plan
+from dlperf import plan, scenarios
 from dlperf.analysis.publications.config import is_import
 from dlperf.analysis.publications.records import measurements as imported_rows
-from dlperf.analysis.round import certificates, checksums, names, throttling
+from dlperf.analysis.round import certificates, checksums, metrics, names, throttling
 from dlperf.analysis.round.calibration.limits import peak_precision
 from dlperf.analysis.round.records import Repetition, read_round, strangers
 from dlperf.analysis.schema import columns
@@ -94,7 +94,8 @@ def _of_case(
     settings = plan.document(repetitions[0].case, config, 1)["settings"]
     rows = [_row(each, config, table_of[each.case.folder], settings) for each in repetitions]
     ok = [row for row in rows if row["status"] == "ok"]
-    for row, mark in zip(ok, outliers([row["throughput"] for row in ok]), strict=True):
+    own = metrics.own(repetitions[0].case.scenario)
+    for row, mark in zip(ok, outliers([row[own] for row in ok]), strict=True):
         row["outlier"] = mark
     return _OfCase(
         measurements=lines(wanted, rows),
@@ -139,17 +140,20 @@ def _row(
         "record_sha256": repetition.sha256,
     }
     if record["status"] == "ok":
-        row |= _measured(record)
+        row |= _measured(record, case)
         row["peak_precision"] = peak_precision(record["parity"], case.precision, config.device)
     return row
 
 
-def _measured(record: Mapping[str, Any]) -> Row:
+def _measured(record: Mapping[str, Any], case: plan.Case) -> Row:
     window, steps, memory = record["window"], record["steps"], record["memory"]
     seconds = train.window_seconds(record)
     energy = [each["joules"] for each in record.get("energy", [])]
     return {
-        "throughput": record["samples"] / seconds,
+        **{
+            name: metric.value(record, case)
+            for name, metric in scenarios.metrics(case.scenario).items()
+        },
         "samples": record["samples"],
         "window_seconds": seconds,
         "window_start_utc": utc(min(rank["start_utc"] for rank in window)),

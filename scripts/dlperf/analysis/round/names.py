@@ -12,10 +12,14 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from dlperf import frameworks, workloads
+from dlperf import frameworks, scenarios, workloads
 
 if TYPE_CHECKING:  # a figure needs names only, and must not wait for the plan's own imports
     from dlperf.plan import Case
+
+
+#: The figure of a table that is of no metric: over devices, with the ideal.
+SCALING = "scaling"
 
 
 def by_table(cases: Iterable[Case]) -> dict[str, list[Case]]:
@@ -33,13 +37,31 @@ def table_ids(cases: Iterable[Case]) -> list[str]:
 
 
 def figure_ids(cases: Iterable[Case]) -> list[str]:
-    """Two figures a table: throughput, and scaling where the table has more than one topology."""
+    """Two figures a table: its scenario's own metric, as of a training the throughput, and scaling
+    where the table has more than one topology."""
     found = []
     for table, members in by_table(cases).items():
-        found.append(f"{table}-throughput")
+        found.append(f"{table}-{next(iter(scenarios.metrics(members[0].scenario)))}")
         if len({case.topology for case in members}) > 1:
-            found.append(f"{table}-scaling")
+            found.append(f"{table}-{SCALING}")
     return found
+
+
+def of_other_metrics(cases: Iterable[Case]) -> list[str]:
+    """Names of tables, and of figures, that are made on request: `<table>-memory`."""
+    found = []
+    for table, members in by_table(cases).items():
+        _, *others = scenarios.metrics(members[0].scenario)
+        found += [f"{table}-{name}" for name in others]
+    return found
+
+
+def split(name: str, tables: Iterable[str]) -> tuple[str, str]:
+    """(table, what stands behind it) of a table's or figure's name; ("", "") of another one."""
+    if name in tables:
+        return name, ""
+    table, _, rest = name.rpartition("-")
+    return (table, rest) if table in tables else ("", "")
 
 
 def known(name: str, names: Sequence[str], what: str) -> str:

@@ -6,10 +6,14 @@ ALL has each column once. The tuples after it say which columns a file has, in t
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from dlperf import workloads
+from dlperf import scenarios, workloads
 from dlperf.analysis.schema import forms
 from dlperf.contract.case import COLUMNS
 from dlperf.contract.parallel import NAMES as PARALLEL
+
+_METRICS = [each for name in scenarios.NAMES for each in scenarios.load(name).METRICS]
+#: What repetitions are measured by, in all scenarios.
+METRICS = tuple(dict.fromkeys(each.name for each in _METRICS))
 
 
 class Column(NamedTuple):
@@ -50,9 +54,9 @@ ALL = (
     # what a repetition gave
     Column("status", str, "Status", forms.status),
     Column("reason"),
-    Column("throughput", float, "Median", forms.real(2)),
+    *(Column(each.name, float, f"{each.title}, {each.unit}", forms.number) for each in _METRICS),
     Column("outlier"),
-    Column("unit", str, "Unit", forms.per_second),
+    Column("unit", str, "Unit"),
     Column("samples", int),
     Column("window_seconds", float),
     Column("window_start_utc"),
@@ -117,8 +121,11 @@ ALL = (
     Column("n_timeout", int, "timed out"),
     Column("n_crashed", int, "crashed"),
     Column("n_missing", int, "not measured"),
-    Column("throughput_low", float, "low", forms.real(2)),
-    Column("throughput_high", float, "high", forms.real(2)),
+    Column("metric", str, "Metric"),
+    Column("better"),
+    Column("median", float, "Median", forms.number),
+    Column("median_low", float, "low", forms.number),
+    Column("median_high", float, "high", forms.number),
     Column("coverage", float, "Coverage", forms.percent),
     Column("cv", float, "CV", forms.fine_percent),
     Column("detectable", float, "Detectable", forms.fine_percent),
@@ -126,14 +133,10 @@ ALL = (
     Column("rank", int, "Rank, best"),
     Column("rank_last", int, "Rank, last"),
     Column("rank_error", float, "Chance of a false rank", forms.fine_percent),
-    Column("speedup", float, "Speed-up", forms.real(3)),
-    Column("speedup_low", float, "low", forms.real(3)),
-    Column("speedup_high", float, "high", forms.real(3)),
     Column("efficiency", float, "Efficiency", forms.percent),
     Column("efficiency_low", float, "low", forms.percent),
     Column("efficiency_high", float, "high", forms.percent),
     Column("ratio_coverage", float, "Coverage", forms.percent),
-    Column("joules_per_sample", float, "J a sample", forms.significant(3)),
     Column("flops_per_sample", float, "GFLOP a sample", forms.giga),
     Column("peak_stated_tflops", float, "Stated peak, TFLOP/s"),
     Column("peak_measured_tflops", float, "Measured peak, TFLOP/s"),
@@ -177,10 +180,10 @@ ALL = (
     # a cell beside the same one of another round
     Column("verdict"),
     Column("baseline"),
-    Column("baseline_throughput", float),
-    Column("ratio", float),
-    Column("ratio_low", float),
-    Column("ratio_high", float),
+    Column("baseline_median", float),
+    Column("ratio", float, "Ratio to the base", forms.real(3)),
+    Column("ratio_low", float, "low", forms.real(3)),
+    Column("ratio_high", float, "high", forms.real(3)),
     Column("p", float),
     Column("p_corrected", float),
     Column("baseline_n_ok", int),
@@ -236,7 +239,7 @@ PROVENANCE = (
 MEASURED = (
     "status",
     "reason",
-    "throughput",
+    *METRICS,
     "outlier",
     "unit",
     "samples",
@@ -261,6 +264,8 @@ MEASURED = (
     "peak_precision",
 )
 CELL = (
+    "metric",
+    "better",
     "status",
     "reason",
     "n_ok",
@@ -270,9 +275,9 @@ CELL = (
     "n_crashed",
     "n_missing",
     "unit",
-    "throughput",
-    "throughput_low",
-    "throughput_high",
+    "median",
+    "median_low",
+    "median_high",
     "coverage",
     "cv",
     "detectable",
@@ -280,9 +285,9 @@ CELL = (
     "rank",
     "rank_last",
     "rank_error",
-    "speedup",
-    "speedup_low",
-    "speedup_high",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
     "efficiency",
     "efficiency_low",
     "efficiency_high",
@@ -292,18 +297,30 @@ CELL = (
     "loss_last",
     "host_peak_rss_bytes",
     "device_peak_bytes",
-    "joules_per_sample",
     *("flops_per_sample", "peak_precision", "peak_stated_tflops", "peak_measured_tflops"),
     *("mfu_stated", "mfu_measured"),
     "certificate",
     "flags",
 )
+#: What a case's rows in cells.tsv do not share, a metric each; the rest of CELL is either the
+#: case's, or stands in the row of the scenario's own metric alone.
+OF_METRIC = (
+    *("metric", "better", "unit", "median", "median_low", "median_high", "coverage", "cv"),
+    *("detectable", "n_outliers", "rank", "rank_last", "rank_error"),
+    *("ratio", "ratio_low", "ratio_high", "ratio_coverage"),
+    *("efficiency", "efficiency_low", "efficiency_high"),
+    *("loader_share", "loss_first", "loss_last", "host_peak_rss_bytes", "device_peak_bytes"),
+    *("flops_per_sample", "peak_precision", "peak_stated_tflops", "peak_measured_tflops"),
+    *("mfu_stated", "mfu_measured"),
+)
 #: A cell beside the same one of another round.
 COMPARISON = (
     "reason",
+    "metric",
+    "better",
     "unit",
-    "baseline_throughput",
-    "throughput",
+    "baseline_median",
+    "median",
     "ratio",
     "ratio_low",
     "ratio_high",

@@ -30,8 +30,9 @@ def significant(digits: int) -> Form:
     return lambda value: f"{value:.{digits}g}"
 
 
-def per_second(unit: str) -> str:
-    return f"{unit}/s"
+def number(value: float) -> str:
+    """A measured value: two decimals, or three digits where those would hide it."""
+    return f"{value:.2f}" if not value or abs(value) >= 0.1 else f"{value:.3g}"
 
 
 def giga(value: float) -> str:

@@ -72,7 +72,8 @@ def train(run, network, loss, optimizer, weights, put, specs, layout="", parity=
             return value
 
         def update_once():
-            update_together([tf.convert_to_tensor(total) for total in sums])
+            # identities are on this replica's device, which an all-reduce asks for
+            update_together([tf.identity(total) for total in sums])
             for total in sums:
                 total.assign(tf.zeros_like(total))
 

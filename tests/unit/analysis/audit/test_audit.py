@@ -155,7 +155,7 @@ def test_a_deleted_repetition_is_found(folder, tmp_path):
     assert status == 1
     assert (rows[0]["what"], rows[0]["file"]) == ("deleted repetition", RECORD)
     found = {(row["file"], row["row"], row["column"]): row for row in rows}
-    cell = found["cells.tsv", ROW, "n_ok"]
+    cell = found["cells.tsv", f"{ROW} throughput", "n_ok"]
     assert (cell["stored"], cell["recomputed"]) == ("3", "2")
     assert found["measurements.tsv.gz", f"{ROW} 2", "status"]["recomputed"] == "missing"
 
@@ -171,8 +171,8 @@ def test_a_repetition_deleted_from_the_list_too_is_found(folder, tmp_path):
 
 def test_every_changed_cell_is_named(folder, tmp_path):
     """One change in each file that people read, all in one audit."""
-    other_digit(folder / "cells.tsv", "images\t")
-    other_digit(folder / f"tables/{TABLE}.tsv", "images\t")
+    other_digit(folder / "cells.tsv", "images/s\t")
+    other_digit(folder / f"tables/{TABLE}.tsv", "images/s\t")
     numbers = {
         name: other_digit(folder / name, before)
         for name, before in (
@@ -196,8 +196,8 @@ def test_every_changed_cell_is_named(folder, tmp_path):
     found = {(row["what"], row["file"], row["row"], row["column"]) for row in rows}
     first = "resnet50 pytorch train-fp32-1n1d-b8-sample-px64"
     for expected in (
-        ("changed cell", "cells.tsv", first, "throughput"),
-        ("changed cell", f"tables/{TABLE}.tsv", first, "throughput"),
+        ("changed cell", "cells.tsv", f"{first} throughput", "median"),
+        ("changed cell", f"tables/{TABLE}.tsv", f"{first} throughput", "median"),
         ("changed cell", "parity.tsv", f"{first} layout", "value"),
         ("changed cell", "certificates.tsv", "resnet50 pytorch cpu fp32 none 1 shapes")
         + ("tier_passed",),
@@ -273,14 +273,14 @@ def test_other_libraries_and_processors_raise_no_false_alarm(folder, tmp_path, m
         "matplotlib 3.9.0" if each.startswith("matplotlib ") else each for each in here[:-1]
     )
     page = folder / "report.html"
-    change(folder / "cells.tsv", r"(?<=images\t\d\d\.\d{13})\d", "0")
+    change(folder / "cells.tsv", r"(?<=images/s\t\d\d\.\d{13})\d", "0")
     show(folder)  # all that is derived has the digits of its own cells
     page.write_text(page.read_text().replace("; ".join(here), "; ".join((*other, "Another CPU"))))
     status, rows = audited(folder, tmp_path / "audit.tsv")
     said = capsys.readouterr().out
     assert status == 0
     assert [(row["what"], row["file"], row["column"]) for row in rows] == [
-        ("rounding", "cells.tsv", "throughput")
+        ("rounding", "cells.tsv", "median")
     ]
     assert "1 number differs by rounding only" in said
     assert "matplotlib 3.9.0" in said and "Another CPU" in said
@@ -290,7 +290,7 @@ def test_other_libraries_and_processors_raise_no_false_alarm(folder, tmp_path, m
     status, rows = audited(folder, tmp_path / "audit.tsv")
     assert status == 1 and {row["what"] for row in rows} == {"rounding", "changed report"}
     change(folder / f"figures/{TABLE}-scaling.svg", ">9</text>", drawn)
-    change(folder / "cells.tsv", r"(?<=images\t\d\d\.\d{6})\d", "0")
+    change(folder / "cells.tsv", r"(?<=images/s\t\d\d\.\d{6})\d", "0")
     assert audited(folder, tmp_path / "audit.tsv")[0] == 1
     # the same libraries: not even the last digit
     page.write_text(page.read_text().replace("; ".join((*other, "Another CPU")), "; ".join(here)))

@@ -73,7 +73,7 @@ def test_what_is_faster_or_the_same_is_no_reason_to_fail(tmp_path):
     status, rows, page = compared(old, made(tmp_path, "same"))
     assert status == 0
     assert {row["verdict"] for row in rows} == {"no difference shown"}
-    assert "Nothing is shown to be slower or broken." in page.text
+    assert "Nothing is shown to be worse or broken." in page.text
 
 
 def test_a_change_within_the_tolerance_is_no_regression_however_sure(tmp_path):

@@ -93,8 +93,8 @@ def test_a_published_table_comes_out_as_it_was_printed(v1):
     ]
     last = made.rows[-1]
     assert last[0] == "4n8d"
-    assert (last[2][0].value, last[2][0].speedup) == ("12411.97", "31.21")
-    assert (last[2][1].value, last[2][1].speedup) == ("11331.93", "28.89")
+    assert (last[2][0].value, last[2][0].ratio) == ("12411.97", "31.21")
+    assert (last[2][1].value, last[2][1].ratio) == ("11331.93", "28.89")
 
 
 def test_every_published_number_becomes_one_record_with_its_line(v1):
@@ -111,8 +111,8 @@ def test_a_published_median_has_no_interval_and_no_certificate(v1):
     for row in read_table(v1 / "cells.tsv"):
         assert row["n_ok"] == 1
         assert row["coverage"] is None
-        assert row["throughput_low"] is None
-        assert row["speedup_low"] is None
+        assert row["median_low"] is None
+        assert row["ratio_low"] is None
         assert row["certificate"] == "none"
         assert not flags.comparable(row)
 
@@ -184,11 +184,9 @@ def test_repetitions_of_a_tidy_csv_have_a_median_and_its_interval(tmp_path):
     rows += [{"devices_per_node": "8", "value": "3006.98"}]
     folder = imported(tidy(tmp_path, *rows), tmp_path / "imported-mine")
     one, eight = read_table(folder / "cells.tsv")
-    assert (one["throughput"], one["throughput_low"], one["throughput_high"]) == (
-        *(389.71, 389.66, 391.53),
-    )
+    assert (one["median"], one["median_low"], one["median_high"]) == (*(389.71, 389.66, 391.53),)
     assert one["coverage"] == 0.75
-    assert eight["speedup"] == pytest.approx(3006.98 / 389.71)
+    assert eight["ratio"] == pytest.approx(3006.98 / 389.71)
     assert eight["coverage"] is None
     assert one["table"] == "resnet50-train-fp32-b128"
 
@@ -197,7 +195,7 @@ def test_implementations_of_one_framework_stay_apart(tmp_path):
     rows = [{}, {"implementation": "GluonCV", "value": "384.19"}, {"implementation": ""}]
     folder = imported(tidy(tmp_path, *rows), tmp_path / "imported-mine")
     cells = read_table(folder / "cells.tsv")
-    assert [row["throughput"] for row in cells] == [391.53, 384.19, 391.53]
+    assert [row["median"] for row in cells] == [391.53, 384.19, 391.53]
     made = tables.build("resnet50-train-fp32-b128", cells)
     assert made.series == ["NGC MXNet", "GluonCV", "MXNet"]
 
@@ -237,7 +235,7 @@ def test_the_published_estimate_stands_beside_the_wall_clock(tmp_path):
     rows = [{"estimator": "wall_clock"}, {"value": "389.71", "estimator": "mean_of_rates"}]
     folder = imported(tidy(tmp_path, *rows), tmp_path / "imported-mine")
     (cell,) = read_table(folder / "cells.tsv")
-    assert (cell["throughput"], cell["n_ok"]) == (391.53, 1)
+    assert (cell["median"], cell["n_ok"]) == (391.53, 1)
     (beside,) = read_table(folder / "values.tsv")
     assert (beside["metric"], beside["value"]) == ("throughput, mean of rates", "389.71")
 

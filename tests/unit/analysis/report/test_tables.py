@@ -125,11 +125,11 @@ def test_the_forms_of_a_table_show_the_same_numbers(tmp_path):
     rows = analyse(results)
     forms = write_table(results)
     for row in rows:
-        shown = f"{row['throughput']:.2f}"
-        assert f"{shown} ({row['speedup']:.2f})" in forms["md"]
+        shown = f"{row['median']:.2f}"
+        assert f"{shown} ({row['ratio']:.2f})" in forms["md"]
         assert f">{shown}</span>" in forms["html"]
     tidy = list(csv.DictReader(forms["tsv"].splitlines(), delimiter="\t"))
-    assert [float(each["throughput"]) for each in tidy] == [row["throughput"] for row in rows]
+    assert [float(each["median"]) for each in tidy] == [row["median"] for row in rows]
 
 
 def test_failures_are_spelled_out_with_a_note(tmp_path):
@@ -213,7 +213,7 @@ def test_bars_show_their_value_and_how_many_repetitions_it_has(tmp_path):
     for row in rows:
         if row["status"] == "ok":
             some = "  (2/3)" if row["n_ok"] == 2 else ""
-            assert f"{row['throughput']:.2f}{some}" in svg
+            assert f"{row['median']:.2f}{some}" in svg
     assert "out of memory" in svg
 
 

@@ -12,6 +12,7 @@ from generated_round import config, write_round
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
+from dlperf.analysis.round import metrics
 from dlperf.analysis.schema.files import read_table
 from dlperf.scenarios.train import window_seconds
 
@@ -42,8 +43,8 @@ def test_a_cell_is_the_median_over_its_repetitions(tmp_path):
             for each in measured
             if (each["framework"], each["case"]) == (row["framework"], row["case"])
         ]
-        assert row["throughput"] == statistics.median(speeds)
-        assert (row["throughput_low"], row["throughput_high"]) == (min(speeds), max(speeds))
+        assert row["median"] == statistics.median(speeds)
+        assert (row["median_low"], row["median_high"]) == (min(speeds), max(speeds))
         assert (row["coverage"], row["n_ok"], row["n_asked"]) == (0.75, 3, 3)
         assert row["cv"] == pytest.approx(statistics.stdev(speeds) / statistics.mean(speeds))
         assert row["flags"] == ""
@@ -64,10 +65,10 @@ def test_speed_up_is_against_the_same_framework_on_one_device(tmp_path):
     rows = analyse(write_round(tmp_path, SMALL))
     for framework in ("pytorch", "mxnet"):
         one, two = cell(rows, framework, 1), cell(rows, framework, 2)
-        assert (one["speedup"], one["efficiency"]) == (1, 1)
-        assert two["speedup"] == pytest.approx(two["throughput"] / one["throughput"])
-        assert two["efficiency"] == pytest.approx(two["speedup"] / 2)
-        assert two["speedup_low"] <= two["speedup"] <= two["speedup_high"]
+        assert (one["ratio"], one["efficiency"]) == (1, 1)
+        assert two["ratio"] == pytest.approx(two["median"] / one["median"])
+        assert two["efficiency"] == pytest.approx(two["ratio"] / 2)
+        assert two["ratio_low"] <= two["ratio"] <= two["ratio_high"]
         assert two["ratio_coverage"] == 0.5
 
 
@@ -83,15 +84,15 @@ def test_another_batch_is_never_the_base_of_a_speed_up(tmp_path):
 
     rows = analyse(write_round(tmp_path, mapping, fate=only_8_on_one))
     two = {row["batch_size"]: row for row in rows if row["devices_per_node"] == 2}
-    assert two[8]["speedup"] is not None
-    assert two[16]["speedup"] is None and two[16]["status"] == "ok"
+    assert two[8]["ratio"] is not None
+    assert two[16]["ratio"] is None and two[16]["status"] == "ok"
 
 
 def test_what_failed_is_a_cell_with_its_reason(tmp_path):
     rows = analyse(write_round(tmp_path, SMALL, fate=mxnet_fails))
     failed, partial = cell(rows, "mxnet", 2), cell(rows, "mxnet", 1)
     assert (failed["status"], failed["reason"]) == ("oom", "rank 0: no memory left")
-    assert (failed["n_ok"], failed["n_oom"], failed["throughput"]) == (0, 3, None)
+    assert (failed["n_ok"], failed["n_oom"], failed["median"]) == (0, 3, None)
     assert (partial["status"], partial["n_ok"], partial["n_oom"]) == ("ok", 2, 1)
     assert partial["flags"] == "partial"
     assert partial["coverage"] == 0.5
@@ -223,7 +224,7 @@ def test_an_outlier_is_marked_counted_and_kept(tmp_path):
     }
     kept = cell(rows, "mxnet", 1)
     assert (kept["n_outliers"], kept["n_ok"], kept["flags"]) == (1, 5, "")
-    assert kept["throughput_low"] == min(row["throughput"] for row in marked[:1])
+    assert kept["median_low"] == min(row["throughput"] for row in marked[:1])
     assert cell(rows, "pytorch", 1)["n_outliers"] == 0
 
 
@@ -283,10 +284,48 @@ def test_a_cell_that_a_drifting_host_moved_is_suspect(tmp_path):
 
 def test_energy_and_memory_are_kept_where_they_were_counted(tmp_path):
     mapping = config(frameworks=["pytorch"], device="cuda")
-    (one, two) = analyse(write_round(tmp_path, mapping))
+    results = write_round(tmp_path, mapping)
+    (one, two) = analyse(results)
     assert one["device_peak_bytes"] == 9_000_000_000
-    assert one["joules_per_sample"] == pytest.approx(210 / one["throughput"], rel=0.02)
-    assert two["joules_per_sample"] == pytest.approx(2 * 210 / two["throughput"], rel=0.02)
+    first, second = metrics.select(read_table(results / "cells.tsv"), "energy")
+    assert first["median"] == pytest.approx(210 / one["median"], rel=0.02)
+    assert second["median"] == pytest.approx(2 * 210 / two["median"], rel=0.02)
+    assert (first["unit"], first["better"]) == ("J/image", "lower")
+
+
+def test_a_case_has_a_row_for_each_metric(tmp_path):
+    results = write_round(tmp_path, SMALL, fate=mxnet_fails)
+    analyse(results)
+    rows = read_table(results / "cells.tsv")
+    names = ["throughput", "step_time", "memory", "tflops"]  # energy nobody counted
+    assert [row["metric"] for row in rows] == names * 4
+    pytorch = {row["metric"]: row for row in rows[:4]}
+    samples = 8 * 1
+    seconds = samples / pytorch["throughput"]["median"]
+    assert pytorch["step_time"]["median"] == pytest.approx(1000 * seconds)
+    assert (pytorch["step_time"]["unit"], pytorch["step_time"]["better"]) == ("ms", "lower")
+    assert pytorch["step_time"]["flags"] == pytorch["throughput"]["flags"]
+    failed = [row for row in rows if row["framework"] == "mxnet" and row["devices_per_node"] == 2]
+    assert {(row["status"], row["median"]) for row in failed} == {("oom", None)}
+
+
+def test_where_lower_is_better_the_lowest_is_first(tmp_path):
+    mapping = config(frameworks=["pytorch", "mxnet", "jax"], repetitions=6)
+    results = write_round(tmp_path, mapping)
+    analyse(results)
+    rows = [row for row in read_table(results / "cells.tsv") if row["devices_per_node"] == 1]
+    rank = {
+        name: {row["framework"]: row["rank"] for row in metrics.select(rows, name)}
+        for name in ("throughput", "step_time")
+    }
+    assert rank["step_time"] == rank["throughput"]  # at one batch they say the same
+    times = metrics.select(rows, "step_time")
+    assert min(times, key=lambda row: row["median"])["rank"] == 1
+    one, two = metrics.select(
+        (row for row in read_table(results / "cells.tsv") if row["framework"] == "jax"), "step_time"
+    )
+    assert two["ratio"] == pytest.approx(two["median"] / one["median"])
+    assert two["efficiency"] is None, "times do not add up over devices"
 
 
 def test_the_same_records_give_the_same_bytes(tmp_path):

@@ -144,13 +144,13 @@ const MEASURES = {
   throughput: {
     title: "throughput",
     of: (cell) => cell.value,
-    run: (value) => value,
+    run: (run) => run[1],
     unit: (cell) => cell.unit,
   },
   per_device: {
     title: "throughput a device",
     of: (cell) => cell.value?.map((each) => each / cell.devices),
-    run: (value, cell) => value / cell.devices,
+    run: (run, cell) => (run[1] === null ? null : run[1] / cell.devices),
     unit: (cell) => `${cell.unit} a device`,
   },
   efficiency: {
@@ -160,6 +160,17 @@ const MEASURES = {
     unit: () => "%",
   },
 };
+// the other metrics that the round has
+const OTHERS = JSON.parse(document.getElementById("explorer-measures")?.textContent ?? "{}");
+for (const [name, { title, unit, better }] of Object.entries(OTHERS)) {
+  MEASURES[name] = {
+    title,
+    lower: better === "lower",
+    of: (cell) => cell.metrics[name],
+    run: (run) => run[6][name] ?? null,
+    unit: () => unit,
+  };
+}
 const AT_ONCE = 48; // lines; more are drawn when asked for
 const WORDS = { batch: (value) => `batch ${value} a device`, compiler: (value) => `[${value}]` };
 
@@ -168,7 +179,7 @@ const implementation = (cell) =>
 const distinct = (values) => [...new Set(values)];
 const percent = (share, digits = 1) => `${Number((100 * share).toFixed(digits))} %`;
 const range = (three, form) => `${form(three[1])} – ${form(three[2])}`;
-const spelled = (value) => value.toFixed(2);
+const spelled = (value) => (value && Math.abs(value) < 0.1 ? value.toPrecision(3) : value.toFixed(2));
 
 /** Dimensions worth a filter: several values, which do not follow from another dimension. */
 function varying(cells) {
@@ -205,8 +216,8 @@ function strip(cell, measure, high, marks) {
   const [value, least, most] = three;
   svg.append(drawn("line", { x1: x(least), x2: x(most), y1: 14, y2: 14, class: "whisker" }));
   for (const end of [least, most]) line(end, 10, 18, "whisker");
-  for (const [, speed] of cell.runs) {
-    const shown = speed === null ? null : measure.run(speed, cell);
+  for (const run of cell.runs) {
+    const shown = measure.run(run, cell);
     if (shown === null) continue;
     const dot = drawn("circle", { cx: x(shown), cy: 14, r: 4.5, class: "dot" });
     dot.style[cell.certificate === "passed" ? "fill" : "stroke"] = cell.colour;
@@ -223,10 +234,16 @@ function details(cell) {
     facts.push(["median", `${spelled(cell.value[0])} ${cell.unit}`]);
     facts.push(["interval", range(cell.value, spelled)], ["coverage", percent(cell.coverage)]);
     if (cell.cv !== null) facts.push(["CV", percent(cell.cv, 2)]);
-    if (cell.speedup && cell.devices > 1) {
+    if (cell.ratio && cell.devices > 1) {
+      facts.push(["speed-up", `${spelled(cell.ratio[0])} (${range(cell.ratio, spelled)})`]);
+    }
+    if (cell.efficiency && cell.devices > 1) {
       const efficiency = percent(cell.efficiency[0]);
-      facts.push(["speed-up", `${spelled(cell.speedup[0])} (${range(cell.speedup, spelled)})`]);
       facts.push(["efficiency", `${efficiency} (${range(cell.efficiency, percent)})`]);
+    }
+    for (const [name, { title, unit }] of Object.entries(OTHERS)) {
+      const three = cell.metrics[name];
+      if (three) facts.push([title, `${spelled(three[0])} ${unit} (${range(three, spelled)})`]);
     }
   } else facts.push([cell.status, cell.reason]);
   for (const [peak, share] of Object.entries(cell.mfu)) facts.push([`MFU, ${peak} peak`, percent(share)]);
@@ -313,7 +330,7 @@ function explore(place, cells) {
     ]),
     select("by", "measure", Object.entries(MEASURES).map(([key, each]) => [key, each.title])),
     select("in the order", "order", [
-      ["highest", "highest first"],
+      ["best", "best first"],
       ["plan", "of the plan"],
     ]),
   ];
@@ -322,7 +339,7 @@ function explore(place, cells) {
   form.onreset = () => {
     Object.values(chosen).forEach((each) => each.clear());
     Object.assign(wanted, { equal: false, sound: false });
-    Object.assign(state, { measure: "throughput", order: "highest" });
+    Object.assign(state, { measure: "throughput", order: "best" });
     state.compare = selects[0].querySelector("option").value;
     setTimeout(change);
   };
@@ -367,7 +384,7 @@ function explore(place, cells) {
       cell.value && cell.certificate !== "passed" ? "not equivalent" : "",
     ].filter(Boolean);
     const spoken = three
-      ? ` ${measure.unit(cell)}, interval ${range(three, spelled)}, ${cell.ok} ok, ${share} of the highest`
+      ? ` ${measure.unit(cell)}, interval ${range(three, spelled)}, ${cell.ok} ok, ${share} of the best`
       : ` ${cell.value ? "no " + measure.title : cell.status + ": " + cell.reason}`;
     const id = `cell-${cell.index}`;
     const below = make("div", { id, class: "details", hidden: "" });
@@ -435,14 +452,19 @@ function explore(place, cells) {
       .map((key) => (key === "framework" ? implementation(first) : (WORDS[key]?.(first[key]) ?? first[key])))
       .filter((each, place, all) => each !== "[none]" && all.indexOf(each) === place);
     const heights = own.map((cell) => measure.of(cell)).filter(Boolean);
-    const speeds = own.flatMap((cell) => cell.runs.map((run) => (run[1] === null ? null : measure.run(run[1], cell))));
+    const speeds = own.flatMap((cell) => cell.runs.map((run) => measure.run(run, cell)));
     const most = Math.max(...heights.map((each) => each[2]), ...speeds.filter((each) => each !== null), 1e-9);
     const high = most * 1.03;
     const marks = ticks(high);
-    const best = Math.max(...heights.map((each) => each[0]), 0);
+    const medians = heights.map((each) => each[0]);
+    const best = measure.lower && medians.length ? Math.min(...medians) : Math.max(...medians, 0);
     const ordered = [...own];
     if (state.order !== "plan") {
-      ordered.sort((a, b) => (measure.of(b)?.[0] ?? -1) - (measure.of(a)?.[0] ?? -1));
+      const place = (cell) => {
+        const value = measure.of(cell)?.[0];
+        return value === undefined ? Infinity : measure.lower ? value : -value;
+      };
+      ordered.sort((a, b) => (place(a) < place(b) ? -1 : place(a) > place(b) ? 1 : 0));
     }
     const name = (cell) => {
       if (state.compare === "framework") return implementation(cell);

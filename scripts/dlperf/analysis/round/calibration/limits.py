@@ -125,7 +125,7 @@ def utilisation(cell: Row, repetitions: Sequence[Row], found: Sequence[Row]) -> 
     precision = _only(each["peak_precision"] for each in repetitions)
     if not precision:
         return row
-    achieved = cell["throughput"] * flops / 1e12 / (cell["nodes"] * cell["devices_per_node"])
+    achieved = cell["median"] * flops / 1e12 / (cell["nodes"] * cell["devices_per_node"])
     row["peak_precision"] = precision
     of_devices = {
         "stated": _stated_peak(repetitions, precision, found),

@@ -146,7 +146,7 @@ def test_mfu_is_shown_beside_the_measured_peak_of_as_many_devices(tmp_path):
         found = cell(rows, "pytorch", devices)
         assert found["flops_per_sample"] == flops
         assert (found["peak_precision"], found["peak_measured_tflops"]) == ("fp32", peak)
-        achieved = found["throughput"] * flops / 1e12 / devices
+        achieved = found["median"] * flops / 1e12 / devices
         assert found["mfu_measured"] == pytest.approx(achieved / peak)
         assert found["mfu_stated"] is None and found["peak_stated_tflops"] is None
         assert "mfu" not in found["flags"]

@@ -1,0 +1,75 @@
+"""Metrics in rows of cells.tsv, where a case has a row for each of them.
+
+In: rows of cells.tsv. Out: those of one metric, and what a metric is called.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dlperf import scenarios
+from dlperf.analysis.schema.files import Row
+from dlperf.scenarios import Metric
+
+
+def own(scenario: str) -> str:
+    """The name of a scenario's own metric: what tables and figures are of if none is asked for."""
+    return next(iter(scenarios.metrics(scenario)))
+
+
+def of_row(row: Mapping[str, Any]) -> Metric:
+    return scenarios.metrics(row["scenario"])[row["metric"]]
+
+
+def is_own(row: Mapping[str, Any]) -> bool:
+    return bool(row["metric"] == own(row["scenario"]))
+
+
+def select(rows: Iterable[Row], name: str = "") -> list[Row]:
+    """The rows of one metric; without a name each scenario's own."""
+    return [row for row in rows if (row["metric"] == name if name else is_own(row))]
+
+
+def better_first(rows: Iterable[Row]) -> list[Row]:
+    """Rows of one metric, the best value first."""
+    return sorted(
+        rows, key=lambda row: row["median"] if of_row(row).lower_is_better else -row["median"]
+    )
+
+
+def better_by(row: Row, other: Row) -> float:
+    """By which factor the first one is better than the other: 2.0, twice as good."""
+    factor = row["median"] / other["median"]
+    return 1 / factor if of_row(row).lower_is_better else factor
+
+
+def higher_first(better: Row, other: Row) -> tuple[Row, Row]:
+    """The two in the order in which their ratio is above 1."""
+    return (other, better) if of_row(better).lower_is_better else (better, other)
+
+
+def superlative(row: Row, best: bool = True) -> str:
+    """What the best (or the worst) value of a metric is: 'highest' or 'lowest'."""
+    return "lowest" if of_row(row).lower_is_better == best else "highest"
+
+
+def beyond(row: Row) -> str:
+    """Where a value is that is better than all others: 'above' or 'below'."""
+    return "below" if of_row(row).lower_is_better else "above"
+
+
+def overlaps(row: Row, other: Row) -> bool:
+    """Whether the intervals of two values have anything in common."""
+    (low, high), (other_low, other_high) = (
+        (each["median_low"], each["median_high"]) for each in (row, other)
+    )
+    return bool(low <= other_high and other_low <= high)
+
+
+def present(rows: Sequence[Row], scenario: str) -> list[Metric]:
+    """The metrics of measured repetitions: the scenario's own, and what any of them has."""
+    own_rows = [row for row in rows if row["scenario"] == scenario]
+    return [
+        metric
+        for name, metric in scenarios.metrics(scenario).items()
+        if name == own(scenario) or any(row.get(name) is not None for row in own_rows)
+    ]

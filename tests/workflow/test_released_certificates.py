@@ -1,0 +1,50 @@
+"""Certificates that come with the code are taken where all hashes agree, and only there."""
+
+import pytest
+from conftest import ROOT, snakemake
+
+JAX = "certificates/resnet50/jax/cpu-fp32-xla-1.json"
+
+
+@pytest.fixture
+def fresh(checkout):
+    """A copy of the repository without certificates of its own."""
+    (checkout / "results/certificates").unlink()
+    return checkout
+
+
+def rules(checkout, *more: str) -> set[str]:
+    """The rules that would run to make a certificate of JAX's."""
+    dry = snakemake("-n", *more, "--", f"results/{JAX}", cwd=checkout)
+    lines = dry.stdout.splitlines() + dry.stderr.splitlines()
+    return {line.split()[0] for line in lines if len(line.split()) == 2 and line.split()[1] == "1"}
+
+
+def test_one_of_this_very_code_is_copied(fresh):
+    assert rules(fresh) >= {"released_certificate"}
+    snakemake("--", f"results/{JAX}", cwd=fresh)
+    assert (fresh / "results" / JAX).read_bytes() == (ROOT / JAX).read_bytes()
+    assert "released_certificate" not in rules(fresh)
+    assert rules(fresh, "--config", "certificates=remake") >= {"certificate"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["data/batches.py", "frameworks/jax/training.py", "workloads/resnet50/reference.py"],
+)
+def test_one_of_other_code_is_not(fresh, path):
+    with open(fresh / "scripts/dlperf" / path, "a") as stream:
+        stream.write("# another version\n")
+    assert "certificate" in rules(fresh)
+
+
+def test_one_of_another_lock_is_not(fresh):
+    with open(fresh / "envs/jax.cpu.lock.txt", "a") as stream:
+        stream.write("# another version\n")
+    assert "certificate" in rules(fresh)
+
+
+def test_the_same_change_elsewhere_leaves_it_valid(fresh):
+    with open(fresh / "scripts/dlperf/certify/judge.py", "a") as stream:
+        stream.write("# another version\n")
+    assert "released_certificate" in rules(fresh)
