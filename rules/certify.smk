@@ -17,7 +17,9 @@ COMPILER = "(-(?!clip0)[a-z0-9_]+)?"
 VARIANT = "(-clip0)?"  # what a certificate is of, beside the workload's standard form
 LAYOUT = "1|(dp2)?(acc2)?"
 PACKAGE = os.path.relpath(f"{SCRIPTS}/dlperf")
-OF_CERTIFICATE = "certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{layout}.json"
+OF_CERTIFICATE = (
+    "certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{layout}.json"
+)
 
 
 def certificates_of(wildcards=None):

@@ -5,17 +5,15 @@ Nothing here reads results but the statuses of what is to be tried again, so tha
 cheap: every cluster job parses the workflow anew.
 """
 
+import atexit
 import fcntl
 import gc
 import hashlib
-import inspect
 import json
 import os
 import shlex
-import signal
 import sys
 import tempfile
-import threading
 import time
 from functools import cache
 from pathlib import Path
@@ -25,9 +23,10 @@ from snakemake.exceptions import WorkflowError
 SCRIPTS = str(Path(workflow.basedir) / "scripts")
 sys.path.insert(0, SCRIPTS)
 
-from dlperf import plan, workloads
+from dlperf import inside_snakemake, plan, workloads
 from dlperf.data import loaders
 from dlperf.analysis.round import names
+from dlperf.inside_snakemake import of_each_job
 
 # Only this package is on the path of what the rules start, whatever the user's PYTHONPATH says.
 shell.prefix(f"export PYTHONPATH={shlex.quote(SCRIPTS)}; ")
@@ -63,7 +62,7 @@ ENVIRONMENT = 3_000_000
 CERTIFICATE = 1_000_000  # before what is measured: its speeds would not count
 SCREEN = 900_000  # near to the repetitions that it is a limit of
 
-RECORD = RESULTS + "/runs/{workload}/{framework}/{case}/rep{repetition}.json"
+RECORD = f"{RESULTS}/runs/{{workload}}/{{framework}}/{{case}}/rep{{repetition}}.json"
 
 
 wildcard_constraints:
@@ -72,13 +71,6 @@ wildcard_constraints:
     case="[a-z0-9_-]+",
     repetition="[0-9]+",
     device="cpu|cuda",
-
-
-def of_each_job(function):
-    """Marks what Snakemake calls for each of thousands of jobs: it looks at the signature twice a
-    call, and finds it here instead of working it out again."""
-    function.__signature__ = inspect.signature(function)
-    return function
 
 
 @cache
@@ -170,22 +162,9 @@ def again_if(wanted):
 onstart:
     gc.freeze()
     gc.enable()
-    # For its limit on jobs a second, the scheduler wakes itself a second after each look at what is
-    # ready, and each job that ends adds such a chain: after N jobs it looks N times a second, beside
-    # what is being timed.
-    workflow.scheduler.job_rate_limiter = None
-    # Snakemake's own handler of SIGTERM takes a lock that the interrupted code may hold, and then
-    # waits for itself for ever; in a thread of its own it waits until that lock is free. Ctrl-C ends
-    # Snakemake by an exception, which can get lost in its event loop: then, too, nothing new starts.
-    graceful = signal.getsignal(signal.SIGTERM)
-
-    def stop(number, frame):
-        threading.Thread(target=graceful).start()
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    inside_snakemake.stop_waking(workflow)
+    inside_snakemake.stop_on_signals()
+    inside_snakemake.say_progress(workflow)
     # The profiles switch Snakemake's own lock off: it outlives `kill -9`. The kernel frees this one.
     global folder_lock
     folder_lock = open("results/.lock", "a+")
@@ -201,3 +180,10 @@ onstart:
 
         if message := estimate.check_disk(CONFIG, CASES):
             raise WorkflowError(message)
+
+
+onsuccess:
+    # behind all that Snakemake says
+    report_page = f"{RESULTS}/report.html"
+    if any(report_page in job.output for job in workflow.dag.needrun_jobs()):
+        atexit.register(print, f"Report: {report_page}", flush=True)

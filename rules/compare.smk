@@ -15,7 +15,9 @@ METRIC = str(COMPARISON.get("metric") or "")
 # A wrong one is reported at once, without a job's details around it.
 if METRIC:
     try:
-        names.known(METRIC, [each for name in scenarios.NAMES for each in scenarios.metrics(name)], "metric")
+        names.known(
+            METRIC, [each for name in scenarios.NAMES for each in scenarios.metrics(name)], "metric"
+        )
     except LookupError as error:
         raise WorkflowError(f"--config metric={METRIC}: {error.args[0]}") from None
 if BASELINE or "compare" in sys.argv[1:]:

@@ -108,7 +108,7 @@ rule repetition:
     output:
         RECORD,
     log:
-        RECORD.removesuffix(".json") + ".log",
+        f"{RECORD.removesuffix('.json')}.log",
     priority: turn
     threads: cores_of
     resources:

@@ -10,7 +10,7 @@ so that MFU can be shown beside what the machine can do.
 from glob import glob
 
 NODES = CONFIG.cluster.nodes or [os.uname().nodename]
-NODE = RESULTS + "/nodes/{node}.json"
+NODE = f"{RESULTS}/nodes/{{node}}.json"
 DEVICES_PER_NODE = max(case.devices_per_node for case in CASES)
 
 
@@ -51,7 +51,7 @@ rule probe:
     output:
         NODE,
     log:
-        NODE.removesuffix(".json") + ".log",
+        f"{NODE.removesuffix('.json')}.log",
     wildcard_constraints:
         node="[A-Za-z0-9._-]+",
     priority: SCREEN
