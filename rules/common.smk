@@ -165,6 +165,8 @@ onstart:
     inside_snakemake.stop_waking(workflow)
     inside_snakemake.stop_on_signals()
     inside_snakemake.say_progress(workflow)
+    global makes_report
+    makes_report = any(job.rule.name == "report_page" for job in workflow.dag.needrun_jobs())
     # The profiles switch Snakemake's own lock off: it outlives `kill -9`. The kernel frees this one.
     global folder_lock
     folder_lock = open("results/.lock", "a+")
@@ -184,6 +186,5 @@ onstart:
 
 onsuccess:
     # behind all that Snakemake says
-    report_page = f"{RESULTS}/report.html"
-    if any(report_page in job.output for job in workflow.dag.needrun_jobs()):
-        atexit.register(print, f"Report: {report_page}", flush=True)
+    if makes_report:
+        atexit.register(print, f"Report: {RESULTS}/report.html", flush=True)

@@ -8,8 +8,8 @@ from io import StringIO
 
 import yaml
 from conftest import SMALL_ROUND, snakemake
-from snakemake.scheduling import job_scheduler
 from snakemake.logging import LoggerManager
+from snakemake.scheduling import job_scheduler
 from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_logger_plugin_rich import LogHandler
 from snakemake_logger_plugin_rich.handler import RichLogHandler

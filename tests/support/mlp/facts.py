@@ -1,0 +1,58 @@
+"""A small network on photographs: dense, ReLU, dense; the documentation's example of a workload."""
+
+from collections import OrderedDict
+
+from dlperf.contract.dimension import Data, Dimension
+
+TITLE = "MLP"
+SUMMARY = "two dense layers on small photographs."
+UNIT = "images"
+DIMENSIONS = OrderedDict(
+    image_size=Dimension(
+        key="px",
+        standard=32,
+        minimum=32,
+        maximum=64,
+        examples=(32,),
+        description="Height and width of an image in pixels.",
+    )
+)
+DATA = OrderedDict(
+    synthetic=Data("", "batches", "synthetic batches", "batches made once, on the device"),
+    sample=Data("sample", "batches", "sample photographs", "photographs, decoded while it trains"),
+)
+PARALLEL = ("accumulation",)
+
+WIDTH = 64
+CLASSES = 1000
+MOMENTUM = 0.9
+
+
+def base(case):
+    return case.on(1, 1)
+
+
+def parameters(dimensions):
+    pixels = 3 * dimensions["image_size"] ** 2
+    return OrderedDict(
+        (
+            ("hidden.weight", (WIDTH, pixels)),
+            ("hidden.bias", (WIDTH,)),
+            ("output.weight", (CLASSES, WIDTH)),
+            ("output.bias", (CLASSES,)),
+        )
+    )
+
+
+def initial(name, shape, normal):
+    return normal(shape, shape[1] ** -0.5) if len(shape) == 2 else 0.0
+
+
+def learning_rate(global_batch_size):
+    return 0.001
+
+
+def flops_per_sample(dimensions, scenario):
+    pixels = 3 * dimensions["image_size"] ** 2
+    forward = 2.0 * (pixels * WIDTH + WIDTH * CLASSES)
+    return 3 * forward if scenario == "train" else forward
