@@ -1,4 +1,4 @@
-"""What is wrong with a config, said so that it can be mended: file, key, value, what is allowed.
+"""What is wrong with a config, said so that a user can fix it: file, key, value, what is allowed.
 
 In: a YAML file, or pydantic's errors. Out: a mapping, or a `ConfigError` with every problem.
 """

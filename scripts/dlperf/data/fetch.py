@@ -224,17 +224,17 @@ class _One:
             "from": came_from,
         }
 
-    def _verified(self, path: Path, mend: str) -> dict[str, str]:
+    def _verified(self, path: Path, fix: str) -> dict[str, str]:
         """The checksums of a file that is on this machine."""
         there = path.stat().st_size
         if self.file.bytes not in (None, there):
             raise DataError(
-                f"{path}: has {there} bytes, and {self.place} says {self.file.bytes}; {mend}"
+                f"{path}: has {there} bytes, and {self.place} says {self.file.bytes}; {fix}"
             )
         found = digests_of(path, self.algorithms, self._tick)
         wrong = self._wrong(found)
         if wrong:
-            raise DataError(f"{path}: {wrong} in {self.place}; {mend}")
+            raise DataError(f"{path}: {wrong} in {self.place}; {fix}")
         return found
 
     def _wrong(self, found: dict[str, str]) -> str:

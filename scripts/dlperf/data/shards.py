@@ -1,4 +1,4 @@
-"""Shards made side by side, gone on with after a stop, and the manifest that makes them a data set.
+"""Shards made side by side, resumable, and the manifest that makes them a data set.
 
 In go the number of shards and a function that writes one; out come the shards, each whole or not
 there, and, last, manifest.json. A shard's bytes depend on its number and the settings alone: not on

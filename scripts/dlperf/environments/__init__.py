@@ -18,7 +18,7 @@ FILES = Path(__file__).resolve().parents[3] / "envs"
 
 
 class EnvironmentProblem(Exception):
-    """Why an environment cannot be had, in words for its user: what, where, and the mend."""
+    """Why an environment cannot be had, in words for its user: what, where, and how to fix it."""
 
 
 def estimate(framework: str, device: str, files: Path = FILES) -> dict[str, int]:

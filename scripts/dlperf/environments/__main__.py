@@ -5,7 +5,7 @@
     python -m dlperf.environments lock [--only pytorch.cpu] [--upgrade]
 
 A build that fails writes env.json too, with the reason, and ends with status 0, so that a round
-goes on with the other frameworks; with --strict it ends with 1.
+continues with the other frameworks; with --strict it ends with 1.
 """
 
 import argparse

@@ -86,8 +86,8 @@ def load(framework: str, yaml_path: Path, lock_path: Path | None = None) -> Defi
         )
     python, _ = dependencies(yaml_path, content)
     if not lock_path.is_file():
-        mend = RELOCK.format(name=name)
-        raise EnvironmentProblem(f"{lock_path}: there is no such lock; {mend}")
+        fix = RELOCK.format(name=name)
+        raise EnvironmentProblem(f"{lock_path}: there is no such lock; {fix}")
     differences = disagreement(yaml_path, lock_path)
     if differences:
         raise EnvironmentProblem(

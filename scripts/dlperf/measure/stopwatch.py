@@ -209,7 +209,7 @@ class Attempt:
         for rank, code, _ in died:
             node = rank // self._case["identity"]["devices_per_node"]
             if code == -9 and self._results[node]["oom_kills"] > 0:
-                return "oom", "rank %d: killed by the kernel for want of memory" % rank
+                return "oom", "rank %d: killed by the kernel: out of memory" % rank
         for rank, code, words in died:
             how = "signal %d" % -code if code < 0 else "exit status %d" % code
             return "crashed", "rank %d: ended with %s; last words: %s" % (rank, how, words[-300:])

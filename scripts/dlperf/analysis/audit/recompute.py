@@ -1,7 +1,7 @@
 """Does a round say what its raw records say? Everything is made again and compared.
 
 In: a round's folder as it lies there, or an archive of one. Out: audit.tsv, a row for each thing
-that differs, and a summary. Records, certificates and config are held against SHA256SUMS; from
+that differs, and a summary. Records, certificates and config are compared with SHA256SUMS; from
 them measurements, cells, tables, figures and the report are made again in a temporary folder and
 compared with those of the round, which is not touched: tables (TSV) cell by cell, what is derived
 from them by bytes. docs/auditing.md says what can
@@ -283,7 +283,7 @@ def made_again(
         waiting = shown(there) if there.exists() else []
         try:
             merge(config_path, folder / "runs", shared, *(scratch / name for name in merged))
-            yield from map(compared, merged[:-1])  # the list itself was held against the files
+            yield from map(compared, merged[:-1])  # the list itself was compared with the files
             own, measured = scratch / "cells.tsv", scratch / "measurements.tsv.gz"
             limits(config_path, measured, folder / "nodes", PEAKS, scratch / "limits.tsv")
             yield compared("limits.tsv")
@@ -397,7 +397,7 @@ def _crate(root: Path) -> Iterator[Finding]:
 def summary(done: Audit, out: Path) -> Iterator[str]:
     """For a terminal: what was looked at, notes, and the first findings."""
     yield (
-        f"Round {done.round}: {labels.plural(done.listed, 'file')} of raw data held against "
+        f"Round {done.round}: {labels.plural(done.listed, 'file')} of raw data compared with "
         f"{checksums.NAME}, {labels.plural(len(done.compared), 'file')} made again and compared"
     )
     if done.sums_sha256:

@@ -160,7 +160,7 @@ def _ratio(first: Sequence[float], second: Sequence[float]) -> Row:
 
 
 def _hindrance(old: Row, new: Row) -> tuple[str, str]:
-    """(verdict, reason) of cells that cannot be held against each other; ('', '') of others."""
+    """(verdict, reason) of cells that cannot be compared; ('', '') of others."""
     settings = [
         f"{name.replace('_', ' ')} {old.get(name)} → {new.get(name)}"
         for name in columns.SETTINGS

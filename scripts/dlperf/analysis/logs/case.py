@@ -1,4 +1,4 @@
-"""The case that a log is of: what the user says of it, held against what the log says itself."""
+"""The case that a log is of: what the user says of it, compared with what the log says itself."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

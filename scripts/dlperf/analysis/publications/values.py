@@ -156,7 +156,7 @@ def tidy(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def check(table: Table, rows: Iterator[tuple[int, dict[str, Any]]]) -> list[Value]:
-    """Validate; every wrong row is told at once. The same number twice is an error."""
+    """Validate; all wrong rows are reported together. The same number twice is an error."""
     found: list[Value] = []
     problems: list[str] = []
     first: dict[tuple[Any, ...], int] = {}

@@ -330,14 +330,14 @@ def _unproved(cells: Sequence[Row], tiers: Sequence[Row]) -> Iterable[str]:
     if unequal:
         yield (
             f"Not equivalent: {'; '.join(map(labels.cell, unequal))}. Equal work is not certified "
-            "for them: their speeds are shown and marked, and no comparison takes them in. What "
-            "differs is said under 'Equal work'."
+            "for them: their speeds are shown and marked, and they are excluded from comparisons. "
+            "What differs is said under 'Equal work'."
         )
     stale = [row for row in cells if row["status"] == "ok" and row["certificate"] == "stale"]
     if stale:
         yield (
             f"Stale certificates: {'; '.join(map(labels.cell, stale))}. Equal work was certified "
-            "with other code or in another environment, so no comparison takes them in."
+            "with other code or in another environment, so they are excluded from comparisons."
         )
     partly: dict[str, dict[str, None]] = {}
     for row in tiers:

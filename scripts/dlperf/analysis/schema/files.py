@@ -21,7 +21,7 @@ AS_IT_IS = {float, int, type(None)}
 
 
 class AnalysisError(Exception):
-    """What a user can mend; the message names the file, what is wrong and what to do."""
+    """What a user can fix; the message names the file, what is wrong and what to do."""
 
 
 def write_table(

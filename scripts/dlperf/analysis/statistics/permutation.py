@@ -2,7 +2,7 @@
 
 In: each cell's values in both rounds, a row a repetition. Out: p-values, of each cell alone and
 corrected for the number of cells. Exact by permutation: if nothing differs, it does not matter
-which round a repetition came from, so the real allotment is held against all others.
+which round a repetition came from, so the real allotment is compared with all others.
 
 A repetition's values of all cells move together, so that what disturbs many cells at once is taken
 into account, and the correction is Westfall and Young's step-down maxT: the largest statistic of

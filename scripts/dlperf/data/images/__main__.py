@@ -4,7 +4,7 @@
         --out results/data/imagenet-tfrecord --shards 1024
 
 The source is ImageNet's training tar as it is downloaded (it is not unpacked), a tar of images with
-a file of their classes, or class folders. A run that was stopped goes on with the shards that are
+a file of their classes, or class folders. A run that was stopped resumes with the shards that are
 missing.
 """
 

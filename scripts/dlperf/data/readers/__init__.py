@@ -12,7 +12,7 @@ A module has
 
     open_images(run, layout, epoch=0) -> Reader
 
-`epoch` is that of a run that is gone on with: class folders then give the very batches of that
+`epoch` is that of a run that is resumed: class folders then give the very batches of that
 epoch; the others, whose orders come from their own generators, another shuffle.
 
 Python 3.7 and newer, as data/batches.py.

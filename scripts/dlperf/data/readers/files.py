@@ -2,7 +2,7 @@
 
 The order, the crop and the pixels of an image depend on seed, epoch and image alone, as in
 data/batches.py, so that they are the same for PyTorch, PaddlePaddle and JAX, for any number of
-workers, and for a run that is gone on with. The last images of an epoch, fewer than a global batch,
+workers, and for a run that is resumed. The last images of an epoch, fewer than a global batch,
 are left out.
 """
 

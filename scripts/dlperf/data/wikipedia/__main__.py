@@ -6,7 +6,7 @@
 
 Two stages: documents (articles as tokens), made once; then examples, for each format and sequence
 length. --dump without --out makes the documents alone; --out without --dump reads them from
---documents. A run that was stopped goes on with the shards that are missing. MindRecord needs
+--documents. A run that was stopped resumes with the shards that are missing. MindRecord needs
 MindSpore's environment.
 """
 
@@ -86,8 +86,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"error: {error}")
     except BrokenProcessPool:
         sys.exit(
-            "error: a process was killed, for want of memory perhaps: fewer --jobs or more "
-            "--shards need less; the same command goes on with the shards that are missing"
+            "error: a process was killed, perhaps because memory ran out: fewer --jobs or more "
+            "--shards need less; the same command resumes with the shards that are missing"
         )
 
 

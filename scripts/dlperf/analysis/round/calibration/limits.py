@@ -161,7 +161,7 @@ def _measured_peak(
 
 def _of_node(node: str, devices: int, precision: str, found: Sequence[Row]) -> float | None:
     """A device's peak while as many of the node worked; where none was measured so, while fewer
-    did: that is rather too high, and MFU too low, than the other way round."""
+    did: so it may be overestimated, and MFU underestimated."""
     own = [
         row
         for row in found

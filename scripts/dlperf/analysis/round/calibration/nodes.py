@@ -24,15 +24,15 @@ FOREIGN_SHARE = 0.1
 
 def read(path: Path) -> dict[str, Any]:
     """A node's calibration, with its file's sha256. Raises AnalysisError for anything else."""
-    mend = "probe it again: snakemake --profile <profile> --forcerun probe -- screen"
+    fix = "probe it again: snakemake --profile <profile> --forcerun probe -- screen"
     try:
         content = path.read_bytes()
         document = json.loads(content)
         schema = document["schema"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise AnalysisError(f"{path}: cannot be read as a calibration ({error}); {mend}") from None
+        raise AnalysisError(f"{path}: cannot be read as a calibration ({error}); {fix}") from None
     if schema != SCHEMA:
-        raise AnalysisError(f"{path}: schema: {schema!r} is not {SCHEMA!r}; {mend}")
+        raise AnalysisError(f"{path}: schema: {schema!r} is not {SCHEMA!r}; {fix}")
     return {**document, "sha256": hashlib.sha256(content).hexdigest()}
 
 
