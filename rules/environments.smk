@@ -97,9 +97,10 @@ rule environment:
     threads: 1
     params:
         options=build_options,
+        yaml=lambda wildcards: definition_of(wildcards)[0],
         prefix=subpath(output[0], parent=True),
     shell:
         # why a build failed goes to the terminal too
         "{PYTHON:q} -m dlperf.environments build --framework {wildcards.framework:q}"
-        " --device {wildcards.device:q} --yaml {input[0]:q} --prefix {params.prefix:q}"
+        " --device {wildcards.device:q} --yaml {params.yaml:q} --prefix {params.prefix:q}"
         " --out {output:q} {params.options:q} > {log:q}"
