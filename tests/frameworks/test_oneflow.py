@@ -1,6 +1,7 @@
 """OneFlow needs libraries from its interpreter's own folder, and a graph for mixed precision."""
 
 from dlperf.frameworks import oneflow
+from dlperf.frameworks.oneflow import process
 
 
 def test_library_path_has_the_interpreters_nvidia_folders_first(tmp_path, monkeypatch):
@@ -8,7 +9,7 @@ def test_library_path_has_the_interpreters_nvidia_folders_first(tmp_path, monkey
     for name in ("cudnn", "cublas"):
         (packages / name / "lib").mkdir(parents=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/own")
-    path = oneflow.library_path(str(tmp_path / "bin" / "python"))
+    path = process.library_path(str(tmp_path / "bin" / "python"))
     assert path.split(":") == [
         str(packages / "cublas" / "lib"),
         str(packages / "cudnn" / "lib"),

@@ -271,6 +271,9 @@ def made_again(
         yield compared("plan.tsv")
     merged = ("measurements.tsv.gz", "parity.tsv", "certificates.tsv", checksums.NAME)
     tables, figures = names.table_ids(cases), names.figure_ids(cases)
+    for other in names.of_other_metrics(cases):  # made on request
+        tables += [other] if any(folder.glob(f"tables/{other}.*")) else []
+        figures += [other] if any(folder.glob(f"figures/{other}.*")) else []
     with ProcessPoolExecutor(min(len(tables) + 1, len(os.sched_getaffinity(0)))) as pool:
 
         def shown(of: Path) -> list[Future[list[str]]]:

@@ -30,7 +30,7 @@ def text(cells: Sequence[Row], found: Sequence[Standing]) -> str:
 
 def won(found: Sequence[Standing]) -> str:
     """What won where, a line each."""
-    head = ["", "best median", "median", "told apart from", "over the next", "over the last"]
+    head = ["", "best", "its median", "told apart from", "over the next", "over the last"]
     lines = [head, [":---", ":---", "---:", ":---", "---:", "---:"]]
     for each in found:
         row, (low, high, _) = each.best, each.over_second_interval

@@ -128,6 +128,19 @@ def test_an_untouched_round_passes_and_stays_untouched(folder, tmp_path, capsys)
     assert listed in said and listed in (folder / "report.html").read_text()
 
 
+def test_tables_and_figures_of_other_metrics_are_audited_where_there_are_some(folder, tmp_path):
+    cells, name = str(folder / "cells.tsv"), f"{TABLE}-memory"
+    for what, kinds in (("table", ("tsv", "md", "html")), ("figure", ("svg", "png"))):
+        made = [(f"--{kind}", str(folder / f"{what}s/{name}.{kind}")) for kind in kinds]
+        asked = [each for pair in made for each in pair]
+        assert main([what, "--cells", cells, f"--{what}", name, *asked]) == 0
+    assert audited(folder, tmp_path / "audit.tsv") == (0, [])
+    change(folder / f"tables/{name}.md", r"GiB, lower", "GiB, higher")
+    status, rows = audited(folder, tmp_path / "audit.tsv")
+    assert status == 1
+    assert [(row["what"], row["file"]) for row in rows] == [("changed table", f"tables/{name}.md")]
+
+
 def test_the_list_is_one_that_sha256sum_checks(folder):
     command = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
     assert subprocess.run(command, cwd=folder).returncode == 0

@@ -65,6 +65,35 @@ def test_a_slower_framework_is_a_regression_and_comes_first(tmp_path, capsys):
     assert "6 cells compared: 2 regressions, 4 no difference shown." in page.text
 
 
+def test_of_a_metric_that_is_better_lower_more_is_a_regression(tmp_path, capsys):
+    def twice(record) -> None:
+        if record["identity"]["framework"] == "jax":
+            for rank in record["memory"]:
+                rank["host_peak_rss_bytes"] *= 2
+
+    # of one device, no two repetitions take the same
+    def apart(record) -> None:
+        for rank in record["memory"]:
+            rank["host_peak_rss_bytes"] += record["identity"]["repetition"] * 2**20
+
+    old = made(tmp_path, "old", apart)
+    new = made(tmp_path, "new", lambda record: (apart(record), twice(record)))
+    status, rows, page = compared(old, new, "--metric", "memory")
+    assert status == 3
+    assert verdicts(rows) == {
+        **{"pytorch 1": "no difference shown", "pytorch 2": "no difference shown"},
+        **{"mxnet 1": "no difference shown", "mxnet 2": "no difference shown"},
+        **{"jax 1": "regression", "jax 2": "regression"},
+    }
+    assert {(row["metric"], row["unit"], row["better"]) for row in rows} == {
+        ("memory", "GiB", "lower")
+    }
+    assert rows[0]["ratio"] == pytest.approx(2, rel=1e-3)
+    assert "Lower | higher" in page.text
+    # their throughputs are the same
+    assert compared(old, new)[0] == 0
+
+
 def test_what_is_faster_or_the_same_is_no_reason_to_fail(tmp_path):
     old = made(tmp_path, "old")
     status, rows, _ = compared(old, made(tmp_path, "new", faster(1.2, "jax")))
