@@ -1,0 +1,49 @@
+"""A round's tables as pandas DataFrames, for scripts and notebooks of your own.
+
+    import sys
+    sys.path.insert(0, "scripts")
+    from dlperf.analysis import frames
+
+    cells = frames.cells("results/laptop")
+    cells[cells.metric == "memory"].pivot(
+        index="framework", columns="devices_per_node", values="median"
+    )
+
+Columns and their types are those of schema/columns.py; what nobody measured is <NA>. Nothing of the
+workflow reads these: its tables give the same bytes whatever the version of pandas.
+"""
+
+from pathlib import Path
+
+import pandas
+
+from dlperf.analysis.schema import columns
+from dlperf.analysis.schema.files import AnalysisError
+
+_TYPES = {int: "Int64", float: "Float64", str: "string"}
+
+
+def measurements(folder: str | Path) -> pandas.DataFrame:
+    """A row a repetition: its settings, numbers, host and provenance."""
+    return read(Path(folder) / "measurements.tsv.gz")
+
+
+def cells(folder: str | Path) -> pandas.DataFrame:
+    """A row for each case and metric: median, interval, ratio to the base, rank, flags."""
+    return read(Path(folder) / "cells.tsv")
+
+
+def certificates(folder: str | Path) -> pandas.DataFrame:
+    """A row a tier of every certificate of equal work that the round needs."""
+    return read(Path(folder) / "certificates.tsv")
+
+
+def read(path: str | Path) -> pandas.DataFrame:
+    """Any table of a round. Raises AnalysisError where it cannot be read."""
+    try:
+        header = pandas.read_csv(path, sep="\t", nrows=0).columns
+        kinds = columns.numbers(header)
+        types = {name: _TYPES[kinds.get(name, str)] for name in header}
+        return pandas.read_csv(path, sep="\t", dtype=types, keep_default_na=False, na_values=[""])
+    except (OSError, ValueError) as error:
+        raise AnalysisError(f"{path}: cannot be read: {error}") from None
