@@ -44,9 +44,10 @@ def read(config: Config, cases: Iterable[Case], shared: Path) -> list[Row]:
     }
     rows, problems = [], []
     for path, asked in wanted.items():
+        path = _existing(shared, path)
         own = dict(zip(KEY, asked, strict=True))
         try:
-            content = _content(shared, path)
+            content = (shared / path).read_bytes()
         except FileNotFoundError:
             rows.append({**own, "status": "missing", "reason": "not made yet", "certificate": path})
             continue
@@ -67,13 +68,13 @@ def read(config: Config, cases: Iterable[Case], shared: Path) -> list[Row]:
     return rows
 
 
-def _content(shared: Path, path: str) -> bytes:
-    """A certificate's file, or the one of version 1, which was named by ranks."""
+def _existing(shared: Path, path: str) -> str:
+    """The certificate's path; that of version 1, which was named by ranks, where only it exists."""
     for layout, ranks in (("-1.json", "-1r.json"), ("-dp2.json", "-2r.json")):
-        older = shared / (path.removesuffix(layout) + ranks)
-        if path.endswith(layout) and older.exists() and not (shared / path).exists():
-            return older.read_bytes()
-    return (shared / path).read_bytes()
+        older = path.removesuffix(layout) + ranks
+        if path.endswith(layout) and not (shared / path).exists() and (shared / older).exists():
+            return older
+    return path
 
 
 def parse(content: bytes, wanted: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
