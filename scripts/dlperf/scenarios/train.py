@@ -5,6 +5,8 @@ import time
 from dlperf import workloads
 from dlperf.scenarios import Metric
 
+TITLE = "training"
+
 
 def prepare(run, implementation):
     return implementation.training(run)

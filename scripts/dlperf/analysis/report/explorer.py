@@ -112,7 +112,7 @@ def data(cells: Sequence[Row], repetitions: Iterable[Row]) -> str:
     found = [
         {
             "workload": labels.workload(row),
-            "scenario": labels.SCENARIO.get(row["scenario"], row["scenario"]),
+            "scenario": labels.scenario(row),
             "framework": names.framework_title(row["framework"]),
             "compiler": row["compiler"],
             "precision": row["precision"],

@@ -123,9 +123,8 @@ def rendered(make: Callable[[], Figure], name: str, title: str) -> dict[str, byt
 
 
 def heading(row: Row, kind: str) -> str:
-    scenario = labels.SCENARIO.get(row["scenario"], row["scenario"])
     what = names.SCALING if kind == names.SCALING else metrics.of_row(row).title.lower()
-    return f"{labels.workload(row)} {scenario}: {what}"
+    return f"{labels.workload(row)} {labels.scenario(row)}: {what}"
 
 
 def series_of(rows: Sequence[Row]) -> list[Series]:

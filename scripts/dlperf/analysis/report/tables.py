@@ -134,10 +134,8 @@ def _by_devices(topology: tuple[int, int]) -> tuple[int, int]:
 
 def title(row: Row) -> str:
     """'ResNet-50 v1.5 training, fp32, batch 8 a device', with the metric where it is another."""
-    scenario = labels.SCENARIO.get(row["scenario"], row["scenario"])
-    text = (
-        f"{labels.workload(row)} {scenario}, {row['precision']}, batch {labels.batch(row)} a device"
-    )
+    what = f"{labels.workload(row)} {labels.scenario(row)}"
+    text = f"{what}, {row['precision']}, batch {labels.batch(row)} a device"
     return text if metrics.is_own(row) else f"{text}: {metrics.of_row(row).title.lower()}"
 
 

@@ -6,13 +6,10 @@ In: rows of cells.tsv. Out: short phrases, the same everywhere.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dlperf import workloads
+from dlperf import scenarios, workloads
 from dlperf.analysis.round import names
 from dlperf.analysis.schema import forms
 from dlperf.analysis.statistics.medians import order_coverage, order_rank
-
-SCENARIO = {"train": "training"}
-#: Tiers of a certificate (certify/judge.py) as a table heads them, in their order.
 
 
 def difference(tier: Mapping[str, Any]) -> str:
@@ -43,6 +40,11 @@ def batch(row: Mapping[str, Any]) -> str:
 
 def workload(row: Mapping[str, Any]) -> str:
     return workloads.facts(row["workload"]).TITLE
+
+
+def scenario(row: Mapping[str, Any]) -> str:
+    name = str(row["scenario"])
+    return scenarios.load(name).TITLE if name in scenarios.NAMES else name
 
 
 def sizes(row: Mapping[str, Any]) -> list[str]:
