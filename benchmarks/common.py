@@ -64,6 +64,7 @@ def one_core(framework, interpreter, scratch, **asked):
         peers=["127.0.0.1:0"],
         interface="lo",
         meeting="",
+        gpus=[],
         result=os.path.join(scratch, "result.json"),
     )
     return Run(**{**values, **asked})

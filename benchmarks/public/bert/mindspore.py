@@ -20,7 +20,7 @@ from mindspore.common.initializer import Normal, initializer
 
 from dlperf.contract.work import Work, feed
 from dlperf.data.loaders import open_batches
-from dlperf.frameworks.mindspore import synchronize
+from dlperf.frameworks.mindspore.training import synchronize
 from dlperf.workloads.bert import facts
 
 SOURCE = "mindnlp 0.3.1, MSBertModel and MSBertPreTrainingHeads; nn.AdamWeightDecay"

@@ -12,7 +12,7 @@ from bert import modeling, optimization, run_pretraining
 
 from dlperf.contract.work import Work
 from dlperf.data.loaders import open_batches
-from dlperf.frameworks import tensorflow1 as framework
+from dlperf.frameworks.tensorflow1 import training as framework
 from dlperf.workloads.bert import facts
 
 SOURCE = "bert-tensorflow 1.0.4, modeling, run_pretraining's heads, AdamWeightDecayOptimizer"

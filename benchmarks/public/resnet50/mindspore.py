@@ -11,7 +11,7 @@ from mindspore import Tensor, nn
 
 from dlperf.contract.work import Work, feed
 from dlperf.data.loaders import open_batches
-from dlperf.frameworks.mindspore import synchronize
+from dlperf.frameworks.mindspore.training import synchronize
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "mindcv 0.3.0, models.resnet50 (v1.5)"
