@@ -43,9 +43,11 @@ def code_of(wildcards):
 
 def released_certificate(wildcards):
     """The one that comes with the code. Where none does, the path of a file that is not there:
-    then the rule below makes it."""
+    then the rule below makes it. Only the venv backend applies the lock that it was made with; by
+    another one it would be stale."""
     path = OF_CERTIFICATE.format(**wildcards)
-    found = "" if REMAKE or CONFIG.environments.interpreters else released.find(path)
+    locked = backend_of(wildcards) == "venv"
+    found = released.find(path) if locked and not REMAKE else ""
     return os.path.relpath(found) if found else f"{path} (no such certificate of this code)"
 
 

@@ -35,10 +35,13 @@ PYTHON = sys.executable
 SOURCE = ", ".join(os.path.relpath(path) for path in workflow.configfiles)
 
 # Of one call, not of the round, so in none of its files: what `audit` audits in place of the round's
-# folder, what `compare` compares it with and by, and whether certificates that come with the code are made
-# anew (`--config certificates=remake`).
+# folder, what `compare` compares it with and by, and whether certificates that come with the code
+# are made anew (`--config certificates=remake`).
 ARCHIVE = config.pop("archive", None)
-REMAKE = config.pop("certificates", "released") == "remake"
+CERTIFICATES = config.pop("certificates", "released")
+REMAKE = CERTIFICATES == "remake"
+if CERTIFICATES not in ("released", "remake"):
+    raise WorkflowError(f"--config certificates={CERTIFICATES}: allowed are released and remake")
 COMPARISON = {key: config.pop(key) for key in ("baseline", "tolerance", "metric") if key in config}
 
 try:

@@ -20,7 +20,7 @@ TRIED_WITH = "9.27.1"
 def of_each_job(function: Callable) -> Callable:
     """Marks what Snakemake calls for each of thousands of jobs: it looks at the signature twice a
     call, and finds it here instead of working it out again."""
-    function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    vars(function)["__signature__"] = inspect.signature(function)
     return function
 
 
@@ -82,13 +82,13 @@ class Lines(logging.Handler):
         self._times: list[float] = []  # when a repetition ended
 
     def emit(self, record: logging.LogRecord) -> None:
-        event = getattr(getattr(record, "event", None), "value", "")
+        said = vars(record)  # an event's fields are attributes of its record
+        event = getattr(said.get("event"), "value", "")
         if event == "job_info":
-            about = " ".join(map(str, record.wildcards.values()))  # type: ignore[attr-defined]
-            self._jobs[record.jobid] = (record.rule_name, about)  # type: ignore[attr-defined]
+            about = " ".join(map(str, said["wildcards"].values()))
+            self._jobs[said["jobid"]] = (said["rule_name"], about)
         elif event == "job_finished":
-            rule, about = self._jobs.pop(record.job_id, ("", ""))  # type: ignore[attr-defined]
-            self._finished(rule, about)
+            self._finished(*self._jobs.pop(said["job_id"], ("", "")))
 
     def _finished(self, rule: str, about: str) -> None:
         self._done += 1

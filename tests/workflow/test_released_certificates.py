@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import yaml
 from conftest import ROOT, snakemake
 
 JAX = "certificates/resnet50/jax/cpu-fp32-xla-1.json"
@@ -44,6 +45,22 @@ def test_one_of_another_lock_is_not(fresh):
     with open(fresh / "envs/jax.cpu.lock.txt", "a") as stream:
         stream.write("# another version\n")
     assert "certificate" in rules(fresh)
+
+
+@pytest.mark.parametrize(
+    "environments", [{"backend": "conda"}, {"interpreters": {"jax": "/opt/jax/bin/python3"}}]
+)
+def test_one_of_a_lock_that_is_not_applied_is_not(fresh, environments):
+    """The records would have no lock, and beside them it would be stale."""
+    config = fresh / "config/config.yaml"
+    config.write_text(config.read_text() + yaml.safe_dump({"environments": environments}))
+    assert "certificate" in rules(fresh)
+
+
+def test_another_word_than_remake_is_a_mistake(fresh):
+    done = snakemake("-n", "--config", "certificates=remkae", cwd=fresh, check=False)
+    assert done.returncode == 1
+    assert "certificates=remkae: allowed are released and remake" in done.stdout + done.stderr
 
 
 def test_the_same_change_elsewhere_leaves_it_valid(fresh):

@@ -99,7 +99,7 @@ def compare(
 def judge(before: Round, now: Round, tolerance: float) -> list[Row]:
     """A row for each cell of either round: what is bad comes first, then the largest change."""
     old_cells, new_cells = ({key(row): row for row in each.cells} for each in (before, now))
-    old_speeds, new_speeds = _speeds(before), _speeds(now)
+    old_values, new_values = _values(before), _values(now)
     rows: list[Row] = []
     compared: list[tuple[Row, Values, Values]] = []
     for each in dict.fromkeys([*new_cells, *old_cells]):
@@ -109,7 +109,7 @@ def judge(before: Round, now: Round, tolerance: float) -> list[Row]:
         if old is None or new is None:
             row["verdict"] = "new" if old is None else "gone"
             continue
-        first, second = old_speeds.get(each, {}), new_speeds.get(each, {})
+        first, second = old_values.get(each, {}), new_values.get(each, {})
         if first and second:
             row |= _ratio([*first.values()], [*second.values()])
         row["verdict"], row["reason"] = _hindrance(old, new)
@@ -125,7 +125,7 @@ def judge(before: Round, now: Round, tolerance: float) -> list[Row]:
     )
 
 
-def _speeds(round: Round) -> dict[conditions.Key, Values]:
+def _values(round: Round) -> dict[conditions.Key, Values]:
     metric_of = {key(row): row["metric"] for row in round.cells}
     found: dict[conditions.Key, Values] = {}
     for row in round.repetitions:
@@ -207,10 +207,10 @@ def _test(compared: Sequence[tuple[Row, Values, Values]]) -> None:
         row |= {"p": float(p), "p_corrected": float(corrected)}
 
 
-def _matrix(speeds: Sequence[Values]) -> np.ndarray:
+def _matrix(values: Sequence[Values]) -> np.ndarray:
     """A row a repetition, a column a cell; NaN where that repetition is not ok."""
-    numbers = sorted({number for each in speeds for number in each})
-    return np.array([[each.get(number, math.nan) for each in speeds] for number in numbers])
+    numbers = sorted({number for each in values for number in each})
+    return np.array([[each.get(number, math.nan) for each in values] for number in numbers])
 
 
 def _verdict(row: Row, first: list[float], second: list[float], tolerance: float) -> str:

@@ -71,7 +71,6 @@ def test_of_a_metric_that_is_better_lower_more_is_a_regression(tmp_path, capsys)
             for rank in record["memory"]:
                 rank["host_peak_rss_bytes"] *= 2
 
-    # of one device, no two repetitions take the same
     def apart(record) -> None:
         for rank in record["memory"]:
             rank["host_peak_rss_bytes"] += record["identity"]["repetition"] * 2**20
