@@ -1,5 +1,6 @@
 """Training throughput: measured steps between two barriers, nothing in between but the steps."""
 
+import functools
 import time
 
 from dlperf import workloads
@@ -112,8 +113,14 @@ def tokens(record, case):
 
 def tflops(record, case):
     """TFLOP/s a device: the workload's arithmetic, whatever was computed beside it."""
-    flops = workloads.facts(case.workload).flops_per_sample(case.dimensions, case.scenario)
+    flops = _flops_per_sample(case.workload, case.dimensions, case.scenario)
     return throughput(record, case) * flops / case.devices / 1e12
+
+
+@functools.lru_cache(maxsize=None)
+def _flops_per_sample(workload, dimensions, scenario):
+    """Counted once, not for each of a case's repetitions: a model has hundreds of tensors."""
+    return workloads.facts(workload).flops_per_sample(dimensions, scenario)
 
 
 METRICS = (

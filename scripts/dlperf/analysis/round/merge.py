@@ -91,10 +91,17 @@ def _of_case(
     wanted: Sequence[str],
     repetitions: list[Repetition],
 ) -> _OfCase:
-    settings = plan.document(repetitions[0].case, config, 1)["settings"]
-    rows = [_row(each, config, table_of[each.case.folder], settings) for each in repetitions]
+    case = repetitions[0].case
+    settings = plan.document(case, config, 1)["settings"]
+    shared = {
+        **case.columns(config.round, 1),
+        "table": table_of[case.folder],
+        "case": case.name,
+        **{key: settings[key] for key in columns.SETTINGS},
+    }
+    rows = [_row(each, shared) for each in repetitions]
     ok = [row for row in rows if row["status"] == "ok"]
-    own = metrics.own(repetitions[0].case.scenario)
+    own = metrics.own(case.scenario)
     for row, mark in zip(ok, outliers([row[own] for row in ok]), strict=True):
         row["outlier"] = mark
     return _OfCase(
@@ -109,16 +116,10 @@ def utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _row(
-    repetition: Repetition, config: plan.Config, table: str, settings: Mapping[str, Any]
-) -> Row:
+def _row(repetition: Repetition, shared: Mapping[str, Any]) -> Row:
+    """A repetition's row; `shared` is what it has in common with the case's others."""
     case, record = repetition.case, repetition.record
-    row: Row = {
-        **case.columns(config.round, repetition.number),
-        "table": table,
-        "case": case.name,
-        **{key: settings[key] for key in columns.SETTINGS},
-    }
+    row: Row = {**shared, "repetition": repetition.number}
     if record is None:
         status = "unsupported" if case.unsupported else "missing"
         return {**row, "status": status, "reason": case.unsupported or "not measured yet"}
@@ -141,7 +142,7 @@ def _row(
     }
     if record["status"] == "ok":
         row |= _measured(record, case)
-        row["peak_precision"] = peak_precision(record["parity"], case.precision, config.device)
+        row["peak_precision"] = peak_precision(record["parity"], case.precision, shared["device"])
     return row
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dlperf import plan, workloads
+from dlperf import plan
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract.case import upgraded
@@ -101,14 +101,16 @@ def _read_case(config: Config, case: Case, runs: Path) -> tuple[list[Repetition]
         else:
             sha256 = hashlib.sha256(content).hexdigest()
             wanted["identity"]["repetition"] = number
-            record, wrong = parse(content, wanted)
+            record, wrong = parse(content, wanted, case)
             problems += [f"{path}: {each}" for each in wrong]
         found.append(Repetition(case, number, shown, record, sha256))
     return found, problems
 
 
-def parse(content: bytes, wanted: dict[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
-    """(record, problems) of a file's content that should hold the case document `wanted`."""
+def parse(
+    content: bytes, wanted: dict[str, Any], case: Case
+) -> tuple[dict[str, Any] | None, list[str]]:
+    """(record, problems) of a file's content that should hold `wanted`, the document of `case`."""
     try:
         record = json.loads(content)
     except ValueError as error:
@@ -123,13 +125,14 @@ def parse(content: bytes, wanted: dict[str, Any]) -> tuple[dict[str, Any] | None
         return None, [f"is not a dlperf.record/2 or /1: {each}" for each in wrong]
     problems = [*_disagreements(record, wanted)]
     if not problems and record["status"] == "ok":
-        problems = [*_contradictions(record)]
+        problems = [*_contradictions(record, case)]
     return (None, problems) if problems else (record, [])
 
 
 def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
-    identity, settings = upgraded(record["identity"]), record["settings"]
+    identity, settings = record["identity"], record["settings"]
     if identity != wanted["identity"]:
+        identity = upgraded(identity)
         for key in sorted({*identity, *wanted["identity"]}):
             there, asked = identity.get(key), wanted["identity"].get(key)
             if there != asked:
@@ -142,10 +145,9 @@ def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[s
             )
 
 
-def _contradictions(record: dict[str, Any]) -> Iterator[str]:
+def _contradictions(record: dict[str, Any], case: Case) -> Iterator[str]:
     """What an ok record says of itself in two places must agree."""
-    case, steps = workloads.case(record["identity"]), record["steps"]
-    ranks = case.devices
+    steps, ranks = record["steps"], case.devices
     measured = record["settings"]["measured_steps"]
     if steps["measured"] != measured:
         yield f"steps.measured is {steps['measured']}, but settings.measured_steps {measured}"

@@ -46,7 +46,7 @@ def write_lines(path: str | Path, columns: Sequence[str], parts: Iterable[str]) 
     header = "\t".join(columns) + "\n"
     content = "".join([header, *parts]).encode()
     if str(path).endswith(".gz"):
-        content = gzip.compress(content, compresslevel=6, mtime=0)
+        content = gzip.compress(content, compresslevel=3, mtime=0)
     write(path, content)
 
 

@@ -24,7 +24,7 @@ CRASHED = record(CASE, CONFIG, 1, status="crashed", reason="exit status 1")
 
 def problems(document: object) -> list[str]:
     content = document if isinstance(document, bytes) else json.dumps(document).encode()
-    found, wrong = parse(content, plan.document(CASE, CONFIG, 1))
+    found, wrong = parse(content, plan.document(CASE, CONFIG, 1), CASE)
     assert (found is None) == bool(wrong)
     return wrong
 
