@@ -45,7 +45,11 @@ if CERTIFICATES not in ("released", "remake"):
 COMPARISON = {key: config.pop(key) for key in ("baseline", "tolerance", "metric") if key in config}
 
 try:
+    if workflow.is_main_process:
+        for path in workflow.configfiles:  # a key that stands twice is lost in what Snakemake read
+            plan.read_yaml(Path(path), os.path.relpath(path))
     CONFIG = plan.load(config, SOURCE)
+    plan.check_beside(CONFIG, SOURCE)
 except plan.ConfigError as error:
     raise WorkflowError(str(error)) from None
 

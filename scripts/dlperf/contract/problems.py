@@ -25,6 +25,10 @@ OTHER_WORDS = {
 }
 
 
+#: The most values that a config may have: some hundred times as many as the largest here.
+MOST_VALUES = 100_000
+
+
 @dataclass(frozen=True)
 class Problem:
     """One wrong value (or missing key): what it is, and what could stand there."""
@@ -43,6 +47,9 @@ class Problem:
         if self.allowed:
             text += f" [allowed: {', '.join(self.allowed)}]"
         return text
+
+
+DEEP = Problem("the file", "", "its lists and sections are nested too deeply")
 
 
 class ConfigError(Exception):
@@ -82,22 +89,57 @@ def read_yaml(path: Path, source: str) -> dict[str, Any]:
         problem = Problem(where, "", f"not YAML: {error.problem}")
     except yaml.YAMLError as error:
         problem = Problem("the file", "", "not YAML: " + " ".join(str(error).split()))
+    except ValueError as error:  # an impossible date, a number of 5,000 digits
+        problem = Problem("the file", "", f"not YAML that can be read: {error}")
+    except RecursionError:
+        problem = DEEP
     else:
         if data is None:
             data = {}
         if isinstance(data, dict):
+            check_size(data, source)
             return data
         problem = Problem("the file", "", "must hold keys and values, such as `round: laptop`")
     raise ConfigError(source, [problem])
 
 
+def check_size(data: Any, source: str) -> None:
+    """Raise ConfigError where `data` has too many values, or holds itself.
+
+    A YAML file of ten lines can hold billions: each `*alias` stands for all that its `&anchor` has.
+    Here each anchor is counted once.
+    """
+    sizes: dict[int, int | None] = {}  # of lists and mappings by id; None while it is counted
+
+    def size(value: Any) -> int:
+        if not isinstance(value, Mapping | list):
+            return 1
+        inside = value.values() if isinstance(value, Mapping) else value
+        if id(value) not in sizes:
+            sizes[id(value)] = None
+            sizes[id(value)] = 1 + sum(map(size, inside))
+        found = sizes[id(value)]
+        if found is None:
+            raise ConfigError(source, [Problem("the file", "", "an alias (`*`) holds itself")])
+        return found
+
+    try:
+        count = size(data)
+    except RecursionError:
+        raise ConfigError(source, [DEEP]) from None
+    if count > MOST_VALUES:
+        message = f"holds {count:,} values, its aliases (`*`) written out; at most {MOST_VALUES:,}"
+        raise ConfigError(source, [Problem("the file", "", message)])
+
+
 def _beside(path: Path) -> str:
     """The file of that folder whose name is nearest to one that does not exist."""
     names = [entry.name for entry in path.parent.glob("*.yaml")]
-    return "".join(str(path.with_name(name)) for name in _nearest(path.name, names))
+    return "".join(str(path.with_name(name)) for name in nearest(path.name, names))
 
 
-def _nearest(word: object, words: Sequence[str]) -> list[str]:
+def nearest(word: object, words: Sequence[str]) -> list[str]:
+    """The one of `words` that was probably meant; none where no spelling is near."""
     if OTHER_WORDS.get(str(word).lower()) in words:
         return [OTHER_WORDS[str(word).lower()]]
     lower = {name.lower(): name for name in words}
@@ -114,8 +156,8 @@ def _problem(found: dict[str, Any], model: type[BaseModel]) -> Problem:
     key, value = key_path(place), _shown(found["input"])
     if found["type"] == "extra_forbidden":
         allowed = tuple(_section(model, place[:-1]).model_fields)
-        nearest = "".join(_nearest(place[-1], allowed)) or _elsewhere(str(place[-1]), model)
-        return Problem(key, "", f"unknown key (its value is {value})", allowed, nearest)
+        meant = "".join(nearest(place[-1], allowed)) or _elsewhere(str(place[-1]), model)
+        return Problem(key, "", f"unknown key (its value is {value})", allowed, meant)
     field = _section(model, place[:-1]).model_fields.get(str(place[-1]))
     example = f", such as {_shown(field.examples[0])}" if field and field.examples else ""
     section = subsection(field.annotation) if field else None
@@ -130,7 +172,7 @@ def _problem(found: dict[str, Any], model: type[BaseModel]) -> Problem:
         return Problem(key, value, f"must be of the type {kind}{example}")
     allowed = tuple(found.get("ctx", {}).get("allowed", ()))
     message = found["msg"].replace("Input should be", "must be").replace("List should", "must")
-    return Problem(key, value, message, allowed, "".join(_nearest(found["input"], allowed)))
+    return Problem(key, value, message, allowed, "".join(nearest(found["input"], allowed)))
 
 
 def _shown(value: object) -> str:

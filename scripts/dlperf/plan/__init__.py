@@ -5,19 +5,21 @@ package is cheap (pydantic and YAML only), because every cluster job of a campai
 """
 
 from dlperf.contract.case import Case
-from dlperf.contract.problems import ConfigError
+from dlperf.contract.problems import ConfigError, read_yaml
 from dlperf.plan.cases import document, expand, order
-from dlperf.plan.checks import problems_here
+from dlperf.plan.checks import check_beside, problems_here
 from dlperf.plan.config import Config, dump, load
 
 __all__ = [
     "Case",
     "Config",
     "ConfigError",
+    "check_beside",
     "document",
     "dump",
     "expand",
     "load",
     "order",
     "problems_here",
+    "read_yaml",
 ]

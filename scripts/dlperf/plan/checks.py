@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlperf.contract.problems import Problem
+from dlperf.contract.problems import ConfigError, Problem, nearest
 
 if TYPE_CHECKING:
     from dlperf.plan.config import Config
@@ -28,6 +28,24 @@ def split_topology(topology: str) -> tuple[int, int]:
     """Nodes and devices a node: '2n8d' -> (2, 8)."""
     nodes, devices = topology.removesuffix("d").split("n")
     return int(nodes), int(devices)
+
+
+def check_beside(config: "Config", source: str, folder: Path = Path("config/published")) -> None:
+    """Raise ConfigError where `beside` names no file of the published rounds."""
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    problems = [
+        Problem(
+            f"beside[{index}]",
+            repr(name),
+            f"is no file of {folder}",
+            tuple(known),
+            "".join(nearest(name, known)),
+        )
+        for index, name in enumerate(config.beside)
+        if name not in known
+    ]
+    if problems:
+        raise ConfigError(source, problems)
 
 
 def problems_here(config: "Config", cores: int) -> list[str]:

@@ -9,6 +9,7 @@ import itertools
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from string import Formatter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import yaml
@@ -28,20 +29,28 @@ from dlperf.contract.case import DEVICES, PRECISIONS, SCENARIOS
 from dlperf.contract.choices import Choices, OneOf, Pattern, Section
 from dlperf.contract.dimension import Dimension
 from dlperf.contract.parallel import Parallel
-from dlperf.contract.problems import ConfigError, explain, read_yaml, repeated
+from dlperf.contract.problems import ConfigError, check_size, explain, read_yaml, repeated
 from dlperf.plan.checks import without_batch_size
 from dlperf.plan.compilers import CompilerName
 from dlperf.plan.peaks import DeviceName, PeakPrecision, Teraflops, above_dense
 
-#: Folders of results/ that all rounds share, so no round may have these names.
-RESERVED_ROUNDS = ("certificates", "data", "environments", "imported", "nodes")
+#: What lies in results/ beside the rounds, so no round may have these names.
+RESERVED_ROUNDS = (
+    *("README.md", "benchmarks", "certificates", "data", "environments", "imported", "nodes"),
+    "slurm_logs",
+)
+#: What the names of files end with that are made beside rounds, or of them.
+RESERVED_ENDINGS = (".html", ".json", ".md", ".tsv", ".zip")
 #: What the names of imported rounds begin with, and no other's.
 IMPORTED = "imported-"
 
 
 def _not_reserved(name: str) -> str:
     if name in RESERVED_ROUNDS:
-        raise PydanticCustomError("reserved", "is a folder of results/ that all rounds share")
+        raise PydanticCustomError("reserved", "is something else in results/")
+    if name.endswith(RESERVED_ENDINGS):
+        message = "is a folder, and would look like a file; leave the ending out"
+        raise PydanticCustomError("ending", message)
     if name.startswith(IMPORTED):
         message = "begins as only rounds of imported tables do (docs/importing.md)"
         raise PydanticCustomError("imported", message)
@@ -69,7 +78,8 @@ NodeName = Annotated[str, Pattern("a name such as node1", r"[A-Za-z0-9][A-Za-z0-
 PublishedName = Annotated[
     str, Pattern("the name of a file in config/published", r"[A-Za-z0-9][A-Za-z0-9._-]*")
 ]
-PositiveInt = Annotated[int, Field(ge=1)]
+# The largest numbers are beyond every machine, and what all programs here can count to.
+PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 class Steps(Section):
@@ -78,6 +88,7 @@ class Steps(Section):
     warmup: int = Field(
         default=20,
         ge=1,
+        le=1_000_000,
         description="Training steps before the clock starts: compilation, autotuning and caches "
         "happen here.",
         examples=[2, 20],
@@ -85,6 +96,7 @@ class Steps(Section):
     measured: int = Field(
         default=100,
         ge=1,
+        le=1_000_000,
         description="Training steps inside the timed window.",
         examples=[10, 100],
     )
@@ -147,6 +159,7 @@ class Workload(Section):
     timeout_seconds: int | None = Field(
         default=None,
         ge=1,
+        le=10_000_000,
         description="Longest time of a repetition, where this workload has another than the round.",
         examples=[600],
     )
@@ -246,6 +259,10 @@ class Environments(Section):
     )
 
 
+#: What `launcher` may have between braces: a name alone, as Formatter.parse gives it.
+_PLACES = [(name, "", None) for name in ("nodes", "cores", "devices", "gres")]
+
+
 class Cluster(Section):
     """What a cluster calls its parts; a site's profile says it (`profiles/slurm/config.yaml`)."""
 
@@ -279,10 +296,12 @@ class Cluster(Section):
     @classmethod
     def _known_places(cls, value: str) -> str:
         try:
-            value.format(nodes=1, cores=1, devices=1, gres="")
-        except (KeyError, IndexError, ValueError):
+            places = [each[1:] for each in Formatter().parse(value) if each[1] is not None]
+        except ValueError:  # a brace alone
+            places = [("", "", None)]
+        if any(place not in _PLACES for place in places):
             message = "has other places to fill in than {nodes}, {cores}, {devices} and {gres}"
-            raise PydanticCustomError("places", message) from None
+            raise PydanticCustomError("places", message)
         return value
 
 
@@ -312,6 +331,7 @@ class Config(Section):
     repetitions: int = Field(
         default=7,
         ge=1,
+        le=10_000,
         description="Independent runs of every case; tables show their median. Seven give an "
         "interval of 98 % coverage, three one of 75 %.",
         examples=[3, 7],
@@ -320,6 +340,7 @@ class Config(Section):
     cores_per_device: int = Field(
         default=1,
         ge=1,
+        le=4096,
         description="Cores that one device has, on `cpu`. On `cuda` it is the number of cores for "
         "each GPU's process and its data loader.",
         examples=[1],
@@ -335,6 +356,7 @@ class Config(Section):
     timeout_seconds: int = Field(
         default=1800,
         ge=1,
+        le=10_000_000,
         description="Longest time of one repetition, start-up included; after it the repetition is "
         "stopped and recorded as `timeout`.",
         examples=[300],
@@ -396,6 +418,7 @@ def load(config: Mapping[str, Any] | str | os.PathLike[str], source: str = "") -
     """
     if isinstance(config, Mapping):
         source, data = source or "config", dict(config)
+        check_size(data, source)
     else:
         source = source or str(config)
         data = read_yaml(Path(config), source)

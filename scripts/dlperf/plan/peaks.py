@@ -23,7 +23,7 @@ PEAKS = Path(__file__).resolve().parents[3] / "config/peaks.yaml"
 ROUNDING = 0.02
 
 PeakPrecision = Annotated[str, OneOf("a precision", ("fp32", "tf32", "bf16", "fp16"))]
-Teraflops = Annotated[float, Field(gt=0)]
+Teraflops = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 DeviceName = Annotated[str, Field(min_length=1)]
 
 

@@ -1,5 +1,7 @@
 """A round's config: what is accepted, and how mistakes are told."""
 
+import copy
+import datetime
 import json
 from types import SimpleNamespace
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from dlperf import frameworks
 from dlperf.contract.problems import keys
-from dlperf.plan import Config, ConfigError, dump, load, problems_here
+from dlperf.plan import Config, ConfigError, check_beside, dump, expand, load, order, problems_here
 from dlperf.plan.schema import json_schema, with_table
 
 CONFIG = ROOT / "config"
@@ -157,7 +159,22 @@ def test_a_wrong_framework_does_not_make_right_compilers_wrong():
     assert "frameworks[0]" in only_problem(config)
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "a b", "data", "environments", 2024])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "../x",
+        "a/b",
+        ".x",
+        "a b",
+        "data",
+        "environments",
+        2024,
+        "README.md",
+        "slurm_logs",
+        "x.zip",
+    ],
+)
 def test_a_round_must_be_a_safe_name_for_its_folder(name):
     assert only_problem(small(round=name)).startswith("mine.yaml: round: ")
 
@@ -185,6 +202,13 @@ def test_a_topology_counts_nodes_and_devices_from_one(topology):
         {"workloads": resnet50(batch_sizes={"fp32": [0]})},
         {"workloads": resnet50(batch_sizes={"fp32": 8})},
         {"workloads": resnet50(image_size=16)},
+        {"repetitions": 10**30},
+        {"steps": {"warmup": 1, "measured": 10**30}},
+        {"timeout_seconds": float("inf")},
+        {"peaks": {"a GPU": {"fp32": float("inf")}}},
+        {"workloads": resnet50(batch_sizes={"fp32": [10**30]})},
+        {"cluster": {"launcher": "srun {nodes.real}"}},
+        {"cluster": {"launcher": "srun {nodes:>999999999}"}},
     ],
     ids=str,
 )
@@ -205,8 +229,16 @@ def test_keys_that_must_be_given_are_named_with_an_example():
         ("round: [a\n", "not YAML: "),
         ("- laptop\n", "must hold keys and values"),
         ("round: \xff\n", "not UTF-8"),
+        ("round: 2020-13-45\n", "not YAML that can be read: month must be in 1..12"),
+        ("x: &x [*x]\n", "an alias (`*`) holds itself"),
+        ("x: " + 1000 * "[" + 1000 * "]", "nested too deeply"),
+        (
+            "a0: &a0 [1]\n"
+            + "".join(f"a{n}: &a{n} [{10 * f'*a{n - 1},'}]\n" for n in range(1, 20)),
+            "values, its aliases (`*`) written out; at most 100,000",
+        ),
     ],
-    ids=["key twice", "broken", "list", "latin-1"],
+    ids=["key twice", "broken", "list", "latin-1", "date", "loop", "deep", "alias bomb"],
 )
 def test_a_file_that_is_no_config_is_told_by_its_name(tmp_path, text, told):
     path = tmp_path / "mine.yaml"
@@ -214,6 +246,13 @@ def test_a_file_that_is_no_config_is_told_by_its_name(tmp_path, text, told):
     with pytest.raises(ConfigError, match="mine.yaml: ") as caught:
         load(path)
     assert told in str(caught.value)
+
+
+def test_a_published_round_that_does_not_exist_is_told_with_the_nearest_one():
+    with pytest.raises(ConfigError, match=r"beside\[1\]: 'dlperf-v2' .* did you mean 'dlperf-v1'"):
+        check_beside(
+            load(small(beside=["dlperf-v1", "dlperf-v2"])), "mine.yaml", CONFIG / "published"
+        )
 
 
 def test_a_missing_file_is_told_with_the_nearest_one_beside_it(tmp_path):
@@ -236,6 +275,48 @@ content = st.recursive(
 def test_no_content_whatever_ends_in_a_traceback(mapping):
     with pytest.raises(ConfigError):
         load({**mapping, "round": "data"})
+
+
+ODD = (
+    *(None, True, -1, 0, 10**30, 2**31, 0.5, float("inf"), float("nan"), "", "x" * 5000, "a\0b"),
+    *("README.md", b"x", {"x"}, datetime.date(2020, 1, 1), [], {}, [[]], [{}], {1: 2}, {None: 1}),
+    *({(1, 2): 3}, ["fp32", 1], [True, 1], [1, 1.0]),
+)
+
+
+def places(value, at=()):
+    """The keys and indices of everything inside a config."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, each in inside:
+        yield (*at, key)
+        if isinstance(each, dict | list):
+            yield from places(each, (*at, key))
+
+
+def changed(value, place, to):
+    """A copy in which `to` stands at that place."""
+    if not place:
+        return to
+    found = copy.copy(value)
+    found[place[0]] = changed(value[place[0]], place[1:], to)
+    return found
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_one_odd_value_in_a_round_is_an_error_or_a_round_that_can_be_planned(data):
+    whole = yaml.safe_load((CONFIG / "rounds/laptop-full.yaml").read_text())
+    whole |= {"frameworks": ["pytorch", "jax"], "beside": ["dlperf-v1"], "retry": ["crashed"]}
+    whole |= {"peaks": {"a GPU": {"fp32": 1.0}}, "cluster": {"launcher": "srun {nodes}"}}
+    place = data.draw(st.sampled_from(list(places(whole))))
+    try:
+        config = load(changed(whole, place, data.draw(st.sampled_from(ODD))), "mine.yaml")
+    except ConfigError as error:
+        assert all(line.startswith("mine.yaml: ") for line in str(error).splitlines())
+    else:
+        again = load(yaml.safe_load(dump(config)))
+        assert again.model_copy(update={"cluster": config.cluster}) == config
+        assert len(order(config)) == len(expand(config)) * config.repetitions
 
 
 def test_more_devices_than_this_machine_has_are_told_for_this_machine_only():
