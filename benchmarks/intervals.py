@@ -204,7 +204,7 @@ def main():
         )
     for cells in FRAMEWORKS:
         table(
-            f"The same by three rules, of {cells} cells, the worst of all those distributions",
+            f"Three rules for ranking {cells} equal cells: the worst of all those distributions",
             {},
             {
                 name: [
