@@ -193,7 +193,7 @@ def main():
     noisy = {"": (1,), ", noise 1 and 10 in turn": (1, 10)}
     for cells in FRAMEWORKS:
         table(
-            f"Ranking of {cells} equal cells: how often any two are told apart",
+            f"Ranking of {cells} equal cells: how often some two are told apart",
             {"stated": [separation.ERROR] * len(RANKED)},
             {
                 f"{d}{text}": [false_rankings(d, n, cells, few, dice, spreads) for n in RANKED]

@@ -50,7 +50,7 @@ def won(found: Sequence[Standing]) -> str:
         )
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     sure = (
-        "Told apart: were all of a line equal, any two would be with a probability of "
+        "Told apart: were all of a line equal, some two would be with a probability of "
         f"{forms.percent(ERROR)}."
     )
     return f"### What won where\n\n{body}\n\n{sure}\n"

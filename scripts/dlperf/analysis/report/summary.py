@@ -158,7 +158,7 @@ def certainty(asked: int, cells: Sequence[Row]) -> str:
         text += f"So few tell no two implementations apart; it takes {LEAST} or more."
     else:
         text += (
-            "Were all implementations of a comparison equally fast, any two would be told apart "
+            "Were all implementations of a comparison equally fast, some two would be told apart "
             f"with a probability of {forms.percent(ERROR)}."
         )
     scatter = [row["cv"] for row in cells if row["cv"] is not None]
@@ -333,7 +333,7 @@ def _ranked(cells: Sequence[Row]) -> Iterable[str]:
     few, many = shift(LEAST, count), shift(ENOUGH, count)
     yield (
         f"All ranks are shared: with fewer than {LEAST} repetitions no difference counts. Of "
-        f"{count} cells, {LEAST} find one of {few:.1f} standard deviations in "
+        f"{count} cells, {LEAST} repetitions find one of {few:.1f} standard deviations in "
         f"{forms.percent(POWER)} of cases, {ENOUGH} one of {many:.1f}."
     )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import jinja2
 
 RANKS = (
-    "Ranks, shared where cells are not told apart (if all of a line were equal, any two would be "
+    "Ranks, shared where cells are not told apart (if all of a line were equal, some two would be "
     f"with a probability of {forms.percent(ERROR)}):"
 )
 TEMPLATES = Path(__file__).parent / "templates"

@@ -13,7 +13,7 @@ import numpy as np
 
 from dlperf.analysis.statistics.medians import median, standard_deviation
 
-#: Chance that any two cells of a ranking are told apart, where all of them are equal.
+#: Chance that some two cells of a ranking are told apart, where all of them are equal.
 ERROR = 0.05
 #: The probability with which `detectable` is found.
 POWER = 0.8
