@@ -333,7 +333,7 @@ class Config(Section):
         ge=1,
         le=10_000,
         description="Independent runs of every case; tables show their median. Seven give an "
-        "interval of 98 % coverage, three one of 75 %.",
+        "interval of 98 % coverage, three one of 75 %; ranks need four or more.",
         examples=[3, 7],
     )
     steps: Steps = Field(default=Steps(), description="Steps of a repetition.")
