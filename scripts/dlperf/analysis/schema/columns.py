@@ -3,8 +3,8 @@
 ALL has each column once. The tuples after it say which columns a file has, in their order.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from dlperf import scenarios, workloads
 from dlperf.analysis.schema import forms
@@ -173,6 +173,7 @@ ALL = (
     Column("source_sha256"),
     # what only imported rounds have
     Column("implementation"),
+    Column("published_table"),
     Column("batch_label"),
     Column("hardware"),
     Column("estimator"),
@@ -363,9 +364,11 @@ LIMIT = (
     *("basis", "device_name", "node", "what", "precision", "at_once", "limit", "limit_unit"),
     *("source", "source_sha256"),
 )
-#: What only rows of imported rounds have: the implementation's label, what the publication calls
-#: the batch, the device, how the number was got, `imported`, and where it stands.
-IMPORTED = ("implementation", "batch_label", "hardware", "estimator", "kind", "source")
+#: What tells rows of imported rounds apart beside their case: the implementation's label, the table
+#: and the batch as the publication calls them, and the device.
+PUBLISHED = ("implementation", "published_table", "batch_label", "hardware")
+#: What only they have: the same, how the number was got, `imported`, and where it stands.
+IMPORTED = (*PUBLISHED, "estimator", "kind", "source")
 PARITY = (*CASE[:5], "case", "table", "nodes", "devices_per_node", "key", "value", "repetitions")
 
 
@@ -375,20 +378,24 @@ def dimensions(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def measurements(names: Iterable[str], imported: bool = False) -> list[str]:
+def measurements(names: Iterable[str]) -> list[str]:
     """Columns of measurements.tsv.gz for a round of these workloads."""
     own = dimensions(names)
     return [
-        *(IMPORTED if imported else ()),
         *("round", *CASE, *own, "repetition", "table", "case", *MEASURED, *SETTINGS, *HOST),
         *(*PROVENANCE, "record", "record_sha256"),
     ]
 
 
-def cells(names: Iterable[str], imported: bool = False) -> list[str]:
+def cells(names: Iterable[str]) -> list[str]:
     """Columns of cells.tsv for a round of these workloads."""
-    own = IMPORTED if imported else ()
-    return [*own, "round", "table", *CASE, *dimensions(names), "case", *SETTINGS, *CELL]
+    return ["round", "table", *CASE, *dimensions(names), "case", *SETTINGS, *CELL]
+
+
+def of_rows(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The same for these cells: before them, what a publication says, where they are of one."""
+    own = [name for name in IMPORTED if any(name in row for row in rows)]
+    return [*own, *cells(dict.fromkeys(row["workload"] for row in rows))]
 
 
 def comparison(names: Iterable[str]) -> list[str]:

@@ -18,7 +18,7 @@ from dlperf.analysis.publications import records, speedups
 from dlperf.analysis.publications import rows as rows_of
 from dlperf.analysis.publications.values import COLUMNS
 from dlperf.analysis.report import published_figures, published_tables, tables
-from dlperf.analysis.round import flags, labels
+from dlperf.analysis.round import flags
 from dlperf.analysis.schema.files import read_table
 
 PUBLISHED = ROOT / "config/published"
@@ -191,6 +191,25 @@ def test_repetitions_of_a_tidy_csv_have_a_median_and_its_interval(tmp_path):
     assert one["table"] == "resnet50-train-fp32-b128"
 
 
+def test_two_tables_of_one_implementation_stay_apart(tmp_path):
+    first = [{"value": "428.05", "table": "L12: sweep"}]
+    second = [{"value": "427.00", "table": "L40: sweep"}]
+    first += [{**first[0], "devices_per_node": "8", "value": "3007.50"}]
+    second += [{**second[0], "devices_per_node": "8", "value": "2999.90"}]
+    folder = imported(tidy(tmp_path, *second, *first), tmp_path / "imported-mine")
+    cells = read_table(folder / "cells.tsv")
+    names = list(dict.fromkeys(row["table"] for row in cells))
+    assert names == [f"resnet50-train-fp32-b128-{line}_sweep" for line in ("l40", "l12")]
+    shown = [tables.build(name, tables.select(cells, name)) for name in names]
+    of_one = [[(entry.value, entry.ratio) for _, _, (entry,) in made.rows] for made in shown]
+    assert of_one == [
+        [("427.00", "1.00"), ("2999.90", "7.03")],
+        [("428.05", "1.00"), ("3007.50", "7.03")],
+    ]
+    assert cells[1]["ratio"] == 2999.90 / 427.00
+    assert "published as: L40: sweep" in shown[0].lines
+
+
 def test_implementations_of_one_framework_stay_apart(tmp_path):
     rows = [{}, {"implementation": "GluonCV", "value": "384.19"}, {"implementation": ""}]
     folder = imported(tidy(tmp_path, *rows), tmp_path / "imported-mine")
@@ -344,7 +363,7 @@ def test_published_tables_stand_beside_a_measured_round_and_in_nothing_else(v1, 
     assert "batch 128 a device" in section
     assert "training, amp" not in section  # of another precision than was measured
     assert "12411.97" not in before + after
-    assert not any(labels.imported(row) for row in read_table(results / "cells.tsv"))
+    assert not any("kind" in row for row in read_table(results / "cells.tsv"))
 
 
 def test_a_round_beside_that_was_not_imported_is_told(tmp_path, capsys):
