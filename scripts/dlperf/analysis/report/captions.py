@@ -41,4 +41,5 @@ def _mark(row: Row) -> str:
 
 def caption(cells: Sequence[Row], kind: str) -> str:
     what = ", ".join([tables.title(cells[0]), *labels.sizes(cells[0])])
-    return f"{what}: {origins.of(cells).caption(kind)}"
+    origin = origins.of(cells)
+    return f"{what}: {origin.scaling if kind == names.SCALING else origin.bars}"

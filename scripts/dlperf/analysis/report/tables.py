@@ -147,7 +147,7 @@ def lines(cells: Sequence[Row]) -> list[str]:
         *labels.sizes(row),
         f"data: {labels.data(row)}",
         labels.device(row),
-        *origin.lines,
+        *origin.last,
     ]
 
 

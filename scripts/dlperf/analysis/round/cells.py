@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from dlperf import workloads
-from dlperf.analysis.round import certificates, flags, labels, metrics, origins
+from dlperf.analysis.round import certificates, flags, labels, metrics
 from dlperf.analysis.round.calibration import limits, noise
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, read_table, write_table
@@ -27,7 +27,7 @@ from dlperf.scenarios import Metric
 FAILURES = ("oom", "timeout", "crashed", "unsupported", "missing")
 
 
-#: What one number alone does not have.
+#: Undefined for a single published value.
 INTERVALS = (
     *("median_low", "median_high", "coverage", "ratio_low", "ratio_high"),
     *("efficiency_low", "efficiency_high", "ratio_coverage"),
@@ -184,7 +184,8 @@ def _summary(rows: list[Row], base: list[Row], metric: Metric) -> Row:
         more = devices / labels.devices(base[0])
         for end in ("", "_low", "_high"):
             found[f"efficiency{end}"] = found[f"ratio{end}"] / more
-    if len(values) == 1 and not origins.of(rows).SINGLE_HAS_INTERVAL:
+    if len(values) == 1 and "estimator" in rows[0]:
+        # somebody's estimate: an interval around one number would be made up
         found |= dict.fromkeys(INTERVALS)
     return found
 
