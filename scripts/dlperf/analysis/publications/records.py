@@ -56,7 +56,7 @@ def write_round(config_path: Path, folder: Path) -> int:
         )
     records: dict[str, dict[str, Any]] = {}
     for file in config.files:
-        for value in read(Path(file)):
+        for value in read(Path(file), config.names):
             path = record_path(value)
             record = records.setdefault(path, _record(value, config))
             record["values"].append(_number(value))

@@ -227,6 +227,19 @@ def test_implementations_of_one_framework_stay_apart(tmp_path):
         ({"value": "-3"}, "line 2: value: -3.0 is not above 0"),
         ({"value": ""}, "line 2: value: is empty, and `note` does not say why"),
         ({"framework": "NGC MXNet"}, "line 2: framework: 'NGC MXNet'"),
+        (
+            {"framework": "mxnett"},
+            "line 2: framework: 'mxnett' is not known; did you mean 'mxnet'?",
+        ),
+        ({"workload": "resnet"}, "line 2: workload: 'resnet' is not known; did you mean"),
+        ({"precision": "fp23"}, "line 2: precision: 'fp23' is not known; did you mean 'fp32'?"),
+        ({"unit": "ms"}, "line 2: unit: 'ms' is not known [allowed: images/s], as resnet50 counts"),
+        (
+            {"comment": "warm"},
+            "line 2: the column 'comment' is no dimension of resnet50 [allowed: ",
+        ),
+        ({"image_size": "large"}, "line 2: image_size: 'large' is not a whole number"),
+        ({"workload": "bert", "unit": "", "clip": "2"}, "line 2: clip: 2; allowed: 0, 1"),
         ({"source": ""}, "line 2: source: is missing"),
         ({"precision": ""}, "line 2: precision: is missing"),
     ],
@@ -241,13 +254,75 @@ def test_a_wrong_row_is_named_by_file_line_and_column(change, said, tmp_path, ca
     assert not out.exists()
 
 
+def refused(config: Path, capsys) -> str:
+    out = config.parent / "imported-mine"
+    assert main(["import", "--config", str(config), "--out", str(out)]) == 1
+    assert not out.exists()
+    error: str = capsys.readouterr().err
+    assert "Traceback" not in error
+    return error
+
+
+def test_a_wrong_name_is_said_once_however_many_rows_have_it(tmp_path, capsys):
+    rows = [{"framework": "mxnett", "repetition": str(n)} for n in range(1, 2582)]
+    lines = refused(tidy(tmp_path, *rows), capsys).splitlines()
+    assert len([line for line in lines if "mxnett" in line]) == 1
+    assert "mine.csv: line 2: framework: 'mxnett' is not known" in lines[0]
+    assert "did you mean 'mxnet'?" in lines[0]
+    assert "if it is meant, list it under `names`" in lines[0]
+    assert "(2,581 such rows, the last is line 2,582)" in lines[0]
+
+
+def test_a_name_that_this_project_does_not_know_may_be_meant(tmp_path):
+    config = tidy(tmp_path, {"workload": "vit", "precision": "fp6"})
+    config.write_text(config.read_text() + "names: [vit, fp6]\n")
+    folder = imported(config, tmp_path / "imported-mine")
+    (row,) = read_table(folder / "values.tsv")
+    assert (row["workload"], row["precision"]) == ("vit", "fp6")
+
+
+def test_two_units_of_one_case_are_refused(tmp_path, capsys):
+    rows = [
+        {"metric": "latency", "unit": unit, "value": value, "repetition": str(n)}
+        for n, (unit, value) in enumerate([("ms", "31.2"), ("s", "0.0313")], start=1)
+    ]
+    error = refused(tidy(tmp_path, *rows), capsys)
+    assert "line 3: unit: 's', but line 2, of the same case and metric, has 'ms'" in error
+
+
+def test_a_byte_order_mark_hides_no_column(tmp_path):
+    config = tidy(tmp_path, {})
+    path = tmp_path / "mine.csv"
+    path.write_text("\ufeff" + path.read_text())
+    folder = imported(config, tmp_path / "imported-mine")
+    assert [row["framework"] for row in read_table(folder / "cells.tsv")] == ["mxnet"]
+
+
+@pytest.mark.parametrize(
+    ("column", "wrong", "said"),
+    [
+        ("clip", "perhaps", "clip: 'perhaps' is not known [allowed: yes, no]"),
+        ("clip", "", "clip: '' is not known [allowed: yes, no]"),
+        ("xla", "on", "xla: 'on' is not known [allowed: yes, no]"),
+        ("mode", "training", "mode: 'training' is not known; did you mean 'train'?"),
+        ("model", "BERT", "model: 'BERT' is not known"),
+    ],
+)
+def test_a_wrong_word_in_a_published_table_is_named(column, wrong, said, tmp_path, capsys):
+    with open(PUBLISHED / "dlperf-v1-common.csv") as stream:
+        row = next(row for row in csv.DictReader(stream) if row["model"] == "BERT-base")
+    config = tidy(tmp_path, {})
+    with open(tmp_path / "mine.csv", "w", newline="") as stream:
+        writer = csv.DictWriter(stream, [*row, *({column} - row.keys())])
+        writer.writeheader()
+        writer.writerow({**row, column: wrong})
+    assert f"mine.csv: line 2: {said}" in refused(config, capsys)
+
+
 def test_the_same_repetition_twice_is_an_error(tmp_path, capsys):
-    config = tidy(tmp_path, {}, {"value": "389.71"})
-    assert main(["import", "--config", str(config), "--out", str(tmp_path / "imported-mine")]) == 1
-    assert (
-        "line 3: is of the same repetition, metric and estimator as line 2"
-        in capsys.readouterr().err
-    )
+    error = refused(tidy(tmp_path, {}, {"value": "389.71"}), capsys)
+    assert "line 3: is of the same repetition, metric and estimator as line 2" in error
+    assert "name the two sweeps of one report in the column `table`" in error
 
 
 def test_the_published_estimate_stands_beside_the_wall_clock(tmp_path):
