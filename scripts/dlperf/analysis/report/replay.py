@@ -128,4 +128,4 @@ def _contradictions(config: configs.Import, published: Path) -> tuple[list[dict[
     listed = speedups.contradictions(rows, ratios, published / speedups.KNOWN)
     own = [each for each in listed if each["publication"] == config.title]
     of_this = [each for each in ratios if each.row["publication"] == config.title]
-    return own, speedups.summary(of_this, own) if of_this else ""
+    return own, speedups.summary(of_this, own)
