@@ -252,12 +252,10 @@ def table_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         place = name, *(row[key] for key in CELL)
         cells.setdefault(place, set()).add(row["published_table"])
     shared = {name for (name, *_), tables in cells.items() if len(tables) > 1}
-    return [
-        _bounded("-".join(filter(None, (name, _slug(row["published_table"])))))
-        if name in shared
-        else name
-        for name, row in zip(names, rows, strict=True)
-    ]
+    for index, row in enumerate(rows):
+        if names[index] in shared and row["published_table"]:
+            names[index] = _bounded(f"{names[index]}-{_slug(row['published_table'])}")
+    return names
 
 
 def _varies(rows: Sequence[Mapping[str, Any]], key: str) -> bool:

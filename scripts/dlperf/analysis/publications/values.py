@@ -136,7 +136,7 @@ class Problems:
         """Raise AnalysisError with the first of these problems, if there are any."""
         said = [
             f"{self.file}: line {lines[0]}: {what}"
-            + (f" ({len(lines):,} such rows, the last is line {lines[-1]:,})" if lines[1:] else "")
+            + (f" ({len(lines):,} such rows, the last is line {lines[-1]})" if lines[1:] else "")
             for what, lines in self.found.values()
         ]
         more = [f"... and {len(said) - SHOWN} more"] if len(said) > SHOWN else []

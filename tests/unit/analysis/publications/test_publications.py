@@ -270,7 +270,7 @@ def test_a_wrong_name_is_said_once_however_many_rows_have_it(tmp_path, capsys):
     assert "mine.csv: line 2: framework: 'mxnett' is not known" in lines[0]
     assert "did you mean 'mxnet'?" in lines[0]
     assert "if it is meant, list it under `names`" in lines[0]
-    assert "(2,581 such rows, the last is line 2,582)" in lines[0]
+    assert "(2,581 such rows, the last is line 2582)" in lines[0]
 
 
 def test_a_name_that_this_project_does_not_know_may_be_meant(tmp_path):
