@@ -5,14 +5,16 @@ from collections import Counter
 import pytest
 
 from dlperf import workloads
+from dlperf.analysis.compare import conditions
+from dlperf.analysis.report import provenance
 from dlperf.analysis.schema import columns
 
 FILES = {
-    "measurements": columns.measurements(workloads.NAMES, imported=True),
+    "measurements": [*columns.IMPORTED, *columns.measurements(workloads.NAMES)],
     "parity": columns.PARITY,
     "certificates": columns.CERTIFICATE,
     "limits": columns.LIMIT,
-    "cells": columns.cells(workloads.NAMES, imported=True),
+    "cells": columns.cells(workloads.NAMES),
     "comparison": columns.comparison(workloads.NAMES),
 }
 DESCRIBED = [each.name for each in columns.ALL]
@@ -30,6 +32,28 @@ def test_every_column_of_a_file_is_described(file):
 
 def test_nothing_is_described_that_no_file_has():
     assert set(DESCRIBED) <= {name for names in FILES.values() for name in names}
+
+
+def test_facts_of_a_machine_are_called_the_same_in_the_report_and_in_a_comparison():
+    for name in (*provenance.SHOWN, *conditions.FACTS, *columns.READINGS):
+        assert columns.column(name).heading, name
+    row = dict.fromkeys((*columns.HOST, "gpu", "gpu_driver"))
+    row |= {"hostname": "n1", "gpu": "", "gpu_driver": "", "os": "", "kernel": "", "governor": ""}
+    row |= {
+        "cpu": "EPYC",
+        "cores": 2,
+        "memory_bytes": 8 << 30,
+        "gpu_clock_mhz_before": 1410.0,
+        "idle_share_before": 0.97,
+    }
+    (host,) = provenance.hosts([row, {**row, "idle_share_before": 0.99}])
+    assert host["facts"] == {
+        "CPU": "EPYC",
+        "cores that may be used": "2 of 2 cores",
+        "memory": "8.0 GiB",
+        "idle CPU time before a repetition": "97 – 99 %",
+        "GPU clock before a repetition": "1410 MHz",
+    }
 
 
 def test_a_workloads_own_dimension_is_a_column():
