@@ -119,7 +119,9 @@ def check(case: Case, reads: Sequence[Read], windows: Sequence[Window]) -> None:
     """Hold the case against what the logs say. Raises AnalysisError where they contradict it."""
     for read in reads:
         framework = case.values["framework"]
-        if framework and framework != read.form.framework:
+        if not framework and not read.form.framework:
+            raise AnalysisError("--case: framework is missing, and the log does not say it")
+        if framework and read.form.framework and framework != read.form.framework:
             raise AnalysisError(
                 f"{read.log.path}: its lines are those of {read.form.implementation} "
                 f"({read.form.framework}), but the case says framework={framework}"
@@ -132,27 +134,35 @@ def check(case: Case, reads: Sequence[Read], windows: Sequence[Window]) -> None:
 def _check_settings(case: Case, read: Read) -> None:
     said: dict[str, dict[str, int]] = {}  # setting -> value -> line
     for line in read.lines:
-        for stated in read.source.stated:
-            if match := stated.pattern.search(line.text):
-                value = stated.value or match[1]
+        for stated in read.stated:
+            if value := stated.of(line.text):
                 said.setdefault(stated.setting, {}).setdefault(value, line.number)
-    # 'amp: True' and 'fp16: False' in one list of settings mean mixed precision
-    if "amp" in said.get("precision", {}):
+    # 'dtype: float16' and 'amp: False' in one list of settings mean mixed precision
+    if any(kind in said.get("precision", {}) for kind in _MIXED):
         said["precision"].pop("fp32", None)
     asked = {
         **{key: str(case.values[key]) for key in ("nodes", "devices_per_node", "batch_size")},
         "devices": str(case.devices),
         "global_batch_size": str(case.global_batch_size),
-        "precision": "amp" if case.values["precision"] in _MIXED else "fp32",
+        "accumulation": f"{case.global_batch_size / case.values['batch_size'] / case.devices:g}",
+        "precision": case.values["precision"],
     }
     for setting, values in said.items():
         for value, number in values.items():
-            if value != asked[setting]:
+            if not _agree(setting, value, asked[setting]):
                 given = case.values.get(setting, asked[setting])
                 raise AnalysisError(
                     f"{read.log.path}: line {number} says {setting} {value}, but the case says "
                     f"{given}{_mend(setting)}"
                 )
+
+
+def _agree(setting: str, said: str, asked: str) -> bool:
+    if setting != "precision" or said == asked:
+        return said == asked
+    if said in _MIXED and asked in _MIXED:
+        return "amp" in (said, asked)  # which does not say of which kind
+    return said not in _MIXED and asked not in _MIXED
 
 
 def _check_batches(case: Case, window: Window) -> None:
@@ -174,6 +184,8 @@ def _check_batches(case: Case, window: Window) -> None:
 
 
 def _mend(setting: str) -> str:
+    if setting == "accumulation":
+        return " (batch_size x devices x accumulation is the --global-batch-size)"
     if setting == "global_batch_size":
         return " (batch_size x devices, or --global-batch-size)"
     return ""

@@ -20,7 +20,7 @@ from dlperf.analysis.logs.entries import Read
 from dlperf.analysis.logs.entries import read as read_entries
 from dlperf.analysis.logs.estimate import estimates
 from dlperf.analysis.logs.lines import read as read_lines
-from dlperf.analysis.logs.window import Asked, Window, stall, windows
+from dlperf.analysis.logs.window import Asked, Window, skipped, stall, windows
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract.files import write
 
@@ -120,6 +120,10 @@ def _said(reads: Sequence[Read], found: Sequence[Window], window: Asked) -> str:
     )
     if lost:
         said += f"; the loss is no number in {lost} lines"
+    if reads[0].form.note:
+        said += f"; {reads[0].form.note}"
+    if skips := skipped(found[0]):
+        said += f"; {skips}"
     if len(found) > 1:
         said += f"; {len(found)} ranks"
     if stalls := [each for each in map(stall, found) if each]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dlperf.analysis.logs import stamps
-from dlperf.analysis.logs.forms import Form, Source
+from dlperf.analysis.logs.forms import Form, Source, Stated
 from dlperf.analysis.logs.lines import Line, Log
 from dlperf.analysis.schema.files import AnalysisError
 
@@ -42,6 +42,11 @@ class Read:
     lines: tuple[Line, ...]  # as source.join made them
     entries: tuple[Entry, ...]
 
+    @property
+    def stated(self) -> tuple[Stated, ...]:
+        """What its lines may state."""
+        return (*self.source.stated, *self.form.stated)
+
 
 def read(log: Log, source: Source) -> Read:
     """The entries of a log. Raises AnalysisError where it has none."""
@@ -49,7 +54,9 @@ def read(log: Log, source: Source) -> Read:
     found = [(form, list(_matches(form, lines))) for form in source.forms]
     form, matches = max(found, key=lambda each: len(each[1]))
     if not matches:
-        raise AnalysisError(f"{log.path}: no line as of {source.title}{_elsewhere(log)}")
+        raise AnalysisError(
+            f"{log.path}: no line as of {source.title}{_elsewhere(log) or _nearest(lines, source)}"
+        )
     times = stamps.unroll(stamp for _, _, stamp in matches)
     # Python leaves out a fraction that is zero: the finest stamp says how fine all are
     resolution = min((stamp.resolution for _, _, stamp in matches if stamp), default=0.0)
@@ -70,7 +77,8 @@ def _matches(form: Form, lines: tuple[Line, ...]) -> Iterator[Match]:
         for match in form.pattern.finditer(line.text):
             head = line.text[done : match.start()]
             unix = match.groupdict().get("unix")
-            yield line, match, stamps.unix(unix) if unix else stamps.find(head)
+            stamp = stamps.unix(unix) if unix else stamps.find(head)
+            yield line, match, stamp or stamps.find(line.launcher_time)
             done = match.end()
 
 
@@ -101,3 +109,23 @@ def _elsewhere(log: Log) -> str:
         if any(True for form in load(name).forms for _ in _matches(form, lines)):
             fitting.append(name)
     return f"; its lines are those of --source {' or '.join(fitting)}" if fitting else ""
+
+
+#: Words of a pattern, groups' names and what stands for characters left out.
+_WORD = re.compile(r"(?<![\\<\w])[A-Za-z]{3,}(?![\w>])")
+
+
+def _nearest(lines: tuple[Line, ...], source: Source) -> str:
+    """The lines that share most words with the source's forms, one of each kind."""
+    words = {word for form in source.forms for word in _WORD.findall(form.pattern.pattern)}
+    words |= {word.lower() for word in words}
+    kinds: dict[str, tuple[int, Line]] = {}
+    for line in lines:
+        shared = len(words & set(_WORD.findall(line.text)))
+        if shared and re.search(r"\d", line.text):
+            kinds.setdefault(re.sub(r"[\d.]+", "0", line.text), (shared, line))
+    found = sorted(kinds.values(), key=lambda each: -each[0])[:3]
+    if not found:
+        return "; no line has words of such lines"
+    shown = "".join(f"\n  line {line.number}: {line.text.strip()[:160]}" for _, line in found)
+    return f"; the nearest:{shown}"

@@ -169,7 +169,7 @@ def _unbroken(window: Window) -> None:
             )
     first = window.start.number if window.start else 0
     last = window.entries[-1].number
-    settings = [stated.pattern for stated in read.source.stated]
+    settings = [stated.pattern for stated in read.stated]
     rank = window.entries[-1].rank
     for line in read.lines:
         if not first < line.number < last or line.rank not in (None, rank):
@@ -185,6 +185,29 @@ def _unbroken(window: Window) -> None:
                 f"{read.log.path}: line {line.number} states settings inside the window: the "
                 "process was started again there; choose steps before or after it"
             )
+
+
+def skipped(window: Window) -> str:
+    """How many steps of the window changed no weights, in words; '' where the log says of none."""
+    kind, rank = window.read.source.skipped, window.entries[-1].rank
+    first = window.start.number if window.start else window.entries[0].number - 1
+    before = total = since = 0
+    for line in window.read.lines:
+        if line.number > window.entries[-1].number:
+            break
+        if not kind or line.rank not in (None, rank) or not (found := kind.pattern.search(line.text)):
+            continue
+        said = found.groupdict()
+        if said.get("total"):
+            total = int(said["total"])
+            before = total if line.number <= first else before
+        elif line.number > first:
+            since += int(said["since"])
+    steps = total - before + since
+    if not kind or not steps:
+        return ""
+    how = "are among its steps" if kind.counted else "are in its time, not among its steps"
+    return f"{steps} skipped steps (loss scale) {how}"
 
 
 def stall(window: Window) -> str:

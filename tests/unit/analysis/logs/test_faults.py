@@ -390,7 +390,7 @@ def test_the_slowest_rank_counts_where_ranks_have_names(tmp_path):
         ("dllogger", LOG, case(*RESNET, precision="amp", batch_size=128), "says precision fp32"),
         ("dllogger", LOG, case(*RESNET, batch_size=256), "says batch_size 128"),
         ("dllogger", LOG, case(*RESNET, devices=4, batch_size=128), "says devices 8"),
-        ("gluon-cv", upstream.gluon_cv(), case(*RESNET, batch_size=64), "says precision amp"),
+        ("gluon-cv", upstream.gluon_cv(), case(*RESNET, batch_size=64), "says precision fp16"),
         ("oneflow", upstream.oneflow_cnn(), case(*RESNET, batch_size=96), "batch_size 128"),
         (
             "megatron",
