@@ -4,7 +4,9 @@ In: a log and its source. Out: entries in the order of the file, of the one form
 lines have (two kinds of lines about the same steps would count them twice).
 """
 
+import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -111,21 +113,25 @@ def _elsewhere(log: Log) -> str:
     return f"; its lines are those of --source {' or '.join(fitting)}" if fitting else ""
 
 
-#: Words of a pattern, groups' names and what stands for characters left out.
-_WORD = re.compile(r"(?<![\\<\w])[A-Za-z]{3,}(?![\w>])")
+#: What stands in a pattern for characters, and the names of its groups.
+_NO_WORD = re.compile(r"\\.|\(\?P?<\w+>|\[[^\]]*\]")
+_WORD = re.compile(r"[A-Za-z_]{3,}")
 
 
 def _nearest(lines: tuple[Line, ...], source: Source) -> str:
-    """The lines that share most words with the source's forms, one of each kind."""
-    words = {word for form in source.forms for word in _WORD.findall(form.pattern.pattern)}
-    words |= {word.lower() for word in words}
-    kinds: dict[str, tuple[int, Line]] = {}
+    """The lines that are most like those of the source, one of a kind."""
+    patterns = [each.pattern for each in (*source.forms, *source.stated)]
+    words = set(_WORD.findall(" ".join(_NO_WORD.sub(" ", each.pattern) for each in patterns)))
+    kinds: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
-        shared = len(words & set(_WORD.findall(line.text)))
-        if shared and re.search(r"\d", line.text):
-            kinds.setdefault(re.sub(r"[\d.]+", "0", line.text), (shared, line))
-    found = sorted(kinds.values(), key=lambda each: -each[0])[:3]
-    if not found:
-        return "; no line has words of such lines"
-    shown = "".join(f"\n  line {line.number}: {line.text.strip()[:160]}" for _, line in found)
-    return f"; the nearest:{shown}"
+        if re.search(r"\d", line.text):
+            kinds[re.sub(r"[\d.]+", "0", line.text)].append(line)
+
+    def likeness(kind: str) -> float:
+        own = _WORD.findall(kind)
+        # progress is printed again and again, in short lines
+        return len(words & set(own)) ** 2 / (len(own) or 1) * math.log(1 + len(kinds[kind]))
+
+    found = [kinds[kind][0] for kind in sorted(kinds, key=likeness, reverse=True)[:3]]
+    shown = "".join(f"\n  line {line.number}: {line.text.strip()[:160]}" for line in found)
+    return f"; the nearest are:{shown}" if found else "; no line of it has a number"

@@ -253,7 +253,8 @@ def _harmonic(windows: Sequence[Window], rates: Sequence[Sequence[float]]) -> Es
 def _same_batch(windows: Sequence[Window], clock: float, printed: float, case: Case) -> None:
     """Printed rates must be near the clock's: else the log is of another batch."""
     read = windows[0].read
-    if "rate" not in windows[0].entries[0].values:
+    values = windows[0].entries[0].values
+    if "rate" not in values or "epoch_samples" in values:
         return
     ratio = printed / clock
     if not math.isfinite(ratio) or 1 / _OTHER_BATCH < ratio < _OTHER_BATCH:

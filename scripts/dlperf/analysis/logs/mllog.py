@@ -1,15 +1,16 @@
-"""MLPerf Training: `:::MLLOG {json}` lines, which tell when epochs, blocks and evaluations begin.
+"""MLPerf Training: `:::MLLOG {json}` lines, which tell when blocks of epochs and evaluations begin.
 
-A stretch of training lasts from the beginning of an epoch, or of a block of epochs, to its end or
-to an evaluation; join() makes a line of each. A step of the window is then an epoch. BERT counts
-samples instead: there a step is one of `global_batch_size` samples.
+A stretch of training lasts from the beginning of a block to its evaluation: join() makes a line of
+each. (Not from epoch_start to epoch_stop: work that was only queued is waited for before the
+evaluation.) What a window counts is epochs, and in BERT, whose events count samples, samples.
 """
 
 import json
 import re
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dlperf.analysis.logs.forms import Form, Source, Stated, regex
@@ -25,11 +26,10 @@ class _Run:
     """What a rank's events have said so far; times in milliseconds."""
 
     samples: float = 0.0  # of an epoch
-    batch: int = 0
     in_samples: bool = False  # BERT
     base: int | None = None  # the number of the first epoch
-    epoch_began: dict[int, float] | None = None  # None: blocks only, so far
     block: tuple[int, int, float] | None = None  # first epoch, how many, when it began
+    rates: list[float] = field(default_factory=list)  # of the block's epochs
     trained: tuple[int, float] | None = None  # BERT: samples, when the stretch after them began
     evaluating: bool = False
 
@@ -37,70 +37,49 @@ class _Run:
         """The stretch of training that an event ends, in words; or ''."""
         if key == "submission_benchmark":
             self.in_samples = value == "bert"
-        elif key == "global_batch_size":
-            self.batch = int(value)
         elif key == "train_samples":
             self.samples = float(value)
         elif self.in_samples:
-            return self._of_samples(key, about.get("epoch_num"), time)
+            return self._samples(key, about.get("epoch_num"), time)
         elif key == "block_start":
             first = int(about["first_epoch_num"])
             self.base = first if self.base is None else self.base
-            self.block = first, int(about.get("epoch_count", 1)), time
-        elif key == "epoch_start":
-            number = int(about["epoch_num"])
-            self.base = number if self.base is None else self.base
-            self.epoch_began = {number: time}
-        elif key == "epoch_stop" and self.epoch_began and self.samples:
-            number = int(about["epoch_num"])
-            began = self.epoch_began.pop(number, None)
-            return "" if began is None else self._epochs(number, 1, time - began)
+            self.block, self.rates = (first, int(about.get("epoch_count", 1)), time), []
+        elif (rate := _rate(key, value)) is not None:
+            self.rates.append(rate)
         elif key in ("eval_start", "block_stop") and self.block and self.samples:
             (first, count, began), self.block = self.block, None
-            if self.epoch_began is None:
-                return self._epochs(first + count - 1, count, time - began)
+            step = first + count - (self.base or 0)
+            rate = f" rate {statistics.fmean(self.rates)}" if self.rates else ""
+            return f"epoch {step} steps {count} milliseconds {time - began} of {self.samples}{rate}"
         return ""
 
-    def _epochs(self, last: int, count: int, took: float) -> str:
-        step = last + 1 - (self.base or 0)
-        return f"epoch {step} steps {count} milliseconds {took} epoch_samples {self.samples}"
-
-    def _of_samples(self, key: str, number: Any, time: float) -> str:
+    def _samples(self, key: str, number: Any, time: float) -> str:
         if key == "block_start" and self.trained is None:
             self.trained = 0, time
-        ends = key == "eval_start" or (key == "eval_accuracy" and not self.evaluating)
-        ended = ""
-        if ends and self.trained and self.batch and number and int(number) % self.batch == 0:
-            before, began = self.trained
-            step, steps = int(number) // self.batch, (int(number) - before) // self.batch
-            how = "" if key == "eval_start" else " evaluated"
-            if steps > 0:
-                ended = f"trained {step} steps {steps} milliseconds {time - began}{how}"
-                self.trained = int(number), time
-        if key == "eval_start":
-            self.evaluating = True
         elif key == "eval_stop" and self.trained:
             self.trained = self.trained[0], time
-        return ended
+        elif self.trained and number and (
+            key == "eval_start" or (key == "eval_accuracy" and not self.evaluating)
+        ):
+            self.evaluating = key == "eval_start"
+            before, began = self.trained
+            count = int(number) - before
+            if count > 1:  # some logs say the epoch here, against the rules
+                self.trained = int(number), time
+                how = "" if self.evaluating else " evaluated"
+                return f"trained {number} steps {count} milliseconds {time - began} of 1{how}"
+        return ""
 
 
 def join(lines: Iterable[Line]) -> Iterator[Line]:
-    """All lines, and one of each stretch of training, with its rate where events have it."""
+    """All lines, and one of each stretch of training."""
     runs: dict[int | None, _Run] = defaultdict(_Run)
-    ended: dict[int | None, Line] = {}  # a stretch, until its rate comes or another event
     for line in lines:
-        event = _event(line.text)
-        if event is None:
-            yield line
-            continue
-        key, value, about, time = event
-        if (last := ended.pop(line.rank, None)) is not None:
-            rate = _rate(key, value)
-            yield last if rate is None else replace(last, text=f"{last.text} rate {rate}")
         yield line
-        if text := runs[line.rank].end(key, value, about, time):
-            ended[line.rank] = replace(line, text=text)
-    yield from ended.values()
+        event = _event(line.text)
+        if event and (text := runs[line.rank].end(*event)):
+            yield replace(line, text=text)
 
 
 def _rate(key: str, value: Any) -> float | None:
@@ -120,11 +99,15 @@ def _event(text: str) -> tuple[str, Any, dict[str, Any], float] | None:
         return None  # cut, or glued to another
 
 
+def _setting(key: str) -> re.Pattern[str]:
+    return re.compile(rf'"key": "{key}", "value": (\d+)')
+
+
 SOURCE = Source(
     title="MLPerf Training: :::MLLOG lines",
     upstream="""
         mlcommons/logging mlperf_logging/mllog/mllog.py: ":::MLLOG {json}" with time_ms, key, value,
-        metadata; constants.py: block_start (first_epoch_num, epoch_count), epoch_start, epoch_stop,
+        metadata; constants.py: block_start (first_epoch_num, epoch_count), block_stop,
         eval_start, eval_accuracy (epoch_num; of BERT the samples trained so far), train_samples,
         global_batch_size; NVIDIA's own keys: d_batch_size, throughput, tracked_stats""",
     forms=(
@@ -133,7 +116,11 @@ SOURCE = Source(
             "MLPerf Training",
             regex(
                 r"^epoch (?P<step>\d+) steps (?P<steps>\d+) milliseconds (?P<milliseconds><N>) "
-                r"epoch_samples (?P<epoch_samples><N>)(?: rate (?P<rate><N>))?$"
+                r"of (?P<epoch_samples><N>)(?: rate (?P<rate><N>))?$"
+            ),
+            stated=(  # of BERT they are of packed sequences
+                Stated("batch_size", _setting("d_batch_size")),
+                Stated("accumulation", _setting("gradient_accumulation_steps")),
             ),
             note="a step is an epoch, evaluations left out",
         ),
@@ -141,24 +128,22 @@ SOURCE = Source(
             "",
             "MLPerf Training",
             regex(
-                r"^trained (?P<step>\d+) steps (?P<steps>\d+) milliseconds (?P<milliseconds><N>)$"
+                r"^trained (?P<step>\d+) steps (?P<steps>\d+) milliseconds (?P<milliseconds><N>) "
+                r"of (?P<epoch_samples>1)$"
             ),
-            note="evaluations left out",
+            note="a step is a sample, evaluations left out",
         ),
         Form(
             "",
             "MLPerf Training",
             regex(
                 r"^trained (?P<step>\d+) steps (?P<steps>\d+) milliseconds (?P<milliseconds><N>) "
-                r"evaluated$"
+                r"of (?P<epoch_samples>1) evaluated$"
             ),
-            note="evaluations are in the time: the log does not say how long they took",
+            note="a step is a sample; evaluations are in the time, as the log does not tell them",
         ),
     ),
-    stated=(
-        Stated("global_batch_size", re.compile(r'"key": "global_batch_size", "value": (\d+)')),
-        Stated("batch_size", re.compile(r'"key": "d_batch_size", "value": (\d+)')),
-    ),
+    stated=(Stated("global_batch_size", _setting("global_batch_size")),),
     durations_first=True,
     join=join,
 )
