@@ -46,9 +46,7 @@ SOURCE = Source(
             ),
             stated=(
                 Stated("global_batch_size", re.compile(r"\] +train_batch_size \.* ?(\d+)")),
-                Stated(
-                    "accumulation", re.compile(r"\] +gradient_accumulation_steps \.* ?(\d+)")
-                ),
+                Stated("accumulation", re.compile(r"\] +gradient_accumulation_steps \.* ?(\d+)")),
             ),
         ),
     ),

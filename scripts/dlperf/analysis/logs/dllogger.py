@@ -35,9 +35,7 @@ FORMS = (
         stated=(
             Stated("batch_size", re.compile(r"Namespace\(.*\btrain_batch_size=(\d+)")),
             Stated("batch_size", re.compile(r"PARAMETER.* batch_size_per_gpu : (\d+)")),
-            Stated(
-                "accumulation", re.compile(r"Namespace\(.*\bgradient_accumulation_steps=(\d+)")
-            ),
+            Stated("accumulation", re.compile(r"Namespace\(.*\bgradient_accumulation_steps=(\d+)")),
         ),
     ),
     # MXNet ResNet-50: (epoch, i), from 0; its batch is that of all devices
@@ -48,7 +46,9 @@ FORMS = (
         first_step=0,
         stated=(
             Stated("global_batch_size", re.compile(r"PARAMETER.* batch_size : (\d+)")),
-            Stated("devices_per_node", re.compile(r"PARAMETER.* gpus : \[([\d, ]+)\]"), listed=True),
+            Stated(
+                "devices_per_node", re.compile(r"PARAMETER.* gpus : \[([\d, ]+)\]"), listed=True
+            ),
         ),
     ),
     # TensorFlow 1 ResNet-50: (epoch, global_step), from 0 and not anew in an epoch; `total_ips` is

@@ -6,6 +6,7 @@ lines have (two kinds of lines about the same steps would count them twice).
 
 import math
 import re
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -120,7 +121,7 @@ _WORD = re.compile(r"[A-Za-z_]{3,}")
 
 def _nearest(lines: tuple[Line, ...], source: Source) -> str:
     """The lines that are most like those of the source, one of a kind."""
-    patterns = [each.pattern for each in (*source.forms, *source.stated)]
+    patterns = [form.pattern for form in source.forms] + [each.pattern for each in source.stated]
     words = set(_WORD.findall(" ".join(_NO_WORD.sub(" ", each.pattern) for each in patterns)))
     kinds: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
@@ -133,5 +134,8 @@ def _nearest(lines: tuple[Line, ...], source: Source) -> str:
         return len(words & set(own)) ** 2 / (len(own) or 1) * math.log(1 + len(kinds[kind]))
 
     found = [kinds[kind][0] for kind in sorted(kinds, key=likeness, reverse=True)[:3]]
-    shown = "".join(f"\n  line {line.number}: {line.text.strip()[:160]}" for line in found)
+    shown = "".join(
+        f"\n  line {line.number}: {textwrap.shorten(line.text, 160, placeholder=' …')}"
+        for line in found
+    )
     return f"; the nearest are:{shown}" if found else "; no line of it has a number"

@@ -15,7 +15,7 @@ A form's pattern says by the names of its groups what stands where:
     unix                                the time of day, where it does not stand before the match
     loss
     samples | global_batch              consumed since training began | of this step
-    epoch_samples                       samples of a step, in a log whose steps are epochs (or samples)
+    epoch_samples                       samples of a step, where the log counts epochs, not steps
 
 The time stamp is looked for before the match (stamps.py).
 """

@@ -37,14 +37,14 @@ SOURCE = Source(
         ),
     ),
     stated=(
-        Stated(
-            "batch_size", re.compile(r"Namespace\((?!.*\bby_token=True).*\bbatch_size=(\d+)")
-        ),
+        Stated("batch_size", re.compile(r"Namespace\((?!.*\bby_token=True).*\bbatch_size=(\d+)")),
         Stated("global_batch_size", re.compile(r"Namespace\(.*\btotal_batch_size=(\d+)")),
         Stated("accumulation", re.compile(r"Namespace\(.*\baccumulate=(\d+)")),
         Stated(
             "devices_per_node",
-            re.compile(r"Namespace\((?!.*\bcomm_backend='(?:hvd|horovod|byteps)').*\bgpus='([\d,]+)'"),
+            re.compile(
+                r"Namespace\((?!.*\bcomm_backend='(?:hvd|horovod|byteps)').*\bgpus='([\d,]+)'"
+            ),
             listed=True,
         ),
         Stated("precision", re.compile(r"Namespace\(.*\bdtype='float16'"), "fp16"),

@@ -50,8 +50,8 @@ class _Run:
         elif key in ("eval_start", "block_stop") and self.block and self.samples:
             (first, count, began), self.block = self.block, None
             step = first + count - (self.base or 0)
-            rate = f" rate {statistics.fmean(self.rates)}" if self.rates else ""
-            return f"epoch {step} steps {count} milliseconds {time - began} of {self.samples}{rate}"
+            mean = f" rate {statistics.fmean(self.rates)}" if self.rates else ""
+            return f"epoch {step} steps {count} milliseconds {time - began} of {self.samples}{mean}"
         return ""
 
     def _samples(self, key: str, number: Any, time: float) -> str:
@@ -59,8 +59,10 @@ class _Run:
             self.trained = 0, time
         elif key == "eval_stop" and self.trained:
             self.trained = self.trained[0], time
-        elif self.trained and number and (
-            key == "eval_start" or (key == "eval_accuracy" and not self.evaluating)
+        elif (
+            self.trained
+            and number
+            and (key == "eval_start" or (key == "eval_accuracy" and not self.evaluating))
         ):
             self.evaluating = key == "eval_start"
             before, began = self.trained

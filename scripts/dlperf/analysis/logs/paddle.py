@@ -36,18 +36,20 @@ def join(lines: Iterable[Line]) -> Iterator[Line]:
         seen.setdefault(line.rank, set()).add(path[0])
         yield replace(line, text=f"{'.'.join(path)} : {setting['value']}")
 
+
 SOURCE = Source(
     title="PaddlePaddle: PaddleClas, PaddleNLP, models",
     upstream="""
         PaddlePaddle/PaddleClas ppcls/engine/train/utils.py, log_info():
         "[Train][Epoch {}/{}][Iter: {}/{}]…, ips: {:.5f} samples/s, eta: …", iter from 0, the mean
-        since the epoch's fifth step; ppcls/static/program.py, from 1, "epoch:{:<3d} train step:{:<4d}
-        lr: …, batch_cost: {:.5f} s, … ips: {:.5f} samples/sec.", the means since the fifth step;
+        since the epoch's fifth step; ppcls/static/program.py: "epoch:{:<3d} train step:{:<4d} lr:
+        …, batch_cost: {:.5f} s, … ips: {:.5f} samples/sec.", from 1, the means since the fourth step;
         tools/program.py (2020): "epoch:{:<3d} train step:{:<4d} …",
         idx from 0; PaddlePaddle/models (2020): "[Pass {0}, train batch {1}] …", from 0;
         PaddlePaddle/PaddleNLP examples/language_model/bert/run_pretrain.py: "global step: %d,
         epoch: %d, batch: %d, loss: %f, …avg_batch_cost: %.5f sec, avg_samples: %.5f, ips: %.5f
-        sequences/sec" ("tobal step", then "total step" in static/); before: "step: %d, loss: %f, …, speed: %f steps/s\"""",
+        sequences/sec", in static/ "tobal step", then "total step"; before: "step: %d, loss: %f, …,
+        speed: %f steps/s\"""",
     forms=(
         Form(
             "paddlepaddle",
@@ -95,7 +97,8 @@ SOURCE = Source(
             "paddlepaddle",
             "PaddleNLP",
             regex(
-                r"(?:global|total|tobal) step:? (?P<step>\d+)(?: / \d+)?, (?:epoch: \d+, batch: \d+, )?"
+                r"(?:global|total|tobal) step:? (?P<step>\d+)(?: / \d+)?, "
+                r"(?:epoch: \d+, batch: \d+, )?"
                 r"loss: (?P<loss><N>), (?:(?! step:? \d).)*?"
                 r"avg_batch_cost: (?P<step_seconds><N>) sec, avg_samples: <N>, ips: (?P<rate><N>)"
             ),

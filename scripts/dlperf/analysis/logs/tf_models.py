@@ -44,6 +44,7 @@ def _flat(prefix: str, text: str) -> Iterator[str]:
         elif not isinstance(value, str) or " " not in value:
             yield f"{prefix}={value}"
 
+
 SOURCE = Source(
     title="tensorflow/models: TimeHistory, and the loop of official/nlp/bert",
     upstream="""

@@ -4,6 +4,7 @@ In: logs and the window that the user asks for. Out: each rank's first entry (af
 and the entries of the window, none missing.
 """
 
+import bisect
 import statistics
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -112,7 +113,7 @@ def _window(
     if not opens or numbers[-1] != asked.end:
         wanted = asked.end if opens else asked.warmup
         raise AnalysisError(
-            f"{path}: no line stands for the end of step {wanted}{_near(steps)}{_cut(read)}"
+            f"{path}: no line stands for the end of step {wanted}{_near(steps, wanted)}{_cut(read)}"
         )
     missing = _missing(asked.warmup, [entry.step for entry in entries], interval)
     # lines that say how many steps they are of have shown that they lack none
@@ -196,7 +197,11 @@ def skipped(window: Window) -> str:
     for line in window.read.lines:
         if line.number > window.entries[-1].number:
             break
-        if not kind or line.rank not in (None, rank) or not (found := kind.pattern.search(line.text)):
+        if (
+            not kind
+            or line.rank not in (None, rank)
+            or not (found := kind.pattern.search(line.text))
+        ):
             continue
         said = found.groupdict()
         if said.get("total"):
@@ -228,9 +233,13 @@ def stall(window: Window) -> str:
     return f"steps {step} to {later} took {longest / usual:.0f} times as long as usual"
 
 
-def _near(steps: Sequence[int]) -> str:
-    """The steps that a window could have its ends at."""
-    return f" [the log has: {_listed(steps)}]"
+def _near(steps: Sequence[int], wanted: int) -> str:
+    """The steps that a window could have its ends at, the nearest among them."""
+    if len(steps) <= 6:
+        return f" [the log has: {_listed(steps)}]"
+    place = bisect.bisect(steps, wanted)
+    near = _listed(steps[max(place - 2, 0) : place + 2])
+    return f" [the log has {steps[0]} to {steps[-1]}, nearest: {near}]"
 
 
 def _listed(steps: Sequence[int]) -> str:
