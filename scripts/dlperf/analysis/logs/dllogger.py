@@ -142,7 +142,7 @@ SOURCE = Source(
     forms=FORMS,
     stated=(
         Stated("devices", re.compile(r"PARAMETER.* world_size : (\d+)")),
-        Stated("devices_per_node", re.compile(r"distributed\.launch --nproc_per_node[= ](\d+)")),
+        Stated("devices_per_node", re.compile(r" --nproc[-_]per[-_]node[= ](\d+)")),
         Stated("precision", re.compile(r"PARAMETER.* dtype : float16"), "fp16"),
         Stated("precision", re.compile(r"PARAMETER.* dtype : float32"), "fp32"),
         *stated_precision("amp"),

@@ -11,30 +11,29 @@ from dlperf.analysis.logs.forms import Form, Source, Stated, regex, stated_preci
 from dlperf.analysis.logs.lines import Line
 
 _SETTING = re.compile(r"ppcls INFO: (?P<indent> *)(?P<key>\w+) : ?(?P<value>.*)")
-_RULE = re.compile(r"ppcls INFO: -+$")
+_TRAINS = re.compile(r"\[Train\]|\btrain step:")
 _MEAN = r"batch_cost: (?P<running_step_seconds><N>) ?s,"
 
 
 def join(lines: Iterable[Line]) -> Iterator[Line]:
-    """PaddleClas' settings with the sections that they stand in; that it has no AMP, if it says so.
+    """PaddleClas' settings with the sections that they stand in, and whether AMP was on.
 
-    `    batch_size : 256` becomes `DataLoader.Train.sampler.batch_size : 256`.
+    `    batch_size : 256` becomes `DataLoader.Train.sampler.batch_size : 256`. A section AMP turns
+    mixed precision on, unless its `use_amp` says otherwise.
     """
-    sections: dict[int | None, list[str]] = {}  # those that are open
-    seen: dict[int | None, set[str]] = {}
+    opened: list[str] = []
+    seen: set[str] = set()
     for line in lines:
-        setting = _SETTING.search(line.text)
-        if setting is None:
-            if not _RULE.search(line.text) and (names := seen.pop(line.rank, None)):
-                if "Arch" in names and "AMP" not in names:
-                    yield replace(line, text="AMP.use_amp : False")
-            yield line
+        if setting := _SETTING.search(line.text):
+            opened = [*opened[: len(setting["indent"]) // 4], setting["key"]]
+            seen.add(".".join(opened))
+            yield replace(line, text=f"{'.'.join(opened)} : {setting['value']}")
             continue
-        depth = len(setting["indent"]) // 4
-        path = [*sections.get(line.rank, [])[:depth], setting["key"]]
-        sections[line.rank] = path
-        seen.setdefault(line.rank, set()).add(path[0])
-        yield replace(line, text=f"{'.'.join(path)} : {setting['value']}")
+        if seen and _TRAINS.search(line.text):
+            if "Arch" in seen and "AMP.use_amp" not in seen:
+                yield replace(line, text=f"AMP.use_amp : {'AMP' in seen}")
+            seen = set()
+        yield line
 
 
 SOURCE = Source(
@@ -42,8 +41,9 @@ SOURCE = Source(
     upstream="""
         PaddlePaddle/PaddleClas ppcls/engine/train/utils.py, log_info():
         "[Train][Epoch {}/{}][Iter: {}/{}]…, ips: {:.5f} samples/s, eta: …", iter from 0, the mean
-        since the epoch's fifth step; ppcls/static/program.py: "epoch:{:<3d} train step:{:<4d} lr:
-        …, batch_cost: {:.5f} s, … ips: {:.5f} samples/sec.", from 1, the means since the fourth step;
+        since the epoch's fifth step; ppcls/static/program.py: "epoch:{:<3d} train step:{:<4d}
+        lr: …, batch_cost: {:.5f} s, … ips: {:.5f} samples/sec.", from 1, the means since the
+        fourth step;
         tools/program.py (2020): "epoch:{:<3d} train step:{:<4d} …",
         idx from 0; PaddlePaddle/models (2020): "[Pass {0}, train batch {1}] …", from 0;
         PaddlePaddle/PaddleNLP examples/language_model/bert/run_pretrain.py: "global step: %d,
@@ -118,8 +118,6 @@ SOURCE = Source(
         *stated_precision("use_fp16", "fp16"),
         *stated_precision("use_pure_fp16", "fp16"),
         *stated_precision("AMP\\.use_amp"),
-        # without use_amp, a section AMP alone turns it on
-        Stated("precision", re.compile(r"^AMP\.level : O2"), "fp16"),
         Stated("batch_size", re.compile(r"\bbatch_size_per_card ?[:=] ?(\d+)")),
         Stated("batch_size", re.compile(r"^DataLoader\.Train\.sampler\.batch_size : (\d+)")),
         Stated("batch_size", re.compile(r"Namespace\(.*\bbatch_size=(\d+)")),

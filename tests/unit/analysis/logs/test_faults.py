@@ -347,19 +347,24 @@ def test_a_running_mean_from_before_its_beginning_is_no_duration(capsys, tmp_pat
     )
 
 
-def test_the_launchers_time_stands_in_for_one_that_the_lines_lack(tmp_path):
-    """mpirun --timestamp-output --tag-output; a progress bar did not end its line."""
+def test_a_launchers_label_counts_after_a_progress_bar_too(tmp_path):
+    """mpirun --timestamp-output --tag-output: the bar did not end its line."""
     lines = upstream.gluon_cv().splitlines(True)
-    head = "Iteration:   7%|7  | 78/1147 [00:14<03:10]{:%a %b %e %H:%M:%S %Y}[1,0]<stdout>:{}"
     log = lines[0] + "".join(
-        head.format(upstream.START + timedelta(seconds=20 * number), line)
+        "Iteration:   7%|7  | 78/1147 [00:14<03:10]" * (number % 2)
+        + f"{upstream.START + timedelta(seconds=20 * number):%a %b %e %H:%M:%S %Y}"
+        + f"[1,{rank}]<stdout>:{line}"
         for number, line in enumerate(lines[1:], start=1)
+        for rank in (0, 1)
     )
-    given = case(*RESNET, precision="amp", batch_size=64)
-    rows = imported(
-        tmp_path, "gluon-cv", log.replace("Speed: 2560", "Speed: 256"), case=given, window=WINDOW
-    )
+    log = log.replace("Speed: 2560", "Speed: 256").replace("num_gpus=8", "num_gpus=2")
+    log = log.replace("batch_size=64", "batch_size=256")
+    given = case(*RESNET, precision="amp", batch_size=256, devices=2)
+    rows = imported(tmp_path, "gluon-cv", log, case=given, window=WINDOW)
     assert clock(rows) == 512 * CLOCK / 10
+    assert "2 ranks" in rows[0]["note"]
+    late = log.replace("[1,1]", "[1,0]", 1)  # a line of another rank
+    assert imported(tmp_path, "gluon-cv", late, case=given, window=(10, 20)) is None
 
 
 def test_a_log_without_times_gives_no_wall_clock_and_says_so(tmp_path):
