@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlperf import frameworks, workloads
-from dlperf.analysis.logs.entries import Read
+from dlperf.analysis.logs.entries import Entry, Read
 from dlperf.analysis.logs.window import Window
 from dlperf.analysis.schema.files import AnalysisError
 
@@ -115,8 +115,12 @@ def _word(key: str, text: str) -> str:
     return text
 
 
-def check(case: Case, reads: Sequence[Read], windows: Sequence[Window]) -> None:
-    """Hold the case against what the logs say. Raises AnalysisError where they contradict it."""
+def check(case: Case, reads: Sequence[Read], windows: Sequence[Window]) -> list[str]:
+    """Hold the case against what the logs say. Raises AnalysisError where they contradict it.
+
+    Returns what none of them says, of batch, devices and precision: the case's word alone.
+    """
+    said: set[str] = set()
     for read in reads:
         framework = case.values["framework"]
         if not framework and not read.form.framework:
@@ -126,12 +130,22 @@ def check(case: Case, reads: Sequence[Read], windows: Sequence[Window]) -> None:
                 f"{read.log.path}: its lines are those of {read.form.implementation} "
                 f"({read.form.framework}), but the case says framework={framework}"
             )
-        _check_settings(case, read)
+        said |= _check_settings(case, read)
     for window in windows:
-        _check_batches(case, window)
+        if _check_batches(case, window):
+            said.add("global_batch_size")
+    if "devices_per_node" in said and ("nodes" in said or case.values["nodes"] == 1):
+        said.add("devices")
+    if len(windows) == case.devices > 1:
+        said.add("devices")
+    known = {"batch": {"batch_size", "global_batch_size"} & said}
+    return [
+        name for name in ("batch", "devices", "precision") if not known.get(name, {name} & said)
+    ]
 
 
-def _check_settings(case: Case, read: Read) -> None:
+def _check_settings(case: Case, read: Read) -> set[str]:
+    """Which settings the log says."""
     said: dict[str, dict[str, int]] = {}  # setting -> value -> line
     for line in read.lines:
         for stated in read.stated:
@@ -155,6 +169,7 @@ def _check_settings(case: Case, read: Read) -> None:
                     f"{read.log.path}: line {number} says {setting} {value}, but the case says "
                     f"{given}{_mend(setting)}"
                 )
+    return set(said)
 
 
 def _agree(setting: str, said: str, asked: str) -> bool:
@@ -165,22 +180,40 @@ def _agree(setting: str, said: str, asked: str) -> bool:
     return said not in _MIXED and asked not in _MIXED
 
 
-def _check_batches(case: Case, window: Window) -> None:
-    """The global batch that lines print, or that follows from the samples which they count."""
+def _check_batches(case: Case, window: Window) -> bool:
+    """The global batch that lines print, or that follows from the samples which they count.
+
+    Returns whether there was any.
+    """
     path = window.read.log.path
     before = window.start.number_of("samples") if window.start else None
+    found = False
     for entry, covered in zip(window.entries, window.covered, strict=True):
         samples = entry.number_of("samples")
         printed = entry.number_of("global_batch")
         if printed is None and samples is not None and before is not None:
             printed = (samples - before) / covered
         before = samples
-        if printed is not None and printed != case.global_batch_size:
+        rounding = 0.0
+        if printed is None and (batch := _batch(entry)) is not None:
+            printed = batch * (case.devices if window.read.form.printed_by == "rank" else 1)
+            rounding = 0.01
+        found = found or printed is not None
+        if printed is not None and abs(printed / case.global_batch_size - 1) > rounding:
             raise AnalysisError(
                 f"{path}: line {entry.number} (step {entry.step}) is of {printed:g} samples a "
                 f"step, but the case's global batch is {case.global_batch_size}"
                 f"{_mend('global_batch_size')}"
             )
+    return found
+
+
+def _batch(entry: Entry) -> float | None:
+    """Samples of a step, of whom prints it: as printed, or as a rate x the duration beside it."""
+    rate, seconds = entry.number_of("running_rate"), entry.number_of("running_step_seconds")
+    if "batch" in entry.values:
+        return entry.number_of("batch")
+    return None if rate is None or seconds is None else rate * seconds
 
 
 def _mend(setting: str) -> str:

@@ -62,8 +62,8 @@ def run(asked: argparse.Namespace) -> list[str]:
             )
     reads = [read_entries(log, source) for log in logs]
     found = windows(reads, window, case.values["nodes"], case.devices)
-    check(case, reads, found)
-    rows = _rows(case, reads, found, window)
+    unsaid = check(case, reads, found)
+    rows = _rows(case, reads, found, window, unsaid)
     _write(asked.out, list(rows[0]), rows, asked.append)
     return [f"{row['estimator']}: {row['value']} {row['unit']} ({row['note']})" for row in rows]
 
@@ -80,7 +80,13 @@ def _window(asked: argparse.Namespace) -> Asked:
     return Asked(asked.warmup, asked.measured, asked.run, asked.epoch)
 
 
-def _rows(case: Case, reads: Sequence[Read], found: Sequence[Window], window: Asked) -> list[Row]:
+def _rows(
+    case: Case,
+    reads: Sequence[Read],
+    found: Sequence[Window],
+    window: Asked,
+    unsaid: Sequence[str],
+) -> list[Row]:
     form = reads[0].form
     given = {
         **case.values,
@@ -89,6 +95,8 @@ def _rows(case: Case, reads: Sequence[Read], found: Sequence[Window], window: As
     }
     source = "; ".join(f"{read.log.path.name} sha256:{read.log.sha256}" for read in reads)
     said = _said(reads, found, window)
+    if unsaid:
+        said += f"; the log does not say: {', '.join(unsaid)}"
     rows = []
     for estimate in estimates(found, case, window.measured):
         values: dict[str, Any] = {

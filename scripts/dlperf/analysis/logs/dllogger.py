@@ -145,6 +145,10 @@ SOURCE = Source(
         Stated("devices_per_node", re.compile(r" --nproc[-_]per[-_]node[= ](\d+)")),
         Stated("precision", re.compile(r"PARAMETER.* dtype : float16"), "fp16"),
         Stated("precision", re.compile(r"PARAMETER.* dtype : float32"), "fp32"),
+        # what `set -x` shows of NVIDIA's scripts for BERT
+        Stated("devices_per_node", re.compile(r"^\++ num_gpus=(\d+)$")),
+        Stated("precision", re.compile(r"^\++ precision=fp16$"), "fp16"),
+        Stated("precision", re.compile(r"^\++ precision=fp32$"), "fp32"),
         *stated_precision("amp"),
         *stated_precision("fp16", "fp16"),
     ),

@@ -15,6 +15,7 @@ A form's pattern says by the names of its groups what stands where:
     unix                                the time of day, where it does not stand before the match
     loss
     samples | global_batch              consumed since training began | of this step
+    batch                               of a step, those of who printed it
     epoch_samples                       samples of a step, where the log counts epochs, not steps
 
 The time stamp is looked for before the match (stamps.py).

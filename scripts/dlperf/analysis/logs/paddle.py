@@ -100,7 +100,8 @@ SOURCE = Source(
                 r"(?:global|total|tobal) step:? (?P<step>\d+)(?: / \d+)?, "
                 r"(?:epoch: \d+, batch: \d+, )?"
                 r"loss: (?P<loss><N>), (?:(?! step:? \d).)*?"
-                r"avg_batch_cost: (?P<step_seconds><N>) sec, avg_samples: <N>, ips: (?P<rate><N>)"
+                r"avg_batch_cost: (?P<step_seconds><N>) sec, avg_samples: (?P<batch><N>), "
+                r"ips: (?P<rate><N>)"
             ),
             printed_by="rank",
         ),
@@ -124,6 +125,11 @@ SOURCE = Source(
         Stated("devices", re.compile(r"\bPADDLE_TRAINERS_NUM +(\d+)")),
         Stated("devices", re.compile(r"DALI Train pipeline with num_shards: (\d+)")),
         Stated("devices_per_node", re.compile(r"Run Pod: \w+, replicas (\d+), status ready")),
+        Stated(
+            "devices_per_node",
+            re.compile(r"paddle\.distributed\.launch .*--(?:gpus|devices)[= ]['\"]?(\d[\d,]*)"),
+            listed=True,
+        ),
         Stated("nodes", re.compile(r"LAUNCH INFO .* nnodes: (\d+)$")),
     ),
     join=join,

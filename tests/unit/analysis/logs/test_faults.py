@@ -580,7 +580,8 @@ TOLD = {
     ),
     "PaddleNLP": (
         "paddle",
-        f"    | {'PADDLE_TRAINERS_NUM':>39} {8:>24} |\n" + upstream.paddle_nlp_static(),
+        upstream.paddle_nlp_static()
+        + "python -m paddle.distributed.launch --gpus=0,1,2,3,4,5,6,7 run_pretrain.py\n",
         (),
         WINDOW,
         (32, 8, "amp"),
@@ -654,12 +655,31 @@ def test_what_a_log_says_of_batch_devices_and_precision_decides(capsys, name, tm
 
 
 def test_the_global_batch_is_the_logs_whatever_the_option_says(capsys, tmp_path):
-    given = case(*RESNET, batch_size=128, precision="amp")
     more = ["--global-batch-size", "2048"]
-    message = refused(
-        capsys, tmp_path, "dllogger", upstream.dllogger_mxnet(), case=given, more=more
-    )
-    assert "line 1 says global_batch_size 1024, but the case says 2048" in message
+    for source, log, batch_size in (
+        ("dllogger", upstream.dllogger_mxnet(), 128),  # says it
+        ("paddle", upstream.paddle_clas_static(), 64),  # prints a rate and a duration
+        ("paddle", upstream.paddle_nlp_static(), 32),  # prints avg_samples
+    ):
+        given = case(*RESNET, batch_size=batch_size, precision="amp")
+        message = refused(capsys, tmp_path, source, log, case=given, more=more)
+        assert re.search(r"but the case( says|'s global batch is) 2048 \(batch_size x dev", message)
+
+
+@pytest.mark.parametrize(
+    ("log", "devices", "unsaid"),
+    [
+        (upstream.dllogger_mxnet(), 8, ""),
+        (upstream.dllogger_mxnet().partition("\n")[2], 8, "batch, devices, precision"),
+        (upstream.dllogger_bert_tensorflow(ranks=8), 8, "batch, precision"),
+    ],
+)
+def test_what_only_the_case_says_is_noted(log, devices, unsaid, tmp_path):
+    batch_size = 48 if "throughput_train" in log else 128
+    given = case(*BERT, batch_size=batch_size, devices=devices, precision="amp")
+    (row, *_) = imported(tmp_path, "dllogger", log, case=given, window=WINDOW)
+    assert (f"the log does not say: {unsaid};" in row["note"]) == bool(unsaid)
+    assert ("does not say" in row["note"]) == bool(unsaid)
 
 
 def test_an_accumulation_that_the_log_says_is_part_of_the_global_batch(capsys, tmp_path):
