@@ -138,10 +138,12 @@ def check(case: Case, reads: Sequence[Read], windows: Sequence[Window]) -> list[
         said.add("devices")
     if len(windows) == case.devices > 1:
         said.add("devices")
-    known = {"batch": {"batch_size", "global_batch_size"} & said}
-    return [
-        name for name in ("batch", "devices", "precision") if not known.get(name, {name} & said)
-    ]
+    groups = {
+        "batch": {"batch_size", "global_batch_size"},
+        "devices": {"devices"},
+        "precision": {"precision"},
+    }
+    return [name for name, settings in groups.items() if not settings & said]
 
 
 def _check_settings(case: Case, read: Read) -> set[str]:
