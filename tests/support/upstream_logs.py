@@ -71,8 +71,10 @@ def dllogger_bert_pytorch() -> str:
 
 
 def dllogger_mxnet() -> str:
-    """disp_batches 20: labels 19, 39, …"""
-    return "".join(
+    """disp_batches 20: labels 19, 39, …; the batch of all devices, and float16 without amp."""
+    text = f"DLL {START} - PARAMETER arch : resnetv15  gpus : [0, 1, 2, 3, 4, 5, 6, 7]  "
+    text += "kv_store : horovod  dtype : float16  amp : False  batch_size : 1024  num_epochs : 1 \n"
+    return text + "".join(
         f"DLL {at(step)} - Epoch: 0 Iteration: {step - 1}  train.loss : 6.9 "
         f" train.ips : {8 * 128 * 20 / seconds} images/s train.lr : 0.1 \n"
         for step, seconds in intervals(20)
@@ -87,6 +89,29 @@ def dllogger_tensorflow() -> str:
         for step, seconds in intervals(1)
         if step > 20
     )
+
+
+def dllogger_tensorflow_benchmark() -> str:
+    """mode training_benchmark, display_every 10: from step 20, a rate of the last step only."""
+    text = f"DLL {START} - PARAMETER arch : resnet50  batch_size : 16  amp : True  cpu : False \n"
+    text += "Model HParams:\ndtype <dtype: 'float32'>\nNum GPUs 8\nPer-GPU Batch Size 16\n"
+    for step in range(21, STEPS + 1, 10):
+        text += f"DLL {at(step)} - (0, {step - 1}) total_ips : {8 * 16 / 0.15} \n"
+    return text + f"DLL {at(STEPS)} - () train_throughput : {8 * 16 * 6.7} images/s\n"
+
+
+def dllogger_bert_2023(skipped: int = 3) -> str:
+    """No loss of the step; the first steps are skipped, and printed again."""
+    text = "+ python3 -m torch.distributed.launch --nproc_per_node=8 run_pretraining.py "
+    text += "--train_batch_size=320 --gradient_accumulation_steps=10 --fp16\n"
+    text += f'DLL {START} - PARAMETER Config : ["Namespace(amp=False, fp16=True, '
+    text += 'gradient_accumulation_steps=10, n_gpu=1, train_batch_size=32)"] \n'
+    text += f"DLL {START} - PARAMETER batch_size_per_gpu : 32 \n"
+    for number, (step, _) in enumerate(intervals(1)):
+        label = 1 + max(0, number - skipped)
+        text += f"DLL {at(step)} - Training Epoch: 0 Training Iteration: {label}  average_loss : "
+        text += f"10.1  learning_rate : 0.001  skipped_steps : {min(number, skipped)} \n"
+    return text
 
 
 def dllogger_bert_tensorflow(ranks: int = 1) -> str:
@@ -178,11 +203,50 @@ def paddle_clas(interval: int = 10, seconds_apart: float = 1.0) -> str:
     return "".join(
         f"[{START + timedelta(seconds=seconds_apart * end(step)):%Y/%m/%d %H:%M:%S}] ppcls INFO: "
         f"\x1b[32m[Train][Epoch 1/120][Iter: {step - 1}/2502]lr(Piecewise): {0.1:.8f}, "
-        f"top1: {0.1:.5f}, CELoss: {6.9:.5f}, loss: {6.9:.5f}, batch_cost: {0.2:.5f}s, "
+        f"top1: {0.1:.5f}, CELoss: {6.9:.5f}, loss: {6.9:.5f}, batch_cost: "
+        f"{seconds_apart * mean_since(5, step):.5f}s, "
         f"reader_cost: {0.01:.5f}, ips: {64 / (0.2 * seconds_apart):.5f} samples/s, eta: 1:10:00"
         "\x1b[0m\n"
         for step in range(1, STEPS, interval)
     )
+
+
+def mean_since(step: int, later: int) -> float:
+    return (end(later) - end(step)) / (later - step) if later > step else end(later) / later
+
+
+def paddle_clas_static(amp: bool = True) -> str:
+    """ppcls/static: whole seconds, labels from 1, means since the fourth step; its settings."""
+    about: dict[str, dict[str, object]] = {
+        "Global": {"epochs": 8, "use_dali": True},
+        **({"AMP": {"scale_loss": 128.0, "level": "O2"}} if amp else {}),
+        "Arch": {"name": "ResNet50"},
+        "DataLoader": {
+            "Train": {"sampler": {"batch_size": 64, "shuffle": True}},
+            "Eval": {"sampler": {"batch_size": 16, "shuffle": False}},
+        },
+        "Infer": {"batch_size": 10},
+    }
+    head = f"[{START:%Y/%m/%d %H:%M:%S}] ppcls INFO: "
+    text = f"LAUNCH INFO {START} nnodes: 1\nLAUNCH INFO {START} Run Pod: xyz, replicas 8, status "
+    text += f"ready\n{head}\n{'=' * 59}\n{head}"
+    text += head.join(f"{line}\n" for line in _nested(about)) + f"{head}{'-' * 60}\n"
+    text += f"{head}DALI fused Operator conversion(Train)\n"
+    for step, _ in intervals(10):
+        cost = mean_since(4, step)
+        text += f"[{at(step):%Y/%m/%d %H:%M:%S}] ppcls INFO: epoch:0   train step:{step:<4d} "
+        text += f"lr: 0.100000, loss:  7.2072 top1:  0.0000 top5: -0.0039 batch_cost: {cost:.5f} s,"
+        text += f" reader_cost: 0.00063 s, ips: {64 / cost:.5f} samples/sec.\n"
+    return text
+
+
+def _nested(about: dict[str, dict[str, object]], depth: int = 0) -> Iterator[str]:
+    for key, value in about.items():
+        if isinstance(value, dict):
+            yield f"{'    ' * depth}{key} : "
+            yield from _nested(value, depth + 1)
+        else:
+            yield f"{'    ' * depth}{key} : {value}"
 
 
 def paddle_clas_2020() -> str:
@@ -201,6 +265,16 @@ def paddle_nlp() -> str:
         f"avg_samples: {32:.5f}, ips: {32 * 10 / seconds:.5f} sequences/sec\n"
         for step, seconds in intervals(10)
     )
+
+
+def paddle_nlp_static(word: str = "total") -> str:
+    """BERT of static/: no times; 'tobal step' until 2022."""
+    text = "Namespace(batch_size=32, gradient_merge_steps=88, use_amp=True, use_pure_fp16=False)\n"
+    for step, seconds in intervals(10):
+        text += f"{word} step: {step}, epoch: 0, batch: {step - 1}, loss: {11.1:f}, "
+        text += f"avg_reader_cost: {0.0001:.5f} sec, avg_batch_cost: {seconds / 10:.5f} sec, "
+        text += f"avg_samples: {32:.5f}, ips: {32 * 10 / seconds:.5f} sequences/sec\n"
+    return text
 
 
 def paddle_steps() -> str:
@@ -277,7 +351,7 @@ def hugectr(head: str = "[HCTR][{:%H:%M:%S.123}][INFO][RK0][main]: ") -> str:
     )
 
 
-def megatron(global_batch: int = 32, head: str = "") -> str:
+def megatron(global_batch: int = 32, head: str = "", skipped: int = 0) -> str:
     text = "  world_size ...................................... 8\n"
     text += "  fp16 ............................................ True\n"
     for step, seconds in intervals(10):
@@ -286,7 +360,8 @@ def megatron(global_batch: int = 32, head: str = "") -> str:
         text += f" elapsed time per iteration (ms): {100 * seconds:.1f} |"
         text += f" learning rate: {1e-4:.3E} | global batch size: {global_batch:5d} |"
         text += (
-            f" lm loss: {9.9:.6E} | loss scale: {4096:.1f} | number of skipped iterations:   0 |\n"
+            f" lm loss: {9.9:.6E} | loss scale: {4096:.1f} | number of skipped iterations: "
+            f"{skipped:3d} | number of nan iterations:   0 |\n"
         )
         text += "time (ms) | forward-compute: 15.33 | optimizer: 2.01\n"
     return text
@@ -312,3 +387,51 @@ def deepspeed() -> str:
         "MemAllocated=0.02GB, MaxMemAllocated=0.97GB\n"
         for step, _ in intervals(10)
     )
+
+
+def mllog(key: str, milliseconds: float, value: object = None, **about: object) -> str:
+    record = {
+        "namespace": "",
+        "time_ms": round(1000 * START.timestamp() + milliseconds),
+        "event_type": "POINT_IN_TIME",
+        "key": key,
+        "value": value,
+        "metadata": {"file": "train.py", "lineno": 7, **about},
+    }
+    return f":::MLLOG {json.dumps(record)}\n"
+
+
+def mllog_resnet(throughput: float = 0.0) -> str:
+    """Blocks of 3, 4, 4, … epochs of 1000 samples, 2 s each; then 5 s of evaluation."""
+    text = mllog("submission_benchmark", 0, "resnet") + mllog("global_batch_size", 0, 128)
+    text += mllog("d_batch_size", 0, 16) + mllog("gradient_accumulation_steps", 0, 1)
+    text += mllog("train_samples", 1, 1000) + mllog("run_start", 9)
+    now, first = 10, 1
+    for count in (3, 4, 4):
+        text += mllog("block_start", now, first_epoch_num=first, epoch_count=count)
+        for epoch in range(first, first + count):
+            text += mllog("epoch_start", now + 2000 * (epoch - first), epoch_num=epoch)
+            # work is only queued then: what it took, the log says at the evaluation
+            text += mllog("epoch_stop", now + 2000 * (epoch - first) + 20, epoch_num=epoch)
+            if throughput:
+                text += mllog("throughput", now + 2000 * (epoch - first) + 20, throughput)
+        now += 2000 * count
+        text += mllog("eval_start", now, epoch_num=first + count - 1)
+        now += 5000
+        text += mllog("eval_stop", now, epoch_num=first + count - 1)
+        text += mllog("block_stop", now, first_epoch_num=first)
+        first += count
+    return text + mllog("run_stop", now, status="success")
+
+
+def mllog_bert(evaluations: bool = True) -> str:
+    """After every 1000 samples, which take 2 s, an evaluation of 1 s, which not all logs tell."""
+    text = mllog("submission_benchmark", 0, "bert") + mllog("global_batch_size", 0, 128)
+    text += mllog("epoch_start", 10, epoch_num=0)
+    text += mllog("block_start", 10, first_epoch_num=1, epoch_count=1)
+    for number in range(1, 6):
+        now, about = 10 + 3000 * number - 1000, {"epoch_num": 1000 * number}
+        text += mllog("eval_start", now, **about) * evaluations
+        text += mllog("eval_stop", now + 1000, **about) * evaluations
+        text += mllog("eval_accuracy", now + 1000, 0.5, **about)
+    return text + mllog("block_stop", 15020, first_epoch_num=1)

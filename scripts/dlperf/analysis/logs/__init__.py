@@ -21,6 +21,7 @@ SOURCES = {
     "hugectr": "hugectr",
     "megatron": "megatron",
     "deepspeed": "deepspeed",
+    "mllog": "mllog",
 }
 
 

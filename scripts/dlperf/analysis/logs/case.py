@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlperf import frameworks, workloads
-from dlperf.analysis.logs.entries import Read
+from dlperf.analysis.logs.entries import Entry, Read
 from dlperf.analysis.logs.window import Window
 from dlperf.analysis.schema.files import AnalysisError
 
@@ -115,65 +115,112 @@ def _word(key: str, text: str) -> str:
     return text
 
 
-def check(case: Case, reads: Sequence[Read], windows: Sequence[Window]) -> None:
-    """Hold the case against what the logs say. Raises AnalysisError where they contradict it."""
+def check(case: Case, reads: Sequence[Read], windows: Sequence[Window]) -> list[str]:
+    """Hold the case against what the logs say. Raises AnalysisError where they contradict it.
+
+    Returns what none of them says, of batch, devices and precision: the case's word alone.
+    """
+    said: set[str] = set()
     for read in reads:
         framework = case.values["framework"]
-        if framework and framework != read.form.framework:
+        if not framework and not read.form.framework:
+            raise AnalysisError("--case: framework is missing, and the log does not say it")
+        if framework and read.form.framework and framework != read.form.framework:
             raise AnalysisError(
                 f"{read.log.path}: its lines are those of {read.form.implementation} "
                 f"({read.form.framework}), but the case says framework={framework}"
             )
-        _check_settings(case, read)
+        said |= _check_settings(case, read)
     for window in windows:
-        _check_batches(case, window)
+        if _check_batches(case, window):
+            said.add("global_batch_size")
+    if "devices_per_node" in said and ("nodes" in said or case.values["nodes"] == 1):
+        said.add("devices")
+    if len(windows) == case.devices > 1:
+        said.add("devices")
+    groups = {
+        "batch": {"batch_size", "global_batch_size"},
+        "devices": {"devices"},
+        "precision": {"precision"},
+    }
+    return [name for name, settings in groups.items() if not settings & said]
 
 
-def _check_settings(case: Case, read: Read) -> None:
+def _check_settings(case: Case, read: Read) -> set[str]:
+    """Which settings the log says."""
     said: dict[str, dict[str, int]] = {}  # setting -> value -> line
     for line in read.lines:
-        for stated in read.source.stated:
-            if match := stated.pattern.search(line.text):
-                value = stated.value or match[1]
+        for stated in read.stated:
+            if value := stated.of(line.text):
                 said.setdefault(stated.setting, {}).setdefault(value, line.number)
-    # 'amp: True' and 'fp16: False' in one list of settings mean mixed precision
-    if "amp" in said.get("precision", {}):
+    # 'dtype: float16' and 'amp: False' in one list of settings mean mixed precision
+    if any(kind in said.get("precision", {}) for kind in _MIXED):
         said["precision"].pop("fp32", None)
     asked = {
         **{key: str(case.values[key]) for key in ("nodes", "devices_per_node", "batch_size")},
         "devices": str(case.devices),
         "global_batch_size": str(case.global_batch_size),
-        "precision": "amp" if case.values["precision"] in _MIXED else "fp32",
+        "accumulation": f"{case.global_batch_size / case.values['batch_size'] / case.devices:g}",
+        "precision": case.values["precision"],
     }
     for setting, values in said.items():
         for value, number in values.items():
-            if value != asked[setting]:
+            if not _agree(setting, value, asked[setting]):
                 given = case.values.get(setting, asked[setting])
                 raise AnalysisError(
                     f"{read.log.path}: line {number} says {setting} {value}, but the case says "
                     f"{given}{_mend(setting)}"
                 )
+    return set(said)
 
 
-def _check_batches(case: Case, window: Window) -> None:
-    """The global batch that lines print, or that follows from the samples which they count."""
+def _agree(setting: str, said: str, asked: str) -> bool:
+    if setting != "precision" or said == asked:
+        return said == asked
+    if said in _MIXED and asked in _MIXED:
+        return "amp" in (said, asked)  # which does not say of which kind
+    return said not in _MIXED and asked not in _MIXED
+
+
+def _check_batches(case: Case, window: Window) -> bool:
+    """The global batch that lines print, or that follows from the samples which they count.
+
+    Returns whether there was any.
+    """
     path = window.read.log.path
     before = window.start.number_of("samples") if window.start else None
+    found = False
     for entry, covered in zip(window.entries, window.covered, strict=True):
         samples = entry.number_of("samples")
         printed = entry.number_of("global_batch")
         if printed is None and samples is not None and before is not None:
             printed = (samples - before) / covered
         before = samples
-        if printed is not None and printed != case.global_batch_size:
+        rounding = 0.0
+        if printed is None and (batch := _batch(entry)) is not None:
+            printed = batch * (case.devices if window.read.form.printed_by == "rank" else 1)
+            rounding = 0.01
+        found = found or printed is not None
+        if printed is not None and abs(printed / case.global_batch_size - 1) > rounding:
             raise AnalysisError(
                 f"{path}: line {entry.number} (step {entry.step}) is of {printed:g} samples a "
                 f"step, but the case's global batch is {case.global_batch_size}"
                 f"{_mend('global_batch_size')}"
             )
+    return found
+
+
+def _batch(entry: Entry) -> float | None:
+    """Samples of a step, of whom prints it: as printed, or as a rate x the duration beside it."""
+    rate, seconds = entry.number_of("running_rate"), entry.number_of("running_step_seconds")
+    if "batch" in entry.values:
+        return entry.number_of("batch")
+    return None if rate is None or seconds is None else rate * seconds
 
 
 def _mend(setting: str) -> str:
+    if setting == "accumulation":
+        return " (batch_size x devices x accumulation is the --global-batch-size)"
     if setting == "global_batch_size":
         return " (batch_size x devices, or --global-batch-size)"
     return ""

@@ -20,7 +20,7 @@ from dlperf.analysis.logs.entries import Read
 from dlperf.analysis.logs.entries import read as read_entries
 from dlperf.analysis.logs.estimate import estimates
 from dlperf.analysis.logs.lines import read as read_lines
-from dlperf.analysis.logs.window import Asked, Window, stall, windows
+from dlperf.analysis.logs.window import Asked, Window, skipped, stall, windows
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract.files import write
 
@@ -62,8 +62,8 @@ def run(asked: argparse.Namespace) -> list[str]:
             )
     reads = [read_entries(log, source) for log in logs]
     found = windows(reads, window, case.values["nodes"], case.devices)
-    check(case, reads, found)
-    rows = _rows(case, reads, found, window)
+    unsaid = check(case, reads, found)
+    rows = _rows(case, reads, found, window, unsaid)
     _write(asked.out, list(rows[0]), rows, asked.append)
     return [f"{row['estimator']}: {row['value']} {row['unit']} ({row['note']})" for row in rows]
 
@@ -80,7 +80,13 @@ def _window(asked: argparse.Namespace) -> Asked:
     return Asked(asked.warmup, asked.measured, asked.run, asked.epoch)
 
 
-def _rows(case: Case, reads: Sequence[Read], found: Sequence[Window], window: Asked) -> list[Row]:
+def _rows(
+    case: Case,
+    reads: Sequence[Read],
+    found: Sequence[Window],
+    window: Asked,
+    unsaid: Sequence[str],
+) -> list[Row]:
     form = reads[0].form
     given = {
         **case.values,
@@ -89,6 +95,8 @@ def _rows(case: Case, reads: Sequence[Read], found: Sequence[Window], window: As
     }
     source = "; ".join(f"{read.log.path.name} sha256:{read.log.sha256}" for read in reads)
     said = _said(reads, found, window)
+    if unsaid:
+        said += f"; the log does not say: {', '.join(unsaid)}"
     rows = []
     for estimate in estimates(found, case, window.measured):
         values: dict[str, Any] = {
@@ -120,6 +128,10 @@ def _said(reads: Sequence[Read], found: Sequence[Window], window: Asked) -> str:
     )
     if lost:
         said += f"; the loss is no number in {lost} lines"
+    if reads[0].form.note:
+        said += f"; {reads[0].form.note}"
+    if skips := skipped(found[0]):
+        said += f"; {skips}"
     if len(found) > 1:
         said += f"; {len(found)} ranks"
     if stalls := [each for each in map(stall, found) if each]:

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from dlperf.analysis.logs.forms import Form, Source, Stated, regex, stated_precision
+from dlperf.analysis.logs.forms import Form, Skipped, Source, Stated, regex, stated_precision
 from dlperf.analysis.logs.lines import Line
 
 _NAME = "NVIDIA DeepLearningExamples"
 _STEP = r"Epoch: (?P<epoch>\d+) +(?:Training )?Iteration: (?P<step>\d++) ++(?!Valid)"
 _LOSS = r"(?:.*?\btrain\.loss : (?P<loss><N>))?"
+_A_DEVICE = (Stated("batch_size", re.compile(r"PARAMETER.* batch_size : (\d+)")),)
 
 FORMS = (
     # PyTorch ResNet-50: (epoch, iteration), from 1
@@ -21,29 +22,49 @@ FORMS = (
         "pytorch",
         _NAME,
         regex(rf"{_STEP}{_LOSS}.*?\btrain\.total_ips : (?P<rate><N>)"),
+        stated=_A_DEVICE,
     ),
-    # PyTorch BERT: (epoch, global_step); no rate
+    # PyTorch BERT: (epoch, global_step); no rate, and since 2023 no loss of the step
     Form(
         "pytorch",
         _NAME,
         regex(
             r"Epoch: \d+ +(?:Training )?Iteration: (?P<step>\d++) ++"
-            r"(?:average_loss : <N> +step_loss|final_loss) : (?P<loss><N>)"
+            r"(?:average_loss : <N> +step_loss|final_loss|average_loss) : (?P<loss><N>)"
+        ),
+        stated=(
+            Stated("batch_size", re.compile(r"Namespace\(.*\btrain_batch_size=(\d+)")),
+            Stated("batch_size", re.compile(r"PARAMETER.* batch_size_per_gpu : (\d+)")),
+            Stated("accumulation", re.compile(r"Namespace\(.*\bgradient_accumulation_steps=(\d+)")),
         ),
     ),
-    # MXNet ResNet-50: (epoch, i), from 0
+    # MXNet ResNet-50: (epoch, i), from 0; its batch is that of all devices
     Form(
         "mxnet",
         _NAME,
         regex(rf"{_STEP}{_LOSS}.*?\btrain\.ips : (?P<rate><N>)"),
         first_step=0,
+        stated=(
+            Stated("global_batch_size", re.compile(r"PARAMETER.* batch_size : (\d+)")),
+            Stated(
+                "devices_per_node", re.compile(r"PARAMETER.* gpus : \[([\d, ]+)\]"), listed=True
+            ),
+        ),
     ),
-    # TensorFlow 1 ResNet-50: (epoch, global_step), from 0 and not anew in an epoch
+    # TensorFlow 1 ResNet-50: (epoch, global_step), from 0 and not anew in an epoch; `total_ips` is
+    # the last step's, however many lie between two lines
     Form(
         "tensorflow1",
         _NAME,
-        regex(r"Iteration: (?P<step>\d++) ++.*?\bimgs_per_sec : (?P<rate><N>)"),
+        regex(
+            r"Iteration: (?P<step>\d++) ++.*?(?<![\w.])(?:imgs_per_sec|total_ips) : (?P<rate><N>)"
+        ),
         first_step=0,
+        stated=(
+            *_A_DEVICE,
+            Stated("batch_size", re.compile(r"^Per-GPU Batch Size (\d+)")),
+            Stated("devices", re.compile(r"^Num GPUs (\d+)")),
+        ),
     ),
     # TensorFlow 1 BERT: print_step, from 1; `Rank` where every rank reports
     Form(
@@ -52,6 +73,10 @@ FORMS = (
         regex(
             r"Iteration: (?P<step>\d++) ++(?:Rank : (?P<rank>\d+) +)?"
             r"throughput_train : (?P<rate><N>)(?:.*?\btotal_loss : (?P<loss><N>))?"
+        ),
+        stated=(
+            Stated("batch_size", re.compile(r"\btrain_batch_size: (\d+)")),
+            Stated("accumulation", re.compile(r"\bnum_accumulation_steps: (\d+)")),
         ),
     ),
 )
@@ -116,12 +141,18 @@ SOURCE = Source(
         ({call_site}) {key}: {json}\"""",
     forms=FORMS,
     stated=(
-        Stated("batch_size", re.compile(r"PARAMETER.* batch_size : (\d+)")),
-        Stated("batch_size", re.compile(r"PARAMETER.* batch_size_per_gpu : (\d+)")),
         Stated("devices", re.compile(r"PARAMETER.* world_size : (\d+)")),
+        Stated("devices_per_node", re.compile(r" --nproc[-_]per[-_]node[= ](\d+)")),
+        Stated("precision", re.compile(r"PARAMETER.* dtype : float16"), "fp16"),
+        Stated("precision", re.compile(r"PARAMETER.* dtype : float32"), "fp32"),
+        # what `set -x` shows of NVIDIA's scripts for BERT
+        Stated("devices_per_node", re.compile(r"^\++ num_gpus=(\d+)$")),
+        Stated("precision", re.compile(r"^\++ precision=fp16$"), "fp16"),
+        Stated("precision", re.compile(r"^\++ precision=fp32$"), "fp32"),
         *stated_precision("amp"),
-        *stated_precision("fp16"),
+        *stated_precision("fp16", "fp16"),
     ),
+    skipped=Skipped(re.compile(r"\bskipped_steps : (?P<total>\d+)"), counted=False),
     pauses=re.compile(
         r"Validation Iteration: \d+|checkpoint_step|Saving checkpoints for|Starting evaluation"
     ),

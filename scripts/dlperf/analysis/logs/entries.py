@@ -4,12 +4,15 @@ In: a log and its source. Out: entries in the order of the file, of the one form
 lines have (two kinds of lines about the same steps would count them twice).
 """
 
+import math
 import re
+import textwrap
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dlperf.analysis.logs import stamps
-from dlperf.analysis.logs.forms import Form, Source
+from dlperf.analysis.logs.forms import Form, Source, Stated
 from dlperf.analysis.logs.lines import Line, Log
 from dlperf.analysis.schema.files import AnalysisError
 
@@ -42,6 +45,11 @@ class Read:
     lines: tuple[Line, ...]  # as source.join made them
     entries: tuple[Entry, ...]
 
+    @property
+    def stated(self) -> tuple[Stated, ...]:
+        """What its lines may state."""
+        return (*self.source.stated, *self.form.stated)
+
 
 def read(log: Log, source: Source) -> Read:
     """The entries of a log. Raises AnalysisError where it has none."""
@@ -49,7 +57,9 @@ def read(log: Log, source: Source) -> Read:
     found = [(form, list(_matches(form, lines))) for form in source.forms]
     form, matches = max(found, key=lambda each: len(each[1]))
     if not matches:
-        raise AnalysisError(f"{log.path}: no line as of {source.title}{_elsewhere(log)}")
+        raise AnalysisError(
+            f"{log.path}: no line as of {source.title}{_elsewhere(log) or _nearest(lines, source)}"
+        )
     times = stamps.unroll(stamp for _, _, stamp in matches)
     # Python leaves out a fraction that is zero: the finest stamp says how fine all are
     resolution = min((stamp.resolution for _, _, stamp in matches if stamp), default=0.0)
@@ -70,7 +80,8 @@ def _matches(form: Form, lines: tuple[Line, ...]) -> Iterator[Match]:
         for match in form.pattern.finditer(line.text):
             head = line.text[done : match.start()]
             unix = match.groupdict().get("unix")
-            yield line, match, stamps.unix(unix) if unix else stamps.find(head)
+            stamp = stamps.unix(unix) if unix else stamps.find(head)
+            yield line, match, stamp or stamps.find(line.launcher_time)
             done = match.end()
 
 
@@ -101,3 +112,30 @@ def _elsewhere(log: Log) -> str:
         if any(True for form in load(name).forms for _ in _matches(form, lines)):
             fitting.append(name)
     return f"; its lines are those of --source {' or '.join(fitting)}" if fitting else ""
+
+
+#: What stands in a pattern for characters, and the names of its groups.
+_NO_WORD = re.compile(r"\\.|\(\?P?<\w+>|\[[^\]]*\]")
+_WORD = re.compile(r"[A-Za-z_]{3,}")
+
+
+def _nearest(lines: tuple[Line, ...], source: Source) -> str:
+    """The lines that are most like those of the source, one of a kind."""
+    patterns = [form.pattern for form in source.forms] + [each.pattern for each in source.stated]
+    words = set(_WORD.findall(" ".join(_NO_WORD.sub(" ", each.pattern) for each in patterns)))
+    kinds: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        if re.search(r"\d", line.text):
+            kinds[re.sub(r"[\d.]+", "0", line.text)].append(line)
+
+    def likeness(kind: str) -> float:
+        own = _WORD.findall(kind)
+        # progress is printed again and again, in short lines
+        return len(words & set(own)) ** 2 / (len(own) or 1) * math.log(1 + len(kinds[kind]))
+
+    found = [kinds[kind][0] for kind in sorted(kinds, key=likeness, reverse=True)[:3]]
+    shown = "".join(
+        f"\n  line {line.number}: {textwrap.shorten(line.text, 160, placeholder=' …')}"
+        for line in found
+    )
+    return f"; the nearest are:{shown}" if found else "; no line of it has a number"

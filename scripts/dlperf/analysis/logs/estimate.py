@@ -71,6 +71,8 @@ def estimates(windows: Sequence[Window], case: Case, measured: int) -> list[Esti
 
 def _time(windows: Sequence[Window]) -> _Time | None:
     stamps, durations = _by_stamps(windows), _by_durations(windows)
+    if durations is None:
+        durations = _by_running_means(windows, stamps)
     if durations is not None and (stamps is None or windows[0].read.source.durations_first):
         return durations
     if stamps is None:
@@ -110,6 +112,33 @@ def _by_durations(windows: Sequence[Window]) -> _Time | None:
     return _Time(seconds, rounding, how if named else f"{how}, mean of {len(windows)} ranks")
 
 
+def _by_running_means(windows: Sequence[Window], stamps: _Time | None) -> _Time | None:
+    """The window's part of what running means add up to; of ranks the longest.
+
+    None where stamps say otherwise: then training stood still between steps, or the mean began
+    elsewhere.
+    """
+    totals, rounding = [], 0.0
+    for window in windows:
+        since, end = window.read.form.running_since, window.entries[-1]
+        if window.start is None or window.start.step < since:
+            return None
+        seconds = 0.0
+        for entry, sign in ((end, 1), (window.start, -1)):
+            mean = entry.number_of("running_step_seconds")
+            if mean is None:
+                return None
+            steps = entry.step - since
+            seconds += sign * steps * mean
+            decimals = len(entry.values["running_step_seconds"].partition(".")[2])
+            rounding = max(rounding, 2 * steps * 0.5 * 10.0**-decimals)
+        totals.append(seconds)
+    time = _Time(max(totals), rounding, "mean durations of a step, printed at both ends")
+    if stamps and abs(time.seconds - stamps.seconds) > stamps.rounding + 0.02 * stamps.seconds:
+        return None
+    return time
+
+
 def _duration(entry: Entry, covered: int) -> tuple[float, float] | None:
     """Seconds that a line's steps took, and by how much they may be off."""
     for name, factor in (
@@ -138,7 +167,12 @@ def _wall_clock(windows: Sequence[Window], time: _Time, case: Case, measured: in
     note = f"{time.how}: {time.seconds:.6g} s"
     if off > _SAID:
         note += f", rounded: ± {100 * off:.1f} %"
-    return Estimate("wall_clock", case.global_batch_size * measured / time.seconds, note)
+    return Estimate("wall_clock", _samples(windows[0], case) * measured / time.seconds, note)
+
+
+def _samples(window: Window, case: Case) -> float:
+    """Samples of what the log counts as a step."""
+    return window.entries[-1].number_of("epoch_samples") or case.global_batch_size
 
 
 def _rates(windows: Sequence[Window], case: Case) -> list[list[float]]:
@@ -159,13 +193,13 @@ def _interval_rate(entry: Entry, covered: int, window: Window, case: Case) -> fl
     if (rate := _global(entry, window, case, "rate")) is not None:
         return rate
     if (steps := entry.number_of("step_rate")) is not None:
-        return steps * case.global_batch_size
+        return steps * _samples(window, case)
     if (tokens := _global(entry, window, case, "kilotoken_rate")) is not None:
         return 1000.0 * tokens / _sequence_length(window, case)
     duration = _duration(entry, covered)
     if duration is None or not duration[0] > 0:
         return None
-    return case.global_batch_size * covered / duration[0]
+    return _samples(window, case) * covered / duration[0]
 
 
 def _global(entry: Entry, window: Window, case: Case, name: str) -> float | None:
@@ -217,9 +251,10 @@ def _harmonic(windows: Sequence[Window], rates: Sequence[Sequence[float]]) -> Es
 
 
 def _same_batch(windows: Sequence[Window], clock: float, printed: float, case: Case) -> None:
-    """Rates that scripts print as those of all ranks must be near the clock's."""
+    """Printed rates must be near the clock's: else the log is of another batch."""
     read = windows[0].read
-    if read.form.printed_by != "all" or "rate" not in windows[0].entries[0].values:
+    values = windows[0].entries[0].values
+    if "rate" not in values or "epoch_samples" in values:
         return
     ratio = printed / clock
     if not math.isfinite(ratio) or 1 / _OTHER_BATCH < ratio < _OTHER_BATCH:

@@ -9,11 +9,14 @@ A form's pattern says by the names of its groups what stands where:
                                         since the line before
     running_rate                        samples a second, the mean since training (or an epoch)
                                         began
+    running_step_seconds                mean time of a step, since Form.running_since
     seconds | milliseconds              time of all steps that the line covers
     step_seconds | step_milliseconds    mean time of one of them
     unix                                the time of day, where it does not stand before the match
     loss
     samples | global_batch              consumed since training began | of this step
+    batch                               of a step, those of who printed it
+    epoch_samples                       samples of a step, where the log counts epochs, not steps
 
 The time stamp is looked for before the match (stamps.py).
 """
@@ -30,7 +33,13 @@ NUMBER = r"(?>[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|(?i:nan|inf(?:inity)?)))"
 
 #: What a log may say of a case, and the case's value in the same words.
 Setting = Literal[
-    "batch_size", "global_batch_size", "precision", "devices", "nodes", "devices_per_node"
+    "batch_size",
+    "global_batch_size",
+    "accumulation",
+    "precision",
+    "devices",
+    "nodes",
+    "devices_per_node",
 ]
 
 
@@ -43,20 +52,47 @@ def regex(pattern: str) -> re.Pattern[str]:
 class Form:
     """One kind of line. `printed_by` says what a printed rate is of: all ranks, or one."""
 
-    framework: str
+    framework: str  # "" where the lines do not tell
     implementation: str
     pattern: re.Pattern[str]
     first_step: int = 1  # the label that a training's first step has
     printed_by: Literal["all", "rank"] = "all"
+    #: What the settings mean in the scripts that print this form, beside those of the source.
+    stated: tuple["Stated", ...] = ()
+    running_since: int = 0  # steps of the epoch that a running mean leaves out
+    note: str = ""  # what a reader of its figures must know
 
 
 @dataclass(frozen=True)
 class Stated:
-    """A setting that lines state: its value is the group, or `value` where the pattern matches."""
+    """A setting that lines state: its value is the group, or `value` where the pattern matches.
+
+    `listed`: the group is a list, and the value is how many it lists.
+    """
 
     setting: Setting
     pattern: re.Pattern[str]
     value: str = ""
+    listed: bool = False
+
+    def of(self, text: str) -> str | None:
+        """The value that a line states, or None."""
+        match = self.pattern.search(text)
+        if match is None:
+            return None
+        return str(len(match[1].split(","))) if self.listed else self.value or match[1]
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Lines that say how many steps changed no weights, because the loss scale overflowed.
+
+    The pattern's group `total` counts since training began, `since` since the line before.
+    `counted` says whether such a step has a number of its own in the log's count of steps.
+    """
+
+    pattern: re.Pattern[str]
+    counted: bool
 
 
 def unchanged(lines: Iterable[Line]) -> Iterator[Line]:
@@ -73,17 +109,20 @@ class Source:
     stated: tuple[Stated, ...] = ()
     #: Lines that say that training stood still between two steps (evaluation, checkpoints).
     pauses: re.Pattern[str] | None = None
+    skipped: Skipped | None = None
     #: Printed durations count even where there are time stamps (they leave out evaluations).
     durations_first: bool = False
     #: Makes one line of what upstream spreads over several.
     join: Callable[[Iterable[Line]], Iterator[Line]] = unchanged
 
 
-def stated_precision(name: str) -> tuple[Stated, ...]:
-    """`name` is true or false: mixed precision or not."""
+def stated_precision(name: str, precision: str = "amp") -> tuple[Stated, ...]:
+    """`name` is true or false: mixed precision (of that kind) or not."""
     return (
         Stated(
-            "precision", re.compile(rf"(?<![\w.]){name}\b['\"]? ?[:=. ]+(?:[Tt]rue|1\b)"), "amp"
+            "precision",
+            re.compile(rf"(?<![\w.]){name}\b['\"]? ?[:=. ]+(?:[Tt]rue|1\b)"),
+            precision,
         ),
         Stated(
             "precision", re.compile(rf"(?<![\w.]){name}\b['\"]? ?[:=. ]+(?:[Ff]alse|0\b)"), "fp32"

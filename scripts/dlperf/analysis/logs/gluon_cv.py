@@ -5,7 +5,12 @@ gluon-cv's logger writes no time: then there is no wall clock, only what its rat
 
 import re
 
-from dlperf.analysis.logs.forms import Form, Source, Stated, regex
+from dlperf.analysis.logs.forms import Form, Source, Stated, regex, stated_precision
+
+_GLUON_CV = (
+    Stated("batch_size", re.compile(r"Namespace\(.*\bbatch_size=(\d+)")),
+    Stated("devices_per_node", re.compile(r"Namespace\(.*\bnum_gpus=([1-9]\d*)")),
+)
 
 SOURCE = Source(
     title="gluon-cv train_imagenet.py; NVIDIA MXNet ResNet-50 before DLLogger",
@@ -24,6 +29,7 @@ SOURCE = Source(
                 r"Speed: (?P<rate><N>) samples/sec"
             ),
             first_step=0,
+            stated=_GLUON_CV,
         ),
         Form(
             "mxnet",
@@ -33,6 +39,14 @@ SOURCE = Source(
                 r"Speed: (?P<rate><N>) samples/sec(?:.*?\bloss: (?P<loss><N>))?"
             ),
             first_step=0,
+            stated=(  # its batch is that of all devices
+                Stated("global_batch_size", re.compile(r"Namespace\(.*\bbatch_size=(\d+)")),
+                Stated(
+                    "devices_per_node",
+                    re.compile(r"Namespace\(.*\bgpus=\[([\d, ]+)\]"),
+                    listed=True,
+                ),
+            ),
         ),
         Form(
             "mxnet",
@@ -41,12 +55,13 @@ SOURCE = Source(
                 r"Epoch\[(?P<epoch>\d+)\] Rank\[(?P<rank>\d+)\] Batch\[(?P<step>\d+)\]\s+"
                 r"[\w-]+=<N>\s+lr=<N>"
             ),
+            stated=_GLUON_CV,
         ),
     ),
     stated=(
-        Stated("batch_size", re.compile(r"Namespace\(.*\bbatch_size=(\d+)")),
-        Stated("precision", re.compile(r"Namespace\(.*\bdtype='float16'"), "amp"),
+        Stated("precision", re.compile(r"Namespace\(.*\bdtype='float16'"), "fp16"),
         Stated("precision", re.compile(r"Namespace\(.*\bdtype='float32'"), "fp32"),
+        *stated_precision("amp"),
     ),
     pauses=re.compile(r"\[Epoch \d+\] validation|Validating epoch|Validation-"),
 )

@@ -37,7 +37,17 @@ SOURCE = Source(
         ),
     ),
     stated=(
-        Stated("precision", re.compile(r"Namespace\(.*\bdtype='float16'"), "amp"),
+        Stated("batch_size", re.compile(r"Namespace\((?!.*\bby_token=True).*\bbatch_size=(\d+)")),
+        Stated("global_batch_size", re.compile(r"Namespace\(.*\btotal_batch_size=(\d+)")),
+        Stated("accumulation", re.compile(r"Namespace\(.*\baccumulate=(\d+)")),
+        Stated(
+            "devices_per_node",
+            re.compile(
+                r"Namespace\((?!.*\bcomm_backend='(?:hvd|horovod|byteps)').*\bgpus='([\d,]+)'"
+            ),
+            listed=True,
+        ),
+        Stated("precision", re.compile(r"Namespace\(.*\bdtype='float16'"), "fp16"),
         Stated("precision", re.compile(r"Namespace\(.*\bdtype='float32'"), "fp32"),
     ),
     pauses=re.compile(r"Saving checkpoints to|Eval cost="),

@@ -2,7 +2,7 @@
 
 import re
 
-from dlperf.analysis.logs.forms import Form, Source, Stated, regex
+from dlperf.analysis.logs.forms import Form, Source, Stated, regex, stated_precision
 
 SOURCE = Source(
     title="HugeCTR",
@@ -10,7 +10,8 @@ SOURCE = Source(
         NVIDIA-Merlin/HugeCTR HugeCTR/src/pybind/model.cpp: "Iter: " << iter << " Time(" << display
         << " iters): " << seconds << "s Loss: " << loss << " lr:" << lr, after
         "[HCTR][07:03:04.414][INFO][RK0][main]: ", "[HUGECTR][02:51:59][INFO][RANK0]: " or
-        "[02d07h54m43s][HUGECTR][INFO]: "; the settings as DLPerf's HugeCTR/ scripts print them""",
+        "[02d07h54m43s][HUGECTR][INFO]: "; "Training batchsize: %d, evaluation …", of all devices;
+        "Use mixed precision: %d, …"; the settings as DLPerf's HugeCTR/ scripts print them""",
     forms=(
         Form(
             "hugectr",
@@ -26,6 +27,8 @@ SOURCE = Source(
         Stated("nodes", re.compile(r"^num_nodes = (\d+)")),
         Stated("batch_size", re.compile(r"^batch_size_per_device = (\d+)")),
         Stated("global_batch_size", re.compile(r"^batch_size = (\d+)")),
+        Stated("global_batch_size", re.compile(r"\bTraining batchsize: (\d+)")),
+        *stated_precision("Use mixed precision"),
     ),
     pauses=re.compile(r"\]: (?:Evaluation|Eval Time)"),
     durations_first=True,

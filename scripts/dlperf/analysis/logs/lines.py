@@ -17,10 +17,17 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PREFIXES = tuple(
     re.compile(pattern)
     for pattern in (
-        r"\[\d+,(?P<rank>\d+)\]<std(?:out|err)>: ?",  # Open MPI --tag-output, horovodrun
         r"\[(?:default|rank)?(?P<rank>\d+)\]:? ",  # Intel MPI --prepend-rank, torchrun --tee
         r" *(?P<rank>\d+): (?=\D)",  # srun --label
     )
+)
+
+
+#: Open MPI --tag-output, horovodrun, with --timestamp-output; also in the middle of a line, after
+#: a progress bar that did not end its own.
+_TAG = re.compile(
+    r"(?P<time>[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})?"
+    r"\[\d+,(?P<rank>\d+)\]<std(?:out|err)>: ?"
 )
 
 
@@ -29,6 +36,7 @@ class Line:
     number: int  # in the file, from 1
     text: str
     rank: int | None  # who printed it, where a launcher says so
+    launcher_time: str = ""  # when, where a launcher says so
 
 
 @dataclass(frozen=True)
@@ -67,9 +75,18 @@ def _split(text: str) -> tuple[list[str], str]:
 
 def _lines(texts: list[str]) -> Iterator[Line]:
     for number, text in enumerate(texts, start=1):
-        text, rank = _COLOUR.sub("", text), None
-        for prefix in _PREFIXES:
-            if match := prefix.match(text):
-                text, rank = text[match.end() :], int(match["rank"])
-                break
-        yield Line(number, text, rank)
+        text = _COLOUR.sub("", text)
+        tags = list(_TAG.finditer(text))
+        before = text[: tags[0].start()] if tags else text
+        if before or not tags:
+            yield _labelled(number, before)
+        ends = [*(tag.start() for tag in tags[1:]), len(text)]
+        for tag, end in zip(tags, ends, strict=False):
+            yield Line(number, text[tag.end() : end], int(tag["rank"]), tag["time"] or "")
+
+
+def _labelled(number: int, text: str) -> Line:
+    for prefix in _PREFIXES:
+        if match := prefix.match(text):
+            return Line(number, text[match.end() :], int(match["rank"]))
+    return Line(number, text, None)

@@ -6,7 +6,7 @@ that has one is refused.
 
 import re
 
-from dlperf.analysis.logs.forms import Form, Source, Stated, regex
+from dlperf.analysis.logs.forms import Form, Skipped, Source, Stated, regex
 
 SOURCE = Source(
     title="Megatron-LM, Megatron-DeepSpeed",
@@ -33,9 +33,11 @@ SOURCE = Source(
     stated=(
         Stated("global_batch_size", re.compile(r"^ *global_batch_size \.+ (\d+)")),
         Stated("devices", re.compile(r"^ *world_size \.+ (\d+)")),
-        Stated("precision", re.compile(r"^ *(?:fp16|bf16) \.+ True"), "amp"),
+        Stated("precision", re.compile(r"^ *fp16 \.+ True"), "fp16"),
+        Stated("precision", re.compile(r"^ *bf16 \.+ True"), "bf16"),
         Stated("precision", re.compile(r"^ *params_dtype \.+ torch\.float32"), "fp32"),
     ),
     pauses=re.compile(r"validation loss at|saving checkpoint at|saved checkpoint"),
+    skipped=Skipped(re.compile(r"number of skipped iterations: +(?P<since>\d+)"), counted=True),
     durations_first=True,
 )

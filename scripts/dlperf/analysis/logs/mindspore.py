@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from dlperf.analysis.logs.forms import NUMBER, Form, Source, regex
+from dlperf.analysis.logs.forms import NUMBER, Form, Source, Stated, regex
 from dlperf.analysis.logs.lines import Line
 
 # LossMonitor counts steps anew in an epoch; BERT's own callback counts them through all epochs
@@ -72,6 +72,10 @@ SOURCE = Source(
                 r"milliseconds (?P<milliseconds><N>)"
             ),
         ),
+    ),
+    stated=(  # the models print their settings as a dict
+        Stated("batch_size", re.compile(r"^[ {]*['\"]batch_size['\"]: (\d+)")),
+        Stated("devices", re.compile(r"^[ {]*['\"]device_num['\"]: (\d+)")),
     ),
     pauses=re.compile(r"Eval epoch time|[Ee]val(?:uation)? result"),
     durations_first=True,

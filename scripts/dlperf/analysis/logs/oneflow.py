@@ -67,7 +67,8 @@ SOURCE = Source(
         Stated("devices_per_node", re.compile(r"^ *num_gpus_per_node \.+ (\d+)")),
         Stated("nodes", re.compile(r"^(?: *num_nodes \.+|num_nodes =) (\d+)")),
         Stated("global_batch_size", re.compile(r"^ *global_batch_size \.+ (\d+)")),
-        *stated_precision("use_fp16"),
+        Stated("precision", re.compile(r"^ *fp16 \.+ True"), "fp16"),
+        *stated_precision("use_fp16", "fp16"),
     ),
     pauses=re.compile(r"\bvalidation: epoch|Saving model to|Saving checkpoint|Start [Ee]val"),
 )

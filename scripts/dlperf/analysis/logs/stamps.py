@@ -7,7 +7,7 @@ follow each other within half of that. Time zones do not matter: only difference
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 
 DAY = 86400.0
 YEAR = 365 * DAY
@@ -34,6 +34,11 @@ def _year_less(found: re.Match[str]) -> float:
     return date(2001, month, day).toordinal() * DAY
 
 
+def _named_month(found: re.Match[str]) -> float:
+    day = datetime.strptime(f"{found['M']} {found['D']} {found['Y']}", "%b %d %Y")
+    return day.toordinal() * DAY
+
+
 def _day_less(found: re.Match[str]) -> float:
     return 0.0
 
@@ -43,6 +48,12 @@ _KINDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], float], float | N
     (
         re.compile(rf"(?P<Y>\d{{4}})[-/](?P<M>\d{{1,2}})[-/](?P<D>\d{{1,2}})[ T]{_CLOCK}"),
         _calendar,
+        None,
+    ),
+    # ctime, as Open MPI --timestamp-output writes it: Sun May 29 14:55:59 2022
+    (
+        re.compile(rf"\b(?P<M>[A-Z][a-z]{{2}}) +(?P<D>\d{{1,2}}) {_CLOCK} (?P<Y>\d{{4}})\b"),
+        _named_month,
         None,
     ),
     # absl and glog: I0817 09:25:06.123456

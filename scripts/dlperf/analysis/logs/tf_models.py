@@ -1,10 +1,49 @@
 """tensorflow/models' official models: the callback TimeHistory, and BERT's own training loop."""
 
+import ast
 import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from dlperf.analysis.logs.forms import Form, Source, regex
+from dlperf.analysis.logs.forms import Form, Source, Stated, regex
+from dlperf.analysis.logs.lines import Line
 
 _NAME = "tensorflow/models"
+_SETTINGS = re.compile(r"Final model parameters: (?=\{)")
+
+
+def join(lines: Iterable[Line]) -> Iterator[Line]:
+    """The settings, a dict printed over a hundred lines, on one: `runtime.num_gpus=8 …`."""
+    opened: Line | None = None
+    text = ""
+    for line in lines:
+        if opened is None:
+            if not (match := _SETTINGS.search(line.text)):
+                yield line
+                continue
+            opened, text = line, line.text[match.end() :]
+        elif line.rank == opened.rank:
+            text += line.text
+        else:
+            yield line
+        if text.count("{") <= text.count("}"):
+            yield replace(opened, text=f"settings {' '.join(_flat('', text))} ")
+            opened = None
+
+
+def _flat(prefix: str, text: str) -> Iterator[str]:
+    try:
+        settings = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return
+    waiting = [(prefix, settings)]
+    while waiting:
+        prefix, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(f"{prefix}.{key}".lstrip("."), each) for key, each in value.items()]
+        elif not isinstance(value, str) or " " not in value:
+            yield f"{prefix}={value}"
+
 
 SOURCE = Source(
     title="tensorflow/models: TimeHistory, and the loop of official/nlp/bert",
@@ -13,7 +52,9 @@ SOURCE = Source(
         'TimeHistory: %.2f seconds, %.2f examples/second between steps %d and %d';
         2019: "BenchmarkMetric: {'global step':%d, 'time_taken': %f,'examples_per_second': %f}",
         batch_size is that of all devices; official/modeling/model_training_utils.py:
-        'Train Step: %d/%d  / loss = %s'""",
+        'Train Step: %d/%d  / loss = %s'; official/vision/image_classification/
+        classifier_trainer.py: 'Final model parameters: %s', pretty-printed; the batch is a
+        device's where use_per_replica_batch_size says so""",
     forms=(
         Form(
             "tensorflow",
@@ -37,5 +78,27 @@ SOURCE = Source(
             regex(r"Train Step: (?P<step>\d+)/\d+  ?/ loss = (?P<loss><N>)"),
         ),
     ),
+    stated=(
+        Stated("devices_per_node", re.compile(r"^settings .*\bruntime\.num_gpus=(\d+)")),
+        Stated(
+            "batch_size",
+            re.compile(
+                r"^settings (?=.*\btrain_dataset\.use_per_replica_batch_size=True)"
+                r".*\btrain_dataset\.batch_size=(\d+)"
+            ),
+        ),
+        Stated(
+            "global_batch_size",
+            re.compile(
+                r"^settings (?=.*\btrain_dataset\.use_per_replica_batch_size=False)"
+                r".*\btrain_dataset\.batch_size=(\d+)"
+            ),
+        ),
+        Stated("precision", re.compile(r"^settings .*\btrain_dataset\.dtype=float32"), "fp32"),
+        Stated("precision", re.compile(r"^settings .*\btrain_dataset\.dtype=float16"), "fp16"),
+        Stated("precision", re.compile(r"^settings .*\btrain_dataset\.dtype=bfloat16"), "bf16"),
+        Stated("precision", re.compile(r"Mixed precision compatibility check"), "amp"),
+    ),
+    join=join,
     pauses=re.compile(r"Running (?:final )?evaluation|Saving model as|Saved checkpoint|eval \|"),
 )

@@ -4,6 +4,7 @@ In: logs and the window that the user asks for. Out: each rank's first entry (af
 and the entries of the window, none missing.
 """
 
+import bisect
 import statistics
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -112,10 +113,11 @@ def _window(
     if not opens or numbers[-1] != asked.end:
         wanted = asked.end if opens else asked.warmup
         raise AnalysisError(
-            f"{path}: no line stands for the end of step {wanted}{_near(steps)}{_cut(read)}"
+            f"{path}: no line stands for the end of step {wanted}{_near(steps, wanted)}{_cut(read)}"
         )
     missing = _missing(asked.warmup, [entry.step for entry in entries], interval)
-    if missing:
+    # lines that say how many steps they are of have shown that they lack none
+    if missing and not all("steps" in entry.values for entry in entries):
         raise AnalysisError(
             f"{path}: no line stands for the end of step {_listed(missing)}, and the log has one "
             f"every {interval} steps: it lacks lines in the window"
@@ -169,7 +171,7 @@ def _unbroken(window: Window) -> None:
             )
     first = window.start.number if window.start else 0
     last = window.entries[-1].number
-    settings = [stated.pattern for stated in read.source.stated]
+    settings = [stated.pattern for stated in read.stated]
     rank = window.entries[-1].rank
     for line in read.lines:
         if not first < line.number < last or line.rank not in (None, rank):
@@ -185,6 +187,33 @@ def _unbroken(window: Window) -> None:
                 f"{read.log.path}: line {line.number} states settings inside the window: the "
                 "process was started again there; choose steps before or after it"
             )
+
+
+def skipped(window: Window) -> str:
+    """How many steps of the window changed no weights, in words; '' where the log says of none."""
+    kind, rank = window.read.source.skipped, window.entries[-1].rank
+    first = window.start.number if window.start else window.entries[0].number - 1
+    before = total = since = 0
+    for line in window.read.lines:
+        if line.number > window.entries[-1].number:
+            break
+        if (
+            not kind
+            or line.rank not in (None, rank)
+            or not (found := kind.pattern.search(line.text))
+        ):
+            continue
+        said = found.groupdict()
+        if said.get("total"):
+            total = int(said["total"])
+            before = total if line.number <= first else before
+        elif line.number > first:
+            since += int(said["since"])
+    steps = total - before + since
+    if not kind or not steps:
+        return ""
+    how = "are among its steps" if kind.counted else "are in its time, not among its steps"
+    return f"{steps} skipped steps (loss scale) {how}"
 
 
 def stall(window: Window) -> str:
@@ -204,9 +233,13 @@ def stall(window: Window) -> str:
     return f"steps {step} to {later} took {longest / usual:.0f} times as long as usual"
 
 
-def _near(steps: Sequence[int]) -> str:
-    """The steps that a window could have its ends at."""
-    return f" [the log has: {_listed(steps)}]"
+def _near(steps: Sequence[int], wanted: int) -> str:
+    """The steps that a window could have its ends at, the nearest among them."""
+    if len(steps) <= 6:
+        return f" [the log has: {_listed(steps)}]"
+    place = bisect.bisect(steps, wanted)
+    near = _listed(steps[max(place - 2, 0) : place + 2])
+    return f" [the log has {steps[0]} to {steps[-1]}, nearest: {near}]"
 
 
 def _listed(steps: Sequence[int]) -> str:

@@ -112,6 +112,43 @@ def test_two_records_on_one_line_count_both(tmp_path):
     assert clock(imported(tmp_path, "dllogger", glued, case=EIGHT, window=WINDOW)) == RIGHT
 
 
+@pytest.mark.parametrize("source", ["megatron", "dllogger", "deepspeed"])
+def test_steps_that_the_loss_scale_skipped_are_said(source, tmp_path):
+    if source == "megatron":  # one in each ten steps, the line at the window's start left out
+        log, given = upstream.megatron(skipped=1), case(*BERT, batch_size=4, precision="amp")
+        window, said = WINDOW, "10 skipped steps (loss scale) are among its steps"
+    elif source == "deepspeed":
+        log = re.sub(
+            r"(step=(\d+), skipped=)5",
+            lambda m: f"{m[1]}{int(m[2]) // 20}",
+            upstream.deepspeed_2020(),
+        )
+        given, window = case(*BERT, batch_size=32), WINDOW
+        said = "5 skipped steps (loss scale) are among its steps"
+    else:
+        log = upstream.dllogger_bert_2023(skipped=0)
+        log = re.sub(r"(Iteration: [6-9]\d .*skipped_steps : )0", r"\g<1>2", log)
+        log = re.sub(r"(Iteration: 1\d\d .*skipped_steps : )0", r"\g<1>2", log)
+        log = log.replace("gradient_accumulation_steps=10, n", "gradient_accumulation_steps=1, n")
+        given, window = case(*BERT, batch_size=32, precision="amp"), WINDOW
+        said = "2 skipped steps (loss scale) are in its time, not among its steps"
+    rows = imported(tmp_path, source, log, case=given, window=window)
+    assert said in rows[0]["note"]
+    quiet = imported(tmp_path, source, log, case=given, window=(20, 10))
+    assert ("skipped" in quiet[0]["note"]) == (source == "megatron")
+
+
+def test_skipped_steps_that_are_printed_again_are_left_to_the_warm_up(capsys, tmp_path):
+    log = upstream.dllogger_bert_2023().replace(
+        "accumulation_steps=10, n", "accumulation_steps=1, n"
+    )
+    given = case(*BERT, batch_size=32, precision="fp16")
+    assert "4 different lines stand for step 1" in refused(
+        capsys, tmp_path, "dllogger", log, case=given, window=(1, 9)
+    )
+    assert imported(tmp_path, "dllogger", log, case=given, window=(2, 90))
+
+
 def test_losses_that_are_no_numbers_keep_the_figure_and_are_said(tmp_path):
     log = re.sub(r"(Iteration: \d+0  train\.loss :) \S+", r"\1 nan", LOG)
     rows = imported(tmp_path, "dllogger", log, case=EIGHT, window=WINDOW)
@@ -282,6 +319,54 @@ def test_whole_seconds_say_how_far_off_they_may_be_or_are_refused(capsys, tmp_pa
     assert "rounded to ± 1 s: choose more steps" in message
 
 
+def test_a_window_too_short_for_whole_seconds_takes_the_running_means(tmp_path):
+    """But only where they agree with the stamps: else training stood still between its steps."""
+    given = case(*RESNET, batch_size=64, precision="amp")
+    log = upstream.paddle_clas_static()
+    rows = imported(tmp_path, "paddle", log, case=given, window=WINDOW)
+    assert clock(rows) == pytest.approx(512 * CLOCK, rel=1e-3)
+    assert "mean durations of a step, printed at both ends" in rows[0]["note"]
+
+    def a_minute_later(line: re.Match[str]) -> str:
+        time = datetime.strptime(line[1], "%Y/%m/%d %H:%M:%S") + timedelta(minutes=1)
+        return f"[{time:%Y/%m/%d %H:%M:%S}]{line[2]}"
+
+    late = re.sub(r"\[(\S+ \S+)\](.*train step:(?:[6-9]|1\d)\d)", a_minute_later, log)
+    rows = imported(tmp_path, "paddle", late, case=given, window=WINDOW)
+    assert clock(rows) == pytest.approx(512 * 100 / 80, rel=0.02)
+    assert "time stamps" in rows[0]["note"]
+
+
+def test_a_running_mean_from_before_its_beginning_is_no_duration(capsys, tmp_path):
+    given = case(*RESNET, batch_size=64)
+    log = upstream.paddle_clas()  # the first line is of step 1, the mean counts from the fifth on
+    message = refused(capsys, tmp_path, "paddle", log, case=given, window=(1, 20))
+    assert "rounded to ± 1 s: choose more steps" in message
+    assert clock(imported(tmp_path, "paddle", log, case=given, window=(11, 20))) == pytest.approx(
+        512 * CLOCK, rel=1e-3
+    )
+
+
+def test_a_launchers_label_counts_after_a_progress_bar_too(tmp_path):
+    """mpirun --timestamp-output --tag-output: the bar did not end its line."""
+    lines = upstream.gluon_cv().splitlines(True)
+    log = lines[0] + "".join(
+        "Iteration:   7%|7  | 78/1147 [00:14<03:10]" * (number % 2)
+        + f"{upstream.START + timedelta(seconds=20 * number):%a %b %e %H:%M:%S %Y}"
+        + f"[1,{rank}]<stdout>:{line}"
+        for number, line in enumerate(lines[1:], start=1)
+        for rank in (0, 1)
+    )
+    log = log.replace("Speed: 2560", "Speed: 256").replace("num_gpus=8", "num_gpus=2")
+    log = log.replace("batch_size=64", "batch_size=256")
+    given = case(*RESNET, precision="amp", batch_size=256, devices=2)
+    rows = imported(tmp_path, "gluon-cv", log, case=given, window=WINDOW)
+    assert clock(rows) == 512 * CLOCK / 10
+    assert "2 ranks" in rows[0]["note"]
+    late = log.replace("[1,1]", "[1,0]", 1)  # a line of another rank
+    assert imported(tmp_path, "gluon-cv", late, case=given, window=(10, 20)) is None
+
+
 def test_a_log_without_times_gives_no_wall_clock_and_says_so(tmp_path):
     given = case(*RESNET, precision="amp", batch_size=64)
     rows = imported(tmp_path, "gluon-cv", upstream.gluon_cv(), case=given, window=WINDOW)
@@ -390,7 +475,7 @@ def test_the_slowest_rank_counts_where_ranks_have_names(tmp_path):
         ("dllogger", LOG, case(*RESNET, precision="amp", batch_size=128), "says precision fp32"),
         ("dllogger", LOG, case(*RESNET, batch_size=256), "says batch_size 128"),
         ("dllogger", LOG, case(*RESNET, devices=4, batch_size=128), "says devices 8"),
-        ("gluon-cv", upstream.gluon_cv(), case(*RESNET, batch_size=64), "says precision amp"),
+        ("gluon-cv", upstream.gluon_cv(), case(*RESNET, batch_size=64), "says precision fp16"),
         ("oneflow", upstream.oneflow_cnn(), case(*RESNET, batch_size=96), "batch_size 128"),
         (
             "megatron",
@@ -416,6 +501,201 @@ def test_a_case_that_the_log_contradicts_is_refused(capsys, source, log, given, 
     assert message in refused(capsys, tmp_path, source, log, case=given)
 
 
+NAMESPACE_2019 = (
+    "Namespace(amp=False, batch_size=1024, dtype='float16', gpus=[0, 1, 2, 3, 4, 5, 6, 7])\n"
+)
+DEEPSPEED = "".join(
+    f"[2020-09-15 14:29:10,100] [INFO] [config.py:900:print]   {name} {value}\n"
+    for name, value in {
+        "bfloat16_enabled .............": "False",
+        "fp16_enabled .................": "True",
+        "gradient_accumulation_steps ..": "1",
+        "train_batch_size .............": "256",
+        "train_micro_batch_size_per_gpu ": "32",
+        "world_size ...................": "8",
+    }.items()
+)
+HUGECTR = (
+    "gpu_num_per_node = 8\n"
+    "[HCTR][14:29:12.123][INFO][RK0][main]: Training batchsize: 1024, evaluation batchsize: 512\n"
+    "[HCTR][14:29:12.123][INFO][RK0][main]: Use mixed precision: True, scaler: 1024.0\n"
+)
+TF_MODELS = (
+    "I0915 14:29:10.1 1 classifier_trainer.py:189] Final model parameters: {'mode': 'train',\n"
+    " 'runtime': {'loss_scale': None,\n             'num_gpus': 8},\n"
+    " 'train_dataset': {'batch_size': 128,\n                   'dtype': 'float16',\n"
+    "                   'use_per_replica_batch_size': True},\n"
+    " 'validation_dataset': {'batch_size': 64, 'dtype': 'float32'}}\n"
+)
+GLUON_NLP = (
+    "INFO:root:Namespace(accumulate=1, batch_size=32, batch_size_eval=8, by_token=False, "
+    "dtype='float16', gpus='0,1,2,3,4,5,6,7')\n"
+)
+#: A log that states its settings, more options, its window, the settings that are its own.
+TOLD = {
+    "DLLogger, MXNet": ("dllogger", upstream.dllogger_mxnet(), (), WINDOW, (128, 8, "amp")),
+    "DLLogger, TensorFlow 1": (
+        "dllogger",
+        upstream.dllogger_tensorflow_benchmark(),
+        (),
+        (21, 100),
+        (16, 8, "amp"),
+    ),
+    "DLLogger, BERT of 2023": (
+        "dllogger",
+        upstream.dllogger_bert_2023(),
+        ("--global-batch-size", "2560"),
+        (3, 100),
+        (32, 8, "fp16"),
+    ),
+    "NVIDIA MXNet of 2019": (
+        "gluon-cv",
+        NAMESPACE_2019 + upstream.nvidia_mxnet_2019(),
+        (),
+        WINDOW,
+        (128, 8, "fp16"),
+    ),
+    "gluon-cv": ("gluon-cv", upstream.gluon_cv(), (), WINDOW, (64, 8, "fp16")),
+    "gluon-nlp": (
+        "gluon-nlp",
+        GLUON_NLP + upstream.gluon_nlp().partition("\n")[2],
+        (),
+        (19, 100),
+        (32, 8, "fp16"),
+    ),
+    "tensorflow/models": (
+        "tf-models",
+        TF_MODELS + upstream.time_history(),
+        (),
+        (50, 100),
+        (128, 8, "amp"),
+    ),
+    "PaddleClas": ("paddle", upstream.paddle_clas_static(), (), WINDOW, (64, 8, "amp")),
+    "PaddleClas without a section AMP": (
+        "paddle",
+        upstream.paddle_clas_static(amp=False),
+        (),
+        WINDOW,
+        (64, 8, "fp32"),
+    ),
+    "PaddleNLP": (
+        "paddle",
+        upstream.paddle_nlp_static()
+        + "python -m paddle.distributed.launch --gpus=0,1,2,3,4,5,6,7 run_pretrain.py\n",
+        (),
+        WINDOW,
+        (32, 8, "amp"),
+    ),
+    "OneFlow": ("oneflow", upstream.oneflow_cnn(), (), WINDOW, (128, 8, "fp32")),
+    "MindSpore": (
+        "mindspore",
+        "{'batch_size': 32,\n 'device_num': 8,\n 'epoch_size': 90}\n" + upstream.mindspore(),
+        (),
+        WINDOW,
+        (32, 8, ""),
+    ),
+    "HugeCTR": ("hugectr", HUGECTR + upstream.hugectr(), (), WINDOW, (128, 8, "amp")),
+    "Megatron": ("megatron", upstream.megatron(), (), WINDOW, (4, 8, "fp16")),
+    "DeepSpeed": (
+        "deepspeed",
+        DEEPSPEED + upstream.deepspeed(),
+        (),
+        WINDOW,
+        (32, 8, "fp16"),
+    ),
+    "DeepSpeed of 2020, in micro-steps": (
+        "deepspeed",
+        DEEPSPEED + upstream.deepspeed_2020(),
+        (),
+        WINDOW,
+        (32, 8, "fp16"),
+    ),
+    "MLPerf": ("mllog", upstream.mllog_resnet(), (), (3, 8), (16, 8, "")),
+}
+#: Other settings: (factor of the batch, of the devices, precision where the log says mixed, fp32).
+FALSE = {
+    "eight times the batch": (8, 1, ("amp", "fp32")),
+    "the batch of all devices, of one": (8, 1 / 8, ("amp", "fp32")),
+    "half the devices": (1, 1 / 2, ("amp", "fp32")),
+    "half the devices, with twice the batch": (2, 1 / 2, ("amp", "fp32")),
+    "the other precision": (1, 1, ("fp32", "amp")),
+    "the other 16 bits": (1, 1, ("bf16", "bf16")),
+}
+
+
+def told_case(batch_size: float, devices: float, precision: str) -> list[str]:
+    return [
+        "workload=bert",
+        "data=any",
+        f"precision={precision}",
+        "nodes=1",
+        f"devices_per_node={int(devices)}",
+        f"batch_size={int(batch_size)}",
+    ]
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_a_log_says_of_batch_devices_and_precision_decides(capsys, name, tmp_path):
+    """Its own case is taken; each other is refused, with the log's line and the case's value."""
+    source, log, more, window, (batch_size, devices, precision) = TOLD[name]
+    framework = ["framework=mxnet"] if source == "mllog" else []
+    own = [*framework, *told_case(batch_size, devices, precision or "amp")]
+    assert imported(tmp_path, source, log, case=own, window=window, more=more)
+    (tmp_path / "rows.csv").unlink()
+    for what, (batches, parts, others) in FALSE.items():
+        other = others[precision == "fp32"] if others[0] != "amp" else precision or "amp"
+        if others[0] != "amp" and (not precision or (precision, other) == ("amp", "bf16")):
+            continue  # the log does not say the precision, or not which 16 bits
+        false = [*framework, *told_case(batch_size * batches, devices * parts, other)]
+        message = refused(capsys, tmp_path, source, log, case=false, window=window, more=more)
+        assert re.search(r"line \d+ .*\bsays? .*, but the case", message) or (
+            "the case's global batch is" in message
+        ), (what, message)
+        assert message.count("\n") == 1
+
+
+def test_the_global_batch_is_the_logs_whatever_the_option_says(capsys, tmp_path):
+    more = ["--global-batch-size", "2048"]
+    for source, log, batch_size in (
+        ("dllogger", upstream.dllogger_mxnet(), 128),  # says it
+        ("paddle", upstream.paddle_clas_static(), 64),  # prints a rate and a duration
+        ("paddle", upstream.paddle_nlp_static(), 32),  # prints avg_samples
+    ):
+        given = case(*RESNET, batch_size=batch_size, precision="amp")
+        message = refused(capsys, tmp_path, source, log, case=given, more=more)
+        assert re.search(r"but the case( says|'s global batch is) 2048 \(batch_size x dev", message)
+
+
+@pytest.mark.parametrize(
+    ("log", "devices", "unsaid"),
+    [
+        (upstream.dllogger_mxnet(), 8, ""),
+        (upstream.dllogger_mxnet().partition("\n")[2], 8, "batch, devices, precision"),
+        (upstream.dllogger_bert_tensorflow(ranks=8), 8, "batch, precision"),
+    ],
+)
+def test_what_only_the_case_says_is_noted(log, devices, unsaid, tmp_path):
+    batch_size = 48 if "throughput_train" in log else 128
+    given = case(*BERT, batch_size=batch_size, devices=devices, precision="amp")
+    (row, *_) = imported(tmp_path, "dllogger", log, case=given, window=WINDOW)
+    assert (f"the log does not say: {unsaid};" in row["note"]) == bool(unsaid)
+    assert ("does not say" in row["note"]) == bool(unsaid)
+
+
+def test_an_accumulation_that_the_log_says_is_part_of_the_global_batch(capsys, tmp_path):
+    given = case(*BERT, batch_size=32, precision="fp16")
+    log = upstream.dllogger_bert_2023()
+    message = refused(capsys, tmp_path, "dllogger", log, case=given, window=(3, 100))
+    assert "says accumulation 10, but the case says 1" in message
+    assert "--global-batch-size" in message
+
+
+def test_a_log_that_does_not_tell_its_framework_needs_it(capsys, tmp_path):
+    given = case(*RESNET, batch_size=16)
+    message = refused(capsys, tmp_path, "mllog", upstream.mllog_resnet(), case=given, window=(3, 8))
+    assert "--case: framework is missing" in message
+
+
 def test_rates_of_another_batch_than_the_cases_are_refused(capsys, tmp_path):
     """The log does not say how many devices it ran on, but its rates do."""
     given = case(*RESNET, devices=1, batch_size=128)
@@ -438,6 +718,21 @@ def test_accumulated_steps_take_their_global_batch_from_an_option(tmp_path):
     more = ["--global-batch-size", "32"]
     rows = imported(tmp_path, "megatron", upstream.megatron(), case=given, window=WINDOW, more=more)
     assert clock(rows) == 32 * CLOCK
+
+
+def test_lines_of_no_source_are_answered_with_the_nearest(capsys, tmp_path):
+    log = upstream.dllogger_tensorflow_benchmark().replace("total_ips", "all_ips")
+    message = refused(capsys, tmp_path, "dllogger", log)
+    assert "no line as of NVIDIA DeepLearningExamples" in message
+    assert f"line 6: DLL {upstream.at(21)} - Epoch: 0 Iteration: 20 all_ips" in message
+    assert "PARAMETER" not in message.split("line 6")[0]
+
+
+def test_a_step_that_has_no_line_is_answered_with_the_nearest_ones(capsys, tmp_path):
+    given = case(*BERT, batch_size=32, precision="amp")
+    log = upstream.paddle_nlp_static()
+    message = refused(capsys, tmp_path, "paddle", log, case=given, window=(20, 75))
+    assert "end of step 95 [the log has 10 to 150, nearest: 80, 90, 100, 110]" in message
 
 
 def test_another_sources_log_is_answered_with_its_name(capsys, tmp_path):

@@ -34,7 +34,7 @@ LOGS = {
     "DLLogger, MXNet": (
         "dllogger",
         upstream.dllogger_mxnet(),
-        case(*RESNET, batch_size=128),
+        case(*RESNET, batch_size=128, precision="amp"),
         (20, 100),
         {"wall_clock": 1024 * CLOCK, "mean_of_rates": 1024 * CLOCK},
     ),
@@ -44,6 +44,13 @@ LOGS = {
         case(*RESNET, batch_size=128, devices=1),
         (22, 98),
         {"wall_clock": 128 * CLOCK, "mean_of_rates": 128 * MEAN},
+    ),
+    "DLLogger, TensorFlow 1 ResNet-50, benchmark": (
+        "dllogger",
+        upstream.dllogger_tensorflow_benchmark(),
+        case(*RESNET, batch_size=16, precision="amp"),
+        (21, 100),
+        {"wall_clock": 128 * CLOCK, "mean_of_rates": 128 / 0.15},
     ),
     "DLLogger, TensorFlow 1 BERT": (
         "dllogger",
@@ -123,6 +130,13 @@ LOGS = {
         (21, 100),
         {"wall_clock": 512 * CLOCK / 10, "printed": 8 * 64 / 2},
     ),
+    "PaddleClas, static, by its running mean": (
+        "paddle",
+        upstream.paddle_clas_static(),
+        case(*RESNET, batch_size=64, precision="amp"),
+        (20, 30),
+        {"wall_clock": 512 * CLOCK, "printed": 8 * 64 / upstream.mean_since(4, 50)},
+    ),
     "PaddleClas of 2020": (
         "paddle",
         upstream.paddle_clas_2020(),
@@ -134,6 +148,20 @@ LOGS = {
         "paddle",
         upstream.paddle_nlp(),
         case(*BERT, batch_size=32),
+        (20, 100),
+        {"wall_clock": 256 * CLOCK, "mean_of_rates": 256 * CLOCK},
+    ),
+    "PaddleNLP, total step": (
+        "paddle",
+        upstream.paddle_nlp_static("total"),
+        case(*BERT, batch_size=32, precision="amp"),
+        (20, 100),
+        {"wall_clock": 256 * CLOCK, "mean_of_rates": 256 * CLOCK},
+    ),
+    "PaddleNLP, tobal step": (
+        "paddle",
+        upstream.paddle_nlp_static("tobal"),
+        case(*BERT, batch_size=32, precision="amp"),
         (20, 100),
         {"wall_clock": 256 * CLOCK, "mean_of_rates": 256 * CLOCK},
     ),
@@ -242,6 +270,34 @@ LOGS = {
         (20, 100),
         # the current rate is a single step's
         {"wall_clock": 256 * CLOCK, "mean_of_rates": 256 / 0.3, "printed": 256 * CLOCK},
+    ),
+    "MLPerf, ResNet-50: epochs": (
+        "mllog",
+        upstream.mllog_resnet(),
+        ["framework=mxnet", *case(*RESNET, batch_size=16, precision="amp")],
+        (3, 8),
+        {"wall_clock": 500, "mean_of_rates": 500},
+    ),
+    "MLPerf, ResNet-50: the rates that NVIDIA adds are of queued work": (
+        "mllog",
+        upstream.mllog_resnet(throughput=50000.0),
+        ["framework=mxnet", *case(*RESNET, batch_size=16, precision="amp")],
+        (0, 11),
+        {"wall_clock": 500, "mean_of_rates": 50000},
+    ),
+    "MLPerf, BERT: samples": (
+        "mllog",
+        upstream.mllog_bert(),
+        ["framework=pytorch", *case(*BERT, batch_size=16, precision="amp")],
+        (1000, 4000),
+        {"wall_clock": 500, "mean_of_rates": 500},
+    ),
+    "MLPerf, BERT: evaluations that the log does not tell": (
+        "mllog",
+        upstream.mllog_bert(evaluations=False),
+        ["framework=pytorch", *case(*BERT, batch_size=16, precision="amp")],
+        (1000, 4000),
+        {"wall_clock": 1000 / 3, "mean_of_rates": 1000 / 3},
     ),
 }
 
