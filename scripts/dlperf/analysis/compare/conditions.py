@@ -13,43 +13,17 @@ from typing import Any, NamedTuple
 
 from dlperf.analysis.compare.rounds import Round
 from dlperf.analysis.round import labels, names
-from dlperf.analysis.schema import forms
+from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row
 from dlperf.analysis.statistics.medians import median
 
-#: Columns of measurements.tsv.gz that name what a repetition ran on, in words.
-FACTS = {
-    "hostname": "machine",
-    "gpu": "GPU",
-    "gpu_driver": "GPU driver",
-    "gpu_power_limit_watts": "GPU power limit (W)",
-    "cpu": "CPU",
-    "cores": "cores",
-    "cores_allowed": "cores that may be used",
-    "memory_bytes": "memory",
-    "os": "system",
-    "kernel": "kernel",
-    "governor": "CPU governor",
-    "git_commit": "commit",
-    "git_dirty": "uncommitted changes",
-    "code_sha256": "code of the implementation (sha256)",
-    "lock_sha256": "lock (sha256)",
-    "freeze_sha256": "packages (sha256)",
-    "python": "Python",
-    "data_manifest_sha256": "data (sha256)",
-}
-#: Columns that are read anew in each repetition: they never agree exactly, so their ranges stand
-#: side by side. (words, factor, unit)
-READINGS = {
-    "clock_mhz_before": ("CPU clock before a repetition", 1, "MHz"),
-    "clock_mhz_after": ("CPU clock after a repetition", 1, "MHz"),
-    "gpu_clock_mhz_before": ("GPU clock before a repetition", 1, "MHz"),
-    "gpu_clock_mhz_after": ("GPU clock after a repetition", 1, "MHz"),
-    "load_before": ("load before a repetition", 1, ""),
-    "idle_share_before": ("idle CPU time before a repetition", 100, "%"),
-    "foreign_cpu_share": ("CPU time of others in the window", 100, "%"),
-    "cpu_time_over_wall": ("CPU time over wall time of the ranks", 100, "%"),
-}
+#: Columns of measurements.tsv.gz that name what a repetition ran on.
+FACTS = (
+    *("hostname", "gpu", "gpu_driver", "gpu_power_limit_watts", "cpu", "cores", "cores_allowed"),
+    *("memory_bytes", "os", "kernel", "governor"),
+    *("git_commit", "git_dirty", "code_sha256", "lock_sha256", "freeze_sha256", "python"),
+    "data_manifest_sha256",
+)
 #: How many values of a round are spelled out, such as the machines of a cluster.
 SHOWN = 4
 
@@ -113,7 +87,7 @@ def between(before: Round, now: Round, common: Sequence[Key]) -> Differences:
         cells,
         [
             words
-            for words in FACTS.values()
+            for words in (columns.column(name).title for name in FACTS)
             if words not in named and any(words in facts for facts in first.values())
         ],
         _readings(before, now, common),
@@ -129,11 +103,10 @@ def _facts(round: Round, common: Iterable[Key]) -> dict[Key, dict[str, str]]:
     found: dict[Key, dict[str, dict[str, None]]] = {each: {} for each in common}
     for row in round.repetitions:
         if row["status"] == "ok" and key(row) in found:
-            for column, words in FACTS.items():
-                value = row.get(column)
+            for name in FACTS:
+                value, column = row.get(name), columns.column(name)
                 if value not in (None, ""):
-                    said = forms.size(value) if column == "memory_bytes" else str(value)
-                    found[key(row)].setdefault(words, {})[_short(said)] = None
+                    found[key(row)].setdefault(column.title, {})[_short(column.form(value))] = None
     for row in round.parity:
         if key(row) in found:
             words = row["key"].replace("_", " ")
@@ -171,16 +144,17 @@ def _shared(found: Sequence[Sequence[Difference]]) -> list[Difference]:
 def _readings(before: Round, now: Round, common: Sequence[Key]) -> list[tuple[str, str, str]]:
     wanted = set(common)
     found = []
-    for column, (words, factor, unit) in READINGS.items():
+    for name, (factor, unit) in columns.READINGS.items():
         shown = []
         for each in (before, now):
             values = [
-                float(row[column]) * factor
+                float(row[name]) * factor
                 for row in each.repetitions
-                if row["status"] == "ok" and key(row) in wanted and row.get(column) is not None
+                if row["status"] == "ok" and key(row) in wanted and row.get(name) is not None
             ]
             shown.append(_range(values, unit))
         if any(shown):
+            words = columns.column(name).title
             found.append((words, shown[0] or "not read", shown[1] or "not read"))
     return found
 
@@ -190,7 +164,7 @@ def _range(values: Sequence[float], unit: str) -> str:
         return ""
     low, middle, high = (f"{each:.4g}" for each in (min(values), median(values), max(values)))
     said = low if low == high else f"{low} – {high}, median {middle}"
-    return f"{said} {unit}".strip()
+    return said + unit
 
 
 def _config(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:

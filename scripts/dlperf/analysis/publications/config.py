@@ -50,6 +50,18 @@ class Import(BaseModel):
         description="The device, where the rows do not name it.",
         examples=["V100-SXM2-16GB"],
     )
+    publisher: str = Field(
+        default="",
+        description="Whose pages these are, where several rounds have them: numbers of one "
+        "publisher are held against each other.",
+        examples=["DLPerf"],
+    )
+    names: list[str] = Field(
+        default=[],
+        description="Frameworks, workloads, scenarios and precisions in the rows that this project "
+        "does not know. Others are refused: they are mostly misspelt.",
+        examples=[["vit"]],
+    )
 
 
 def load(path: Path) -> Import:

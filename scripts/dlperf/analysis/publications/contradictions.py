@@ -10,7 +10,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dlperf.analysis.publications.ratios import Ratio
-from dlperf.analysis.publications.rows import Row, case, flag, group, place, point, where
+from dlperf.analysis.publications.rows import (
+    Row,
+    case,
+    flag,
+    group,
+    in_table,
+    place,
+    point,
+    where,
+)
 
 FOUND = ("kind", "publication", "where", "finding", "rows")
 #: Kinds of contradictions, as they are headed.
@@ -35,7 +44,7 @@ def contradictions(
         *_wrong_ratios(found),
         *_two_values(rows),
         *_copied(rows),
-        *_above_linear(rows, found),
+        *_above_linear(rows),
         *_order(rows),
         *_units(rows),
         *_seeds(rows),
@@ -86,8 +95,8 @@ def _not_computable(found: Sequence[Ratio]) -> Iterator[dict[str, str]]:
 
 
 def _two_values(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
-    named = [row for row in rows if row["value"] and "DLPerf" in row["publication"]]
-    for own in group(named, point).values():
+    """Numbers of one publisher; that another one measured something else is no contradiction."""
+    for own in group((row for row in rows if row["value"]), point).values():
         values = list(dict.fromkeys(float(row["value"]) for row in own))
         if len(values) > 1:
             said = "; ".join(
@@ -122,15 +131,17 @@ def _copied(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
             yield _entry("copied", own, where(own[0]), finding)
 
 
-def _above_linear(rows: Sequence[Row], found: Sequence[Ratio]) -> Iterator[dict[str, str]]:
-    single = group(
-        (row for row in rows if row["devices"] == "1" and row["value"]),
-        lambda row: point(row, ("nodes", "gpus_per_node", "group", "case")),
-    )
+def _above_linear(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
+    """Over one device of the same table: another table may have been measured otherwise."""
+
+    def over(row: Row) -> tuple[str, ...]:
+        return *in_table(row), *point(row, ("nodes", "gpus_per_node", "group", "case"))
+
+    single = group((row for row in rows if row["devices"] == "1" and row["value"]), over)
     for row in rows:
         if row["metric"] != "throughput" or not row["value"] or row["model"] == "GPT":
             continue
-        bases = single.get(point(row, ("nodes", "gpus_per_node", "group", "case")), [])
+        bases = single.get(over(row), [])
         devices = int(row["devices"])
         if bases and devices > 1 and float(row["value"]) > devices * float(bases[0]["value"]):
             ratio = float(row["value"]) / float(bases[0]["value"])

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dlperf.analysis.publications.values import Table, refuse
+from dlperf.analysis.publications.values import Problems, Table
 
 NEEDED = {"report", "table", "framework", "model", "gpus_per_node", "metric", "value"}
 #: How a publication calls an implementation -> (framework, implementation's label).
@@ -50,6 +50,13 @@ SCENARIOS = {
     "stability": "quality",
     "inference": "infer",
 }
+#: What may stand in a column: '' is nothing said.
+WORDS = {
+    "framework": tuple(IMPLEMENTATIONS),
+    "model": tuple(MODELS),
+    "mode": tuple(SCENARIOS),
+    **dict.fromkeys(("xla", "dali", "clip"), ("", "yes", "no")),
+}
 #: Columns that are the workload's own dimensions, where they are filled in.
 DIMENSIONS = (
     *("batch_size_total", "vocab_size", "embedding_vec_size", "hidden_units"),
@@ -68,15 +75,13 @@ def is_published(columns: Sequence[str]) -> bool:
 
 def rows(table: Table) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line, fields of a Value). Ratios are no measurements: speedups.py has them."""
-    problems = []
+    problems = Problems(table.file)
     for line, row in table.rows:
-        for column, known in (("framework", IMPLEMENTATIONS), ("model", MODELS)):
-            if row[column] not in known:
-                problems.append(
-                    f"{table.file}: line {line}: {column}: {row[column]!r} is not known "
-                    f"[allowed: {', '.join(known)}]"
-                )
-    refuse(problems)
+        allowed = WORDS | {"clip": ("yes", "no")} if row["model"] == "BERT-base" else WORDS
+        for column, known in allowed.items():
+            if row.get(column, "") not in known:
+                problems.unknown(line, column, row.get(column, ""), filter(None, known))
+    problems.refuse()
     for line, row in table.rows:
         if row["metric"] != "precision_speedup":
             yield line, _fields(row)

@@ -1,7 +1,7 @@
 """Every ratio that a publication prints, computed again from the numbers that it prints."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dlperf.analysis.publications.rows import Row, group, point
 
@@ -17,7 +17,10 @@ VOCABULARY = 51200
 
 @dataclass
 class Ratio:
-    """A printed ratio. `recomputed` is None where its base is not in any table."""
+    """A ratio. `recomputed` is None where its base is not in any table.
+
+    One that is not `printed` was computed when the table was taken down.
+    """
 
     row: Row
     what: str
@@ -26,6 +29,7 @@ class Ratio:
     denominator: float | None = None
     tolerance: float = TOLERANCE
     reason: str = ""
+    printed: bool = True
     #: Half a unit of the last printed place of numerator and denominator.
     rounding: tuple[float, float] = (0.0, 0.0)
 
@@ -69,7 +73,8 @@ def ratios(rows: Sequence[Row]) -> list[Ratio]:
             found.append(_precision(row, same, float(row["value"]), "throughput", low, high))
         elif note.startswith("derived_speedup="):
             published_value = float(note.removeprefix("derived_speedup="))
-            found.append(_scaling(row, single, published_value, "speed-up, beside the table"))
+            derived = _scaling(row, single, published_value, "speed-up, beside the table")
+            found.append(replace(derived, printed=False))
         elif not row.get("speedup"):
             continue
         elif row["metric"] == "time_to_train":

@@ -25,7 +25,12 @@ from dlperf.contract.parallel import Parallel
 
 SCHEMA = "dlperf.imported/1"
 SCHEMA_FILE = Path(__file__).with_name("imported.schema.json")
-#: The longest name of a case; a longer one ends in a digest.
+#: What a cell of a table is of: its column and its row.
+CELL = (
+    *("framework", "implementation", "compiler", "batch_size"),
+    *("nodes", "devices_per_node"),
+)
+#: The longest name of a case or a table; a longer one ends in a digest.
 LONGEST = 180
 #: Columns of values.tsv before the workloads' own dimensions, and after them.
 HEAD = (
@@ -51,7 +56,7 @@ def write_round(config_path: Path, folder: Path) -> int:
         )
     records: dict[str, dict[str, Any]] = {}
     for file in config.files:
-        for value in read(Path(file)):
+        for value in read(Path(file), config.names):
             path = record_path(value)
             record = records.setdefault(path, _record(value, config))
             record["values"].append(_number(value))
@@ -118,9 +123,13 @@ def case_name(value: Value) -> str:
     parts.append(value.data)
     parts += [f"{key}{_slug(text)}" for key, text in value.dimensions.items()]
     parts += [value.batch_label, _slug(value.hardware), _slug(value.table)]
-    name = "-".join(filter(None, parts))
+    return _bounded("-".join(filter(None, parts)))
+
+
+def _bounded(name: str) -> str:
+    """The name of a file or folder, of which a long one ends in a digest."""
     if len(name) > LONGEST:
-        name = f"{name[:LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+        return f"{name[:LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
     return name
 
 
@@ -225,7 +234,8 @@ def is_cell(row: Mapping[str, Any]) -> bool:
 def table_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Each row's table, named as a measured round's: 'resnet50-train-fp32-b128'.
 
-    Data, device and the workload's dimensions are spelled where they vary in the round.
+    Data, device and the workload's dimensions are spelled where they vary in the round; the
+    published table where two of them would stand in one cell.
     """
     names = []
     for row in rows:
@@ -237,7 +247,17 @@ def table_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             if _varies(own, name):
                 parts.append(f"{each.key}{row[name]}")
         names.append("-".join(filter(None, parts)))
-    return names
+    cells: dict[tuple[Any, ...], set[str]] = {}
+    for name, row in zip(names, rows, strict=True):
+        place = name, *(row[key] for key in CELL)
+        cells.setdefault(place, set()).add(row["published_table"])
+    shared = {name for (name, *_), tables in cells.items() if len(tables) > 1}
+    return [
+        _bounded("-".join(filter(None, (name, _slug(row["published_table"])))))
+        if name in shared
+        else name
+        for name, row in zip(names, rows, strict=True)
+    ]
 
 
 def _varies(rows: Sequence[Mapping[str, Any]], key: str) -> bool:

@@ -33,6 +33,7 @@ def read_all(folder: Path) -> list[dict[str, str]]:
                     "file": name,
                     "line": str(line),
                     "publication": config.title,
+                    "publisher": config.publisher or config.title,
                     "implementation": label,
                 }
                 found.append({**row, **own})
@@ -47,7 +48,16 @@ def flag(row: Row, key: str) -> str:
 def point(row: Row, without: Sequence[str] = ()) -> tuple[str, ...]:
     """What a number is of, without where it stands: two of one point must be equal."""
     keys = (
-        *("implementation", "model", "precision", "bsz_per_device", "metric", "mode", "gpu"),
+        *(
+            "publisher",
+            "implementation",
+            "model",
+            "precision",
+            "bsz_per_device",
+            "metric",
+            "mode",
+            "gpu",
+        ),
         *("nodes", "gpus_per_node", "seq_len", "phase", "dataset", "epochs", "percentile"),
         *("stat", "group", "case", "backbone", "loss", "parallel", "sample_ratio"),
         *("vocab_size", "embedding_vec_size", "hidden_units", "system"),
@@ -82,6 +92,10 @@ def case(row: Row) -> str:
 
 def where(row: Row) -> str:
     return f"{row['report']}, {row['table']}: {case(row)}"
+
+
+def in_table(row: Row) -> tuple[str, str]:
+    return row["file"], row["table"]
 
 
 def group(

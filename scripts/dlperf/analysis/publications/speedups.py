@@ -5,6 +5,7 @@ again, difference), contradictions.tsv and contradictions.md. A printed ratio is
 to ratios.TOLERANCE, or its row is named in the list of contradictions.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -51,12 +52,12 @@ def _ratio_row(each: Ratio) -> dict[str, object]:
 
 
 def summary(found: Sequence[Ratio], listed: Sequence[Mapping[str, str]]) -> str:
-    counts = {
-        status: sum(each.status == status for each in found)
-        for status in ("reproduced", "contradicts", "not computable")
-    }
+    """What became of the printed ratios; '' where none was printed."""
+    counts = Counter(each.status for each in found if each.printed)
+    if not counts:
+        return ""
     return (
-        f"{counts['reproduced']} of {len(found)} printed ratios are reproduced, "
+        f"{counts['reproduced']} of {counts.total()} printed ratios are reproduced, "
         f"{counts['contradicts']} contradict their own table, {counts['not computable']} have no "
         f"published base; {len(listed)} entries in the list of contradictions"
     )

@@ -5,8 +5,9 @@ published.py. A wrong row is named with its file, line, column and what may stan
 """
 
 import csv
+import difflib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +15,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
+from dlperf import frameworks, scenarios, workloads
 from dlperf.analysis.schema.files import AnalysisError
+from dlperf.contract.problems import Problem
 
 #: Columns that every tidy CSV has; an empty field means that nothing is known.
 COLUMNS = (
@@ -38,8 +41,17 @@ COLUMNS = (
 )
 #: Columns that it may have.
 OPTIONAL = ("table", "batch_label", "hardware")
-#: Wrong rows that a message names.
+#: What to do with a name that is right.
+MEANT = "; if it is meant, list it under `names` in the round's YAML file"
+#: Wrong things that a message names.
 SHOWN = 20
+#: Columns with names of this project -> those that there are, or that publications have.
+NAMES = {
+    "framework": frameworks.NAMES,
+    "workload": (*workloads.NAMES, "wide_deep", "dlrm", "insightface", "gpt", "electra"),
+    "scenario": (*scenarios.NAMES, "infer", "quality", "finetune"),
+    "precision": ("fp32", "amp", "tf32", "fp16", "bf16", "fp8", "fp64", "int8"),
+}
 #: A note of a row without value that is a status of its own; any other is why there is none.
 STATUSES = {"OOM": "oom", "timeout": "timeout", "crashed": "crashed"}
 
@@ -89,10 +101,47 @@ class Value(BaseModel):
         return self.implementation or self.framework
 
     @property
+    def is_own(self) -> bool:
+        """Whether it is a training throughput of a workload that this project has: a cell."""
+        own = self.workload in workloads.NAMES
+        return own and (self.scenario, self.metric) == ("train", "throughput")
+
+    @property
     def status(self) -> str:
         if self.value is not None:
             return "ok"
         return STATUSES.get(self.note.strip("; "), "unsupported")
+
+
+class Problems:
+    """What is wrong in a CSV file: each thing once, with its first line and a count of the rows."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.found: dict[str, tuple[str, list[int]]] = {}
+
+    def add(self, line: int, what: str, kind: str = "") -> None:
+        """`kind` is the same for what is said with other numbers of each row."""
+        self.found.setdefault(kind or what, (what, []))[1].append(line)
+
+    def unknown(
+        self, line: int, column: str, word: str, known: Iterable[str], more: str = ""
+    ) -> None:
+        """Add that `word` is none of the names that are known, with the nearest of them."""
+        allowed = tuple(known)
+        near = "".join(difflib.get_close_matches(word, allowed, 1, 0.6))
+        self.add(line, f"{Problem(column, repr(word), 'is not known', allowed, near)}{more}")
+
+    def refuse(self) -> None:
+        """Raise AnalysisError with the first of these problems, if there are any."""
+        said = [
+            f"{self.file}: line {lines[0]}: {what}"
+            + (f" ({len(lines):,} such rows, the last is line {lines[-1]:,})" if lines[1:] else "")
+            for what, lines in self.found.values()
+        ]
+        more = [f"... and {len(said) - SHOWN} more"] if len(said) > SHOWN else []
+        if said:
+            raise AnalysisError("\n".join([*said[:SHOWN], *more]))
 
 
 @dataclass(frozen=True)
@@ -109,31 +158,34 @@ def read_csv(path: Path) -> Table:
     """The file as it is. Raises AnalysisError where it cannot be read or has no header."""
     try:
         content = path.read_bytes()
-        text = content.decode("utf-8")
+        text = content.decode("utf-8-sig")  # spreadsheets write a mark before the first column
     except OSError as error:
         raise AnalysisError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise AnalysisError(f"{path}: is not UTF-8 text") from None
     reader = csv.DictReader(text.splitlines())
     columns = list(reader.fieldnames or [])
-    rows, problems = [], []
+    if not columns:
+        raise AnalysisError(f"{path}: is empty; its first line must name the columns")
+    rows, problems = [], Problems(str(path))
     for row in reader:
         if None in row or None in row.values():
-            problems.append(f"{path}: line {reader.line_num}: has not {len(columns)} fields")
+            problems.add(reader.line_num, f"has not {len(columns)} fields")
         rows.append((reader.line_num, row))
-    if not columns:
-        problems.append(f"{path}: is empty; its first line must name the columns")
-    refuse(problems)
+    problems.refuse()
     return Table(str(path), hashlib.sha256(content).hexdigest(), columns, rows)
 
 
-def read(path: Path) -> list[Value]:
-    """The values of a CSV file, in its order, in either form. Raises AnalysisError."""
+def read(path: Path, names: Sequence[str] = ()) -> list[Value]:
+    """The values of a CSV file, in its order, in either form. Raises AnalysisError.
+
+    `names` are meant, though this project knows nothing of that name.
+    """
     from dlperf.analysis.publications import published
 
     table = read_csv(path)
     if published.is_published(table.columns):
-        return check(table, published.rows(table))
+        return check(table, published.rows(table), names)
     missing = [column for column in COLUMNS if column not in table.columns]
     if missing:
         raise AnalysisError(
@@ -141,7 +193,7 @@ def read(path: Path) -> list[Value]:
             f"[it must have: {', '.join(COLUMNS)}; may have: {', '.join(OPTIONAL)} and the "
             "workload's own dimensions]"
         )
-    return check(table, ((line, tidy(row)) for line, row in table.rows))
+    return check(table, ((line, tidy(row)) for line, row in table.rows), names, _dimensions)
 
 
 def tidy(row: Mapping[str, str]) -> dict[str, Any]:
@@ -155,11 +207,34 @@ def tidy(row: Mapping[str, str]) -> dict[str, Any]:
     return {**known, "dimensions": own}
 
 
-def check(table: Table, rows: Iterator[tuple[int, dict[str, Any]]]) -> list[Value]:
+def _dimensions(value: Value, problems: Problems) -> None:
+    """A training throughput with a dimension that its workload does not have is in no table."""
+    if not value.is_own:
+        return
+    own = workloads.facts(value.workload).DIMENSIONS
+    for name, text in value.dimensions.items():
+        if name not in own:
+            problems.add(
+                value.line,
+                f"the column {name!r} is no dimension of {value.workload} [allowed: "
+                f"{', '.join(own)}]; a remark belongs into `note`, and what tells two sweeps of "
+                "one report apart into `table`",
+            )
+        elif wrong := own[name].problem(int(text) if text.isdigit() else text):
+            problems.add(value.line, f"{name}: {wrong}")
+
+
+def check(
+    table: Table,
+    rows: Iterable[tuple[int, dict[str, Any]]],
+    names: Sequence[str] = (),
+    also: Callable[[Value, Problems], None] | None = None,
+) -> list[Value]:
     """Validate; all wrong rows are reported together. The same number twice is an error."""
     found: list[Value] = []
-    problems: list[str] = []
+    problems = Problems(table.file)
     first: dict[tuple[Any, ...], int] = {}
+    units: dict[tuple[Any, ...], Value] = {}
     for line, row in rows:
         try:
             value = Value(**row, file=table.file, line=line, sha256=table.sha256)
@@ -168,37 +243,59 @@ def check(table: Table, rows: Iterator[tuple[int, dict[str, Any]]]) -> list[Valu
                 key = ".".join(map(str, each["loc"]))
                 shown = f" {each['input']!r}" if each["type"] != "missing" else ""
                 message = each["msg"].replace("Field required", "is missing")
-                problems.append(f"{table.file}: line {line}: {key}:{shown} {message}")
+                one_word = each["type"] == "string_pattern_mismatch"
+                problems.add(
+                    line, f"{key}:{shown} {message}", f"{key}:{shown if one_word else message}"
+                )
             continue
-        if value.value is None and not value.note:
-            problems.append(
-                f"{table.file}: line {line}: value: is empty, and `note` does not say why "
-                "[OOM, timeout, crashed, or a reason]"
-            )
-        if value.value is not None and value.metric == "throughput" and value.value <= 0:
-            problems.append(f"{table.file}: line {line}: value: {value.value} is not above 0")
+        for column, known in NAMES.items():
+            word = getattr(value, column)
+            if word not in known and word not in names:
+                problems.unknown(line, column, word, known, MEANT)
+        _number(value, problems)
+        if also:
+            also(value, problems)
         same = first.setdefault(identity(value), line)
         if same != line:
-            problems.append(
-                f"{table.file}: line {line}: is of the same repetition, metric and estimator as "
-                f"line {same}; number the repetitions in the column `repetition`"
+            problems.add(
+                line,
+                f"is of the same repetition, metric and estimator as line {same}; number the "
+                "repetitions in the column `repetition`, or name the two sweeps of one report in "
+                "the column `table`",
+                "the same",
+            )
+        other = units.setdefault(identity(value, "repetition", "estimator"), value)
+        if other.unit != value.unit:
+            problems.add(
+                line,
+                f"unit: {value.unit!r}, but line {other.line}, of the same case and metric, has "
+                f"{other.unit!r}; convert one of them",
+                "two units",
             )
         found.append(value)
-    refuse(problems)
+    problems.refuse()
     return found
 
 
-def identity(value: Value) -> tuple[Any, ...]:
+def _number(value: Value, problems: Problems) -> None:
+    """What is wrong with a row's value and its unit."""
+    if value.value is None and not value.note:
+        problems.add(
+            value.line,
+            "value: is empty, and `note` does not say why [OOM, timeout, crashed, or a reason]",
+        )
+    if value.value is not None and value.metric == "throughput" and value.value <= 0:
+        problems.add(value.line, f"value: {value.value} is not above 0", "not above 0")
+    if value.is_own and value.unit:
+        unit = f"{workloads.facts(value.workload).UNIT}/s"
+        if value.unit != unit:
+            problems.unknown(
+                value.line, "unit", value.unit, [unit], f", as {value.workload} counts"
+            )
+
+
+def identity(value: Value, *without: str) -> tuple[Any, ...]:
     """What no two rows of a file may share."""
-    left_out = {"value", "unit", "source", "note", "file", "line", "sha256"}
+    left_out = {"value", "unit", "source", "note", "file", "line", "sha256", *without}
     fields = value.model_dump(exclude=left_out)
     return tuple(tuple(sorted(f.items())) if isinstance(f, dict) else f for f in fields.values())
-
-
-def refuse(problems: list[str]) -> None:
-    """Raise AnalysisError with the first of these problems, if there are any."""
-    if problems:
-        more = len(problems) - SHOWN
-        raise AnalysisError(
-            "\n".join(problems[:SHOWN]) + (f"\n... and {more} more" if more > 0 else "")
-        )

@@ -6,7 +6,7 @@ In: rows of cells.tsv. Out: text.
 from collections.abc import Sequence
 
 from dlperf.analysis.report import tables
-from dlperf.analysis.round import flags, labels, metrics, names
+from dlperf.analysis.round import flags, labels, metrics, names, origins
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row
 
@@ -41,15 +41,5 @@ def _mark(row: Row) -> str:
 
 def caption(cells: Sequence[Row], kind: str) -> str:
     what = ", ".join([tables.title(cells[0]), *labels.sizes(cells[0])])
-    if labels.imported(cells[0]):
-        return f"{what}: {kind}. Imported, not measured here; {labels.device(cells[0])}."
-    title = metrics.of_row(cells[0]).title.lower()
-    if kind != names.SCALING:
-        return (
-            f"{what}: median {title}. Whiskers are the interval of the median "
-            f"({labels.interval(cells[0]['n_asked'])})."
-        )
-    return (
-        f"{what}: {title} over devices with the ideal from one device (dotted, both axes "
-        "logarithmic), and scaling efficiency with its conservative interval (dashed: ideal)."
-    )
+    origin = origins.of(cells)
+    return f"{what}: {origin.scaling if kind == names.SCALING else origin.bars}"

@@ -24,7 +24,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dlperf.analysis.report.styles import STYLES
-from dlperf.analysis.round import flags, labels, metrics, names
+from dlperf.analysis.round import flags, labels, metrics, names, origins
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table
 from dlperf.contract.files import write
@@ -183,16 +183,6 @@ def _canvas(
     return made, 1 - above / height, below / height
 
 
-def _interval_note(rows: Sequence[Row]) -> str:
-    if labels.imported(rows[0]):
-        return f"Imported, not measured here. Interval: {labels.imported_interval(rows)}."
-    asked = rows[0]["n_asked"]
-    note = f"Median of {labels.plural(asked, 'repetition')}; whiskers: {labels.interval(asked)}."
-    if any(row["n_ok"] < asked for row in rows if row["status"] == "ok"):
-        note += " Some have fewer ok: see the table."
-    return note
-
-
 def _medians(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
     topologies = sorted(
         {(labels.devices(row), row["nodes"], row["devices_per_node"]) for row in rows}
@@ -200,7 +190,7 @@ def _medians(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
     across = min(len(topologies), 2)
     down = -(-len(topologies) // across)
     panel, gap = 0.27 * len(series) + 0.1, 0.75
-    notes = [_interval_note(rows)]
+    notes = [origins.of(rows).note]
     if len(topologies) > 1:
         notes.append("Each panel has its own scale.")
     made, top, bottom = _canvas(rows, rows[0]["metric"], down * panel + (down - 1) * gap, notes)
@@ -276,7 +266,7 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
 
 
 def _scaling(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
-    notes = [_interval_note(rows), "Dotted and dashed lines: ideal scaling from 1 device."]
+    notes = [origins.of(rows).note, "Dotted and dashed lines: ideal scaling from 1 device."]
     whole = max(2.9, 0.19 * len(series) + 0.6)
     made, top, bottom = _canvas(rows, names.SCALING, whole, notes, 0.74)
     left = 0.075 if _highest(rows) < 10_000 else 0.09  # five digits and a comma

@@ -13,9 +13,15 @@ from typing import Any
 from dlperf import plan, workloads
 from dlperf.analysis.round import labels, names
 from dlperf.analysis.round.flags import overlapping
-from dlperf.analysis.schema import forms
+from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.files import Row
 from dlperf.data import loaders
+
+#: What is shown of a machine.
+SHOWN = (
+    *("cpu", "cores_allowed", "memory_bytes", "gpu", "gpu_driver", "os", "kernel", "governor"),
+    *columns.READINGS,
+)
 
 
 def environment(shared: Path, framework: str, config: plan.Config) -> dict[str, Any]:
@@ -81,39 +87,27 @@ def hosts(rows: Iterable[Row]) -> list[dict[str, Any]]:
     found = []
     for name, own in hosts.items():
 
-        def span(key: str, scale: float = 1.0, unit: str = "", own: list[Row] = own) -> str:
+        def span(key: str, scale: float, unit: str, own: list[Row] = own) -> str:
             values = [row[key] * scale for row in own if row[key] is not None]
             if not values:
-                return "not read"
+                return ""
             low, high = f"{min(values):.4g}", f"{max(values):.4g}"
             return f"{low}{unit}" if low == high else f"{low} – {high}{unit}"
-
-        def text(key: str, own: list[Row] = own) -> str:
-            return labels.listed(list(dict.fromkeys(row[key] for row in own if row[key])))
 
         cores = dict.fromkeys(
             f"{row['cores_allowed'] or row['cores']} of {labels.plural(row['cores'], 'core')}"
             for row in own
             if row["cores"]
         )
-        facts = {
-            "CPU": text("cpu"),
-            "cores that may be used": labels.listed(list(cores)),
-            "memory": forms.size(max((row["memory_bytes"] or 0 for row in own), default=0)),
-            "GPU": text("gpu"),
-            "GPU driver": text("gpu_driver"),
-            "system": text("os"),
-            "kernel": text("kernel"),
-            "CPU governor": text("governor"),
-            "load before a repetition": span("load_before"),
-            "idle CPU time before a repetition": span("idle_share_before", 100, " %"),
-            "CPU time of others in the window": span("foreign_cpu_share", 100, " %"),
-            "CPU time over wall time of the ranks": span("cpu_time_over_wall", 100, " %"),
-            "CPU clock before a repetition": span("clock_mhz_before", 1, " MHz"),
-            "CPU clock after a repetition": span("clock_mhz_after", 1, " MHz"),
+        read = {
+            key: labels.listed(list(dict.fromkeys(row[key] for row in own if row[key])))
+            for key in ("cpu", "gpu", "gpu_driver", "os", "kernel", "governor")
         }
-        kept = {key: value for key, value in facts.items() if value and value != "not read"}
-        found.append({"name": name, "count": len(own), "facts": kept})
+        read["cores_allowed"] = labels.listed(list(cores))
+        read["memory_bytes"] = forms.size(max((row["memory_bytes"] or 0 for row in own), default=0))
+        read |= {key: span(key, *shown) for key, shown in columns.READINGS.items()}
+        facts = {columns.column(key).title: read[key] for key in SHOWN if read[key]}
+        found.append({"name": name, "count": len(own), "facts": facts})
     return found
 
 

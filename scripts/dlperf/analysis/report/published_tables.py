@@ -14,7 +14,7 @@ from typing import Any
 
 from dlperf.analysis.publications import records
 from dlperf.analysis.report import tables
-from dlperf.analysis.round import labels
+from dlperf.analysis.round import labels, origins
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
 from dlperf.analysis.statistics.medians import median, median_interval
@@ -52,7 +52,6 @@ CASES = {"gpt": "a case: parallelism, data x tensor x pipeline, global batch, wi
 LOWER = ("latency", "memory", "loss", "time")
 
 
-NO_INTERVAL = "interval: none, as each value is one published number"
 SEVERAL = "several repetitions: the median of them, its interval below it"
 
 
@@ -193,15 +192,15 @@ def table(grid: Grid, title: str) -> tables.Table:
     several = any(len(own) > 1 for own in grid.values.values())
     better = "lower" if any(word in row["metric"] for word in LOWER) else "higher"
     lines = [
-        "imported, not measured here",
+        origins.IMPORTED,
         f"{row['unit'] or 'no unit'}, {better} is better",
         f"source: {title}, {row['published_table']}",
         CASES.get(row["workload"], ""),
         row["precision"] if grid.common("precision") else "",
         labels.topology(row) if grid.common("topology") else "",
         f"a device is one {row['hardware'] or 'GPU'}" if grid.common("hardware") else "",
-        NO_INTERVAL if not several else SEVERAL,
-        "certificate of equal work: none",
+        origins.NO_INTERVAL if not several else SEVERAL,
+        origins.NO_CERTIFICATE,
         *(f"the publication's note: {note}" for note in grid.notes[:3]),
     ]
     made = tables.Table(

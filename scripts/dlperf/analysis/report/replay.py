@@ -73,8 +73,7 @@ def _section(folder: Path, name: str, cells: list[Row]) -> Section:
     own = tables.select(cells, name)
     made = tables.build(name, own)
     _write_table(folder, made)
-    names = columns.cells({row["workload"] for row in own}, imported=True)
-    write_table(folder / f"tables/{name}.tsv", names, own)
+    write_table(folder / f"tables/{name}.tsv", columns.of_rows(own), own)
     drawn = []
     for kind in kinds(own):
         figure = f"{name}-{kind}"
@@ -129,4 +128,4 @@ def _contradictions(config: configs.Import, published: Path) -> tuple[list[dict[
     listed = speedups.contradictions(rows, ratios, published / speedups.KNOWN)
     own = [each for each in listed if each["publication"] == config.title]
     of_this = [each for each in ratios if each.row["publication"] == config.title]
-    return own, speedups.summary(of_this, own) if of_this else ""
+    return own, speedups.summary(of_this, own)

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlperf.analysis.round import flags, labels, metrics, names
+from dlperf.analysis.round import flags, labels, metrics, names, origins
 from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
 from dlperf.contract.files import write
@@ -59,8 +59,7 @@ class Table:
 def table(cells: Path, name: str, tsv: Path, md: Path, html: Path) -> None:
     """Write one table of the round in its three forms."""
     own = select(read_table(cells), name)
-    imported = any(map(labels.imported, own))
-    write_table(tsv, columns.cells({row["workload"] for row in own}, imported), own)
+    write_table(tsv, columns.of_rows(own), own)
     made = build(name, own)
     write(md, markdown(made))
     write(html, templates().get_template("table.html.j2").render(table=made))
@@ -141,18 +140,14 @@ def title(row: Row) -> str:
 
 def lines(cells: Sequence[Row]) -> list[str]:
     """What must be known to read the numbers: unit, sizes, data, device, repetitions, interval."""
-    row = cells[0]
-    if labels.imported(row):
-        return imported_lines(cells)
-    asked = row["n_asked"]
-    steps = f"{row['measured_steps']} steps after {row['warmup_steps']} of warm-up"
+    row, origin = cells[0], origins.of(cells)
     return [
+        *origin.first,
         unit(row),
         *labels.sizes(row),
         f"data: {labels.data(row)}",
         labels.device(row),
-        f"median of {labels.plural(asked, 'repetition')} of {steps}",
-        f"interval: {labels.interval(asked)}",
+        *origin.last,
     ]
 
 
@@ -160,22 +155,6 @@ def unit(row: Row) -> str:
     """'images/s, higher is better; in brackets the speed-up over 1n1d'."""
     ratio = "speed-up over" if row["metric"] == "throughput" else "ratio to"
     return f"{labels.unit(row)}, {row['better']} is better; in brackets the {ratio} 1n1d"
-
-
-def imported_lines(cells: Sequence[Row]) -> list[str]:
-    """The same of a table that was measured elsewhere."""
-    row = cells[0]
-    estimators = dict.fromkeys(row["estimator"] for row in cells if row["estimator"])
-    return [
-        "imported, not measured here",
-        unit(row),
-        *labels.sizes(row),
-        f"data: {labels.data(row)}",
-        labels.device(row),
-        f"{labels.listed(list(estimators)) or 'how it was computed is not known'}; "
-        f"interval: {labels.imported_interval(cells)}",
-        "certificate of equal work: none",
-    ]
 
 
 def _entry(row: Row | None, notes: list[str]) -> Entry:

@@ -27,7 +27,7 @@ from dlperf.scenarios import Metric
 FAILURES = ("oom", "timeout", "crashed", "unsupported", "missing")
 
 
-#: What one number alone does not have.
+#: Undefined for a single published value.
 INTERVALS = (
     *("median_low", "median_high", "coverage", "ratio_low", "ratio_high"),
     *("efficiency_low", "efficiency_high", "ratio_coverage"),
@@ -43,9 +43,8 @@ def cells(measurements: Path, certified: Path, limited: Path | None, out: Path) 
     """
     rows = read_table(measurements)
     proofs = certificates.by_key(read_table(certified))
-    asked = list(dict.fromkeys(row["workload"] for row in rows))
     found = summarise(rows, proofs, read_table(limited) if limited else ())
-    write_table(out, columns.cells(asked, any(map(labels.imported, rows))), found)
+    write_table(out, columns.of_rows(found), found)
 
 
 def summarise(rows: Sequence[Row], proofs: Certificates, known: Sequence[Row] = ()) -> list[Row]:
@@ -84,11 +83,8 @@ def summarise(rows: Sequence[Row], proofs: Certificates, known: Sequence[Row] = 
 
 
 def _place(folder: str, row: Row) -> tuple[object, ...]:
-    """What a case's base has in common with it, beside its folder.
-
-    Imported are several implementations of one framework, and tables with batches of their own.
-    """
-    return folder, row.get("implementation"), row["table"] if labels.imported(row) else ""
+    """What a case's base has in common with it: a publication's own words, beside its folder."""
+    return folder, *(row.get(key) for key in columns.PUBLISHED)
 
 
 def _values(rows: Iterable[Row], metric: Metric) -> list[float]:
@@ -122,9 +118,7 @@ def _cell(
     }
     cell |= {f"n_{status}": statuses[status] for status in ("oom", "timeout", "crashed", "missing")}
     made_with = {tuple(row[key] for key in columns.MADE_WITH) for row in ok}
-    if labels.imported(first):
-        cell["certificate"] = "none"  # whoever measured it did not prove equal work
-    elif failure != "unsupported":
+    if failure != "unsupported":
         cell["certificate"] = certificates.standing(proof, made_with)
     if not ok:
         return cell
@@ -139,9 +133,7 @@ def _cell(
     }
     if metric.name == "throughput":
         cell |= limits.utilisation(cell, ok, known)
-    warnings = [*flags.found(cell, ok, disturbed)]
-    if not labels.imported(first):
-        warnings += certificates.flags(proof, made_with)
+    warnings = [*flags.found(cell, ok, disturbed), *certificates.flags(proof, made_with)]
     cell["flags"] = " ".join(warnings)
     return cell
 
@@ -192,8 +184,8 @@ def _summary(rows: list[Row], base: list[Row], metric: Metric) -> Row:
         more = devices / labels.devices(base[0])
         for end in ("", "_low", "_high"):
             found[f"efficiency{end}"] = found[f"ratio{end}"] / more
-    if labels.imported(rows[0]) and len(values) == 1:
-        # somebody's median: an interval around one number would be made up
+    if len(values) == 1 and "estimator" in rows[0]:
+        # somebody's estimate: an interval around one number would be made up
         found |= dict.fromkeys(INTERVALS)
     return found
 

@@ -68,6 +68,15 @@ def read(config: Config, cases: Iterable[Case], shared: Path) -> list[Row]:
     return rows
 
 
+def none(rows: Iterable[Row]) -> list[Row]:
+    """Rows of certificates.tsv for what was measured elsewhere."""
+    reason = "whoever measured it did not prove equal work"
+    return [
+        {**dict(zip(KEY, each, strict=True)), "status": "none", "reason": reason}
+        for each in dict.fromkeys(map(key, rows))
+    ]
+
+
 def _existing(shared: Path, path: str) -> str:
     """The certificate's path; that of version 1, which was named by ranks, where only it exists."""
     for layout, ranks in (("-1.json", "-1r.json"), ("-dp2.json", "-2r.json")):
@@ -149,7 +158,8 @@ def first_failed(rows: Sequence[Row]) -> Row | None:
 def standing(rows: Sequence[Row], made_with: Iterable[tuple[str, ...]]) -> str:
     """What a certificate says of a cell whose records were made with this code and these locks.
 
-    'passed', 'failed', 'missing', or 'stale': it passed with another code or lock than a record's.
+    'passed', 'failed', 'missing', 'stale': it passed with another code or lock than a record's, or
+    'none': measured elsewhere.
     """
     if not rows:
         return "missing"

@@ -28,11 +28,6 @@ def data(row: Mapping[str, Any]) -> str:
     return kind.title if kind else row["data"]
 
 
-def imported(row: Mapping[str, Any]) -> bool:
-    """Whether a row is of somebody else's measurement."""
-    return row.get("kind") == "imported"
-
-
 def batch(row: Mapping[str, Any]) -> str:
     """'8', or what a publication calls its batch: 'max'."""
     return row.get("batch_label") or str(row["batch_size"])
@@ -88,12 +83,13 @@ def unit(row: Mapping[str, Any]) -> str:
 
 def device(row: Mapping[str, Any]) -> str:
     """What one device is."""
-    if imported(row):
-        return f"a device is one {row['hardware'] or 'GPU'}"
+    gpu = f"a device is one {row.get('hardware') or 'GPU'}"
+    if row["cores_per_device"] is None:
+        return gpu
     cores = plural(row["cores_per_device"], "core")
     if row["device"] == "cpu":
         return f"a device is one CPU process pinned to {cores}"
-    return f"a device is one GPU, with {cores} for its process and loader"
+    return f"{gpu}, with {cores} for its process and loader"
 
 
 def series(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -148,19 +144,6 @@ def interval(n: int) -> str:
     k = order_rank(n)
     ends = "[min, max]" if k == 1 else f"[x{k}, x{n + 1 - k}] of the sorted values"
     return f"{ends} of {n}, coverage {forms.percent(order_coverage(n, k))}"
-
-
-def imported_interval(cells: Sequence[Mapping[str, Any]]) -> str:
-    """The same of imported cells; 'none' where each is one number."""
-    counts = sorted({row["n_ok"] for row in cells if row["n_ok"] > 1})
-    if not counts:
-        return "none, as each value is one published number"
-    several = f"{interval(counts[0])}" if len(counts) == 1 else "of each cell's own repetitions"
-    return f"{several}; none where there is one number" if _some_alone(cells) else several
-
-
-def _some_alone(cells: Sequence[Mapping[str, Any]]) -> bool:
-    return any(row["n_ok"] == 1 for row in cells)
 
 
 def plural(count: int, word: str) -> str:

@@ -41,13 +41,12 @@ def merge(
     ConfigError for the config.
     """
     if is_import(config_path):
-        names_of_workloads, imported = imported_rows(config_path, runs)
-        write_table(measurements, columns.measurements(names_of_workloads, True), imported)
+        workloads, rows = imported_rows(config_path, runs)
+        own = [*columns.IMPORTED, *columns.measurements(workloads)]
+        write_table(measurements, own, rows)
         write_table(parity, columns.PARITY, [])
-        write_table(certified, columns.CERTIFICATE, [])
-        checksums.save(
-            listed, {"config.yaml": checksums.of_file(config_path), **_digests(imported)}
-        )
+        write_table(certified, columns.CERTIFICATE, certificates.none(rows))
+        checksums.save(listed, {"config.yaml": checksums.of_file(config_path), **_digests(rows)})
         return []
     config = plan.load(config_path)
     cases = plan.expand(config)

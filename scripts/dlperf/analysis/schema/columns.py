@@ -3,8 +3,8 @@
 ALL has each column once. The tuples after it say which columns a file has, in their order.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from dlperf import scenarios, workloads
 from dlperf.analysis.schema import forms
@@ -72,41 +72,41 @@ ALL = (
     Column("device_peak_bytes", int, "Device memory", forms.size),
     Column("device_total_peak_bytes", int),
     Column("energy_joules", float),
-    Column("gpu"),
-    Column("gpu_driver"),
+    Column("gpu", str, "GPU"),
+    Column("gpu_driver", str, "GPU driver"),
     Column("throttled"),
     Column("nodes_used"),
     Column("peak_precision", str, "Computes in"),
     # the machine that it ran on
-    Column("hostname"),
-    Column("cpu"),
-    Column("cores", int),
-    Column("cores_allowed", int),
-    Column("memory_bytes", int),
-    Column("os"),
-    Column("kernel"),
-    Column("governor"),
-    Column("load_before", float),
-    Column("idle_share_before", float),
-    Column("foreign_cpu_share", float),
-    Column("cpu_time_over_wall", float),
-    Column("clock_mhz_before", float),
-    Column("clock_mhz_after", float),
-    Column("gpu_clock_mhz_before", float),
-    Column("gpu_clock_mhz_after", float),
-    Column("gpu_power_limit_watts", float),
+    Column("hostname", str, "machine"),
+    Column("cpu", str, "CPU"),
+    Column("cores", int, "cores"),
+    Column("cores_allowed", int, "cores that may be used"),
+    Column("memory_bytes", int, "memory", forms.size),
+    Column("os", str, "system"),
+    Column("kernel", str, "kernel"),
+    Column("governor", str, "CPU governor"),
+    Column("load_before", float, "load before a repetition"),
+    Column("idle_share_before", float, "idle CPU time before a repetition"),
+    Column("foreign_cpu_share", float, "CPU time of others in the window"),
+    Column("cpu_time_over_wall", float, "CPU time over wall time of the ranks"),
+    Column("clock_mhz_before", float, "CPU clock before a repetition"),
+    Column("clock_mhz_after", float, "CPU clock after a repetition"),
+    Column("gpu_clock_mhz_before", float, "GPU clock before a repetition"),
+    Column("gpu_clock_mhz_after", float, "GPU clock after a repetition"),
+    Column("gpu_power_limit_watts", float, "GPU power limit (W)"),
     Column("startup_seconds", float),
     Column("warmup_seconds", float),
     # what made it
-    Column("git_commit"),
-    Column("git_dirty"),
+    Column("git_commit", str, "commit"),
+    Column("git_dirty", str, "uncommitted changes"),
     Column("config_sha256"),
     Column("case_sha256"),
-    Column("code_sha256"),
-    Column("lock_sha256"),
-    Column("freeze_sha256"),
-    Column("data_manifest_sha256"),
-    Column("python"),
+    Column("code_sha256", str, "code of the implementation (sha256)"),
+    Column("lock_sha256", str, "lock (sha256)"),
+    Column("freeze_sha256", str, "packages (sha256)"),
+    Column("data_manifest_sha256", str, "data (sha256)"),
+    Column("python", str, "Python"),
     Column("start_utc"),
     Column("end_utc"),
     Column("seconds_total", float),
@@ -173,6 +173,7 @@ ALL = (
     Column("source_sha256"),
     # what only imported rounds have
     Column("implementation"),
+    Column("published_table"),
     Column("batch_label"),
     Column("hardware"),
     Column("estimator"),
@@ -220,6 +221,17 @@ HOST = (
     "startup_seconds",
     "warmup_seconds",
 )
+#: Of these, what is read anew in each repetition: by which factor it is shown, in which unit.
+READINGS = {
+    "load_before": (1, ""),
+    "idle_share_before": (100, " %"),
+    "foreign_cpu_share": (100, " %"),
+    "cpu_time_over_wall": (100, " %"),
+    "clock_mhz_before": (1, " MHz"),
+    "clock_mhz_after": (1, " MHz"),
+    "gpu_clock_mhz_before": (1, " MHz"),
+    "gpu_clock_mhz_after": (1, " MHz"),
+}
 PROVENANCE = (
     "git_commit",
     "git_dirty",
@@ -363,9 +375,11 @@ LIMIT = (
     *("basis", "device_name", "node", "what", "precision", "at_once", "limit", "limit_unit"),
     *("source", "source_sha256"),
 )
-#: What only rows of imported rounds have: the implementation's label, what the publication calls
-#: the batch, the device, how the number was got, `imported`, and where it stands.
-IMPORTED = ("implementation", "batch_label", "hardware", "estimator", "kind", "source")
+#: What tells rows of imported rounds apart beside their case: the implementation's label, the table
+#: and the batch as the publication calls them, and the device.
+PUBLISHED = ("implementation", "published_table", "batch_label", "hardware")
+#: What only they have: the same, how the number was got, `imported`, and where it stands.
+IMPORTED = (*PUBLISHED, "estimator", "kind", "source")
 PARITY = (*CASE[:5], "case", "table", "nodes", "devices_per_node", "key", "value", "repetitions")
 
 
@@ -375,20 +389,24 @@ def dimensions(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def measurements(names: Iterable[str], imported: bool = False) -> list[str]:
+def measurements(names: Iterable[str]) -> list[str]:
     """Columns of measurements.tsv.gz for a round of these workloads."""
     own = dimensions(names)
     return [
-        *(IMPORTED if imported else ()),
         *("round", *CASE, *own, "repetition", "table", "case", *MEASURED, *SETTINGS, *HOST),
         *(*PROVENANCE, "record", "record_sha256"),
     ]
 
 
-def cells(names: Iterable[str], imported: bool = False) -> list[str]:
+def cells(names: Iterable[str]) -> list[str]:
     """Columns of cells.tsv for a round of these workloads."""
-    own = IMPORTED if imported else ()
-    return [*own, "round", "table", *CASE, *dimensions(names), "case", *SETTINGS, *CELL]
+    return ["round", "table", *CASE, *dimensions(names), "case", *SETTINGS, *CELL]
+
+
+def of_rows(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The same for these cells: before them, what a publication says, where they are of one."""
+    own = [name for name in IMPORTED if any(name in row for row in rows)]
+    return [*own, *cells(dict.fromkeys(row["workload"] for row in rows))]
 
 
 def comparison(names: Iterable[str]) -> list[str]:

@@ -8,11 +8,11 @@ from dlperf import workloads
 from dlperf.analysis.schema import columns
 
 FILES = {
-    "measurements": columns.measurements(workloads.NAMES, imported=True),
+    "measurements": [*columns.IMPORTED, *columns.measurements(workloads.NAMES)],
     "parity": columns.PARITY,
     "certificates": columns.CERTIFICATE,
     "limits": columns.LIMIT,
-    "cells": columns.cells(workloads.NAMES, imported=True),
+    "cells": columns.cells(workloads.NAMES),
     "comparison": columns.comparison(workloads.NAMES),
 }
 DESCRIBED = [each.name for each in columns.ALL]
