@@ -4,16 +4,19 @@
 
 Values are drawn from distributions whose median is known; printed is how often the interval of a
 median, of a ratio of two, and a ranking of equal cells do what the formulas of
-dlperf.analysis.statistics say. tests/unit/analysis/statistics/test_simulation.py asserts it with
-fewer rounds. Intervals of whole arrays are taken here by the same ranks that
-median_interval takes; the test compares them with it, value by value.
+dlperf.analysis.statistics say, and what other rules of ranking would do. Rankings are drawn in a
+tenth as many rounds. tests/unit/analysis/statistics/test_simulation.py asserts it with fewer
+rounds. Intervals of whole arrays are taken here by the same ranks that median_interval takes; the
+test compares them with it, value by value.
 """
 
 import argparse
+import functools
 import sys
 from pathlib import Path
 
 import numpy as np
+import scipy.stats
 from scipy.special import ndtri
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
@@ -21,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from dlperf.analysis.statistics import medians, separation
 
 SIZES = (3, 5, 6, 7, 9)
+RANKED = (3, 4, 5, 6, 7, 9)
 FRAMEWORKS = (2, 4, 8)
 
 #: name -> (draw(dice, shape), true median). Slow repetitions are what disturbs a benchmark: the
@@ -69,24 +73,82 @@ def ratio_coverage(name, n, rounds, dice):
     return float(np.mean((low <= 1.7) & (1.7 <= high)))
 
 
-def false_rankings(name, n, cells, rounds, dice, spreads=(1.0,)):
-    """The share of rounds in which, of equal cells, any one is said to be faster than another.
+def by_welch_and_holm(logs):
+    """Which pairs of cells ranks tell apart: separation.higher of every round at once.
 
-    `spreads` multiply the noise of the cells in turn; their medians stay equal.
+    `logs` has an axis of rounds, of cells and of repetitions; the result one of rounds, of pairs.
     """
+    n = logs.shape[-1]
+    middles, means = np.median(logs, axis=-1), logs.mean(axis=-1)
+    sizes = np.full(logs.shape[-2], n)
+    return separation.claims(middles, means, logs.var(axis=-1, ddof=1) / n, sizes) != 0
+
+
+def by_games_and_howell(logs):
+    """Welch's t of each pair against the studentised range (1976, J. Educ. Stat. 1:113-125)."""
+    n, (one, other) = logs.shape[-1], separation.pairs(logs.shape[-2])
+    means, squares = logs.mean(axis=-1), logs.var(axis=-1, ddof=1) / n
+    first, second = squares[..., one], squares[..., other]
+    error = np.maximum(first + second, 1e-300)
+    freedom = np.maximum((n - 1) * error**2 / np.maximum(first**2 + second**2, 1e-300), n - 1)
+    t = np.abs(means[..., one] - means[..., other]) / np.sqrt(error)
+    return t > np.interp(freedom, *studentized_range(logs.shape[-2], n)) / np.sqrt(2)
+
+
+@functools.cache
+def studentized_range(cells, n):
+    """(degrees of freedom, critical values): it takes milliseconds each."""
+    freedom = np.linspace(n - 1, 2 * n - 2, 20)
+    return freedom, scipy.stats.studentized_range.ppf(1 - separation.ERROR, cells, freedom)
+
+
+def by_intervals(logs):
+    """Which intervals of medians do not overlap."""
+    (low, high), (one, other) = intervals(logs), separation.pairs(logs.shape[-2])
+    return (low[..., one] > high[..., other]) | (low[..., other] > high[..., one])
+
+
+#: What ranks could go by; the first is what they do go by.
+RULES = {
+    "Welch's t, Holm's correction": by_welch_and_holm,
+    "Games and Howell": by_games_and_howell,
+    "intervals that do not overlap": by_intervals,
+}
+
+
+def equal_cells(name, n, cells, rounds, dice, spreads=(1.0,)):
+    """Logarithms of equal cells; `spreads` multiply the noise of the cells in turn."""
     draw, true = DISTRIBUTIONS[name]
     noise = np.resize(spreads, cells)[:, None]
-    low, high = intervals((draw(dice, (rounds, cells, n)) - true) * noise)
-    return float(np.mean(low.max(axis=1) > high.min(axis=1)))
+    return np.clip(draw(dice, (rounds, cells, n)) - true, -1e6, 1e6) * noise
 
 
-def power(name, n, rounds, dice):
-    """How often a cell that is faster by `detectable` of the other one's values is found faster."""
-    logs = np.log(speeds(name, (rounds, 2, n), dice, noise=0.01))
-    spread = logs[:, 0].std(axis=-1, ddof=1)
-    shift = separation.separating_shift(n) * spread
-    low, high = intervals(logs)
-    return float(np.mean(low[:, 1] + shift > high[:, 0]))
+def false_rankings(name, n, cells, rounds, dice, spreads=(1.0,), rule=by_welch_and_holm):
+    """The share of rounds in which, of equal cells, any two are told apart."""
+    return float(np.mean(rule(equal_cells(name, n, cells, rounds, dice, spreads)).any(axis=-1)))
+
+
+def power(name, n, cells, rounds, dice, by, rule=by_welch_and_holm):
+    """How often a cell is told apart from another one that it is above by that many standard
+    deviations, all others being equal to that."""
+    logs = equal_cells(name, n, cells, rounds, dice)
+    logs[:, 0] += by
+    one, _ = separation.pairs(cells)
+    return float(np.mean(rule(logs)[:, one == 0]))
+
+
+def steps(name, n, cells, rounds, dice, by, rule=by_welch_and_holm):
+    """The share of pairs told apart of cells of which each is above the next by that much."""
+    logs = equal_cells(name, n, cells, rounds, dice) + by * np.arange(cells)[:, None]
+    return float(np.mean(rule(logs)))
+
+
+def detected(name, n, cells, rounds, dice):
+    """How often a cell that is above by `detectable` of another one's values is told apart."""
+    logs = equal_cells(name, n, cells, rounds, dice)
+    by = separation.shift(n, cells) * logs[:, 1].std(axis=-1, ddof=1)
+    logs[:, 0] += by[:, None]
+    return float(np.mean(by_welch_and_holm(logs)[:, 0]))
 
 
 def marked(name, n, rounds, dice):
@@ -127,28 +189,63 @@ def main():
         {"stated, at least": [max(0, 2 * each[n] - 1) for n in SIZES]},
         {d: [ratio_coverage(d, n, rounds, dice) for n in SIZES] for d in DISTRIBUTIONS},
     )
+    few = max(1, rounds // 10)
+    noisy = {"": (1,), ", noise 1 and 10 in turn": (1, 10)}
     for cells in FRAMEWORKS:
         table(
             f"Ranking of {cells} equal cells: how often any two are told apart",
-            {"stated": [separation.false_ranking((n,) * cells) for n in SIZES]},
+            {"stated": [separation.ERROR] * len(RANKED)},
             {
-                d: [false_rankings(d, n, cells, rounds // 4, dice) for n in SIZES]
+                f"{d}{text}": [false_rankings(d, n, cells, few, dice, spreads) for n in RANKED]
+                for text, spreads in noisy.items()
                 for d in DISTRIBUTIONS
-            }
-            | {
-                f"{d}, noise 1 and 10 in turn": [
-                    false_rankings(d, n, cells, rounds // 4, dice, (1, 10)) for n in SIZES
-                ]
-                for d in ("normal", "10 % slow")
             },
+            RANKED,
         )
-    able = tuple(n for n in range(3, 10) if separation.false_separation(n, n) <= separation.ERROR)
-    table(
-        "Detectable difference: how often a cell that is faster by it is found faster",
-        {"stated, for normal noise that is known": [separation.POWER] * len(able)},
-        {d: [power(d, n, rounds, dice) for n in able] for d in CONTINUOUS},
-        able,
-    )
+    for cells in FRAMEWORKS:
+        table(
+            f"The same by three rules, of {cells} cells, the worst of all those distributions",
+            {},
+            {
+                name: [
+                    max(
+                        false_rankings(d, n, cells, few, dice, spreads, rule)
+                        for d in DISTRIBUTIONS
+                        for spreads in noisy.values()
+                    )
+                    for n in RANKED
+                ]
+                for name, rule in RULES.items()
+            },
+            RANKED,
+        )
+    for cells in FRAMEWORKS:
+        for title, found in (
+            (f"One of {cells} cells is 3 standard deviations above the others", power),
+            (f"Each of {cells} cells is 3 standard deviations above the next", steps),
+        )[: 1 if cells == 2 else 2]:
+            table(
+                f"{title}: how often a pair is told apart (normal)",
+                {},
+                {
+                    name: [found("normal", n, cells, few, dice, 3, rule) for n in RANKED]
+                    for name, rule in RULES.items()
+                },
+                RANKED,
+            )
+    able = tuple(n for n in RANKED if n >= separation.LEAST)
+    for cells in (2, 8):
+        table(
+            f"Detectable difference in a ranking of {cells}: how often it is found",
+            {"stated, for normal noise that is known": [separation.POWER] * len(able)},
+            {
+                "normal, known": [
+                    power("normal", n, cells, few, dice, separation.shift(n, cells)) for n in able
+                ],
+                **{d: [detected(d, n, cells, few, dice) for n in able] for d in CONTINUOUS},
+            },
+            able,
+        )
     sizes = (5, 6, 7, 9, 12, 20)
     table(
         "Outliers: how often one is marked in a cell",

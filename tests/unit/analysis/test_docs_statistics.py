@@ -15,7 +15,7 @@ def test_every_flag_has_its_rule(flag):
 
 
 @pytest.mark.parametrize(
-    "column", ["cv", "coverage", "detectable", "rank", "rank_last", "rank_error", "n_outliers"]
+    "column", ["cv", "coverage", "detectable", "rank", "rank_last", "n_outliers"]
 )
 def test_every_column_has_its_rule(column):
     assert f"`{column}`" in TEXT and column in columns.CELL

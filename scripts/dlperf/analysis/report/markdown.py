@@ -11,6 +11,7 @@ from dlperf.analysis.report.summary import Standing, standings
 from dlperf.analysis.round import labels, metrics
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
+from dlperf.analysis.statistics.separation import ERROR
 from dlperf.contract.files import write
 
 
@@ -48,4 +49,8 @@ def won(found: Sequence[Standing]) -> str:
             ]
         )
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"### What won where\n\n{body}\n"
+    sure = (
+        "Told apart: were all of a line equal, any two would be with a probability of "
+        f"{forms.percent(ERROR)}."
+    )
+    return f"### What won where\n\n{body}\n\n{sure}\n"

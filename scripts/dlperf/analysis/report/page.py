@@ -27,6 +27,7 @@ from dlperf.analysis.round import certificates, checksums, flags, labels, metric
 from dlperf.analysis.round.calibration import nodes
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
+from dlperf.analysis.statistics import separation
 from dlperf.analysis.statistics.medians import order_coverage, order_rank
 from dlperf.contract.files import write
 
@@ -125,6 +126,9 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "limits": _limits(folder / "limits.tsv", cells),
         "interval": labels.interval(config.repetitions),
         "coverage": order_coverage(config.repetitions, order_rank(config.repetitions)),
+        "error": separation.ERROR,
+        "power": separation.POWER,
+        "least": separation.LEAST,
         "commits": sorted({row["git_commit"] for row in repetitions if row["git_commit"]}),
         "example": next((row["record"] for row in repetitions if row["record"]), ""),
         "labels": labels,

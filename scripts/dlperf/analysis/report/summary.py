@@ -22,17 +22,19 @@ from dlperf.analysis.statistics.medians import (
     order_rank,
     ratio_interval,
 )
-from dlperf.analysis.statistics.separation import ERROR, false_separation
+from dlperf.analysis.statistics.separation import ERROR, LEAST, POWER, higher, shift
 
 #: Above this many winners a sentence counts them, and the table says where.
 NAMED = 3
+#: Repetitions that are advised where a difference matters.
+ENOUGH = 7
 
 
 @dataclass(frozen=True)
 class Standing:
     """One table and topology: `best` has the best median, `second` the next, `last` the worst.
 
-    `tied` have an interval that overlaps with best's, so they are not told apart from it.
+    `tied` are not told apart from best, by the comparisons that ranks are made of.
     """
 
     best: Row
@@ -84,17 +86,20 @@ def _case(row: Row) -> tuple[str, str, str]:
 def _standing(rows: Sequence[Row], values: dict[tuple[str, str, str], list[float]]) -> Standing:
     ordered = metrics.better_first(rows)
     best, second, last = ordered[0], ordered[1], ordered[-1]
-    higher, lower = metrics.higher_first(best, second)
+    above, below = metrics.higher_first(best, second)
+    better = higher([values[_case(row)] for row in ordered])
+    if metrics.of_row(best).lower_is_better:
+        better = better.T
     scaled = [row for row in rows if row["efficiency"] is not None and labels.devices(row) > 1]
     scaled.sort(key=lambda row: row["efficiency"])
     return Standing(
         best=best,
         second=second,
         last=last,
-        tied=[row for row in ordered[1:] if metrics.overlaps(row, best)],
+        tied=[row for row, told in zip(ordered[1:], better[0, 1:], strict=True) if not told],
         compared=len(rows),
         over_second=metrics.better_by(best, second),
-        over_second_interval=ratio_interval(values[_case(higher)], values[_case(lower)]),
+        over_second_interval=ratio_interval(values[_case(above)], values[_case(below)]),
         over_last=metrics.better_by(best, last),
         efficiency=(scaled[0], scaled[-1]) if scaled else None,
     )
@@ -116,12 +121,12 @@ def won(found: Sequence[Standing]) -> str:
         said = labels.listed([f"{name} in {times}" for name, times in winners.most_common()])
         factors = [each.over_second for each in clear]
         text = (
-            f"In {len(clear)} of {count} one interval lies above all others: {said}, ahead of the "
+            f"In {len(clear)} of {count} one is told apart from all others: {said}, ahead of the "
             f"next by a factor of {min(factors):.2f} to {max(factors):.2f}. "
         )
     elif clear:
         said = "; ".join(map(_lead, clear))
-        text = f"In {len(clear)} of {count} one interval lies above all others: {said}. "
+        text = f"In {len(clear)} of {count} one is told apart from all others: {said}. "
     if rest:
         ties = [len(each.tied) for each in rest]
         others = f"{min(ties)} to {max(ties)} others" if min(ties) < max(ties) else f"{ties[0]}"
@@ -145,12 +150,17 @@ def _lead(each: Standing) -> str:
 def certainty(asked: int, cells: Sequence[Row]) -> str:
     """What the intervals are worth: coverage, chance, noise. `asked`: repetitions a cell."""
     coverage = order_coverage(asked, order_rank(asked))
-    chance = forms.percent(false_separation(asked, asked), 2)
     text = (
         f"A number is the median of {labels.plural(asked, 'repetition')}; its interval holds the "
-        f"true median with a probability of {forms.percent(coverage)}, and two equally fast "
-        f"implementations would look apart in {chance} of comparisons."
+        f"true median with a probability of {forms.percent(coverage)}. "
     )
+    if asked < LEAST:
+        text += f"So few tell no two implementations apart; it takes {LEAST} or more."
+    else:
+        text += (
+            "Were all implementations of a comparison equally fast, any two would be told apart "
+            f"with a probability of {forms.percent(ERROR)}."
+        )
     scatter = [row["cv"] for row in cells if row["cv"] is not None]
     if scatter:
         text += (
@@ -240,9 +250,9 @@ def standing(cells: Sequence[Row], found: Sequence[Standing]) -> list[str]:
             f"({forms.number(best['median_low'])} – {forms.number(best['median_high'])})"
         )
         if each.tied:
-            text += f"; the interval overlaps with {each.tied_with}, so these are not told apart."
+            text += f"; it is not told apart from {each.tied_with}."
         else:
-            text += f"; its interval lies {metrics.beyond(best)} all others."
+            text += "; it is told apart from all others."
         said.append(
             f"{text} The {metrics.superlative(best, best=False)} is "
             f"{labels.implementation(last)}'s, {forms.number(last['median'])} {unit}: a factor of "
@@ -314,14 +324,18 @@ def _moved(repetitions: Sequence[Row]) -> Iterable[str]:
 
 
 def _ranked(cells: Sequence[Row]) -> Iterable[str]:
-    """Rankings that would often separate equal cells."""
-    errors = [row["rank_error"] for row in cells if row["rank_error"] is not None]
-    if max(errors, default=0.0) > ERROR:
-        yield (
-            "Ranks are weak evidence here: were all cells of a ranking equally fast, some two of "
-            f"them would be told apart in up to {forms.percent(max(errors), 0)} of rounds, by "
-            "chance. More repetitions make that rare."
-        )
+    """Rankings without a result, because no cell has repetitions enough."""
+    ranked = [row for row in cells if row["rank"] is not None]
+    if not ranked or max(row["n_ok"] for row in ranked) >= LEAST:
+        return
+    places = Counter((row["table"], row["nodes"], row["devices_per_node"]) for row in ranked)
+    count = max(places.values())
+    few, many = shift(LEAST, count), shift(ENOUGH, count)
+    yield (
+        f"All ranks are shared: with fewer than {LEAST} repetitions no difference counts. Of "
+        f"{count} cells, {LEAST} find one of {few:.1f} standard deviations in "
+        f"{forms.percent(POWER)} of cases, {ENOUGH} one of {many:.1f}."
+    )
 
 
 def _unproved(cells: Sequence[Row], tiers: Sequence[Row]) -> Iterable[str]:

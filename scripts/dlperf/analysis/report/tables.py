@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING
 from dlperf.analysis.round import flags, labels, metrics, names, origins
 from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
+from dlperf.analysis.statistics.separation import ERROR, LEAST
 from dlperf.contract.files import write
 
 if TYPE_CHECKING:
     import jinja2
 
 RANKS = (
-    "Ranks, shared where intervals overlap (in brackets: if all were equally fast, the chance that "
-    "any two would be told apart):"
+    "Ranks, shared where cells are not told apart (if all of a line were equal, any two would be "
+    f"with a probability of {forms.percent(ERROR)}):"
 )
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -99,7 +100,7 @@ def build(name: str, cells: Sequence[Row]) -> Table:
 
 
 def ranking(cells: Sequence[Row]) -> list[str]:
-    """Cells of one topology by rank: ['1n1d: 1 MXNet, 2–3 JAX [xla], 2–3 PyTorch (36 %)']."""
+    """Cells of one topology by rank: ['1n1d: 1 MXNet, 2–3 JAX [xla], 2–3 PyTorch']."""
     ranked = sorted(
         (cell for cell in cells if cell["rank"] is not None),
         key=lambda cell: (cell["rank"], cell["rank_last"]),
@@ -107,12 +108,13 @@ def ranking(cells: Sequence[Row]) -> list[str]:
     if not ranked:
         return []
     places = [f"{rank(cell)} {labels.implementation(cell)}" for cell in ranked]
-    chance = forms.percent(ranked[0]["rank_error"], 2 if ranked[0]["rank_error"] < 0.01 else 0)
-    return [f"{labels.short_topology(ranked[0])}: {', '.join(places)} ({chance})"]
+    few = max(cell["n_ok"] for cell in ranked) < LEAST
+    why = f"; too few repetitions to tell any apart, it takes {LEAST} or more" if few else ""
+    return [f"{labels.short_topology(ranked[0])}: {', '.join(places)}{why}"]
 
 
 def rank(cell: Row) -> str:
-    """'1', or '2–4' where intervals overlap, or '' for a cell that is not ranked."""
+    """'1', or '2–4' where cells are not told apart, or '' for a cell that is not ranked."""
     best, last = cell["rank"], cell["rank_last"]
     if best is None:
         return ""

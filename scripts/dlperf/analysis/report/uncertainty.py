@@ -12,6 +12,7 @@ from dlperf.analysis.round.calibration import noise
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row
 from dlperf.analysis.statistics.medians import OUTLIER_LEAST, median
+from dlperf.analysis.statistics.separation import LEAST
 
 
 def section(repetitions: Sequence[Row], cells: Sequence[Row]) -> dict[str, Any]:
@@ -62,8 +63,8 @@ def _detectable(cells: Sequence[Row]) -> Iterator[str]:
     if len(shares) < len(ok):
         few = "Cells" if not shares else labels.plural(len(ok) - len(shares), "cell")
         yield (
-            f"{few} with 3 repetitions or fewer show no difference at 95 %, however large: of two "
-            "equal cells of 3, the intervals separate in 10 % of cases."
+            f"{few} with fewer than {LEAST} repetitions: told apart from no other, however large "
+            "the difference, because chance alone would do that too often."
         )
 
 

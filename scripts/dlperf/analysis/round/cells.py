@@ -20,7 +20,7 @@ from dlperf.analysis.statistics.medians import (
     median_interval,
     ratio_interval,
 )
-from dlperf.analysis.statistics.separation import detectable, false_ranking, ranks
+from dlperf.analysis.statistics.separation import LEAST, detectable, higher, ranks
 from dlperf.scenarios import Metric
 
 #: One reason for a cell without any ok repetition; the first of these that occurs names it.
@@ -78,7 +78,7 @@ def summarise(rows: Sequence[Row], proofs: Certificates, known: Sequence[Row] = 
         cell = _cell(own, base, first, disturbed, proof, known)
         found.append(cell)
         found += [_other(cell, own, base, metric) for metric in others]
-    _rank(found)
+    _rank(found, rows)
     return found
 
 
@@ -166,7 +166,6 @@ def _summary(rows: list[Row], base: list[Row], metric: Metric) -> Row:
         "median_high": interval.high,
         "coverage": interval.coverage,
         "cv": coefficient_of_variation(values),
-        "detectable": detectable(values),
     }
     under = _values(base, metric)
     if base is rows:
@@ -199,23 +198,35 @@ def _median_of(rows: Iterable[Row], key: str) -> float | None:
     return median(values) if values else None
 
 
-def _rank(found: Iterable[Row]) -> None:
-    """Add rank, rank_last and rank_error to the cells of each table, topology and metric.
+def _rank(found: Iterable[Row], rows: Iterable[Row]) -> None:
+    """Add rank, rank_last and detectable to the cells of each table, topology and metric.
 
     Only cells whose equal work is certified have a rank, and only where two or more of them have
-    two repetitions or more: a single one has no interval. Suspects keep theirs, with their flag.
+    two repetitions or more: a single one has no scatter. Suspects keep theirs, with their flag.
     """
-    groups: dict[tuple[object, ...], list[Row]] = {}
+    repetitions: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        repetitions.setdefault(_case(row), []).append(row)
+    groups: dict[tuple[object, ...], list[tuple[Row, list[float]]]] = {}
     for cell in found:
-        if flags.comparable(cell) and cell["n_ok"] > 1:
+        if cell["status"] == "ok":
+            values = _values(repetitions[_case(cell)], metrics.of_row(cell))
             key = cell["table"], cell["nodes"], cell["devices_per_node"], cell["metric"]
-            groups.setdefault(key, []).append(cell)
+            groups.setdefault(key, []).append((cell, values))
     for own in groups.values():
-        if len(own) < 2:
+        ranked = [(cell, values) for cell, values in own if flags.comparable(cell)]
+        ranked = [(cell, values) for cell, values in ranked if len(values) > 1]
+        judged = sum(len(values) >= LEAST for _, values in ranked)
+        for cell, values in own:
+            cell["detectable"] = detectable(values, max(2, judged))
+        if len(ranked) < 2:
             continue
-        sign = -1 if metrics.of_row(own[0]).lower_is_better else 1
-        ends = [sorted((sign * cell["median_low"], sign * cell["median_high"])) for cell in own]
-        places = ranks([(low, high) for low, high in ends])
-        error = false_ranking(tuple(sorted(cell["n_ok"] for cell in own)))
-        for cell, (best, last) in zip(own, places, strict=True):
-            cell |= {"rank": best, "rank_last": last, "rank_error": error}
+        better = higher([values for _, values in ranked])
+        if metrics.of_row(ranked[0][0]).lower_is_better:
+            better = better.T
+        for (cell, _), (best, last) in zip(ranked, ranks(better), strict=True):
+            cell |= {"rank": best, "rank_last": last}
+
+
+def _case(row: Row) -> tuple[object, ...]:
+    return row["table"], row["workload"], labels.series_key(row), row["case"]

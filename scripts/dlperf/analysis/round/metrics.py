@@ -52,19 +52,6 @@ def superlative(row: Row, best: bool = True) -> str:
     return "lowest" if of_row(row).lower_is_better == best else "highest"
 
 
-def beyond(row: Row) -> str:
-    """Where a value is that is better than all others: 'above' or 'below'."""
-    return "below" if of_row(row).lower_is_better else "above"
-
-
-def overlaps(row: Row, other: Row) -> bool:
-    """Whether the intervals of two values have anything in common."""
-    (low, high), (other_low, other_high) = (
-        (each["median_low"], each["median_high"]) for each in (row, other)
-    )
-    return bool(low <= other_high and other_low <= high)
-
-
 def present(rows: Sequence[Row], scenario: str) -> list[Metric]:
     """The metrics of measured repetitions: the scenario's own, and what any of them has."""
     own_rows = [row for row in rows if row["scenario"] == scenario]

@@ -132,7 +132,6 @@ ALL = (
     Column("n_outliers", int, "Outliers"),
     Column("rank", int, "Rank, best"),
     Column("rank_last", int, "Rank, last"),
-    Column("rank_error", float, "Chance of a false rank", forms.fine_percent),
     Column("efficiency", float, "Efficiency", forms.percent),
     Column("efficiency_low", float, "low", forms.percent),
     Column("efficiency_high", float, "high", forms.percent),
@@ -296,7 +295,6 @@ CELL = (
     "n_outliers",
     "rank",
     "rank_last",
-    "rank_error",
     "ratio",
     "ratio_low",
     "ratio_high",
@@ -318,7 +316,7 @@ CELL = (
 #: case's, or stands in the row of the scenario's own metric alone.
 OF_METRIC = (
     *("metric", "better", "unit", "median", "median_low", "median_high", "coverage", "cv"),
-    *("detectable", "n_outliers", "rank", "rank_last", "rank_error"),
+    *("detectable", "n_outliers", "rank", "rank_last"),
     *("ratio", "ratio_low", "ratio_high", "ratio_coverage"),
     *("efficiency", "efficiency_low", "efficiency_high"),
     *("loader_share", "loss_first", "loss_last", "host_peak_rss_bytes", "device_peak_bytes"),

@@ -1,142 +1,162 @@
-"""When two cells are told apart: ranks with ties, how often that errs, what could be told apart.
+"""Which cells of a table differ, by comparing all pairs with one error rate for all of them.
 
-In: intervals of cells and the numbers of their repetitions. The rule is one for all of it: a cell
-is faster than another where its interval lies entirely above the other's. Out: ranks, the chance
-that the rule separates cells that are equal (exact, whatever the distribution), and the smallest
-difference that it is likely to find.
+In: the values of each cell's repetitions. Out: which cell is higher than which, ranks with ties,
+and the smallest difference that this is likely to find. Equal cells have equal means of logarithms;
+their noise may differ. benchmarks/intervals.py simulates how often that is right.
 """
 
 import functools
 import math
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import betainc, betaln, ndtr, ndtri, roots_legendre
 
-from dlperf.analysis.statistics.medians import order_rank, standard_deviation
+from dlperf.analysis.statistics.medians import median, standard_deviation
 
-#: Largest chance that two equal cells are told apart with which a difference counts as shown.
+#: Chance that any two cells of a ranking are told apart, where all of them are equal.
 ERROR = 0.05
 #: The probability with which `detectable` is found.
 POWER = 0.8
+#: Least number of repetitions with which a cell is told apart from others. 3 would tell equal ones
+#: apart in up to 10 % of rankings of 8, and find a difference of 3 standard deviations in 6 %.
+LEAST = 4
+#: Logarithms that differ by less are equal but for the rounding of floating-point numbers.
+ROUNDING = 1e-12
 
 
-def ranks(intervals: Sequence[tuple[float, float]]) -> list[tuple[int, int]]:
-    """(best, last) place of each interval (low, high) among all of them; 1 is the fastest.
+def higher(cells: Sequence[Sequence[float]]) -> np.ndarray:
+    """[i, j]: whether cell i's values, all above 0, are higher than cell j's by more than chance.
 
-    The best place is 1 + the number of intervals that lie entirely above, the last one is that of
-    all less those that lie entirely below: places overlap, as '1-3', where intervals do. All places
-    are right together where all intervals hold their medians (Goldstein & Spiegelhalter 1996,
-    J. R. Stat. Soc. A 159:385-443, on league tables; Mogstad et al. 2024, Rev. Econ. Stud.
-    91:476-518).
+    That is claimed where Welch's t-test of the logarithms rejects their equality after Holm's
+    correction for all pairs, and the medians differ in the same direction. Cells of fewer than
+    LEAST values are told apart from none, and are not counted among the pairs.
+    """
+    found = np.zeros((len(cells), len(cells)), bool)
+    judged = [place for place, values in enumerate(cells) if len(values) >= LEAST]
+    if len(judged) < 2:
+        return found
+    logs = [np.log(cells[place]) for place in judged]
+    said = claims(
+        np.array([math.log(median(cells[place])) for place in judged]),
+        np.array([values.mean() for values in logs]),
+        np.array([values.var(ddof=1) / len(values) for values in logs]),
+        np.array([len(values) for values in logs]),
+    )
+    for claim, one, other in zip(said, *pairs(len(judged)), strict=True):
+        found[judged[one], judged[other]] = claim > 0
+        found[judged[other], judged[one]] = claim < 0
+    return found
+
+
+@functools.cache
+def pairs(cells: int) -> tuple[np.ndarray, np.ndarray]:
+    """The two cells of each pair, of which there are cells (cells - 1) / 2."""
+    one, other = np.triu_indices(cells, 1)
+    return one, other
+
+
+def claims(
+    medians: np.ndarray, means: np.ndarray, squares: np.ndarray, sizes: np.ndarray
+) -> np.ndarray:
+    """Of each pair of cells, 1 where the first is higher, -1 where it is lower, 0 where unknown.
+
+    The last axis of `medians`, `means` and `squares` (squared standard errors of the means), all of
+    logarithms, is the cells; that of the result is `pairs`.
+    """
+    one, other = pairs(means.shape[-1])
+    direction = np.sign(means[..., one] - means[..., other])
+    agree = direction == np.sign(medians[..., one] - medians[..., other])
+    return np.where(rejected(welch(means, squares, sizes)) & agree, direction, 0)
+
+
+def welch(means: np.ndarray, squares: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Two-sided p-values that the means of the cells of each pair are equal, whatever their noise.
+
+    Welch (1947, Biometrika 34:28-35): t = (m1 - m2) / sqrt(q1 + q2), q being a mean's squared
+    standard error, with (q1 + q2)^2 / (q1^2 / (n1 - 1) + q2^2 / (n2 - 1)) degrees of freedom.
+
+    Where neither cell has any scatter, t says nothing. That n values of one distribution all have
+    one value, and n more all have one other value, happens with a probability of at most
+    2^(1 - 2n), which two values of equal probability reach: that is p then, n being the smaller.
+    """
+    from scipy.special import stdtr  # a third of a second, which makers of tables need not spend
+
+    one, other = pairs(means.shape[-1])
+    distance = np.abs(means[..., one] - means[..., other])
+    first, second = squares[..., one], squares[..., other]
+    still = first + second <= ROUNDING**2
+    first, second = np.where(still, 1, first), np.where(still, 1, second)
+    own = first**2 / (sizes[one] - 1) + second**2 / (sizes[other] - 1)
+    freedom = (first + second) ** 2 / own
+    p = 2 * stdtr(freedom, -distance / np.sqrt(first + second))
+    constant = 2.0 ** (1 - 2 * np.minimum(sizes[one], sizes[other]))
+    return np.where(still, np.where(distance > ROUNDING, constant, 1.0), p)
+
+
+def rejected(p: np.ndarray) -> np.ndarray:
+    """Which of the hypotheses along the last axis Holm's correction rejects (1979, Scand. J.
+    Statist. 6:65-70): the k-th smallest of m p-values is compared with ERROR / (m + 1 - k), until
+    one is above that. The chance of any false rejection is at most ERROR, whichever are true."""
+    order = np.argsort(p, axis=-1, kind="stable")
+    ascending = np.take_along_axis(p, order, -1) * np.arange(p.shape[-1], 0, -1)
+    found = np.empty(p.shape, bool)
+    np.put_along_axis(found, order, np.logical_and.accumulate(ascending <= ERROR, axis=-1), -1)
+    return found
+
+
+def ranks(better: np.ndarray) -> list[tuple[int, int]]:
+    """(best, last) place of each cell; `better[i, j]`: whether i is better than j. 1 is the best.
+
+    The best place is 1 + the number of cells that are better, the last one is that of all less
+    those that are worse; where it is unknown, places overlap: '1-3'. All places are right together
+    where all that `better` says is right (Mogstad et al. 2024, Rev. Econ. Stud. 91:476-518).
     """
     return [
-        (
-            1 + sum(other_low > high for other_low, _ in intervals),
-            len(intervals) - sum(other_high < low for _, other_high in intervals),
-        )
-        for low, high in intervals
+        (1 + int(above), len(better) - int(below))
+        for above, below in zip(better.sum(axis=0), better.sum(axis=1), strict=True)
     ]
 
 
-@functools.cache
-def false_separation(n: int, m: int) -> float:
-    """Chance that the intervals of the medians of n and of m values from one distribution separate.
-
-    x(r) > y(s) means that fewer than r of n values x come before y(s), the s-th of m values y. In
-    any order of all n + m values, all orders being equally likely, j values x stand before y(s) in
-    C(s-1+j, j) C(m-s+n-j, n-j) of C(n+m, n) ways, so that
-
-        P(x(r) > y(s)) = sum_{j<r} C(s-1+j, j) C(m-s+n-j, n-j) / C(n+m, n),
-
-    exact for a continuous distribution, whichever it is, and an upper bound where values tie
-    (exceedances: Gumbel & von Schelling 1950, Ann. Math. Stat. 21:247-262; precedence tests:
-    Balakrishnan & Ng 2006). Both directions are added. 3 and 3 values: 10 %; 6 and 6: 0.2 %.
-    """
-    return _precedes(n, m) + _precedes(m, n)
-
-
-def _precedes(n: int, m: int) -> float:
-    r, s = order_rank(n), m + 1 - order_rank(m)
-    ways = sum(math.comb(s - 1 + j, j) * math.comb(m - s + n - j, n - j) for j in range(r))
-    return ways / math.comb(n + m, n)
-
-
-@functools.cache
-def false_ranking(sizes: tuple[int, ...]) -> float:
-    """Chance that any two of several equal cells are told apart; `sizes` are their repetitions.
-
-    The family-wise error of a ranking: all medians and distributions being equal, at least one 'A
-    is faster than B' is claimed. Nothing is separated where the highest low end L_i is not above
-    the lowest high end H_j, so with uniform values, on whose ranks alone it depends,
-
-        1 - sum_i  integral_0^1  f_i(u)  prod_{j != i} P(L_j <= u < H_j)  du,
-
-    f_i being the density of L_i, the r-th smallest of n: Beta(r, n + 1 - r), and
-    P(L_j <= u < H_j) the binomial probability that r to n - r values are at most u (n = 2r - 1,
-    where the interval is a point, never holds u). Exact but for rounding: the integrand is a
-    polynomial, to which Gauss-Legendre nodes are adapted. Bonferroni's bound, the number of pairs
-    times false_separation, says the same less sharply.
-    """
-    nodes, weights = roots_legendre(min(512, (sum(sizes) + 2) // 2))
-    u, w = (nodes + 1) / 2, weights / 2
-    counts = Counter(sizes)
-    held = {n: _held(n, u) for n in counts}
-    none = 0.0
-    for n in counts:
-        r = order_rank(n)
-        density = np.exp((r - 1) * np.log(u) + (n - r) * np.log1p(-u) - betaln(r, n + 1 - r))
-        others = math.prod(held[m] ** (counts[m] - (m == n)) for m in counts)
-        none += counts[n] * float(w @ (density * others))
-    return max(0.0, 1 - none)
-
-
-def _held(n: int, u: np.ndarray) -> np.ndarray:
-    """P(L <= u < H) for the interval [L, H] of n uniform values."""
-    r = order_rank(n)
-    above, below = betainc(r, n + 1 - r, u), betainc(n + 1 - r, r, u)
-    return above - below
-
-
-def detectable(values: Sequence[float]) -> float | None:
+def detectable(values: Sequence[float], cells: int) -> float | None:
     """The smallest detectable difference of a cell from an equal one, as a share of its median.
 
-    A second cell with as many repetitions and as much noise, but faster by this share, would have
-    an interval entirely above this cell's with the probability POWER. The rule that claims it errs
-    in at most ERROR of pairs of equal cells, by `false_separation`; None where n is too small for
-    that: 3 repetitions and fewer show no difference, however large. With x and y normal in
-    logarithms and s the standard deviation of this cell's logarithms,
+    A second cell with as many repetitions and as much noise, but faster by this share, would be
+    told apart from it with the probability POWER, or more where others are told apart too; both are
+    in a ranking of that many cells. None for fewer than LEAST values. s being the standard
+    deviation of this cell's logarithms,
 
-        share = exp(delta(n) s) - 1,   P(y(r) + delta > x(n+1-r)) = POWER in units of s.
+        share = exp(shift(n, cells) s) - 1.
 
-    Normal noise is assumed for this forecast only, by no claim about what was measured; and s of n
-    values is itself uncertain by about 1 / sqrt(2 (n - 1)), 41 % of itself for n = 4, 25 % for 9,
-    which leaves a power of 71 to 75 %. benchmarks/intervals.py prints it, and for other noise.
+    Normal noise is assumed for this forecast; and s of n values is itself uncertain by about
+    1 / sqrt(2 (n - 1)), 41 % of itself for n = 4, 25 % for 9. benchmarks/intervals.py prints which
+    power is left, and for other noise.
     """
-    n = len(values)
-    if n < 2 or false_separation(n, n) > ERROR:
+    if len(values) < LEAST:
         return None
-    return math.expm1(separating_shift(n) * standard_deviation(list(map(math.log, values))))
+    spread = standard_deviation([math.log(value) for value in values])
+    return math.expm1(shift(len(values), cells) * spread)
 
 
 @functools.cache
-def separating_shift(n: int, power: float = POWER) -> float:
-    """Standard deviations between two normal cells of n that separate them with that power.
+def shift(n: int, cells: int) -> float:
+    """Standard deviations between two normal cells of n that tell them apart with chance POWER.
 
-    P(y(r) + delta > x(s)) = integral of Beta(s, n+1-s)'s density (of x(s), as a share of its
-    distribution) times P(y(r) > x(s) - delta), s = n + 1 - r (David & Nagaraja, Order Statistics,
-    3rd ed., section 2.1).
+    By the strictest level of Holm's correction, ERROR / m for m pairs. With R = q1 / (q1 + q2),
+    which is Beta((n-1)/2, (n-1)/2), Welch's degrees of freedom are (n - 1) / (R^2 + (1 - R)^2);
+    q1 + q2 does not depend on R, so that t given R is noncentral t with 2n - 2 degrees of freedom
+    and noncentrality shift sqrt(n / 2). Its power is integrated over R, and the shift bisected.
     """
-    from scipy.optimize import brentq  # half a second, which 3 repetitions need not spend
+    from scipy.special import nctdtr, roots_legendre, stdtrit
 
-    r = order_rank(n)
-    nodes, weights = roots_legendre(200)
-    u, w = (nodes + 1) / 2, weights / 2
-    s = n + 1 - r
-    density = np.exp((s - 1) * np.log(u) + (n - s) * np.log1p(-u) - betaln(s, n + 1 - s))
-
-    def reached(delta: float) -> float:
-        return float(w @ (density * (1 - betainc(r, n + 1 - r, ndtr(ndtri(u) - delta))))) - power
-
-    return float(brentq(reached, 0, 40, xtol=1e-6))
+    nodes, weights = roots_legendre(64)
+    r = (nodes + 1) / 2
+    weights = weights * (r * (1 - r)) ** ((n - 3) / 2)
+    weights = weights / weights.sum()
+    count = cells * (cells - 1) / 2
+    critical = -stdtrit((n - 1) / (r**2 + (1 - r) ** 2), ERROR / count / 2)
+    low, high = 0.0, 1000.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        power = weights @ (1 - nctdtr(2 * n - 2, middle * math.sqrt(n / 2), critical))
+        low, high = (middle, high) if power < POWER else (low, middle)
+    return high

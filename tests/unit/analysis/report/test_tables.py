@@ -49,7 +49,8 @@ def with_bert(**changes) -> dict:
 
 
 def test_all_tables_of_a_round_stand_in_one_file_for_a_readme(tmp_path):
-    results = write_round(tmp_path, config(frameworks=["pytorch", "jax"], resnet50_data=DATA))
+    mapping = config(frameworks=["pytorch", "jax"], resnet50_data=DATA, repetitions=4)
+    results = write_round(tmp_path, mapping)
     analyse(results)
     paths = {"cells": results / "cells.tsv", "measurements": results / "measurements.tsv.gz"}
     out = results / "tables.md"
@@ -145,12 +146,20 @@ def test_failures_are_spelled_out_with_a_note(tmp_path):
 
 
 def test_ranks_stand_below_a_table_with_the_chance_that_they_err(tmp_path):
-    results = write_round(tmp_path, SMALL)
+    results = write_round(tmp_path, {**SMALL, "repetitions": 4})
     analyse(results)
     forms = write_table(results)
     for text in forms["md"], forms["html"]:
-        assert "1n1d: 1 PyTorch, 2 MXNet [static] (10 %)" in text
-        assert "Ranks, shared where intervals overlap" in text
+        assert re.search(r"1n1d: 1 PyTorch, 2 MXNet \[static\](\n|</li>)", text)
+        assert "Ranks, shared where cells are not told apart" in text
+        assert "any two would be with a probability of 5 %" in text
+
+
+def test_a_table_of_three_repetitions_says_how_many_it_takes(tmp_path):
+    results = write_round(tmp_path, SMALL)
+    analyse(results)
+    said = "1–2 PyTorch, 1–2 MXNet [static]; too few repetitions to tell any apart, it takes 4"
+    assert said in write_table(results)["md"]
 
 
 def test_an_outlier_has_a_note(tmp_path):

@@ -1,80 +1,152 @@
-"""When two cells are told apart: ranks with ties, and the chance that equal cells are."""
+"""When two cells are told apart: by how much they differ beside their noise, and among how many."""
 
 import itertools
 import math
 
+import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlperf.analysis.statistics.medians import median_interval, order_coverage, order_rank
 from dlperf.analysis.statistics.separation import (
-    POWER,
+    ERROR,
+    LEAST,
     detectable,
-    false_ranking,
-    false_separation,
+    higher,
     ranks,
-    separating_shift,
+    rejected,
+    shift,
+    welch,
 )
 
-interval = st.tuples(st.floats(1, 2), st.floats(1, 2)).map(lambda each: tuple(sorted(each)))
+speeds = st.lists(st.floats(1, 2), min_size=2, max_size=7)
 
 
-def test_intervals_that_overlap_share_their_ranks():
-    assert ranks([(8, 9), (5, 7), (6, 7.5), (1, 2)]) == [(1, 1), (2, 3), (2, 3), (4, 4)]
-    assert ranks([(1, 9), (5, 6), (7, 8)]) == [(1, 3), (2, 3), (1, 2)]
-    assert ranks([(1, 2), (2, 3)]) == [(1, 2), (1, 2)]  # touching is not apart
+def cell(place: float, n: int = 5, noise: float = 0.01) -> list[float]:
+    """n values about exp(place)."""
+    return [math.exp(place + noise * (2 * number / (n - 1) - 1)) for number in range(n)]
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(interval, min_size=1, max_size=6))
-def test_every_order_of_medians_within_the_intervals_agrees_with_the_ranks(intervals):
-    for ends in itertools.product((0, 1), repeat=len(intervals)):
-        inside = [each[end] for each, end in zip(intervals, ends, strict=True)]
-        for value, (best, last) in zip(inside, ranks(intervals), strict=True):
-            assert best <= 1 + sum(other > value for other in inside) <= last
+def test_the_p_values_are_those_of_welchs_test():
+    dice = np.random.default_rng(1)
+    samples = [
+        dice.normal(place, noise, n) for place, noise, n in ((0, 1, 4), (2, 9, 7), (1, 2, 5))
+    ]
+    found = welch(
+        np.array([each.mean() for each in samples]),
+        np.array([each.var(ddof=1) / len(each) for each in samples]),
+        np.array([len(each) for each in samples]),
+    )
+    for p, (one, other) in zip(found, itertools.combinations(samples, 2), strict=True):
+        assert p == pytest.approx(scipy.stats.ttest_ind(one, other, equal_var=False).pvalue)
 
 
-@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 3), (2, 2), (3, 3), (3, 5), (4, 4), (6, 6)])
-def test_the_chance_of_a_false_separation_counts_all_orders(n, m):
-    """Against every way in which n of n + m places can fall to one of the cells."""
-    apart = total = 0
-    for own in itertools.combinations(range(n + m), n):
-        others = [place for place in range(n + m) if place not in own]
-        one, two = median_interval(own), median_interval(others)
-        apart += one.low > two.high or two.low > one.high
-        total += 1
-    assert false_separation(n, m) == pytest.approx(apart / total)
-    assert false_ranking((n, m)) == pytest.approx(apart / total)
+@given(st.lists(st.floats(0, 0.1), min_size=1, max_size=10))
+def test_holms_correction_rejects_step_by_step(p):
+    expected = [False] * len(p)
+    for done, place in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+        if p[place] * (len(p) - done) > ERROR:
+            break
+        expected[place] = True
+    assert rejected(np.array(p)).tolist() == expected
+    assert rejected(np.array([p, p])).tolist() == [expected, expected]
 
 
-def test_the_chance_of_a_false_ranking_is_below_bonferronis_bound_and_above_one_pairs():
-    for n, cells in itertools.product((3, 6, 7, 9, 20), (3, 8, 16)):
-        pair = false_separation(n, n)
-        assert pair < false_ranking((n,) * cells) < math.comb(cells, 2) * pair
-    assert false_ranking((3,)) == pytest.approx(0, abs=1e-12)
-    assert false_ranking((3, 3, 9, 9)) == false_ranking((3, 3, 9, 9))
+def test_a_cell_is_higher_by_more_than_noise():
+    one, same, above = cell(0), cell(0.001), cell(0.1)
+    assert higher([one, same, above]).tolist() == [
+        [False, False, False],
+        [False, False, False],
+        [True, True, False],
+    ]
+    assert not higher([cell(0, noise=0.1), cell(0.1, noise=0.1)]).any()
 
 
-def test_three_repetitions_show_no_difference_however_large():
-    assert false_separation(3, 3) == pytest.approx(0.1)
-    assert detectable([1.0, 1.01, 1.02]) is None
-    assert detectable([1.0]) is None
-    assert detectable([1.0, 1.01, 1.02, 1.03]) is not None
+def test_more_cells_make_more_pairs_so_each_of_them_must_differ_by_more():
+    two = [cell(0, noise=0.1), cell(0.2, noise=0.1)]
+    assert higher(two)[1, 0]
+    others = [cell(0.1, noise=0.1)] * 6
+    assert not higher([*two, *others])[1, 0]
+
+
+def test_one_noisy_cell_does_not_blur_the_others():
+    assert higher([cell(0), cell(0.05), cell(0.02, noise=2)]).tolist() == [
+        [False, False, False],
+        [True, False, False],
+        [False, False, False],
+    ]
+
+
+def test_what_medians_deny_is_not_claimed():
+    """Two very slow repetitions lower a mean; the median of that cell is the higher one."""
+    slow = [1e-8, 1e-8, 1.01, 1.01, 1.01, 1.01, 1.01] * 8
+    steady = [1.0] * 55 + [0.9999]
+    logs = np.log(slow), np.log(steady)
+    assert scipy.stats.ttest_ind(*logs, equal_var=False).pvalue < ERROR
+    assert not higher([slow, steady]).any()
+
+
+def test_cells_of_three_repetitions_are_told_apart_from_none_and_count_for_no_pair():
+    few = [cell(3, n=3), cell(-3, n=3)]
+    assert LEAST == 4 and not higher(few).any()
+    assert not higher([few[0], cell(0)]).any() and not higher([[1.0]]).any()
+    two = [cell(0, noise=0.1), cell(0.2, noise=0.1)]
+    found = higher([few[0], *two, few[1]])
+    assert found[2, 1] and found.sum() == 1
+
+
+def test_cells_without_scatter_differ_if_chance_could_hardly_make_them_so():
+    """Of n and n values, all of one value and all of another: at most 2^(1 - 2n)."""
+    assert higher([[2.0] * 4, [3.0] * 4]).tolist() == [[False, False], [True, False]]
+    assert not higher([[2.0] * 9, [2.0] * 9]).any()
+    many = [[float(place)] * 4 for place in range(1, 9)]
+    assert not higher(many).any()  # 28 pairs x 2^-7 is 22 %
+    assert higher([values * 2 for values in many]).sum() == 28
+
+
+def test_a_cell_without_scatter_is_judged_by_the_others():
+    found = higher([[1.0] * 5, cell(0.1), cell(0.001)])
+    assert found[1, 0] and not found[0, 2] and not found[2, 0]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(speeds, min_size=2, max_size=5))
+def test_a_unit_changes_nothing_and_no_two_are_higher_than_each_other(cells):
+    found = higher(cells)
+    assert not (found & found.T).any()
+    assert (higher([[1000 * value for value in values] for values in cells]) == found).all()
+    medians = [float(np.median(values)) for values in cells]
+    for one, other in zip(*np.nonzero(found), strict=True):
+        assert medians[one] > medians[other]
+
+
+def test_cells_that_are_not_told_apart_share_their_ranks():
+    better = np.zeros((4, 4), bool)
+    assert ranks(better) == [(1, 4)] * 4
+    better[0, 1:] = True
+    better[1:3, 3] = True
+    assert ranks(better) == [(1, 1), (2, 3), (2, 3), (4, 4)]
+    better[1, 3] = False  # 1 and 3 are unknown, though 2 is above 3
+    assert ranks(better) == [(1, 1), (2, 4), (2, 3), (3, 4)]
+
+
+def test_fewer_than_four_repetitions_detect_nothing():
+    assert detectable([1.0, 1.01, 1.02], 2) is None
+    assert detectable([1.0], 2) is None
+    assert detectable([1.0, 1.01, 1.02, 1.03], 2) is not None
 
 
 @pytest.mark.parametrize("n", [4, 6, 9])
-def test_the_detectable_difference_grows_with_noise(n):
-    values = [1 + 0.001 * place for place in range(n)]
-    noisy = [1 + 0.01 * place for place in range(n)]
-    assert 0 < detectable(values) < detectable(noisy)
-    assert detectable([2.0] * n) == 0
+def test_the_detectable_difference_grows_with_noise_and_with_the_number_of_cells(n):
+    quiet, noisy = cell(0, n, 0.001), cell(0, n, 0.01)
+    assert 0 < detectable(quiet, 4) < detectable(noisy, 4) < detectable(noisy, 8)
+    assert detectable([2.0] * n, 4) == 0
 
 
 def test_more_repetitions_detect_less():
-    shifts = [separating_shift(n) for n in (9, 12, 15, 20, 50)]
-    assert shifts == sorted(shifts, reverse=True)
-    # of large samples, both ends of an interval are 1.253 x 1.96 / sqrt(n) from the median
-    power = 0.8416 * math.sqrt(2) * 1.2533 / math.sqrt(400)
-    assert separating_shift(400) == pytest.approx(2 * 2.456 / math.sqrt(400) + power, rel=0.05)
-    assert POWER == 0.8 and order_coverage(400, order_rank(400)) >= 0.95
+    for cells in (2, 8):
+        shifts = [shift(n, cells) for n in (4, 5, 6, 7, 9, 20, 50)]
+        assert shifts == sorted(shifts, reverse=True)
+    # of large samples, a normal test's: 1.96 standard errors, and 0.8416 for the power
+    assert shift(400, 2) == pytest.approx((1.96 + 0.8416) * math.sqrt(2 / 400), rel=0.01)
