@@ -12,7 +12,6 @@ import fcntl
 import json
 import os
 import queue
-import random
 import shutil
 import sys
 import threading
@@ -21,6 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from urllib3 import Retry
+from urllib3.exceptions import MaxRetryError
 
 from dlperf.contract.files import write
 from dlperf.contract.problems import ConfigError
@@ -282,16 +284,25 @@ class _One:
 
     def _by(self, address: str, part: Part) -> dict[str, str]:
         """All of the file by one address, tried again as long as that may help."""
-        tries, most = 0, part.size
+        retries = fresh = Retry(
+            self.options.retries,
+            backoff_factor=self.options.backoff,
+            backoff_jitter=self.options.backoff,
+            backoff_max=LONGEST_BACKOFF,
+        )
+        most = part.size
         while True:
             try:
                 self._some(address, part)
             except Broken as error:
-                tries = 1 if part.size > most else tries + 1
-                most = max(most, part.size)
-                if tries > self.options.retries:
-                    raise Refused(f"{error}, {tries} times in a row") from None
-                self._wait(error, tries)
+                if part.size > most:
+                    retries, most = fresh, part.size
+                try:
+                    retries = retries.increment(error=error)
+                except MaxRetryError:
+                    times = len(retries.history) + 1
+                    raise Refused(f"{error}, {times} times in a row") from None
+                self._wait(error, retries)
                 continue
             found = part.digests()
             wrong = self._wrong(found)
@@ -306,12 +317,11 @@ class _One:
                 f"{self.file.name}: its parts do not fit together; fetched from the start"
             )
 
-    def _wait(self, error: Broken, tries: int) -> None:
-        seconds = min(LONGEST_BACKOFF, self.options.backoff * 2 ** (tries - 1))
-        seconds = error.wait if error.wait is not None else seconds * random.uniform(0.5, 1)
+    def _wait(self, error: Broken, retries: Retry) -> None:
+        seconds = error.wait if error.wait is not None else retries.get_backoff_time()
         self.shown.say(
             f"{self.file.name}: {error}; again in {seconds:.1f} s "
-            f"({tries} of {self.options.retries})"
+            f"({len(retries.history)} of {self.options.retries})"
         )
         if self.stop.wait(seconds):
             raise Stopped

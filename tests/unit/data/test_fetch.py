@@ -33,7 +33,7 @@ from faulty_server import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlperf.data import fetch, part, progress
+from dlperf.data import addresses, fetch, part, progress
 from dlperf.data.addresses import _redirected, _retry_after
 from dlperf.data.manifest import verify
 
@@ -46,6 +46,7 @@ OTHER = random.Random(2).randbytes(3_000_000)
 def quick(monkeypatch):
     """Short waits, and nothing of this machine's own settings."""
     monkeypatch.setattr(fetch, "LONGEST_BACKOFF", 0.01)
+    addresses._pool.cache_clear()  # its connections trust what an earlier test's environment named
     for name in list(os.environ):
         if name.startswith("AWS_") or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
@@ -283,8 +284,12 @@ def test_wherever_the_connection_ends_the_file_comes_whole(
         (CONTENT, [status(503)] * 9, "answers 503 Service Unavailable, 3 times in a row"),
         (CONTENT, [cut(9), wrong_part], "answers a request from byte 9 with another part"),
         (CONTENT, [redirect("/set.bin")] * 20, "redirects more than 10 times"),
-        (CONTENT, [redirect("file:///etc/passwd")], "redirects to something that is no http(s)"),
-        (CONTENT, [status(302)], "redirects to something that is no http(s)"),
+        (
+            CONTENT,
+            [redirect("file:///etc/passwd")],
+            "redirects to something that is not an http(s)",
+        ),
+        (CONTENT, [status(302)], "redirects to something that is not an http(s)"),
     ],
     ids=["bytes", "length", "404", "403", "503", "part", "loop", "file", "nowhere"],
 )
@@ -529,7 +534,7 @@ def test_a_credential_that_no_header_can_hold_is_named_and_not_shown(server, min
     monkeypatch.setenv("DATA_TOKEN", "hidden\nHost: other")
     credentials = {"hosts": [server.host], "header": "Authorization", "value": "DATA_TOKEN"}
     printed = mine.say(server.give("/set.bin", CONTENT), credentials=credentials).fails()
-    assert "DATA_TOKEN holds characters that no header may" in printed
+    assert "DATA_TOKEN holds characters that a header cannot have" in printed
     assert "hidden" not in printed and server.requests == []
 
 
@@ -560,6 +565,15 @@ def test_an_address_that_is_a_secret_itself_comes_from_the_environment(server, m
     entry = mine.say("env:SIGNED").succeeds()
     assert entry["from"] == "env:SIGNED" and server.requests[0][0] == "/set.bin?sig=hidden-sign"
     assert "hidden" not in mine.printed + (mine.out / "manifest.json").read_text()
+
+
+@pytest.mark.parametrize("address", ["http:hidden", "http://[hidden/a", "http://a:hidden/"])
+def test_an_address_that_is_not_valid_is_told_and_not_shown(mine, monkeypatch, address):
+    monkeypatch.setenv("SIGNED", address)
+    monkeypatch.setenv("TOKEN", "x")
+    credentials = {"hosts": ["example.org"], "header": "Authorization", "value": "TOKEN"}
+    printed = mine.say("env:SIGNED", credentials=credentials).fails()
+    assert "env:SIGNED: is not a valid address" in printed and "hidden" not in printed
 
 
 def test_an_address_that_is_not_in_the_environment_is_told(mine):
@@ -614,6 +628,40 @@ def test_a_redirect_from_https_to_http_is_not_followed(
     printed = mine.say(tls_server.give("/set.bin", CONTENT, in_clear)).fails()
     assert f"redirects from https to http (http://{server.host}/set.bin)" in printed
     assert server.requests == []
+
+
+# Proxies
+
+
+def test_the_proxy_of_the_environment_is_used_with_its_password_and_without_showing_it(
+    server, mine, monkeypatch
+):
+    monkeypatch.setenv("http_proxy", f"http://somebody:hidden%21word@{server.host}")
+    proxied = "http://example.invalid/set.bin"
+    server.give("/set.bin", CONTENT, cut(9))
+    mine.say(proxied).succeeds()
+    assert [path for path, _ in server.requests] == [proxied] * 2
+    basic = "Basic " + base64.b64encode(b"somebody:hidden!word").decode()
+    assert {headers["proxy-authorization"] for _, headers in server.requests} == {basic}
+    assert "hidden" not in mine.printed + (mine.out / "manifest.json").read_text()
+
+
+def test_each_address_of_a_redirect_has_its_own_proxy_or_none(
+    server, other_server, mine, monkeypatch
+):
+    monkeypatch.setenv("http_proxy", other_server.host)
+    monkeypatch.setenv("no_proxy", server.host)
+    other_server.give("/set.bin", CONTENT)
+    mine.say(server.give("/a", b"", redirect("http://example.invalid/set.bin"))).succeeds()
+    assert [path for path, _ in server.requests] == ["/a"]
+    assert [path for path, _ in other_server.requests] == ["http://example.invalid/set.bin"]
+
+
+def test_a_proxy_that_does_not_speak_http_is_told_and_not_shown(mine, monkeypatch):
+    monkeypatch.setenv("https_proxy", "socks5://somebody:hidden@127.0.0.1:1080")
+    printed = mine.say("https://example.invalid/set.bin").fails()
+    assert "the environment variable https_proxy is not an http(s) address" in printed
+    assert "hidden" not in printed
 
 
 # S3
