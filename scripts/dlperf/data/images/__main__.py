@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(
         f"{asked.out}: {manifest['samples']} images in {asked.shards} shards, "
         f"{manifest['bytes'] / 1e6:.1f} MB, {left} left out, "
-        f"{sum(manifest['mended'].values())} mended; sha256 of the samples "
+        f"{sum(manifest['repaired'].values())} repaired; sha256 of the samples "
         f"{manifest['samples_sha256']}"
     )
 

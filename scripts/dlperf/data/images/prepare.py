@@ -52,7 +52,7 @@ def write_shard(
     """One shard: facts for `shards.make`."""
     digest = Digest()
     skipped: dict[str, list[str]] = {}
-    mended: dict[str, list[str]] = {}
+    repaired: dict[str, list[str]] = {}
 
     def samples() -> Iterator[dict[str, Any]]:
         for position in stretch(len(index), count, seed, number):
@@ -66,13 +66,13 @@ def write_shard(
                 skipped.setdefault(str(reason), []).append(name)
                 continue
             if how:
-                mended.setdefault(how, []).append(name)
+                repaired.setdefault(how, []).append(name)
             digest.add(entry.label, content)
             yield sample(format, entry, int(position), content, width, height)
 
     formats.of(format).write(path, samples())
     facts = {"samples": digest.samples, SAMPLES: digest.hex()}
-    return {**facts, "skipped": skipped, "mended": mended}
+    return {**facts, "skipped": skipped, "repaired": repaired}
 
 
 def stretch(images: int, count: int, seed: int | None, number: int) -> np.ndarray:
