@@ -33,9 +33,9 @@ from dlperf.data.manifest import (
 
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
-#: Writes a shard: (its number, its path) -> facts: `samples` and SAMPLES, and optionally `skipped` and
-#: `repaired` (a reason -> the names of the samples, or only how many they are) and `counts` (other
-#: numbers to add up).
+#: Writes a shard: (its number, its path) -> facts: `samples` and SAMPLES, and optionally `skipped`
+#: and `repaired` (a reason -> the names of the samples, or only how many they are) and `counts`
+#: (other numbers to add up).
 Write = Callable[[int, Path], dict[str, Any]]
 
 

@@ -158,7 +158,9 @@ def test_what_is_there_and_differs_is_told_and_left_alone(server, mine):
     mine.target.write_bytes(OTHER)
     assert fetch.main(mine.arguments()) == 1
     printed = mine.capsys.readouterr().err
-    assert "set.bin: its sha256 is" in printed and "remove it, and it is fetched again" in printed
+    assert (
+        "set.bin: its sha256 is" in printed and "remove it, and it will be fetched again" in printed
+    )
     assert mine.target.read_bytes() == OTHER
 
 
@@ -175,7 +177,7 @@ def test_several_files_come_at_once_and_one_that_fails_does_not_stop_the_others(
     ]
     mine.sources.write_text(yaml.safe_dump(content))
     assert mine.run("--jobs=3") == 1
-    assert "1 of 5 files could not be had; what is here stays" in mine.printed
+    assert "1 of 5 files could not be fetched; the others are kept" in mine.printed
     assert [(mine.out / name).exists() for name in names] == [True] * 4 + [False]
     server.give("/not-there", CONTENT)
     assert mine.run() == 0
@@ -235,13 +237,13 @@ def test_a_server_without_ranges_is_asked_for_the_whole_file_again(server, mine)
     mine.say(server.give("/set.bin", CONTENT, cut(1_000_000), cut(2_000_000), ranges=False))
     mine.succeeds()
     assert server.ranges() == [None, "bytes=1000000-", "bytes=2000000-"]
-    assert "starts anew, not from byte 2000000" in mine.printed
+    assert "starts again from byte 0, not from byte 2000000" in mine.printed
 
 
 def test_a_file_that_changed_meanwhile_is_not_glued_to_its_old_half(server, mine):
     faults = [cut(1_000_000), change(CONTENT)]
     mine.say(server.give("/set.bin", OTHER, *faults)).succeeds()
-    assert "starts anew, not from byte 1000000" in mine.printed
+    assert "starts again from byte 0, not from byte 1000000" in mine.printed
     assert server.requests[1][1]["If-Range"] == '"one"'
 
 
@@ -249,7 +251,7 @@ def test_halves_that_do_not_fit_are_fetched_from_the_start(server, mine):
     """Where a server names neither ETag nor date, the checksum shows that the file changed."""
     faults = [cut(1_000_000), change(CONTENT, etag=None)]
     mine.say(server.give("/set.bin", OTHER, *faults, etag=None)).succeeds()
-    assert "its parts do not fit together; fetched from the start" in mine.printed
+    assert "its parts are of different versions; fetching it again" in mine.printed
     assert server.ranges() == [None, "bytes=1000000-", None]
 
 
@@ -277,8 +279,8 @@ def test_wherever_the_connection_ends_the_file_comes_whole(
 @pytest.mark.parametrize(
     ("content", "faults", "told"),
     [
-        (OTHER, [], "gives other bytes: its sha256 is"),
-        (CONTENT[:-1], [], "has 2999999 bytes, and"),
+        (OTHER, [], "gives a wrong file: its sha256 is"),
+        (CONTENT[:-1], [], "has 2999999 bytes, but"),
         (CONTENT, [status(404)], "answers 404 Not Found"),
         (CONTENT, [status(403)], "answers 403 Forbidden"),
         (CONTENT, [status(503)] * 9, "answers 503 Service Unavailable, 3 times in a row"),
@@ -299,7 +301,7 @@ def test_a_fault_that_stays_is_told_and_nothing_stands_under_the_name(
     printed = mine.say(server.give("/set.bin", content, *faults)).fails("--retries=2")
     assert f"http://{server.host}/set.bin: {told}" in printed
     assert "Access: ask for it" in printed
-    assert "error: set.bin: no address gave it" in printed
+    assert "error: set.bin: no address worked" in printed
 
 
 def test_wrong_bytes_leave_nothing_behind(server, mine):
@@ -330,7 +332,7 @@ def test_mirrors_are_tried_in_order_and_go_on_where_the_one_before_ended(
 
 def test_a_mirror_with_another_file_is_passed_over(server, other_server, mine):
     mine.say(other_server.give("/a", OTHER), server.give("/set.bin", CONTENT)).succeeds()
-    assert "gives other bytes" in mine.printed
+    assert "gives a wrong file" in mine.printed
 
 
 # Interruptions
@@ -348,7 +350,7 @@ def test_an_interrupted_fetch_goes_on_where_it_was(server, mine, ending):
     assert time.monotonic() - began < 3 and "Traceback" not in printed
     if ending == signal.SIGINT:
         assert process.returncode == 130
-        assert printed == "stopped; what is here stays, and the same command goes on\n"
+        assert printed == "stopped; what was fetched is kept, and the same command resumes\n"
     assert mine.left() == {"set.bin.part", "set.bin.part.json"}
     mine.succeeds()
     assert server.ranges() == [None, "bytes=1000000-"]
@@ -360,7 +362,7 @@ def test_a_half_that_was_damaged_on_disk_is_fetched_from_the_start(server, mine)
     half = mine.out / "set.bin.part"
     half.write_bytes(bytes(1_000_000))
     mine.succeeds()
-    assert "its parts do not fit together" in mine.printed
+    assert "its parts are of different versions" in mine.printed
 
 
 def test_a_half_of_another_version_is_not_used(server, mine):
@@ -376,7 +378,7 @@ def test_two_fetches_do_not_write_one_file(server, mine):
     mine.say(server.give("/set.bin", CONTENT, stall(1_000_000)))
     process = mine.process()
     until(lambda: (mine.out / "set.bin.part").exists())
-    assert "another fetch is at work there" in mine.fails()
+    assert "another fetch is running there" in mine.fails()
     process.kill()
     process.wait()
 
@@ -384,7 +386,7 @@ def test_two_fetches_do_not_write_one_file(server, mine):
 def test_a_full_disk_is_told_before_anything_is_fetched(server, mine, monkeypatch):
     mine.say(server.give("/set.bin", CONTENT))
     monkeypatch.setattr(fetch.shutil, "disk_usage", lambda path: type("Disk", (), {"free": 10**6}))
-    assert "3.0 MB are to be fetched, and 1.0 MB are free there" in mine.fails()
+    assert "3.0 MB must be fetched, but only 1.0 MB are free there" in mine.fails()
     assert server.requests == []
 
 
@@ -397,7 +399,7 @@ def test_a_disk_that_fills_meanwhile_is_told_and_what_came_stays(server, mine):
     )
     _, printed = process.communicate(timeout=10)
     assert process.returncode == 1 and "Traceback" not in printed
-    assert "set.bin.part: File too large; free some space, and the same command goes on" in printed
+    assert "set.bin.part: File too large; free some space, and the same command resumes" in printed
     assert not mine.target.exists()
     mine.succeeds()
     assert server.ranges() == [None, "bytes=2000000-"]
@@ -428,7 +430,7 @@ def test_a_checksum_that_was_found_once_is_held_to(server, mine):
     mine.target.unlink()
     server.give("/set.bin", OTHER)
     assert mine.run() == 1
-    assert "gives other bytes" in mine.printed
+    assert "gives a wrong file" in mine.printed
 
 
 def test_without_length_and_checksum_nothing_is_taken(server, mine):
@@ -449,7 +451,7 @@ def test_a_weaker_checksum_is_held_to_and_the_sha256_is_recorded(server, mine, n
     mine.target.unlink()
     (mine.out / "manifest.json").unlink()
     mine.say(server.give("/set.bin", OTHER), **about)
-    assert f"gives other bytes: its {name} is" in mine.fails()
+    assert f"gives a wrong file: its {name} is" in mine.fails()
 
 
 # Files on this machine
@@ -466,8 +468,8 @@ def test_a_local_folder_is_verified_and_linked(mine, tmp_path):
     ("content", "told"),
     [
         (OTHER, "set.bin: its sha256 is"),
-        (b"x", "set.bin: has 1 bytes, and"),
-        (None, "set.bin: no such file, and"),
+        (b"x", "set.bin: has 1 bytes, but"),
+        (None, "set.bin: does not exist, but"),
     ],
 )
 def test_a_local_file_that_is_not_the_right_one_is_told(mine, tmp_path, content, told):
@@ -479,7 +481,7 @@ def test_a_local_file_that_is_not_the_right_one_is_told(mine, tmp_path, content,
 
 def test_a_local_folder_that_is_not_there_is_told(mine, tmp_path):
     told = mine.say(local=tmp_path / "nowhere").fails()
-    assert "sources.mine.local:" in told and "is no folder on this machine" in told
+    assert "sources.mine.local:" in told and "is not a folder on this machine" in told
 
 
 def test_a_source_without_address_says_how_to_get_access(mine):
@@ -754,7 +756,7 @@ def test_a_bucket_of_another_region_is_told(server, mine, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--source=mien"], "--source: 'mien' is no source of this file; did you mean 'mine'?"),
+        (["--source=mien"], "--source: 'mien' is not a source of this file; did you mean 'mine'?"),
         (["--sources=nowhere.yaml"], "nowhere.yaml: the file: cannot be read"),
     ],
 )

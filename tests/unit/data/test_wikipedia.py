@@ -502,7 +502,7 @@ def test_a_damaged_dump_is_named(made, spoiled, tmp_path, capsys, wrong, message
     [
         (lambda words: words[:-1], "30521 entries; the model's embedding has 30522"),
         (lambda words: ["[mask]" if w == "[MASK]" else w for w in words], "no entry [MASK]"),
-        (lambda words: [*words[:-1], words[-2]], "1 entries are there twice"),
+        (lambda words: [*words[:-1], words[-2]], "1 entries occur twice"),
         (lambda words: [*words[1:], words[0]], "[PAD] is entry 30521"),
     ],
 )

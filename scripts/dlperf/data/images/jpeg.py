@@ -1,9 +1,9 @@
-"""Checks that every framework can decode an image, and repairs the images of ImageNet that some cannot.
+"""Checks that every framework can decode an image, and repairs two kinds that some cannot.
 
-Only the markers of a JPEG are read, which takes 0.1 ms; nothing is decoded. ImageNet has a PNG among
-its .JPEG files and 22 JPEGs in CMYK, which some decoders refuse and others show in other colours.
-These are encoded again as RGB, as TensorFlow's script does (build_imagenet_data.py). Truncated images
-are left out. The manifest counts and names both kinds.
+Only the markers of a JPEG are read, which takes 0.1 ms; nothing is decoded. ImageNet has a PNG
+among its .JPEG files and 22 JPEGs in CMYK, which some decoders refuse and others show in other
+colours. These are encoded again as RGB, as TensorFlow's script does (build_imagenet_data.py).
+Truncated images are left out. The manifest counts and names both kinds.
 """
 
 import io
@@ -29,7 +29,7 @@ class NoImage(DataError):
 
 
 def checked(content: bytes) -> tuple[bytes, int, int, str]:
-    """(content, width, height, how it was repaired or ''). Raises NoImage if it must be left out."""
+    """(content, width, height, how it was repaired or ''). Raises NoImage if it is left out."""
     if not content:
         raise NoImage("empty file")
     repaired = ""

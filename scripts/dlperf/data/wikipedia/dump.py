@@ -33,7 +33,7 @@ KEPT = {
     f"/{ROOT}/page/redirect": "redirect",
     f"/{ROOT}/page/revision/text": "text",
 }
-MEND = "download it again and compare its sha1 with that of the dump's page"
+FIX = "download it again and compare its sha1 with that of the dump's page"
 
 
 class Dump(NamedTuple):
@@ -141,13 +141,13 @@ def decompressed(part: Part) -> Iterator[tuple[int, bytes]]:
                         where = "the file ends" if part.last else "the next one starts"
                         raise DataError(
                             f"{part.path}: the bz2 stream at byte {start} is cut short: {where} at "
-                            f"byte {place}: {MEND}"
+                            f"byte {place}: {FIX}"
                         )
                 try:
                     content = decompressor.decompress(content, READ_BYTES)
                 except OSError as error:
                     raise DataError(
-                        f"{part.path}: the bz2 stream at byte {start} is damaged ({error}): {MEND}"
+                        f"{part.path}: the bz2 stream at byte {start} is damaged ({error}): {FIX}"
                     ) from None
                 yield start, content
             place -= len(decompressor.unused_data)
@@ -176,7 +176,7 @@ class Pages:
             self._parser.Parse(text, final)
         except expat.ExpatError as error:
             raise DataError(
-                f"{self._where()}: not MediaWiki's XML, or cut short ({error}): {MEND}"
+                f"{self._where()}: not MediaWiki's XML, or cut short ({error}): {FIX}"
             ) from None
 
     def taken(self) -> Iterable[Article]:
@@ -189,7 +189,7 @@ class Pages:
     def _doctype(self, name: str, *_: object) -> None:
         raise DataError(
             f"{self._where()}: a DOCTYPE, which could define entities without end; dumps of "
-            f"MediaWiki have none: {MEND}"
+            f"MediaWiki have none: {FIX}"
         )
 
     def _start(self, name: str, _: object) -> None:
@@ -234,5 +234,5 @@ class Pages:
         else:
             number, title = page.get("id") or "", page.get("title") or ""
             if not number.isdecimal() or int(number) >= 2**32:
-                raise DataError(f"{self._where()}: page {title!r} has the id {number!r}: {MEND}")
+                raise DataError(f"{self._where()}: page {title!r} has the id {number!r}: {FIX}")
             self._found.append(Article(int(number), title, text))
