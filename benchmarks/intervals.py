@@ -118,7 +118,7 @@ def main():
     each = {n: medians.order_coverage(n, medians.order_rank(n, ratio)) for n in SIZES}
 
     table(
-        "Interval of a median: how often it holds the true one",
+        "Interval of a median: how often it contains the true median",
         {"stated": [cover[n] for n in SIZES]},
         {d: [median_coverage(d, n, rounds, dice) for n in SIZES] for d in DISTRIBUTIONS},
     )
@@ -129,7 +129,7 @@ def main():
     )
     for cells in FRAMEWORKS:
         table(
-            f"Ranking of {cells} equal cells: how often any two are told apart",
+            f"Ranking of {cells} equal cells: how often any two are separated",
             {"stated": [separation.false_ranking((n,) * cells) for n in SIZES]},
             {
                 d: [false_rankings(d, n, cells, rounds // 4, dice) for n in SIZES]
@@ -144,7 +144,7 @@ def main():
         )
     able = tuple(n for n in range(3, 10) if separation.false_separation(n, n) <= separation.ERROR)
     table(
-        "Detectable difference: how often a cell that is faster by it is found faster",
+        "Detectable difference: how often a cell that is faster by this much is found to be faster",
         {"stated, for normal noise that is known": [separation.POWER] * len(able)},
         {d: [power(d, n, rounds, dice) for n in able] for d in CONTINUOUS},
         able,

@@ -24,7 +24,8 @@ def check(folder: Path) -> str:
     found = shards.digest(folder, manifest)
     if found != manifest[SAMPLES]:
         raise DataError(
-            f"{folder}: the digest of its samples is {found}, not {manifest[SAMPLES]} as the manifest says"
+            f"{folder}: the digest of its samples is {found}, not "
+            f"{manifest[SAMPLES]} as the manifest says"
         )
     return f"{said}, and its {manifest['samples']} samples have the digest {found}"
 
