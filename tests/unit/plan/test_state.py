@@ -176,7 +176,7 @@ def test_too_little_disk_is_told_with_what_is_needed_and_what_to_do(config, size
     assert check_disk(config, expand(config)) == ""
     monkeypatch.setattr(estimate, "free_bytes", lambda results: 7 * 10**9)
     message = check_disk(config, expand(config))
-    assert "pytorch, jax need some 8.0 GB" in message
+    assert "pytorch, jax need about 8.0 GB" in message
     assert "results/ has 7.0 GB free" in message
     assert "fewer `frameworks`" in message
 
