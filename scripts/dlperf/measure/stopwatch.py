@@ -254,7 +254,7 @@ class Attempt:
         return found[0] if len(found) == 1 else dict(found[0], nodes=found)
 
     def _load(self, index):
-        """CPU time in the window as a share of time and cores: of ranks with services, and others."""
+        """CPU time in the window as a share of time and cores: ranks with services, and others."""
         begin, end = (self._results[index]["times"].get(key) for key in ("window", "end"))
         devices = self._case["identity"]["devices_per_node"]
         ranks = self.facts[index * devices : (index + 1) * devices]
