@@ -27,6 +27,7 @@ from dlperf.data.sources import Credentials, masked
 #: Statuses of a server that is busy or restarting, or of a gateway in front of one: try again.
 PASSING = {408, 425, 429, 500, 502, 503, 504}
 MOST_REDIRECTS = 10
+OPEN = 10  # connections to a host that stay open for its next files
 LONGEST_WAIT = 600  # seconds: a server that asks for a longer wait is asked again after these
 PORTS = {"http": 80, "https": 443}
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -181,10 +182,10 @@ def _pool(proxy: str) -> PoolManager:
     """Connections that stay open for the next request: direct ones ("") or those of a proxy."""
     trusted = ssl.create_default_context()  # the system's certificates, or those of SSL_CERT_FILE
     if not proxy:
-        return PoolManager(ssl_context=trusted)
+        return PoolManager(maxsize=OPEN, ssl_context=trusted)
     user = parse_url(proxy).auth
     headers = make_headers(proxy_basic_auth=unquote(user)) if user else None
-    return ProxyManager(proxy, proxy_headers=headers, ssl_context=trusted)
+    return ProxyManager(proxy, proxy_headers=headers, maxsize=OPEN, ssl_context=trusted)
 
 
 def _proxy(address: str) -> str:
