@@ -1,4 +1,4 @@
-"""From a round's config to its report.
+"""Makes a round's report from its config.
 
 plan -> environments, data -> certify -> measure -> merge -> figures -> report
 """
@@ -9,11 +9,11 @@ from snakemake.utils import min_version
 
 min_version("9.27")
 
-# What Snakemake builds until the first job starts lives on: looking for garbage in it again and
-# again is a quarter of a large round's dry run. (Switched on again in onstart.)
+# What Snakemake builds before the first job starts is kept, and looking for garbage in it
+# repeatedly takes a quarter of the time of a large round's dry run. (Switched on again in onstart.)
 gc.disable()
 
-# A round given with --configfile is whole in itself: nothing of the default one shows through.
+# A round given with --configfile is complete: it takes nothing from the default config.
 if not workflow.configfiles:
 
     configfile: "config/config.yaml"
@@ -22,12 +22,12 @@ if not workflow.configfiles:
 report: "report/workflow.rst"
 
 
-# Counted in each job of a cluster by itself: repetitions that share one take turns there.
+# Counted within each job of a cluster, where repetitions that share the job take turns.
 resource_scopes:
     exclusive="local",
 
 
-# In the order in which data flows.
+# In the order in which data flows:
 include: "rules/common.smk"
 include: "rules/plan.smk"
 include: "rules/environments.smk"

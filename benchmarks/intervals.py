@@ -180,7 +180,7 @@ def main():
     each = {n: medians.order_coverage(n, medians.order_rank(n, ratio)) for n in SIZES}
 
     table(
-        "Interval of a median: how often it holds the true one",
+        "Interval of a median: how often it contains the true median",
         {"stated": [cover[n] for n in SIZES]},
         {d: [median_coverage(d, n, rounds, dice) for n in SIZES] for d in DISTRIBUTIONS},
     )

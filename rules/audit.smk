@@ -1,10 +1,10 @@
 """
-Required inputs: none that Snakemake may make: an audit looks at what lies there. It needs neither
-environments nor a GPU.
+Required inputs: none that Snakemake may make, because an audit checks the existing files. It needs
+neither environments nor a GPU.
 
-Outputs: `audit` prints what differs between a round (or an archive of one, `--config
-archive=FILE.zip`) and what its raw records say, and writes it to audit.tsv; it fails where anything
-does. `archive` packs the round, as it lies there, into results/<round>.zip.
+Outputs: `audit` checks a round (or an archive of one, `--config archive=FILE.zip`) against its raw
+records, prints the differences and writes them to audit.tsv. It fails if there is a difference.
+`archive` packs the round, as it is, into results/<round>.zip.
 """
 
 

@@ -1,11 +1,11 @@
 """
 Required inputs: a framework's environment, PyTorch's for the reference, and the sample data.
 
-Outputs: results/certificates/<workload>/reference[-<variant>]/, neutral weights and what plain
-float64 formulas make of them; one certificate of equal work for each workload, framework, device,
-precision, compiler, variant and layout of devices. Shared by rounds; made again when the
-implementation, the reference or the environment changes. Where one comes with this very code
-(certificates/), it is taken. `certificates` makes those of the round and prints them.
+Outputs: results/certificates/<workload>/reference[-<variant>]/ with neutral weights and what plain
+float64 formulas compute from them; and a certificate of equal work for each workload, framework,
+device, precision, compiler, variant and layout of devices. Rounds share them. They are made again
+when the implementation, the reference or the environment changes. If one comes with exactly this
+code (certificates/), it is used. `certificates` makes those of the round and prints them.
 """
 
 from dlperf.certify import released
@@ -14,7 +14,7 @@ from dlperf.measure import code
 
 PRECISION = "fp32|amp"
 COMPILER = "(-(?!clip0)[a-z0-9_]+)?"
-VARIANT = "(-clip0)?"  # what a certificate is of, beside the workload's standard form
+VARIANT = "(-clip0)?"  # certificates exist for this variant and for the standard form
 LAYOUT = "1|(dp2)?(acc2)?"
 PACKAGE = os.path.relpath(f"{SCRIPTS}/dlperf")
 OF_CERTIFICATE = (
@@ -33,7 +33,7 @@ def proving_data(wildcards):
 
 
 def code_of(wildcards):
-    """The files whose change makes a certificate, or a reference, anew."""
+    """The files of which a change makes a certificate or a reference again."""
     if framework := wildcards.get("framework"):
         own = code.of_implementation(wildcards.workload, framework)
     else:
@@ -42,9 +42,9 @@ def code_of(wildcards):
 
 
 def released_certificate(wildcards):
-    """The one that comes with the code. Where none does, the path of a file that is not there:
-    then the rule below makes it. Only the venv backend applies the lock that it was made with; by
-    another one it would be stale."""
+    """The certificate that comes with the code. If there is none, the path of a missing file, so
+    that the rule below makes it. Only the venv backend applies the lock that it was made with; with
+    another backend it would be stale."""
     path = OF_CERTIFICATE.format(**wildcards)
     locked = backend_of(wildcards) == "venv"
     found = released.find(path) if locked and not REMAKE else ""
@@ -52,7 +52,7 @@ def released_certificate(wildcards):
 
 
 def was_released(wildcards):
-    """Whether the one that is there came with the code."""
+    """Whether the existing certificate came with the code."""
     try:
         with open("results/" + OF_CERTIFICATE.format(**wildcards)) as stream:
             return json.load(stream)["provenance"].get("released", False)
@@ -61,7 +61,7 @@ def was_released(wildcards):
 
 
 def memory_of(wildcards):
-    """Weights, gradients, moments and what they are compared with: a dozen float64 arrays a rank."""
+    """Weights, gradients, moments and their references: a dozen float64 arrays on each rank."""
     ranks = Layout.parse(wildcards.get("layout", "1")).devices
     return ranks * (2000 + 12 * 8 * millions_of_parameters(wildcards))
 
@@ -83,7 +83,7 @@ rule reference:
     wildcard_constraints:
         variant=VARIANT,
     priority: lambda wildcards: REFERENCE + millions_of_parameters(wildcards)
-    threads: lambda wildcards: max(1, all_cores(2) // 2)  # beside what is downloaded and built
+    threads: lambda wildcards: max(1, all_cores(2) // 2)  # while other jobs download and build
     resources:
         mem_mb=memory_of,
     params:
@@ -117,7 +117,7 @@ rule released_certificate:
 
 rule certificate:
     input:
-        # not ancient: another lock makes a certificate stale
+        # not ancient, because another lock makes a certificate stale
         environment=lambda wildcards: environment_of(wildcards.framework),
         reference="results/certificates/{workload}/reference{variant}/manifest.json",
         data=proving_data,
@@ -133,8 +133,8 @@ rule certificate:
         variant=VARIANT,
         layout=LAYOUT,
     priority: CERTIFICATE
-    # Two: its runs, or its ranks, stand side by side, as nothing is timed. A repetition takes all
-    # cores, so never beside one.
+    # Two, because its runs or ranks work in parallel, as nothing is timed. A repetition takes all
+    # cores, so the two never run together.
     threads: 2
     resources:
         runtime=15,

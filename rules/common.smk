@@ -1,8 +1,8 @@
 """
-What all other rule files use: the round's config and cases, and functions from wildcards to files.
+What the other rule files use: the round's config and cases, and functions from wildcards to files.
 
-Nothing here reads results but the statuses of what is to be tried again, so that parsing stays
-cheap: every cluster job parses the workflow anew.
+This file reads no results except the statuses of repetitions that may be tried again. So parsing
+stays cheap, as every cluster job parses the workflow again.
 """
 
 import atexit
@@ -28,15 +28,15 @@ from dlperf.data import loaders
 from dlperf.analysis.round import names
 from dlperf.inside_snakemake import of_each_job
 
-# Only this package is on the path of what the rules start, whatever the user's PYTHONPATH says.
+# What the rules start has only this package on its path, whatever the user's PYTHONPATH is.
 shell.prefix(f"export PYTHONPATH={shlex.quote(SCRIPTS)}; ")
 
 PYTHON = sys.executable
 SOURCE = ", ".join(os.path.relpath(path) for path in workflow.configfiles)
 
-# Of one call, not of the round, so in none of its files: what `audit` audits in place of the round's
-# folder, what `compare` compares it with and by, and whether certificates that come with the code
-# are made anew (`--config certificates=remake`).
+# These belong to one call and not to the round, so they are in none of its files: the archive that
+# `audit` audits instead of the round's folder, the baseline and the metric of `compare`, and
+# whether certificates that come with the code are made again (`--config certificates=remake`).
 ARCHIVE = config.pop("archive", None)
 CERTIFICATES = config.pop("certificates", "released")
 REMAKE = CERTIFICATES == "remake"
@@ -61,13 +61,13 @@ CASES = plan.expand(CONFIG)
 FRAMEWORKS = CONFIG.frameworks
 REPETITIONS = range(1, CONFIG.repetitions + 1)
 
-# What starts first where several jobs could: all that others wait for. Repetitions have the number
-# of their turn, from 1.
-FIRST = 3_100_000  # what references need; what is compiled, for a minute
-REFERENCE = 3_001_000  # and the millions of parameters: the longest first, beside what is built
+# Job priorities: what others wait for starts first. Repetitions have a priority by their turn, from
+# 1.
+FIRST = 3_100_000  # what references need, and what takes a minute to compile
+REFERENCE = 3_001_000  # plus the millions of parameters, so that the longest starts first
 ENVIRONMENT = 3_000_000
-CERTIFICATE = 1_000_000  # before what is measured: its speeds would not count
-SCREEN = 900_000  # near to the repetitions that it is a limit of
+CERTIFICATE = 1_000_000  # before repetitions, whose speeds do not count without it
+SCREEN = 900_000  # close in time to the repetitions whose limit it gives
 
 RECORD = f"{RESULTS}/runs/{{workload}}/{{framework}}/{{case}}/rep{{repetition}}.json"
 
@@ -99,7 +99,7 @@ def case_of(wildcards):
 
 @cache
 def records(wildcards=None):
-    """Every record of the round; what a framework cannot do has none."""
+    """Every record of the round; unsupported cases have none."""
     return [
         f"{RESULTS}/runs/{case.folder}/rep{repetition}.json"
         for case in CASES
@@ -109,9 +109,9 @@ def records(wildcards=None):
 
 
 def all_cores(on_cluster):
-    """Threads of a job that has the machine to itself; on a cluster it asks for `on_cluster`.
+    """The threads of a job that has the machine to itself; `on_cluster` on a cluster.
 
-    For functions only: while Snakemake parses, it does not know yet where jobs will run.
+    Call it only in functions: while Snakemake parses, it does not know yet where jobs will run.
     """
     return workflow.cores if workflow.local_exec else on_cluster
 
@@ -121,7 +121,7 @@ def environment_of(framework):
 
 
 def manifest_of_case(case):
-    """The manifest of a case's data; [] where that is synthetic."""
+    """The manifest of a case's data; [] if that is synthetic."""
     folder = loaders.folder(case)
     return f"results/data/{folder}/manifest.json" if folder else []
 
@@ -144,7 +144,7 @@ def final_output(wildcards):
 
 
 def outcome(path):
-    """(status, reason) of a record; ('', '') where there is none."""
+    """(status, reason) of a record; ('', '') if there is none."""
     try:
         with open(path) as stream:
             record = json.load(stream)
@@ -153,12 +153,12 @@ def outcome(path):
     return record["status"], record["reason"]
 
 
-# An input of what must be made again although it is there: newer than everything. (The profiles
-# do not ask for a rerun where the set of inputs changes.)
+# An input of existing files that must be made again: it is newer than everything. (The profiles do
+# not rerun a job because its set of inputs changed.)
 AGAIN = "results/.again"
 if workflow.is_main_process:
     os.makedirs("results", exist_ok=True)
-    # its content changes too: Snakemake compares checksums of small files before it trusts a time
+    # its content changes too, because Snakemake compares checksums of small files as well as times
     Path(AGAIN).write_text(f"{time.time_ns()}\n")
 
 
@@ -174,7 +174,8 @@ onstart:
     inside_snakemake.say_progress(workflow)
     global makes_report
     makes_report = any(job.rule.name == "report_page" for job in workflow.dag.needrun_jobs())
-    # The profiles switch Snakemake's own lock off: it outlives `kill -9`. The kernel frees this one.
+    # The profiles switch off Snakemake's own lock, which outlives `kill -9`. The kernel frees this
+    # one.
     global folder_lock
     folder_lock = open("results/.lock", "a+")
     try:
@@ -192,6 +193,6 @@ onstart:
 
 
 onsuccess:
-    # behind all that Snakemake says
+    # after everything that Snakemake prints
     if makes_report:
         atexit.register(print, f"Report: {RESULTS}/report.html", flush=True)

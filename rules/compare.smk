@@ -1,9 +1,11 @@
 """
 Required inputs: what merge makes of the round, and what it made of another one, the baseline
-(`--config baseline=<round>`: its name, or the path of a folder that has it).
+(`--config baseline=<round>`: its name, or the path of its folder).
 
-Outputs: compare/<baseline>.tsv, a row a cell, and compare/<baseline>.html, a page that needs nothing
-else; of another metric (`--config baseline=<round> metric=memory`) in compare/<metric>/. `compare` prints what was found and fails where a cell became slower or broke; its files stay.
+Outputs: compare/<baseline>.tsv with a row for each cell, and compare/<baseline>.html, a
+self-contained page; for another metric (`--config baseline=<round> metric=memory`) in
+compare/<metric>/. `compare` prints the result and fails if a cell became slower or broke; the files
+are kept.
 """
 
 from dlperf import scenarios
@@ -12,7 +14,7 @@ from dlperf.analysis.compare import rounds
 BASELINE = str(COMPARISON.get("baseline") or "")
 METRIC = str(COMPARISON.get("metric") or "")
 
-# A wrong one is reported at once, without a job's details around it.
+# A wrong metric is reported immediately, without the details of a job.
 if METRIC:
     try:
         names.known(
@@ -28,7 +30,7 @@ if BASELINE or "compare" in sys.argv[1:]:
 
 
 def baseline_of(wildcards):
-    """The folder of the round that a comparison's name says."""
+    """The folder of the baseline that the name of a comparison gives."""
     if BASELINE and wildcards.baseline == BASELINE_FOLDER.name:
         return BASELINE_FOLDER
     try:
@@ -38,7 +40,7 @@ def baseline_of(wildcards):
 
 
 def compared():
-    """The files of the comparison that was asked for, without their endings."""
+    """The path of the requested comparison, without the suffix."""
     folder = f"{RESULTS}/compare/{METRIC}" if METRIC else f"{RESULTS}/compare"
     return f"{folder}/{BASELINE_FOLDER.name}"
 
@@ -67,7 +69,7 @@ rule comparison:
         tolerance=COMPARISON.get("tolerance", 0.02),
         metric=lambda wildcards: wildcards.metric.rstrip("/"),
     shell:
-        # 3 says that there is a regression: here the comparison is done all the same
+        # 3 means that there is a regression, but the comparison itself succeeded
         "{PYTHON:q} -m dlperf.analysis compare --baseline {params.baseline:q}"
         " --round {params.round:q} --tolerance {params.tolerance:q} --metric={params.metric:q}"
         " --out-tsv {output.tsv:q} --out-html {output.html:q} > {log:q} 2>&1 || [ $? -eq 3 ]"

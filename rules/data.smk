@@ -1,14 +1,14 @@
 """
-Required inputs: none for the samples, which come with packages of the workflow itself; for the rest,
-the sources of config/data.yaml; for MindRecord, MindSpore's environment.
+Required inputs: the sources of config/data.yaml, except for the samples, which come with packages
+of the workflow itself; for MindRecord also MindSpore's environment.
 
-Outputs: results/data/<sample>/, made without any download; results/data/downloads/<source>/, fetched
-and verified; results/data/<set>-<format>/, images in a framework's own format;
+Outputs: results/data/<sample>/, made without any download; results/data/downloads/<source>/,
+fetched and verified; results/data/<set>-<format>/, images in a framework's own format;
 results/data/<corpus>-documents/ and -seq<tokens>-<format>/, text for BERT. Each has a manifest with
-the sha256 of every file. Shared by rounds. `data` makes what the round trains on.
+the sha256 of every file. Rounds share them. `data` makes what the round trains on.
 """
 
-# What is made without any download: its folder, and the module that makes it.
+# Sets that are made without any download: the folder, and the module that makes it.
 SAMPLES = {
     "sample": "sample",
     "prose": "prose",
@@ -20,7 +20,7 @@ SAMPLES = {
 
 @cache
 def data_config():
-    """config/data.yaml, read where something must be made of it."""
+    """config/data.yaml, which is only read if something must be made from it."""
     from dlperf.data import sources
 
     try:
@@ -30,7 +30,7 @@ def data_config():
 
 
 def prepared(kind, name):
-    """What config/data.yaml says of a set of images, or of a corpus."""
+    """The entry of a set of images, or of a corpus, in config/data.yaml."""
     sets = getattr(data_config().prepared, kind)
     if name not in sets:
         raise WorkflowError(
@@ -48,7 +48,7 @@ def first_file(source):
 
 
 def of_images(wildcards):
-    """The manifest of what shards of images are made from."""
+    """The manifest of the images that shards are made from."""
     source = prepared("images", wildcards.images).source
     return (
         manifest_of_source(source) if source else f"results/data/{wildcards.images}/manifest.json"
@@ -81,7 +81,7 @@ SAMPLE_DUMP = "sample-pages-articles-multistream.xml.bz2"
 
 
 def mindspore_for(wildcards):
-    """MindRecord is written by MindSpore."""
+    """MindSpore's environment for MindRecord, which only MindSpore can write."""
     return environment_of("mindspore") if wildcards.format == "mindrecord" else []
 
 
@@ -120,18 +120,18 @@ rule sample:
 
 rule fetch:
     output:
-        # kept until it is written anew: it pins what was fetched without a published checksum
+        # kept until it is written again, as it pins files without a published checksum
         update("results/data/downloads/{source}/manifest.json"),
     log:
         "results/data/downloads/{source}.log",
     wildcard_constraints:
         source="[A-Za-z0-9._-]+",
-    localrule: True  # where Snakemake runs: nodes of a cluster often have no way out
+    localrule: True  # nodes of a cluster often have no access to the internet
     threads: 1
     params:
         folder=subpath(output[0], parent=True),
     shell:
-        # what is wrong goes to the terminal too
+        # errors go to the terminal too
         "{PYTHON:q} -m dlperf.data.fetch --source {wildcards.source:q} --out {params.folder:q}"
         " 2>&1 > {log:q} | tee -a {log:q} >&2"
 

@@ -1,12 +1,12 @@
 """
 Required inputs: the framework's YAML and its lock in envs/.
 
-Outputs: env.json: where the interpreter is, what is installed beside it, and, when the build
-failed, why; then the round goes on without that framework. The environment lies beside it, is
-shared by rounds, and is taken again as long as its lock stays the same.
+Outputs: env.json, which says where the interpreter is, what is installed with it, and why the build
+failed, if it did. Then the round continues without that framework. The environment is in the same
+folder. Rounds share it, and it is used as long as its lock is the same.
 
-Builds run side by side (one thread each), on the machine that Snakemake runs on. The lock of an
-environment is an input, so a changed lock builds anew.
+Builds run in parallel (one thread each), on the machine on which Snakemake runs. The lock of an
+environment is an input, so a changed lock causes a new build.
 """
 
 from snakemake.settings.types import DeploymentMethod
@@ -20,8 +20,8 @@ WITH_CONTAINERS = DeploymentMethod.APPTAINER in workflow.deployment_settings.dep
 
 
 def backend_of(wildcards):
-    """An interpreter that the config names comes first, then what the command line says; with
-    `--sdm apptainer` what names an image is that container."""
+    """An interpreter that the config names has priority, then the command line. With `--sdm apptainer`
+    an environment that names an image is that container."""
     if wildcards.framework in CONFIG.environments.interpreters:
         return "interpreter"
     definition = Path(definition_of(wildcards)[0])
@@ -31,7 +31,7 @@ def backend_of(wildcards):
 
 
 def definition_of(wildcards):
-    """The environment's files; HugeCTR, a container, has no lock."""
+    """The environment's files. HugeCTR, which is a container, has no lock."""
     name = f"{ENVS}/{wildcards.framework}.{wildcards.device}"
     lock = f"{name}.lock.txt"
     return [
@@ -42,7 +42,7 @@ def definition_of(wildcards):
 
 
 def conda_of(wildcards):
-    """The same YAML for Snakemake's conda; None where it has nothing to make."""
+    """The same YAML for Snakemake's conda; None if it has nothing to make."""
     names_packages = any(path.endswith(".lock.txt") for path in definition_of(wildcards))
     if WITH_CONDA and backend_of(wildcards) == "conda" and names_packages:
         return os.path.abspath(definition_of(wildcards)[0])
@@ -69,15 +69,15 @@ def build_options(wildcards):
 
 @cache
 def has_distributed_part(framework, device):
-    """Whether several devices need a part of their own. One that is there stays, though a round has
-    one device: another environment would make the certificates of all rounds stale."""
+    """Whether several devices need an extra part. If it exists it is kept, even for a round with one
+    device, because another environment would make the certificates of all rounds stale."""
     sections = environment_files.read_yaml(Path(f"{ENVS}/build.yaml"))
     names = (framework, f"{framework}.{device}")
     return any("distributed" in (sections.get(name) or {}) for name in names)
 
 
 def environment_priority(wildcards):
-    """References wait for PyTorch."""
+    """PyTorch comes first, because references wait for it; so do parts that are compiled."""
     compiled = has_distributed_part(wildcards.framework, wildcards.device)
     return FIRST if wildcards.framework == "pytorch" or compiled else ENVIRONMENT
 
@@ -100,7 +100,7 @@ rule environment:
         yaml=lambda wildcards: definition_of(wildcards)[0],
         prefix=subpath(output[0], parent=True),
     shell:
-        # why a build failed goes to the terminal too
+        # the reason of a failure goes to the terminal too
         "{PYTHON:q} -m dlperf.environments build --framework {wildcards.framework:q}"
         " --device {wildcards.device:q} --yaml {params.yaml:q} --prefix {params.prefix:q}"
         " --out {output:q} {params.options:q} > {log:q}"

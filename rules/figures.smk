@@ -1,18 +1,18 @@
 """
 Required inputs: cells.tsv, and measurements.tsv.gz for tables.md.
 
-Outputs: one table a workload, scenario, precision and batch size, as TSV, Markdown and HTML; for
-each, a figure of throughput and one of scaling, as SVG and PNG. Their names follow from the plan.
-On request the same of another metric: tables/<table>-memory.md, figures/<table>-step_time.svg.
-tables.md has all tables in one file, for a README.
+Outputs: a table for each workload, scenario, precision and batch size, as TSV, Markdown and HTML;
+and for each table a figure of throughput and one of scaling, as SVG and PNG. The plan gives their
+names. On request, the same for another metric: tables/<table>-memory.md,
+figures/<table>-step_time.svg. tables.md has all tables in one file, for a README.
 """
 
 TABLES = names.table_ids(CASES)
 FIGURES = names.figure_ids(CASES)
 OTHERS = names.of_other_metrics(CASES)  # made on request
 
-# A name that the plan does not have is reported at once, with the nearest one. (Snakemake knows its
-# targets only after parsing, and would say that no rule makes the file.)
+# A name that is not in the plan is reported immediately, with the nearest one. (Snakemake knows its
+# targets only after parsing, and would only say that no rule makes the file.)
 for target in sys.argv[1:]:
     folder, _, name = target.removeprefix(f"{RESULTS}/").partition("/")
     known = {"tables": TABLES + OTHERS, "figures": FIGURES + OTHERS}.get(folder)

@@ -2,8 +2,8 @@
 Required inputs: measurements.tsv.gz, which names the devices; config/peaks.yaml; the calibrations
 of the round's nodes (rules/screen.smk).
 
-Outputs: limits.tsv: what one device can do at most, as its maker states it and as it was measured.
-`cells` shows MFU beside both.
+Outputs: limits.tsv, the peak of one device as its manufacturer states it and as it was measured.
+`cells` shows MFU relative to both.
 """
 
 

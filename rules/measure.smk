@@ -1,12 +1,12 @@
 """
 Required inputs: the framework's environment (env.json) and, for real input, the data's manifest.
 
-Outputs: one record a repetition, immutable, with its log beside it; a copy of every record ever
-made in `attempts/`. A repetition that fails is a record too, and the rule succeeds.
+Outputs: a record for each repetition, which is never changed, with its log beside it; and a copy of
+every record in `attempts/`. A repetition that fails gives a record too, and the rule succeeds.
 
-Repetitions never share a machine: locally one job takes all cores and the `exclusive` resource,
-and the stopwatch holds a lock; on Slurm a job is --exclusive. They take turns over frameworks.
-On a cluster a job asks for the case's nodes, and the launcher starts the stopwatch's agents there.
+Repetitions never share a machine: locally one job takes all cores and the `exclusive` resource, and
+the stopwatch holds a lock; on Slurm a job is --exclusive. Frameworks take turns. On a cluster a job
+asks for the nodes of its case, and the launcher starts the stopwatch's agents there.
 """
 
 from dlperf.contract.case import NO_JOB
@@ -19,13 +19,13 @@ def turns():
 
 @of_each_job
 def turn(wildcards):
-    """Earlier turns come first: Snakemake runs the higher priority first."""
+    """Earlier turns have a higher priority, which Snakemake runs first."""
     return len(turns()) - turns()[case_of(wildcards), int(wildcards.repetition)]
 
 
 @of_each_job
 def document(wildcards):
-    """The case as JSON: what the path says is what the stopwatch is told."""
+    """The case as JSON, so that the stopwatch gets exactly what the path says."""
     return json.dumps(plan.document(case_of(wildcards), CONFIG, int(wildcards.repetition)))
 
 
@@ -34,8 +34,8 @@ def record_of(wildcards):
 
 
 def to_try_again(wildcards):
-    """Whether there is a record that should be made again: the config says so, or there was no
-    environment then."""
+    """Whether there is a record that should be made again, because the config says so or because
+    there was no environment at that time."""
     status, reason = outcome(record_of(wildcards))
     if reason == NO_JOB % case_of(wildcards).nodes:
         return not workflow.local_exec
@@ -44,10 +44,10 @@ def to_try_again(wildcards):
 
 @of_each_job
 def inputs_of(wildcards):
-    """What a repetition waits for. Of a recorded one the environment is ancient: one that was built
-    anew does not throw a campaign away, and records name the lock that they were made with. (Not of
-    others: where Snakemake builds an environment again, it forgets what is missing behind an
-    ancient one.)"""
+    """What a repetition waits for. If it has a record, the environment is ancient: building it again
+    does not invalidate a campaign, and records name the lock that they were made with. (Without a
+    record it is not, because Snakemake forgets missing files behind an ancient input that it makes
+    again.)"""
     case = case_of(wildcards)
     environment = environment_of(wildcards.framework)
     recorded = os.path.exists(record_of(wildcards))
@@ -64,8 +64,9 @@ def cores_of(wildcards):
 
 
 def of_case(value):
-    """A resource from the case; where that is None, it is not asked for. What all cases have in
-    common is no function: Snakemake calls those for each of thousands of jobs."""
+    """A resource that depends on the case; None means that it is not requested. If all cases have the
+    same value, it is not a function, because Snakemake calls functions for each of thousands of
+    jobs."""
     values = {value(case) for case in CASES}
     return values.pop() if len(values) == 1 else lambda wildcards: value(case_of(wildcards))
 
@@ -74,8 +75,8 @@ def gres_of(case):
     return f"{CONFIG.cluster.gres}:{case.devices_per_node}"
 
 
-# What a cluster's job needs beside `threads`, the cores of a node: one task a node, which starts
-# that node's ranks. With `mpi` the job itself runs on the first node, outside of any step.
+# What a cluster's job needs besides `threads`, the cores of a node: one task on each node, which
+# starts that node's ranks. With `mpi` the job itself runs on the first node, outside of any step.
 GEOMETRY = {}
 if any(case.nodes > 1 for case in CASES):
     GEOMETRY["nodes"] = of_case(lambda case: case.nodes)
@@ -83,7 +84,7 @@ if any(case.nodes > 1 for case in CASES):
     GEOMETRY["mpi"] = of_case(lambda case: "srun" if case.nodes > 1 else None)
 if CONFIG.device == "cuda":
     GEOMETRY["gres"] = of_case(gres_of)
-    GEOMETRY["tasks_per_gpu"] = 0  # else the plugin asks for `tasks` on each GPU
+    GEOMETRY["tasks_per_gpu"] = 0  # otherwise the plugin asks for `tasks` on each GPU
 
 
 LAUNCHER = CONFIG.cluster.launcher.replace(
@@ -91,9 +92,10 @@ LAUNCHER = CONFIG.cluster.launcher.replace(
 ).strip()
 
 
-# What is the same for every repetition, put together once: a campaign has thousands of them. No
-# parameters of the rule: another name of a network would make Snakemake measure again.
-# exec: the stopwatch stands right below Snakemake, and ends when that is killed.
+# The part of the command that is the same for every repetition, made once because a campaign has
+# thousands of them. These are not parameters of the rule, because then another network name would
+# make Snakemake measure again. With exec the stopwatch is a direct child of Snakemake and ends when
+# that is killed.
 MEASURE = (
     f"exec {shlex.quote(PYTHON)} -m dlperf.measure --config-sha256 {CONFIG_SHA256}"
     f" --on-failure {CONFIG.on_failure} --lock results/.measuring"
@@ -115,7 +117,7 @@ rule repetition:
         **GEOMETRY,
         exclusive=1,
         runtime=of_case(lambda case: CONFIG.timeout_of(case.workload) // 60 + 2),
-        tmpdir=tempfile.gettempdir(),  # as by default, without a function
+        tmpdir=tempfile.gettempdir(),  # the default, but without a function
     params:
         case=document,
     shell:

@@ -2,12 +2,12 @@
 Required inputs: the round's config.yaml, every record that the plan asks for, and the certificates
 of its cases.
 
-Outputs: measurements.tsv.gz (a row a repetition), parity.tsv (what the processes reported of
-themselves), certificates.tsv (a row a tier), SHA256SUMS (what was read), cells.tsv (a row a case: median,
-interval, speed-up, certificate, flags).
+Outputs: measurements.tsv.gz (a row for each repetition), parity.tsv (the settings that the
+processes reported), certificates.tsv (a row for each tier), SHA256SUMS (the files that were read),
+cells.tsv (a row for each case and metric: median, interval, speed-up, certificate, flags).
 
-1. merge reads and checks records and certificates; one that is not what its path says stops it.
-2. cells summarises them; all tables, figures and the report start from there.
+1. merge reads and checks records and certificates. It stops if one disagrees with its path.
+2. cells summarises them; all tables, figures and the report are made from that.
 """
 
 
@@ -25,8 +25,8 @@ rule merge:
         f"{RESULTS}/logs/merge.log",
     localrule: True
     params:
-        runs=f"{RESULTS}/runs",  # the records are found there: thousands do not fit a command line
-        shared="results",  # and the certificates there
+        runs=f"{RESULTS}/runs",  # a folder, as thousands of records do not fit on a command line
+        shared="results",  # the folder of the certificates
     shell:
         "{PYTHON:q} -m dlperf.analysis merge --config {input.config:q} --runs {params.runs:q}"
         " --shared {params.shared:q} --measurements {output.measurements:q}"

@@ -1,5 +1,5 @@
 """
-Required inputs: none but the config.
+Required inputs: only the config.
 
 Outputs: the merged, validated config and the list of all repetitions; `plan` prints them.
 """

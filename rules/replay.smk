@@ -1,12 +1,13 @@
 """
-Required inputs: config/published/<name>.yaml and the CSV files that it names; nothing measured.
+Required inputs: config/published/<name>.yaml and the CSV files that it names, but no measurements.
 
 Outputs: results/imported-<name>/ with records of kind `imported`, measurements.tsv.gz, cells.tsv,
-values.tsv (what is no throughput), tables/, figures/ and report.html, by the same code as a measured
-round; results/imported/ with every printed ratio computed again and the list of contradictions.
+values.tsv (other figures than throughput), tables/, figures/ and report.html, made by the same code
+as for a measured round; results/imported/ with every published ratio computed again and the list of
+contradictions.
 
-`replay` makes all of them. They are no part of `all`, but a round that names some under `beside`
-takes their cells into its report.
+`replay` makes all of them. They are not part of `all`, but the report of a round that names some
+under `beside` shows their cells.
 """
 
 PUBLISHED = (
@@ -18,7 +19,7 @@ IMPORTED = "results/imported-{published}"
 
 
 def tables_of(*names):
-    """The CSV files of these; their YAML files are read only where a target needs them."""
+    """The CSV files of these. Their YAML files are read only if a target needs them."""
     from dlperf.analysis.publications import config as imports
 
     try:
@@ -29,7 +30,7 @@ def tables_of(*names):
 
 
 def cells_beside(wildcards):
-    """Cells of the imported rounds that the report shows beside what was measured."""
+    """The cells of the imported rounds that the report shows beside its own."""
     return [f"results/imported-{name}/cells.tsv" for name in CONFIG.beside]
 
 

@@ -2,8 +2,8 @@
 Required inputs: everything that merge and figures make, the environments' env.json and, for real
 input, the data's manifest.
 
-Outputs: report.html, one page that needs nothing else: no network, no other file. It can be read
-without its script.
+Outputs: report.html, a self-contained page that needs neither a network nor other files. It can be
+read without its script.
 """
 
 
@@ -32,7 +32,7 @@ rule report_page:
     localrule: True
     params:
         round=RESULTS,
-        shared="results",  # where environments and data of all rounds are
+        shared="results",  # has the environments and data of all rounds
     shell:
         "{PYTHON:q} -m dlperf.analysis report --config {input.config:q} --round {params.round:q}"
         " --shared {params.shared:q} --out {output:q} > {log:q} 2>&1"

@@ -1,10 +1,10 @@
 """
-Required inputs: PyTorch's environment, which does the work.
+Required inputs: the environment of PyTorch, which does the work.
 
 Outputs: results/<round>/nodes/<node>.json, the calibration of a node: its state, and how fast it
-multiplies, moves memory and exchanges. `screen` makes those of `cluster: nodes`, without a cluster
-this machine's, and prints them side by side. `all` makes them before it measures (see calibrations),
-so that MFU can be shown beside what the machine can do.
+multiplies, moves memory and exchanges. `screen` makes those of `cluster: nodes`, or without a
+cluster that of this machine, and prints them side by side. `all` makes them before it measures (see
+calibrations), so that MFU can be shown relative to what the machine can do.
 """
 
 from glob import glob
@@ -15,11 +15,11 @@ DEVICES_PER_NODE = max(case.devices_per_node for case in CASES)
 
 
 def calibrations(wildcards):
-    """The calibrations that there are; while repetitions are missing, also those to be made before
-    them: of this machine or, on a cluster, of the nodes that the config names.
+    """The existing calibrations; while repetitions are missing, also those to be made before them: of
+    this machine or, on a cluster, of the nodes that the config names.
 
-    A round that is whole asks for none: the auditor's machine is not the one that measured. Nor
-    does a round without PyTorch, whose environment the calibration would need; `screen` makes one.
+    A complete round needs none, because the auditor's machine is not the one that measured. Neither
+    does a round without PyTorch, whose environment it would need; `screen` makes one.
     """
     there = glob(f"{RESULTS}/nodes/*.json")
     on_the_way = "pytorch" in FRAMEWORKS and not all(map(os.path.exists, records()))
@@ -29,17 +29,17 @@ def calibrations(wildcards):
 
 
 def screened(wildcards):
-    """The nodes to probe; on a cluster the config has to name them."""
+    """The nodes to probe; on a cluster the config must name them."""
     if not (workflow.local_exec or CONFIG.cluster.nodes):
         raise WorkflowError(
-            f"{SOURCE}: cluster.nodes: names no node, so there is none to screen; allowed is a list "
+            f"{SOURCE}: cluster.nodes: names no node to screen; give a list "
             "such as [node1, node2] (`sinfo -N -h -o %N` lists the names)"
         )
     return expand(NODE, node=NODES)
 
 
 def environment_of_probe(wildcards):
-    """Of a recorded calibration it is ancient, as of a recorded repetition."""
+    """It is ancient if there is a calibration, as for a repetition with a record."""
     environment = environment_of("pytorch")
     recorded = os.path.exists(NODE.format(node=wildcards.node))
     return ancient(environment) if recorded else environment
@@ -72,7 +72,7 @@ rule probe:
         device=CONFIG.device,
         devices=DEVICES_PER_NODE,
         cores=CONFIG.cores_per_device,
-    # exec: the probe stands right below Snakemake, and ends when that is killed
+    # with exec the probe is a direct child of Snakemake and ends when that is killed
     shell:
         "exec {PYTHON:q} -m dlperf.measure.probe --device {params.device} --devices {params.devices}"
         " --cores-per-device {params.cores} --environment {input.environment:q}"

@@ -84,7 +84,7 @@ def test_nothing_outlives_a_killed_stopwatch(environments, tmp_path):
         (nodes("false"), "crashed", "no nodes: the launcher ended with status 1"),
         (nodes("no-such-launcher"), "crashed", "no nodes: no-such-launcher: No such file"),
         (nodes(interface="ib7"), "crashed", "has no network interface 'ib7'"),
-        (nodes("sh -c 'sleep 60'"), "timeout", "no nodes: 0 of 2 nodes came in time"),
+        (nodes("sh -c 'sleep 60'"), "timeout", "no nodes: 0 of 2 nodes connected in time"),
     ],
 )
 def test_nodes_that_do_not_come(options, status, reason, environments, tmp_path):

@@ -87,6 +87,6 @@ def test_a_wrong_checksum_is_told_on_the_terminal_and_nothing_is_made(folder):
     done = snakemake("data", cwd=folder, check=False)
     assert done.returncode != 0
     said = done.stdout + done.stderr
-    assert "gives other bytes" in said and "sources.imagenet-train" in said
+    assert "gives a wrong file" in said and "sources.imagenet-train" in said
     assert not list((folder / "results/data").rglob("train.tar"))
     assert not (folder / "results/data/imagenet-tfrecord").exists()

@@ -1,38 +1,40 @@
-"""Opens an address from a given byte on: http(s), s3, file.
+"""Opens an address (http, https, s3 or file) and reads it from a given byte onwards.
 
-In: an address, and how much of the file is here already. Out: a `Reply` to read from; or `Broken`
-(try the same again), or `Refused` (this address will not do). Credentials come from the
-environment, go to the hosts that they are meant for, and stand in no message.
+The input is an address and how much of its file is here already. The output is a `Reply` to read
+from. `Broken` says that the same request may succeed later, `Refused` that this address cannot give
+the file. Credentials come from the environment, are sent only to the hosts that the source names,
+and never appear in a message.
 """
 
-import base64
 import contextlib
-import email.utils
 import http.client
 import os
 import ssl
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from urllib3 import BaseHTTPResponse, PoolManager, ProxyManager, Retry
+from urllib3.exceptions import HTTPError, InvalidHeader, LocationValueError
+from urllib3.util import make_headers, parse_url
 
 from dlperf.data.sources import Credentials, masked
 
-#: Statuses that may pass: the server is busy, restarting, or behind a gateway that is.
+#: Statuses of a server that is busy or restarting, or of a gateway in front of one: try again.
 PASSING = {408, 425, 429, 500, 502, 503, 504}
-REDIRECTS = {301, 302, 303, 307, 308}
 MOST_REDIRECTS = 10
-LONGEST_WAIT = 600  # seconds of a Retry-After that are obeyed
+OPEN = 10  # connections to a host that stay open for its next files
+LONGEST_WAIT = 600  # seconds: a server that asks for a longer wait is asked again after these
 PORTS = {"http": 80, "https": 443}
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class Broken(Exception):
-    """Something that may pass, with the seconds that the server asks to wait, if it does."""
+    """A fault that may pass. `wait` is how many seconds the server asks to wait, if it says so."""
 
     def __init__(self, message: str, wait: float | None = None) -> None:
         super().__init__(message)
@@ -44,14 +46,14 @@ class NoSuchPart(Broken):
 
 
 class Refused(Exception):
-    """This address will not give the file, however often it is asked."""
+    """This address cannot give the file, and trying again does not help."""
 
 
 @dataclass
 class Reply:
-    """A body from byte `start` on; `total` is the whole file's size, where that is said.
+    """A body from byte `start` onwards; `total` is the size of the whole file, if it is known.
 
-    `validator` is the same as long as the file behind the address is: a strong ETag or a date.
+    `validator` is a strong ETag or a date: it changes when the file behind the address changes.
     """
 
     read: Callable[[int], bytes]
@@ -63,9 +65,9 @@ class Reply:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked for: an address from byte `start` on, while its validator is still the same.
+    """A request: an address from byte `start` onwards, provided that its validator is the same.
 
-    Without a validator the rest is taken as it comes, and the checksum must show that it fits.
+    Without a validator only the checksum can show that the rest belongs to the first part.
     """
 
     address: str
@@ -91,7 +93,7 @@ def open_address(asked: Asked) -> Reply:
         return _open_s3(address, asked)
     if scheme in PORTS:
         return _open_http(address, asked)
-    raise Refused("is no address that starts with http://, https://, s3:// or file:///")
+    raise Refused("does not start with http://, https://, s3:// or file:///")
 
 
 def _open_file(address: str, asked: Asked) -> Reply:
@@ -110,27 +112,29 @@ def _open_file(address: str, asked: Asked) -> Reply:
 
 
 def _open_http(address: str, asked: Asked) -> Reply:
+    # urllib3 could follow redirects too, but each address needs its own credentials and proxy.
     for _ in range(MOST_REDIRECTS):
         headers = _range(asked) | _authorization(address, asked)
         response = _request(address, headers, asked)
-        if response.status not in REDIRECTS:
+        location = response.get_redirect_location()
+        if location is False:
             return _reply(response, asked)
         response.close()
-        address = _redirected(address, response.headers.get("Location") or "")
+        address = _redirected(address, location or "")
     raise Refused(f"redirects more than {MOST_REDIRECTS} times")
 
 
 def _open_s3(address: str, asked: Asked) -> Reply:
-    """By path-style requests, which every S3-like store understands; signed where keys are set."""
+    """By path-style requests, which every S3-like store understands; signed if keys are set."""
     environ, parts = asked.environ, urlsplit(address)
     region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1"
     endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
     if not (endpoint or f"https://s3.{region}.amazonaws.com").startswith(("http://", "https://")):
-        raise Refused("AWS_ENDPOINT_URL is no http(s) address")
+        raise Refused("AWS_ENDPOINT_URL is not an http(s) address")
     endpoint = (endpoint or f"https://s3.{region}.amazonaws.com").rstrip("/")
     address = f"{endpoint}/{parts.netloc}/{quote(parts.path.lstrip('/'), safe='/~')}"
     response = _request(address, _signed(address, region, _range(asked), environ), asked)
-    if response.status in REDIRECTS:
+    if response.get_redirect_location() is not False:
         response.close()
         other = response.headers.get("x-amz-bucket-region") or "another one"
         raise Refused(f"the bucket is not in region {region} but in {other}; set AWS_REGION")
@@ -155,28 +159,57 @@ def _signed(
     return dict(request.headers.items())
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Redirects are followed here, hop by hop: each has its own credentials, or none."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-def _request(address: str, headers: dict[str, str], asked: Asked) -> Any:
-    """The response, whatever its status says, with its body still to be read."""
-    opener = urllib.request.build_opener(_NoRedirect)  # it knows the proxies of the environment
-    opener.addheaders = []
-    headers = {"User-Agent": "dlperf", "Accept-Encoding": "identity", **headers}
+def _request(address: str, headers: dict[str, str], asked: Asked) -> BaseHTTPResponse:
+    """The response, whatever its status is, with its body still to be read."""
     try:
-        request = urllib.request.Request(address, headers=headers)
-        return opener.open(request, timeout=asked.timeout)
-    except urllib.error.HTTPError as response:
-        return response
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        return _pool(_proxy(address)).request(
+            "GET",
+            address,
+            headers={"User-Agent": "dlperf", "Accept-Encoding": "identity", **headers},
+            timeout=asked.timeout,
+            retries=False,  # a retry resumes the file, which `fetch` does
+            redirect=False,
+            preload_content=False,
+            decode_content=False,
+            enforce_content_length=False,
+        )
+    except (HTTPError, ValueError) as error:
         raise _failure(error, asked.timeout) from None
 
 
-def _reply(response: Any, asked: Asked) -> Reply:
+@cache
+def _pool(proxy: str) -> PoolManager:
+    """Connections that stay open for the next request: direct ones ("") or those of a proxy."""
+    trusted = ssl.create_default_context()  # the system's certificates, or those of SSL_CERT_FILE
+    if not proxy:
+        return PoolManager(maxsize=OPEN, ssl_context=trusted)
+    user = parse_url(proxy).auth
+    headers = make_headers(proxy_basic_auth=unquote(user)) if user else None
+    return ProxyManager(proxy, proxy_headers=headers, maxsize=OPEN, ssl_context=trusted)
+
+
+def _proxy(address: str) -> str:
+    """The proxy that the environment names for an address; "" if there is none."""
+    url = _url(address)
+    proxy = getproxies().get(url.scheme, "")
+    if not proxy or proxy_bypass(url.netloc):
+        return ""
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    if not proxy.startswith(("http://", "https://")):
+        raise Refused(f"the environment variable {url.scheme}_proxy is not an http(s) address")
+    return proxy
+
+
+def _url(address: str) -> Any:
+    """The parts of an http(s) address."""
+    with contextlib.suppress(LocationValueError):
+        url = parse_url(address)
+        if url.scheme in PORTS and url.host:
+            return url
+    raise Refused("is not a valid address")
+
+
+def _reply(response: BaseHTTPResponse, asked: Asked) -> Reply:
     status, headers = response.status, response.headers
     if status not in (200, 206):
         response.close()
@@ -197,7 +230,7 @@ def _read_from(read: Callable[[int], bytes], timeout: float) -> Callable[[int], 
     def reading(most: int) -> bytes:
         try:
             return read(most)
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (HTTPError, OSError, ValueError) as error:
             raise _failure(error, timeout) from None
 
     return reading
@@ -221,46 +254,46 @@ def _content_range(value: str) -> tuple[int, int | None]:
 
 
 def _validator(headers: Any) -> str | None:
-    """What If-Range may be asked with: a strong ETag, or else the date of the last change."""
+    """What If-Range can hold: a strong ETag, or else the date of the last change."""
     tag = headers.get("ETag", "")
     return tag if tag.startswith('"') else headers.get("Last-Modified")
 
 
 def _authorization(address: str, asked: Asked) -> dict[str, str]:
-    """The header that this host, and no other, gets."""
+    """The header with the credentials, if they are meant for this host."""
     wanted = asked.credentials
     if wanted is None or not _meant_for(address, wanted.hosts):
         return {}
     values = [asked.environ.get(name, "") for name in wanted.variables]
     for name, value in zip(wanted.variables, values, strict=True):
         if not (value.isascii() and (value.isprintable() or not value)):
-            raise Refused(f"the environment variable {name} holds characters that no header may")
+            raise Refused(
+                f"the environment variable {name} holds characters that a header cannot have"
+            )
     if not all(values):
-        return {}  # the server says whether it minds
+        return {}  # if the server needs them, its answer says so
     if wanted.header:
         return {wanted.header: values[0]}
-    return {"Authorization": "Basic " + base64.b64encode(":".join(values).encode()).decode()}
+    return {"Authorization": make_headers(basic_auth=":".join(values))["authorization"]}
 
 
 def _meant_for(address: str, hosts: list[str]) -> bool:
-    parts = urlsplit(address)
-    if parts.scheme != "https" and parts.hostname not in LOOPBACK:
+    url = _url(address)
+    host, port = url.host.strip("[]"), url.port or PORTS[url.scheme]
+    if url.scheme != "https" and host not in LOOPBACK:
         return False
-    port = parts.port or PORTS[parts.scheme]
-    names = {f"{parts.hostname}:{port}"}
-    if port == PORTS[parts.scheme]:
-        names.add(str(parts.hostname))
-    return not names.isdisjoint(host.lower() for host in hosts)
+    names = {f"{host}:{port}"} | ({host} if port == PORTS[url.scheme] else set())
+    return not names.isdisjoint(name.lower() for name in hosts)
 
 
 def _redirected(address: str, location: str) -> str:
-    target = quote(urljoin(address, location), safe="%/:=&?~#+!$,;'@()*[]")
-    scheme = urlsplit(target).scheme
-    if not location or scheme not in PORTS:
-        raise Refused("redirects to something that is no http(s) address")
-    if scheme == "http" and address.startswith("https:"):
-        raise Refused(f"redirects from https to http ({masked(target)}), which is not followed")
-    return target
+    try:
+        target = _url(urljoin(address, location) if location else "")
+    except (Refused, ValueError):
+        raise Refused("redirects to something that is not an http(s) address") from None
+    if target.scheme == "http" and address.lower().startswith("https:"):
+        raise Refused(f"redirects from https to http ({masked(target.url)}), which is not followed")
+    return str(target.url)
 
 
 def _unwanted(status: int, headers: Any, asked: Asked) -> Broken | Refused:
@@ -285,25 +318,31 @@ def _about_credentials(asked: Asked) -> str:
 
 
 def _retry_after(value: str) -> float | None:
-    """Seconds of a Retry-After, which is a number or a date."""
-    seconds: float | None = None
-    if value.strip().isdigit():
-        seconds = float(value)
-    else:
-        with contextlib.suppress(ValueError, TypeError):
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-    return None if seconds is None else min(max(0.0, seconds), LONGEST_WAIT)
+    """The seconds of a Retry-After, which is a number or a date."""
+    with contextlib.suppress(InvalidHeader, ValueError, OverflowError):
+        return Retry(retry_after_max=LONGEST_WAIT).parse_retry_after(value)
+    return None
 
 
 def _failure(error: Exception, timeout: float) -> Broken | Refused:
     """What went wrong, in words that cannot hold an address."""
-    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    reason = _innermost(error)
     if isinstance(reason, ssl.SSLCertVerificationError):
         return Refused(f"its certificate is not trusted ({reason.verify_message})")
     if isinstance(reason, TimeoutError):
         return Broken(f"nothing came for {timeout:g} s")
     if isinstance(reason, OSError):
         return Broken((reason.strerror or str(reason) or type(reason).__name__).lower())
-    if isinstance(reason, http.client.InvalidURL | ValueError):
+    if isinstance(reason, ValueError):
         return Refused("is not a valid address")
     return Broken(f"broke off ({type(reason).__name__})")
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """The error of the standard library that an error of urllib3 wraps."""
+    while isinstance(error, HTTPError):
+        inside = [each for each in (error.__cause__, *error.args) if isinstance(each, Exception)]
+        if not inside:
+            break
+        error = inside[0]
+    return error

@@ -1,8 +1,9 @@
-"""Check a data set by its manifest: every file's sha256 and, of shards, the digest of the samples.
+"""Check a data set against its manifest: each file's sha256 and, for shards, the samples' digest.
 
     PYTHONPATH=scripts .venv/bin/python -m dlperf.data.check results/data/imagenet-tfrecord
 
-What is too large to be read before each run is checked by its files' sizes there; this reads all.
+A run checks only the sizes of large files, because reading them would take too long. This command
+reads everything.
 """
 
 import argparse
@@ -15,17 +16,18 @@ from dlperf.data.prefetch import DataError
 
 
 def check(folder: Path) -> str:
-    """What was found to be right, in a sentence. Raises DataError for what is not."""
+    """A sentence that says what was checked and is right. Raises DataError for what is wrong."""
     manifest = verify(str(folder / "manifest.json"))
-    said = f"{len(manifest['files'])} files have the sha256 that the manifest says"
+    said = f"{len(manifest['files'])} files have the sha256 that the manifest gives"
     if SAMPLES not in manifest:
         return said
     found = shards.digest(folder, manifest)
     if found != manifest[SAMPLES]:
         raise DataError(
-            f"{folder}: the digest of its samples is {found}, {manifest[SAMPLES]} in its manifest"
+            f"{folder}: the digest of its samples is {found}, not "
+            f"{manifest[SAMPLES]} as the manifest says"
         )
-    return f"{said}, and its {manifest['samples']} samples their digest {found}"
+    return f"{said}, and its {manifest['samples']} samples have the digest {found}"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -34,12 +36,12 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=Path, nargs="+", help="with a manifest.json")
+    parser.add_argument("folder", type=Path, nargs="+", help="a folder with a manifest.json")
     parser.add_argument(
         "--environment",
         type=Path,
         default=Path("results/environments/mindspore.cpu/env.json"),
-        help="MindSpore's, for MindRecord (default: %(default)s)",
+        help="MindSpore's environment, which reads MindRecord (default: %(default)s)",
     )
     asked = parser.parse_args(arguments)
     try:

@@ -1,10 +1,11 @@
 """Make a small file like Criteo's: clicks, numbers and categories of advertisements.
 
-In goes a seed; out come results/data/criteo-sample/train.txt, in the format of the challenge's file
-(a line a row: label, 13 numbers, 26 categories as 8 hexadecimal digits, all between tabs, missing
-ones empty), and last the manifest. The values are drawn, not real: numbers and categories have long
-tails and gaps as Criteo's have, and labels depend on some of them, so that there is something to
-learn. RandomState's stream is frozen, so that the same seed gives the same bytes.
+The input is a seed. The output is results/data/criteo-sample/train.txt, in the format of the
+challenge's file (a row is a line with a label, 13 numbers and 26 categories of 8 hexadecimal
+digits, separated by tabs; missing values are empty), and its manifest, which is written last. The
+values are random. Numbers and categories have long tails and missing values as Criteo's have, and
+the labels depend on some of them, so that a model can learn something. RandomState never changes
+its stream, so the same seed gives the same bytes.
 """
 
 import argparse
@@ -16,19 +17,19 @@ import numpy as np
 from dlperf.data import manifest
 
 NUMBERS, CATEGORIES = 13, 26
-# Distinct values of the categories, from 3 to 100,000 as they spread in Criteo's file, and the
-# share of missing values of each column, from none to half.
+# The number of values of each category, from 3 to 100,000, spread as in Criteo's file; and the
+# share of missing values in each column, from none to half.
 SIZES = np.geomspace(3, 100_000, CATEGORIES).astype(int)
 GAPS = np.linspace(0, 0.5, NUMBERS + CATEGORIES)
 CLICKS = 0.256  # share of the rows whose label is 1, in Criteo's file
 
 
 def make(out: Path, rows: int = 50_000, seed: int = 1) -> dict:
-    """Write train.txt and, last and in one step, manifest.json; return the manifest."""
+    """Write train.txt and then manifest.json, in one step; return the manifest."""
     manifest.begin(out)
     random = np.random.RandomState(seed)
     numbers = np.floor(np.exp(random.standard_normal((rows, NUMBERS)) * 1.5 + 1)).astype(int)
-    # a uniform number to the fourth power: the first values of a column are the frequent ones
+    # a uniform number to the fourth power makes the first values of a column the frequent ones
     ranks = (random.random_sample((rows, CATEGORIES)) ** 4 * SIZES).astype(int)
     score = np.log1p(numbers[:, :3]).sum(axis=1) - (ranks[:, :5] % 3).sum(axis=1)
     score = score + random.standard_normal(rows)
@@ -38,7 +39,7 @@ def make(out: Path, rows: int = 50_000, seed: int = 1) -> dict:
     lines = []
     for row in range(rows):
         values = [str(number) for number in numbers[row]]
-        # the multiplication spreads the names, odd numbers being invertible modulo 2^32
+        # spreads the names; no two become the same, as odd numbers are invertible modulo 2^32
         names = (rank * 2654435761 + column for column, rank in enumerate(ranks[row].tolist()))
         values += [f"{name % 2**32:08x}" for name in names]
         shown = ["" if gap else value for value, gap in zip(values, missing[row], strict=True)]
@@ -52,7 +53,7 @@ def make(out: Path, rows: int = 50_000, seed: int = 1) -> dict:
         rows=rows,
         clicks=int(labels.sum()),
         seed=seed,
-        sources=[{"credit": "drawn from the seed; no rows of Criteo's", "licence": "CC0 1.0"}],
+        sources=[{"credit": "drawn from the seed; has no rows of Criteo's", "licence": "CC0 1.0"}],
     )
 
 

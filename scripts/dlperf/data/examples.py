@@ -1,9 +1,10 @@
-"""Batches of ready examples for BERT's pre-training, from shards that lie on disk.
+"""Reads batches of ready examples for BERT's pre-training from shards on disk.
 
-In goes a folder that dlperf.data.wikipedia made in the format npz; out come text.py's `Batch`es,
-the same ones in the same order for every framework. Each epoch, shards are shuffled, and the
-examples within each; of every global batch each rank takes its own slice, so that 2 ranks of 8 see
-the batch of 1 rank of 16. Shards are mapped, not loaded: memory does not grow with them.
+The input is a folder that dlperf.data.wikipedia made in the format npz. The output is text.py's
+`Batch`es, the same ones in the same order for every framework. In each epoch the shards are
+shuffled, and the examples within each. Each rank takes its own slice of every global batch, so two
+ranks with a batch of 8 see what one rank with a batch of 16 sees. Shards are mapped, not loaded, so
+memory does not grow with them.
 
 Runs in every framework's interpreter: Python 3.7, the standard library and NumPy.
 """
@@ -28,21 +29,21 @@ FIELDS = (
     "masked_lm_weights",
     "next_sentence_labels",
 )
-ORDER = 12  # keeps the stream of random numbers apart from those of batches.py and text.py
-LOCAL_HEADER = 30  # bytes of a zip member's own header, before its name
+ORDER = 12  # makes the stream of random numbers differ from those of batches.py and text.py
+LOCAL_HEADER = 30  # bytes of a zip member's local header, before its name
 
 
 def open_batches(input, layout="", prefetch=None):
     """The batches of one reader (a contract.run.Input); `.next()` returns a text.Batch.
 
-    Raises DataError for whatever can be known before the first batch.
+    Raises DataError for everything that can be found before the first batch.
     """
     check(input)
     return Examples(input, prefetch)
 
 
 class Examples(Prefetched):
-    """Raises DataError where the folder is not whole, or has sequences of another length."""
+    """Raises DataError if the folder is incomplete or has sequences of another length."""
 
     def __init__(self, input, prefetch=None):
         manifest_path = os.path.join(input.data_dir, "manifest.json")
@@ -102,7 +103,7 @@ class Examples(Prefetched):
 def mapped(path):
     """The arrays of an uncompressed .npz, mapped from the file: name -> array, read-only.
 
-    Raises DataError where it is not a whole archive, or a compressed one.
+    Raises DataError if it is compressed or not a whole archive.
     """
     arrays = {}
     try:

@@ -1,10 +1,11 @@
-"""Make a small set like MS1M: many pictures of each of some identities, as InsightFace keeps them.
+"""Make a small set like MS1M: many pictures of each identity, in InsightFace's format.
 
-In go the sample photographs (sample.py); out come results/data/faces-sample/train.rec and train.idx
-(RecordIO in InsightFace's layout: a first record that says how many follow, the pictures, then a
-record an identity with the range of its pictures), `property` (identities, height, width), and last
-the manifest. An identity is a place in a photograph, its pictures are crops around that place: no
-faces, but as many look alike as it takes to learn from.
+The input is the sample photographs (sample.py). The output is results/data/faces-sample/train.rec
+and train.idx (RecordIO in InsightFace's layout: a first record says how many follow; then come the
+pictures, then a record for each identity with the range of its pictures), `property` (identities,
+height, width), and the manifest, which is written last. An identity is a place in a photograph, and
+its pictures are crops around that place. They are not faces, but they look similar enough to each
+other for a model to learn from them.
 """
 
 import argparse
@@ -19,15 +20,15 @@ from dlperf.data import manifest, sample
 from dlperf.data.formats import recordio
 from dlperf.data.prefetch import DataError
 
-SIDE = 112  # pixels, as aligned faces have
-SHIFT = 0.1  # of a region's side, by which its pictures are off its middle
+SIDE = 112  # pixels, the size of aligned faces
+SHIFT = 0.1  # how far a picture is from the middle of its region, as a share of the region's side
 QUALITY = 95
 
 
 def make(out: Path, identities: int = 80, pictures: int = 20, seed: int = 1) -> dict:
-    """Write the files and, last and in one step, manifest.json; return the manifest.
+    """Write the files and then manifest.json, in one step; return the manifest.
 
-    Raises DataError where a photograph is missing.
+    Raises DataError if a photograph is missing.
     """
     manifest.begin(out)
     photographs = [sample.photograph(source).convert("RGB") for source in sample.SOURCES]
@@ -79,7 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("results/data/faces-sample"))
     parser.add_argument("--identities", type=int, default=80)
-    parser.add_argument("--pictures", type=int, default=20, help="of each")
+    parser.add_argument("--pictures", type=int, default=20, help="of each identity")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args(arguments)
     for name in ("identities", "pictures"):

@@ -1,8 +1,9 @@
-"""Fetch the files of a source: resumed, retried, verified before a file has its name.
+"""Fetch the files of a source. Fetches are resumed and retried, and files verified before use.
 
-In: a source of config/data.yaml and a folder. Out: its files in that folder and, last,
-`manifest.json`, which lists them with their sha256 and where each came from. What is there is
-verified and not fetched again; half a file is only ever `<name>.part`.
+The input is a source of config/data.yaml and a folder. The output is its files in that folder and
+`manifest.json`, which is written last and lists them with their sha256 and where each came from.
+Files that are already there are verified and not fetched again. An incomplete file is always called
+`<name>.part`.
 """
 
 import argparse
@@ -12,7 +13,6 @@ import fcntl
 import json
 import os
 import queue
-import random
 import shutil
 import sys
 import threading
@@ -21,6 +21,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from urllib3 import Retry
+from urllib3.exceptions import MaxRetryError
 
 from dlperf.contract.files import write
 from dlperf.contract.problems import ConfigError
@@ -36,7 +39,7 @@ LONGEST_BACKOFF = 60  # seconds
 
 @dataclass(frozen=True)
 class Options:
-    """How to fetch. `retries` counts tries in a row that brought nothing new."""
+    """How to fetch. `retries` is how many retries in a row may bring nothing new."""
 
     jobs: int = 4
     retries: int = 5
@@ -46,7 +49,7 @@ class Options:
 
 
 class Stopped(Exception):
-    """The user ended it."""
+    """The user stopped the fetch."""
 
 
 def fetch(place: str, name: str, source: Source, out: Path, options: Options) -> dict[str, Any]:
@@ -75,7 +78,7 @@ def fetch(place: str, name: str, source: Source, out: Path, options: Options) ->
 
 
 def _earlier(out: Path) -> dict[str, dict[str, Any]]:
-    """What an earlier fetch found, by file."""
+    """What the manifest of an earlier fetch says, by file."""
     try:
         files = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["files"]
         return {file["path"]: file for file in files}
@@ -86,22 +89,22 @@ def _earlier(out: Path) -> dict[str, dict[str, Any]]:
 def _check(
     place: str, source: Source, out: Path, earlier: dict[str, dict[str, Any]], options: Options
 ) -> None:
-    """Problems that are known before anything is opened."""
+    """Report the problems that can be found before anything is opened."""
     problems = []
     for index, file in enumerate(source.files):
         key = f"{place}.files[{index}] ({file.name})"
         if not (file.checksums or file.name in earlier or options.accept_unknown):
             problems.append(
-                f"{key}: no checksum is known. Give its `sha256:` there, or pass --accept-unknown: "
-                "then the sha256 that is found is recorded, and nobody has vouched for it"
+                f"{key}: no checksum is known. Give its `sha256:` there, or pass --accept-unknown, "
+                "which records the sha256 of whatever is fetched"
             )
         if not (source.local or file.addresses or (out / file.name).is_file()):
             problems.append(
-                f"{key}: has no address. {source.access}: pass --local <folder>, or give `local:` "
+                f"{key}: has no address. {source.access}: pass --local <folder>, or set `local:` "
                 "there"
             )
     if source.local and not Path(source.local).is_dir():
-        problems.append(f"{place}.local: {source.local} is no folder on this machine")
+        problems.append(f"{place}.local: {source.local} is not a folder on this machine")
     if problems:
         raise DataError("\n".join(problems))
 
@@ -110,19 +113,19 @@ def _check_disk(source: Source, out: Path) -> None:
     needed, free = estimate(source, out).disk_needed, shutil.disk_usage(out).free
     if needed > free:
         raise DataError(
-            f"{out}: {size(needed)} are to be fetched, and {size(free)} are free there; free "
-            "some, or name another folder with --out"
+            f"{out}: {size(needed)} must be fetched, but only {size(free)} are free there; free "
+            "some space, or name another folder with --out"
         )
 
 
 @contextlib.contextmanager
 def _held(out: Path) -> Iterator[None]:
-    """One fetch at a time in a folder."""
+    """Allow only one fetch at a time in a folder."""
     with open(out / ".lock", "a") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DataError(f"{out}: another fetch is at work there; wait for it") from None
+            raise DataError(f"{out}: another fetch is running there; wait until it ends") from None
         yield
 
 
@@ -134,7 +137,7 @@ def _all(
     options: Options,
     shown: Progress,
 ) -> dict[str, dict[str, Any]]:
-    """Every file by `jobs` threads; one that fails does not keep the others from coming."""
+    """Fetch all files with `jobs` threads; if one fails, the others are still fetched."""
     waiting: queue.SimpleQueue[File] = queue.SimpleQueue()
     for file in source.files:
         waiting.put(file)
@@ -154,7 +157,7 @@ def _all(
                 except BaseException as error:
                     failed[file.name] = error
 
-    # Daemons: a thread that waits for a silent server does not keep Ctrl-C waiting.
+    # Daemons, so that a thread that waits for a silent server does not delay Ctrl-C.
     count = min(options.jobs, len(source.files))
     threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
     try:
@@ -174,8 +177,8 @@ def _all(
     if failed:
         lines = [str(failed[file.name]) for file in source.files if file.name in failed]
         lines.append(
-            f"{place}: {len(failed)} of {len(source.files)} files could not be had; what is here "
-            f"stays, and the same command goes on. Access: {source.access}"
+            f"{place}: {len(failed)} of {len(source.files)} files could not be fetched; the "
+            f"others are kept, and the same command resumes. Access: {source.access}"
         )
         raise DataError("\n".join(lines))
     return entries
@@ -183,7 +186,7 @@ def _all(
 
 @dataclass
 class _One:
-    """One file on its way."""
+    """The fetch of one file."""
 
     place: str
     source: Source
@@ -196,21 +199,21 @@ class _One:
 
     def __post_init__(self) -> None:
         self.target = self.out / self.file.name
-        # Only the strongest: a weaker one beside it would add time, and nothing else.
+        # Only the strongest one: checking a weaker one too would only take longer.
         self.expected = dict(list(self.file.checksums.items())[:1])
         if not self.expected and self.earlier:
             self.expected = {"sha256": self.earlier["sha256"]}
         self.algorithms = list(dict.fromkeys(["sha256", *self.expected]))
 
     def entry(self) -> dict[str, Any]:
-        """The file's line of the manifest, once the file is there and right."""
+        """Fetch and verify the file; return its entry of the manifest."""
         if self.target.is_file():
-            found = self._verified(self.target, "remove it, and it is fetched again")
+            found = self._verified(self.target, "remove it, and it will be fetched again")
             came_from = (self.earlier or {}).get("from", "was there")
         elif self.source.local:
             path = Path(os.path.abspath(self.source.local), self.file.name)
             if not path.is_file():
-                raise DataError(f"{path}: no such file, and {self.place}.local names its folder")
+                raise DataError(f"{path}: does not exist, but {self.place}.local names its folder")
             found = self._verified(path, "is it the right one?")
             self._link(path)
             came_from = path.as_uri()
@@ -229,7 +232,7 @@ class _One:
         there = path.stat().st_size
         if self.file.bytes not in (None, there):
             raise DataError(
-                f"{path}: has {there} bytes, and {self.place} says {self.file.bytes}; {fix}"
+                f"{path}: has {there} bytes, but {self.place} says {self.file.bytes}; {fix}"
             )
         found = digests_of(path, self.algorithms, self._tick)
         wrong = self._wrong(found)
@@ -238,7 +241,7 @@ class _One:
         return found
 
     def _wrong(self, found: dict[str, str]) -> str:
-        """How the checksum differs from the known one, in words; empty where it does not."""
+        """How the checksum differs from the known one, in words; empty if it does not."""
         for name, value in self.expected.items():
             if found[name] != value:
                 return f"its {name} is {found[name]}, not {value} as"
@@ -257,7 +260,7 @@ class _One:
         self.shown.tick(self.file.name, done, self.file.bytes)
 
     def _downloaded(self) -> tuple[dict[str, str], str]:
-        """By the first address that gives the right bytes: their checksums, and that address."""
+        """Try one address after another; return the checksums and the address that worked."""
         known = {"bytes": self.file.bytes, **self.expected}
         part = Part(self.target, known, self.algorithms)
         refused = []
@@ -274,24 +277,33 @@ class _One:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise
             raise DataError(
-                f"{part.path}: {error.strerror}; free some space, and the same command goes on"
+                f"{part.path}: {error.strerror}; free some space, and the same command resumes"
             ) from None
         finally:
             part.close()
-        raise DataError("\n".join([f"{self.file.name}: no address gave it", *refused]))
+        raise DataError("\n".join([f"{self.file.name}: no address worked", *refused]))
 
     def _by(self, address: str, part: Part) -> dict[str, str]:
-        """All of the file by one address, tried again as long as that may help."""
-        tries, most = 0, part.size
+        """Fetch the whole file from one address, and retry as long as that may help."""
+        retries = fresh = Retry(
+            self.options.retries,
+            backoff_factor=self.options.backoff,
+            backoff_jitter=self.options.backoff,
+            backoff_max=LONGEST_BACKOFF,
+        )
+        most = part.size
         while True:
             try:
                 self._some(address, part)
             except Broken as error:
-                tries = 1 if part.size > most else tries + 1
-                most = max(most, part.size)
-                if tries > self.options.retries:
-                    raise Refused(f"{error}, {tries} times in a row") from None
-                self._wait(error, tries)
+                if part.size > most:
+                    retries, most = fresh, part.size
+                try:
+                    retries = retries.increment(error=error)
+                except MaxRetryError:
+                    times = len(retries.history) + 1
+                    raise Refused(f"{error}, {times} times in a row") from None
+                self._wait(error, retries)
                 continue
             found = part.digests()
             wrong = self._wrong(found)
@@ -300,28 +312,27 @@ class _One:
             resumed = part.resumed
             part.reset()
             if not resumed:
-                raise Refused(f"gives other bytes: {wrong} in {self.place}")
+                raise Refused(f"gives a wrong file: {wrong} in {self.place}")
             most = 0
             self.shown.say(
-                f"{self.file.name}: its parts do not fit together; fetched from the start"
+                f"{self.file.name}: its parts are of different versions; fetching it again"
             )
 
-    def _wait(self, error: Broken, tries: int) -> None:
-        seconds = min(LONGEST_BACKOFF, self.options.backoff * 2 ** (tries - 1))
-        seconds = error.wait if error.wait is not None else seconds * random.uniform(0.5, 1)
+    def _wait(self, error: Broken, retries: Retry) -> None:
+        seconds = error.wait if error.wait is not None else retries.get_backoff_time()
         self.shown.say(
             f"{self.file.name}: {error}; again in {seconds:.1f} s "
-            f"({tries} of {self.options.retries})"
+            f"({len(retries.history)} of {self.options.retries})"
         )
         if self.stop.wait(seconds):
             raise Stopped
 
     def _some(self, address: str, part: Part) -> None:
-        """One request, and as many bytes as it brings. Returns when the file is whole."""
+        """Make one request and read what it gives. Returns when the file is complete."""
         same = part.came_from.get("address") == address
         validator = part.came_from.get("validator") if same else None
         if part.size and not (validator or self.expected):
-            part.reset()  # nothing would show that the rest does not fit
+            part.reset()  # nothing could show that the rest is of another version
         total = part.came_from.get("total") or self.file.bytes
         if part.size and part.size == total:
             return
@@ -336,22 +347,22 @@ class _One:
 
     def _take(self, reply: Reply, address: str, validator: str | None, part: Part) -> None:
         if reply.total is None and not self.expected:
-            raise Refused("does not say how long it is, so nothing would show that it is whole")
+            raise Refused("does not say how long it is, so nothing could show that it is complete")
         before = part.came_from.get("total")
         if self.file.bytes is not None and reply.total not in (None, self.file.bytes):
-            raise Refused(f"has {reply.total} bytes, and {self.place} says {self.file.bytes}")
+            raise Refused(f"has {reply.total} bytes, but {self.place} says {self.file.bytes}")
         if reply.start and None not in (before, reply.total) and before != reply.total:
             part.reset()
-            raise Broken("has another size than before")
+            raise Broken("has changed its size")
         if reply.start == 0 and part.size:
-            self.shown.say(f"{self.file.name}: starts anew, not from byte {part.size}")
+            self.shown.say(f"{self.file.name}: starts again from byte 0, not from byte {part.size}")
             part.reset()
         part.resumed = part.resumed or (reply.start > 0 and validator is None)
         total = reply.total if reply.total is not None else self.file.bytes
         if total is not None and total - part.size > shutil.disk_usage(self.out).free:
             raise OSError(
                 errno.ENOSPC,
-                f"{size(total - part.size)} are still to come, and too little space is free",
+                f"{size(total - part.size)} are still missing, and too little space is free",
             )
         part.come_from(address, reply.validator, total)
         while total is None or part.size < total:
@@ -379,7 +390,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--retries",
         type=_positive,
         default=Options.retries,
-        help="tries in a row that bring nothing",
+        help="how many retries in a row may bring nothing",
     )
     parser.add_argument(
         "--timeout", type=_seconds, default=Options.timeout, help="seconds without a byte"
@@ -387,7 +398,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--accept-unknown",
         action="store_true",
-        help="fetch files whose checksum nobody knows, and record the sha256 that is found",
+        help="fetch files without a known checksum too, and record their sha256",
     )
     asked = parser.parse_args(arguments)
     options = Options(asked.jobs, asked.retries, asked.timeout, accept_unknown=asked.accept_unknown)
@@ -406,7 +417,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error.filename or asked.out}: {error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; what is here stays, and the same command goes on", file=sys.stderr)
+        print("stopped; what was fetched is kept, and the same command resumes", file=sys.stderr)
         return 130
     print(
         f"{out}: {len(manifest['files'])} files, {size(manifest['bytes'])}, verified in "
@@ -414,13 +425,13 @@ def main(arguments: list[str] | None = None) -> int:
     )
     for file in manifest["files"]:
         if file["checked"] == "nothing published":
-            print(f"nobody vouches for {file['path']}; to pin it: sha256: {file['sha256']}")
+            print(f"{file['path']} has no published checksum; to pin it: sha256: {file['sha256']}")
     return 0
 
 
 def _positive(text: str) -> int:
     if not (text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of 1 or more")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
     return int(text)
 
 
@@ -428,7 +439,7 @@ def _seconds(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 < float(text) < 86400:
             return float(text)
-    raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds")
+    raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""The samples of a set of shards as a framework's own reader returns them: the proof that it reads
-the same ones, in the same order, as its neighbours.
+"""Reads a set of shards with a framework's own reader, to prove that it returns the same samples in
+the same order as the readers of other frameworks.
 
     PYTHONPATH=scripts <python> -m dlperf.data.native --framework mxnet \\
         --data results/data/sample-recordio
 
-In goes a folder that dlperf.data.images made; out come, as JSON, the number of samples and their
-digest, to compare with `samples_sha256` of the manifest. Runs in each framework's interpreter.
+The input is a folder that dlperf.data.images made. The output is JSON with the number of samples
+and their digest, to compare with `samples_sha256` of the manifest. Runs in each framework's
+interpreter.
 """
 
 import argparse
@@ -138,7 +139,7 @@ def paddlepaddle(folder, names):
     class Images(Files, Dataset):
         def __getitem__(self, number):
             label, image = super().__getitem__(number)
-            return label, np.frombuffer(image, np.uint8)  # its workers pass arrays on, no bytes
+            return label, np.frombuffer(image, np.uint8)  # its workers pass on arrays, not bytes
 
     for name in names:
         images = Images(os.path.join(folder, name))
@@ -163,7 +164,7 @@ READERS = {
 def digest(framework, folder):
     """{"samples": ..., "samples_sha256": ...} as the framework reads the folder.
 
-    Raises DataError where the folder's format is another framework's.
+    Raises DataError if the folder has the format of another framework.
     """
     format = formats.OF_FRAMEWORK[framework]
     with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as stream:

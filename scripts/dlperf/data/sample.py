@@ -1,8 +1,8 @@
 """Make the sample set: a small ImageNet-like folder of real photographs, without any download.
 
-In go photographs that the wheels of scikit-image and scikit-learn ship; out come crops of them as
-JPEG files in class folders, of ImageNet's usual sizes, and last the manifest that lists them. The
-same seed under the same pinned libraries gives the same bytes.
+The input is photographs that the wheels of scikit-image and scikit-learn ship. The output is crops
+of them, as JPEG files of ImageNet's usual sizes in class folders, and the manifest that lists them.
+The same seed and the same pinned libraries give the same bytes.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from dlperf.data.prefetch import DataError
 
 SIDE = (300, 500)  # pixels of an image's longer side; ImageNet's mean is 473 x 406
 QUALITY = (85, 95)
-SHARE = (0.6, 1.0)  # of a region's width and height that a crop takes
+SHARE = (0.6, 1.0)  # how much of a region's width and height a crop takes
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ SOURCES = (
 
 
 def make(out: Path, images_per_class: int = 20, seed: int = 1) -> dict:
-    """Write class folders and, last and in one step, manifest.json; return the manifest.
+    """Write class folders, and then manifest.json in one step; return the manifest.
 
-    Files in the folder that the manifest does not list are left alone, and never read.
-    Raises DataError where a package or its photograph is missing.
+    Files in the folder that the manifest does not list are left alone and never read.
+    Raises DataError if a package or its photograph is missing.
     """
     if images_per_class < 1:
         raise DataError(f"--images-per-class is {images_per_class}: at least 1 is needed")
@@ -129,7 +129,7 @@ def make(out: Path, images_per_class: int = 20, seed: int = 1) -> dict:
 
 
 def made_with() -> dict[str, str]:
-    """Versions that the bytes depend on."""
+    """The versions that the bytes depend on."""
     jpeg = features.version_feature("libjpeg_turbo")
     return {"pillow": PIL.__version__, "libjpeg_turbo": jpeg}
 
@@ -170,7 +170,7 @@ def split(image: Image.Image, grid: tuple[int, int]) -> Iterator[Image.Image]:
 
 
 def crop(region: Image.Image, draw: random.Random) -> tuple[Image.Image, bytes]:
-    """A random part of the region, scaled to one of ImageNet's usual sizes, and as JPEG."""
+    """A random part of the region, scaled to one of ImageNet's usual sizes; and it as JPEG."""
     width = round(region.width * draw.uniform(*SHARE))
     height = round(region.height * draw.uniform(*SHARE))
     left = draw.randint(0, region.width - width)
@@ -182,7 +182,7 @@ def crop(region: Image.Image, draw: random.Random) -> tuple[Image.Image, bytes]:
         box=(left, top, left + width, top + height),
     )
     encoded = io.BytesIO()
-    # 4:2:0 is what nearly all of ImageNet's files have.
+    # Nearly all of ImageNet's files are 4:2:0.
     image.save(encoded, "JPEG", quality=draw.randint(*QUALITY), subsampling="4:2:0")
     return image, encoded.getvalue()
 
@@ -194,7 +194,9 @@ def main(arguments: list[str] | None = None) -> None:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--out", type=Path, default=Path("results/data/sample"), help="folder")
-    parser.add_argument("--images-per-class", type=int, default=20, help="of the 20 classes")
+    parser.add_argument(
+        "--images-per-class", type=int, default=20, help="for each of the 20 classes"
+    )
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args(arguments)
     try:

@@ -1,8 +1,9 @@
-"""Shards made side by side, resumable, and the manifest that makes them a data set.
+"""Makes the shards of a data set in parallel, and then the manifest that lists them.
 
-In go the number of shards and a function that writes one; out come the shards, each whole or not
-there, and, last, manifest.json. A shard's bytes depend on its number and the settings alone: not on
-how many processes there are, nor on which one stopped and when.
+The input is the number of shards and a function that writes one. A shard is moved into the folder
+only when it is whole, and manifest.json is written last, so a call that was stopped can be resumed.
+A shard's bytes depend only on its number and the settings, not on how many processes there are or
+when one of them stopped.
 """
 
 import ctypes
@@ -32,9 +33,9 @@ from dlperf.data.manifest import (
 
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
-#: Writes a shard: (its number, where to) -> facts: `samples`, SAMPLES, and, where there are any,
-#: `skipped` and `mended` (a reason -> the names of the samples or, of many, how many) and `counts`
-#: (what else is to be summed).
+#: Writes a shard: (its number, its path) -> facts: `samples` and SAMPLES, and optionally `skipped`
+#: and `repaired` (a reason -> the names of the samples, or only how many they are) and `counts`
+#: (other numbers to add up).
 Write = Callable[[int, Path], dict[str, Any]]
 
 
@@ -50,14 +51,14 @@ def make(
 ) -> dict[str, Any]:
     """Write `count` shards into `out` with `jobs` processes, then manifest.json; return that.
 
-    fields: of a sample, in the order that its digest takes them.
-    settings: all that the bytes depend on; they become part of the manifest. Shards that an earlier
-    call with the same settings left are kept, if their sha256 is still theirs. Files in the folder
-    that the manifest does not list are left alone.
+    fields: the fields of a sample, in the order in which its digest takes them.
+    settings: everything that the bytes depend on. They become part of the manifest. Shards that an
+    earlier call with the same settings left are kept if their sha256 is unchanged. Files in the
+    folder that the manifest does not list are left alone.
     """
     out.mkdir(parents=True, exist_ok=True)
     manifest_path = out / "manifest.json"
-    manifest_path.unlink(missing_ok=True)  # from here on the folder is not whole
+    manifest_path.unlink(missing_ok=True)  # until the end, the folder is incomplete
     kept = out / ".shards"
     kept.mkdir(exist_ok=True)
     for left in kept.glob("tmp*"):  # of a process that was killed
@@ -68,8 +69,8 @@ def make(
     facts = {name: found for name in names if (found := finished(out, kept, name, key))}
     progress(len(facts), count)
     one = functools.partial(make_one, out, kept, key, write)
-    # Forked processes have the function and what it knows, such as an index of a million images; to
-    # send it with each shard would take longer than most shards.
+    # Forked processes inherit the function and its data, such as an index of a million images.
+    # Sending those with each shard would take longer than making most shards.
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(jobs, fork, initializer=_know, initargs=(one,)) as pool:
         waiting = {
@@ -93,7 +94,7 @@ def make(
         SAMPLES: sha256_of_shards(shard[SAMPLES] for shard in shards),
         **total(shards, "counts"),
         "skipped": total(shards, "skipped"),
-        "mended": total(shards, "mended"),
+        "repaired": total(shards, "repaired"),
         "problems": [problem for shard in shards for problem in problems(shard)],
         "bytes": sum(file["bytes"] for file in listed),
         "sha256": sha256_of_listing(listed),
@@ -107,7 +108,7 @@ def make(
 def _know(one: Callable[[int, str], dict[str, Any]]) -> None:
     global _known
     _known = one
-    # A parent that is killed cannot end its processes: they would wait for shards for ever.
+    # A parent that is killed cannot end its processes: they would wait for work forever.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -118,7 +119,7 @@ def _one(number: int, name: str) -> dict[str, Any]:
 def make_one(
     out: Path, kept: Path, key: str, write: Write, number: int, name: str
 ) -> dict[str, Any]:
-    """One shard: written in a folder of its own, then moved, and noted as finished."""
+    """Write a shard in a folder of its own, move it, and note that it is finished."""
     with tempfile.TemporaryDirectory(dir=kept) as scratch:
         folder = Path(scratch)
         shard = write(number, folder / name)
@@ -141,7 +142,7 @@ def make_one(
 
 
 def finished(out: Path, kept: Path, name: str, key: str) -> dict[str, Any] | None:
-    """The facts of a shard that is there, made with these settings, with the bytes it had."""
+    """The facts of a shard that was made with these settings and has not changed since, or None."""
     try:
         shard = json.loads((kept / f"{name}.json").read_text())
         whole = shard.pop("settings_sha256") == key and all(
@@ -149,11 +150,13 @@ def finished(out: Path, kept: Path, name: str, key: str) -> dict[str, Any] | Non
         )
     except (OSError, ValueError, KeyError):
         return None
+    if "mended" in shard:  # its earlier name
+        shard["repaired"] = shard.pop("mended")
     return shard if whole else None
 
 
 def digest(folder: Path, manifest: Mapping[str, Any]) -> str:
-    """The digest of the samples as they lie in the shards. Raises DataError as the format does."""
+    """The digest of the samples that the shards hold. Raises DataError as the format does."""
     format = formats.of(manifest["format"])
     found = []
     for file in manifest["files"]:
@@ -174,7 +177,7 @@ def total(shards: Iterable[Mapping[str, Any]], what: str) -> dict[str, int]:
 
 
 def problems(shard: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    for what in ("skipped", "mended"):
+    for what in ("skipped", "repaired"):
         for reason, names in sorted(shard.get(what, {}).items()):
             if not isinstance(names, int):
                 yield from ({"sample": name, what: reason} for name in names)

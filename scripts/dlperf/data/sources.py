@@ -1,8 +1,8 @@
-"""Where data sets come from: one model a source, every key described.
+"""Where data sets come from: the models of config/data.yaml, which describe every key.
 
-In: `config/data.yaml`. Out: a `Source` for each name, or a `ConfigError` that lists everything that
-is wrong. `config/data.schema.json` is generated from these models
-(`python -m dlperf.data.sources schema`).
+The input is `config/data.yaml`. The output is a `Source` for each name, or a `ConfigError` that
+lists everything that is wrong. `config/data.schema.json` is generated from these models (`python -m
+dlperf.data.sources schema`).
 """
 
 import argparse
@@ -67,29 +67,29 @@ class File(Section):
     )
     addresses: list[Address] = Field(
         default=[],
-        description="Where it is, mirrors in the order in which they are tried: `http(s)://`, "
-        "`s3://`, `file:///`, or `env:NAME`, a variable that holds an address which is a secret "
-        "itself, such as a signed one.",
+        description="Its mirrors, in the order in which they are tried: `http(s)://`, `s3://`, "
+        "`file:///`, or `env:NAME`, an environment variable with an address that is itself a "
+        "secret, such as a signed one.",
         examples=[["https://example.org/train.tar", "s3://bucket/train.tar"]],
     )
     bytes: int | None = Field(
-        default=None, ge=0, description="Its size, where it is published.", examples=[231508]
+        default=None, ge=0, description="Its size in bytes, if it is published.", examples=[231508]
     )
     sha256: Annotated[str, _digest(64, UNKNOWN)] | None = Field(
         default=None,
-        description="Its SHA-256; `unknown` says that no checksum of any kind is published.",
+        description="Its SHA-256; `unknown` if no checksum of any kind is published.",
         examples=["unknown"],
     )
     sha1: Annotated[str, _digest(40)] | None = Field(
-        default=None, description="Its SHA-1, where the publisher gives that."
+        default=None, description="Its SHA-1, if the publisher gives that."
     )
     md5: Annotated[str, _digest(32)] | None = Field(
-        default=None, description="Its MD5, where the publisher gives that."
+        default=None, description="Its MD5, if the publisher gives that."
     )
 
     @property
     def checksums(self) -> dict[str, str]:
-        """The known checksums by algorithm, the strongest first. Empty where none is known."""
+        """The known checksums by algorithm, the strongest first. Empty if none is known."""
         given = {name: getattr(self, name) for name in ALGORITHMS}
         return {name: value for name, value in given.items() if value not in (None, UNKNOWN)}
 
@@ -104,12 +104,12 @@ class File(Section):
 
 
 class Credentials(Section):
-    """What a server asks for; the values come from the environment, and from nowhere else."""
+    """What a server asks for. The values come only from the environment."""
 
     hosts: list[Host] = Field(
         min_length=1,
-        description="Hosts that they are sent to, by https only. A redirect to any other host "
-        "goes without them.",
+        description="Hosts that they are sent to, by https only. They are not sent to any other "
+        "host, even after a redirect.",
         examples=[["data.example.org"]],
     )
     user: Variable | None = Field(
@@ -120,7 +120,7 @@ class Credentials(Section):
     )
     header: Header | None = Field(
         default=None,
-        description="A header to send in place of user and password.",
+        description="A header to send instead of user and password.",
         examples=["Authorization"],
     )
     value: Variable | None = Field(
@@ -129,7 +129,7 @@ class Credentials(Section):
 
     @property
     def variables(self) -> list[str]:
-        """Names of the variables that hold them."""
+        """The names of the variables that hold them."""
         return [name for name in (self.user, self.password, self.value) if name]
 
     @model_validator(mode="after")
@@ -143,7 +143,7 @@ class Credentials(Section):
 
 
 class Source(Section):
-    """One data set as its publisher gives it."""
+    """A data set as its publisher provides it."""
 
     title: str = Field(min_length=1, description="What it is.", examples=["SQuAD v1.1"])
     licence: str = Field(
@@ -153,11 +153,11 @@ class Source(Section):
     local: str | None = Field(
         default=None,
         min_length=1,
-        description="A folder that has the files already; they are checked and linked.",
+        description="A folder that already has the files; they are checked and linked.",
         examples=["/datasets/imagenet"],
     )
     credentials: Credentials | None = Field(
-        default=None, description="What its servers ask for, where they do."
+        default=None, description="The user and password, or the header, that its servers ask for."
     )
     files: list[File] = Field(min_length=1, description="Its files.")
 
@@ -167,22 +167,24 @@ class Images(Section):
 
     source: SourceName | None = Field(
         default=None,
-        description="The source whose first file is the archive; without, the set is made here.",
+        description="The source whose first file is the archive. If there is none, the set is made "
+        "on this machine.",
         examples=["imagenet-train"],
     )
     shards: int = Field(
         ge=1,
-        description="Files of a format: more than ranks, and some 100 MB each.",
+        description="How many files: more than ranks, and of about 100 MB each.",
         examples=[1024],
     )
 
 
 class Text(Section):
-    """A corpus that is kept as documents and, of each sequence length, as examples."""
+    """A corpus that is kept as documents, and as examples for each sequence length."""
 
     source: SourceName | None = Field(
         default=None,
-        description="The source whose first file is the dump; without, the set is made here.",
+        description="The source whose first file is the dump. If there is none, the set is made on "
+        "this machine.",
         examples=["wikipedia"],
     )
     vocabulary: SourceName | None = Field(
@@ -190,27 +192,30 @@ class Text(Section):
         description="The source whose first file is the WordPiece vocabulary.",
         examples=["bert-vocabulary"],
     )
-    shards: int = Field(ge=1, description="Files of documents, and of examples.", examples=[512])
+    shards: int = Field(
+        ge=1, description="How many files of documents, and of examples.", examples=[512]
+    )
     duplicates: int = Field(
         ge=1,
-        description="Times that each document is gone through, masked anew.",
+        description="How often each document is used, each time with other masks.",
         examples=[5],
     )
 
 
 class Prepared(Section):
-    """What the workflow makes of sources."""
+    """What the workflow makes from sources."""
 
     images: dict[SourceName, Images] = Field(default={}, description="Sets of images by name.")
     text: dict[SourceName, Text] = Field(default={}, description="Corpora by name.")
 
 
 class Sources(Section):
-    """All sources, and what is made of them."""
+    """All sources, and what is made from them."""
 
     sources: dict[SourceName, Source] = Field(description="The sources by name.")
     prepared: Prepared = Field(
-        default=Prepared(), description="What the workflow makes of them, for `data:` of a round."
+        default=Prepared(),
+        description="What the workflow makes from them, for the key `data` of a round.",
     )
 
 
@@ -225,7 +230,7 @@ def load(path: Path) -> dict[str, Source]:
 def load_all(path: Path) -> Sources:
     """The whole file. Raises ConfigError, which lists every problem."""
     data = read_yaml(path, str(path))
-    # Secrets are taken out first, so that no message can show one.
+    # Secrets are masked first, so that no message can show one.
     problems = [*repeated(data), *_secrets(data), *_same_names(data)]
     try:
         valid = Sources.model_validate(_without_secrets(data))
@@ -242,7 +247,7 @@ def choose(sources: Mapping[str, Source], name: str, path: Path) -> Source:
     """The source of that name. Raises ConfigError with the nearest name."""
     if name not in sources:
         nearest = "".join(difflib.get_close_matches(name, list(sources), 1, 0.6))
-        message = "is no source of this file"
+        message = "is not a source of this file"
         raise ConfigError(
             str(path), [Problem("--source", repr(name), message, tuple(sources), nearest)]
         )
@@ -263,7 +268,7 @@ def masked(address: str) -> str:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What fetching takes, in bytes; `unknown` names files whose size nobody says."""
+    """What fetching takes, in bytes; `unknown` names files whose size is not known."""
 
     to_download: int
     disk_needed: int
@@ -273,7 +278,7 @@ class Estimate:
 
 
 def estimate(source: Source, folder: Path) -> Estimate:
-    """What is in `folder` of a source (by name and size, nothing is read), and what is not."""
+    """Which files of a source are in `folder` (by name and size; nothing is read)."""
     there, missing, unknown, rest = [], [], [], 0
     for file in source.files:
         target, part = folder / file.name, folder / f"{file.name}.part"
@@ -323,7 +328,7 @@ def _has_secret(text: str) -> bool:
 
 
 def _missing(valid: Sources) -> Iterator[Problem]:
-    """What `prepared` names and is not there, or should name."""
+    """What `prepared` names although it does not exist, or does not name although it must."""
     for kind in ("images", "text"):
         for name, made in getattr(valid.prepared, kind).items():
             for key in ("source", "vocabulary"):

@@ -1,7 +1,7 @@
-"""Unpack an archive so that nothing lands outside its folder.
+"""Unpack an archive so that no file lands outside its folder.
 
-In: a tar (plain, or compressed by gzip, bzip2 or xz) or zip. Out: a folder that is whole or not
-there at all; or a DataError that names the entry that was refused.
+The input is a zip or a tar (plain, or compressed by gzip, bzip2 or xz). The output is a complete
+folder, or none and a DataError that names the entry that was refused.
 """
 
 import os
@@ -22,14 +22,14 @@ COPY = 2**20
 
 
 def unpack(archive: Path, folder: Path, most_bytes: int | None = None) -> int:
-    """Unpack `archive` into `folder`, which must not be there yet; returns the bytes of its files.
+    """Unpack `archive` into `folder`, which must not exist yet; return the bytes of its files.
 
-    Refused, with nothing left behind: entries whose path is absolute or leads outside, links,
-    devices, and archives whose entries say that they are larger than `most_bytes` together (by
-    default, what is free on the disk). Modes and owners are not taken over.
+    Refuses links, devices, entries whose path is absolute or leads outside, and archives whose
+    entries declare more than `most_bytes` together (by default, what is free on the disk). Then
+    nothing is left behind. Modes and owners are not restored.
     """
     if folder.exists():
-        raise DataError(f"{folder}: is there already; remove it, or name another folder")
+        raise DataError(f"{folder}: exists already; remove it, or name another folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     most = shutil.disk_usage(folder.parent).free if most_bytes is None else most_bytes
     work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
@@ -38,12 +38,12 @@ def unpack(archive: Path, folder: Path, most_bytes: int | None = None) -> int:
         work.chmod(0o777 & ~_umask())
         os.rename(work, folder)
         return done
-    # NotImplementedError is what zipfile raises for a compression that it does not know
+    # zipfile raises NotImplementedError for a compression that it does not know
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError) as why:
-        raise DataError(f"{archive}: is damaged, or no tar or zip ({why})") from None
+        raise DataError(f"{archive}: is damaged, or not a tar or zip ({why})") from None
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         name = os.path.relpath(error.filename, work)
-        raise _refused(archive, name, "is there twice, or is a file and a folder") from None
+        raise _refused(archive, name, "occurs twice, or as a file and a folder") from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -58,7 +58,7 @@ def _into(work: Path, archive: Path, most: int) -> int:
         done += declared
         if done > most:
             raise DataError(
-                f"{archive}: says that it unpacks to more than {size(most)} (at '{name}'); refused"
+                f"{archive}: refused, because it unpacks to more than {size(most)} (at '{name}')"
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         with stream, open(target, "xb") as copy:
@@ -67,7 +67,7 @@ def _into(work: Path, archive: Path, most: int) -> int:
 
 
 def _entries(archive: Path) -> Iterator[tuple[str, int, IO[bytes] | None]]:
-    """Name, declared size and content (None: a folder) of each entry; refuses all other kinds.
+    """Name, declared size and content (None: a folder) of each entry. Refuses all other kinds.
 
     Neither tarfile nor zipfile gives more bytes of an entry than it declares.
     """

@@ -1,7 +1,7 @@
 """WordPiece of BERT-Base uncased: its tokenizer, and a vocabulary read from a file.
 
-A vocabulary's file has an entry a line, numbered from 0; BERT's own vocab.txt is one, and so is the
-one that prose.py learns.
+The file has one entry in each line, numbered from 0. BERT's own vocab.txt is such a file, and so is
+the one that prose.py learns.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from dlperf.data.prefetch import DataError
 from dlperf.data.text import PADDING, SPECIAL, UNKNOWN, VOCABULARY
 
-MEND = "take the vocab.txt of BERT-Base uncased, or that of results/data/prose"
+FIX = "take the vocab.txt of BERT-Base uncased, or that of results/data/prose"
 
 
 def tokenizer(model: models.Model) -> Tokenizer:
@@ -22,24 +22,24 @@ def tokenizer(model: models.Model) -> Tokenizer:
 
 
 def load(path: Path) -> Tokenizer:
-    """The tokenizer of a file. Raises DataError where its vocabulary is not one for BERT-Base."""
+    """The tokenizer of a file. Raises DataError if its vocabulary does not fit BERT-Base."""
     try:
         entries = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not text in UTF-8 ({error}); {MEND}") from None
+        raise DataError(f"{path}: not text in UTF-8 ({error}); {FIX}") from None
     numbered = {entry.removesuffix("\r"): number for number, entry in enumerate(entries)}
     if len(entries) != VOCABULARY:
         raise DataError(
-            f"{path}: {len(entries)} entries; the model's embedding has {VOCABULARY}; {MEND}"
+            f"{path}: {len(entries)} entries; the model's embedding has {VOCABULARY}; {FIX}"
         )
     if len(numbered) != len(entries):
-        raise DataError(f"{path}: {len(entries) - len(numbered)} entries are there twice; {MEND}")
+        raise DataError(f"{path}: {len(entries) - len(numbered)} entries occur twice; {FIX}")
     missing = [entry for entry in SPECIAL if entry not in numbered]
     if missing:
-        raise DataError(f"{path}: no entry {', '.join(missing)}; {MEND}")
+        raise DataError(f"{path}: no entry {', '.join(missing)}; {FIX}")
     if numbered[SPECIAL[PADDING]] != PADDING:
         raise DataError(
-            f"{path}: {SPECIAL[PADDING]} is entry {numbered[SPECIAL[PADDING]]}, where examples are "
-            f"filled with {PADDING}; {MEND}"
+            f"{path}: {SPECIAL[PADDING]} is entry {numbered[SPECIAL[PADDING]]}, but examples are "
+            f"padded with {PADDING}; {FIX}"
         )
     return tokenizer(models.WordPiece(numbered, unk_token=SPECIAL[UNKNOWN]))

@@ -1,8 +1,8 @@
-"""Environments: from `envs/<framework>.<device>.yaml` and its lock to an interpreter that imports
-the framework, and an `env.json` that says what it holds.
+"""Environments: makes an interpreter that imports the framework, and an `env.json` about it, from
+`envs/<framework>.<device>.yaml` and its lock.
 
-`python -m dlperf.environments build` makes one, `… lock` renews the locks. This module is what
-others need to know of environments; it imports the standard library only.
+`python -m dlperf.environments build` makes one, and `… lock` renews the locks. This module has what
+other packages need to know of environments. It imports only the standard library.
 """
 
 import csv
@@ -18,13 +18,13 @@ FILES = Path(__file__).resolve().parents[3] / "envs"
 
 
 class EnvironmentProblem(Exception):
-    """Why an environment cannot be had, in words for its user: what, where, and how to fix it."""
+    """Why an environment cannot be made, for its user: what is wrong, where, and how to fix it."""
 
 
 def estimate(framework: str, device: str, files: Path = FILES) -> dict[str, int]:
-    """What an environment downloads and takes on disk, in bytes, from `envs/sizes.tsv`.
+    """How many bytes an environment downloads and takes on disk, from `envs/sizes.tsv`.
 
-    {"download_bytes": 0, "size_bytes": 0} where nobody measured it.
+    {"download_bytes": 0, "size_bytes": 0} if that was not measured.
     """
     try:
         with open(files / "sizes.tsv", newline="", encoding="utf-8") as stream:
@@ -38,7 +38,7 @@ def estimate(framework: str, device: str, files: Path = FILES) -> dict[str, int]
 
 
 def read(path: Path | str) -> dict[str, Any]:
-    """The document in an env.json; {} where there is none that can be read."""
+    """The document in an env.json; {} if there is none that can be read."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -48,7 +48,7 @@ def read(path: Path | str) -> dict[str, Any]:
 
 def failed(path: Path | str) -> bool:
     """Whether the env.json at `path` says that the build failed, or cannot be read, so that it
-    should be made again. False where there is none.
+    should be made again. False if there is none.
     """
     return Path(path).exists() and read(path).get("status") != "ok"
 

@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     except EnvironmentProblem as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 1
-    except OSError as error:  # such as a full disk, which cannot hold an env.json either
+    except OSError as error:  # such as a full disk, on which env.json cannot be written either
         print(f"error: {error.filename or asked.prefix}: {error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -67,7 +67,7 @@ def _build(asked: argparse.Namespace) -> int:
 
 
 def _say(message: str) -> None:
-    """To the terminal, and to the log that a rule makes of the standard output."""
+    """Print to the terminal, and to the log into which a rule redirects the standard output."""
     print(message, file=sys.stderr)
     if not sys.stdout.isatty():
         print(message)
@@ -91,16 +91,16 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument("--framework", required=True)
     make.add_argument("--device", required=True, choices=("cpu", "cuda"))
     make.add_argument("--yaml", required=True, help="envs/<framework>.<device>.yaml")
-    make.add_argument("--lock", default="", help="its lock, if not beside it")
+    make.add_argument("--lock", default="", help="its lock, if it is not beside the YAML")
     make.add_argument("--prefix", required=True, help="the environment's folder")
-    make.add_argument("--out", default="", help="the env.json, if not in that folder")
+    make.add_argument("--out", default="", help="the env.json, if it is not in that folder")
     make.add_argument(
         "--backend", choices=("venv", "conda", "container", "interpreter"), default="venv"
     )
     make.add_argument("--interpreter", default="", help="the Python of backend 'interpreter'")
     make.add_argument("--find-links", action="append", default=[], help="folder with wheels")
     make.add_argument(
-        "--distributed", action="store_true", help="with what runs on several devices need"
+        "--distributed", action="store_true", help="also build what runs on several devices need"
     )
     make.add_argument("--strict", action="store_true", help="end with 1 when the build fails")
     renew = commands.add_parser("lock", help="renew the locks from the YAML files")
@@ -108,7 +108,9 @@ def _parser() -> argparse.ArgumentParser:
     renew.add_argument("--files", default=str(FILES), help="folder of the YAML files")
     renew.add_argument("--only", action="append", default=[], metavar="NAME")
     renew.add_argument("--find-links", action="append", default=[], help="folder with wheels")
-    renew.add_argument("--upgrade", action="store_true", help="newest versions that are allowed")
+    renew.add_argument(
+        "--upgrade", action="store_true", help="use the newest versions that are allowed"
+    )
     return parser
 
 

@@ -1,9 +1,10 @@
-"""Makes one environment and says what it holds.
+"""Makes one environment and describes it.
 
-In: the environment's YAML and lock. Out: the document of `env.json`, after the framework was
-imported in the environment. Four backends: `venv` (uv, from the lock with its hashes), `conda`
-(inside a rule whose `conda:` environment Snakemake made from the same YAML), `container` (the image
-that the YAML names) and `interpreter` (a Python that has the framework already).
+The input is the environment's YAML and lock. The output is the document of `env.json`, written
+after the framework was imported in the environment. There are four backends: `venv` (uv, from the
+lock with its hashes), `conda` (inside a rule whose `conda:` environment Snakemake made from the
+same YAML), `container` (the image that the YAML names) and `interpreter` (a Python that already has
+the framework).
 """
 
 import glob
@@ -30,10 +31,10 @@ from dlperf.environments import (
 from dlperf.environments.commands import CommandFailed, explain, run, uv_environ
 from dlperf.environments.files import Definition
 
-#: How the probe's answer starts, among what a framework prints when it is imported.
+#: The start of the probe's answer, to find it in what a framework prints when it is imported.
 ANSWER = "dlperf-answer "
 
-#: Runs in the environment, in any Python from 2.7 on: the folder of scripts is not on its path.
+#: Runs in the environment, with any Python from 2.7 on. The folder of scripts is not on its path.
 PROBE = """
 import sys
 if sys.path and sys.path[0] == "": sys.path.pop(0)
@@ -74,7 +75,7 @@ class Request:
 
 
 def document(request: Request, status: str, reason: str, **known: Any) -> dict[str, Any]:
-    """The content of an env.json; what is not known stays empty."""
+    """The content of an env.json; unknown values stay empty."""
     size = estimate(request.framework, request.device, request.yaml.parent)
     empty: dict[str, Any] = {
         "backend": request.backend,
@@ -105,13 +106,13 @@ def document(request: Request, status: str, reason: str, **known: Any) -> dict[s
 
 
 def build(request: Request) -> dict[str, Any]:
-    """Make the environment, or take the one that is there; EnvironmentProblem where it cannot be.
+    """Make the environment, or use the existing one. Raises EnvironmentProblem if it cannot.
 
-    One process at a time works on a prefix; a second waits for the first.
+    Only one process at a time works on a prefix; a second one waits.
     """
     if request.backend == "interpreter" and not request.interpreter:
         raise EnvironmentProblem(
-            f"environments: interpreters: {request.framework}: names no Python, and the backend "
+            f"environments: interpreters: {request.framework}: names no Python, but the backend "
             "'interpreter' needs one"
         )
     try:
@@ -133,7 +134,7 @@ def _virtual_environment(request: Request, descriptor: int) -> dict[str, Any]:
     python = request.prefix / "bin" / "python"
     lock = _lock_of(read(marker), sources) if python.exists() else None
     if not lock:
-        marker.unlink(missing_ok=True)  # from here on, what lies there is unfinished
+        marker.unlink(missing_ok=True)  # until the marker is written, the environment is incomplete
         lock = _install(request, definition, sources, uv, descriptor)
     added = _extras(request, definition, python, descriptor)
     probe = _probe(definition, python, descriptor, added)
@@ -156,7 +157,7 @@ def _virtual_environment(request: Request, descriptor: int) -> dict[str, Any]:
 
 
 def _lock_of(built: dict[str, Any], sources: list[tuple[Path, list[str]]]) -> Path | None:
-    """The lock that a finished environment was filled from, if that is still the one to use."""
+    """The lock that a finished environment was made from, if that is still the one to use."""
     for lock, _ in sources:
         if built.get("status") == "ok" and built["lock"] == lock.name:
             return lock if built["lock_sha256"] == files.sha256(lock) else None
@@ -164,7 +165,7 @@ def _lock_of(built: dict[str, Any], sources: list[tuple[Path, list[str]]]) -> Pa
 
 
 def _container(request: Request, descriptor: int) -> dict[str, Any]:
-    """The Python of an image, which is as pinned as a lock: it stands in its place."""
+    """The Python of an image. The image pins everything as a lock does, and replaces it."""
     image = files.read_yaml(request.yaml).get("container")
     if not image:
         raise EnvironmentProblem(f"{request.yaml}: container: names no image")
@@ -190,7 +191,7 @@ def _container(request: Request, descriptor: int) -> dict[str, Any]:
 
 
 def _existing(request: Request, descriptor: int) -> dict[str, Any]:
-    """An environment that somebody else made: Snakemake's conda, or the user's interpreter."""
+    """An environment that Snakemake's conda or the user made."""
     if request.backend == "conda":
         prefix = os.environ.get("CONDA_PREFIX", "")
         if not prefix:
@@ -226,7 +227,7 @@ def _existing(request: Request, descriptor: int) -> dict[str, Any]:
 
 
 def _definition_of_existing(request: Request) -> Definition:
-    """Conda installs from the YAML, so it must agree with the lock; an interpreter stands alone."""
+    """Conda installs from the YAML, which must agree with the lock; an interpreter need not."""
     if request.backend == "conda":
         return files.load(request.framework, request.yaml, request.lock)
     name = request.yaml.name.removesuffix(".yaml")
@@ -242,7 +243,7 @@ def _install(
     environ: dict[str, str],
     descriptor: int,
 ) -> Path:
-    """Make the virtual environment and fill it from a lock; returns the lock that was used."""
+    """Make the virtual environment and install a lock in it; return the lock that was used."""
     found = interpreters.find(definition.python, request.framework, request.cache)
     uv = interpreters.uv()
     disk.clear(request.prefix, request.cache)
@@ -265,11 +266,11 @@ def _install(
 
 
 def _sources(definition: Definition, find_links: str) -> list[tuple[Path, list[str]]]:
-    """Locks to try in turn, with options for uv.
+    """The locks to try in turn, with options for uv.
 
     A CPU build that the index does not have (PyTorch's) comes from a folder of `find_links`, or
-    else from that build's own index, or else the CUDA build of the same version does: larger, and
-    it runs on a CPU too.
+    else from the build's own index. Otherwise the CUDA build of the same version is used, which is
+    larger but also runs on a CPU.
     """
     build = definition.build
     if not build.torch_backend:
@@ -296,7 +297,7 @@ def _extras(
 
 
 def _environ(definition: Definition, python: Path) -> dict[str, str]:
-    """Variables that the framework needs in this environment."""
+    """The variables that the framework needs in this environment."""
     environ = {name: str(value) for name, value in definition.build.environ.items()}
     site = python.absolute().parent.parent / "lib" / "python*" / "site-packages"
     patterns = [str(site / pattern) for pattern in definition.build.library_path]
@@ -309,11 +310,11 @@ def _environ(definition: Definition, python: Path) -> dict[str, str]:
 def _probe(
     definition: Definition, python: Path, descriptor: int, added: dict[str, str]
 ) -> dict[str, Any]:
-    """Import the framework (and its extras) there; what the environment reports of itself."""
+    """Import the framework (and its extras) there; return what the environment reports."""
     modules = [definition.build.module]
     modules += [definition.build.distributed["module"] for why in added.values() if not why]
     environ = {**os.environ, "PYTHONNOUSERSITE": "1", **_environ(definition, python)}
-    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is compiled now, no repetition compiles
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compile now, so that no repetition has to
     try:
         command = [str(python), "-c", PROBE, *modules]
         said = run(command, environ, [descriptor], timeout=600, hide=ANSWER)
@@ -324,7 +325,7 @@ def _probe(
         raise EnvironmentProblem(f"{python}: cannot be run ({error.strerror})") from None
     answer = [line for line in said.splitlines() if line.startswith(ANSWER)]
     if not answer:
-        raise EnvironmentProblem(f"{python}: does not answer as a Python does")
+        raise EnvironmentProblem(f"{python}: does not answer like a Python")
     return json.loads(answer[-1].removeprefix(ANSWER))
 
 
@@ -339,6 +340,6 @@ def _check_space(request: Request) -> None:
     free = shutil.disk_usage(request.prefix.parent).free
     if free < needed:
         raise EnvironmentProblem(
-            f"no space: {request.framework} takes {needed / 1e9:.1f} GB in {request.prefix}, and "
+            f"no space: {request.framework} takes {needed / 1e9:.1f} GB in {request.prefix}, but "
             f"{free / 1e9:.1f} GB are free there"
         )

@@ -1,4 +1,4 @@
-"""Runs the programs of a build, and turns what they print into a sentence for its user."""
+"""Runs the programs of a build, and turns their errors into a sentence for the user."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-#: Settings of pip that uv spells differently; uv's own win.
+#: Settings of pip that have another name in uv. uv's own settings have priority.
 FROM_PIP = {
     "UV_FIND_LINKS": "PIP_FIND_LINKS",
     "UV_DEFAULT_INDEX": "PIP_INDEX_URL",
@@ -17,7 +17,7 @@ FROM_PIP = {
 
 
 class CommandFailed(Exception):
-    """A program ended with an error; the exception's text is the end of what it printed."""
+    """A program failed; the exception's text is the end of what it printed."""
 
 
 def run(
@@ -27,11 +27,11 @@ def run(
     timeout: float | None = None,
     hide: str = "\0",
 ) -> str:
-    """Run a program, print what it says as it says it, and return that.
+    """Run a program, print its output line by line, and return it.
 
-    Lines that start with `hide` are returned only.
+    Lines that start with `hide` are only returned.
 
-    Its whole process group ends with this process's interruption. The descriptors in `keep_open`
+    Its whole process group ends when this process is interrupted. The descriptors in `keep_open`
     stay open in it, so that a lock on them is held until the last child is gone, even when this
     process is killed. Raises CommandFailed.
     """
@@ -73,7 +73,7 @@ def _too_long(number: int, frame: object) -> None:
 
 
 def uv_environ(find_links: Sequence[str] = ()) -> dict[str, str]:
-    """This process's variables, with pip's settings passed on to uv, and `find_links` first."""
+    """This process's variables, with pip's settings for uv and with `find_links` first."""
     environ = dict(os.environ)
     for ours, pips in FROM_PIP.items():
         if pips in environ and ours not in environ:
@@ -87,7 +87,7 @@ def uv_environ(find_links: Sequence[str] = ()) -> dict[str, str]:
 
 
 def explain(output: str) -> str:
-    """One paragraph on why a program failed, without addresses."""
+    """Why a program failed, in a paragraph without addresses."""
     text = without_addresses(output)
     if "No space left on device" in text:
         return "no space left on the disk"
@@ -99,7 +99,7 @@ def explain(output: str) -> str:
             "serves another build of it (a mirror, a folder in find_links) or the file was changed"
         )
     if match := re.search(r"no hashes were provided or computed for: (\S+)", text):
-        return f"wrong hash: what was found is {match[1]}, a build of which the lock has no hash"
+        return f"wrong hash: the index has {match[1]}, a build for which the lock has no hash"
     if re.search(r"dns error|error sending request|Failed to fetch|[Cc]onnection", text):
         return f"the package index cannot be reached: {_last(text, 3)}"
     return _last(text, 1 if "Traceback (most recent call last)" in text else 6)

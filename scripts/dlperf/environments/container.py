@@ -1,9 +1,9 @@
-"""A framework in a container: its image, and a Python that is the image's own.
+"""A framework in a container: its image, and a script that starts the image's Python.
 
-In: the image that an environment's YAML names, as Apptainer writes it (`docker://…`, `oras://…`, or
-the path of a .sif). Out: a folder with `image.sif` and `python`, a shell script that starts the
-image's Python. Everything else sees an interpreter as any other: one repetition by hand, several
-nodes, certificates.
+The input is the image that an environment's YAML names, as Apptainer writes it (`docker://…`,
+`oras://…`, or the path of a .sif). The output is a folder with `image.sif` and the shell script
+`python`. Everything else uses this script like any other interpreter: one repetition by hand,
+several nodes, certificates.
 """
 
 import os
@@ -18,9 +18,9 @@ from dlperf.environments.files import sha256
 
 ENGINES = ("apptainer", "singularity")
 
-#: PYTHONPATH, or our modules would hide behind those of an image that sets it. The mounts: where
-#: this package lies, where it is called, and where temporary files go; a site's own ones come from
-#: APPTAINER_BIND.
+#: PYTHONPATH is passed on so that our modules come before those of an image that sets it. The
+#: mounts are the folders of this package, of the call, and of temporary files. A site's own mounts
+#: come from APPTAINER_BIND.
 SCRIPT = """#!/bin/sh
 # Python in a container, as if it were here. Written by dlperf.environments.
 export DLPERF_PYTHONPATH="$PYTHONPATH" PYTHONNOUSERSITE=1
@@ -32,7 +32,7 @@ exec {engine} exec {options}--bind {root} --bind "$PWD" --bind "${{TMPDIR:-/tmp}
 
 
 def engine() -> str:
-    """Path of Apptainer, or of Singularity. EnvironmentProblem where there is none."""
+    """The path of Apptainer or Singularity. Raises EnvironmentProblem if there is neither."""
     found = [path for path in map(shutil.which, ENGINES) if path]
     if not found:
         raise EnvironmentProblem(
@@ -43,7 +43,7 @@ def engine() -> str:
 
 
 def fetch(image: str, folder: Path, descriptor: int) -> tuple[Path, str]:
-    """The image as a file, and its SHA-256; pulled once, a file that is there stays where it is."""
+    """The image as a file, and its SHA-256. It is pulled once; an existing file is not moved."""
     if "://" not in image:
         path = Path(os.path.expanduser(image))
         if not path.is_file():
@@ -51,7 +51,7 @@ def fetch(image: str, folder: Path, descriptor: int) -> tuple[Path, str]:
         return path.resolve(), sha256(path)
     name, pulled = folder / "image.txt", folder / "image.sif"
     if not pulled.is_file() or not name.is_file() or name.read_text().strip() != image:
-        name.unlink(missing_ok=True)  # from here on, what lies there is unfinished
+        name.unlink(missing_ok=True)  # until it is written again, the image is incomplete
         folder.mkdir(parents=True, exist_ok=True)
         try:
             run([engine(), "pull", "--force", str(pulled), image], keep_open=[descriptor])

@@ -1,4 +1,4 @@
-"""Files and folders: one builder at a time, documents whole or not at all, sizes."""
+"""Files and folders: locks for builders, documents that are never incomplete, and sizes."""
 
 import contextlib
 import fcntl
@@ -16,7 +16,7 @@ from dlperf.environments import EnvironmentProblem
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[int]:
-    """Hold the lock file `path`; yields its descriptor, for children that must hold it too."""
+    """Hold the lock file `path`; yields its descriptor for children that must hold it too."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a") as stream:
         try:
@@ -28,7 +28,7 @@ def held(path: Path) -> Iterator[int]:
 
 
 def write(content: dict[str, Any], path: Path) -> None:
-    """Write a document whole or not at all."""
+    """Write a document completely or not at all."""
     files.write(path, json.dumps(content, indent=1) + "\n")
 
 
@@ -44,22 +44,22 @@ def size(folder: Path) -> int:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder and all that is in it, if it is there."""
+    """Remove a folder and everything in it, if it exists."""
     if folder.exists():
         shutil.rmtree(folder)
 
 
 def clear(prefix: Path, cache: Path) -> None:
-    """Remove an environment: first out of the way, so that no half of it stays in its place.
+    """Remove an environment. It is renamed first, so that no part of it can stay in its place.
 
-    Raises EnvironmentProblem where something else than an environment is there.
+    Raises EnvironmentProblem if the folder is not an environment.
     """
     old = cache / f"{prefix.name}.old"
     remove(old)
     holds = {path.name for path in prefix.iterdir()} if prefix.exists() else set()
     if holds - {"env.json"} and "pyvenv.cfg" not in holds:
         raise EnvironmentProblem(
-            f"{prefix}: is not empty and no environment ({min(holds)} is there); nothing was "
+            f"{prefix}: is not empty and not an environment ({min(holds)} is in it); nothing was "
             "removed. Name another folder, or empty this one"
         )
     if holds:

@@ -1,7 +1,7 @@
-"""Parts that only a run on several devices needs, such as Horovod: built here, from source.
+"""Builds parts from source that only runs on several devices need, such as Horovod.
 
-In: the `distributed` section of `build.yaml`. Out: the part in the environment; its wheel is kept
-in the environments' cache, so that it is built once.
+The input is the `distributed` section of `build.yaml`. The part is installed in the environment,
+and its wheel is kept in the environments' cache, so that it is built only once.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ def install(
     may_build: bool,
     descriptor: int,
 ) -> dict[str, str]:
-    """Put the part into the environment of `python`, unless it is there already.
+    """Install the part in the environment of `python`, unless it is already there.
 
-    Returns its name -> "" or why it is missing: then cases with one device still run.
+    Returns its name -> "" or why it is missing. Then cases with one device still run.
     """
     wanted = definition.build.distributed
     name = wanted["requirement"].partition("==")[0]
@@ -36,7 +36,7 @@ def install(
         run([str(python), "-c", f"import {wanted['module']}"], environ, [descriptor], timeout=300)
         return {name: ""}
     if not may_build:
-        return {name: f"{python} cannot import {wanted['module']}, and nothing is built into it"}
+        return {name: f"{python} cannot import {wanted['module']}, and nothing is built in it"}
     missing = [tool for tool in wanted.get("tools", []) if not shutil.which(tool)]
     if missing:
         return {
@@ -53,7 +53,7 @@ def install(
 
 
 def _wheel(definition: Definition, python: Path, cache: Path, descriptor: int) -> str:
-    """The wheel of a part that is built here, from the cache where it was built before."""
+    """The wheel of a part, from the cache if it was built before."""
     wanted = definition.build.distributed
     module = files.locked(definition.lock).get(definition.build.module, "")
     toolchain = definition.yaml.with_name(wanted["toolchain"]) if "toolchain" in wanted else None

@@ -1,7 +1,7 @@
 """Reads the files of an environment: the YAML, the lock beside it, and `build.yaml`.
 
-In: `envs/<name>.yaml`, `envs/<name>.lock.txt`. Out: a `Definition`, or an `EnvironmentProblem` that
-names the packages on which the two files disagree.
+The input is `envs/<name>.yaml` and `envs/<name>.lock.txt`. The output is a `Definition`, or an
+`EnvironmentProblem` that names the packages on which the two files disagree.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ RELOCK = "run `python -m dlperf.environments lock --only {name}`"
 
 @dataclass(frozen=True)
 class Build:
-    """What building and checking needs beyond the packages (a section of `build.yaml`)."""
+    """What building and checking need besides the packages (a section of `build.yaml`)."""
 
     module: str
     environ: dict[str, str] = field(default_factory=dict)
@@ -52,12 +52,12 @@ class Definition:
 
 def sha256(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal digits."""
-    with open(path, "rb") as stream:  # an image is larger than memory
+    with open(path, "rb") as stream:  # an image may be larger than memory
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; EnvironmentProblem where there is none."""
+    """The mapping in a YAML file. Raises EnvironmentProblem if there is none."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -66,14 +66,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
         message = " ".join(str(error).split())
         raise EnvironmentProblem(f"{path}: not YAML: {message}") from None
     if not isinstance(content, dict):
-        raise EnvironmentProblem(f"{path}: must hold keys and values")
+        raise EnvironmentProblem(f"{path}: must consist of keys and values")
     return content
 
 
 def load(framework: str, yaml_path: Path, lock_path: Path | None = None) -> Definition:
     """Read the files of an environment and make sure that they agree.
 
-    `yaml_path` is `<framework>.<device>.yaml`; the lock stands beside it unless it is named.
+    `yaml_path` is `<framework>.<device>.yaml`; the lock is beside it unless it is named.
     """
     name = yaml_path.name.removesuffix(".yaml")
     lock_path = lock_path or yaml_path.with_name(f"{name}.lock.txt")
@@ -143,7 +143,7 @@ def disagreement(yaml_path: Path, lock_path: Path) -> list[str]:
 
 
 def build_section(framework: str, name: str, yaml_path: Path) -> Build:
-    """The framework's section of the `build.yaml` beside the YAML, its device's on top of it."""
+    """The framework's section of `build.yaml`, combined with that of its device."""
     path = yaml_path.with_name("build.yaml")
     content = read_yaml(path) if path.is_file() else {}
     section = {"module": framework, **content.get(framework, {}), **content.get(name, {})}
@@ -157,8 +157,8 @@ def build_section(framework: str, name: str, yaml_path: Path) -> Build:
 
 
 def differences(freeze: list[str], lock_path: Path) -> list[str]:
-    """What an environment has otherwise than its lock, a line a package (local builds such as
-    '+cpu' count as the same version; packages beyond the lock do not count)."""
+    """How an environment differs from its lock, with a line for each package (local builds such as
+    '+cpu' count as the same version; packages that are not in the lock do not count)."""
     has = dict(split_pins(freeze))
     return [
         f"{name}: {has.get(plain_name(name), 'missing')}, lock: {version}"

@@ -1,8 +1,8 @@
 """Finds a Python of a given version on this machine.
 
-Looked up in this order: the workflow's own, PATH, pyenv's versions (uv does not know them), what uv
-knows, and last what uv can download into the environments' own cache. Nothing is installed into the
-home folder.
+It looks in this order: the workflow's own Python, PATH, pyenv's versions (which uv does not know),
+those that uv knows, and those that uv can download into the environments' own cache. Nothing is
+installed into the home folder.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from dlperf.environments.commands import CommandFailed, run
 
 
 def uv() -> str:
-    """Path of uv: the one beside this interpreter, or the one on PATH."""
+    """The path of uv: beside this interpreter, or on PATH."""
     beside = Path(sys.executable).with_name("uv")
     found = str(beside) if beside.is_file() else shutil.which("uv")
     if not found:
@@ -30,7 +30,7 @@ def uv() -> str:
 
 
 def find(version: str, framework: str, cache: Path) -> str:
-    """The path of a Python `version` ('3.10'). EnvironmentProblem where none can be had."""
+    """The path of a Python `version` ('3.10'). Raises EnvironmentProblem if there is none."""
     for candidate in _candidates(version):
         if runs(candidate) == version:
             return candidate
@@ -55,7 +55,7 @@ def find(version: str, framework: str, cache: Path) -> str:
 
 
 def runs(candidate: str) -> str:
-    """The 'X.Y' that an interpreter reports; '' for what does not run (such as a pyenv shim)."""
+    """The 'X.Y' that an interpreter reports; '' if it does not run (such as a pyenv shim)."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
         answer = subprocess.run(

@@ -1,8 +1,8 @@
-"""Renews the locks: from the chosen packages of an environment's YAML to the ones that follow.
+"""Renews the locks: finds the dependencies of the chosen packages of an environment's YAML.
 
-In: `envs/*.yaml`, whose pip list names what was chosen. Out: the rest of that list, and the lock
-with hashes beside it. Resolved for Linux on x86-64 from the index's metadata; nothing is
-downloaded where a wheel exists.
+The input is `envs/*.yaml`, whose pip list names the chosen packages. The output is the rest of that
+list, and the lock with hashes beside it. Packages are resolved for Linux on x86-64 from the index's
+metadata; nothing is downloaded if a wheel exists.
 """
 
 import re
@@ -20,9 +20,9 @@ HEADER = "# Written by `python -m dlperf.environments lock` from {yaml}; edit th
 
 
 def lock(files: Path, only: Sequence[str] = (), find_links: Sequence[str] = (), upgrade=False):
-    """Renew the locks in the folder `files`, or those of the names in `only`; yields their names.
+    """Renew the locks in the folder `files`, or only those named in `only`; yields their names.
 
-    Versions that a lock has stay, unless `upgrade`: then the newest that the chosen ones allow.
+    The versions of a lock are kept, or with `upgrade` replaced by the newest that are allowed.
     """
     names = [path.name.removesuffix(".yaml") for path in sorted(files.glob("*.yaml"))]
     names = [name for name in names if "dependencies" in read_yaml(files / f"{name}.yaml")]
@@ -68,7 +68,7 @@ def renew(path: Path, find_links: Sequence[str] = (), upgrade: bool = False) -> 
 
 def _chosen(path: Path, text: str, requirements: list[str]) -> list[str]:
     if FOLLOWS not in text:
-        raise EnvironmentProblem(f"{path}: its pip list lacks the comment '{FOLLOWS}'")
+        raise EnvironmentProblem(f"{path}: its pip list does not have the comment '{FOLLOWS}'")
     above = set(re.findall(r"^ *- *(\S+==\S+)", text[: text.index(FOLLOWS)], re.MULTILINE))
     return [line for line in requirements if line in above]
 

@@ -2,12 +2,12 @@
 
     PYTHONPATH=scripts python -m dlperf.measure --case case.json --out rep1.json
 
-The ranks run under the interpreter that `--environment` names, or without one under this one.
-`--case` takes a case document, a record (whose case is run again) or the JSON text itself. Several
-nodes need a `--launcher`, such as `srun --nodes=2 --ntasks=2`, that starts one process on each. The
-record is the answer, also of a crash; the exit status is 0 when one was written (with
-`--on-failure stop`: only when its status is ok or unsupported), 1 for a mistake of the caller, 130
-or 143 when stopped by a signal: then there is no record.
+The ranks run under the interpreter that `--environment` names, or else under this one. `--case`
+takes a case document, a record (whose case is run again) or the JSON text itself. Several nodes
+need a `--launcher`, such as `srun --nodes=2 --ntasks=2`, that starts one process on each. A crash
+gives a record too. The exit status is 0 when a record was written (with `--on-failure stop`: only
+when its status is ok or unsupported), 1 for a mistake of the caller, and 130 or 143 when it was
+stopped by a signal; then there is no record.
 """
 
 import argparse
@@ -31,14 +31,14 @@ def main(arguments=None):
     parser.add_argument("--out", required=True, help="the record to write")
     parser.add_argument("--environment", default="", help="env.json of the environment")
     parser.add_argument("--config-sha256", default="", help="sha256 of the round's config")
-    parser.add_argument("--attempts", help="folder that keeps a copy of every record ever made")
-    parser.add_argument("--lock", help="file that one repetition at a time of a node may hold")
+    parser.add_argument("--attempts", help="folder that keeps a copy of every record")
+    parser.add_argument("--lock", help="lock file, so that only one repetition runs on a node")
     parser.add_argument(
         "--launcher",
         default="",
-        help="of several nodes: srun and its options, with {nodes}, {devices}, {cores}",
+        help="for several nodes: srun and its options, with {nodes}, {devices}, {cores}",
     )
-    parser.add_argument("--interface", default="", help="network interface that ranks talk through")
+    parser.add_argument("--interface", default="", help="network interface between ranks")
     parser.add_argument("--on-failure", choices=("record", "stop"), default="record")
     asked = parser.parse_args(arguments)
     try:
@@ -75,7 +75,7 @@ def _held(path):
         yield
         return
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    # a node's own: other nodes that see the folder have nothing to wait for
+    # each node has its own, as nodes that share the folder need not wait for each other
     with open("%s-%s" % (path, host.name()), "a") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

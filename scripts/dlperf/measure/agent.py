@@ -1,8 +1,8 @@
-"""A node's end of a repetition over several nodes: it starts what the stopwatch says.
+"""A node's part of a repetition over several nodes: it starts what the stopwatch asks for.
 
     python -m dlperf.measure.agent HOST:PORT
 
-The cluster's launcher starts one on each node, with DLPERF_TOKEN in its environment. They talk in
+The cluster's launcher starts one on each node, with DLPERF_TOKEN in its environment. Messages are
 lines of JSON. When the stopwatch is gone, everything that was started here ends.
 """
 
@@ -41,13 +41,13 @@ class Agent:
     def __init__(self, connection):
         self._connection = connection
         self._node = None
-        self._told = set()  # ranks whose end was told
+        self._told = set()  # ranks whose end was reported
 
     def send(self, **message):
         self._connection.sendall((json.dumps(message) + "\n").encode())
 
     def serve(self):
-        """Answer until the stopwatch says `stop` or is gone."""
+        """Answer requests until the stopwatch sends `stop` or is gone."""
         selector = selectors.DefaultSelector()
         selector.register(self._connection, selectors.EVENT_READ)
         pending = b""

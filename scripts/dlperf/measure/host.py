@@ -1,4 +1,4 @@
-"""What the machine is and how it is: read from /proc and NVML, never from a framework."""
+"""The facts and the state of the machine, read from /proc and NVML and never from a framework."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ import time
 
 
 def name():
-    """This node's name: Slurm's for it, where Slurm started this process."""
+    """This node's name: Slurm's name, if Slurm started this process."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
@@ -25,19 +25,19 @@ def interfaces():
             request = struct.pack("256s", interface.encode()[:15])
             try:
                 answer = fcntl.ioctl(asking.fileno(), SIOCGIFADDR, request)
-            except OSError:  # it has none
+            except OSError:  # the interface has no address
                 continue
             found[interface] = socket.inet_ntoa(answer[20:24])
     return found
 
 
 def interface_of(address):
-    """The interface that has this address; "lo" where none has."""
+    """The interface that has this address; "lo" if none has."""
     return next((name for name, own in interfaces().items() if own == address), "lo")
 
 
 def default_interface():
-    """The interface of the default route; "lo" where there is none."""
+    """The interface of the default route; "lo" if there is none."""
     for line in _read("/proc/net/route").splitlines()[1:]:
         fields = line.split()
         if fields[1] == "00000000":
@@ -45,11 +45,11 @@ def default_interface():
     return "lo"
 
 
-BUSY = 0.05  # share of a core from which a process is named
+BUSY = 0.05  # a process that uses more than this share of a core is named
 
 
 def cores():
-    """CPU numbers this process may use (a Slurm step or a container may get fewer than all)."""
+    """The CPU numbers that this process may use (in a Slurm step or a container, not all)."""
     return sorted(os.sched_getaffinity(0))
 
 
@@ -77,10 +77,10 @@ def cpu_times():
 
 
 def idleness(seconds):
-    """What the CPUs do over the next `seconds`.
+    """What the CPUs do during the next `seconds`.
 
-    idle_share: of all CPU time; busy_processes: [name, share of a core] of the others that take
-    more than BUSY of a core, the busiest first.
+    idle_share: the idle share of all CPU time. busy_processes: [name, share of a core] of other
+    processes that use more than BUSY of a core, the busiest first.
     """
     (busy, total), before = cpu_times(), _process_times()
     time.sleep(seconds)
@@ -116,7 +116,7 @@ def free_bytes(folder="."):
 
 
 def oom_kills():
-    """Processes that the kernel killed for memory since boot."""
+    """How many processes the kernel has killed for lack of memory since boot."""
     for line in _read("/proc/vmstat").splitlines():
         if line.startswith("oom_kill "):
             return int(line.split()[1])
@@ -124,7 +124,7 @@ def oom_kills():
 
 
 def clock_mhz():
-    """Mean clock of the CPU's cores, or None where the kernel does not say."""
+    """The mean clock of the CPU's cores, or None if the kernel does not report it."""
     clocks = [
         float(line.partition(":")[2])
         for line in _read("/proc/cpuinfo").splitlines()
@@ -153,10 +153,10 @@ def facts():
 
 
 def mkl_variables():
-    """For a framework that ships Intel's MKL from before 2020.1, as PaddlePaddle does.
+    """Variables for a framework that ships an Intel MKL older than 2020.1, as PaddlePaddle does.
 
-    On other makers' processors that MKL takes its slowest kernels unless it is told to take those
-    for AVX2. A later MKL ignores it.
+    On processors that are not Intel's, such an MKL uses its slowest kernels unless it is told to
+    use those for AVX2. Later versions ignore this.
     """
     cpuinfo = _read("/proc/cpuinfo")
     others = _field(cpuinfo, "vendor_id") != "GenuineIntel"
@@ -164,7 +164,7 @@ def mkl_variables():
     return {"MKL_DEBUG_CPU_TYPE": "5"} if slow else {}
 
 
-# NVML, through nvidia-ml-py. Absent package, driver or counter: nothing is said about GPUs.
+# NVML, through nvidia-ml-py. Without the package, the driver or a counter, GPU facts are left out.
 
 
 def _nvml():
@@ -173,12 +173,12 @@ def _nvml():
 
         pynvml.nvmlInit()
         return pynvml
-    except Exception:  # ImportError, or any of NVML's own: there is no GPU to speak of
+    except Exception:  # ImportError or an error of NVML: there is no usable GPU
         return None
 
 
 def visible_gpus():
-    """Names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES spells them."""
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES spells them."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if listed is not None:
         return [each for each in listed.split(",") if each and each != "-1"]
@@ -201,7 +201,7 @@ def _handle(nvml, gpu):
 
 
 def gpu_facts(gpus):
-    """One dict a GPU: name, memory, driver, clocks, throttle reasons, temperature, processes."""
+    """A dict a GPU: name, memory, driver, clocks, throttle reasons, temperature, processes."""
     nvml = _nvml()
     if not nvml:
         return []
@@ -220,7 +220,7 @@ def gpu_facts(gpus):
         handle = _handle(nvml, gpu)
         memory = ask(nvml.nvmlDeviceGetMemoryInfo, handle)
         limit = ask(nvml.nvmlDeviceGetPowerManagementLimit, handle)
-        # a counter: what happened between two readings shows although both are of an idle GPU
+        # a counter, which shows what happened between two readings even if the GPU is idle at both
         hot = ask(nvml.nvmlDeviceGetViolationStatus, handle, nvml.NVML_PERF_POLICY_THERMAL)
         found.append(
             {
@@ -268,7 +268,7 @@ class EnergyCounter:
         self._nvml = _nvml() if run.cuda else None
         self._handle = None
         if self._nvml:
-            gpus = visible_gpus()  # a rank sees its own card only
+            gpus = visible_gpus()  # a rank sees only its own card
             self._handle = _handle(self._nvml, gpus[0]) if gpus else None
         self._before = None
 

@@ -16,11 +16,11 @@ ANSWER_SECONDS = 30.0
 
 
 class LaunchError(Exception):
-    """Nodes that did not come; the message says why."""
+    """Some nodes did not connect; the message says why."""
 
 
 class RemoteNode:
-    """A node whose processes an agent holds; the same methods as Node."""
+    """A node whose processes an agent runs. It has the same methods as Node."""
 
     def __init__(self, connection, lines, order):
         self._connection, self._lines = connection, lines
@@ -35,7 +35,7 @@ class RemoteNode:
         self._tell("prepare", device=device, devices=devices, interface=interface)
 
     def ready(self, seconds):
-        """Wait for what the node says of itself."""
+        """Wait for the node's description of itself."""
         self.about = self._answer("about", seconds)
         return self.about is not None
 
@@ -63,7 +63,7 @@ class RemoteNode:
         return after or {}
 
     def close(self):
-        """Leave the agent, which then ends what it started."""
+        """Disconnect from the agent, which then ends what it started."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
@@ -90,7 +90,7 @@ class RemoteNode:
             self._changed.notify_all()
 
     def _answer(self, key, seconds):
-        """What the agent said under `key`, or None where it says nothing any more."""
+        """What the agent sent under `key`, or None if it sends nothing any more."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while key not in self._answers and not self.lost and time.monotonic() < deadline:
@@ -102,8 +102,8 @@ class Launch:
     """The agents of `count` nodes: `nodes`, in the launcher's order.
 
     command: the launcher and its options, in which {nodes}, {devices} and {cores} (of a node) are
-    filled in; what each node is to run is put behind it. interface: the network interface that
-    ranks talk through; "": the one with the default route.
+    replaced; what each node must run is appended. interface: the network interface through which
+    ranks communicate; "" is the one with the default route.
     """
 
     def __init__(self, command, interface, case, log, deadline):
@@ -142,7 +142,7 @@ class Launch:
                 words = self._launcher.last_words()
                 raise LaunchError("the launcher ended with status %s: %s" % (status, words))
             if time.monotonic() > deadline:
-                raise LaunchError("%d of %d nodes came in time" % (len(self.nodes), count))
+                raise LaunchError("%d of %d nodes connected in time" % (len(self.nodes), count))
             try:
                 connection, _ = server.accept()
             except socket.timeout:
@@ -154,7 +154,7 @@ class Launch:
             except (OSError, ValueError):
                 hello = {}
             if not secrets.compare_digest(str(hello.get("token")), token):
-                connection.close()  # not one of ours
+                connection.close()  # not one of our agents
                 continue
             connection.settimeout(None)
             order = str(hello.get("order", ""))
@@ -164,7 +164,7 @@ class Launch:
             node.prepare(device, identity["devices_per_node"], self._interface)
         for node in self.nodes:
             if not node.ready(ANSWER_SECONDS):
-                raise LaunchError("node %d of the launcher went away" % node.order)
+                raise LaunchError("node %d of the launcher disconnected" % node.order)
         self.nodes.sort(key=lambda node: (node.order, node.about["name"]))
 
     def end(self):
@@ -181,5 +181,5 @@ def address_of(interface):
     name = interface or host.default_interface()
     if name not in there:
         known = ", ".join(sorted(there))
-        raise LaunchError("%s has no network interface %r, but %s" % (host.name(), name, known))
+        raise LaunchError("%s has no network interface %r; it has %s" % (host.name(), name, known))
     return there[name]

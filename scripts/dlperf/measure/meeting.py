@@ -1,7 +1,7 @@
 """Where ranks meet: a barrier over TCP that costs every framework the same.
 
-The stopwatch serves it; a rank connects once, tells its phase and waits at named barriers. One
-line a message: `hello RANK`, `phase NAME`, `wait NAME` from a rank; `go` to it.
+The stopwatch is the server. A rank connects once, reports its phase and waits at named barriers.
+Each message is a line: a rank sends `hello RANK`, `phase NAME` and `wait NAME`, and receives `go`.
 """
 
 import socket
@@ -10,7 +10,7 @@ import time
 
 
 class Meeting:
-    """The server's side. Reads: `phases` (rank -> its last phase), `times` (barrier -> seconds)."""
+    """The server. It knows `phases` (rank -> its last phase) and `times` (barrier -> seconds)."""
 
     def __init__(self, ranks, host="127.0.0.1", on_release=None):
         self._ranks = ranks
@@ -50,7 +50,7 @@ class Meeting:
                     elif word == "wait":
                         self._arrive(value, connection)
         except OSError:
-            pass  # a dead rank is the watcher's business
+            pass  # the watcher handles a dead rank
 
     def _arrive(self, barrier, connection):
         with self._lock:
@@ -66,7 +66,7 @@ class Meeting:
 
 
 class Guest:
-    """A rank's side."""
+    """The client in a rank."""
 
     def __init__(self, address, rank):
         host, _, port = address.rpartition(":")
@@ -79,7 +79,7 @@ class Guest:
         self._send("phase " + name)
 
     def wait(self, barrier):
-        """Return when every rank has come to `barrier`."""
+        """Return when every rank has reached `barrier`."""
         self._send("wait " + barrier)
         if not self._lines.readline():
             raise ConnectionError("the stopwatch is gone while this rank waited at " + barrier)

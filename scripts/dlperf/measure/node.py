@@ -1,7 +1,7 @@
-"""One node's share of a repetition: its ranks and their services, started, watched and ended.
+"""One node's part of a repetition: starts, watches and ends its ranks and their services.
 
-The stopwatch holds the node that it runs on by itself; over several nodes an agent holds each
-(agent.py), and the stopwatch has a RemoteNode for it (launch.py) with the same methods.
+On a single node the stopwatch has a Node. With several nodes, an agent on each has one (agent.py),
+and the stopwatch has a RemoteNode for it (launch.py) with the same methods.
 """
 
 import dataclasses
@@ -21,12 +21,12 @@ IDLE_SAMPLE_SECONDS = 0.25
 class Node:
     """Where ranks run.
 
-    device, devices: of the case. pinned: each rank on its own cores, as whatever is timed must be.
-    `about` says what there is: name, address, interface, cores, gpus (as CUDA_VISIBLE_DEVICES
+    device, devices: of the case. pinned: whether each rank has its own cores, as all timed ranks
+    must. `about` describes the node: name, address, interface, cores, gpus (as CUDA_VISIBLE_DEVICES
     spells them), ports (free, and kept so until the start), facts and state of the host.
     """
 
-    lost = False  # as a RemoteNode may be
+    lost = False  # a RemoteNode may be lost
 
     def __init__(self, device, devices, log, address="127.0.0.1", interface="lo", pinned=True):
         self._log, self._pinned = log, pinned
@@ -50,8 +50,8 @@ class Node:
     def start(self, runs, program, environ):
         """Start the ranks (Runs or Ranks, as dicts) and the framework's processes beside them.
 
-        program: module and arguments that each rank runs, behind which its Run is named.
-        environ: the framework's environment's variables.
+        program: the module and arguments that each rank runs; its Run is appended.
+        environ: the variables of the framework's environment.
         """
         for each in self._reserved:
             each.close()
@@ -79,15 +79,19 @@ class Node:
         """A rank's variables: this process's, the environment's, the launch's, the framework's."""
         environment = dict(os.environ)
         package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        environment["PYTHONPATH"] = package  # and nothing else: no foreign folder shadows a module
+        environment["PYTHONPATH"] = (
+            package  # and nothing else, so that no other folder hides a module
+        )
         environment["PYTHONUNBUFFERED"] = "1"
-        environment["TMPDIR"] = self._scratch  # what ranks leave there goes with it
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # seconds of compiling in each repetition
+        environment["TMPDIR"] = self._scratch  # files that ranks leave there are removed with it
+        environment.pop(
+            "PYTHONDONTWRITEBYTECODE", None
+        )  # would cost seconds of compiling in each repetition
         environment.update(environ)
         threads = str(len(run.cores))
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             environment[name] = threads
-        for name, value in host.mkl_variables().items():  # one that the user set stays
+        for name, value in host.mkl_variables().items():  # a value that the user set is kept
             environment.setdefault(name, value)
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             environment[name] = run.interface  # the same network for every framework
@@ -96,7 +100,7 @@ class Node:
         return environment
 
     def exits(self):
-        """{rank: (exit status, last words)} of the ranks that have ended by themselves."""
+        """{rank: (exit status, last line of output)} of the ranks that ended by themselves."""
         ended = {rank: child.poll() for rank, child in self._ranks.items()}
         return {
             rank: (status, self._ranks[rank].last_words() if status else "")
@@ -105,12 +109,12 @@ class Node:
         }
 
     def note(self, moment):
-        """Take the CPU times of this moment."""
+        """Note the current CPU times."""
         services = sum(child.cpu_seconds() for child in self._services)
         self._times[moment] = list(host.cpu_times()) + [services]
 
     def results(self):
-        """What the ranks left, by rank, and what the host did meanwhile."""
+        """The results of the ranks, by rank, and what the host did during the run."""
         left = {}
         for run in self._runs:
             try:
@@ -125,7 +129,7 @@ class Node:
         }
 
     def stop(self):
-        """End everything that was started here; the host's state after it."""
+        """End everything that was started here; return the host's state afterwards."""
         processes.stop(list(self._ranks.values()) + self._services)
         shutil.rmtree(self._scratch, ignore_errors=True)
         return state(self._gpus, sample_seconds=0)
@@ -146,7 +150,7 @@ def state(gpus, sample_seconds=IDLE_SAMPLE_SECONDS):
 
 
 def _reserve_ports(address, count):
-    """Bound sockets, so that nobody takes their ports before the ranks do."""
+    """Bound sockets, so that nobody else takes their ports before the ranks do."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind((address, 0))

@@ -1,15 +1,16 @@
-"""How a node is before a round: its state, and what it can do: multiply, move memory, exchange.
+"""Checks a node before a round: its state, and its speed of products, memory and exchange.
 
     PYTHONPATH=scripts python -m dlperf.measure.probe --device cuda --devices 8 \\
         --environment results/environments/pytorch.cuda/env.json --out results/mine/nodes/n3.json
 
-Some seconds. PyTorch does the work, a rank a device, on the cores and cards that a repetition gets:
-each device of a node alone first, then all of them at once, as they share power, caches and memory.
-Several nodes (`--nodes`, `--launcher`, as of dlperf.measure) exchange with each other.
+It takes a few seconds. PyTorch does the work, with a rank for each device, on the cores and cards
+that a repetition gets: first each device of a node alone, then all of them at once, because they
+share power, caches and memory. Several nodes (`--nodes`, `--launcher`, as in dlperf.measure)
+exchange with each other.
 
-Products of matrices are timed in each precision that the device has, memory by STREAM's copy and
-triad (McCalpin 1995), the exchange by an all-reduce. What is written are the seconds of every turn
-and how much was done in it.
+It times products of matrices in each precision that the device has, STREAM's copy and triad for
+memory (McCalpin 1995), and an all-reduce for the exchange. The output has the seconds of every turn
+and the amount of work in it.
 """
 
 import argparse
@@ -25,13 +26,14 @@ from dlperf.measure import host, processes
 from dlperf.measure.meeting import Guest
 
 SCHEMA = "dlperf.node/2"
-# By device: the side of the matrices and products of them in a turn; floats of an array that is
-# moved (larger than caches) and of one that is exchanged (that of a mid-sized network's gradients).
+# By device: the side of the matrices and the number of products in a turn; the floats of an array
+# for memory (larger than caches) and of one for the exchange (as many as a mid-sized network's
+# gradients).
 SIZES = {
     "cpu": {"side": 1536, "products": 1, "moved": 1 << 25, "exchanged": 1 << 24},
     "cuda": {"side": 8192, "products": 4, "moved": 1 << 28, "exchanged": 1 << 26},
 }
-TURNS = 6  # that count, after one that does not
+TURNS = 6  # that count, after a first one that does not
 
 
 def main(arguments=None):
@@ -41,11 +43,13 @@ def main(arguments=None):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--devices", type=int, default=1, help="of a node")
+    parser.add_argument("--devices", type=int, default=1, help="devices of a node")
     parser.add_argument("--cores-per-device", type=int, default=1)
     parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--launcher", default="", help="of several nodes")
-    parser.add_argument("--interface", default="", help="network interface that ranks talk through")
+    parser.add_argument(
+        "--launcher", default="", help="command that starts a process on each of several nodes"
+    )
+    parser.add_argument("--interface", default="", help="network interface between ranks")
     parser.add_argument("--environment", required=True, help="env.json of PyTorch's environment")
     parser.add_argument("--timeout", type=float, default=240)
     parser.add_argument("--out", required=True)
@@ -59,7 +63,7 @@ def main(arguments=None):
 
 
 def figures(document):
-    """A line a measurement, of each rank's fastest turn."""
+    """A line for each measurement, with each rank's fastest turn."""
     for rank in document["ranks"]:
         for each in rank["measured"]:
             what = " ".join(filter(None, (each["what"], each["precision"])))
@@ -113,7 +117,7 @@ def probe(asked):
 
 
 def _case(asked):
-    """The ranks that are asked for; nothing is trained."""
+    """The ranks to run; nothing is trained."""
     identity = {
         "framework": "pytorch",
         "precision": "fp32",
@@ -131,19 +135,19 @@ def _case(asked):
 
 
 def precisions(device):
-    """(name, type of the matrices, whether TF32 is allowed) of what `device` multiplies in."""
+    """(name, type of the matrices, whether TF32 is allowed) for each precision of `device`."""
     import torch
 
     found = [("fp32", torch.float32, False)]
     if device == "cpu":
         return found + [("bf16", torch.bfloat16, False)]
-    if torch.cuda.get_device_capability() >= (8, 0):  # Ampere brought both
+    if torch.cuda.get_device_capability() >= (8, 0):  # Ampere introduced both
         found += [("tf32", torch.float32, True), ("bf16", torch.bfloat16, False)]
     return found + [("fp16", torch.float16, False)]
 
 
 def of_rank(spec):
-    """What one rank does, under PyTorch's interpreter; leaves its facts at Run.result.
+    """The work of one rank, in PyTorch's interpreter. Writes its facts to Run.result.
 
     A measurement: {"what", "precision" ("" but for gemm), "at_once" (devices of this node that
     worked), "flops" or "bytes" (of a turn), "seconds" (of each turn that counts)}. The bytes of
@@ -165,7 +169,7 @@ def of_rank(spec):
             torch.cuda.synchronize()
 
     def measure(what, at_once, work, precision="", **done):
-        """Time the turns, each begun by all ranks together; one that has none to do waits."""
+        """Time the turns. All ranks begin each turn together; a rank without work waits."""
         mine, seconds = run.local_rank < at_once, []
         for turn in range(TURNS + 1):
             guest.wait("%s %s %d %d" % (what, precision, at_once, turn))
@@ -179,7 +183,7 @@ def of_rank(spec):
             found.append(dict(entry, seconds=seconds[1:], **done))
 
     def gemm(at_once, precision, kind, tf32):
-        # random numbers: a GPU draws less power, and so runs faster, on equal ones
+        # random, because with equal numbers a GPU draws less power and so runs faster
         left = torch.randn(sizes["side"], sizes["side"], device=run.device).to(kind)
         right, product = left.t().contiguous(), torch.empty_like(left)
 

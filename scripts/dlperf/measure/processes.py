@@ -1,4 +1,4 @@
-"""Child processes that never outlive the stopwatch, and whose words reach the log."""
+"""Child processes that never outlive the stopwatch, and whose output goes to the log."""
 
 import collections
 import ctypes
@@ -13,7 +13,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with_parent():
-    """Ask the kernel to kill this process when its parent ends, however that ends (Linux)."""
+    """Ask the kernel to kill this process when its parent ends in any way (Linux)."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -75,7 +75,7 @@ class Child:
 
 
 def stop(children, grace_seconds=3.0):
-    """End the children and all that they started: SIGTERM, a grace, SIGKILL. Returns when gone."""
+    """End the children and all that they started: SIGTERM, a pause, SIGKILL. Waits for the end."""
     for child in children:
         if child.poll() is None:
             child.signal_group(signal.SIGTERM)
@@ -83,21 +83,23 @@ def stop(children, grace_seconds=3.0):
     while time.monotonic() < deadline and any(child.poll() is None for child in children):
         time.sleep(0.02)
     for child in children:
-        child.signal_group(signal.SIGKILL)  # also what a child left behind in its group
+        child.signal_group(signal.SIGKILL)  # also ends what a child left behind in its group
     for child in children:
         while child.poll() is None:
             time.sleep(0.02)
 
 
 def end_with_ranks():
-    """Let this process end its ranks first, however it is stopped: by a signal, or because whoever
-    started it was killed.
+    """Make this process end its ranks before it ends: when it gets a signal, and when the process
+    that started it is killed.
 
-    Not PR_SET_PDEATHSIG alone: it goes by the parent's thread, and a shell may stand between.
+    PR_SET_PDEATHSIG is not enough: it depends on the parent's thread, and the parent may be a
+    shell.
     """
 
     def stop(number, frame):
-        # An exception, so that the watcher's `finally` ends the ranks before this process ends.
+        # It is an exception, so that the watcher's `finally` ends the ranks before this process
+        # ends.
         raise SystemExit(128 + number)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -1,8 +1,9 @@
-"""One rank of a repetition: prepare, warm up, meet, time, wait, meet, and leave the raw facts.
+"""One rank of a repetition: prepare, warm up, meet, time, wait, meet, and write the raw facts.
 
     python -m dlperf.measure.rank SPEC
 
-SPEC is the Run as JSON; the raw facts go to `Run.result`, a JSON file that the stopwatch reads.
+SPEC is the Run as JSON. The raw facts are written to `Run.result`, a JSON file that the stopwatch
+reads.
 """
 
 import json
@@ -19,7 +20,7 @@ from dlperf.contract.run import Run, Unsupported
 from dlperf.measure import host
 from dlperf.measure.meeting import Guest
 
-# What frameworks and allocators say when memory ends; the words are in their own messages.
+# What frameworks and allocators print when they run out of memory.
 OUT_OF_MEMORY = (
     "out of memory",
     "outofmemory",
@@ -38,14 +39,14 @@ def main(spec):
     run = Run.load(spec)
     try:
         result = measure(run)
-    except BaseException as error:  # the stopwatch must learn of every end, Ctrl-C included
+    except BaseException as error:  # the stopwatch must be told of every failure, including Ctrl-C
         traceback.print_exc()
         result = failure(error)
     files.write(run.result, json.dumps(result))
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit: some frameworks hang or abort in their own exit handlers (MindSpore, Horovod,
-    # gloo), after everything that counts is on disk.
+    # gloo). All results are on disk already.
     os._exit(0 if result["status"] == "ok" else 1)
 
 
@@ -69,7 +70,7 @@ def measure(run):
     expected = workloads.parameter_count(run.workload, run.dimensions)
     if work.parameters != expected:
         raise ValueError(
-            "%s of %s has %d trainable parameters, not %d: another model"
+            "%s of %s has %d trainable parameters, not %d: this is another model"
             % (run.workload, run.framework, work.parameters, expected)
         )
 
@@ -106,14 +107,14 @@ def measure(run):
         "mkl_cpu_type": os.environ.get("MKL_DEBUG_CPU_TYPE"),
         "parameters": work.parameters,
         "network_interface": run.interface if run.distributed else None,
-        # Equal over frameworks, or not one input. A framework's own reader has none: None.
+        # The same for all frameworks that have the same input. None for a framework's own reader.
         "data_digest": work.batches.first_batch_sha256,
     }
     parity.update(work.batches.parity)
     parity.update(framework.parity(run))
     parity.update(work.parity)
     facts["parity"] = parity
-    guest.wait("measured")  # nobody leaves while a peer still needs the group
+    guest.wait("measured")  # no rank may end while another one still needs the group
     work.batches.close()
     framework.stop(run)
     facts["status"] = "ok"
@@ -121,9 +122,9 @@ def measure(run):
 
 
 class Stopwatch:
-    """What a scenario's window is timed with: barriers, a clock for steps, energy, CPU time.
+    """Times a scenario's window: barriers, a clock for steps, energy, CPU time.
 
-    Between `open` and `close` it does nothing but `mark` the steps.
+    Between `open` and `close` it only `mark`s the steps.
     """
 
     def __init__(self, run, framework, work, guest):
@@ -141,7 +142,7 @@ class Stopwatch:
         self._guest.wait("window")
 
     def close(self):
-        """Pass the barrier after it."""
+        """Pass the barrier after the window."""
         self._joules = self._energy.stop()
         self._spent = resource.getrusage(resource.RUSAGE_SELF)
         self._guest.wait("end")
@@ -158,7 +159,7 @@ class Stopwatch:
         }
 
     def facts(self):
-        """What was measured beside the window."""
+        """What was measured in addition to the window."""
         before, after = self._usage, self._spent
         found = {
             "clock": self._timer.clock,

@@ -1,4 +1,4 @@
-"""Records on disk: written whole or not at all, and what says where they came from."""
+"""Writes records to disk, completely or not at all, and notes where they came from."""
 
 import hashlib
 import json
@@ -16,11 +16,11 @@ SCHEMA = "dlperf.record/2"
 
 
 def write(record, path, attempts=None):
-    """Write `record` to `path`, whole or not at all.
+    """Write `record` to `path`, completely or not at all.
 
     With `attempts` (a folder), a copy is kept there, in the last three folders of `path` (workload,
-    framework, case) and under its start time, so that a repetition that is made again never takes
-    the earlier record with it.
+    framework, case) and named by its start time. So the record is not lost if the repetition is
+    made again.
     """
     text = json.dumps(record, indent=1) + "\n"
     if attempts:
@@ -37,7 +37,7 @@ def sha256(data):
 
 
 def file_sha256(path):
-    """sha256 of a file, or "" where there is none."""
+    """The sha256 of a file, or "" if it does not exist."""
     try:
         with open(path, "rb") as stream:
             return sha256(stream.read())
@@ -61,7 +61,7 @@ def git_commit():
 
 
 def job_start_utc(job):
-    """When Slurm started the job, from whose start its nodes are held; "" where nobody says."""
+    """When Slurm started the job and so reserved its nodes; "" if that is not known."""
     if not job:
         return ""
     try:

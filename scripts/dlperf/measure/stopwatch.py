@@ -1,7 +1,7 @@
-"""One repetition from case to record: starts the ranks, watches them, gathers what they left.
+"""Runs one repetition: starts the ranks, watches them, and makes a record of their results.
 
-Whatever a rank does (out of memory, a crash, a hang, a death by signal), the answer is a record
-with that status, within the case's time limit, and no process is left behind.
+Whatever happens to a rank (out of memory, a crash, a hang, a signal), there is a record with that
+status within the case's time limit, and no process is left behind.
 """
 
 import json
@@ -19,16 +19,16 @@ from dlperf.measure.meeting import Meeting
 from dlperf.measure.node import Node, placed
 
 POLL_SECONDS = 0.02
-# After one rank fails, its peers get this long to say why they failed themselves.
+# After one rank fails, the others have this long to report why they failed.
 PEER_GRACE_SECONDS = 2.0
 
 
 def measure(case, environment="", config_sha256="", log=sys.stderr, launcher="", interface=""):
-    """Run the repetition that `case` (a document of contract/case.py) asks for; its record.
+    """Run the repetition that `case` (a document of contract/case.py) describes; return its record.
 
-    environment: path of an env.json, whose interpreter runs the ranks and whose `environ` is set
-    for them; without one, this interpreter runs them. launcher, interface: see launch.Launch; of
-    several nodes.
+    environment: the path of an env.json, whose interpreter runs the ranks and whose `environ` is
+    set for them; without one, this interpreter runs them. launcher, interface: for several nodes,
+    see launch.Launch.
     """
     built = {}
     if environment:
@@ -70,7 +70,7 @@ def cannot_run(case, launcher=""):
         return reason
     if identity["nodes"] > 1:
         outside = shlex.split(launcher)[:1] == ["srun"] and "SLURM_JOB_ID" not in os.environ
-        # what each node lacks is known when they have come
+        # what each node lacks is known when it has connected
         return "" if launcher and not outside else NO_JOB % identity["nodes"]
     return too_small(
         case, host.name(), len(host.cores()), len(host.visible_gpus()) if _cuda(case) else 0
@@ -78,13 +78,13 @@ def cannot_run(case, launcher=""):
 
 
 def too_small(case, name, cores, gpus):
-    """Why a node of so many cores and GPUs cannot hold its share of `case`, or ""."""
+    """Why a node with so many cores and GPUs cannot run its part of `case`, or ""."""
     devices = case["identity"]["devices_per_node"]
     needed = devices * case["settings"]["cores_per_device"]
     if _cuda(case) and devices > gpus:
-        return "%d GPUs are needed, %d may be used on %s" % (devices, gpus, name)
+        return "%d GPUs are needed, but %d may be used on %s" % (devices, gpus, name)
     if not _cuda(case) and needed > cores:
-        return "%d cores are needed, %d may be used on %s" % (needed, cores, name)
+        return "%d cores are needed, but %d may be used on %s" % (needed, cores, name)
     return ""
 
 
@@ -97,11 +97,11 @@ def _utc():
 
 
 class Attempt:
-    """The processes of one repetition, from start to the last one's end.
+    """The processes of one repetition, until the last one ends.
 
-    program: module and arguments that each rank runs, behind which its Run is named. pinned: each
-    rank on its own cores, as whatever is timed must be.
-    facts: what each rank left, by rank; failure: (status, reason) where one did not end well.
+    program: the module and arguments that each rank runs; its Run is appended. pinned: whether each
+    rank has its own cores, as all timed ranks must.
+    facts: the results of each rank, by rank. failure: (status, reason) if one failed.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Attempt:
             node.note(barrier)
 
     def _watch(self):
-        """Return when all ranks are done; sets the failure where one is not."""
+        """Return when all ranks are done; set the failure if one failed."""
         first_failure = None
         while len(self._exits) < self._ranks:
             time.sleep(POLL_SECONDS)
@@ -191,7 +191,7 @@ class Attempt:
             self.failure = self._why()
 
     def _why(self):
-        """(status, reason) of the failure that explains the others best."""
+        """(status, reason) of the failure that best explains the others."""
         said = [
             (facts["status"], "rank %d: %s" % (rank, facts["reason"]))
             for rank, facts in enumerate(self.facts)
@@ -212,11 +212,15 @@ class Attempt:
                 return "oom", "rank %d: killed by the kernel: out of memory" % rank
         for rank, code, words in died:
             how = "signal %d" % -code if code < 0 else "exit status %d" % code
-            return "crashed", "rank %d: ended with %s; last words: %s" % (rank, how, words[-300:])
+            return "crashed", "rank %d: ended with %s; its last output: %s" % (
+                rank,
+                how,
+                words[-300:],
+            )
         return said[0]
 
     def outcome(self):
-        """The record's status and, when it is ok, all that was measured."""
+        """The record's status and, if it is ok, everything that was measured."""
         if self.failure:
             status, reason = self.failure
             return {"status": status, "reason": reason}
@@ -235,7 +239,7 @@ class Attempt:
         return outcome
 
     def hosts(self):
-        """The node's facts and load; of several nodes the first one's, and a list of all."""
+        """The node's facts and load; with several nodes those of the first, and a list of all."""
         found = []
         for index, (node, after) in enumerate(zip(self._nodes, self._after)):
             about = node.about
@@ -250,7 +254,7 @@ class Attempt:
         return found[0] if len(found) == 1 else dict(found[0], nodes=found)
 
     def _load(self, index):
-        """CPU time in the window: the ranks' and services' over wall and cores, and others'."""
+        """CPU time in the window as a share of time and cores: ranks with services, and others."""
         begin, end = (self._results[index]["times"].get(key) for key in ("window", "end"))
         devices = self._case["identity"]["devices_per_node"]
         ranks = self.facts[index * devices : (index + 1) * devices]
@@ -265,7 +269,7 @@ class Attempt:
             cores = len({core for run in self._runs[index] for core in run["cores"]})
             busy, total = end[0] - begin[0], end[1] - begin[1]
             found["cpu_time_over_wall"] = round(own / (wall * cores), 4)
-            # what this host did beside the ranks and their services, kernel threads included
+            # everything on this host except the ranks and their services, including kernel threads
             share = round(max(0.0, busy - own) / total, 4) if total else None
             found["foreign_cpu_share"] = share
         return found

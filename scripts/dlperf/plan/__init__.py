@@ -1,7 +1,8 @@
-"""From a round's config to the repetitions that it asks for.
+"""Turns a round's config into the repetitions to run.
 
-In: `config/*.yaml`. Out: cases with their names, states, order and expected times. Importing this
-package is cheap (pydantic and YAML only), because every cluster job of a campaign imports it again.
+The input is `config/*.yaml`; the output is cases with their names, states, order and expected
+times. Importing this package is cheap (pydantic and YAML only), because every cluster job of a
+campaign imports it again.
 """
 
 from dlperf.contract.case import Case

@@ -18,9 +18,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m dlperf.plan", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (
-        ("show", "print every case with its state, and what the round will take"),
-        ("tsv", "print the plan as TSV, one row a repetition"),
-        ("config", "write the whole config to results/<round>/config.yaml"),
+        ("show", "print every case with its state, and how long the round will take"),
+        ("tsv", "print the plan as TSV, with a row for each repetition"),
+        ("config", "write the complete config to results/<round>/config.yaml"),
     ):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("--config", type=Path, default=Path("config/config.yaml"))
@@ -54,7 +54,7 @@ if __name__ == "__main__":
     try:
         status = main()
         sys.stdout.flush()
-    except BrokenPipeError:  # `... | head` has read enough
+    except BrokenPipeError:  # such as `... | head`, which has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
     sys.exit(status)

@@ -1,7 +1,7 @@
 """Cases: every combination that a round asks for, and the document of each repetition.
 
-In: a `Config`. Out: `Case`s in a stable order, those included that a framework cannot do, with the
-reason; and the order in which repetitions take their turns.
+The input is a `Config`. The output is `Case`s in a stable order, and the order in which repetitions
+run. A case that a framework cannot run is included, with the reason.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from dlperf.plan.config import Config
 
 
 def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
-    """The case document of a repetition: what `dlperf.measure` takes."""
+    """The case document of a repetition, which `dlperf.measure` takes."""
     steps, folder = config.steps_of(case.workload), loaders.folder(case)
     return {
         "schema": SCHEMA,
@@ -37,7 +37,7 @@ def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
 
 
 def expand(config: Config) -> list[Case]:
-    """Every case of the round, each once; cases that differ only in framework stand together."""
+    """Every case of the round, once; cases that differ only in framework come together."""
     cases = dict.fromkeys(_combinations(config))  # 'default' and 'on' may be the same compiler
     return [replace(case, unsupported=_unsupported(case, config)) for case in cases]
 
@@ -105,11 +105,11 @@ def _unsupported(case: Case, config: Config) -> str:
 
 
 def order(config: Config, cases: Sequence[Case] | None = None) -> dict[tuple[Case, int], int]:
-    """Whose turn it is: the rank, from 0, of every (case, repetition).
+    """The turn of every (case, repetition), from 0.
 
     Repetition 1 of all cases comes before repetition 2 of any, and the cases that are compared
-    with each other (all but framework and compiler equal) run next to each other, in an order that
-    is shuffled anew each time from the config's seed: drift of the machine lands on all alike.
+    with each other (all but framework and compiler equal) run next to each other. Their order is
+    shuffled each time from the config's seed, so that drift of the machine affects all equally.
     """
     cases = expand(config) if cases is None else cases
     groups: dict[Case, list[Case]] = {}

@@ -1,4 +1,4 @@
-"""What single values do not show: problems between values, and between a round and this machine."""
+"""Finds problems between several values, and between a round and this machine."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,11 +21,11 @@ def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
             for precision in ("fp32", "amp"):
                 if precision in precisions and precision not in sizes:
                     key = f"workloads.{name}.batch_sizes.{precision}"
-                    yield Problem(key, "", f"is missing, and `precisions` has '{precision}'")
+                    yield Problem(key, "", f"is missing, but `precisions` has '{precision}'")
 
 
 def split_topology(topology: str) -> tuple[int, int]:
-    """Nodes and devices a node: '2n8d' -> (2, 8)."""
+    """Nodes and devices of a node: '2n8d' -> (2, 8)."""
     nodes, devices = topology.removesuffix("d").split("n")
     return int(nodes), int(devices)
 
@@ -49,7 +49,7 @@ def check_beside(config: "Config", source: str, folder: Path = Path("config/publ
 
 
 def problems_here(config: "Config", cores: int) -> list[str]:
-    """What this one machine, with so many cores, cannot do of the round. Empty when nothing."""
+    """What this machine, with so many cores, cannot run of the round. Empty if nothing."""
     return [str(problem) for problem in _problems_here(config, cores)]
 
 
@@ -59,15 +59,15 @@ def _problems_here(config: "Config", cores: int) -> Iterator[Problem]:
         wanted = devices * config.cores_per_device
         key = f"topologies[{index}]"
         if nodes > 1:
-            message = f"needs {nodes} nodes, and this is one machine; use a cluster's profile"
+            message = f"needs {nodes} nodes, but this is one machine; use a cluster's profile"
             yield Problem(key, topology, message)
         elif config.device == "cpu" and wanted > cores:
             message = (
                 f"needs {wanted} cores ({devices} devices x {config.cores_per_device} "
-                f"cores_per_device), and this machine has {cores}"
+                f"cores_per_device), but this machine has {cores}"
             )
             yield Problem(key, topology, message)
     for framework, path in config.environments.interpreters.items():
         if not Path(path).is_file():
             key = f"environments.interpreters.{framework}"
-            yield Problem(key, path, "is no file on this machine")
+            yield Problem(key, path, "is not a file on this machine")

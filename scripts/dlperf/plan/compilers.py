@@ -12,7 +12,7 @@ from dlperf import frameworks
 class CompilerName:
     """`default`, `off`, `on`, or a compiler of the frameworks that the round asks for.
 
-    The frameworks come in the validation's context; without one, all are asked.
+    The frameworks come from the validation's context; without one, all frameworks count.
     """
 
     words = ("default", "off", "on")
@@ -25,7 +25,7 @@ class CompilerName:
 
     def check(self, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, bool):
-            value = "on" if value else "off"  # what YAML makes of a bare on or off
+            value = "on" if value else "off"  # YAML reads a bare on or off as a boolean
         asked = (info.context or {}).get("frameworks", frameworks.NAMES)
         allowed = (*self.words, *compilers(asked))
         if value not in allowed:
@@ -35,7 +35,7 @@ class CompilerName:
 
 
 def compilers(names: Iterable[str]) -> list[str]:
-    """The compilers of these frameworks, each once, without 'none'."""
+    """The compilers of these frameworks, without duplicates and without 'none'."""
     found = [
         name for framework in names for name in getattr(frameworks.find(framework), "COMPILERS", ())
     ]

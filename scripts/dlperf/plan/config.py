@@ -1,8 +1,8 @@
-"""The config of a round: one model a section, every key described.
+"""The config of a round: a model for each section, with a description of every key.
 
-In: a round's YAML file, or the mapping that Snakemake made of it. Out: a `Config`, or a
-`ConfigError` that lists everything that is wrong. `config/schema.json` and the table of keys in
-`config/README.md` are generated from these models (`python -m dlperf.plan schema`).
+The input is a round's YAML file, or the mapping that Snakemake made from it. The output is a
+`Config`, or a `ConfigError` that lists everything that is wrong. `config/schema.json` and the table
+of keys in `config/README.md` are generated from these models (`python -m dlperf.plan schema`).
 """
 
 import itertools
@@ -41,7 +41,7 @@ RESERVED_ROUNDS = (
 )
 #: What the names of files end with that are made beside rounds, or of them.
 RESERVED_ENDINGS = (".html", ".json", ".md", ".tsv", ".zip")
-#: What the names of imported rounds begin with, and no other's.
+#: The names of imported rounds begin with this, and no others do.
 IMPORTED = "imported-"
 
 
@@ -52,7 +52,9 @@ def _not_reserved(name: str) -> str:
         message = "is a folder, and would look like a file; leave the ending out"
         raise PydanticCustomError("ending", message)
     if name.startswith(IMPORTED):
-        message = "begins as only rounds of imported tables do (docs/importing.md)"
+        message = (
+            "begins like an imported round, which a measured round may not (docs/importing.md)"
+        )
         raise PydanticCustomError("imported", message)
     return name
 
@@ -72,7 +74,7 @@ Scenario = Annotated[str, OneOf("a scenario", SCENARIOS)]
 Precision = Annotated[str, OneOf("a precision", PRECISIONS)]
 Compiler = Annotated[str, CompilerName()]
 Backend = Annotated[str, OneOf("a backend", ("venv", "conda"))]
-OnFailure = Annotated[str, OneOf("a way to go on", ("record", "stop"))]
+OnFailure = Annotated[str, OneOf("what to do after a failure", ("record", "stop"))]
 Failure = Annotated[str, OneOf("a status to run again", ("oom", "timeout", "crashed"))]
 NodeName = Annotated[str, Pattern("a name such as node1", r"[A-Za-z0-9][A-Za-z0-9._-]*")]
 PublishedName = Annotated[
@@ -83,7 +85,7 @@ PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 class Steps(Section):
-    """How long a repetition trains."""
+    """How many steps a repetition trains."""
 
     warmup: int = Field(
         default=20,
@@ -103,7 +105,7 @@ class Steps(Section):
 
 
 class Workload(Section):
-    """What is asked of a workload; a case is made of every combination of the lists."""
+    """What to measure of a workload. Every combination of the lists is a case."""
 
     scenarios: Choices[Scenario] = Field(
         default=["train"],
@@ -117,56 +119,58 @@ class Workload(Section):
     )
     compilers: Choices[Compiler] = Field(
         default=["default"],
-        description="`default`: what the framework's users mostly run on this device. `off`: no "
+        description="`default`: what most users of the framework run on this device. `off`: no "
         "compiler. `on`: the framework's own compiler (torch.compile, XLA, CINN, nn.Graph, "
-        "GRAPH_MODE, static hybridize, jit). Or one compiler by its name; frameworks that lack it "
-        "then show as unsupported.",
+        "GRAPH_MODE, static hybridize, jit). Or the name of a compiler; frameworks without it are "
+        "then unsupported.",
         examples=[["default"], ["off", "on"], ["inductor"]],
     )
     batch_sizes: dict[Precision, Choices[PositiveInt]] = Field(
-        description="Batch sizes for one device, a list for each precision that is asked for.",
+        description="Batch sizes of one device: a list for each precision in `precisions`.",
         examples=[{"fp32": [128], "amp": [256]}],
     )
     tensor_parallel: Choices[PositiveInt] = Field(
         default=[1],
-        description="Devices that each matrix of a model replica is split over, where the workload "
-        "can be split.",
+        description="The number of devices over which each matrix of a model replica is split, if "
+        "the workload can be split.",
         examples=[[1], [1, 8]],
     )
     pipeline_parallel: Choices[PositiveInt] = Field(
         default=[1],
-        description="Devices that the layers of a model replica are split over, likewise.",
+        description="The number of devices over which the layers of a model replica are split, if "
+        "the workload can be split.",
         examples=[[1], [1, 2]],
     )
     zero_stage: Choices[Annotated[int, Field(ge=0, le=3)]] = Field(
         default=[0],
-        description="What model replicas share instead of each keeping its own: 0 nothing, 1 the "
-        "optimiser's state, 2 gradients too, 3 weights too (ZeRO).",
+        description="What model replicas share instead of having a copy each (ZeRO): 0 nothing, 1 "
+        "the optimiser's state, 2 also gradients, 3 also weights.",
         examples=[[0], [0, 2]],
     )
     accumulation: Choices[PositiveInt] = Field(
         default=[1],
-        description="Micro-steps an update: gradients of so many batches are averaged before the "
-        "weights change. The global batch is batch size x model replicas x accumulation.",
+        description="The number of micro-steps in an update: the gradients of so many batches are "
+        "averaged before the weights change. The global batch is batch size x model replicas x "
+        "accumulation.",
         examples=[[1], [1, 8]],
     )
-    data: list[str] = Field(description="Kinds of data; each workload has its own.")
+    data: list[str] = Field(description="The kinds of data; each workload has its own kinds.")
     steps: Steps | None = Field(
         default=None,
-        description="Steps of a repetition, where this workload has others than the round.",
+        description="Steps of a repetition, if they differ from the round's.",
         examples=[{"warmup": 2, "measured": 5}],
     )
     timeout_seconds: int | None = Field(
         default=None,
         ge=1,
         le=10_000_000,
-        description="Longest time of a repetition, where this workload has another than the round.",
+        description="The longest time of a repetition, if it differs from the round's.",
         examples=[600],
     )
 
     @property
     def dimensions(self) -> list[dict[str, int | str]]:
-        """Every combination of the workload's own dimensions: of the keys that not all have."""
+        """Every combination of the dimensions that only this workload has."""
         own = [name for name in type(self).model_fields if name not in Workload.model_fields]
         values = [getattr(self, name) for name in own]
         lists = [value if isinstance(value, list) else [value] for value in values]
@@ -181,7 +185,7 @@ class Workload(Section):
 
 
 def _section(name: str) -> type[Workload]:
-    """The section of a workload: what all have, its kinds of data and its own dimensions."""
+    """The section of a workload: the common keys, its kinds of data and its own dimensions."""
     facts, fields = workloads.facts(name), {}
     kinds = Annotated[str, OneOf("a kind of data", tuple(facts.DATA))]
     described = "; ".join(f"`{kind}`: {each.description}" for kind, each in facts.DATA.items())
@@ -196,7 +200,7 @@ def _section(name: str) -> type[Workload]:
     title = "".join(part.capitalize() for part in name.split("_"))
     text = f"{facts.TITLE}: {facts.SUMMARY}"
     model = create_model(title, __base__=Workload, __doc__=text, **fields)  # type: ignore[call-overload]
-    return globals().setdefault(title, model)  # where pickle looks for it
+    return globals().setdefault(title, model)  # pickle looks for it there
 
 
 def _type_of(dimension: Dimension) -> tuple[Any, Any]:
@@ -215,7 +219,7 @@ def _sections() -> type[BaseModel]:
         name: (_section(name) | None, Field(default=None, description=f"{_title(name)}."))
         for name in workloads.NAMES
     }
-    text = "The workloads of the round; one that is left out is not measured."
+    text = "The workloads of the round. Those that are left out are not measured."
     return create_model("Workloads", __base__=_Workloads, __doc__=text, **fields)
 
 
@@ -230,7 +234,7 @@ class _Workloads(Section):
         return {name: section for name, section in sections.items() if section is not None}
 
 
-if TYPE_CHECKING:  # which keys it has is known when it is imported
+if TYPE_CHECKING:  # its keys are only known when it is imported
     Workloads = _Workloads
 else:
     Workloads = _sections()
@@ -241,20 +245,20 @@ class Environments(Section):
 
     backend: Backend = Field(
         default="venv",
-        description="`venv`: uv builds one virtual environment a framework from its lock. `conda`: "
-        "Snakemake builds them from the same files (call it with `--sdm conda`).",
+        description="`venv`: uv builds a virtual environment for each framework from its lock. "
+        "`conda`: Snakemake builds them from the same files (call it with `--sdm conda`).",
         examples=["venv"],
     )
     interpreters: dict[Framework, Annotated[str, Field(min_length=1)]] = Field(
         default={},
-        description="Frameworks that are installed already: the path of the Python that has them "
-        "(a module's, a container's). Nothing is built for these, and no lock is applied.",
+        description="Frameworks that are already installed, with the path of their Python (such as "
+        "that of a module or a container). Nothing is built for these, and no lock is applied.",
         examples=[{"pytorch": "/opt/pytorch/bin/python3"}],
     )
     find_links: list[str] = Field(
         default=[],
-        description="Folders or pages with wheels to take before the package index, for builds "
-        "that it does not have.",
+        description="Folders or pages with wheels that are preferred to the package index, for "
+        "builds that it does not have.",
         examples=[["/srv/wheels"]],
     )
 
@@ -264,31 +268,32 @@ _PLACES = [(name, "", None) for name in ("nodes", "cores", "devices", "gres")]
 
 
 class Cluster(Section):
-    """What a cluster calls its parts; a site's profile says it (`profiles/slurm/config.yaml`)."""
+    """The names of a cluster's parts, which a site's profile sets (profiles/slurm/config.yaml)."""
 
     interface: str = Field(
         default="",
-        description="Network interface that ranks of several nodes talk through, such as `ib0`. "
-        "Empty: that of the default route.",
+        description="The network interface through which ranks on several nodes communicate, such "
+        "as `ib0`. Empty: that of the default route.",
         examples=["ib0"],
     )
     gres: str = Field(
         default="gpu",
         min_length=1,
-        description="What the scheduler calls a GPU, with its type where the site wants one.",
+        description="The scheduler's name of a GPU, with its type if the site requires that.",
         examples=["gpu", "gpu:a100"],
     )
     nodes: list[NodeName] = Field(
         default=[],
-        description="Nodes that `screen` looks at before a round, and `all` calibrates for MFU. "
-        "Empty: the machine that Snakemake runs on; on a cluster none.",
+        description="The nodes that `screen` checks before a round and that `all` calibrates for "
+        "MFU. Empty: the machine on which Snakemake runs, or none on a cluster.",
         examples=[["node1", "node2"]],
     )
     launcher: str = Field(
         default="srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 "
         "--cpus-per-task={cores} --mem=0 {gres}",
-        description="Starts one process on each node of a job; `{nodes}`, `{cores}` (of a node), "
-        "`{devices}` (of a node) and `{gres}` (`--gres=…`, on `cuda`) are filled in.",
+        description="The command that starts one process on each node of a job. `{nodes}`, "
+        "`{cores}` (of a node), `{devices}` (of a node) and `{gres}` (`--gres=…`, on `cuda`) are "
+        "replaced.",
         examples=["mpirun --map-by ppr:1:node -n {nodes}"],
     )
 
@@ -300,7 +305,7 @@ class Cluster(Section):
         except ValueError:  # a brace alone
             places = [("", "", None)]
         if any(place not in _PLACES for place in places):
-            message = "has other places to fill in than {nodes}, {cores}, {devices} and {gres}"
+            message = "has placeholders other than {nodes}, {cores}, {devices} and {gres}"
             raise PydanticCustomError("places", message)
         return value
 
@@ -309,7 +314,7 @@ class Config(Section):
     """One round: what is measured, how often, and how."""
 
     round: RoundName = Field(
-        description="Name of the round; everything is written to `results/<round>/`. Letters, "
+        description="The name of the round; everything is written to `results/<round>/`. Letters, "
         "digits, `.`, `_` and `-`.",
         examples=["laptop"],
     )
@@ -322,34 +327,34 @@ class Config(Section):
         description="The frameworks to measure; only their environments are built.",
         examples=[["pytorch", "jax"]],
     )
-    workloads: Workloads = Field(description="What they are measured on.")
+    workloads: Workloads = Field(description="The workloads to measure.")
     topologies: Choices[Topology] = Field(
-        description="Numbers of nodes and of devices a node, as `<nodes>n<devices>d`. Speed-up and "
-        "scaling efficiency need `1n1d` among them.",
+        description="The numbers of nodes and of devices on each node, as `<nodes>n<devices>d`. "
+        "Speed-up and scaling efficiency need `1n1d` among them.",
         examples=[["1n1d", "1n2d"], ["1n1d", "1n8d", "2n8d", "4n8d"]],
     )
     repetitions: int = Field(
         default=7,
         ge=1,
         le=10_000,
-        description="Independent runs of every case; tables show their median. Seven give an "
-        "interval of 98 % coverage, three one of 75 %; ranks need four or more.",
+        description="The number of independent runs of each case; tables show their median. Seven "
+        "give an interval with a coverage of 98 %, three one of 75 %; ranks need four or more.",
         examples=[3, 7],
     )
-    steps: Steps = Field(default=Steps(), description="Steps of a repetition.")
+    steps: Steps = Field(default=Steps(), description="The steps of a repetition.")
     cores_per_device: int = Field(
         default=1,
         ge=1,
         le=4096,
-        description="Cores that one device has, on `cpu`. On `cuda` it is the number of cores for "
-        "each GPU's process and its data loader.",
+        description="The number of cores of one device on `cpu`. On `cuda`, the number of cores "
+        "for the process of each GPU and its data loader.",
         examples=[1],
     )
     seed: int = Field(
         default=1,
         ge=0,
         lt=2**31,
-        description="Seed of weights, synthetic batches and crops, and of the order in which "
+        description="The seed of weights, synthetic batches and crops, and of the order in which "
         "frameworks take turns.",
         examples=[1],
     )
@@ -357,45 +362,44 @@ class Config(Section):
         default=1800,
         ge=1,
         le=10_000_000,
-        description="Longest time of one repetition, start-up included; after it the repetition is "
-        "stopped and recorded as `timeout`.",
+        description="The longest time of one repetition, start-up included. Then it is stopped and "
+        "recorded as `timeout`.",
         examples=[300],
     )
     on_failure: OnFailure = Field(
         default="record",
-        description="When a repetition runs out of memory, crashes or takes too long: `record` "
-        "that and go on, or `stop` the round.",
+        description="What to do when a repetition runs out of memory, crashes or takes too long: "
+        "`record` that and continue, or `stop` the round.",
         examples=["record"],
     )
     retry: list[Failure] = Field(
         default=[],
-        description="Repetitions whose record has one of these statuses are run again by the next "
-        "call.",
+        description="The next call runs repetitions again whose record has one of these statuses.",
         examples=[["crashed", "timeout"]],
     )
     beside: list[PublishedName] = Field(
         default=[],
-        description="Imported rounds that the report shows in a section of its own, where they "
-        "have the same workload and precision: names of files in `config/published/`, without "
-        "`.yaml`. They are never mixed with what was measured.",
+        description="Imported rounds that the report shows in a separate section, if they have the "
+        "same workload and precision: names of files in `config/published/`, without `.yaml`. They "
+        "are never mixed with measured results.",
         examples=[["dlperf-v1"]],
     )
     environments: Environments = Field(
         default=Environments(), description="How environments are built."
     )
     cluster: Cluster = Field(
-        default=Cluster(), description="What the cluster calls its parts; a profile says it."
+        default=Cluster(), description="The names of the cluster's parts, which a profile sets."
     )
     peaks: dict[DeviceName, dict[PeakPrecision, Teraflops]] = Field(
         default={},
-        description="Peaks that you state, in TFLOP/s by precision: of one GPU, or of one core of "
-        "a CPU, by its name as records have it. Dense, without sparsity. MFU is shown beside them; "
+        description="The dense peaks, without sparsity, of one GPU or of one core of a CPU, in "
+        "TFLOP/s by precision. The key is the device's name in records. MFU is relative to them. "
         "`config/peaks.yaml` has those of common GPUs ([docs/limits.md](../docs/limits.md)).",
         examples=[{"AMD EPYC 9554 64-Core Processor": {"fp32": 0.12}}],
     )
 
     def timeout_of(self, workload: str) -> int:
-        """The longest time of a repetition of this workload, in seconds."""
+        """The longest time of one repetition of this workload, in seconds."""
         return self.workloads.asked()[workload].timeout_seconds or self.timeout_seconds
 
     def steps_of(self, workload: str) -> Steps:
@@ -444,7 +448,7 @@ def _frameworks(data: Mapping[str, Any]) -> list[str]:
 def dump(config: Config) -> str:
     """The whole config as YAML, defaults included, in the order of the models.
 
-    But for what a cluster calls its parts: the same round may go on elsewhere.
+    It leaves out the names of a cluster's parts, so that the round can be continued elsewhere.
     """
     content = config.model_dump(exclude_none=True, exclude={"cluster"})
     return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)

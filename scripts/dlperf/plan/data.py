@@ -1,8 +1,8 @@
-"""What the round's data still download, and take on disk.
+"""How much of the round's data is still to be downloaded, and how much disk it takes.
 
-In: the cases, config/data.yaml, and what is there. Out: an estimate for each set of data that comes
-from a source and is not made yet. What is made without a download takes some megabytes, and is not
-counted.
+The input is the cases, config/data.yaml and the existing data. The output is an estimate for each
+data set that comes from a source and is not made yet. Sets that need no download take only a few
+megabytes and are not counted.
 """
 
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from dlperf.contract.case import Case
 from dlperf.data import loaders
 
 SOURCES = Path("config/data.yaml")
-# What a set takes on disk, as a multiple of its source's bytes. Images: a copy, and padding. Text:
-# a dump of 17.75 GB has some 3e9 tokens, of 2 bytes each as documents; as examples of 128 tokens
-# with 20 predictions, 1784 bytes (npz) for some 120 tokens, once for each duplicate.
+# The size of a set on disk, as a multiple of its source's bytes. Images: a copy and padding. Text:
+# a dump of 17.75 GB has about 3e9 tokens, each with 2 bytes as documents. As examples of 128 tokens
+# with 20 predictions, about 120 tokens take 1784 bytes (npz), once for each duplicate.
 IMAGES = 1.1
 DOCUMENTS, EXAMPLES = 0.4, 2.6
 
 
 class Data(NamedTuple):
-    """A set that is still to be made; `downloads`: source -> bytes that it still has to fetch."""
+    """A set that is still to be made. `downloads`: source -> bytes that are still to be fetched."""
 
     folder: str
     downloads: dict[str, int]
@@ -31,9 +31,9 @@ class Data(NamedTuple):
 def missing(
     cases: Sequence[Case], results: Path = Path("results"), path: Path = SOURCES
 ) -> list[Data]:
-    """The sets that the round trains on, that come from sources and are not made yet.
+    """The sets of the round that come from sources and are not made yet.
 
-    Raises ConfigError where the file of sources is wrong.
+    Raises ConfigError if the file of sources is wrong.
     """
     wanted = {
         folder: case.data
@@ -70,7 +70,7 @@ def missing(
 
 
 def download_bytes(sets: Sequence[Data]) -> int:
-    """Of all sets; what several are made from is fetched once."""
+    """The bytes to download for all sets; a source that several sets share is counted once."""
     return sum({name: size for each in sets for name, size in each.downloads.items()}.values())
 
 

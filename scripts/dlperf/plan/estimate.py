@@ -1,7 +1,7 @@
-"""What a round will take: seconds a repetition, and bytes to download and to keep.
+"""Estimates what a round takes: the seconds of a repetition, and bytes to download and to keep.
 
-In: cases, earlier records, and the sizes that were measured of environments. Out: estimates, for
-people who decide whether to start; nothing that is measured depends on them.
+The input is cases, earlier records, and the measured sizes of environments. The estimates help
+people to decide whether to start. No measurement depends on them.
 """
 
 import json
@@ -18,8 +18,8 @@ from dlperf.plan import data
 from dlperf.plan.config import Config
 from dlperf.plan.state import records
 
-# Rough defaults, used until a record says better: training speed of a device in GFLOP/s, on one
-# core of a 2023 server CPU in fp32 and on a V100. Within a factor of 3 or so.
+# Rough defaults until there are records: the training speed of a device in GFLOP/s, on one core of
+# a 2023 server CPU in fp32 and on a V100. They are right within a factor of about 3.
 CPU_CORE_GFLOPS = {
     "pytorch": 66,
     "tensorflow": 56,
@@ -45,7 +45,7 @@ class Build(NamedTuple):
 
 
 def timer(config: Config, results: Path = Path("results")) -> Callable[[Case], tuple[float, str]]:
-    """A function from a case to the expected seconds of one repetition, and what they rest on.
+    """A function from a case to the expected seconds of one repetition, and their basis.
 
     'records': the median of its own records; 'similar': the median of the same framework and
     workload in this round; 'defaults': the rough table above.
@@ -71,7 +71,7 @@ def timer(config: Config, results: Path = Path("results")) -> Callable[[Case], t
 
 
 def _seconds_total(path: Path) -> float:
-    """How long a successful repetition took; 0 where the record does not say."""
+    """How long a successful repetition took; 0 if the record does not say."""
     try:
         record = json.loads(path.read_bytes())
         return float(record["provenance"]["seconds_total"]) if record["status"] == "ok" else 0.0
@@ -80,7 +80,7 @@ def _seconds_total(path: Path) -> float:
 
 
 def default_seconds(case: Case, config: Config) -> float:
-    """A rough guess from the workload's FLOPs, where nothing was measured yet."""
+    """A rough guess from the workload's FLOPs, for when nothing has been measured yet."""
     facts = workloads.facts(case.workload)
     gigaflops = facts.flops_per_sample(case.dimensions, case.scenario)
     gigaflops *= case.batch_size * case.parallel.accumulation / 1e9
@@ -110,7 +110,7 @@ def builds(config: Config, cases: Sequence[Case], results: Path = Path("results"
 
 
 def free_bytes(results: Path = Path("results")) -> int:
-    """Free space where results are written, the folder existing or not."""
+    """The free space where results are written, even if the folder does not exist yet."""
     folder = results.resolve()
     while not folder.exists():
         folder = folder.parent
@@ -118,9 +118,9 @@ def free_bytes(results: Path = Path("results")) -> int:
 
 
 def check_disk(config: Config, cases: Sequence[Case], results: Path = Path("results")) -> str:
-    """'' or, where environments and data do not fit on the disk, a message that says so.
+    """A message if environments and data do not fit on the disk, else ''.
 
-    Downloads are counted beside what they unpack to, because the installer's cache keeps them.
+    Downloads are counted too, because the installer's cache keeps them.
     """
     wanted, sets = builds(config, cases, results), data.missing(cases, results)
     needed = sum(build.size_bytes + build.download_bytes for build in wanted)
@@ -132,8 +132,8 @@ def check_disk(config: Config, cases: Sequence[Case], results: Path = Path("resu
     what = [f"the environments of {names}"] if wanted else []
     what += [f"the data in {', '.join(each.folder for each in sets)}"] if sets else []
     return (
-        f"too little disk: {' and '.join(what)} need some {gigabytes(needed)} with their "
-        f"downloads, and {results}/ has {gigabytes(free)} free. Free some space, put {results}/ "
+        f"too little disk: {' and '.join(what)} need about {gigabytes(needed)} with their "
+        f"downloads, but {results}/ has {gigabytes(free)} free. Free some space, put {results}/ "
         "on another disk (a link is fine), or ask for fewer `frameworks`."
     )
 

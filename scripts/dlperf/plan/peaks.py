@@ -1,8 +1,8 @@
-"""Stated peaks: what a device can do at most, as its maker says, or the round's config.
+"""Stated peaks: the highest speed of a device, according to its manufacturer or the round's config.
 
-In: config/peaks.yaml, and `peaks` of a config. Out: TFLOP/s of one device, dense, by precision.
-Only dense figures count: with sparsity a data sheet counts products with zeros that no framework
-here leaves out, and an MFU over it would be half of the true one (docs/limits.md).
+The input is config/peaks.yaml and `peaks` of a config. The output is the dense TFLOP/s of one
+device, by precision. Figures with sparsity are refused: they count products with zeros that no
+framework here leaves out, so MFU would be half of the true value (docs/limits.md).
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dlperf.plan.config import Config
 
 PEAKS = Path(__file__).resolve().parents[3] / "config/peaks.yaml"
-#: A config may state this much more than peaks.yaml does: data sheets round.
+#: A config may state this much more than peaks.yaml, because data sheets round.
 ROUNDING = 0.02
 
 PeakPrecision = Annotated[str, OneOf("a precision", ("fp32", "tf32", "bf16", "fp16"))]
@@ -28,17 +28,17 @@ DeviceName = Annotated[str, Field(min_length=1)]
 
 
 class Gpu(BaseModel):
-    """Cards of one kind. There is no key for a figure with sparsity, and none may be added."""
+    """Cards of one kind. There must be no key for a figure with sparsity."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     names: list[DeviceName] = Field(
-        min_length=1, description="As NVML spells them, without `NVIDIA ` and `Tesla `."
+        min_length=1, description="The names as NVML spells them, without `NVIDIA ` and `Tesla `."
     )
     dense_tflops: dict[PeakPrecision, Teraflops] = Field(
-        min_length=1, description="TFLOP/s by precision, dense: without sparsity."
+        min_length=1, description="Dense TFLOP/s (without sparsity) by precision."
     )
-    source: str = Field(min_length=1, description="Where the figures stand.")
+    source: str = Field(min_length=1, description="Where the figures were published.")
 
 
 class Peaks(BaseModel):
@@ -67,14 +67,14 @@ def read(path: Path = PEAKS) -> Peaks:
     for title, gpu in found.gpus.items():
         for name in gpu.names:
             if name in seen:
-                problem = Problem(f"gpus.{title}.names", repr(name), "stands twice in this file")
+                problem = Problem(f"gpus.{title}.names", repr(name), "occurs twice in this file")
                 raise ConfigError(str(path), [problem])
             seen.add(name)
     return found
 
 
 def known(device: str, path: Path = PEAKS) -> Stated | None:
-    """What peaks.yaml says of a GPU; the whole name counts, so that an `H100 PCIe` is no H100."""
+    """The entry of a GPU in peaks.yaml. The full name counts, so an `H100 PCIe` is not an H100."""
     name = device.removeprefix("NVIDIA ").removeprefix("Tesla ")
     for gpu in read(path).gpus.values():
         if name in gpu.names:
@@ -83,9 +83,9 @@ def known(device: str, path: Path = PEAKS) -> Stated | None:
 
 
 def stated(device: str, config: "Config", path: Path = PEAKS) -> Stated | None:
-    """The stated peak of one of the round's devices, where there is one; the config's goes first.
+    """The stated peak of one of the round's devices, if there is one; the config has priority.
 
-    A GPU's is that of one GPU; a CPU's, of `cores_per_device` cores.
+    It is the peak of one GPU, or of `cores_per_device` cores of a CPU.
     """
     if own := config.peaks.get(device):
         cores = config.cores_per_device if config.device == "cpu" else 1
@@ -95,7 +95,7 @@ def stated(device: str, config: "Config", path: Path = PEAKS) -> Stated | None:
 
 
 def above_dense(config: "Config", path: Path = PEAKS) -> Iterator[Problem]:
-    """Peaks in a config that are above what peaks.yaml has: those with sparsity, or misspelled."""
+    """Peaks in a config that are above those of peaks.yaml: with sparsity, or typing mistakes."""
     for device, own in config.peaks.items():
         dense = known(device, path)
         for precision, value in own.items() if dense else ():
@@ -103,6 +103,6 @@ def above_dense(config: "Config", path: Path = PEAKS) -> Iterator[Problem]:
             if most is not None and value > most * (1 + ROUNDING):
                 message = (
                     f"is above the dense peak of this GPU, {most:g} TFLOP/s ({path.name}); "
-                    "a figure with sparsity is no peak of what is measured here"
+                    "a figure with sparsity does not apply to what is measured here"
                 )
                 yield Problem(f"peaks.{device}.{precision}", f"{value:g}", message)

@@ -1,6 +1,6 @@
-"""What is generated: the config's JSON schema and its table of keys, and a record's identity.
+"""Generates the config's JSON schema and its table of keys, and the schema of a record's identity.
 
-Out: `config/schema.json`, for editors and other programs; the table between two markers in
+The output is `config/schema.json`, for editors and other programs; the table between two markers in
 `config/README.md`; the identity in `measure/record.schema.json`, which is the case's. A test fails
 when one of them differs from the models.
 """
@@ -33,7 +33,7 @@ def json_schema() -> str:
 
 
 def key_table() -> str:
-    """A Markdown table of every key: what may stand there, its default, what it means."""
+    """A Markdown table of every key with its allowed values, its default and its meaning."""
     schema = Config.model_json_schema()
     lines = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for key, field in keys(Config):
@@ -73,7 +73,7 @@ def write(folder: Path) -> list[Path]:
 
 
 def _followed(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a reference, or an optional value, stands for."""
+    """The schema behind a reference or an optional value."""
     for option in entry.get("anyOf", ()):
         if option.get("type") != "null":
             entry = option
@@ -88,10 +88,10 @@ def _property(key: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _kind(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """What may stand at a key, in a few words."""
+    """The allowed values of a key, in a few words."""
     if "enum" in entry:
         return ", ".join(f"`{word}`" for word in entry["enum"] if isinstance(word, str))
-    kind = entry.get("type", "string")  # of the names of keys it is not said
+    kind = entry.get("type", "string")  # the names of keys have no type
     if kind == "array":
         return f"list of {_kind(_followed(entry['items'], schema), schema)}"
     if kind == "integer":

@@ -21,13 +21,13 @@ from dlperf.plan.state import is_due, record_path, states
 STATES = ("done", "missing", "outdated", "failed", "unsupported")
 GROUNDS = {
     "records": "earlier records of the same case",
-    "similar": "records of other cases of the framework",
+    "similar": "records of other cases of the same framework",
     "defaults": "rough defaults, within a factor of 3",
 }
 
 
 def show(config: Config, cases: Sequence[Case], results: Path = Path("results")) -> str:
-    """Counts by state, one line a case, the reasons, the time, the environments, the disk."""
+    """Counts by state, a line for each case, reasons, time, environments, and disk."""
     numbers = range(1, config.repetitions + 1)
     state = states(config, cases, results)
     lines = [
@@ -81,7 +81,7 @@ def _counts(states: Iterable[str]) -> str:
 
 
 def _reasons(cases: Sequence[Case]) -> Iterator[str]:
-    """Why cases are unsupported, each reason once a framework."""
+    """Why cases are unsupported, with each reason once for each framework."""
     found = Counter((case.framework, case.unsupported) for case in cases if case.unsupported)
     if found:
         yield "Unsupported:"
@@ -102,7 +102,7 @@ def _time(seconds: float, grounds: Sequence[str]) -> Iterator[str]:
 def _certificates(config: Config, cases: Sequence[Case], results: Path) -> Iterator[str]:
     paths = {results / case.certificate(config.device) for case in cases if not case.unsupported}
     missing = sum(not path.exists() for path in paths)
-    wanted = f"{missing} to make, some {duration(missing * CERTIFICATE_SECONDS)}"
+    wanted = f"{missing} to make, about {duration(missing * CERTIFICATE_SECONDS)}"
     yield f"Certificates of equal work: {len(paths)}, {wanted if missing else 'all are there'}"
 
 
@@ -134,14 +134,14 @@ def _data(cases: Sequence[Case], results: Path) -> Iterator[str]:
     if not sets:
         return
     sizes = f"{gigabytes(data.download_bytes(sets))} to download, "
-    sizes += f"{gigabytes(sum(each.size_bytes for each in sets))} on disk beside it"
+    sizes += f"{gigabytes(sum(each.size_bytes for each in sets))} more on disk"
     yield f"Data to make: {sizes}; {gigabytes(free_bytes(results))} are free"
     for each in sets:
         yield f"  {each.folder:<26}from {', '.join(each.downloads)}"
 
 
 def tsv(config: Config, cases: Sequence[Case]) -> str:
-    """plan.tsv: one row a repetition, the identity's columns, why unsupported, and the record."""
+    """plan.tsv: for each repetition its identity, why it is unsupported, and its record."""
     dimensions = dict.fromkeys(name for case in cases for name in case.dimensions)
     columns = [
         *(name for name in COLUMNS if name not in ("round", "repetition")),

@@ -1,7 +1,7 @@
 """The state of every repetition: done, missing, outdated, failed or unsupported.
 
-In: cases, and the records that lie in results/<round>/runs/. Out: a word a repetition. Records are
-looked for by one walk over the folder, and only the head of each is read.
+The input is cases and the records in results/<round>/runs/. The output is a word for each
+repetition. The folder is listed once, and only the beginning of each record is read.
 """
 
 import json
@@ -29,7 +29,7 @@ def states(
     config: Config, cases: Sequence[Case], results: Path = Path("results")
 ) -> dict[tuple[Case, int], str]:
     """The state of every (case, repetition): 'done', 'missing', 'failed:<status>', 'unsupported',
-    or 'outdated' where the record was made with other settings than the config has now.
+    or 'outdated' if the record was made with other settings than the config has now.
     """
     runs = results / config.round / "runs"
     found = {path.relative_to(runs).as_posix(): path for path in records(runs)}
@@ -61,15 +61,15 @@ def is_due(config: Config, state: str) -> bool:
 
 
 def records(runs: Path) -> Iterator[Path]:
-    """The records under a round's runs/ folder, one folder a case."""
+    """The records under a round's runs/ folder, which has a folder for each case."""
     for folder, _, names in os.walk(runs):
         yield from (Path(folder, name) for name in names if _RECORD.fullmatch(name))
 
 
 def read_head(path: Path) -> tuple[str, dict[str, Any]]:
-    """A record's status and settings; ('unreadable', {}) where it is no record.
+    """A record's status and settings; ('unreadable', {}) if it is not a record.
 
-    Both stand near the beginning, so that mostly a few hundred bytes are read of each.
+    Both are near its beginning, so usually only a few hundred bytes are read.
     """
     try:
         with path.open(encoding="utf-8") as stream:
@@ -84,7 +84,7 @@ def read_head(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _head(text: str) -> tuple[str, dict[str, Any]]:
-    """The same from a record's first characters. Raises ValueError where they do not show it."""
+    """The same from a record's first characters. Raises ValueError if they do not show it."""
     status, settings = _STATUS.match(text), _SETTINGS.search(text)
     if not (status and settings):
         raise ValueError("not the usual order of keys")

@@ -33,7 +33,7 @@ from faulty_server import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlperf.data import fetch, part, progress
+from dlperf.data import addresses, fetch, part, progress
 from dlperf.data.addresses import _redirected, _retry_after
 from dlperf.data.manifest import verify
 
@@ -46,6 +46,7 @@ OTHER = random.Random(2).randbytes(3_000_000)
 def quick(monkeypatch):
     """Short waits, and nothing of this machine's own settings."""
     monkeypatch.setattr(fetch, "LONGEST_BACKOFF", 0.01)
+    addresses._pool.cache_clear()  # its connections trust what an earlier test's environment named
     for name in list(os.environ):
         if name.startswith("AWS_") or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
@@ -157,7 +158,9 @@ def test_what_is_there_and_differs_is_told_and_left_alone(server, mine):
     mine.target.write_bytes(OTHER)
     assert fetch.main(mine.arguments()) == 1
     printed = mine.capsys.readouterr().err
-    assert "set.bin: its sha256 is" in printed and "remove it, and it is fetched again" in printed
+    assert (
+        "set.bin: its sha256 is" in printed and "remove it, and it will be fetched again" in printed
+    )
     assert mine.target.read_bytes() == OTHER
 
 
@@ -174,7 +177,7 @@ def test_several_files_come_at_once_and_one_that_fails_does_not_stop_the_others(
     ]
     mine.sources.write_text(yaml.safe_dump(content))
     assert mine.run("--jobs=3") == 1
-    assert "1 of 5 files could not be had; what is here stays" in mine.printed
+    assert "1 of 5 files could not be fetched; the others are kept" in mine.printed
     assert [(mine.out / name).exists() for name in names] == [True] * 4 + [False]
     server.give("/not-there", CONTENT)
     assert mine.run() == 0
@@ -234,13 +237,13 @@ def test_a_server_without_ranges_is_asked_for_the_whole_file_again(server, mine)
     mine.say(server.give("/set.bin", CONTENT, cut(1_000_000), cut(2_000_000), ranges=False))
     mine.succeeds()
     assert server.ranges() == [None, "bytes=1000000-", "bytes=2000000-"]
-    assert "starts anew, not from byte 2000000" in mine.printed
+    assert "starts again from byte 0, not from byte 2000000" in mine.printed
 
 
 def test_a_file_that_changed_meanwhile_is_not_glued_to_its_old_half(server, mine):
     faults = [cut(1_000_000), change(CONTENT)]
     mine.say(server.give("/set.bin", OTHER, *faults)).succeeds()
-    assert "starts anew, not from byte 1000000" in mine.printed
+    assert "starts again from byte 0, not from byte 1000000" in mine.printed
     assert server.requests[1][1]["If-Range"] == '"one"'
 
 
@@ -248,7 +251,7 @@ def test_halves_that_do_not_fit_are_fetched_from_the_start(server, mine):
     """Where a server names neither ETag nor date, the checksum shows that the file changed."""
     faults = [cut(1_000_000), change(CONTENT, etag=None)]
     mine.say(server.give("/set.bin", OTHER, *faults, etag=None)).succeeds()
-    assert "its parts do not fit together; fetched from the start" in mine.printed
+    assert "its parts are of different versions; fetching it again" in mine.printed
     assert server.ranges() == [None, "bytes=1000000-", None]
 
 
@@ -276,15 +279,19 @@ def test_wherever_the_connection_ends_the_file_comes_whole(
 @pytest.mark.parametrize(
     ("content", "faults", "told"),
     [
-        (OTHER, [], "gives other bytes: its sha256 is"),
-        (CONTENT[:-1], [], "has 2999999 bytes, and"),
+        (OTHER, [], "gives a wrong file: its sha256 is"),
+        (CONTENT[:-1], [], "has 2999999 bytes, but"),
         (CONTENT, [status(404)], "answers 404 Not Found"),
         (CONTENT, [status(403)], "answers 403 Forbidden"),
         (CONTENT, [status(503)] * 9, "answers 503 Service Unavailable, 3 times in a row"),
         (CONTENT, [cut(9), wrong_part], "answers a request from byte 9 with another part"),
         (CONTENT, [redirect("/set.bin")] * 20, "redirects more than 10 times"),
-        (CONTENT, [redirect("file:///etc/passwd")], "redirects to something that is no http(s)"),
-        (CONTENT, [status(302)], "redirects to something that is no http(s)"),
+        (
+            CONTENT,
+            [redirect("file:///etc/passwd")],
+            "redirects to something that is not an http(s)",
+        ),
+        (CONTENT, [status(302)], "redirects to something that is not an http(s)"),
     ],
     ids=["bytes", "length", "404", "403", "503", "part", "loop", "file", "nowhere"],
 )
@@ -294,7 +301,7 @@ def test_a_fault_that_stays_is_told_and_nothing_stands_under_the_name(
     printed = mine.say(server.give("/set.bin", content, *faults)).fails("--retries=2")
     assert f"http://{server.host}/set.bin: {told}" in printed
     assert "Access: ask for it" in printed
-    assert "error: set.bin: no address gave it" in printed
+    assert "error: set.bin: no address worked" in printed
 
 
 def test_wrong_bytes_leave_nothing_behind(server, mine):
@@ -325,7 +332,7 @@ def test_mirrors_are_tried_in_order_and_go_on_where_the_one_before_ended(
 
 def test_a_mirror_with_another_file_is_passed_over(server, other_server, mine):
     mine.say(other_server.give("/a", OTHER), server.give("/set.bin", CONTENT)).succeeds()
-    assert "gives other bytes" in mine.printed
+    assert "gives a wrong file" in mine.printed
 
 
 # Interruptions
@@ -343,7 +350,7 @@ def test_an_interrupted_fetch_goes_on_where_it_was(server, mine, ending):
     assert time.monotonic() - began < 3 and "Traceback" not in printed
     if ending == signal.SIGINT:
         assert process.returncode == 130
-        assert printed == "stopped; what is here stays, and the same command goes on\n"
+        assert printed == "stopped; what was fetched is kept, and the same command resumes\n"
     assert mine.left() == {"set.bin.part", "set.bin.part.json"}
     mine.succeeds()
     assert server.ranges() == [None, "bytes=1000000-"]
@@ -355,7 +362,7 @@ def test_a_half_that_was_damaged_on_disk_is_fetched_from_the_start(server, mine)
     half = mine.out / "set.bin.part"
     half.write_bytes(bytes(1_000_000))
     mine.succeeds()
-    assert "its parts do not fit together" in mine.printed
+    assert "its parts are of different versions" in mine.printed
 
 
 def test_a_half_of_another_version_is_not_used(server, mine):
@@ -371,7 +378,7 @@ def test_two_fetches_do_not_write_one_file(server, mine):
     mine.say(server.give("/set.bin", CONTENT, stall(1_000_000)))
     process = mine.process()
     until(lambda: (mine.out / "set.bin.part").exists())
-    assert "another fetch is at work there" in mine.fails()
+    assert "another fetch is running there" in mine.fails()
     process.kill()
     process.wait()
 
@@ -379,7 +386,7 @@ def test_two_fetches_do_not_write_one_file(server, mine):
 def test_a_full_disk_is_told_before_anything_is_fetched(server, mine, monkeypatch):
     mine.say(server.give("/set.bin", CONTENT))
     monkeypatch.setattr(fetch.shutil, "disk_usage", lambda path: type("Disk", (), {"free": 10**6}))
-    assert "3.0 MB are to be fetched, and 1.0 MB are free there" in mine.fails()
+    assert "3.0 MB must be fetched, but only 1.0 MB are free there" in mine.fails()
     assert server.requests == []
 
 
@@ -392,7 +399,7 @@ def test_a_disk_that_fills_meanwhile_is_told_and_what_came_stays(server, mine):
     )
     _, printed = process.communicate(timeout=10)
     assert process.returncode == 1 and "Traceback" not in printed
-    assert "set.bin.part: File too large; free some space, and the same command goes on" in printed
+    assert "set.bin.part: File too large; free some space, and the same command resumes" in printed
     assert not mine.target.exists()
     mine.succeeds()
     assert server.ranges() == [None, "bytes=2000000-"]
@@ -423,7 +430,7 @@ def test_a_checksum_that_was_found_once_is_held_to(server, mine):
     mine.target.unlink()
     server.give("/set.bin", OTHER)
     assert mine.run() == 1
-    assert "gives other bytes" in mine.printed
+    assert "gives a wrong file" in mine.printed
 
 
 def test_without_length_and_checksum_nothing_is_taken(server, mine):
@@ -444,7 +451,7 @@ def test_a_weaker_checksum_is_held_to_and_the_sha256_is_recorded(server, mine, n
     mine.target.unlink()
     (mine.out / "manifest.json").unlink()
     mine.say(server.give("/set.bin", OTHER), **about)
-    assert f"gives other bytes: its {name} is" in mine.fails()
+    assert f"gives a wrong file: its {name} is" in mine.fails()
 
 
 # Files on this machine
@@ -461,8 +468,8 @@ def test_a_local_folder_is_verified_and_linked(mine, tmp_path):
     ("content", "told"),
     [
         (OTHER, "set.bin: its sha256 is"),
-        (b"x", "set.bin: has 1 bytes, and"),
-        (None, "set.bin: no such file, and"),
+        (b"x", "set.bin: has 1 bytes, but"),
+        (None, "set.bin: does not exist, but"),
     ],
 )
 def test_a_local_file_that_is_not_the_right_one_is_told(mine, tmp_path, content, told):
@@ -474,7 +481,7 @@ def test_a_local_file_that_is_not_the_right_one_is_told(mine, tmp_path, content,
 
 def test_a_local_folder_that_is_not_there_is_told(mine, tmp_path):
     told = mine.say(local=tmp_path / "nowhere").fails()
-    assert "sources.mine.local:" in told and "is no folder on this machine" in told
+    assert "sources.mine.local:" in told and "is not a folder on this machine" in told
 
 
 def test_a_source_without_address_says_how_to_get_access(mine):
@@ -529,7 +536,7 @@ def test_a_credential_that_no_header_can_hold_is_named_and_not_shown(server, min
     monkeypatch.setenv("DATA_TOKEN", "hidden\nHost: other")
     credentials = {"hosts": [server.host], "header": "Authorization", "value": "DATA_TOKEN"}
     printed = mine.say(server.give("/set.bin", CONTENT), credentials=credentials).fails()
-    assert "DATA_TOKEN holds characters that no header may" in printed
+    assert "DATA_TOKEN holds characters that a header cannot have" in printed
     assert "hidden" not in printed and server.requests == []
 
 
@@ -560,6 +567,15 @@ def test_an_address_that_is_a_secret_itself_comes_from_the_environment(server, m
     entry = mine.say("env:SIGNED").succeeds()
     assert entry["from"] == "env:SIGNED" and server.requests[0][0] == "/set.bin?sig=hidden-sign"
     assert "hidden" not in mine.printed + (mine.out / "manifest.json").read_text()
+
+
+@pytest.mark.parametrize("address", ["http:hidden", "http://[hidden/a", "http://a:hidden/"])
+def test_an_address_that_is_not_valid_is_told_and_not_shown(mine, monkeypatch, address):
+    monkeypatch.setenv("SIGNED", address)
+    monkeypatch.setenv("TOKEN", "x")
+    credentials = {"hosts": ["example.org"], "header": "Authorization", "value": "TOKEN"}
+    printed = mine.say("env:SIGNED", credentials=credentials).fails()
+    assert "env:SIGNED: is not a valid address" in printed and "hidden" not in printed
 
 
 def test_an_address_that_is_not_in_the_environment_is_told(mine):
@@ -614,6 +630,40 @@ def test_a_redirect_from_https_to_http_is_not_followed(
     printed = mine.say(tls_server.give("/set.bin", CONTENT, in_clear)).fails()
     assert f"redirects from https to http (http://{server.host}/set.bin)" in printed
     assert server.requests == []
+
+
+# Proxies
+
+
+def test_the_proxy_of_the_environment_is_used_with_its_password_and_without_showing_it(
+    server, mine, monkeypatch
+):
+    monkeypatch.setenv("http_proxy", f"http://somebody:hidden%21word@{server.host}")
+    proxied = "http://example.invalid/set.bin"
+    server.give("/set.bin", CONTENT, cut(9))
+    mine.say(proxied).succeeds()
+    assert [path for path, _ in server.requests] == [proxied] * 2
+    basic = "Basic " + base64.b64encode(b"somebody:hidden!word").decode()
+    assert {headers["proxy-authorization"] for _, headers in server.requests} == {basic}
+    assert "hidden" not in mine.printed + (mine.out / "manifest.json").read_text()
+
+
+def test_each_address_of_a_redirect_has_its_own_proxy_or_none(
+    server, other_server, mine, monkeypatch
+):
+    monkeypatch.setenv("http_proxy", other_server.host)
+    monkeypatch.setenv("no_proxy", server.host)
+    other_server.give("/set.bin", CONTENT)
+    mine.say(server.give("/a", b"", redirect("http://example.invalid/set.bin"))).succeeds()
+    assert [path for path, _ in server.requests] == ["/a"]
+    assert [path for path, _ in other_server.requests] == ["http://example.invalid/set.bin"]
+
+
+def test_a_proxy_that_does_not_speak_http_is_told_and_not_shown(mine, monkeypatch):
+    monkeypatch.setenv("https_proxy", "socks5://somebody:hidden@127.0.0.1:1080")
+    printed = mine.say("https://example.invalid/set.bin").fails()
+    assert "the environment variable https_proxy is not an http(s) address" in printed
+    assert "hidden" not in printed
 
 
 # S3
@@ -706,7 +756,7 @@ def test_a_bucket_of_another_region_is_told(server, mine, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--source=mien"], "--source: 'mien' is no source of this file; did you mean 'mine'?"),
+        (["--source=mien"], "--source: 'mien' is not a source of this file; did you mean 'mine'?"),
         (["--sources=nowhere.yaml"], "nowhere.yaml: the file: cannot be read"),
     ],
 )

@@ -1,5 +1,6 @@
 """Images become the same samples in every format, and what is no image is counted, never silent."""
 
+import hashlib
 import io
 import json
 import os
@@ -14,6 +15,7 @@ import pytest
 from conftest import ROOT
 from PIL import Image
 
+from dlperf.analysis.report import provenance
 from dlperf.data import sample, shards
 from dlperf.data.formats import tfrecord
 from dlperf.data.images import archive, jpeg, prepare
@@ -216,15 +218,15 @@ def test_cmyk_and_png_become_rgb_jpeg_and_what_is_right_is_not_touched():
         (jpeg_of("CMYK"), "CMYK encoded as RGB"),
         (jpeg_of(format="PNG"), "PNG encoded as JPEG"),
     ):
-        mended, width, height, said = jpeg.checked(content)
+        repaired, width, height, said = jpeg.checked(content)
         assert (width, height, said) == (64, 48, how)
-        with Image.open(io.BytesIO(mended)) as image:
+        with Image.open(io.BytesIO(repaired)) as image:
             assert (image.format, image.mode, image.size) == ("JPEG", "RGB", (64, 48))
     for content in (jpeg_of(), jpeg_of("L"), jpeg_of() + b"trailing"):
         assert jpeg.checked(content) == (content, 64, 48, "")
 
 
-def test_the_manifest_counts_and_names_what_was_left_out_or_mended(tmp_path):
+def test_the_manifest_counts_and_names_what_was_left_out_or_repaired(tmp_path):
     source = tmp_path / "source"
     for folder in ("n00000001", "n00000002"):
         (source / folder).mkdir(parents=True)
@@ -236,13 +238,33 @@ def test_the_manifest_counts_and_names_what_was_left_out_or_mended(tmp_path):
     (source / "n00000002" / "a name.JPEG").write_bytes(jpeg_of())
     manifest = made(source, tmp_path / "out")
     assert manifest["samples"] == 3
-    assert manifest["mended"] == {"CMYK encoded as RGB": 1}
+    assert manifest["repaired"] == {"CMYK encoded as RGB": 1}
     assert sum(manifest["skipped"].values()) == len(BAD) + 2
     assert manifest["skipped"]["a link or no regular file"] == 1
     assert manifest["skipped"]["truncated JPEG"] == 2
     named = {problem["sample"]: problem for problem in manifest["problems"]}
     assert named["n00000001/text.JPEG"]["skipped"] == "no JPEG image"
-    assert named["n00000002/cmyk.JPEG"]["mended"] == "CMYK encoded as RGB"
+    assert named["n00000002/cmyk.JPEG"]["repaired"] == "CMYK encoded as RGB"
+
+
+def test_a_shard_that_was_noted_under_an_earlier_name_of_repaired_is_resumed(tmp_path):
+    (tmp_path / "a").write_bytes(b"1")
+    sha256 = hashlib.sha256(b"1").hexdigest()
+    note = {"settings_sha256": "key", "files": [{"path": "a", "sha256": sha256}]}
+    note["mended"] = {"CMYK encoded as RGB": ["a"]}
+    (tmp_path / "a.json").write_text(json.dumps(note))
+    facts = shards.finished(tmp_path, tmp_path, "a", "key")
+    assert shards.total([facts], "repaired") == {"CMYK encoded as RGB": 1}
+
+
+@pytest.mark.parametrize("key", ["repaired", "mended"])
+def test_the_report_says_how_many_images_were_repaired(key):
+    """In a manifest of today, and in one that has the earlier name."""
+    manifest = {"samples": 3, "shards": 1, "format": "tfrecord", "samples_sha256": "0"}
+    manifest |= {"skipped": {}, key: {"CMYK encoded as RGB": 22, "PNG encoded as JPEG": 1}}
+    assert provenance.contents(manifest).startswith(
+        "3 samples in 1 shards of tfrecord, 23 repaired;"
+    )
 
 
 def test_a_name_in_an_archive_leads_nowhere_else(tmp_path):

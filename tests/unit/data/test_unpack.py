@@ -55,8 +55,8 @@ def test_a_zip_is_unpacked(tmp_path):
         (special("link", tarfile.LNKTYPE, "../x"), "is a link or a device"),
         (special("null", tarfile.CHRTYPE), "is a link or a device"),
         (special("pipe", tarfile.FIFOTYPE), "is a link or a device"),
-        ("one", "is there twice"),
-        ("one/below", "is there twice"),
+        ("one", "occurs twice"),
+        ("one/below", "occurs twice"),
     ],
     ids=str,
 )
@@ -106,12 +106,12 @@ def test_a_damaged_archive_leaves_nothing(tmp_path):
     whole = tar(tmp_path / "a", "one", "two", mode="w:gz").read_bytes()
     for content in (whole[: len(whole) // 2], b"no archive", b""):
         (tmp_path / "a").write_bytes(content)
-        with pytest.raises(DataError, match="is damaged, or no tar or zip"):
+        with pytest.raises(DataError, match="is damaged, or not a tar or zip"):
             unpack(tmp_path / "a", tmp_path / "out")
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_what_is_there_is_not_written_over(tmp_path):
     (tmp_path / "out").mkdir()
-    with pytest.raises(DataError, match="is there already"):
+    with pytest.raises(DataError, match="exists already"):
         unpack(tar(tmp_path / "a", "one"), tmp_path / "out")

@@ -118,7 +118,7 @@ def test_all_problems_are_told_at_once_each_with_file_key_and_value():
     assert told["repetitions"] == "0 must be greater than or equal to 1"
     assert told["workloads.resnet50.image_size"].startswith("'64' must be of the type integer")
     assert told["workloads.resnet50.data[0]"].startswith("'sampel' ")
-    assert told["workloads.resnet50.batch_sizes.amp"] == "is missing, and `precisions` has 'amp'"
+    assert told["workloads.resnet50.batch_sizes.amp"] == "is missing, but `precisions` has 'amp'"
     assert "{'warmup': 2}" in told["stpes"]
     assert len(lines) == len(told) == 10
 
@@ -279,7 +279,7 @@ def test_more_devices_than_this_machine_has_are_told_for_this_machine_only():
     config = load(small(topologies=["1n1d", "1n4d", "2n1d"], cores_per_device=2))
     four, two_nodes = problems_here(config, cores=4)
     assert four == (
-        "topologies[1]: 1n4d needs 8 cores (4 devices x 2 cores_per_device), and this machine has 4"
+        "topologies[1]: 1n4d needs 8 cores (4 devices x 2 cores_per_device), but this machine has 4"
     )
     assert two_nodes.startswith("topologies[2]: 2n1d needs 2 nodes")
     assert problems_here(load(small(topologies=["1n2d"])), cores=2) == []

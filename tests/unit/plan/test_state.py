@@ -176,7 +176,7 @@ def test_too_little_disk_is_told_with_what_is_needed_and_what_to_do(config, size
     assert check_disk(config, expand(config)) == ""
     monkeypatch.setattr(estimate, "free_bytes", lambda results: 7 * 10**9)
     message = check_disk(config, expand(config))
-    assert "pytorch, jax need some 8.0 GB" in message
+    assert "pytorch, jax need about 8.0 GB" in message
     assert "results/ has 7.0 GB free" in message
     assert "fewer `frameworks`" in message
 
@@ -189,7 +189,7 @@ def test_the_plan_fits_a_terminal_and_says_counts_reasons_time_and_disk(config, 
     assert "Repetitions: 1 done, 7 missing, 1 failed:oom, 3 unsupported" in text
     assert "1 case: too slow" in text
     assert "Expected time: " in text
-    assert "records of other cases of the framework" in text
+    assert "records of other cases of the same framework" in text
     assert "2.0 GB to download, 6.0 GB on disk" in text
     (line,) = [line for line in text.splitlines() if "pytorch" in line and "fp32" in line]
     assert line.split(maxsplit=3) == [

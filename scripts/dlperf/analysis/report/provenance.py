@@ -66,9 +66,11 @@ def contents(manifest: Mapping[str, Any]) -> str:
     if "samples" in manifest:
         text = f"{manifest['samples']:,} samples in {manifest['shards']} shards of "
         text += manifest["format"]
-        left, mended = (sum(manifest[key].values()) for key in ("skipped", "mended"))
+        left = sum(manifest["skipped"].values())
+        # "mended" is the earlier name
+        repaired = sum(manifest.get("repaired", manifest.get("mended", {})).values())
         text += f", {left:,} left out" if left else ""
-        text += f", {mended:,} mended" if mended else ""
+        text += f", {repaired:,} repaired" if repaired else ""
         return f"{text}; sha256 of the samples {manifest['samples_sha256']}"
     if "images" in manifest:
         return f"{manifest['images']:,} images in {manifest['classes']} class folders"

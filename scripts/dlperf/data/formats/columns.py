@@ -1,8 +1,8 @@
-"""Samples as columns: an array a field, for the formats that keep whole arrays.
+"""Samples as columns: one array for each field, for the formats that keep whole arrays.
 
-A field of ints is a column of numbers; one of arrays that are all as long as each other, a row a
-sample; of other arrays, and of bytes, all values one after another, and `<field>.ends`, where each
-sample's end. Columns grow in files, so that memory does not.
+A field of ints becomes a column of numbers. A field of arrays of equal length becomes a table with
+a row for each sample. Other arrays, and bytes, are stored one after another, with `<field>.ends`,
+the places where the samples end. Columns grow in files and not in memory.
 """
 
 from array import array
@@ -50,7 +50,7 @@ class Column:
 
 
 def collect(samples: Iterable[Mapping[str, Any]], folder: Path) -> dict[str, np.ndarray]:
-    """The columns, mapped from files in `folder`. Raises DataError where fields differ."""
+    """The columns, mapped from files in `folder`. Raises DataError if samples have other fields."""
     columns: dict[str, Column] | None = None
     streams = []
     try:
@@ -62,7 +62,7 @@ def collect(samples: Iterable[Mapping[str, Any]], folder: Path) -> dict[str, np.
                     for (name, value), stream in zip(sample.items(), streams, strict=True)
                 }
             if columns.keys() != sample.keys():
-                raise DataError(f"fields {sorted(sample)}, where others have {sorted(columns)}")
+                raise DataError(f"fields {sorted(sample)}, while others have {sorted(columns)}")
             for name, value in sample.items():
                 columns[name].add(value)
         return dict(each for name in columns or () for each in columns[name].arrays())
@@ -72,7 +72,7 @@ def collect(samples: Iterable[Mapping[str, Any]], folder: Path) -> dict[str, np.
 
 
 def samples(columns: Mapping[str, np.ndarray]) -> Iterator[dict[str, Any]]:
-    """The samples again; bytes are what has the type uint8."""
+    """The samples again; arrays of the type uint8 become bytes."""
     fields = {name: column for name, column in columns.items() if not name.endswith(ENDS)}
     ends = {name: columns[name + ENDS] for name in fields if name + ENDS in columns}
     count = min((len(ends.get(name, column)) for name, column in fields.items()), default=0)

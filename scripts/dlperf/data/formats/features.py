@@ -1,9 +1,9 @@
 """A sample as a protocol buffer: maps of named features, as TensorFlow and OneFlow define them.
 
-Both frameworks have the same message but for the numbers and types of its lists
+Both frameworks have the same message except for the numbers and types of its lists
 (tensorflow/core/example/feature.proto, oneflow/core/record/record.proto); `message` makes either
-class from its table of lists. Keys are serialised in their order, so that the bytes are the same on
-every machine.
+class from its table of lists. Keys are serialised in sorted order, so that the bytes are the same
+on every machine.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ TYPES = {
 
 
 def features(package: str, lists: Mapping[str, int]) -> type:
-    """The class of `map<string, Feature> feature = 1`; `lists`: a kind of list -> its number."""
+    """The class of `map<string, Feature> feature = 1`. `lists`: a kind of list -> its number."""
     file = descriptor_pb2.FileDescriptorProto(
         name=f"{package}/feature.proto", package=package, syntax="proto3"
     )
@@ -69,7 +69,7 @@ def features(package: str, lists: Mapping[str, int]) -> type:
 
 
 def encode(message: type, sample: Mapping[str, Any], integers: str) -> bytes:
-    """`integers`: the list that whole numbers go into."""
+    """`integers` is the kind of list that holds whole numbers."""
     record = message()
     for name, value in sample.items():
         feature = record.feature[name]

@@ -1,7 +1,8 @@
-"""Class folders: each image a file of its own, as ImageNet is mostly kept, and a list of them.
+"""Class folders: each image is a file, as ImageNet is usually kept, and a list names them.
 
 A sample has `path` (bytes, relative: folder and file name), `label` (int) and `image` (bytes). The
-shard itself is the list: a line an image with sha256, label and path; the images lie beside it.
+shard itself is the list, with a line for each image: sha256, label and path. The images are in
+folders beside it.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ def write(path: Path, samples: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Raises DataError where an image is missing or its sha256 differs."""
+    """Raises DataError if an image is missing or its sha256 differs."""
     for line in path.read_text(encoding="utf-8").splitlines():
         sha256, label, name = line.split("\t")
         image = path.parent / name

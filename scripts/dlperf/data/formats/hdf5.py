@@ -1,8 +1,8 @@
-"""HDF5 as NVIDIA's BERT reads it: a data set a field, a row a sample (columns.py says how).
+"""HDF5 as NVIDIA's BERT reads it: a data set for each field, a row for each sample (columns.py).
 
-Named as the sample's fields (input_ids, segment_ids, next_sentence_labels and so on, as
-create_pretraining_data.py of NVIDIA/DeepLearningExamples writes them). Not compressed, because
-zlib's bytes differ between its versions; each block of rows has a checksum.
+The data sets have the names of the fields (input_ids, segment_ids, next_sentence_labels and so on,
+as create_pretraining_data.py of NVIDIA/DeepLearningExamples writes them). They are not compressed,
+because zlib's bytes differ between its versions. Each block of rows has a checksum.
 """
 
 import tempfile
@@ -37,7 +37,7 @@ def write(path: Path, samples: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Raises DataError where the file is not whole or a block's checksum differs."""
+    """Raises DataError if the file is incomplete or a block's checksum differs."""
     try:
         with h5py.File(path, "r") as file:
             arrays = {name: file[name][...] for name in file}

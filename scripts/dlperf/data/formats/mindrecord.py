@@ -1,9 +1,9 @@
-"""MindRecord: MindSpore's pages of rows with an index (SQLite) beside them.
+"""MindRecord: MindSpore's format of pages of rows, with an index (SQLite) beside them.
 
-A sample's ints become int32 columns, its arrays int32 or float32 ones. Only MindSpore writes and
-reads the format: samples go to a process of its interpreter and come from one as pickles, so that
-what was done to them before is done by the same libraries as for every other format. `use` names
-the interpreter. Run as a program, this module is that process.
+A sample's ints become int32 columns, its arrays int32 or float32 ones. Only MindSpore can write and
+read the format. So samples are sent to a process of its interpreter, and received from it, as
+pickles. They are prepared by the same libraries as for every other format. `use` names the
+interpreter. Run as a program, this module is that process.
 """
 
 import json
@@ -20,18 +20,18 @@ import numpy as np
 from dlperf.data.prefetch import DataError
 
 SUFFIX = ".mindrecord"
-SCRIPTS = str(Path(__file__).resolve().parents[3])  # of this package, for the other interpreter
+SCRIPTS = str(Path(__file__).resolve().parents[3])  # where the other interpreter finds this package
 COMMIT_EVERY = 256  # samples
-MEND = "name MindSpore's environment: --environment results/environments/mindspore.cpu/env.json"
+FIX = "name MindSpore's environment: --environment results/environments/mindspore.cpu/env.json"
 
 _environment: dict[str, Any] = {}
 _process: subprocess.Popen | None = None
 
 
 def use(env_json: Path) -> None:
-    """From here on, MindSpore is the one of this environment.
+    """Use the MindSpore of this environment from now on.
 
-    Raises DataError where there is none in it.
+    Raises DataError if it has none.
     """
     global _environment
     try:
@@ -39,11 +39,11 @@ def use(env_json: Path) -> None:
     except (OSError, ValueError) as error:
         raise DataError(f"{env_json}: not an environment's env.json ({error})") from None
     if _environment.get("framework") != "mindspore" or _environment.get("status") != "ok":
-        raise DataError(f"{env_json}: has no MindSpore; {MEND}")
+        raise DataError(f"{env_json}: has no MindSpore; {FIX}")
 
 
 def write(path: Path, samples: Iterable[Mapping[str, Any]]) -> None:
-    """Also writes the index, with .db behind the name."""
+    """Also writes the index, with .db appended to the name."""
     process = _mindspore()
     pickle.dump(("write", str(path)), process.stdin)
     for sample in samples:
@@ -52,11 +52,11 @@ def write(path: Path, samples: Iterable[Mapping[str, Any]]) -> None:
     process.stdin.flush()
     _answer(process, path)
     for part in (path, path.with_name(f"{path.name}.db")):
-        part.chmod(0o644)  # MindSpore leaves them to their owner alone
+        part.chmod(0o644)  # MindSpore makes them readable for their owner only
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Raises DataError where MindSpore cannot read the file."""
+    """Raises DataError if MindSpore cannot read the file."""
     process = _mindspore()
     pickle.dump(("read", str(path)), process.stdin)
     process.stdin.flush()
@@ -65,11 +65,11 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _mindspore() -> subprocess.Popen:
-    """This process's MindSpore: started once, as its import takes seconds."""
+    """The process that runs MindSpore. It is started once, because the import takes seconds."""
     global _process
     if _process is None or _process.poll() is not None:
         if not _environment:
-            raise DataError(f"MindRecord is written by MindSpore; {MEND}")
+            raise DataError(f"MindRecord is written by MindSpore; {FIX}")
         command = [_environment["interpreter"], "-m", "dlperf.data.formats.mindrecord"]
         environ = {**os.environ, **_environment.get("environ", {}), "PYTHONPATH": SCRIPTS}
         _process = subprocess.Popen(
@@ -89,10 +89,10 @@ def _answer(process: subprocess.Popen, path: Path) -> Any:
 
 
 def main() -> None:
-    """Write and read files as told on standard input, until it is closed."""
+    """Write and read files as standard input says, until it is closed."""
     from mindspore.mindrecord import FileReader, FileWriter
 
-    # what MindSpore prints is not for the one who reads pickles
+    # what MindSpore prints must not get between the pickles
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
@@ -117,7 +117,7 @@ def main() -> None:
                     answer({name: _value(cell) for name, cell in row.items()})
                 reader.close()
             answer(None)
-        except Exception as error:  # MindSpore has many of its own
+        except Exception as error:  # MindSpore has many kinds of its own
             answer(f"MindSpore: {' '.join(str(error).split())}")
 
 

@@ -1,6 +1,7 @@
-"""NPZ: NumPy's archives, an array a field (columns.py says which).
+"""NPZ: NumPy's archives, with an array for each field (see columns.py).
 
-Not compressed: zlib's bytes differ between its versions, and NumPy dates all members 1980.
+They are not compressed, because zlib's bytes differ between its versions. NumPy dates all members
+1980, so the same samples give the same bytes.
 """
 
 import tempfile
@@ -23,7 +24,7 @@ def write(path: Path, samples: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Raises DataError where the archive is not whole; it has a checksum an array."""
+    """Raises DataError if the archive is incomplete or the checksum of an array is wrong."""
     try:
         with np.load(path) as archive:
             arrays = {name: archive[name] for name in archive.files}

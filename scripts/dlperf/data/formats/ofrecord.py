@@ -1,7 +1,8 @@
-"""OFRecord: OneFlow's files of maps of features, each record behind its length.
+"""OFRecord: OneFlow's files of maps of features. Each record follows its length.
 
 Layout: oneflow/core/record/record.proto; the length is a little-endian int64. OneFlow's decoders
-read whole numbers as int32 lists. There is no checksum: what is not a record shows as such.
+read whole numbers as int32 lists. There is no checksum; only bytes that are not a record are
+noticed.
 """
 
 import struct
@@ -25,7 +26,7 @@ def write(path: Path, samples: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Raises DataError where the file ends within a record or a record is none."""
+    """Raises DataError if the file ends within a record or has something that is not a record."""
     size = path.stat().st_size
     with open(path, "rb") as stream:
         while header := stream.read(8):

@@ -1,4 +1,4 @@
-"""RecordIO: MXNet's files of images, each behind a header with its label, and an index beside it.
+"""RecordIO: MXNet's files of images, each after a header with its label, and an index beside them.
 
 A sample has `image` (bytes), `label` (an int, or a tuple of floats) and `id` (int). Layout:
 dmlc-core's recordio.h (magic number, kind and length in one word, padding to four bytes; a record
@@ -56,14 +56,14 @@ def split(record: bytes) -> list[bytes]:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Raises DataError where the file ends within a record or a magic number is missing."""
+    """Raises DataError if the file ends within a record or a magic number is missing."""
     size = os.path.getsize(path)
     parts = []
     with open(path, "rb") as stream:
         while head := stream.read(8):
             where = f"{path}: byte {stream.tell() - len(head)}"
             if len(head) < 8 or head[:4] != MAGIC:
-                raise DataError(f"{where}: no record starts here")
+                raise DataError(f"{where}: there is no record here")
             word = struct.unpack("<I", head[4:])[0]
             kind, length = word >> 29, word & 0x1FFFFFFF
             if stream.tell() + length > size or (kind in (WHOLE, FIRST)) == bool(parts):

@@ -1,8 +1,8 @@
 """TFRecord: TensorFlow's files of `tf.train.Example`, each record with its length and checksums.
 
 Layout: https://www.tensorflow.org/tutorials/load_data/tfrecord (length, its masked CRC-32C, the
-record, its masked CRC-32C; numbers are little-endian). The index beside it is what DALI's reader
-wants, as its tfrecord2idx writes it: a line a record with its place and size in bytes.
+record, its masked CRC-32C; numbers are little-endian). The index beside it is for DALI's
+reader, as its tfrecord2idx writes it: a line for each record with its place and size in bytes.
 """
 
 import struct
@@ -17,7 +17,7 @@ from dlperf.data.prefetch import DataError
 
 SUFFIX = ".tfrecord"
 FEATURES = features.features("tensorflow", {"bytes_list": 1, "float_list": 2, "int64_list": 3})
-EXAMPLE_TAG = b"\n"  # Example's only field, number 1, its length before it
+EXAMPLE_TAG = b"\n"  # Example has only field number 1, whose length follows
 
 
 def write(path: Path, samples: Iterable[Mapping[str, Any]]) -> None:
@@ -33,7 +33,7 @@ def write(path: Path, samples: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Raises DataError where the file ends within a record or a checksum differs."""
+    """Raises DataError if the file ends within a record or a checksum differs."""
     with open(path, "rb") as stream:
         while length := stream.read(8):
             where = f"{path}: byte {stream.tell() - len(length)}"
@@ -43,7 +43,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
             if stream.read(4) != checksum(example):
                 raise DataError(f"{where}: a record's checksum differs, or the file ends in it")
             start = 1
-            while example[start] & 0x80:  # the length's bytes but the last one
+            while example[start] & 0x80:  # all bytes of the length except the last one
                 start += 1
             yield features.decode(FEATURES, example[start + 1 :], where)
 
@@ -55,7 +55,7 @@ def checksum(content: bytes) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    """A protocol buffer's whole number: seven bits a byte, the lowest first."""
+    """A protocol buffer's whole number: seven bits in each byte, the lowest first."""
     content = bytearray()
     while number > 0x7F:
         content.append(number & 0x7F | 0x80)

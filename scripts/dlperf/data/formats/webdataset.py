@@ -1,4 +1,4 @@
-"""WebDataset: tar files in which a sample is the files of one name, one after another.
+"""WebDataset: tar files in which consecutive files with the same name are a sample.
 
 A sample has `__key__` (bytes, the name) and fields named by their suffix, such as `jpg` and `cls`;
 numbers are stored as text, as WebDataset's decoders expect. Owner, mode and time are constants, so
@@ -18,7 +18,7 @@ MODE = 0o444
 
 
 def write(path: Path, samples: Iterable[Mapping[str, Any]]) -> None:
-    # USTAR: the oldest form that holds such names, read by everything
+    # USTAR is the oldest form that can have such names, so everything reads it
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         for sample in samples:
             key = sample["__key__"].decode()
@@ -31,10 +31,10 @@ def write(path: Path, samples: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Raises DataError where the archive is broken or ends before its end mark."""
+    """Raises DataError if the archive is broken or ends before its end mark."""
     sample: dict[str, Any] = {}
     try:
-        # tarfile itself takes a file's end for an archive's
+        # tarfile itself treats the end of the file as the end of the archive
         with open(path, "rb") as stream:
             stream.seek(-2 * tarfile.BLOCKSIZE, io.SEEK_END)
             if any(stream.read()) or stream.tell() % tarfile.RECORDSIZE:

@@ -4,8 +4,7 @@
         --out results/data/imagenet-tfrecord --shards 1024
 
 The source is ImageNet's training tar as it is downloaded (it is not unpacked), a tar of images with
-a file of their classes, or class folders. A run that was stopped resumes with the shards that are
-missing.
+a file of their classes, or class folders. A run that was stopped resumes with the missing shards.
 """
 
 import argparse
@@ -27,8 +26,10 @@ def main(arguments: list[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--source", type=Path, required=True, help="a tar, or class folders")
-    parser.add_argument("--labels", type=Path, help="of a tar of images: lines of name and class")
-    parser.add_argument("--dataset", default="imagenet", help="its name, for the manifest")
+    parser.add_argument(
+        "--labels", type=Path, help="for a tar of images: a file with lines of name and class"
+    )
+    parser.add_argument("--dataset", default="imagenet", help="name in the manifest")
     parser.add_argument("--format", choices=prepare.NAMES, required=True)
     parser.add_argument("--out", type=Path, required=True, help="folder")
     parser.add_argument("--shards", type=int, default=1024)
@@ -37,10 +38,12 @@ def main(arguments: list[str] | None = None) -> None:
         "--environment",
         type=Path,
         default=Path("results/environments/mindspore.cpu/env.json"),
-        help="MindSpore's, for MindRecord",
+        help="MindSpore's environment, which writes MindRecord",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the order of all images")
-    parser.add_argument("--keep-order", action="store_true", help="of the source, for validation")
+    parser.add_argument("--seed", type=int, default=1, help="for the order of all images")
+    parser.add_argument(
+        "--keep-order", action="store_true", help="keep the source's order (for validation)"
+    )
     asked = parser.parse_args(arguments)
     for name in ("shards", "jobs"):
         if getattr(asked, name) < 1:
@@ -73,13 +76,13 @@ def main(arguments: list[str] | None = None) -> None:
     print(
         f"{asked.out}: {manifest['samples']} images in {asked.shards} shards, "
         f"{manifest['bytes'] / 1e6:.1f} MB, {left} left out, "
-        f"{sum(manifest['mended'].values())} mended; sha256 of the samples "
+        f"{sum(manifest['repaired'].values())} repaired; sha256 of the samples "
         f"{manifest['samples_sha256']}"
     )
 
 
 def origin(source: Path) -> list[dict]:
-    """Whose images they are, from the manifest beside them; [] where there is none."""
+    """Whose images they are, from the manifest beside them; [] if there is none."""
     path = (source if source.is_dir() else source.parent) / "manifest.json"
     if not path.exists():
         return []

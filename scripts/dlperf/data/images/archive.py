@@ -1,8 +1,9 @@
-"""Where images lie: ImageNet's tar archives, or class folders, indexed without unpacking them.
+"""Finds images in ImageNet's tar archives or in class folders, without unpacking them.
 
-In goes the path that a user has; out comes an `Index`: of each image its class, its name, and the
-place of its bytes. Tar archives do not compress, so that an image in one, even in a tar within a
-tar, is a stretch of the outermost file. 1.3 million images take some 200 MB of memory.
+The input is the path of a user's files. The output is an `Index` with the class, the name and the
+place of each image. Tar archives are not compressed, so an image in one, even in a tar within a
+tar, is a section of the outermost file. The index of 1.3 million images takes about 200 MB of
+memory.
 """
 
 import io
@@ -19,13 +20,13 @@ import numpy as np
 from dlperf.data.manifest import CLASSES
 from dlperf.data.prefetch import DataError
 
-PLAIN = re.compile(r"[\w-][\w.-]*")  # a file's name that leads nowhere else
+PLAIN = re.compile(r"[\w-][\w.-]*")  # a file name that cannot lead out of its folder
 BAD_NAME, NO_FILE = "not a plain file name", "a link or no regular file"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An image: `start` and `size` in its file; `reason`, where it is none that may be read."""
+    """An image: `start` and `size` in its file. `reason` says why it must not be read, if so."""
 
     label: int
     folder: str
@@ -37,14 +38,14 @@ class Entry:
 
 
 class Index:
-    """The images in the order of their source; entries are kept as arrays, made when asked for."""
+    """The images in the order of their source. They are kept as arrays, to save memory."""
 
     def __init__(self, entries: Iterator[Entry], classes: Sequence[str]) -> None:
         columns: tuple[list, ...] = ([], [], [], [], [], [], [])
         pooled: dict[str, str] = {}
         for entry in entries:
             for column, value in zip(columns, vars(entry).values(), strict=True):
-                # the same few folders and files again and again: one object for each
+                # the same few folders and files occur often, so each is one object
                 column.append(pooled.setdefault(value, value) if isinstance(value, str) else value)
         self.classes = list(classes)
         label, self._folder, self._name, self._file, start, size, self._reason = columns
@@ -70,10 +71,10 @@ class Index:
 def index(source: Path, labels: Path | None = None) -> Index:
     """The images of a tar of class tars, of a flat tar, or of a folder of class folders.
 
-    Classes are numbered in the order of their names; where class folders have a manifest, as the
-    sample set has, that says the labels. A flat tar (ImageNet's validation set) needs `labels`: a
-    file with a line an image, its name and its class's name.
-    Raises DataError where the source is none of these, or its classes are more than CLASSES.
+    Classes are numbered in the order of their names. If class folders have a manifest, as the
+    sample set has, it gives the labels. A flat tar (ImageNet's validation set) needs `labels`, a
+    file with a line for each image: its name and its class's name. Raises DataError if the source
+    is none of these, or has more than CLASSES classes.
     """
     if source.is_dir():
         return _of_folders(source)
@@ -88,7 +89,7 @@ def index(source: Path, labels: Path | None = None) -> Index:
 
 
 def read(entry: Entry) -> bytes:
-    """Raises DataError where the file ends before the image does."""
+    """The bytes of an image. Raises DataError if the file ends before the image does."""
     with open(entry.file, "rb", buffering=0) as stream:
         content = os.pread(stream.fileno(), entry.size, entry.start)
     if len(content) < entry.size:
@@ -103,8 +104,8 @@ def _of_class_tars(source: Path, members: Sequence[tarfile.TarInfo]) -> Index:
     for member in members:
         if not (member.isreg() and member.name.endswith(".tar") and PLAIN.fullmatch(member.name)):
             raise DataError(
-                f"{source}: {member.name!r} is no class archive such as n01440764.tar; of a tar of "
-                "images, name the file that has their classes (--labels)"
+                f"{source}: {member.name!r} is not a class archive such as n01440764.tar; for a "
+                "tar of images, name the file that has their classes (--labels)"
             )
 
     def entries() -> Iterator[Entry]:
@@ -186,7 +187,7 @@ def _check(source: Path, classes: Sequence[str], none: str) -> None:
 
 
 class _Part(io.RawIOBase):
-    """A stretch of a file as a file, for the tar within a tar."""
+    """A section of a file as a file, for the tar within a tar."""
 
     def __init__(self, stream: io.BufferedReader, start: int, size: int) -> None:
         self._stream, self._start, self._size, self._place = stream, start, size, 0

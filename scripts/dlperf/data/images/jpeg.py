@@ -1,9 +1,9 @@
-"""Is this an image that every framework decodes? What ImageNet has that is none, and its mending.
+"""Checks that every framework can decode an image, and repairs two kinds that some cannot.
 
-A JPEG is looked at by its markers, not decoded: 0.1 ms. ImageNet has a PNG among its .JPEG files
-and 22 JPEGs in CMYK, which some decoders refuse and others read with other colours: these are
-encoded anew as RGB, as TensorFlow's script does (build_imagenet_data.py). What is cut off is left
-out. The manifest counts both and names them.
+Only the markers of a JPEG are read, which takes 0.1 ms; nothing is decoded. ImageNet has a PNG
+among its .JPEG files and 22 JPEGs in CMYK, which some decoders refuse and others show in other
+colours. These are encoded again as RGB, as TensorFlow's script does (build_imagenet_data.py).
+Truncated images are left out. The manifest counts and names both kinds.
 """
 
 import io
@@ -18,7 +18,9 @@ END, SCAN = 0xD9, 0xDA
 # Markers that start a frame: all of 0xC0 to 0xCF but those of tables and arithmetic coding.
 FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 ALONE = {0x01, *range(0xD0, 0xD8)}  # markers without a length
-MOST_PIXELS = 2**27  # what a hostile header may make a decoder ask for: 400 MB
+MOST_PIXELS = (
+    2**27
+)  # a hostile header could make a decoder ask for more memory than this takes, 400 MB
 QUALITY = 95
 
 
@@ -27,20 +29,20 @@ class NoImage(DataError):
 
 
 def checked(content: bytes) -> tuple[bytes, int, int, str]:
-    """(content, width, height, how it was mended or ''). Raises NoImage where it is left out."""
+    """(content, width, height, how it was repaired or ''). Raises NoImage if it is left out."""
     if not content:
         raise NoImage("empty file")
-    mended = ""
+    repaired = ""
     if content.startswith(PNG_START):
-        content, mended = encoded(content, "PNG"), "PNG encoded as JPEG"
+        content, repaired = encoded(content, "PNG"), "PNG encoded as JPEG"
     elif not content.startswith(JPEG_START):
         raise NoImage("no JPEG image")
     width, height, components = frame(content)
     if components == 4:
-        content, mended = encoded(content, "JPEG"), "CMYK encoded as RGB"
+        content, repaired = encoded(content, "JPEG"), "CMYK encoded as RGB"
     if components not in (1, 3, 4):
         raise NoImage("JPEG of neither 1, 3 nor 4 components")
-    return content, width, height, mended
+    return content, width, height, repaired
 
 
 def frame(content: bytes) -> tuple[int, int, int]:
@@ -54,12 +56,12 @@ def frame(content: bytes) -> tuple[int, int, int]:
         if content[place] != 0xFF:
             raise NoImage("broken JPEG")
         marker = content[place + 1]
-        if marker == 0xFF:  # fills up
+        if marker == 0xFF:  # padding
             place += 1
         elif marker in ALONE:
             place += 2
         elif marker == SCAN:
-            # within a scan 0xFF is followed by 0: this can only be the end
+            # within a scan 0xFF is followed by 0, so this can only be the end
             if content.rfind(bytes([0xFF, END]), place) < 0:
                 raise NoImage("truncated JPEG")
             if size is None or 0 in size:

@@ -1,7 +1,7 @@
-"""An index of images -> shards in a format: shuffled once, checked, and with a digest of all.
+"""Makes shards in a format from an index of images, which it checks and shuffles once.
 
-A shard's samples are a stretch of the shuffle, so that each is a random part of the set. The digest
-runs over labels and JPEG bytes in that order, and is the same for every format.
+A shard is a section of the shuffled images, so it is a random part of the set. The digest of the
+samples covers labels and JPEG bytes in that order, and is the same for every format.
 """
 
 import functools
@@ -16,7 +16,7 @@ from dlperf.data.images import archive, jpeg
 from dlperf.data.images.archive import Entry, Index
 from dlperf.data.manifest import SAMPLES, Digest
 
-#: What a sample's label and image are called where; as the frameworks' own scripts name them.
+#: What each format calls a sample's label and image, as in the frameworks' own scripts.
 NAMES = {
     "folders": ("label", "image"),
     "tfrecord": ("image/class/label", "image/encoded"),
@@ -37,7 +37,7 @@ def make(
     seed: int | None = 1,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, Any]:
-    """Shards and manifest of an index; seed None keeps the source's order (for a validation set).
+    """Make shards and manifest. Seed None keeps the source's order (for a validation set).
 
     Raises DataError as `shards.make` and the format do.
     """
@@ -52,7 +52,7 @@ def write_shard(
     """One shard: facts for `shards.make`."""
     digest = Digest()
     skipped: dict[str, list[str]] = {}
-    mended: dict[str, list[str]] = {}
+    repaired: dict[str, list[str]] = {}
 
     def samples() -> Iterator[dict[str, Any]]:
         for position in stretch(len(index), count, seed, number):
@@ -66,17 +66,17 @@ def write_shard(
                 skipped.setdefault(str(reason), []).append(name)
                 continue
             if how:
-                mended.setdefault(how, []).append(name)
+                repaired.setdefault(how, []).append(name)
             digest.add(entry.label, content)
             yield sample(format, entry, int(position), content, width, height)
 
     formats.of(format).write(path, samples())
     facts = {"samples": digest.samples, SAMPLES: digest.hex()}
-    return {**facts, "skipped": skipped, "mended": mended}
+    return {**facts, "skipped": skipped, "repaired": repaired}
 
 
 def stretch(images: int, count: int, seed: int | None, number: int) -> np.ndarray:
-    """The positions of shard `number` of `count`. RandomState's stream is frozen for good."""
+    """The positions of shard `number` of `count`. RandomState's stream never changes."""
     order = np.arange(images) if seed is None else np.random.RandomState(seed).permutation(images)
     return order[images * number // count : images * (number + 1) // count]
 

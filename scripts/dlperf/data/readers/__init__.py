@@ -1,19 +1,19 @@
 """Each framework's own input pipeline for images: shards in its format -> batches on its device.
 
-In goes a Run whose data_dir is a folder that dlperf.data.images made; out come batches without end
-that a ResNet-50 implementation trains on as they are. What all pipelines do is the same: random
-resized crop (CROP_AREA and CROP_ASPECT of data/batches.py), bilinear, a horizontal flip in half of
-all cases, ImageNet's mean and standard deviation, float32; shuffled from the run's seed, each
-image on one rank in an epoch. How, each framework's own operators decide: a module's docstring
-says where they differ. So batches of two frameworks are alike, not equal: a digest would say
-nothing.
+The input is a Run whose data_dir is a folder that dlperf.data.images made. The output is endless
+batches that a ResNet-50 implementation can train on. All pipelines do the same: a random resized
+crop (CROP_AREA and CROP_ASPECT of data/batches.py), bilinear, a horizontal flip in half of all
+cases, ImageNet's mean and standard deviation, float32. Images are shuffled from the run's seed, and
+each is on one rank in an epoch. But each pipeline uses its framework's own operators, and a
+module's docstring says how they differ. So the batches of two frameworks are similar and not equal,
+and a digest could not compare them.
 
 A module has
 
     open_images(run, layout, epoch=0) -> Reader
 
-`epoch` is that of a run that is resumed: class folders then give the very batches of that
-epoch; the others, whose orders come from their own generators, another shuffle.
+`epoch` is the epoch in which a run is resumed. Class folders then give exactly the batches of that
+epoch. The other formats use the frameworks' own generators and give another shuffle.
 
 Python 3.7 and newer, as data/batches.py.
 """
@@ -28,15 +28,15 @@ from dlperf.data.formats import OF_FRAMEWORK
 from dlperf.data.manifest import mend, sha256_of_file
 from dlperf.data.prefetch import DataError
 
-#: Batches that lie ready, or are being made, beside the one in use.
+#: How many batches are ready or being made in addition to the one in use.
 AHEAD = 2
-#: Records that are shuffled among each other, where a framework has a window for that. Small: the
-#: shards are stretches of a shuffle already, and the first batch waits until the window is full.
+#: How many records are shuffled with each other, if a framework has a window for that. It is small,
+#: because the shards are shuffled already and the first batch waits until the window is full.
 SHUFFLE = 1024
 
 
 def open_batches(run, layout):
-    """As every loader's (dlperf.data.loaders), of a Run."""
+    """The same function as every loader has (dlperf.data.loaders), for a Run."""
     return open_images(run, layout)
 
 
@@ -59,9 +59,9 @@ def counted(number, what):
 class Reader:
     """Endless batches, ready for the step, and how long each was waited for.
 
-    batches: an iterator of them. arrays: tensors of a batch -> NumPy arrays, once they are there.
-    settle: called before the clock starts, where a batch would wait for the step before it, still
-    queued on the same core: that is no time of the data's.
+    batches: an iterator of them. arrays: tensors of a batch -> NumPy arrays, once they are
+    complete. settle: called before the clock starts, if a batch would have to wait for the step
+    before it that is still queued on the same core. That wait is not for data.
     """
 
     constant = False
@@ -77,7 +77,7 @@ class Reader:
         self.waited_seconds = 0.0
 
     def next(self):
-        """The next batch: what the implementation's `put` would return."""
+        """The next batch, as the implementation's `put` would return it."""
         if self._ready:
             return self._ready.popleft()
         self._settle()
@@ -87,7 +87,7 @@ class Reader:
         return batch
 
     def fill(self):
-        """Return when a batch is there: the framework goes on filling its buffers behind it."""
+        """Return when a batch is ready; the framework continues to fill its buffers."""
         if not self._ready:
             self._ready.append(next(self._batches))
 
@@ -103,9 +103,9 @@ class Reader:
 
 
 class Shards:
-    """The shards of a run's data_dir, whole by their sizes: to hash 150 GB takes minutes.
+    """The shards of a run's data_dir. Only their sizes are checked: hashing 150 GB takes minutes.
 
-    Raises DataError where they are missing, another framework's, or too few for the ranks.
+    Raises DataError if they are missing, of another framework, or too few for the ranks.
     """
 
     def __init__(self, run):

@@ -1,9 +1,9 @@
-"""Class folders for the frameworks that decode in Python: pixels by Pillow, an epoch's order.
+"""Reads class folders for the frameworks that decode in Python, with Pillow.
 
-The order, the crop and the pixels of an image depend on seed, epoch and image alone, as in
-data/batches.py, so that they are the same for PyTorch, PaddlePaddle and JAX, for any number of
-workers, and for a run that is resumed. The last images of an epoch, fewer than a global batch,
-are left out.
+The order, the crop and the pixels of an image depend only on seed, epoch and image, as in
+data/batches.py. So they are the same for PyTorch, PaddlePaddle and JAX, for any number of workers,
+and for a run that is resumed. The last images of an epoch are left out if they do not fill a global
+batch.
 """
 
 import os
@@ -14,7 +14,7 @@ from dlperf.data.batches import CROP, MEAN, ORDER, SCALE, decode, empty_images, 
 
 
 class Images:
-    """The images of class folders, to be read in any process."""
+    """The images of class folders, which any process can read."""
 
     def __init__(self, run, shards):
         names, labels = [], []
@@ -24,19 +24,19 @@ class Images:
                     _, label, name = line.rstrip("\n").split("\t")
                     names.append(name.encode())
                     labels.append(int(label))
-        # Arrays, not lists: a worker that counts references of a million objects copies them all.
+        # Arrays, not lists: a worker that counts references to a million objects copies them all.
         self._names, self._labels = np.array(names), np.array(labels, np.int64)
         self._folder, self._pillow = shards.folder, import_pillow()
         self._px, self._seed = run.dimensions["image_size"], run.seed
         self._batch_size, self._rank, self._ranks = run.batch_size, run.rank, run.ranks
 
     def order(self, epoch):
-        """The numbers of all images in an epoch's order."""
+        """The numbers of all images in the order of an epoch."""
         random = np.random.RandomState([self._seed, ORDER, epoch])
         return random.permutation(len(self._names))
 
     def shuffled(self, epoch):
-        """Paths within the folder and labels, as lists, in an epoch's order."""
+        """Paths within the folder and labels, as lists, in the order of an epoch."""
         order = self.order(epoch)
         names = [name.decode() for name in self._names[order]]
         return names, self._labels[order].tolist()
@@ -52,7 +52,7 @@ class Images:
             epoch += 1
 
     def read(self, key):
-        """Pixels, uint8 (batch, px, px, 3), and labels, int64, of one of `keys`."""
+        """The pixels, uint8 (batch, px, px, 3), and labels, int64, of one of `keys`."""
         epoch, numbers = key
         pixels = np.empty((len(numbers), self._px, self._px, 3), np.uint8)
         random = np.random.RandomState()
@@ -72,7 +72,8 @@ def normalised(pixels, layout):
             np.subtract(pixels[..., channel], MEAN[channel], out=plane)
             plane *= SCALE[channel]
         return images
-    # Row by row, with a mean for each of its values: three at a time, NumPy takes ten times as long
+    # Row by row, with a mean for each value. With three values at a time NumPy would take ten times
+    # as long.
     row = pixels.shape[2] * 3
     mean, scale = np.tile(MEAN, pixels.shape[2]), np.tile(SCALE, pixels.shape[2])
     rows = images.reshape(-1, row)

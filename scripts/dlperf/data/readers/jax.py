@@ -1,8 +1,9 @@
-"""JAX has no reader of its own. Without TensorFlow its users decode in threads: so does this.
+"""JAX: threads that decode images, as its users do who do not use TensorFlow. It has no reader.
 
-A thread a core reads whole batches from class folders with Pillow and NumPy, which work without
-Python's lock; AHEAD batches beyond those being read are put on the device, where the copy goes on
-beside the step. Over several ranks each puts its part of a global array, as the step takes it.
+One thread for each core reads whole batches from class folders with Pillow and NumPy, which work
+without Python's lock. AHEAD batches beyond those being read are put on the device, which copies
+them during the step. With several ranks, each puts its part of a global array, as the step expects
+it.
 
 Pillow's bilinear is antialiased (data/batches.py).
 """

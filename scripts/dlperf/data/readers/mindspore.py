@@ -1,12 +1,12 @@
 """MindSpore: MindDataset over MindRecord, C++ operators that decode, crop and normalise.
 
-Each operator has a thread a core; batches wait in queues of AHEAD. MindSpore deals records to the
-ranks and shuffles over all shards; where the ranks do not divide the records, some are read twice.
-Tensors of an iterator lie in the host's memory and are copied to a GPU when a step takes them. That
-path has not run.
+Each operator has one thread for each core, and batches wait in queues of AHEAD. MindSpore deals
+records to the ranks and shuffles over all shards. If the number of records is not a multiple of the
+ranks, some are read twice. An iterator's tensors are in the host's memory and are copied to a GPU
+when a step takes them. This has not run on a GPU.
 
 Only the part of a JPEG that the crop needs is decoded. OpenCV's bilinear has no antialiasing. All
-ranks draw the same crops, each for its own images: there is but one seed for order and crops.
+ranks draw the same crops, each for its own images, because order and crops have the same seed.
 """
 
 import mindspore.dataset as ds

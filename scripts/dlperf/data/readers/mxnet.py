@@ -1,14 +1,14 @@
-"""MXNet: ImageRecordIter over RecordIO, C++ threads that decode by OpenCV.
+"""MXNet: ImageRecordIter over RecordIO, with C++ threads that decode with OpenCV.
 
-One iterator over all shards: `path_imgrec` takes several files behind each other, and one index for
-them all is made here from theirs, so that an epoch is a shuffle of all records. The iterator deals
-stretches of the index to the ranks and, at an epoch's end, fills the last batch from the next
-epoch. It gives NCHW; NHWC is a transposition on the device. On a GPU its buffers are pinned memory.
-That path has not run.
+One iterator reads all shards: `path_imgrec` takes several files as if they were one, and this
+module joins their indexes, so that an epoch is a shuffle of all records. The iterator deals
+sections of the index to the ranks, and fills the last batch of an epoch from the next one. It gives
+NCHW; the device transposes that to NHWC. On a GPU its buffers are pinned memory. This has not run
+on a GPU.
 
-OpenCV's bilinear has no antialiasing. The seed orders the records only: crops and flips come from
-a stream that is the same in every run and on every rank (`seed_aug` would give the n-th image of
-every batch the same crop).
+OpenCV's bilinear has no antialiasing. The seed decides only the order of records. Crops and flips
+come from a stream that is the same in every run and on every rank (`seed_aug` would give the n-th
+image of every batch the same crop).
 """
 
 import os
@@ -51,13 +51,13 @@ def open_images(run, layout, epoch=0):
     parity = {
         "data_loader": "ImageRecordIter, RecordIO, " + counted(run.cores_per_device, "thread")
     }
-    # The iterator waits for a step that still reads the buffer which it is to fill next.
+    # The iterator waits for a step that still reads the buffer that it must fill next.
     settle = {} if run.cuda else {"settle": mx.nd.waitall}
     return Reader(batches(run, layout, records), shards, parity, arrays, **settle)
 
 
 def write_index(paths, target):
-    """The shards' indexes as one, with the offsets that records have in the files end to end."""
+    """Join the shards' indexes, with the offsets of records as if the files were one."""
     number, base = 0, 0
     with open(target, "w") as stream:
         for path in paths:

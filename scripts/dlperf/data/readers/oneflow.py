@@ -1,13 +1,13 @@
-"""OneFlow: OFRecordReader and its decoders, operators of the framework that run as it runs others.
+"""OneFlow: OFRecordReader and its decoders, which are operators of the framework.
 
-A thread reads records ahead; decoding, resizing and normalising are queued like any operator. On a
-GPU, where a batch is queued AHEAD of its step, they run on the CPU beside the step's kernels: what
-a step then waits for is not seen from Python. On a CPU it is: there `next` waits for its batch. The
-GPU's path has not run.
+A thread reads records ahead. Decoding, resizing and normalising are queued like any operator. On a
+GPU, a batch is queued AHEAD of its step, and these operators run on the CPU during the step's
+kernels. Python cannot see how long a step waits for them. On a CPU it can, because `next` waits for
+its batch. This has not run on a GPU.
 
-OneFlow itself deals the parts to its processes, evenly only where their number divides; it needs a
-part for each. A shuffled record is one of a window that reaches into the next epoch, so that over
-one epoch a record can come twice and another not. OpenCV's bilinear has no antialiasing.
+OneFlow itself deals the parts to its processes; it needs at least one for each, and the shares are
+equal only if the numbers divide. Its shuffling window reaches into the next epoch, so within one
+epoch a record can occur twice and another one not at all. OpenCV's bilinear has no antialiasing.
 """
 
 import collections
@@ -37,11 +37,11 @@ def open_images(run, layout, epoch=0):
 
 
 class Pipeline(flow.nn.Module):
-    """Call: the next batch, queued. NCHW, or NHWC where ONEFLOW_ENABLE_NHWC says so."""
+    """Calling it queues the next batch. NCHW, or NHWC if ONEFLOW_ENABLE_NHWC says so."""
 
     def __init__(self, run, shards, seed):
         super().__init__()
-        own = seed + 1000 * run.rank  # of what ranks are not to do alike
+        own = seed + 1000 * run.rank  # for what must differ between ranks
         size = run.dimensions["image_size"]
         self.run = run
         self.reader = flow.nn.OFRecordReader(
@@ -52,7 +52,7 @@ class Pipeline(flow.nn.Module):
             part_name_suffix_length=5,
             random_shuffle=True,
             shuffle_buffer_size=min(SHUFFLE, max(1, shards.samples // run.ranks)),
-            shuffle_after_epoch=False,  # else a rank gets other parts, and not when others do
+            shuffle_after_epoch=False,  # else a rank gets other parts, at a time of its own
             random_seed=seed,
         )
         self.label = flow.nn.OFRecordRawDecoder("class/label", shape=(), dtype=flow.int32)
@@ -80,7 +80,7 @@ class Pipeline(flow.nn.Module):
 
 
 def on_device(run, tensor):
-    """As the implementation's `put`: a graph's tensors span all ranks."""
+    """Like the implementation's `put`: a graph's tensors span all ranks."""
     if run.cuda:
         tensor = tensor.pin_memory().to("cuda")
     if run.distributed and run.compiler == "graph":

@@ -1,8 +1,8 @@
 """PaddlePaddle: paddle.io.DataLoader over class folders, decoded by Pillow.
 
-Without workers Paddle reads in a thread of its own; with them, worker processes pass batches on
-through shared memory. On a GPU the loader copies ahead (`places`, its buffered reader); that path
-has not run.
+Without workers Paddle reads in a thread of its own. With workers, their processes pass batches on
+through shared memory. On a GPU the loader copies ahead (`places`, its buffered reader). This has
+not run on a GPU.
 
 Pillow's bilinear is antialiased (data/batches.py).
 """
@@ -14,7 +14,7 @@ from dlperf.data.readers import AHEAD, Reader, Shards, counted, files
 
 
 class Batches(Dataset):
-    """Item: one of `Images.keys`, a batch."""
+    """An item is a batch: one of `Images.keys`."""
 
     def __init__(self, images, layout):
         self.images, self.layout = images, layout
@@ -28,7 +28,7 @@ class Batches(Dataset):
 
 
 class Keys(BatchSampler):
-    """Batches of one item each: `Images.keys` has made them."""
+    """Batches of one item each, as `Images.keys` already makes whole batches."""
 
     def __init__(self, images, epoch):
         self.images, self.epoch = images, epoch
@@ -54,12 +54,12 @@ def open_images(run, layout, epoch=0):
     )
     parity = {"data_loader": "paddle.io.DataLoader, class folders, " + counted(workers, "worker")}
     read = iter(loader)
-    # Not left to the interpreter's end: ranks leave without one, and then workers would stay.
+    # Ranks exit without the interpreter's end, so workers would stay if that had to stop them.
     return Reader(read, shards, parity, arrays, read._try_shutdown_all)
 
 
 def worker_count(run):
-    """On a single CPU core none: passing batches on cost a third of the speed there."""
+    """None on a single CPU core: there, passing batches on cost a third of the speed."""
     return 0 if run.cores_per_device == 1 and not run.cuda else run.cores_per_device
 
 

@@ -1,10 +1,10 @@
-"""PyTorch: DALI where it is installed; else DataLoader over class folders, decoded by Pillow in
-worker processes.
+"""PyTorch: DALI if it is installed, else DataLoader over class folders, decoded by Pillow in worker
+processes.
 
-A worker gives a whole batch of uint8 pixels, a quarter of what float32 would be to pass on; they
-are normalised in this process, on a GPU by the GPU. On a GPU, batches are copied from pinned memory
-on a stream of their own, one batch ahead, as NVIDIA's DeepLearningExamples do. The sampler never
-ends, so that workers stay and no epoch starts with empty queues. That GPU path has not run.
+A worker passes on a whole batch of uint8 pixels, which is a quarter of the bytes of float32. They
+are normalised in this process, or on the GPU. On a GPU, batches are copied from pinned memory on a
+stream of their own, one batch ahead, as in NVIDIA's DeepLearningExamples. The sampler never ends,
+so that workers stay and no epoch starts with empty queues. This has not run on a GPU.
 
 Pillow's bilinear is antialiased (data/batches.py).
 """
@@ -17,7 +17,7 @@ from dlperf.data.readers import AHEAD, Reader, Shards, counted, files
 
 
 class Batches(Dataset):
-    """Item: one of `Images.keys`, a batch."""
+    """An item is a batch: one of `Images.keys`."""
 
     def __init__(self, images):
         self.images = images
@@ -41,7 +41,7 @@ def open_images(run, layout, epoch=0):
     shards = Shards(run)
     try:
         import nvidia.dali  # noqa: F401
-    except ModuleNotFoundError:  # one that is there and does not import is an error
+    except ModuleNotFoundError:  # if it is installed but cannot be imported, that is an error
         return with_loader(run, shards, epoch)
     from dlperf.data.readers import pytorch_dali
 
@@ -54,12 +54,12 @@ def with_loader(run, shards, epoch):
     loader = DataLoader(
         Batches(images),
         sampler=Keys(images, epoch),
-        batch_size=None,  # the sampler has made them
+        batch_size=None,  # the sampler already makes whole batches
         num_workers=workers,
         prefetch_factor=AHEAD if workers else None,
         pin_memory=run.cuda,
     )
-    read = iter(loader)  # workers start now, beside the rest of the set-up
+    read = iter(loader)  # workers start now, during the rest of the set-up
     batches = on_gpu(read) if run.cuda else on_cpu(read)
     parity = {
         "data_loader": "torch.utils.data.DataLoader, class folders, " + counted(workers, "worker")
@@ -68,13 +68,13 @@ def with_loader(run, shards, epoch):
 
 
 def worker_count(run):
-    """On a single CPU core none: passing batches on cost a third of the speed there."""
+    """None on a single CPU core: there, passing batches on cost a third of the speed."""
     return 0 if run.cores_per_device == 1 and not run.cuda else run.cores_per_device
 
 
 def on_cpu(read):
     for pixels, labels in read:
-        # NHWC in memory, which is what channels_last says
+        # NHWC in memory is what channels_last means
         images = torch.from_numpy(files.normalised(pixels.numpy(), "NHWC"))
         yield images.permute(0, 3, 1, 2), labels
 

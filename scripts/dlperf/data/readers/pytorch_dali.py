@@ -1,10 +1,10 @@
-"""PyTorch by NVIDIA DALI, where its environment has that: class folders, all of it C++ and CUDA.
+"""PyTorch with NVIDIA DALI, if its environment has it: class folders, read by C++ and CUDA.
 
-On a GPU its decoder takes JPEGs there (nvJPEG), and the GPU resizes and normalises them; on a CPU
-threads do, one a core. The order of the first epoch is that of PyTorch's other reader; each epoch
-after it is shuffled by DALI. The path of the GPU has not run.
+On a GPU, the GPU decodes (nvJPEG), resizes and normalises the images. On a CPU threads do so, one
+for each core. The first epoch has the same order as with PyTorch's other reader; DALI shuffles each
+epoch after it. This has not run on a GPU.
 
-DALI's bilinear is antialiased, as Pillow's.
+DALI's bilinear is antialiased, like Pillow's.
 """
 
 import nvidia.dali
@@ -59,8 +59,8 @@ def open_images(run, shards, epoch):
         labels,
         batch_size=run.batch_size,
         num_threads=threads,
-        device_id=0 if run.cuda else None,  # a rank sees its own card only
-        seed=run.seed + epoch + 1000 * run.rank,  # of crops and flips
+        device_id=0 if run.cuda else None,  # a rank sees only its own card
+        seed=run.seed + epoch + 1000 * run.rank,  # for crops and flips
         prefetch_queue_depth=AHEAD,
     )
     iterator = DALIGenericIterator([made], ["images", "labels"])
@@ -71,5 +71,5 @@ def open_images(run, shards, epoch):
 
 def batches(iterator):
     for (batch,) in iterator:
-        # NHWC in memory, which is what channels_last says
+        # NHWC in memory is what channels_last means
         yield batch["images"].permute(0, 3, 1, 2), batch["labels"].view(-1).long()

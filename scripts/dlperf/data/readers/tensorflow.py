@@ -1,12 +1,12 @@
-"""TensorFlow: tf.data over TFRecord, all of it C++ operators on the rank's cores.
+"""TensorFlow: tf.data over TFRecord, with C++ operators on the rank's cores.
 
-Files, or records where the files do not divide evenly, are dealt to the ranks; files are read in
-turns, records shuffled in a window. Only the part of a JPEG that the crop needs is decoded. Its own
-threads, one a core: the framework's pool is left to the step. On a GPU, batches are copied ahead.
-That path has not run.
+Files are dealt to the ranks, or records if the files do not divide evenly. Files are read in turns,
+and records are shuffled in a window. Only the part of a JPEG that the crop needs is decoded. The
+pipeline has its own threads, one for each core, so that the step has the framework's pool. On a
+GPU, batches are copied ahead. This has not run on a GPU.
 
-TensorFlow's decoder takes the fast integer DCT; its bilinear has no antialiasing; where ten
-attempts give no crop it takes the whole image.
+TensorFlow's decoder uses the fast integer DCT, and its bilinear has no antialiasing. If ten
+attempts give no crop, it takes the whole image.
 """
 
 import tensorflow as tf
@@ -18,7 +18,7 @@ FEATURES = {
     "image/encoded": tf.io.FixedLenFeature([], tf.string),
     "image/class/label": tf.io.FixedLenFeature([], tf.int64),
 }
-FILES_AT_ONCE = 8  # of which records are taken in turns
+FILES_AT_ONCE = 8  # records are taken from them in turns
 
 
 def open_images(run, layout, epoch=0):
@@ -34,12 +34,12 @@ def options(run):
     options = tf.data.Options()
     options.threading.private_threadpool_size = run.cores_per_device
     options.threading.max_intra_op_parallelism = 1
-    options.deterministic = run.cores_per_device == 1  # else whichever is ready first
+    options.deterministic = run.cores_per_device == 1  # else in the order in which they are ready
     return options
 
 
 def dataset(run, shards, epoch):
-    """Endless batches: float32 images NHWC, int32 labels. For TensorFlow 1.15 too."""
+    """Endless batches of float32 images in NHWC and int32 labels. Also for TensorFlow 1.15."""
     seed = run.seed + epoch
     cores = run.cores_per_device
     by_file = len(shards.paths) % run.ranks == 0

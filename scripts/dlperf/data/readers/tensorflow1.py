@@ -1,9 +1,8 @@
 """TensorFlow 1.15: the pipeline of tensorflow.py as part of the session's graph.
 
-The step takes its batch from a staging area in its own graph: no array passes through Python. What
-`next` runs is the operator that puts the dataset's next batch there; so it is known how long that
-was waited for. On a GPU the batch has been copied before, by `prefetch_to_device`. That path has
-not run.
+The step takes its batch from a staging area in its own graph, so no array passes through Python.
+`next` runs the operator that puts the dataset's next batch there, and measures how long that takes.
+On a GPU, `prefetch_to_device` has copied the batch before. This has not run on a GPU.
 """
 
 import tensorflow as tf
@@ -14,7 +13,7 @@ from dlperf.data.readers.tensorflow import dataset
 
 
 def open_images(run, layout, epoch=0):
-    """Builds into the default graph; `tensors` are the step's images and labels there."""
+    """Adds itself to the default graph; `tensors` are the images and labels for the step."""
     shards = Shards(run)
     data = dataset(run, shards, epoch).with_options(options(run))
     device = "/gpu:0" if run.cuda else "/cpu:0"
@@ -28,7 +27,7 @@ def open_images(run, layout, epoch=0):
 
 
 class Staged(Reader):
-    """`next` makes the batch ready in the graph: `connect` first."""
+    """`next` makes the batch ready in the graph. Call `connect` first."""
 
     def __init__(self, iterator, layout, device, shards, parity):
         with tf.device(device):

@@ -1,1 +1,1 @@
-"""A dump of Wikipedia -> tokenised documents -> examples for BERT's pre-training, in shards."""
+"""Makes examples for BERT's pre-training, in shards, from a dump of Wikipedia."""

@@ -4,9 +4,9 @@
         --vocabulary vocab.txt --sequence-length 128 --format tfrecord \\
         --out results/data/wikipedia-seq128-tfrecord
 
-Two stages: documents (articles as tokens), made once; then examples, for each format and sequence
-length. --dump without --out makes the documents alone; --out without --dump reads them from
---documents. A run that was stopped resumes with the shards that are missing. MindRecord needs
+There are two stages: documents (articles as tokens) are made once, and examples for each format and
+sequence length. --dump without --out makes only the documents; --out without --dump reads them from
+--documents. A run that was stopped resumes with the missing shards. MindRecord needs
 MindSpore's environment.
 """
 
@@ -35,31 +35,33 @@ def main(arguments: list[str] | None = None) -> None:
         "--documents",
         type=Path,
         default=Path("results/data/wikipedia-documents"),
-        help="their folder (default: %(default)s)",
+        help="folder of the documents (default: %(default)s)",
     )
     group.add_argument("--shards", **number, default=256, help="default: %(default)s")
-    group.add_argument("--language", default="en", help="of its sentences (default: %(default)s)")
+    group.add_argument(
+        "--language", default="en", help="language of the text (default: %(default)s)"
+    )
     group.add_argument(
         "--largest",
         **number,
         default=dump.LARGEST,
-        help="characters of an article; longer ones are skipped (default: %(default)s)",
+        help="skip articles with more characters (default: %(default)s)",
     )
     group = parser.add_argument_group("examples")
     group.add_argument("--format", choices=examples.FORMATS)
-    group.add_argument("--out", type=Path, help="their folder")
+    group.add_argument("--out", type=Path, help="folder of the examples")
     group.add_argument(
         "--environment",
         type=Path,
         default=Path("results/environments/mindspore.cpu/env.json"),
-        help="MindSpore's, for MindRecord",
+        help="MindSpore's environment, which writes MindRecord",
     )
     group.add_argument("--sequence-length", **number, default=128, help="default: %(default)s")
     group.add_argument(
         "--duplicates",
         **number,
         default=5,
-        help="times that each document is gone through, masked anew (default: %(default)s)",
+        help="how often to use each document, with other masks (default: %(default)s)",
     )
     group.add_argument("--seed", **number, default=1, help="default: %(default)s")
     parser.add_argument("--jobs", **number, default=os.cpu_count() or 1, help="processes")
@@ -68,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
         if getattr(asked, name) < 1:
             sys.exit(f"error: --{name} is {getattr(asked, name)}: at least 1 is needed")
     if not 0 <= asked.seed < 2**32:
-        sys.exit(f"error: --seed is {asked.seed}: not within 0 and 2**32 - 1")
+        sys.exit(f"error: --seed is {asked.seed}: must be from 0 to 2**32 - 1")
     if not asked.dump and not asked.out:
         sys.exit("error: neither --dump nor --out: nothing to make")
     if asked.dump and not asked.vocabulary:
@@ -86,8 +88,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"error: {error}")
     except BrokenProcessPool:
         sys.exit(
-            "error: a process was killed, perhaps because memory ran out: fewer --jobs or more "
-            "--shards need less; the same command resumes with the shards that are missing"
+            "error: a process was killed, perhaps because memory ran out. Fewer --jobs or more "
+            "--shards need less; the same command resumes with the missing shards"
         )
 
 

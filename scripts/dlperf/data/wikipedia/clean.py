@@ -1,8 +1,7 @@
-"""Wikitext -> sentences of prose: no templates, tables, lists, references or headings.
+"""Makes sentences of prose from wikitext, without templates, tables, lists, references or headings.
 
-wikiextractor cleans (3.1.0: the first release that Python 3.11 can import), by its documented
-function; sentencex, Wikimedia's own, finds sentences. docs/data.md says what was measured beside
-them.
+wikiextractor removes the markup (3.1.0 is the first release that Python 3.11 can import), and
+Wikimedia's own sentencex finds the sentences. docs/data.md compares them with others.
 """
 
 import html
@@ -15,9 +14,9 @@ from xml.sax.saxutils import escape
 import sentencex
 from wikiextractor.clean import clean_markup
 
-# Of the processor. Articles take milliseconds, the longest of them a second; text that is made to
-# be hard (thousands of tags without an end) would take hours. The distance is wide enough for every
-# machine to skip the same articles.
+# Processor time. Articles take milliseconds, and the longest one second. Hostile text (thousands of
+# tags without an end) would take hours. The difference is so large that every machine skips the
+# same articles.
 LIMIT_SECONDS = 60.0
 
 
@@ -26,7 +25,7 @@ class TooHard(Exception):
 
 
 def sentences(wikitext: str, language: str) -> list[str]:
-    """The sentences of an article. To be called in the main thread, because of its time limit."""
+    """The sentences of an article. Call it in the main thread, because it sets a time limit."""
     with limit(LIMIT_SECONDS):
         found = paragraphs(wikitext)
     return [
@@ -38,16 +37,17 @@ def sentences(wikitext: str, language: str) -> list[str]:
 
 
 def paragraphs(wikitext: str) -> list[str]:
-    # Its text is that of the dump's XML, not yet unescaped, and it gives text that is safe in HTML.
+    # It expects text that is still escaped as in the dump's XML, and escapes its result for HTML.
     found = clean_markup(escape(wikitext, {'"': "&quot;"}))
     return [html.unescape(paragraph) for paragraph in found]
 
 
 @contextmanager
 def limit(seconds: float) -> Iterator[None]:
-    """Raises TooHard after so many seconds of the processor's time, within regular expressions too.
+    """Raises TooHard after so many seconds of processor time, within regular expressions too.
 
-    Not of the clock's: a busy machine is to skip no other articles than a quiet one.
+    It is not the time of the clock, because a busy machine must skip the same articles as a quiet
+    one.
     """
 
     def stop(*_: Any) -> None:

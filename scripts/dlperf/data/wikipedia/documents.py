@@ -1,7 +1,8 @@
-"""Dump -> documents: an article's tokens, and where its sentences end. Made once, for all formats.
+"""Makes documents from a dump: the tokens of each article, and where its sentences end.
 
-A shard is an NPZ file with a document a sample: `page` (its number in Wikipedia), `tokens` (uint16)
-and `sentences` (the number of tokens up to the end of each). It holds a stretch of the dump.
+They are made once for all formats. A shard is an NPZ file of a section of the dump. Each document
+is a sample with `page` (its number in Wikipedia), `tokens` (uint16) and `sentences` (the number of
+tokens up to the end of each sentence).
 """
 
 import functools
@@ -37,9 +38,9 @@ def make(
     largest: int = dump.LARGEST,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, Any]:
-    """Shards and manifest of the documents; a set that is there, made of the same, is kept.
+    """Make shards and manifest of the documents, unless the same set exists already.
 
-    Raises DataError where a dump or the vocabulary is wrong, or a set that is there is not whole.
+    Raises DataError if a dump or the vocabulary is wrong, or an existing set is incomplete.
     """
     words = wordpiece.load(vocabulary)
     scanned = [dump.scan(path) for path in dumps]
@@ -83,7 +84,7 @@ def write_shard(
     path: Path,
 ) -> dict[str, Any]:
     """One shard: facts for `shards.make`."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a process a shard is enough
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each shard already has a process
     words = wordpiece.load(vocabulary)
     digest = Digest()
     skipped: Counter[str] = Counter()
@@ -103,8 +104,8 @@ def write_shard(
     formats.of(FORMAT).write(path, samples())
     if counts["documents"] < 2:
         raise DataError(
-            f"{path.name}: {counts['documents']} documents with prose; half of the second passages "
-            "come from another document of the shard: ask for fewer --shards"
+            f"{path.name}: {counts['documents']} documents with prose are too few, as "
+            "second passages come from other documents of the shard: ask for fewer --shards"
         )
     counts["pages"] = counts["documents"] + sum(skipped.values())
     facts = {"samples": digest.samples, SAMPLES: digest.hex()}

@@ -1,9 +1,9 @@
-"""Articles from a dump of Wikipedia as it is downloaded: bz2 streams of MediaWiki's XML.
+"""Reads articles from a dump of Wikipedia as it is downloaded: bz2 streams of MediaWiki's XML.
 
-In go `pages-articles-multistream.xml.bz2` files, whole or in parts; out come articles, streamed. A
-multistream dump is many bz2 streams, each of whole pages, so stretches of it are read side by side.
-Where the streams start is found in the file itself: the index beside a dump is not needed. The XML
-may not have a DOCTYPE, so it has no entities to expand.
+The input is `pages-articles-multistream.xml.bz2` files, whole or in parts; the output is a stream
+of articles. A multistream dump consists of many bz2 streams with whole pages, so its sections can
+be read in parallel. The places where streams start are found in the file itself, without the index
+of the dump. A DOCTYPE in the XML is refused, so there are no entities to expand.
 """
 
 import bz2
@@ -19,13 +19,13 @@ from xml.parsers import expat
 
 from dlperf.data.prefetch import DataError
 
-# A stream's magic number and its first block's: ten bytes, which chance does not write twice.
+# The magic numbers of a stream and of its first block: ten bytes that do not occur by chance.
 STREAM = re.compile(rb"BZh[1-9]1AY&SY")
 MAGIC_BYTES = 10
 READ_BYTES = 2**18
 LARGEST = 2**22  # characters of an article; MediaWiki itself allows 2 MiB
 ROOT = "mediawiki"
-#: Path of an element -> what its text is called here; `redirect` has none, its being there counts.
+#: Path of an element -> what its text is called here. `redirect` has no text; it only has to exist.
 KEPT = {
     f"/{ROOT}/page/title": "title",
     f"/{ROOT}/page/ns": "namespace",
@@ -33,7 +33,7 @@ KEPT = {
     f"/{ROOT}/page/redirect": "redirect",
     f"/{ROOT}/page/revision/text": "text",
 }
-MEND = "download it again and compare its sha1 with that of the dump's page"
+FIX = "download it again and compare its sha1 with that of the dump's page"
 
 
 class Dump(NamedTuple):
@@ -46,7 +46,7 @@ class Dump(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some whole streams of a file: its bytes `start` to `end` - 1."""
+    """Whole streams of a file: its bytes from `start` to `end` - 1."""
 
     path: Path
     start: int
@@ -61,7 +61,7 @@ class Article(NamedTuple):
 
 
 def scan(path: Path) -> Dump:
-    """Read a file once. Raises DataError where it is not bz2."""
+    """Read a file once. Raises DataError if it is not bz2."""
     sha256, streams, before, left = hashlib.sha256(), [], 0, b""
     with open(path, "rb") as stream:
         while content := stream.read(READ_BYTES):
@@ -69,17 +69,17 @@ def scan(path: Path) -> Dump:
             seen = left + content
             streams += [before - len(left) + match.start() for match in STREAM.finditer(seen)]
             before += len(content)
-            left = seen[1 - MAGIC_BYTES :]  # too short for a match of its own
+            left = seen[1 - MAGIC_BYTES :]  # too short to match again
     if streams[:1] != [0]:
         raise DataError(
-            f"{path}: does not start as bz2 does; what is read is a dump's "
-            "pages-articles-multistream.xml.bz2 as it was downloaded"
+            f"{path}: is not bz2; a dump's pages-articles-multistream.xml.bz2 is needed, as it was "
+            "downloaded"
         )
     return Dump(path, before, sha256.hexdigest(), streams)
 
 
 def divide(dumps: list[Dump], count: int) -> list[list[Part]]:
-    """All streams, in order, in `count` shares of about as many bytes, none of them empty."""
+    """All streams, in order, in `count` parts of about equal size, none of them empty."""
     streams, before = [], 0
     for dump in dumps:
         streams += [(before + start, dump, start) for start in dump.streams]
@@ -87,7 +87,7 @@ def divide(dumps: list[Dump], count: int) -> list[list[Part]]:
     if count > len(streams):
         raise DataError(
             f"{', '.join(str(dump.path) for dump in dumps)}: {len(streams)} bz2 streams, too few "
-            f"for {count} shards: take the dump that is called multistream, or fewer --shards"
+            f"for {count} shards: use the dump that is called multistream, or fewer --shards"
         )
     cuts = [0]
     for number in range(1, count):
@@ -109,10 +109,10 @@ def divide(dumps: list[Dump], count: int) -> list[list[Part]]:
 
 
 def articles(part: Part, largest: int, skipped: Counter[str]) -> Iterator[Article]:
-    """Pages of namespace 0 with text, in their order; the others are counted by reason.
+    """The pages of namespace 0 with text, in order; the others are counted by reason.
 
-    largest: characters of wikitext; a longer article is skipped and never held in memory.
-    Raises DataError where the file is damaged, ends too early, or is not MediaWiki's XML.
+    largest: characters of wikitext. Longer articles are skipped and never held in memory.
+    Raises DataError if the file is damaged, ends too early, or is not MediaWiki's XML.
     """
     pages = Pages(part, largest, skipped)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -126,7 +126,7 @@ def articles(part: Part, largest: int, skipped: Counter[str]) -> Iterator[Articl
 
 
 def decompressed(part: Part) -> Iterator[tuple[int, bytes]]:
-    """(byte of the file, what follows from there), in pieces. Raises DataError as `articles`."""
+    """Pieces of text, each with its place in the file in bytes. Raises DataError as `articles`."""
     with open(part.path, "rb") as stream:
         place = part.start
         while place < part.end:
@@ -141,20 +141,20 @@ def decompressed(part: Part) -> Iterator[tuple[int, bytes]]:
                         where = "the file ends" if part.last else "the next one starts"
                         raise DataError(
                             f"{part.path}: the bz2 stream at byte {start} is cut short: {where} at "
-                            f"byte {place}: {MEND}"
+                            f"byte {place}: {FIX}"
                         )
                 try:
                     content = decompressor.decompress(content, READ_BYTES)
                 except OSError as error:
                     raise DataError(
-                        f"{part.path}: the bz2 stream at byte {start} is damaged ({error}): {MEND}"
+                        f"{part.path}: the bz2 stream at byte {start} is damaged ({error}): {FIX}"
                     ) from None
                 yield start, content
             place -= len(decompressor.unused_data)
 
 
 class Pages:
-    """Handlers of the XML parser: they gather a page at a time."""
+    """Handlers of the XML parser, which collect one page at a time."""
 
     def __init__(self, part: Part, largest: int, skipped: Counter[str]) -> None:
         self.place = part.start
@@ -176,7 +176,7 @@ class Pages:
             self._parser.Parse(text, final)
         except expat.ExpatError as error:
             raise DataError(
-                f"{self._where()}: not MediaWiki's XML, or cut short ({error}): {MEND}"
+                f"{self._where()}: not MediaWiki's XML, or cut short ({error}): {FIX}"
             ) from None
 
     def taken(self) -> Iterable[Article]:
@@ -189,7 +189,7 @@ class Pages:
     def _doctype(self, name: str, *_: object) -> None:
         raise DataError(
             f"{self._where()}: a DOCTYPE, which could define entities without end; dumps of "
-            f"MediaWiki have none: {MEND}"
+            f"MediaWiki have none: {FIX}"
         )
 
     def _start(self, name: str, _: object) -> None:
@@ -229,10 +229,10 @@ class Pages:
             self._skipped["too large"] += 1
         elif not text:
             self._skipped["no text"] += 1
-        elif "\ufffd" in text:  # what the decoder puts in the place of wrong bytes
+        elif "\ufffd" in text:  # what the decoder writes instead of wrong bytes
             self._skipped["invalid UTF-8"] += 1
         else:
             number, title = page.get("id") or "", page.get("title") or ""
             if not number.isdecimal() or int(number) >= 2**32:
-                raise DataError(f"{self._where()}: page {title!r} has the id {number!r}: {MEND}")
+                raise DataError(f"{self._where()}: page {title!r} has the id {number!r}: {FIX}")
             self._found.append(Article(int(number), title, text))

