@@ -18,7 +18,7 @@ HEADINGS = tuple(heading for name, heading in CONTENTS if name != "beside")
 
 def some_fail(case: plan.Case, repetition: int) -> tuple[str, str]:
     if case.framework == "mxnet" and case.devices_per_node == 2:
-        return "crashed", "rank 1: ended with signal 11; last words: Segmentation fault"
+        return "crashed", "rank 1: ended with signal 11; last words: <b>Segmentation fault</b>"
     return ("timeout", "not done after 300 s") if repetition == 3 else ("ok", "")
 
 
@@ -180,28 +180,83 @@ def test_columns_sort_and_say_so(browser, report):
             assert first.all_inner_texts() == wanted
 
 
-def test_the_explorer_filters_and_shows_each_repetition_with_its_record(browser, with_failures):
+def drawn(page: Page) -> list[str]:
+    """What the explorer's plots say beside their lines: values and shares, or what happened."""
+    page.locator("#explorer").scroll_into_view_if_needed()
+    expect(page.locator(".plot:not(:has(svg))")).to_have_count(0)
+    return page.locator(".plot .mark-text.role-mark text").all_text_contents()
+
+
+def test_the_explorer_has_every_cell_and_dots_for_its_repetitions(browser, with_failures):
     with Visit(browser, with_failures) as visit:
         page = visit.page
-        cells = page.locator("button.cell")
-        every = cells.count()
-        assert every == page.locator("#all-cells tbody tr").count()
+        said = drawn(page)
+        assert len(said) == page.locator("#all-cells tbody tr").count()
+        assert said.count("crashed") == 1 and said.count("27.36 (100 %)") == 1
+        dots = page.locator(".plot .mark-symbol.role-mark path")
+        with_values = page.locator("#repetitions tbody tr", has_text=" – ")
+        assert dots.count() == with_values.count() > 0
+        for plot in page.locator(".plot svg").all():
+            assert "images/s" in (plot.get_attribute("aria-label") or "")
+
+
+def test_the_explorer_and_the_table_show_the_cells_that_were_chosen(browser, with_failures):
+    with Visit(browser, with_failures) as visit:
+        page = visit.page
+        rows = page.locator("#all-cells tbody tr")
+        every = rows.count()
         page.get_by_role("checkbox", name="PyTorch").check()
-        assert 0 < cells.count() < every
-        assert all("PyTorch" in text for text in cells.all_inner_texts())
-        assert page.locator("#all-cells tbody tr:visible").count() == cells.count()
+        assert 0 < len(drawn(page)) == rows.count() < every
+        assert all("PyTorch" in text for text in rows.all_inner_texts())
+        page.get_by_role("checkbox", name="1n1d").check()
+        assert len(drawn(page)) == rows.count() == 1
         page.get_by_role("button", name="Show all").click()
-        expect(cells).to_have_count(every)
-        ok = page.locator("button.cell:has(.dot)").first
-        ok.focus()
-        assert "median" in page.locator(".panel").inner_text()
+        expect(rows).to_have_count(every)
+        assert len(drawn(page)) == every
+        page.get_by_role("checkbox", name="only with a certificate").check()
+        assert not any("OneFlow" in text for text in rows.all_inner_texts())
+
+
+def test_the_explorer_compares_by_any_metric_the_best_first(browser, with_failures):
+    with Visit(browser, with_failures) as visit:
+        page = visit.page
+        page.get_by_label("by", exact=True).select_option(label="step time")
+        shares = [int(text.split("(")[1].split(" ")[0]) for text in drawn(page) if "(" in text]
+        assert shares[0] == 100 and min(shares) == 100 and max(shares) > 100
+        page.get_by_label("by", exact=True).select_option(label="throughput")
+        page.get_by_label("Compare").select_option(label="nodes and devices")
+        headings = page.locator(".groups h3")
+        assert headings.count() == 3 and "PyTorch" in headings.first.inner_text()
+        assert drawn(page)[:2] == ["27.36 (100 %)", "14.22 (52 %)"]
+
+
+def test_the_explorer_says_more_of_a_cell_that_is_pointed_at_and_never_as_html(
+    browser, with_failures
+):
+    with Visit(browser, with_failures) as visit:
+        page = visit.page
+        drawn(page)
+        page.locator(".plot text", has_text="crashed").hover()
+        tooltip = page.locator("#vg-tooltip-element")
+        expect(tooltip).to_contain_text("last words: <b>Segmentation fault</b>")
+        page.locator(".plot .mark-symbol.role-mark path").first.hover()
+        expect(tooltip).to_contain_text("of 3 repetitions")
+
+
+def test_a_cell_opens_for_its_repetitions_with_their_records_and_logs(browser, with_failures):
+    with Visit(browser, with_failures) as visit:
+        page = visit.page
+        cell = page.locator("button.cell").first
+        cell.focus()
         page.keyboard.press("Enter")
-        assert ok.get_attribute("aria-expanded") == "true"
-        details = page.locator(f"#{ok.get_attribute('aria-controls')}")
-        records = details.get_by_role("link", name="record").all()
-        assert records
-        for link in records:
-            assert (with_failures.parent / link.get_attribute("href")).is_file()
+        assert cell.get_attribute("aria-expanded") == "true"
+        for kind in ("record", "log"):
+            links = page.locator("table.runs").get_by_role("link", name=kind).all()
+            assert links
+            for link in links:
+                assert (with_failures.parent / link.get_attribute("href")).is_file()
+        page.keyboard.press("Enter")
+        assert page.locator("table.runs").count() == 0
 
 
 def test_it_can_be_used_within_two_seconds(browser, report):
