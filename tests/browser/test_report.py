@@ -196,8 +196,11 @@ def test_the_explorer_has_every_cell_and_dots_for_its_repetitions(browser, with_
         dots = page.locator(".plot .mark-symbol.role-mark path")
         with_values = page.locator("#repetitions tbody tr", has_text=" – ")
         assert dots.count() == with_values.count() > 0
-        for plot in page.locator(".plot svg").all():
-            assert "images/s" in (plot.get_attribute("aria-label") or "")
+        spoken = [
+            each.get_attribute("aria-label") or ""
+            for each in page.locator("[role=graphics-document]").all()
+        ]
+        assert len(spoken) == 2 and all("images/s. PyTorch: " in text for text in spoken)
 
 
 def test_the_explorer_and_the_table_show_the_cells_that_were_chosen(browser, with_failures):
@@ -220,11 +223,11 @@ def test_the_explorer_and_the_table_show_the_cells_that_were_chosen(browser, wit
 def test_the_explorer_compares_by_any_metric_the_best_first(browser, with_failures):
     with Visit(browser, with_failures) as visit:
         page = visit.page
-        page.get_by_label("by", exact=True).select_option(label="step time")
+        page.get_by_role("combobox", name="by", exact=True).select_option(label="step time")
         shares = [int(text.split("(")[1].split(" ")[0]) for text in drawn(page) if "(" in text]
         assert shares[0] == 100 and min(shares) == 100 and max(shares) > 100
-        page.get_by_label("by", exact=True).select_option(label="throughput")
-        page.get_by_label("Compare").select_option(label="nodes and devices")
+        page.get_by_role("combobox", name="by", exact=True).select_option(label="throughput")
+        page.get_by_role("combobox", name="Compare").select_option(label="nodes and devices")
         headings = page.locator(".groups h3")
         assert headings.count() == 3 and "PyTorch" in headings.first.inner_text()
         assert drawn(page)[:2] == ["27.36 (100 %)", "14.22 (52 %)"]
@@ -250,11 +253,15 @@ def test_a_cell_opens_for_its_repetitions_with_their_records_and_logs(browser, w
         cell.focus()
         page.keyboard.press("Enter")
         assert cell.get_attribute("aria-expanded") == "true"
-        for kind in ("record", "log"):
-            links = page.locator("table.runs").get_by_role("link", name=kind).all()
-            assert links
-            for link in links:
-                assert (with_failures.parent / link.get_attribute("href")).is_file()
+        runs = page.locator("table.runs")
+        records, logs = (
+            [link.get_attribute("href") for link in runs.get_by_role("link", name=kind).all()]
+            for kind in ("record", "log")
+        )
+        assert records and all((with_failures.parent / path).is_file() for path in records)
+        assert [path.removesuffix(".json") for path in records] == [
+            path.removesuffix(".log") for path in logs
+        ]
         page.keyboard.press("Enter")
         assert page.locator("table.runs").count() == 0
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import markupsafe
 
-from dlperf import scenarios
 from dlperf.analysis.report.styles import STYLES
 from dlperf.analysis.round import flags, labels, metrics, names
 from dlperf.analysis.schema import columns, forms
@@ -157,7 +156,8 @@ def _varying(cells: Sequence[dict[str, Any]]) -> list[str]:
     found: list[str] = []
     for key in CHOSEN:
         follows = any(
-            len({(each[other], each[key]) for each in cells}) == len({each[other] for each in cells})
+            len({(each[other], each[key]) for each in cells})
+            == len({each[other] for each in cells})
             for other in found
         )
         if len({each[key] for each in cells}) > 1 and not follows:
@@ -249,12 +249,14 @@ def _facts(row: Row, others: Iterable[Row]) -> dict[str, str]:
 
 def _measures(cells: Iterable[Row], found: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """What any cell has a value of: title, unit ({} is the cell's own), whether less is better."""
-    titles = Counter(
-        metrics.of_row(row).title.lower() for row in cells if metrics.is_own(row)
-    )
+    titles = Counter(metrics.of_row(row).title.lower() for row in cells if metrics.is_own(row))
     known = {
         "own": {"title": " or ".join(titles), "unit": "{}", "lower": False},
-        "per_device": {"title": f"{' or '.join(titles)} a device", "unit": "{} a device", "lower": False},
+        "per_device": {
+            "title": f"{' or '.join(titles)} a device",
+            "unit": "{} a device",
+            "lower": False,
+        },
         "efficiency": {"title": "scaling efficiency", "unit": "%", "lower": False},
     }
     for row in cells:
