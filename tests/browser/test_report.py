@@ -68,7 +68,7 @@ def with_failures(tmp_path_factory) -> Path:
 class Visit:
     """An opened page, with everything that it asked for or complained about."""
 
-    def __init__(self, browser: Browser, path: Path, **options) -> None:
+    def __init__(self, browser: Browser, path: Path, place: str = "", **options) -> None:
         self.context = browser.new_context(**options)
         self.page: Page = self.context.new_page()
         self.requests: list[str] = []
@@ -76,7 +76,7 @@ class Visit:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.goto(path.as_uri())
+        self.page.goto(path.as_uri() + place)
 
     def __enter__(self) -> "Visit":
         return self
@@ -176,15 +176,16 @@ def test_columns_sort_and_say_so(browser, report):
             (None, as_planned),
         ):
             visit.page.keyboard.press("Enter")
-            assert heading.get_attribute("aria-sort") == order
-            assert first.all_inner_texts() == wanted
+            expect(heading).to_have_js_property("ariaSort", order)
+            expect(first).to_have_text(wanted)
 
 
 def drawn(page: Page) -> list[str]:
     """What the explorer's plots say beside their lines: values and shares, or what happened."""
     page.locator("#explorer").scroll_into_view_if_needed()
     expect(page.locator(".plot:not(:has(svg))")).to_have_count(0)
-    return page.locator(".plot .mark-text.role-mark text").all_text_contents()
+    said = page.locator(".plot .mark-text.role-mark text").all_text_contents()
+    return list(filter(None, said))
 
 
 def test_the_explorer_has_every_cell_and_dots_for_its_repetitions(browser, with_failures):
@@ -267,11 +268,13 @@ def test_a_cell_opens_for_its_repetitions_with_their_records_and_logs(browser, w
 
 
 def test_it_can_be_used_within_two_seconds(browser, report):
-    """The best of three: what else the machine does is not the page's."""
+    """Opened at the explorer, whose plots come last. The best of three: what else the machine does
+    is not the page's."""
     found = []
     for _ in range(3):
-        with Visit(browser, report) as visit:
-            found.append(int(visit.page.evaluate("document.documentElement.dataset.ready")))
+        with Visit(browser, report, place="#cells") as visit:
+            visit.page.wait_for_selector(".plot svg")
+            found.append(visit.page.evaluate("performance.now()"))
     assert min(found) < 2000
 
 

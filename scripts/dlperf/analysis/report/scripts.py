@@ -38,10 +38,11 @@ class Script:
 def scripts() -> list[Script]:
     """The libraries, then the page's own; each module is deferred, in this order."""
     own = (tables.TEMPLATES / "report.js").read_text()
-    return [_inlined(text) for text in (_datatables(), _vega(), own)]
+    return [inlined(text) for text in (_datatables(), _vega(), own)]
 
 
-def _inlined(text: str) -> Script:
+def inlined(text: str) -> Script:
+    """A module's text so that nothing in it ends the <script> that it stands in."""
     # These two would end or hide a <script>. In a module they stand only in strings and patterns.
     safe = re.sub(r"<(?=/script|!--)", r"\\x3c", text, flags=re.IGNORECASE)
     digest = base64.b64encode(hashlib.sha256(safe.encode()).digest()).decode()

@@ -9,10 +9,22 @@ function make(name, attributes, ...children) {
   return found;
 }
 
+/** Acts once, when the element comes near the screen or its <details> opens. */
+function whenNear(element, act) {
+  const look = ([seen]) => {
+    if (!seen.isIntersecting) return;
+    near.disconnect();
+    act();
+  };
+  const near = new IntersectionObserver(look, { rootMargin: "50%" });
+  near.observe(element);
+}
+
 // ---------------------------------------------------------------- tables
 
 const SORT_FROM = 3; // rows
 const FILTER_FROM = 12; // rows; a shorter table is seen at a glance
+const WAIT_FROM = 200; // rows; such a table takes long, so it waits until it comes near
 
 /** Numbers before words, and empty fields last in either direction. */
 const order = (sign) => (a, b) => {
@@ -77,7 +89,7 @@ function line(cell, compared, measure, best) {
   return { ...cell, name, above, median, low, high, said, spoken, runs, fill };
 }
 
-/** Cells that differ only in what is compared: their section, and its plot, which draws itself. */
+/** The section of cells that differ only in what is compared. */
 function group(cells, fixed, free, measure, { unit, lower }, sorted) {
   const [worst, sign] = lower ? [Infinity, 1] : [-Infinity, -1];
   const value = (cell) => sign * (cell.values[measure]?.[0] ?? worst);
@@ -90,9 +102,9 @@ function group(cells, fixed, free, measure, { unit, lower }, sorted) {
   const said = lines.map((each) => `${each.name}: ${each.spoken}`).join("; ");
   const place = make("div", { class: "plot", style: `min-height: ${STEP * (lines.length + 1)}px` });
   const look = { ast: true, renderer: "svg", actions: false, defaultStyle: false }; // ast: no eval
-  place.draw = () => vegaEmbed(place, plot(lines, `${heading}, in ${of}. ${said}`), look);
+  whenNear(place, () => vegaEmbed(place, plot(lines, `${heading}, in ${of}. ${said}`), look));
   const title = make("h3", {}, `${heading} `, make("small", {}, of));
-  return [place, make("section", { "aria-label": heading }, title, place)];
+  return make("section", { "aria-label": heading }, title, place);
 }
 
 /** The repetitions of a cell, with links to their records and logs. */
@@ -111,13 +123,6 @@ function repetitions({ folder, unit, runs }) {
 
 function explore(place, table, { common, measures, cells }) {
   const [form, groups, said] = ["form", ".groups", ".said"].map((each) => place.querySelector(each));
-  const near = (seen) => {
-    for (const { target } of seen.filter((each) => each.isIntersecting)) {
-      nearby.unobserve(target);
-      target.draw();
-    }
-  };
-  const nearby = new IntersectionObserver(near, { rootMargin: "50%" }); // a round may have hundreds
   const draw = () => {
     const asked = Object.fromEntries(new FormData(form));
     const free = asked.compare_by === "all" ? common.slice(1) : [asked.compare_by];
@@ -128,37 +133,31 @@ function explore(place, table, { common, measures, cells }) {
       const key = JSON.stringify(fixed.map((each) => cell[each]));
       grouped.set(key, [...(grouped.get(key) ?? []), cell]);
     }
-    nearby.disconnect();
-    groups.replaceChildren();
-    for (const own of grouped.values()) {
-      const measure = [asked.measure, measures[asked.measure]];
-      const [plotted, section] = group(own, fixed, free, ...measure, asked.order === "best");
-      groups.append(section);
-      nearby.observe(plotted);
-    }
+    const look = [fixed, free, asked.measure, measures[asked.measure], asked.order === "best"];
+    groups.replaceChildren(...[...grouped.values()].map((own) => group(own, ...look)));
     const count = grouped.size === 1 ? "1 group" : `${grouped.size} groups`;
     said.textContent = `${shown.length} of ${cells.length} cells, in ${count}`;
   };
   table.search.fixed("chosen", (text, data, row) => {
     const asked = new FormData(form);
-    return [...asked.keys()].every((key) => !(key in cells[row]) || asked.getAll(key).includes(cells[row][key]));
+    const keys = [...asked.keys()].filter((key) => key in cells[row]);
+    return keys.every((key) => asked.getAll(key).includes(cells[row][key]));
   });
-  table.rows().every(function (row) {
-    const heading = this.node().cells[0];
-    const button = make("button", { type: "button", class: "cell", "aria-expanded": "false" }, ...heading.childNodes);
-    button.onclick = () => {
-      if (this.child.isShown()) this.child.hide();
-      else this.child(repetitions(cells[row])).show();
-      button.setAttribute("aria-expanded", this.child.isShown());
-    };
-    heading.append(button);
+  for (const row of table.rows().nodes().toArray()) {
+    const closed = { type: "button", class: "cell", "aria-expanded": "false" };
+    row.cells[0].append(make("button", closed, ...row.cells[0].childNodes));
+  }
+  table.on("click", "button.cell", ({ currentTarget }) => {
+    const row = table.row(currentTarget.closest("tr"));
+    if (row.child.isShown()) row.child.hide();
+    else row.child(repetitions(cells[row.index()])).show();
+    currentTarget.setAttribute("aria-expanded", row.child.isShown());
   });
   form.onchange = () => table.draw();
   form.onreset = () => setTimeout(() => table.search("").draw()); // after the form's own reset
   form.onsubmit = (event) => event.preventDefault();
+  NARROW.onchange = draw;
   table.on("draw", draw);
-  place.hidden = false;
-  place.querySelector(".filters").open = !NARROW.matches; // would push the plots off a phone's screen
   table.draw();
 }
 
@@ -183,10 +182,22 @@ addEventListener("scroll", () => requestAnimationFrame(followReader), { passive:
 followReader();
 addEventListener("hashchange", openTarget);
 openTarget();
-for (const table of document.querySelectorAll("table.sortable")) {
-  const made = enhance(table);
-  if (table.id !== "all-cells") continue;
-  const known = JSON.parse(document.getElementById("explorer-data").textContent);
-  if (known.cells.length) explore(document.getElementById("explorer"), made, known);
+const soon = (table, act, ...places) => {
+  if (table.tBodies[0].rows.length < WAIT_FROM) act();
+  else for (const each of places) whenNear(each, act);
+};
+for (const table of document.querySelectorAll("table.sortable:not(#all-cells)")) {
+  soon(table, () => enhance(table), table);
+}
+const cells = document.getElementById("all-cells");
+if (cells.tBodies[0].rows.length) {
+  const place = document.getElementById("explorer");
+  place.querySelector(".filters").open = !NARROW.matches; // it would push plots off a phone's screen
+  place.hidden = false;
+  const start = () => {
+    const known = () => JSON.parse(document.getElementById("explorer-data").textContent);
+    if (!DataTable.isDataTable(cells)) explore(place, enhance(cells), known());
+  };
+  soon(cells, start, place, cells);
 }
 document.documentElement.dataset.ready = `${Math.round(performance.now())}`;
