@@ -272,9 +272,11 @@ def test_it_can_be_used_within_two_seconds(browser, report):
     is not the page's."""
     found = []
     for _ in range(3):
-        with Visit(browser, report, place="#cells") as visit:
-            visit.page.wait_for_selector(".plot svg")
-            found.append(visit.page.evaluate("performance.now()"))
+        with Visit(browser, report, place="#cells", reduced_motion="reduce") as visit:
+            plot = visit.page.wait_for_function(
+                "performance.getEntriesByName('plot')[0]?.startTime"
+            )
+            found.append(plot.json_value())
     assert min(found) < 2000
 
 

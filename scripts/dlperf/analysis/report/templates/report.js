@@ -102,7 +102,10 @@ function group(cells, fixed, free, measure, { unit, lower }, sorted) {
   const said = lines.map((each) => `${each.name}: ${each.spoken}`).join("; ");
   const place = make("div", { class: "plot", style: `min-height: ${STEP * (lines.length + 1)}px` });
   const look = { ast: true, renderer: "svg", actions: false, defaultStyle: false }; // ast: no eval
-  whenNear(place, () => vegaEmbed(place, plot(lines, `${heading}, in ${of}. ${said}`), look));
+  whenNear(place, async () => {
+    await vegaEmbed(place, plot(lines, `${heading}, in ${of}. ${said}`), look);
+    performance.mark("plot"); // a test asks when the first one was there
+  });
   const title = make("h3", {}, `${heading} `, make("small", {}, of));
   return make("section", { "aria-label": heading }, title, place);
 }
@@ -182,22 +185,17 @@ addEventListener("scroll", () => requestAnimationFrame(followReader), { passive:
 followReader();
 addEventListener("hashchange", openTarget);
 openTarget();
-const soon = (table, act, ...places) => {
-  if (table.tBodies[0].rows.length < WAIT_FROM) act();
-  else for (const each of places) whenNear(each, act);
-};
 for (const table of document.querySelectorAll("table.sortable:not(#all-cells)")) {
-  soon(table, () => enhance(table), table);
+  if (table.tBodies[0].rows.length < WAIT_FROM) enhance(table);
+  else whenNear(table, () => enhance(table));
 }
-const cells = document.getElementById("all-cells");
-if (cells.tBodies[0].rows.length) {
-  const place = document.getElementById("explorer");
-  place.querySelector(".filters").open = !NARROW.matches; // it would push plots off a phone's screen
-  place.hidden = false;
-  const start = () => {
-    const known = () => JSON.parse(document.getElementById("explorer-data").textContent);
-    if (!DataTable.isDataTable(cells)) explore(place, enhance(cells), known());
-  };
-  soon(cells, start, place, cells);
-}
-document.documentElement.dataset.ready = `${Math.round(performance.now())}`;
+const all = document.getElementById("all-cells");
+const place = document.getElementById("explorer");
+const start = () => {
+  const data = document.getElementById("explorer-data").textContent;
+  if (!DataTable.isDataTable(all)) explore(place, enhance(all), JSON.parse(data));
+};
+place.hidden = !all.tBodies[0].rows.length;
+place.querySelector(".filters").open = !NARROW.matches; // it would push plots off a phone's screen
+if (all.tBodies[0].rows.length < WAIT_FROM) start();
+else [place, all].forEach((each) => whenNear(each, start));
