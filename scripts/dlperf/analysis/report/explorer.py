@@ -1,17 +1,20 @@
 """All cells of a round for the report: the full table, and the data of its explorer.
 
 In: rows of cells.tsv and measurements.tsv.gz. Out: headings with values as text, a column for each
-of columns.CELL that has anything to say; and the same with every repetition as compact JSON, which
-the page's script (templates/report.js) filters and draws. New columns of cells.tsv come in by
-themselves, under the heading and in the form that schema/columns.py gives them.
+of columns.CELL that has anything to say; what cells can be chosen and compared by; and all of it
+with every repetition as compact JSON, which templates/report.js hands to the libraries that filter
+and draw. New columns of cells.tsv come in by themselves, under the heading and in the form that
+schema/columns.py gives them.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dlperf import scenarios
+import markupsafe
+
 from dlperf.analysis.report.styles import STYLES
 from dlperf.analysis.round import flags, labels, metrics, names
 from dlperf.analysis.schema import columns, forms
@@ -20,6 +23,21 @@ from dlperf.analysis.schema.files import Row
 #: These make the first columns, or say nothing more than those.
 FIRST = ("workload", "framework", "compiler", "nodes", "devices_per_node")
 LEFT_OUT = ("round", "table", "case", "metric", "better", *FIRST)
+#: What cells can be chosen by, with its heading.
+CHOSEN = {
+    "workload": "Workload",
+    "scenario": "Scenario",
+    "framework": "Framework",
+    "precision": "Precision",
+    "topology": "Nodes and devices",
+    "batch": "Batch a device",
+    "compiler": "Compiler",
+    "data": "Data",
+}
+#: What a group of compared cells has in common, and its heading says, unless it is compared.
+COMMON = ("workload", "scenario", "implementation", "precision", "topology", "batch", "data")
+#: A heading says these even where all cells have the same.
+ALWAYS = ("workload", "precision", "topology", "batch")
 #: What most come for stands next; the rest follows in the order of columns.cells().
 NEXT = (
     *("scenario", "precision", "batch_size", "median", "unit"),
@@ -90,62 +108,167 @@ def _value(column: columns.Column, value: Any) -> Value:
     return Value(text, value if column.kind is not str and text != str(value) else None)
 
 
-def data(cells: Sequence[Row], repetitions: Iterable[Row]) -> str:
-    """The JSON of the explorer, safe inside a <script>; paths are below the round's folder.
+@dataclass(frozen=True)
+class Explorer:
+    """`choices`: (key, heading, values); `compared` and `measures`: (key, words); `json`: the data.
 
-    A cell has its scenario's own metric as `value`, and all others in `metrics`.
+    The JSON is safe inside a <script>; its paths are below the round's folder.
     """
-    runs: dict[tuple[str, str, str], list[list[Any]]] = {}
+
+    choices: list[tuple[str, str, list[str]]]
+    compared: list[tuple[str, str]]
+    measures: list[tuple[str, str]]
+    json: markupsafe.Markup
+
+
+def explorer(cells: Sequence[Row], repetitions: Iterable[Row]) -> Explorer:
+    """All cells with every repetition, and what they can be chosen and compared by."""
+    runs: dict[tuple[str, str, str], list[Row]] = {}
     for row in repetitions:
-        own, *others = scenarios.metrics(row["scenario"])
-        runs.setdefault((row["workload"], row["framework"], row["case"]), []).append(
-            [
-                row["repetition"],
-                None if row[own] is None else _short(row[own]),
-                row["status"],
-                row["start_utc"][:19].replace("T", " "),
-                bool(row["record"]),
-                row["outlier"],
-                {name: _short(row[name]) for name in others if row.get(name) is not None},
-            ]
-        )
+        runs.setdefault((row["workload"], row["framework"], row["case"]), []).append(row)
     found = [
-        {
-            "workload": labels.workload(row),
-            "scenario": labels.scenario(row),
-            "framework": names.framework_title(row["framework"]),
-            "compiler": row["compiler"],
-            "precision": row["precision"],
-            "batch": row["batch_size"],
-            "topology": labels.short_topology(row),
-            "devices": labels.devices(row),
-            "data": ", ".join(filter(None, (row["data"], labels.short_sizes(row)))),
-            "colour": STYLES.get(row["framework"], STYLES["hugectr"])[0],
-            "status": forms.STATUS.get(row["status"], row["status"]),
-            "reason": row["reason"],
-            "unit": labels.unit(row),
-            "value": _interval(row, "median"),
-            "metrics": {other["metric"]: _interval(other, "median") for other in others},
-            "coverage": row["coverage"],
-            "cv": row["cv"],
-            "efficiency": _interval(row, "efficiency"),
-            "ratio": _interval(row, "ratio"),
-            "mfu": {
-                peak: _short(row[f"mfu_{peak}"])
-                for peak in ("stated", "measured")
-                if row[f"mfu_{peak}"] is not None
-            },
-            "ok": f"{row['n_ok']} of {row['n_asked']}",
-            "certificate": row["certificate"],
-            "flags": [flags.flag(flag) for flag in row["flags"].split()],
-            "suspect": "suspect:" in row["flags"],
-            "folder": f"runs/{row['workload']}/{row['framework']}/{row['case']}",
-            "runs": runs.get((row["workload"], row["framework"], row["case"]), []),
-        }
+        _cell(row, others, runs.get((row["workload"], row["framework"], row["case"]), []))
         for row, others in _cases(cells)
     ]
-    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " ")
+    varying = _varying(found)
+    differ = {"implementation" if key in ("framework", "compiler") else key for key in varying}
+    compared = [(key, CHOSEN[key].lower()) for key in COMMON if key in differ & {*CHOSEN}]
+    if "implementation" in differ:
+        compared.insert(0, ("implementation", "framework"))
+    known = _measures(cells, found)
+    data = {
+        "common": [key for key in COMMON if key in differ or key in ALWAYS],
+        "measures": known,
+        "cells": found,
+    }
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = text.replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " ")
+    return Explorer(
+        [(key, CHOSEN[key], list(dict.fromkeys(each[key] for each in found))) for key in varying],
+        [*compared, ("all", "everything of a workload")],
+        [(name, each["title"]) for name, each in known.items()],
+        markupsafe.Markup(text),
+    )
+
+
+def _varying(cells: Sequence[dict[str, Any]]) -> list[str]:
+    """Of CHOSEN what has several values, which do not follow from those of another one."""
+    found: list[str] = []
+    for key in CHOSEN:
+        follows = any(
+            len({(each[other], each[key]) for each in cells})
+            == len({each[other] for each in cells})
+            for other in found
+        )
+        if len({each[key] for each in cells}) > 1 and not follows:
+            found.append(key)
+    return found
+
+
+def _cell(row: Row, others: Sequence[Row], runs: Sequence[Row]) -> dict[str, Any]:
+    """One case; `values` has [median, low, high] by measure."""
+    own, devices = row["metric"], labels.devices(row)
+    values = {"own": _interval(row, "median")}
+    if devices > 1:
+        values["per_device"] = _interval(row, "median", 1 / devices)
+        values["efficiency"] = _interval(row, "efficiency", 100)
+    values |= {other["metric"]: _interval(other, "median") for other in others}
+    doubts = ["suspect"] if "suspect:" in row["flags"] else []
+    if row["median"] is not None and row["certificate"] != "passed":
+        doubts.append("not equivalent")
+    return {
+        "workload": labels.workload(row),
+        "scenario": labels.scenario(row),
+        "framework": names.framework_title(row["framework"]),
+        "compiler": row["compiler"],
+        "implementation": labels.implementation(row),
+        "precision": row["precision"],
+        "batch": str(row["batch_size"]),
+        "topology": labels.short_topology(row),
+        "data": ", ".join(filter(None, (row["data"], labels.short_sizes(row)))),
+        "equal": "yes" if row["certificate"] == "passed" else "no",
+        "sound": "no" if "suspect:" in row["flags"] else "yes",
+        "colour": STYLES.get(row["framework"], STYLES["hugectr"])[0],
+        "unit": labels.unit(row),
+        "doubts": ", ".join(doubts),
+        "status": "" if row["status"] == "ok" else forms.status(row["status"]),
+        "values": {name: value for name, value in values.items() if value},
+        "facts": _facts(row, others),
+        "folder": f"runs/{row['workload']}/{row['framework']}/{row['case']}",
+        "runs": [_run(each, own, devices, [other["metric"] for other in others]) for each in runs],
+    }
+
+
+def _run(row: Row, own: str, devices: int, others: Iterable[str]) -> list[Any]:
+    """[number, status, start, whether it has a record, how it is an outlier, values by measure]."""
+    values = {"own": row[own]}
+    if devices > 1 and row[own] is not None:
+        values["per_device"] = row[own] / devices
+    values |= {name: row.get(name) for name in others}
+    return [
+        row["repetition"],
+        row["status"],
+        row["start_utc"][:19].replace("T", " "),
+        bool(row["record"]),
+        row["outlier"],
+        {name: _short(value) for name, value in values.items() if value is not None},
+    ]
+
+
+def _facts(row: Row, others: Iterable[Row]) -> dict[str, str]:
+    """What is read where a cell is pointed at, as text by its name."""
+    found = {"title": f"{labels.implementation(row)} {labels.where(row)}"}
+    if row["median"] is None:
+        found[forms.status(row["status"])] = row["reason"]
+    else:
+        found["median"] = f"{forms.number(row['median'])} {labels.unit(row)}"
+        found["interval"] = _range(row, "median", forms.number)
+        found["coverage"] = forms.percent(row["coverage"])
+        if row["cv"] is not None:
+            found["CV"] = forms.fine_percent(row["cv"])
+    if row["ratio"] is not None and labels.devices(row) > 1:
+        found["speed-up"] = f"{forms.number(row['ratio'])} ({_range(row, 'ratio', forms.number)})"
+    if row["efficiency"] is not None and labels.devices(row) > 1:
+        interval = _range(row, "efficiency", forms.percent)
+        found["efficiency"] = f"{forms.percent(row['efficiency'])} ({interval})"
+    for other in others:
+        if other["median"] is not None:
+            metric = metrics.of_row(other)
+            value = f"{forms.number(other['median'])} {metric.unit_of('samples')}"
+            found[metric.title.lower()] = f"{value} ({_range(other, 'median', forms.number)})"
+    for peak in ("stated", "measured"):
+        if row[f"mfu_{peak}"] is not None:
+            found[f"MFU, {peak} peak"] = forms.percent(row[f"mfu_{peak}"])
+    found["ok"] = f"{row['n_ok']} of {row['n_asked']} repetitions"
+    if row["certificate"]:
+        found["equal work"] = f"certificate {row['certificate']}"
+    if row["flags"]:
+        found["flags"] = "; ".join(map(flags.flag, row["flags"].split()))
+    return found
+
+
+def _measures(cells: Iterable[Row], found: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What any cell has a value of: title, unit ({} is the cell's own), whether less is better."""
+    titles = Counter(metrics.of_row(row).title.lower() for row in cells if metrics.is_own(row))
+    known = {
+        "own": {"title": " or ".join(titles), "unit": "{}", "lower": False},
+        "per_device": {
+            "title": f"{' or '.join(titles)} a device",
+            "unit": "{} a device",
+            "lower": False,
+        },
+        "efficiency": {"title": "scaling efficiency", "unit": "%", "lower": False},
+    }
+    for row in cells:
+        metric = metrics.of_row(row)
+        if not metrics.is_own(row):
+            known[metric.name] = {
+                "title": metric.title.lower(),
+                "unit": metric.unit_of("samples"),
+                "lower": metric.lower_is_better,
+            }
+    present = {"own"}.union(*(each["values"] for each in found))
+    return {name: each for name, each in known.items() if name in present}
 
 
 def _cases(cells: Iterable[Row]) -> list[tuple[Row, list[Row]]]:
@@ -159,26 +282,15 @@ def _cases(cells: Iterable[Row]) -> list[tuple[Row, list[Row]]]:
     return found
 
 
-def measures(cells: Iterable[Row]) -> str:
-    """The JSON of the other metrics that any cell has: name, title and unit."""
-    found = {}
-    for row in cells:
-        metric = metrics.of_row(row)
-        if not metrics.is_own(row) and row["median"] is not None:
-            unit = metric.unit_of("samples")
-            found[metric.name] = {
-                "title": metric.title.lower(),
-                "unit": unit,
-                "better": metric.better,
-            }
-    return json.dumps(found)
-
-
-def _interval(row: Row, key: str) -> list[float] | None:
+def _interval(row: Row, key: str, factor: float = 1) -> list[float] | None:
     """[value, low, high]; None where there is none."""
     if row[key] is None:
         return None
-    return [_short(row[name]) for name in (key, f"{key}_low", f"{key}_high")]
+    return [_short(factor * row[name]) for name in (key, f"{key}_low", f"{key}_high")]
+
+
+def _range(row: Row, key: str, form: forms.Form) -> str:
+    return f"{form(row[f'{key}_low'])} – {form(row[f'{key}_high'])}"
 
 
 def _short(value: float) -> float:

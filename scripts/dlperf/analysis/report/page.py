@@ -8,7 +8,6 @@ section for each of CONTENTS, whose templates are templates/sections/<id>.html.j
 in which nothing ran.
 """
 
-import base64
 import hashlib
 import re
 from collections import Counter
@@ -23,6 +22,7 @@ from dlperf import plan
 from dlperf.analysis.report import captions, explorer, provenance, summary, tables, uncertainty
 from dlperf.analysis.report.cost import campaign
 from dlperf.analysis.report.published import beside
+from dlperf.analysis.report.scripts import scripts
 from dlperf.analysis.round import certificates, checksums, flags, labels, metrics, names
 from dlperf.analysis.round.calibration import nodes
 from dlperf.analysis.schema import forms
@@ -85,7 +85,6 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
     ]
     compared = summary.standings(cells, repetitions)
     published = beside(config, cells, shared)
-    script = (tables.TEMPLATES / "report.js").read_text()
     content = {
         "config": config,
         "contents": [each for each in CONTENTS if each[0] != "beside" or published],
@@ -107,8 +106,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "lacking": summary.lacking(cells),
         "quality": summary.quality(cells, repetitions),
         "cells": explorer.table(all_cells),
-        "measures": markupsafe.Markup(explorer.measures(all_cells)),
-        "explorer": markupsafe.Markup(explorer.data(all_cells, repetitions)),
+        "explorer": explorer.explorer(all_cells, repetitions),
         "caveats": summary.caveats(config, repetitions, cells, tiers),
         "sure": uncertainty.section(repetitions, cells),
         "missing": _missing(cells, environments),
@@ -134,8 +132,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "labels": labels,
         "forms": forms,
         "names": names,
-        "script": markupsafe.Markup(script),
-        "script_sha256": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "scripts": scripts(),
         "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text()),
     }
     write(out, tables.templates().get_template("report.html.j2").render(content))

@@ -21,8 +21,8 @@ from dlperf.measure.record import git_commit
 NAME = "SHA256SUMS"
 #: The libraries that numbers, tables, figures and the page come from.
 LIBRARIES = (
-    *("jinja2", "markupsafe", "matplotlib", "numpy", "pandas", "pillow"),
-    *("pydantic", "pyyaml", "scipy"),
+    *("itables", "jinja2", "markupsafe", "matplotlib", "numpy", "pandas", "pillow"),
+    *("pydantic", "pyyaml", "scipy", "vl-convert-python"),
 )
 #: The folders of the package that they come from.
 CODE = ("analysis", "contract", "plan", "scenarios", "frameworks", "workloads")
