@@ -14,6 +14,7 @@ import tempfile
 from dlperf import frameworks, workloads
 from dlperf.contract.run import Rank, Run, rank_of
 from dlperf.measure import host, processes
+from dlperf.measure.door import TOKEN
 
 IDLE_SAMPLE_SECONDS = 0.25
 
@@ -47,11 +48,11 @@ class Node:
             "state": state(self._gpus),
         }
 
-    def start(self, runs, program, environ):
+    def start(self, runs, program, environ, token):
         """Start the ranks (Runs or Ranks, as dicts) and the framework's processes beside them.
 
         program: module and arguments that each rank runs, behind which its Run is named.
-        environ: the framework's environment's variables.
+        environ: the framework's environment's variables. token: lets ranks into their meeting.
         """
         for each in self._reserved:
             each.close()
@@ -69,6 +70,7 @@ class Node:
             run.save(spec)
             argv = [run.interpreter, "-m"] + list(program) + [spec]
             environment = self._environment(run, environ)
+            environment[TOKEN] = token
             self._ranks[run.rank] = self._child("rank %d" % run.rank, argv, environment, run.cores)
 
     def _child(self, name, argv, environment, cores):

@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract.case import NO_JOB
 from dlperf.measure import host, record
+from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
 from dlperf.measure.meeting import Meeting
 from dlperf.measure.node import Node, placed
@@ -147,12 +148,13 @@ class Attempt:
                 self.failure = ("unsupported", reason)
                 return
         address = self._launch.address if self._launch else "127.0.0.1"
-        self._meeting = Meeting(self._ranks, address, on_release=self._note)
+        token = new_token()
+        self._meeting = Meeting(self._ranks, listener(address), token, on_release=self._note)
         interpreter = environment.get("interpreter", sys.executable)
         self._started = time.perf_counter()
         self._runs = placed(self._case, abouts, interpreter, self._meeting.address)
         for node, runs in zip(self._nodes, self._runs):
-            node.start(runs, program, environment.get("environ", {}))
+            node.start(runs, program, environment.get("environ", {}), token)
         self._watch()
 
     def _note(self, barrier):
