@@ -23,14 +23,17 @@ class Node:
     """Where ranks run.
 
     device, devices: of the case. pinned: each rank on its own cores, as whatever is timed must be.
+    enter: what each process does first.
     `about` says what there is: name, address, interface, cores, gpus (as CUDA_VISIBLE_DEVICES
     spells them), ports (free, and kept so until the start), facts and state of the host.
     """
 
     lost = False  # as a RemoteNode may be
 
-    def __init__(self, device, devices, log, address="127.0.0.1", interface="lo", pinned=True):
-        self._log, self._pinned = log, pinned
+    def __init__(
+        self, device, devices, log, address="127.0.0.1", interface="lo", pinned=True, enter=None
+    ):
+        self._log, self._pinned, self._enter = log, pinned, enter
         self._gpus = host.visible_gpus()[:devices] if device == "cuda" else []
         self._reserved = _reserve_ports(address, devices + 1)
         self._scratch = tempfile.mkdtemp(prefix="dlperf-")
@@ -75,7 +78,7 @@ class Node:
 
     def _child(self, name, argv, environment, cores):
         own = cores if self._pinned else []
-        return processes.Child(name, argv, environment, own, self._log)
+        return processes.Child(name, argv, environment, own, self._log, self._enter)
 
     def _environment(self, run, environ):
         """A rank's variables: this process's, the environment's, the launch's, the framework's."""
@@ -93,6 +96,8 @@ class Node:
             environment.setdefault(name, value)
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             environment[name] = run.interface  # the same network for every framework
+        # else the address of all interfaces
+        environment["JAX_COORDINATOR_BIND_ADDRESS"] = "%s:%d" % (run.address, run.port)
         environment["CUDA_VISIBLE_DEVICES"] = self._gpus[run.local_rank] if run.cuda else ""
         environment.update(frameworks.load(run.framework).environment(run))
         return environment

@@ -18,14 +18,19 @@ def die_with_parent():
 
 
 class Child:
-    """A process in its own session; its output goes to `log` line by line, with its name if any."""
+    """A process in its own session; its output goes to `log` line by line, with its name if any.
 
-    def __init__(self, name, argv, environment, cores, log):
+    enter: what it does first of all, such as joining a namespace.
+    """
+
+    def __init__(self, name, argv, environment, cores, log, enter=None):
         self.name = name
         self.tail = collections.deque(maxlen=40)
 
         def prepare():
-            die_with_parent()
+            if enter:
+                enter()
+            die_with_parent()  # after it: other credentials make the kernel forget this
             if cores:
                 os.sched_setaffinity(0, cores)
 

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract.case import NO_JOB
-from dlperf.measure import host, record
+from dlperf.measure import host, loopback, record
 from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
 from dlperf.measure.meeting import Meeting
@@ -119,13 +119,17 @@ class Attempt:
         self._deadline = time.monotonic() + case["settings"]["timeout_seconds"]
         self._nodes, self._exits, self._results, self._after = [], {}, [], []
         self.facts, self.failure = [], None
-        self._launch = self._meeting = None
+        self._launch = self._meeting = self._loopback = None
         identity = case["identity"]
         devices = identity["devices_per_node"]
         self._ranks = identity["nodes"] * devices
         try:
             if identity["nodes"] == 1:
-                self._nodes = [Node(case["settings"]["device"], devices, log, pinned=pinned)]
+                if self._ranks > 1 and environment.get("backend") != "container":
+                    self._loopback = loopback.private(log)
+                enter = self._loopback and self._loopback.enter
+                device = case["settings"]["device"]
+                self._nodes = [Node(device, devices, log, pinned=pinned, enter=enter)]
             else:
                 self._launch = Launch(launcher, interface, case, log, self._deadline)
                 self._nodes = self._launch.nodes
@@ -139,6 +143,8 @@ class Attempt:
                 self._launch.end()
             if self._meeting:
                 self._meeting.close()
+            if self._loopback:
+                self._loopback.close()
 
     def _run(self, program, environment):
         abouts = [node.about for node in self._nodes]
@@ -147,9 +153,12 @@ class Attempt:
             if reason:
                 self.failure = ("unsupported", reason)
                 return
-        address = self._launch.address if self._launch else "127.0.0.1"
+        if self._loopback:
+            listening = self._loopback.listening
+        else:
+            listening = listener(self._launch.address if self._launch else "127.0.0.1")
         token = new_token()
-        self._meeting = Meeting(self._ranks, listener(address), token, on_release=self._note)
+        self._meeting = Meeting(self._ranks, listening, token, on_release=self._note)
         interpreter = environment.get("interpreter", sys.executable)
         self._started = time.perf_counter()
         self._runs = placed(self._case, abouts, interpreter, self._meeting.address)
@@ -244,6 +253,8 @@ class Attempt:
             each = dict(about["facts"])
             each.update((key + "_before", value) for key, value in about["state"].items())
             each.update((key + "_after", value) for key, value in after.items())
+            if self._ranks > 1 and not self._launch:
+                each["loopback"] = "private" if self._loopback else "shared"
             if not self.failure:
                 each.update(self._load(index))
             found.append(each)
