@@ -8,6 +8,8 @@ import subprocess
 import threading
 import time
 
+from dlperf.measure import memory_words
+
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -59,9 +61,10 @@ class Child:
         return self._process.poll()
 
     def last_words(self):
-        """The last line of its output that is not empty."""
+        """The last of its lines that says that memory ended, or is not empty."""
         self._reader.join(1)
-        return next((line for line in reversed(self.tail) if line.strip()), "")
+        lines = [line for line in self.tail if line.strip()]
+        return memory_words.last_line(lines) or (lines[-1] if lines else "")
 
     def cpu_seconds(self):
         """CPU time that the process has used, 0 when it is gone."""

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract.case import NO_JOB
-from dlperf.measure import host, loopback, record
+from dlperf.measure import host, loopback, memory_words, record
 from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
 from dlperf.measure.meeting import Meeting
@@ -221,10 +221,15 @@ class Attempt:
             node = rank // self._case["identity"]["devices_per_node"]
             if code == -9 and self._results[node]["oom_kills"] > 0:
                 return "oom", "rank %d: killed by the kernel: out of memory" % rank
+        ends = []
         for rank, code, words in died:
             how = "signal %d" % -code if code < 0 else "exit status %d" % code
-            return "crashed", "rank %d: ended with %s; last words: %s" % (rank, how, words[-300:])
-        return said[0]
+            status = "oom" if memory_words.says(words) else "crashed"
+            ends.append(
+                (status, "rank %d: ended with %s; last words: %s" % (rank, how, words[-300:]))
+            )
+        # a peer's end may be all that the other ranks died of
+        return next((each for each in ends if each[0] == "oom"), (ends + said)[0])
 
     def outcome(self):
         """The record's status and, when it is ok, all that was measured."""
