@@ -16,7 +16,7 @@ from dlperf.measure.loopback import SWITCH
 
 #: Of a socket that listens, in /proc/net/tcp.
 LISTENS = "0A"
-#: Those that listen on all addresses of the machine where ranks share its loopback: docs/clusters.md.
+#: Those that listen on all addresses where ranks share the machine's loopback: docs/clusters.md.
 EVERYWHERE = {"pytorch", "tensorflow", "paddlepaddle", "oneflow"}
 
 

@@ -246,7 +246,7 @@ class Attempt:
             parity=self.facts[0]["parity"],
         )
         energy = [facts["energy"] for facts in self.facts if "energy" in facts]
-        if energy:
+        if len(energy) == len(self.facts):  # else the sum would be of some of them
             outcome["energy"] = energy
         return outcome
 

@@ -6,12 +6,13 @@ import json
 import re
 
 import pytest
-from analysed_round import SMALL, mxnet_fails, slower, write_report
-from generated_round import config, write_environment, write_round
+from analysed_round import SMALL, mxnet_fails, write_report
+from generated_round import config, stretch, write_environment, write_round
 
 from dlperf.analysis.report import explorer
 from dlperf.analysis.round import metrics
 from dlperf.analysis.schema.files import read_table
+from dlperf.scenarios import train
 
 
 @pytest.fixture
@@ -99,8 +100,7 @@ def test_an_interval_that_overlaps_makes_no_winner(tmp_path):
     def same(record):
         speed = 10 + 0.1 * record["identity"]["repetition"]
         speed *= record["identity"]["devices_per_node"]
-        for rank in record["window"]:
-            rank["end"] = rank["start"] + record["samples"] / speed
+        stretch(record, record["samples"] / speed / train.window_seconds(record))
 
     said = write_report(write_round(tmp_path, SMALL, change=same)).text
     assert "so these are not told apart" in said
@@ -110,11 +110,11 @@ def test_an_interval_that_overlaps_makes_no_winner(tmp_path):
 def test_it_says_how_sure_its_numbers_are(tmp_path):
     def change(record):
         hours = (record["window"][0]["start_utc"] - 1795237200) / 3600
-        slower(record, 1 + hours)
+        stretch(record, 1 + hours)
         identity = record["identity"]
         own = identity["framework"], identity["devices_per_node"], identity["repetition"]
         if own == ("mxnet", 1, 2):
-            slower(record, 1.5)
+            stretch(record, 1.5)
 
     mapping = {**SMALL, "repetitions": 6}
     page = write_report(write_round(tmp_path, mapping, change=change, noise=0.001))
