@@ -2,7 +2,9 @@
 
 import io
 import os
+import resource
 import sys
+import time
 
 import pytest
 
@@ -59,7 +61,7 @@ def ended(program: str) -> tuple[int, str]:
     """(exit status, last words) of a real process."""
     child = Child("", [sys.executable, "-c", program], dict(os.environ), [], io.StringIO())
     while child.poll() is None:
-        pass
+        time.sleep(0.01)
     return child.poll(), child.last_words()
 
 
@@ -101,3 +103,24 @@ def test_a_process_under_a_real_limit():
     program = "import resource as r; r.setrlimit(r.RLIMIT_DATA, (1 << 27,) * 2); b'x' * (1 << 30)"
     code, words = ended(program)
     assert code == 1 and memory_words.says(words)
+
+
+SILENT = (
+    "import mmap, os, time;"
+    "m = mmap.mmap(-1, {}, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS);"
+    "time.sleep(0.3); os.abort()"
+)
+
+
+@pytest.mark.parametrize(("share", "status"), [(0.95, "oom"), (0.3, "crashed")])
+def test_a_silent_death_at_the_limit_is_out_of_memory(share, status):
+    """MXNet and PaddlePaddle may die so."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = 16 * 2**30
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    try:
+        how = ended(SILENT.format(int(share * limit)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    assert how[0] == -6
+    assert why({0: how}, [None])[0] == status

@@ -127,7 +127,10 @@ def parse(content: bytes, wanted: dict[str, Any]) -> tuple[dict[str, Any] | None
         return None, [f"is not a dlperf.record/2 or /1: {each}" for each in wrong]
     problems = [*_disagreements(record, wanted)]
     if not problems and record["status"] == "ok":
-        problems = [*_contradictions(record)]
+        try:
+            problems = [*_contradictions(record)]
+        except OverflowError:  # an integer of hundreds of digits
+            problems = ["a number is too large"]
     return (None, problems) if problems else (record, [])
 
 
@@ -214,7 +217,10 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
         yield f"steps.loss has {len(steps['loss'])} values for {steps['measured']} measured steps"
     if sorted(each["rank"] for each in record["memory"]) != list(range(case.devices)):
         yield f"memory does not have each of the {case.devices} ranks once"
+    if not math.isfinite(math.fsum(steps["loss"])):
+        yield "steps.loss is not finite"
     counted = record.get("energy")
+    math.fsum(each["joules"] for each in counted or ())  # OverflowError where it has none
     if counted and sorted(each["device"] for each in counted) != list(range(case.devices)):
         yield f"energy does not have each of the {case.devices} devices once"
     if (steps.get("loader_seconds") or 0) > record["provenance"].get("seconds_total", math.inf):
