@@ -14,7 +14,7 @@ from dlperf import frameworks
 GIB = 2**30
 #: Private memory that a framework needs to start at all, and not for ResNet-50's batch of 256.
 LIMITS = {"mindspore": 3 * GIB}
-SHORT = ("pytorch", "tensorflow")
+SHORT = ("pytorch",)
 
 
 def under(limit: int, environments: Path, framework: str, out: Path, **changes) -> dict:
