@@ -20,6 +20,7 @@ import time
 
 import common
 
+from dlperf.measure.door import TOKEN, listener, new_token
 from dlperf.measure.meeting import Meeting
 from dlperf.measure.stopwatch import POLL_SECONDS
 
@@ -50,7 +51,8 @@ def main():
 def compare(framework, asked):
     interpreter, environ = common.environment(framework)
     common.RESULTS.mkdir(parents=True, exist_ok=True)
-    meetings = [Meeting(1) for _ in range(2 * asked.pairs)]  # a barrier serves once
+    token = new_token()
+    meetings = [Meeting(1, listener("127.0.0.1"), token) for _ in range(2 * asked.pairs)]
     with (
         tempfile.TemporaryDirectory() as scratch,
         open(common.RESULTS / f"stopwatch-{framework}.log", "w") as log,
@@ -70,7 +72,7 @@ def compare(framework, asked):
             [interpreter, str(common.ROOT / "benchmarks" / "windows.py"), spec]
             + [meeting.address for meeting in meetings],
             run,
-            environ,
+            {**environ, TOKEN: token},
             [common.ROOT / "scripts"],
             log,
             stdin=subprocess.DEVNULL,

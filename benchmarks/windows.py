@@ -14,6 +14,7 @@ import time
 
 from dlperf import frameworks, workloads
 from dlperf.contract.run import Run
+from dlperf.measure.door import TOKEN
 from dlperf.measure.meeting import Guest
 from dlperf.measure.rank import Stopwatch
 from dlperf.scenarios.train import window
@@ -37,13 +38,14 @@ def main(spec, meetings):
     bare(run, work)  # the first window of a process differs from all others: leave it out
     pairs = []
     meetings = iter(meetings)
+    token = os.environ.pop(TOKEN)
     for index in range(count):
         pair = {"bare": 0.0, "stopwatch": 0.0}
         for kind in ORDER[index % 2]:
             if kind == "bare":
                 pair[kind] += bare(run, work)
             else:
-                guest = Guest(next(meetings), run.rank)
+                guest = Guest(next(meetings), run.rank, token)
                 stopwatch = Stopwatch(run, framework, work, guest)
                 timed = window(run, work, stopwatch)["window"]
                 pair[kind] += timed["end"] - timed["start"]

@@ -42,11 +42,6 @@ def mxnet_fails(case: plan.Case, repetition: int) -> tuple[str, str]:
     return "ok", ""
 
 
-def slower(record: dict, factor: float) -> None:
-    for rank in record["window"]:
-        rank["end"] = rank["start"] + (rank["end"] - rank["start"]) * factor
-
-
 def write_table(results: Path, name: str = NAME) -> dict[str, str]:
     paths = {kind: results / "tables" / f"{name}.{kind}" for kind in ("tsv", "md", "html")}
     options = [text for kind, path in paths.items() for text in (f"--{kind}", str(path))]

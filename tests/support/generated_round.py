@@ -177,7 +177,8 @@ def record(
     }
     if status != "ok":
         return made_record
-    each = [seconds / steps * (1 + 0.02 * dice.uniform(-1, 1)) for _ in range(steps)]
+    each = [1 + 0.02 * dice.uniform(-1, 1) for _ in range(steps)]
+    each = [seconds * share / sum(each) for share in each]
     made_record |= {
         "steps": {
             "warmup": made.steps_of(case.workload).warmup,
@@ -215,6 +216,26 @@ def record(
             for rank in range(ranks)
         ]
     return made_record
+
+
+def stretch(made_record: dict[str, Any], factor: float) -> None:
+    """Let the record have taken so many times as long, in all that it says of time."""
+    steps, provenance, more = made_record["steps"], made_record["provenance"], 0.0
+    steps["seconds"] = [factor * each for each in steps["seconds"]]
+    for window in made_record["window"]:
+        more = (factor - 1) * (window["end"] - window["start"])
+        window["end"] += more
+        window["end_utc"] += more
+    provenance["seconds_total"] += more
+    shift(made_record, 0.0, more)
+
+
+def shift(made_record: dict[str, Any], start: float, end: float) -> None:
+    """Let the repetition have begun and ended so many seconds later."""
+    for key, seconds in (("start_utc", start), ("end_utc", end)):
+        moment = datetime.fromisoformat(made_record["provenance"][key])
+        later = moment + timedelta(seconds=seconds)
+        made_record["provenance"][key] = later.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _host(device: str, dice: random.Random) -> dict[str, Any]:

@@ -22,8 +22,7 @@ NEW = {**OLD, "round": "new"}
 def slower(record) -> None:
     """PyTorch's repetitions take 20 % longer."""
     if record["identity"]["framework"] == "pytorch":
-        for window in record["window"]:
-            window["end"] = window["start"] + 1.2 * (window["end"] - window["start"])
+        generated_round.stretch(record, 1.2)
 
 
 @pytest.fixture(scope="module")

@@ -14,19 +14,22 @@ import socket
 import sys
 
 from dlperf.measure import host
+from dlperf.measure.door import TOKEN
 from dlperf.measure.node import Node
 
 POLL_SECONDS = 0.02
 
 
 def main(address):
+    if TOKEN not in os.environ:
+        sys.exit("error: no %s: the launcher must pass its environment to nodes" % TOKEN)
     name, _, port = address.rpartition(":")
     connection = socket.create_connection((name, int(port)), timeout=60)
     connection.settimeout(None)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     agent = Agent(connection)
-    agent.send(token=os.environ.pop("DLPERF_TOKEN"), order=os.environ.get("SLURM_PROCID", ""))
+    agent.send(token=os.environ.pop(TOKEN), order=os.environ.get("SLURM_PROCID", ""))
     try:
         agent.serve()
     finally:
@@ -73,8 +76,8 @@ class Agent:
         self._node = Node(device, devices, sys.stdout, address, interface)
         self.send(about=self._node.about)
 
-    def do_start(self, runs, program, environ):
-        self._node.start(runs, program, environ)
+    def do_start(self, runs, program, environ, token):
+        self._node.start(runs, program, environ, token)
 
     def do_note(self, moment):
         self._node.note(moment)

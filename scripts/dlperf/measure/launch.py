@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import secrets
 import shlex
 import socket
 import sys
@@ -11,6 +10,7 @@ import threading
 import time
 
 from dlperf.measure import host, processes
+from dlperf.measure.door import TOKEN, Door, listener, new_token
 
 ANSWER_SECONDS = 30.0
 
@@ -22,8 +22,8 @@ class LaunchError(Exception):
 class RemoteNode:
     """A node whose processes an agent runs. It has the same methods as Node."""
 
-    def __init__(self, connection, lines, order):
-        self._connection, self._lines = connection, lines
+    def __init__(self, connection, order):
+        self._connection = connection
         self._exits, self._answers = {}, {}
         self._changed = threading.Condition()
         self.order = order
@@ -39,8 +39,8 @@ class RemoteNode:
         self.about = self._answer("about", seconds)
         return self.about is not None
 
-    def start(self, runs, program, environ):
-        self._tell("start", runs=runs, program=list(program), environ=environ)
+    def start(self, runs, program, environ, token):
+        self._tell("start", runs=runs, program=list(program), environ=environ, token=token)
 
     def exits(self):
         return dict(self._exits)
@@ -76,7 +76,7 @@ class RemoteNode:
 
     def _read(self):
         try:
-            for line in self._lines:
+            for line in self._connection.makefile("r"):
                 message = json.loads(line)
                 for rank, how in message.pop("exits", {}).items():
                     self._exits[int(rank)] = tuple(how)
@@ -113,52 +113,47 @@ class Launch:
         self._interface = interface
         self.address = address_of(interface)
         self.nodes = []
-        token = secrets.token_hex(16)
-        with socket.socket() as server:
-            server.bind((self.address, 0))
-            server.listen(count)
-            server.settimeout(0.1)
-            here = "%s:%d" % server.getsockname()[:2]
-            argv = shlex.split(command) + [sys.executable, "-m", "dlperf.measure.agent", here]
+        self._came, self._changed = [], threading.Condition()
+        token = new_token()
+        door = Door(listener(self.address), token, self._welcome)
+        try:
+            argv = shlex.split(command) + [sys.executable, "-m", "dlperf.measure.agent"]
+            argv.append(door.address)
             log.write("nodes by: %s\n" % " ".join(argv))
             log.flush()
-            variables = dict(os.environ, DLPERF_TOKEN=token)
+            variables = dict(os.environ)
+            variables[TOKEN] = token
             try:
                 self._launcher = processes.Child("", argv, variables, [], log)
             except OSError as error:
                 raise LaunchError("%s: %s" % (argv[0], error.strerror))
             try:
-                self._gather(server, token, count, case, deadline)
+                self._gather(count, case, deadline)
             except BaseException:
-                for node in self.nodes:
+                for node in self._came:
                     node.close()
                 self.end()
                 raise
+        finally:
+            door.close()
 
-    def _gather(self, server, token, count, case, deadline):
-        while len(self.nodes) < count:
+    def _welcome(self, connection, hello):
+        order = str(hello.get("order", ""))
+        with self._changed:
+            self._came.append(RemoteNode(connection, int(order) if order else 0))
+            self._changed.notify_all()
+
+    def _gather(self, count, case, deadline):
+        while len(self._came) < count:
             status = self._launcher.poll()
             if status is not None:
                 words = self._launcher.last_words()
                 raise LaunchError("the launcher ended with status %s: %s" % (status, words))
             if time.monotonic() > deadline:
-                raise LaunchError("%d of %d nodes connected in time" % (len(self.nodes), count))
-            try:
-                connection, _ = server.accept()
-            except socket.timeout:
-                continue
-            connection.settimeout(10)
-            lines = connection.makefile("r")
-            try:
-                hello = json.loads(lines.readline())
-            except (OSError, ValueError):
-                hello = {}
-            if not secrets.compare_digest(str(hello.get("token")), token):
-                connection.close()  # not one of our agents
-                continue
-            connection.settimeout(None)
-            order = str(hello.get("order", ""))
-            self.nodes.append(RemoteNode(connection, lines, int(order) if order else 0))
+                raise LaunchError("%d of %d nodes connected in time" % (len(self._came), count))
+            with self._changed:
+                self._changed.wait(0.1)
+        self.nodes = self._came[:count]
         identity, device = case["identity"], case["settings"]["device"]
         for node in self.nodes:
             node.prepare(device, identity["devices_per_node"], self._interface)

@@ -14,6 +14,7 @@ import tempfile
 from dlperf import frameworks, workloads
 from dlperf.contract.run import Rank, Run, rank_of
 from dlperf.measure import host, processes
+from dlperf.measure.door import TOKEN
 
 IDLE_SAMPLE_SECONDS = 0.25
 
@@ -22,14 +23,17 @@ class Node:
     """Where ranks run.
 
     device, devices: of the case. pinned: whether each rank has its own cores, as all timed ranks
-    must. `about` describes the node: name, address, interface, cores, gpus (as CUDA_VISIBLE_DEVICES
+    must. enter: what each process does first.
+    `about` describes the node: name, address, interface, cores, gpus (as CUDA_VISIBLE_DEVICES
     spells them), ports (free, and kept so until the start), facts and state of the host.
     """
 
     lost = False  # a RemoteNode may be lost
 
-    def __init__(self, device, devices, log, address="127.0.0.1", interface="lo", pinned=True):
-        self._log, self._pinned = log, pinned
+    def __init__(
+        self, device, devices, log, address="127.0.0.1", interface="lo", pinned=True, enter=None
+    ):
+        self._log, self._pinned, self._enter = log, pinned, enter
         self._gpus = host.visible_gpus()[:devices] if device == "cuda" else []
         self._reserved = _reserve_ports(address, devices + 1)
         self._scratch = tempfile.mkdtemp(prefix="dlperf-")
@@ -47,11 +51,11 @@ class Node:
             "state": state(self._gpus),
         }
 
-    def start(self, runs, program, environ):
+    def start(self, runs, program, environ, token):
         """Start the ranks (Runs or Ranks, as dicts) and the framework's processes beside them.
 
         program: the module and arguments that each rank runs; its Run is appended.
-        environ: the variables of the framework's environment.
+        environ: the variables of the framework's environment. token: lets ranks into their meeting.
         """
         for each in self._reserved:
             each.close()
@@ -69,11 +73,12 @@ class Node:
             run.save(spec)
             argv = [run.interpreter, "-m"] + list(program) + [spec]
             environment = self._environment(run, environ)
+            environment[TOKEN] = token
             self._ranks[run.rank] = self._child("rank %d" % run.rank, argv, environment, run.cores)
 
     def _child(self, name, argv, environment, cores):
         own = cores if self._pinned else []
-        return processes.Child(name, argv, environment, own, self._log)
+        return processes.Child(name, argv, environment, own, self._log, self._enter)
 
     def _environment(self, run, environ):
         """A rank's variables: this process's, the environment's, the launch's, the framework's."""
@@ -95,6 +100,8 @@ class Node:
             environment.setdefault(name, value)
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             environment[name] = run.interface  # the same network for every framework
+        # else the address of all interfaces
+        environment["JAX_COORDINATOR_BIND_ADDRESS"] = "%s:%d" % (run.address, run.port)
         environment["CUDA_VISIBLE_DEVICES"] = self._gpus[run.local_rank] if run.cuda else ""
         environment.update(frameworks.load(run.framework).environment(run))
         return environment

@@ -3,12 +3,16 @@
 import collections
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import threading
 import time
 
+from dlperf.measure import memory_words
+
 PR_SET_PDEATHSIG = 1
+NEAR = 0.9  # of its limit of memory: then a silent death by a signal is taken for its end
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -18,14 +22,20 @@ def die_with_parent():
 
 
 class Child:
-    """A process in its own session; its output goes to `log` line by line, with its name if any."""
+    """A process in its own session; its output goes to `log` line by line, with its name if any.
 
-    def __init__(self, name, argv, environment, cores, log):
+    enter: what it does first of all, such as joining a namespace.
+    """
+
+    def __init__(self, name, argv, environment, cores, log, enter=None):
         self.name = name
         self.tail = collections.deque(maxlen=40)
+        self._limit, self._most = resource.getrlimit(resource.RLIMIT_DATA)[0], 0
 
         def prepare():
-            die_with_parent()
+            if enter:
+                enter()
+            die_with_parent()  # after it: other credentials make the kernel forget this
             if cores:
                 os.sched_setaffinity(0, cores)
 
@@ -51,12 +61,32 @@ class Child:
 
     def poll(self):
         """The exit status, negative for a signal, or None while it runs."""
+        if self._limit != resource.RLIM_INFINITY:
+            self._most = max(self._most, self._data_bytes())
         return self._process.poll()
 
     def last_words(self):
-        """The last line of its output that is not empty."""
+        """The last of its lines that says that memory ended, or is not empty.
+
+        Some die of a signal without a word when they come to their limit: it is said for them.
+        """
         self._reader.join(1)
-        return next((line for line in reversed(self.tail) if line.strip()), "")
+        lines = [line for line in self.tail if line.strip()]
+        words = memory_words.last_line(lines) or (lines[-1] if lines else "")
+        share = self._most / float(self._limit)
+        if self._process.returncode < 0 and share > NEAR and not memory_words.says(words):
+            words += "; out of memory: it had %.0f %% of its limit (RLIMIT_DATA)" % (100 * share)
+        return words
+
+    def _data_bytes(self):
+        """Private memory that the process has, as RLIMIT_DATA counts it; 0 when it is gone."""
+        try:
+            with open("/proc/%d/status" % self._process.pid) as stream:
+                return next(
+                    (int(line.split()[1]) * 1024 for line in stream if line.startswith("VmData")), 0
+                )
+        except OSError:
+            return 0
 
     def cpu_seconds(self):
         """CPU time that the process has used, 0 when it is gone."""

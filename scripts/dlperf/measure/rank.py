@@ -17,22 +17,8 @@ import traceback
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract import files
 from dlperf.contract.run import Run, Unsupported
-from dlperf.measure import host
+from dlperf.measure import host, memory_words
 from dlperf.measure.meeting import Guest
-
-# What frameworks and allocators print when they run out of memory.
-OUT_OF_MEMORY = (
-    "out of memory",
-    "outofmemory",
-    "resource_exhausted",
-    "resource exhausted",
-    "oom when allocating",
-    "bad_alloc",
-    "can't allocate memory",
-    "cannot allocate memory",
-    "failed to allocate",
-    "memory allocation failure",
-)
 
 
 def main(spec):
@@ -54,7 +40,7 @@ def failure(error):
     text = "%s: %s" % (type(error).__name__, error)
     if isinstance(error, Unsupported):
         return {"status": "unsupported", "reason": str(error)}
-    memory = isinstance(error, MemoryError) or any(word in text.lower() for word in OUT_OF_MEMORY)
+    memory = isinstance(error, MemoryError) or memory_words.says(text)
     return {"status": "oom" if memory else "crashed", "reason": text[:2000]}
 
 

@@ -13,7 +13,8 @@ from datetime import datetime, timezone
 
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract.case import NO_JOB
-from dlperf.measure import host, record
+from dlperf.measure import host, loopback, memory_words, record
+from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
 from dlperf.measure.meeting import Meeting
 from dlperf.measure.node import Node, placed
@@ -118,13 +119,17 @@ class Attempt:
         self._deadline = time.monotonic() + case["settings"]["timeout_seconds"]
         self._nodes, self._exits, self._results, self._after = [], {}, [], []
         self.facts, self.failure = [], None
-        self._launch = self._meeting = None
+        self._launch = self._meeting = self._loopback = None
         identity = case["identity"]
         devices = identity["devices_per_node"]
         self._ranks = identity["nodes"] * devices
         try:
             if identity["nodes"] == 1:
-                self._nodes = [Node(case["settings"]["device"], devices, log, pinned=pinned)]
+                if self._ranks > 1 and environment.get("backend") != "container":
+                    self._loopback = loopback.private(log)
+                enter = self._loopback and self._loopback.enter
+                device = case["settings"]["device"]
+                self._nodes = [Node(device, devices, log, pinned=pinned, enter=enter)]
             else:
                 self._launch = Launch(launcher, interface, case, log, self._deadline)
                 self._nodes = self._launch.nodes
@@ -138,6 +143,8 @@ class Attempt:
                 self._launch.end()
             if self._meeting:
                 self._meeting.close()
+            if self._loopback:
+                self._loopback.close()
 
     def _run(self, program, environment):
         abouts = [node.about for node in self._nodes]
@@ -146,13 +153,17 @@ class Attempt:
             if reason:
                 self.failure = ("unsupported", reason)
                 return
-        address = self._launch.address if self._launch else "127.0.0.1"
-        self._meeting = Meeting(self._ranks, address, on_release=self._note)
+        if self._loopback:
+            listening = self._loopback.listening
+        else:
+            listening = listener(self._launch.address if self._launch else "127.0.0.1")
+        token = new_token()
+        self._meeting = Meeting(self._ranks, listening, token, on_release=self._note)
         interpreter = environment.get("interpreter", sys.executable)
         self._started = time.perf_counter()
         self._runs = placed(self._case, abouts, interpreter, self._meeting.address)
         for node, runs in zip(self._nodes, self._runs):
-            node.start(runs, program, environment.get("environ", {}))
+            node.start(runs, program, environment.get("environ", {}), token)
         self._watch()
 
     def _note(self, barrier):
@@ -210,14 +221,15 @@ class Attempt:
             node = rank // self._case["identity"]["devices_per_node"]
             if code == -9 and self._results[node]["oom_kills"] > 0:
                 return "oom", "rank %d: killed by the kernel: out of memory" % rank
+        ends = []
         for rank, code, words in died:
             how = "signal %d" % -code if code < 0 else "exit status %d" % code
-            return "crashed", "rank %d: ended with %s; its last output: %s" % (
-                rank,
-                how,
-                words[-300:],
+            status = "oom" if memory_words.says(words) else "crashed"
+            ends.append(
+                (status, "rank %d: ended with %s; its last output: %s" % (rank, how, words[-300:]))
             )
-        return said[0]
+        # a peer's end may be all that the other ranks died of
+        return next((each for each in ends if each[0] == "oom"), (ends + said)[0])
 
     def outcome(self):
         """The record's status and, if it is ok, everything that was measured."""
@@ -234,7 +246,7 @@ class Attempt:
             parity=self.facts[0]["parity"],
         )
         energy = [facts["energy"] for facts in self.facts if "energy" in facts]
-        if energy:
+        if len(energy) == len(self.facts):  # else the sum would be of some of them
             outcome["energy"] = energy
         return outcome
 
@@ -246,6 +258,8 @@ class Attempt:
             each = dict(about["facts"])
             each.update((key + "_before", value) for key, value in about["state"].items())
             each.update((key + "_after", value) for key, value in after.items())
+            if self._ranks > 1 and not self._launch:
+                each["loopback"] = "private" if self._loopback else "shared"
             if not self.failure:
                 each.update(self._load(index))
             found.append(each)

@@ -6,16 +6,17 @@ be a wrong number.
 """
 
 import hashlib
-import json
+import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from datetime import datetime
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dlperf import plan
+from dlperf import plan, workloads
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract.case import upgraded
@@ -25,6 +26,9 @@ from dlperf.plan import Case, Config
 BINDING_SETTINGS = ("device", "warmup_steps", "measured_steps", "cores_per_device")
 #: Cases that a process reads in one go, and records from which on another process is worth it.
 CHUNK, WORTH = 25, 1500
+#: How far a window may be from its UTC stamps (a clock may be set meanwhile), steps from their
+#: window, and a window from the whole seconds of the repetition's start and end.
+UTC_SECONDS, UTC_SHARE, STEPS_SHARE, SPAN_SECONDS = 0.1, 0.02, 0.01, 5.0
 #: How many wrong files a message names.
 SHOWN = 20
 
@@ -112,7 +116,7 @@ def parse(
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """(record, problems) of a file's content that should hold `wanted`, the document of `case`."""
     try:
-        record = json.loads(content)
+        record = documents.parse(content)
     except ValueError as error:
         if not content.strip():
             return None, ["is empty"]
@@ -125,7 +129,10 @@ def parse(
         return None, [f"is not a dlperf.record/2 or /1: {each}" for each in wrong]
     problems = [*_disagreements(record, wanted)]
     if not problems and record["status"] == "ok":
-        problems = [*_contradictions(record, case)]
+        try:
+            problems = [*_contradictions(record, case)]
+        except OverflowError:  # an integer of hundreds of digits
+            problems = ["a number is too large"]
     return (None, problems) if problems else (record, [])
 
 
@@ -158,8 +165,89 @@ def _contradictions(record: dict[str, Any], case: Case) -> Iterator[str]:
         yield f"samples is {record['samples']}, but global batch x steps make {samples}"
     if sorted(window["rank"] for window in record["window"]) != list(range(ranks)):
         yield f"window does not have each of the {ranks} ranks once"
+        return
     if any(window["end"] <= window["start"] for window in record["window"]):
         yield "window ends before it starts"
+        return
+    yield from _clocks(record)
+    yield from _parts(record, case)
+
+
+def _clocks(record: dict[str, Any]) -> Iterator[str]:
+    """Whether windows, steps, UTC stamps and the whole repetition are as long as each other says.
+
+    Steps do not fill the window where a framework returns before the work is done. A clock's UTC
+    may be set while it runs, and nodes' clocks differ, so these are held to one node and loosely.
+    """
+    provenance, windows = record["provenance"], record["window"]
+    total = provenance.get("seconds_total")
+    longest = max(window["end"] - window["start"] for window in windows)
+    if total is not None and longest > total + 0.01:
+        yield f"window: {longest:.3f} s are longer than all of it, {total} s (seconds_total)"
+    for window in windows:
+        seconds, utc = window["end"] - window["start"], window["end_utc"] - window["start_utc"]
+        if abs(seconds - utc) > UTC_SECONDS + UTC_SHARE * seconds:
+            yield (
+                f"window of rank {window['rank']} is {seconds:.3f} s long, but {utc:.3f} s by its "
+                "UTC stamps"
+            )
+    first = next(window for window in windows if window["rank"] == 0)
+    steps, seconds = sum(record["steps"]["seconds"]), first["end"] - first["start"]
+    if steps > seconds * (1 + STEPS_SHARE) + 0.001:
+        yield f"steps.seconds are {steps:.3f} s in a window of {seconds:.3f} s"
+    if record["identity"]["nodes"] == 1:
+        try:
+            start = datetime.fromisoformat(provenance["start_utc"]).timestamp()
+            end = datetime.fromisoformat(provenance["end_utc"]).timestamp()
+        except ValueError as error:
+            yield f"provenance: start_utc or end_utc is not a time: {error}"
+            return
+        early = min(window["start_utc"] for window in windows) < start - SPAN_SECONDS
+        if early or max(window["end_utc"] for window in windows) > end + SPAN_SECONDS:
+            yield "window lies outside provenance.start_utc and end_utc"
+
+
+def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
+    """Whether each rank, step, unit and setting is the case's."""
+    steps, settings, parity = record["steps"], record["settings"], record["parity"]
+    if steps["warmup"] != settings["warmup_steps"]:
+        yield (
+            f"steps.warmup is {steps['warmup']}, but settings.warmup_steps "
+            f"{settings['warmup_steps']}"
+        )
+    if len(steps["loss"]) != steps["measured"]:
+        yield f"steps.loss has {len(steps['loss'])} values for {steps['measured']} measured steps"
+    if sorted(each["rank"] for each in record["memory"]) != list(range(case.devices)):
+        yield f"memory does not have each of the {case.devices} ranks once"
+    if not math.isfinite(math.fsum(steps["loss"])):
+        yield "steps.loss is not finite"
+    counted = record.get("energy")
+    math.fsum(each["joules"] for each in counted or ())  # OverflowError where it has none
+    if counted and sorted(each["device"] for each in counted) != list(range(case.devices)):
+        yield f"energy does not have each of the {case.devices} devices once"
+    if (steps.get("loader_seconds") or 0) > record["provenance"].get("seconds_total", math.inf):
+        yield "steps.loader_seconds are longer than all of it (provenance.seconds_total)"
+    names: dict[int, set[str]] = {}
+    for window in record["window"]:
+        names.setdefault(window["rank"] // case.devices_per_node, set()).add(window["node"])
+    for node, found in sorted(names.items()):
+        if len(found) > 1:
+            yield f"window: ranks of node {node} name several nodes: {', '.join(sorted(found))}"
+    unit, parameters = _facts(case.workload, tuple(case.dimensions.items()))
+    if record["unit"] != unit:
+        yield f"unit is {record['unit']!r}, but {case.workload} is measured in {unit!r}"
+    wanted = {"parameters": parameters, "precision": case.precision, "compiler": case.compiler}
+    for key, value in wanted.items():
+        if key in parity and (parity[key] != value or type(parity[key]) is not type(value)):
+            yield f"parity.{key} is {parity[key]!r}, but the case's is {value!r}"
+    if case.precision == "fp32" and parity.get("compute_dtype", "float32") != "float32":
+        yield f"parity.compute_dtype is {parity['compute_dtype']!r} in a case of fp32"
+
+
+@cache
+def _facts(workload: str, dimensions: tuple[tuple[str, Any], ...]) -> tuple[str, int]:
+    """A workload's unit, and how many values of a model of that size are trained."""
+    return workloads.facts(workload).UNIT, workloads.parameter_count(workload, dict(dimensions))
 
 
 def strangers(cases: list[Case], repetitions: int, runs: Path) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from analysed_round import Page, analyse
-from generated_round import config, write_environment, write_round
+from generated_round import config, stretch, write_environment, write_round
 
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.compare import rounds
@@ -32,8 +32,7 @@ def faster(by: float, framework: str = "pytorch"):
 
     def change(record) -> None:
         if record["identity"]["framework"] == framework:
-            for window in record["window"]:
-                window["end"] = window["start"] + (window["end"] - window["start"]) / by
+            stretch(record, 1 / by)
 
     return change
 

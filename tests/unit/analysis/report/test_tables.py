@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
 import pytest
-from analysed_round import NAME, SMALL, analyse, mxnet_fails, slower, write_figure, write_table
-from generated_round import config, write_round
+from analysed_round import NAME, SMALL, analyse, mxnet_fails, write_figure, write_table
+from generated_round import config, stretch, write_round
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -165,7 +165,7 @@ def test_a_table_of_three_repetitions_says_how_many_it_takes(tmp_path):
 def test_an_outlier_has_a_note(tmp_path):
     def change(record):
         if record["identity"]["framework"] == "mxnet" and record["identity"]["repetition"] == 2:
-            slower(record, 1.5)
+            stretch(record, 1.5)
 
     results = write_round(tmp_path, {**SMALL, "repetitions": 5}, change=change)
     analyse(results)

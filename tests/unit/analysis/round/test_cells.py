@@ -7,14 +7,14 @@ import statistics
 import time
 
 import pytest
-from analysed_round import SMALL, analyse, cell, mxnet_fails, slower
-from generated_round import config, write_round
+from analysed_round import SMALL, analyse, cell, mxnet_fails
+from generated_round import config, shift, stretch, write_round
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.round import metrics
 from dlperf.analysis.schema.files import read_table
-from dlperf.analysis.statistics.separation import shift
+from dlperf.analysis.statistics import separation
 from dlperf.scenarios.train import window_seconds
 
 
@@ -151,8 +151,7 @@ def test_a_cell_whose_steps_waited_for_data_is_suspect(tmp_path):
 def test_scaling_above_100_percent_plus_noise_makes_a_cell_suspect(tmp_path):
     def change(record):
         if record["identity"]["devices_per_node"] == 2:
-            for rank in record["window"]:
-                rank["end"] = rank["start"] + (rank["end"] - rank["start"]) * 0.9
+            stretch(record, 0.9)
 
     rows = analyse(write_round(tmp_path, SMALL, change=change))
     for row in rows:
@@ -164,8 +163,7 @@ def test_repetitions_that_share_a_host_at_the_same_time_are_found(tmp_path):
     def change(record):
         identity = record["identity"]
         if (identity["framework"], identity["devices_per_node"]) == ("mxnet", 1):
-            start = record["window"][0]["start_utc"] - 30  # into the run before
-            record["window"][0]["start_utc"] = start
+            shift(record, -30, 0)  # into the run before
 
     rows = analyse(write_round(tmp_path, SMALL, change=change))
     assert "suspect:overlapping-repetitions" in cell(rows, "mxnet", 1)["flags"]
@@ -179,7 +177,7 @@ def test_a_cell_says_which_difference_it_could_show(tmp_path):
     for noise in (0.01, 0.1):
         rows = analyse(write_round(tmp_path / str(noise), {**SMALL, "repetitions": 6}, noise=noise))
         for row in rows:  # of two cells: benchmarks/intervals.py
-            assert row["detectable"] == pytest.approx(shift(6, 2) * row["cv"], rel=0.3)
+            assert row["detectable"] == pytest.approx(separation.shift(6, 2) * row["cv"], rel=0.3)
 
 
 def test_what_a_cell_could_show_depends_on_how_many_are_ranked_with_it(tmp_path):
@@ -188,10 +186,10 @@ def test_what_a_cell_could_show_depends_on_how_many_are_ranked_with_it(tmp_path)
     ranked = len({row["framework"] for row in rows})
     assert ranked > 4
     for row in rows:
-        assert row["detectable"] == pytest.approx(shift(6, ranked) * row["cv"], rel=0.3)
+        assert row["detectable"] == pytest.approx(separation.shift(6, ranked) * row["cv"], rel=0.3)
     alone = analyse(write_round(tmp_path / "one", {**mapping, "frameworks": ["jax"]}))
     for row in alone:
-        assert row["detectable"] == pytest.approx(shift(6, 2) * row["cv"], rel=0.3)
+        assert row["detectable"] == pytest.approx(separation.shift(6, 2) * row["cv"], rel=0.3)
 
 
 def test_frameworks_are_ranked_where_they_are_told_apart(tmp_path):
@@ -256,7 +254,7 @@ def test_what_is_not_equivalent_and_what_was_measured_once_has_no_rank(tmp_path)
 def test_an_outlier_is_marked_counted_and_kept(tmp_path):
     def change(record):
         if record["identity"]["framework"] == "mxnet" and record["identity"]["repetition"] == 2:
-            slower(record, 1.5)
+            stretch(record, 1.5)
 
     results = write_round(tmp_path, {**SMALL, "repetitions": 5}, change=change)
     rows = analyse(results)
@@ -313,8 +311,9 @@ def test_a_cell_that_a_drifting_host_moved_is_suspect(tmp_path):
             for rank in window:  # measured the evening after, when the host was slower
                 rank["start_utc"] += 10 * 3600
                 rank["end_utc"] += 10 * 3600
+            shift(record, 10 * 3600, 10 * 3600)
         hours = (window[0]["start_utc"] - 1795237200) / 3600  # since the round began
-        slower(record, 1 + 0.02 * hours)
+        stretch(record, 1 + 0.02 * hours)
 
     mapping = config(repetitions=6, topologies=["1n1d", "1n2d"])
     rows = analyse(write_round(tmp_path, mapping, change=change, noise=0.001))

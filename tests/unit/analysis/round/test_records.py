@@ -2,24 +2,35 @@
 
 import copy
 import json
+from functools import partial
+from pathlib import Path
 
 import jsonschema
 import pytest
 from analysed_round import merge
 from generated_round import config, record, write_round
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from json_documents import places, values
+from json_documents import damaged, places, values
 
 from dlperf import plan
-from dlperf.analysis.round.records import parse
-from dlperf.analysis.schema import documents
+from dlperf.analysis.round.merge import _of_case
+from dlperf.analysis.round.records import parse, read_round
+from dlperf.analysis.schema import columns, documents
+from dlperf.analysis.schema.files import AnalysisError, Row
 
 SMALL = config(frameworks=["pytorch"], repetitions=2)
 CONFIG = plan.load(SMALL)
 CASE = plan.expand(CONFIG)[1]
 OK = record(CASE, CONFIG, 1)
 CRASHED = record(CASE, CONFIG, 1, status="crashed", reason="exit status 1")
+ONE = plan.load(config(frameworks=["pytorch"], repetitions=1))
+ON_GPU = plan.load(config(device="cuda", frameworks=["pytorch"], repetitions=1))
+GPU_CASE = plan.expand(ON_GPU)[0]
+GPU = record(GPU_CASE, ON_GPU, 1)
+#: Columns that no check could hold to anything: what a machine said of itself, and the file itself.
+FREE = {*columns.HOST, *columns.PROVENANCE, "record_sha256", "reason", "gpu", "gpu_driver"}
+FREE |= {"throttled", "peak_precision"}  # by what a process said of TF32
 
 
 def problems(document: object) -> list[str]:
@@ -55,10 +66,98 @@ def test_the_quick_check_says_what_jsonschema_says(document, data):
     )
 
 
-def test_a_loss_that_is_no_number_any_more_is_a_result():
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400])
+def test_what_is_no_number_is_refused(number):
+    content = json.dumps(OK).replace(str(OK["steps"]["loss"][-1]), number)
+    (said,) = problems(content.encode())
+    assert "is not a number" in said or "too large" in said
+
+
+def changed(*path, **changes) -> dict:
+    """The ok record with other values at a place."""
     document = copy.deepcopy(OK)
-    document["steps"]["loss"][-1] = float("nan")
-    assert documents.problems(document, documents.RECORD) == []
+    holder = document
+    for key in path:
+        holder = holder[key]
+    holder.update(changes)
+    return document
+
+
+def squeezed() -> dict:
+    """A record whose windows are a tenth as long as its steps, stamps included."""
+    document = copy.deepcopy(OK)
+    for window in document["window"]:
+        window["end"] = window["start"] + (window["end"] - window["start"]) / 10
+        window["end_utc"] = window["start_utc"] + (window["end"] - window["start"])
+    return document
+
+
+START = OK["window"][1]["start"]
+UTC = OK["window"][1]["start_utc"]
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (squeezed(), "steps.seconds are"),
+        (changed("window", 0, end_utc=UTC + 900), "by its UTC stamps"),
+        (changed("window", 1, start=START - 500, start_utc=UTC - 500), "(seconds_total)"),
+        (changed("provenance", seconds_total=1.0), "(seconds_total)"),
+        (
+            changed("provenance", start_utc="2020-11-21T05:00:00Z", end_utc="2020-11-21T05:01:00Z"),
+            "window lies outside",
+        ),
+        (changed("provenance", start_utc="2020-99-21T05:00:00Z"), "is not a time"),
+        (changed("window", 1, node="other"), "ranks of node 0 name several nodes"),
+        (changed("steps", loss=[]), "steps.loss has 0 values for 10"),
+        (changed("steps", warmup=7), "steps.warmup is 7"),
+        ({**OK, "memory": OK["memory"][:1]}, "memory does not have each of the 2 ranks once"),
+        ({**OK, "unit": "tokens"}, "unit is 'tokens'"),
+        (changed("parity", parameters=1), "parity.parameters is 1, but the case's is 25557032"),
+        (changed("parity", precision="amp"), "parity.precision is 'amp', but the case's is 'fp32'"),
+        (changed("parity", compiler="xla"), "parity.compiler is 'xla'"),
+        (changed("parity", compute_dtype="bfloat16"), "parity.compute_dtype is 'bfloat16'"),
+        (changed("host", cpu_features=5), "host.cpu_features: 5 is not of type 'array'"),
+        (changed("host", gpus=["A100"]), "host.gpus.0: 'A100' is not of type 'object'"),
+        (changed("provenance", scheduler_job_start_utc=5), "provenance.scheduler_job_start_utc"),
+    ],
+)
+def test_what_physics_and_its_own_parts_forbid_is_refused(document, said):
+    assert any(said in problem for problem in problems(document))
+
+
+def row_of(config_: plan.Config, case: plan.Case, path: Path, content: bytes) -> Row:
+    """The row of a record that is all of a round. AnalysisError where it is refused."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    take = partial(_of_case, config_, {case.folder: "t"}, columns.measurements([case.workload]))
+    (merged,) = read_round(config_, [case], tmp_runs(path, case), take)
+    return dict(zip(take.args[2], merged.measurements.rstrip("\n").split("\t"), strict=True))
+
+
+def tmp_runs(path: Path, case: plan.Case) -> Path:
+    return path.parents[len(Path(case.folder).parts)]
+
+
+@pytest.mark.parametrize("whole", [OK, CRASHED, GPU], ids=["ok", "crashed", "gpu"])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_record_is_named_or_changes_no_number(tmp_path, whole, data):
+    config_, case_ = (ON_GPU, GPU_CASE) if whole is GPU else (ONE, CASE)
+    path = tmp_path / "runs" / case_.folder / "rep1.json"
+    before = row_of(config_, case_, path, json.dumps(whole).encode())
+    content = damaged(whole, data.draw)
+    try:
+        after = row_of(config_, case_, path, content)
+    except AnalysisError as error:
+        assert str(path) in str(error)
+    else:
+        wrong = {
+            key: (before[key], after[key])
+            for key in before
+            if key not in FREE and after[key] not in (before[key], "")
+        }
+        assert not wrong
 
 
 @pytest.mark.parametrize(

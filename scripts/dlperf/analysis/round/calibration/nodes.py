@@ -4,22 +4,23 @@ In: results/<round>/nodes/<node>.json (dlperf.node/2, from dlperf.measure.probe)
 """
 
 import hashlib
-import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dlperf.analysis.round.throttling import THROTTLED
+from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
 
-SCHEMA = "dlperf.node/2"
 UNITS = {"gemm": "TFLOP/s", "copy": "GB/s", "triad": "GB/s", "allreduce": "GB/s"}
 #: A node that is slower than the others' median by this share is named.
 SLOW = 0.05
 FREE_BYTES = 10e9
 IDLE_SHARE = 0.9
 FOREIGN_SHARE = 0.1
+#: How many mistakes of a file a message names.
+SHOWN = 3
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -27,13 +28,30 @@ def read(path: Path) -> dict[str, Any]:
     fix = "probe it again: snakemake --profile <profile> --forcerun probe -- screen"
     try:
         content = path.read_bytes()
-        document = json.loads(content)
-        schema = document["schema"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        document = documents.parse(content)
+    except (OSError, ValueError) as error:
         raise AnalysisError(f"{path}: cannot be read as a calibration ({error}); {fix}") from None
-    if schema != SCHEMA:
-        raise AnalysisError(f"{path}: schema: {schema!r} is not {SCHEMA!r}; {fix}")
+    if wrong := documents.problems(document, documents.NODE) or [*_contradictions(document)]:
+        raise AnalysisError(f"{path}: is not a calibration: {'; '.join(wrong[:SHOWN])}; {fix}")
     return {**document, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _contradictions(document: Mapping[str, Any]) -> Iterable[str]:
+    """What a calibration says in two places must agree."""
+    ranks, devices = document["ranks"], document["devices"]
+    if ranks and sorted(rank["rank"] for rank in ranks) != list(range(len(ranks))):
+        yield "ranks: not each of them once"
+    if len(ranks) % devices:
+        yield f"ranks: {len(ranks)} of nodes with {devices} devices"
+    if len({len(entry["seconds"]) for rank in ranks for entry in rank["measured"]}) > 1:
+        yield "ranks: not as many turns everywhere"
+    hosts = {host["hostname"] for host in document["nodes"]}
+    for rank in ranks:
+        if rank["node"] not in hosts:
+            yield f"ranks: {rank['node']!r} is none of nodes"
+        for entry in rank["measured"]:
+            if entry["at_once"] > devices:
+                yield f"ranks: {entry['at_once']} at once of {devices} devices"
 
 
 def rate(entry: Mapping[str, Any], of: Callable[[Iterable[float]], float]) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from analysed_round import analyse, cell
-from generated_round import config, write_round
+from generated_round import config, stretch, write_round
 
 from dlperf import plan, workloads
 from dlperf.analysis.__main__ import main
@@ -15,6 +15,7 @@ from dlperf.analysis.round.calibration.limits import peak_precision
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
 from dlperf.plan import ConfigError, peaks
+from dlperf.scenarios import train
 
 CPU = "Example CPU @ 2.50GHz"
 #: One core alone, and each of two at once.
@@ -60,8 +61,8 @@ def on_gpus(name: str, images_per_second: float, **parity):
     def change(record):
         record["host"]["gpus"] = [{"name": name, "driver": "580.1"}]
         record["parity"].update(parity)
-        for window in record["window"]:
-            window["start"], window["end"] = 0.0, record["samples"] / images_per_second
+        wanted = record["samples"] / images_per_second
+        stretch(record, wanted / train.window_seconds(record))
 
     return change
 
@@ -167,11 +168,19 @@ def test_without_a_calibration_of_each_of_its_nodes_a_cell_has_no_measured_peak(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"status": "crashed"},
+        {"status": "crashed", "reason": "rank 0: killed"},
         {"device": "cuda"},
         {"cores_per_device": 4},
         {"nodes": [{"hostname": "node1", "foreign_cpu_share": 0.3}]},
-        {"nodes": [{"idle_share_before": 0.5, "busy_processes_before": [["make", 0.9]]}]},
+        {
+            "nodes": [
+                {
+                    "hostname": "node1",
+                    "idle_share_before": 0.5,
+                    "busy_processes_before": [["make", 0.9]],
+                }
+            ]
+        },
     ],
     ids=["failed", "other devices", "other cores", "foreign load", "not idle before"],
 )

@@ -3,15 +3,26 @@
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
+from generated_round import config
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from json_documents import damaged
 
+from dlperf import plan
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.round.calibration import nodes
+from dlperf.analysis.round.calibration import limits, nodes
+from dlperf.analysis.schema import documents
+from dlperf.analysis.schema.files import AnalysisError
+
+CONFIG = plan.load(config(frameworks=["pytorch"]))
 
 
 def probed(folder: Path, name: str, tflops: float, **state) -> None:
     """A node's calibration; its median turn is that of `tflops`, the fastest twice as fast."""
-    host = {"idle_share_before": 0.99, "busy_processes_before": [], "disk_free_bytes_before": 1e12}
+    host = {"hostname": name, "idle_share_before": 0.99, "busy_processes_before": []}
+    host["disk_free_bytes_before"] = 10**12
     seconds = [1.0, 1.0, 0.5]
     gemm = {"what": "gemm", "precision": "fp32", "at_once": 1, "flops": tflops * 1e12}
     copy = {"what": "copy", "precision": "", "at_once": 1, "bytes": 10e9}
@@ -79,3 +90,51 @@ def test_what_is_no_calibration_is_named_with_the_mend(tmp_path, capsys, content
     said = capsys.readouterr().err
     assert said.startswith(f"error: {tmp_path}/a.json: ") and "--forcerun probe" in said
     assert len(said.splitlines()) == 1
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_calibration_is_named_or_changes_no_number(tmp_path, data):
+    """Of what is read from it: the row among nodes, and the limits of its devices."""
+    probed(tmp_path, "a", 1.0)
+    path = tmp_path / "a.json"
+    before = read_from(path)
+    path.write_bytes(damaged(json.loads(path.read_text()), data.draw))
+    try:
+        after = read_from(path)
+    except AnalysisError as error:
+        assert str(path) in str(error) and "--forcerun probe" in str(error)
+    else:
+        assert set(after) <= set(before), "what is missing is absent, what is there is the same"
+
+
+def read_from(path: Path) -> list[str]:
+    (row,) = nodes.rows([path])
+    nodes.show([row])
+    document = nodes.read(path)
+    found = list(limits._measured(document, path.name, CONFIG))
+    free = ("source_sha256", "device_name")  # the file itself, and what the machine calls itself
+    kept = [{key: each[key] for key in each if key not in free} for each in found]
+    return [json.dumps(each) for each in [*row["figures"].items(), *kept]]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"devices": 3}, "ranks: 1 of nodes with 3 devices"),
+        ({"nodes": [{"hostname": "b"}]}, "ranks: 'a' is none of nodes"),
+        ({"ranks": 5}, "ranks: 5 is not of type 'array'"),
+    ],
+)
+def test_a_calibration_must_not_contradict_itself(tmp_path, change, said):
+    probed(tmp_path, "a", 1.0)
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(AnalysisError, match=said):
+        nodes.read(path)
+
+
+def test_a_record_and_a_calibration_describe_a_host_alike():
+    record, node = documents.load(documents.RECORD), documents.load(documents.NODE)
+    jsonschema.Draft202012Validator.check_schema(node)
+    assert record["$defs"] == node["$defs"]

@@ -1,0 +1,66 @@
+"""Whether a text says that memory ended: the words of each framework and of what it calls.
+
+In: an exception's text, or lines that a process wrote before it died. Words are compared without
+case; those of libraries stand in their own sources.
+"""
+
+WORDS = {
+    "everybody": (
+        "out of memory",  # Linux, CUDA, NCCL, libraries of images
+        "out_of_memory",  # CUDA_ERROR_OUT_OF_MEMORY
+        "memoryerror",  # Python
+        "bad_alloc",  # C++
+        "cannot allocate memory",  # ENOMEM
+        "can't allocate memory",
+        "failed to allocate",
+        "unable to allocate",  # NumPy
+        "memory allocation failed",
+        "memory allocation failure",  # oneDNN
+        "cudnn_status_alloc_failed",
+        "cublas_status_alloc_failed",
+        "cudaerrormemoryallocation",
+    ),
+    "pytorch": (
+        "outofmemoryerror",
+        "defaultcpuallocator",
+        "unable to find a valid cudnn algorithm",  # none fits into what is left
+    ),
+    "tensorflow": (
+        "resource_exhausted",
+        "resource exhausted",
+        "resourceexhaustederror",
+        "oom when allocating",
+        "no algorithm worked",
+    ),
+    "paddlepaddle": ("resourceexhausted",),
+    "mxnet": ("memory alloc failed",),
+    "oneflow": ("allocate failed", "alloc failed"),
+    "mindspore": (
+        "memory isn't enough",
+        "memory is not enough",
+        "memory not enough",
+        "malloc failed",
+        "alloc memory failed",
+        "allocate memory failed",
+        "alloc device memory",
+        "allocate device memory failed",
+        "allocate continuous memory failed",
+    ),
+}
+_ALL = tuple(word for words in WORDS.values() for word in words)
+#: TensorFlow's allocator warns of what it then does without; a limit that is named is not reached.
+_HARMLESS = ("not a failure", "may lead to")
+
+
+def says(text):
+    """Whether the text says that memory ended."""
+    return any(_says(line) for line in text.lower().splitlines())
+
+
+def _says(line):
+    return any(word in line for word in _ALL) and not any(word in line for word in _HARMLESS)
+
+
+def last_line(lines):
+    """The last of the lines that says so, or ""."""
+    return next((line for line in reversed(list(lines)) if says(line)), "")
