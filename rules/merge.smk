@@ -1,9 +1,9 @@
 """
 Required inputs: the round's config.yaml, every record that the plan asks for, and the certificates
-of its cases.
+of its cases; and what else its numbers depend on, to be listed: calibrations, peaks.yaml, manifests.
 
 Outputs: measurements.tsv.gz (a row a repetition), parity.tsv (what the processes reported of
-themselves), certificates.tsv (a row a tier), SHA256SUMS (what was read), cells.tsv (a row a case: median,
+themselves), certificates.tsv (a row a tier), SHA256SUMS (all that numbers depend on), cells.tsv (a row a case: median,
 interval, speed-up, certificate, flags).
 
 1. merge reads and checks records and certificates; one that is not what its path says stops it.
@@ -13,7 +13,10 @@ interval, speed-up, certificate, flags).
 
 rule merge:
     input:
+        calibrations,
         config=f"{RESULTS}/config.yaml",
+        peaks=f"{RESULTS}/peaks.yaml",
+        manifests=data_of_round,
         records=records,
         certificates=certificates_of,
     output:

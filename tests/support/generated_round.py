@@ -8,12 +8,14 @@ generated, always the same for the same round.
 import hashlib
 import json
 import random
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from dlperf import plan, workloads
+from dlperf.plan.peaks import PEAKS
 
 START = datetime(2026, 11, 21, 5, 0, 0, tzinfo=UTC)
 #: images/s of one device at 64 px, near enough to what a core does
@@ -108,6 +110,7 @@ def write_round(
     results = root / "results" / made.round
     results.mkdir(parents=True, exist_ok=True)
     (results / "config.yaml").write_text(plan.dump(made))
+    shutil.copyfile(PEAKS, results / "peaks.yaml")
     for framework in made.frameworks:  # first: a record is newer than what it was made with
         write_environment(root, framework, made.device)
     if any("sample" in each.data for each in made.workloads.asked().values()):
@@ -155,6 +158,7 @@ def record(
         "config_sha256": "c" * 64,
         "code_sha256": "d" * 64,
         "lock_sha256": hashlib.sha256(case.framework.encode()).hexdigest(),
+        "freeze_sha256": hashlib.sha256("\n".join(freeze(case.framework)).encode()).hexdigest(),
         "data_manifest_sha256": "",
         "python": "3.11.7",
         "start_utc": clock.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -257,6 +261,11 @@ def _parity(case: plan.Case) -> dict[str, Any]:
     }
 
 
+def freeze(framework: str) -> list[str]:
+    """The packages of its environment."""
+    return [f"{framework}==1.2.3", "numpy==2.4.6"]
+
+
 def write_environment(root: Path, framework: str, device: str, reason: str = "") -> None:
     """An env.json as the environments' build leaves it; with a reason, one that failed."""
     folder = root / "results" / "environments" / f"{framework}.{device}"
@@ -275,7 +284,7 @@ def write_environment(root: Path, framework: str, device: str, reason: str = "")
         "lock_sha256": hashlib.sha256(framework.encode()).hexdigest(),
         "lock_applied": True,
         "environ": {},
-        "freeze": [f"{framework}==1.2.3", "numpy==2.4.6"],
+        "freeze": freeze(framework),
         "download_bytes": 200_000_000,
         "size_bytes": 900_000_000,
         "seconds": 21.5,

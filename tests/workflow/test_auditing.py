@@ -28,19 +28,7 @@ def archive(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("machine")
     config = generated_round.config(frameworks=["pytorch"], topologies=["1n1d"])
     folder = generated_round.write_round(root, config)
-    assert main(analysis_steps.merging(folder)) == 0
-    cells = ["--cells", str(folder / "cells.tsv")]
-    assert main(analysis_steps.limiting(folder)) == 0
-    assert main(analysis_steps.summarising(folder)) == 0
-    assert main(analysis_steps.listing(folder)) == 0
-    table, figure = folder / "tables" / TABLE, folder / "figures" / f"{TABLE}-throughput"
-    kinds = [each for kind in ("tsv", "md", "html") for each in (f"--{kind}", f"{table}.{kind}")]
-    assert main(["table", *cells, "--table", TABLE, *kinds]) == 0
-    drawn = ["--svg", f"{figure}.svg", "--png", f"{figure}.png"]
-    assert main(["figure", *cells, "--figure", figure.name, *drawn]) == 0
-    places = ["--config", str(folder / "config.yaml"), "--round", str(folder)]
-    places += ["--shared", str(folder.parent), "--out", str(folder / "report.html")]
-    assert main(["report", *places]) == 0
+    analysis_steps.everything(folder)
     packed = root / "round.zip"
     assert main(["archive", "--round", str(folder), "--out", str(packed)]) == 0
     return packed
