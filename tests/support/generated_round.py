@@ -18,6 +18,7 @@ from dlperf import plan, workloads
 from dlperf.plan.peaks import PEAKS
 
 START = datetime(2026, 11, 21, 5, 0, 0, tzinfo=UTC)
+CPU = "Example CPU @ 2.50GHz"
 #: images/s of one device at 64 px, near enough to what a core does
 SPEEDS = {
     "pytorch": 14.2,
@@ -224,7 +225,7 @@ def record(
 def _host(device: str, dice: random.Random) -> dict[str, Any]:
     return {
         "hostname": "node1",
-        "cpu": "Example CPU @ 2.50GHz",
+        "cpu": CPU,
         "cores": 2,
         "cores_allowed": 2,
         "memory_bytes": 8 * 2**30,
@@ -291,6 +292,40 @@ def write_environment(root: Path, framework: str, device: str, reason: str = "")
         "utc": "2026-11-21T04:55:00Z",
     }
     (folder / "env.json").write_text(json.dumps(environment, indent=1))
+
+
+def calibrate(
+    results: Path, node: str, measured: dict[tuple[str, int], float], **changes: Any
+) -> None:
+    """A node's calibration, as the probe writes it; turns before the fastest one are slower."""
+    ranks = max(at_once for _, at_once in measured)
+
+    def entries(rank: int) -> list[dict[str, Any]]:
+        turn = {"what": "gemm", "flops": 1e12}
+        return [
+            {**turn, "precision": precision, "at_once": at_once, "seconds": [9 / rate, 1 / rate]}
+            for (precision, at_once), rate in measured.items()
+            if rank < at_once
+        ]
+
+    gpus = [{"name": changes.pop("gpu")}] if "gpu" in changes else []
+    document = {
+        "schema": "dlperf.node/2",
+        "status": "ok",
+        "reason": "",
+        "device": "cuda" if gpus else "cpu",
+        "devices": ranks,
+        "cores_per_device": 1,
+        "start_utc": "2026-11-21T04:58:00Z",
+        "nodes": [{"hostname": node, "cpu": CPU, "gpus_before": gpus}],
+        "ranks": [
+            {"rank": rank, "local_rank": rank, "node": node, "measured": entries(rank)}
+            for rank in range(ranks)
+        ],
+        **changes,
+    }
+    (results / "nodes").mkdir(exist_ok=True)
+    (results / f"nodes/{node}.json").write_text(json.dumps(document))
 
 
 def write_certificates(root: Path, made: plan.Config, verdict: Verdict = all_pass) -> None:
