@@ -12,6 +12,7 @@ import json
 import os
 import re
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, wait
@@ -19,6 +20,8 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
+
+import yaml
 
 from dlperf import plan
 from dlperf.analysis.audit.differences import (
@@ -49,6 +52,11 @@ ROUNDING = "rounding"
 ALLOW = "`--allow-other-versions` (`--config allow_other_versions=true`)"
 OTHER = "other versions"
 LINK = "link"
+#: What the analysis raises for documents that are no records, manifests, …: of another shape.
+DAMAGED = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError),
+    *(MemoryError, OSError, RuntimeError, TypeError, ValueError, yaml.YAMLError, zlib.error),
+)
 #: What is not made from the records, so not made again.
 NOT_MADE = {"config.yaml", checksums.PEAKS, checksums.NAME, OWN}
 #: Folders of what is not made from the records, with the endings of the files in them.
@@ -168,7 +176,7 @@ def of_round(folder: Path, expected: Expected = Expected()) -> Audit:
             f"{checksums.NAME} is that of an older version: its sha256 does not cover {UNCOVERED}"
         )
     done.findings += raw(folder, older)
-    if (folder / checksums.NAME).exists():
+    if (folder / checksums.NAME).is_file():
         done.listed = len(checksums.parse(folder / checksums.NAME)[0])
         done.sums_sha256 = checksums.of_file(folder / checksums.NAME)
     if checksums.of_file(folder / checksums.PEAKS) not in ("", checksums.of_file(PEAKS)):
@@ -191,6 +199,9 @@ def of_round(folder: Path, expected: Expected = Expected()) -> Audit:
             done.findings += [
                 Finding("cannot be made again", "", stored=line) for line in str(error).splitlines()
             ]
+        except DAMAGED as error:  # what a round holds may come from anybody
+            told = f"{type(error).__name__}: {error}"
+            done.findings.append(Finding("cannot be made again", "", stored=told))
         else:
             measured = read_table(Path(scratch) / "measurements.tsv.gz")
             done.findings += _environments(folder.parent, measured)
@@ -212,7 +223,7 @@ UNCOVERED = (
 def is_older(folder: Path) -> bool:
     """Whether a round was merged by a version that listed less; it stays readable."""
     path = folder / checksums.NAME
-    if not path.exists() or (folder / checksums.PEAKS).exists():
+    if not path.is_file() or (folder / checksums.PEAKS).exists():
         return False
     listed = checksums.parse(path)[0]
     return not any(_kind(name) not in ("record", "certificate", "config") for name in listed)
@@ -225,7 +236,7 @@ def raw(folder: Path, older: bool = False) -> Iterator[Finding]:
             name = path.relative_to(folder).as_posix()
             yield Finding(LINK, name, stored=f"leads to {os.readlink(path)}")
     path = folder / checksums.NAME
-    if not path.exists():
+    if not path.is_file():
         yield Finding("missing file", checksums.NAME)
         return
     listed, problems = checksums.parse(path)
@@ -257,7 +268,7 @@ def _pinned(folder: Path) -> Iterator[Finding]:
     """The list itself against its sha256 in the report: a line less there is a record less."""
     page = folder / "report.html"
     there = checksums.of_file(folder / checksums.NAME)
-    stated = pinned(page.read_bytes()) if page.exists() else there
+    stated = pinned(page.read_bytes()) if page.is_file() else there
     if stated != there:
         column = f"sha256 of {checksums.NAME}"
         yield Finding("changed report", page.name, "", column, stated, there)
@@ -313,9 +324,9 @@ def expectation(folder: Path, done: Audit, expected: Expected) -> Same:
     """By what the round's report says that it was computed with: with other versions an audit
     cannot vouch for pictures and pages, and says so."""
     page = folder / "report.html"
-    said = computed_with(page.read_bytes()) if page.exists() else []
+    said = computed_with(page.read_bytes()) if page.is_file() else []
     here = list(checksums.computed_with())
-    if said == here or not page.exists():
+    if said == here or not page.is_file():
         return Same(rounding=expected.other_versions)
     apart = sorted({*said} ^ {*here})
     same_code = not any(each.startswith("code ") for each in apart)
@@ -442,7 +453,7 @@ def _kept_figure(folder: Path, scratch: Path, name: str) -> list[str]:
 
 
 def _compared(name: str, folder: Path, scratch: Path, same: Same) -> list[Difference] | None:
-    if not (folder / name).exists():
+    if not (folder / name).is_file():
         return None
     stored, made = ((each / name).read_bytes() for each in (folder, scratch))
     if name == checksums.NAME:
@@ -504,7 +515,7 @@ def _environments(shared: Path, measured: list[Row]) -> Iterator[Finding]:
             there = code.applied_lock(document), hashlib.sha256(freeze.encode()).hexdigest()
         except FileNotFoundError:
             continue
-        except (ValueError, AttributeError, TypeError) as error:
+        except DAMAGED as error:
             yield Finding("unreadable file", f"../{name}", stored=str(error))
             continue
         for key, value in zip(("lock_sha256", "freeze_sha256"), there, strict=True):
@@ -545,7 +556,7 @@ def _crate(root: Path, folder: Path, done: Audit, expected: Expected) -> Iterato
     except FileNotFoundError:
         yield Finding("missing file", CRATE)
         return
-    except (ValueError, KeyError, TypeError) as error:
+    except DAMAGED as error:
         yield Finding("unreadable file", CRATE, stored=f"{type(error).__name__}: {error}")
         return
     for name in sorted(wanted.keys() - there):
@@ -561,14 +572,7 @@ def _crate(root: Path, folder: Path, done: Audit, expected: Expected) -> Iterato
         made = archive.crate_of(
             folder, {each: (root / each).read_bytes() for each in there - {CRATE}}
         )
-    except (
-        AnalysisError,
-        ConfigError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ) as error:
+    except (AnalysisError, ConfigError, *DAMAGED) as error:
         yield Finding("cannot be made again", CRATE, stored=f"{type(error).__name__}: {error}")
         return
     for name in archive.COMMON:

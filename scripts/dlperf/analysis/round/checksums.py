@@ -87,7 +87,7 @@ def of_file(path: Path) -> str:
     """The sha256 of a file; "" where there is none."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return ""
 
 

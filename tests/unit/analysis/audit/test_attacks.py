@@ -5,9 +5,11 @@ from a changed file, the sha256 that the author published finds it (docs/auditin
 """
 
 import csv
+import errno
 import gzip
 import hashlib
 import json
+import os
 import re
 import shutil
 import zipfile
@@ -503,3 +505,64 @@ def test_data_on_another_disk_are_archived(folder, tmp_path):
     packed = tmp_path / "round.zip"
     assert main(["archive", "--round", str(folder), "--out", str(packed)]) == 0
     assert audited(packed) == (0, [])
+
+
+def of_another_shape(name: str, content: str) -> Attack:
+    return lambda folder: (folder / name).write_text(content)
+
+
+def a_folder(name: str) -> Attack:
+    def attack(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).mkdir()
+
+    return attack
+
+
+#: Files that are not what they should be, which a reader of JSON or TSV stumbles over.
+HOSTILE: dict[str, Attack] = {
+    "a record in a thousand lists": of_another_shape(RECORD, "[" * 100_000),
+    "a certificate that is a list": of_another_shape(CERTIFICATE, "[]"),
+    "a calibration of nothing": of_another_shape("nodes/node1.json", '{"schema": "dlperf.node/2"}'),
+    "a manifest that is a number": of_another_shape("../data/sample/manifest.json", "1"),
+    "an environment that is a list": of_another_shape(ENVIRONMENT, "[1]"),
+    "peaks that are no mapping": of_another_shape("peaks.yaml", "[1]"),
+    "a config that is no YAML": of_another_shape("config.yaml", "{"),
+    "a list of bytes": appended("SHA256SUMS", b"\xff\xfe"),
+    "measurements that are no gzip": of_another_shape("measurements.tsv.gz", "case\n"),
+    "cells without columns": of_another_shape("cells.tsv", "x\n1\n"),
+    "a page that is a folder": a_folder("report.html"),
+    "a list that is a folder": a_folder("SHA256SUMS"),
+    "a record that is a folder": a_folder(RECORD),
+    "a table that is a folder": a_folder(f"tables/{TABLE}.tsv"),
+}
+
+
+@pytest.mark.parametrize("attack", HOSTILE.values(), ids=HOSTILE)
+def test_a_round_of_broken_files_fails_without_a_traceback(folder, capsys, attack):
+    attack(folder)
+    out = folder.parent / "audit.tsv"
+    assert main(["audit", "--round", str(folder), "--out", str(out)]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_where_nothing_can_be_written_an_audit_says_so_in_one_message(
+    folder, capsys, monkeypatch, number
+):
+    """And has printed what it found."""
+    real = os.rename
+
+    def full(old: str, new: str) -> None:
+        if new.endswith("audit.tsv"):
+            raise OSError(number, os.strerror(number), new)
+        real(old, new)
+
+    monkeypatch.setattr("os.rename", full)
+    out = folder.parent / "audit.tsv"
+    assert main(["audit", "--round", str(folder), "--out", str(out)]) == 1
+    said = capsys.readouterr()
+    assert "Nothing differs." in said.out
+    (line,) = said.err.splitlines()
+    assert line.startswith(f"error: {out}: ")
+    assert ("disk is full" in line) == (number == errno.ENOSPC)
