@@ -4,7 +4,9 @@ environments nor a GPU.
 
 Outputs: `audit` prints what differs between a round (or an archive of one, `--config
 archive=FILE.zip`) and what its raw records say, and writes it to audit.tsv; it fails where anything
-does. `archive` packs the round, as it lies there, into results/<round>.zip.
+does, where its sha256 is not that of `--config sha256=…`, and, without `--config
+allow_other_versions=true`, where it was computed with other versions. `archive` packs the round, as
+it lies there, into results/<round>.zip.
 """
 
 
@@ -12,9 +14,15 @@ rule audit:
     localrule: True
     params:
         round=ARCHIVE or RESULTS,
-        out=f"results/{Path(ARCHIVE).stem}.audit.tsv" if ARCHIVE else f"{RESULTS}/audit.tsv",
+        out=AUDITED
+        or (f"results/{Path(ARCHIVE).stem}.audit.tsv" if ARCHIVE else f"{RESULTS}/audit.tsv"),
+        options=[
+            *([f"--sha256={EXPECTED_SHA256}"] if EXPECTED_SHA256 else []),
+            *(["--allow-other-versions"] if OTHER_VERSIONS else []),
+        ],
     shell:
         "{PYTHON:q} -m dlperf.analysis audit --round {params.round:q} --out {params.out:q}"
+        " {params.options:q}"
 
 
 rule archive:

@@ -24,6 +24,7 @@ SCRIPTS = str(Path(workflow.basedir) / "scripts")
 sys.path.insert(0, SCRIPTS)
 
 from dlperf import inside_snakemake, plan, workloads
+from dlperf.contract import files, storage
 from dlperf.data import loaders
 from dlperf.analysis.round import names
 from dlperf.inside_snakemake import of_each_job
@@ -35,9 +36,17 @@ PYTHON = sys.executable
 SOURCE = ", ".join(os.path.relpath(path) for path in workflow.configfiles)
 
 # Of one call, not of the round, so in none of its files: what `audit` audits in place of the round's
-# folder, what `compare` compares it with and by, and whether certificates that come with the code
+# folder, where it writes what it found, the sha256 that it expects, and whether the round may have
+# been computed with other versions; what `compare` compares it with and by, and whether certificates that come with the code
 # are made anew (`--config certificates=remake`).
 ARCHIVE = config.pop("archive", None)
+AUDITED = config.pop("out", None)
+EXPECTED_SHA256 = str(config.pop("sha256", ""))
+OTHER_VERSIONS = config.pop("allow_other_versions", False)
+if OTHER_VERSIONS not in (True, False):
+    raise WorkflowError(
+        f"--config allow_other_versions={OTHER_VERSIONS}: allowed are true and false"
+    )
 CERTIFICATES = config.pop("certificates", "released")
 REMAKE = CERTIFICATES == "remake"
 if CERTIFICATES not in ("released", "remake"):
@@ -152,14 +161,29 @@ def outcome(path):
 # An input of what must be made again although it is there: newer than everything. (The profiles
 # do not ask for a rerun where the set of inputs changes.)
 AGAIN = "results/.again"
-if workflow.is_main_process:
-    os.makedirs("results", exist_ok=True)
-    # its content changes too: Snakemake compares checksums of small files before it trusts a time
-    Path(AGAIN).write_text(f"{time.time_ns()}\n")
+
+
+@cache
+def touched_again():
+    """AGAIN, made new once; the jobs of a cluster, which parse the workflow too, only name it."""
+    if not workflow.is_main_process:
+        return AGAIN
+    try:
+        # its content changes too: Snakemake compares checksums of small files before it trusts a time
+        files.write(AGAIN, f"{time.time_ns()}\n")
+    except OSError as error:
+        if error.errno not in storage.SHUT:
+            raise WorkflowError(storage.message(error, AGAIN)) from None
+        # of a dry run, which wants to see the file; it goes when Snakemake ends
+        global stand_in
+        stand_in = tempfile.NamedTemporaryFile(prefix="dlperf-again-")
+        return stand_in.name
+    return AGAIN
 
 
 def again_if(wanted):
-    return AGAIN if wanted else []
+    """Only where something is to be made again is anything written: an auditor may not write."""
+    return touched_again() if wanted else []
 
 
 onstart:
@@ -171,14 +195,21 @@ onstart:
     global makes_report
     makes_report = any(job.rule.name == "report_page" for job in workflow.dag.needrun_jobs())
     # The profiles switch Snakemake's own lock off: it outlives `kill -9`. The kernel frees this one.
+    # Where nothing can be written there is nothing to lock.
     global folder_lock
-    folder_lock = open("results/.lock", "a+")
     try:
-        fcntl.flock(folder_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise WorkflowError(
-            "another Snakemake is at work in this folder; wait for it, or end it with Ctrl-C"
-        ) from None
+        os.makedirs("results", exist_ok=True)
+        folder_lock = open("results/.lock", "a+")
+    except OSError as error:
+        if error.errno not in storage.SHUT:
+            raise WorkflowError(storage.message(error)) from None
+    else:
+        try:
+            fcntl.flock(folder_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise WorkflowError(
+                "another Snakemake is at work in this folder; wait for it, or end it with Ctrl-C"
+            ) from None
     makes = {"environment", "fetch", "images", "documents", "examples"}
     if any(job.rule.name in makes for job in workflow.dag.needrun_jobs()):
         from dlperf.plan import estimate

@@ -29,13 +29,13 @@ A mistake of the user ends with one message and the exit status 1. `compare` and
 """
 
 import argparse
-import errno
 import gc
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dlperf.analysis.schema.files import AnalysisError
+from dlperf.contract import storage
 
 # Each command imports its own module: a figure must not wait for what the report needs.
 
@@ -254,28 +254,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from dlperf.plan import ConfigError  # only now: a figure needs nothing of the plan
 
         if isinstance(error, OSError) and error.errno:
-            error = AnalysisError(unwritable(error))
+            error = AnalysisError(storage.message(error, getattr(asked, "out", "")))
         if not isinstance(error, AnalysisError | ConfigError):
             raise
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
         return 1
-
-
-#: What stops a file from being written, and how to go on.
-STOPS = {
-    errno.ENOSPC: "the disk is full; make room and run the same command again",
-    errno.EDQUOT: "the quota of this disk is used up; make room and run the same command again",
-    errno.EROFS: "is on a disk that is mounted read-only; name another place with --out",
-    errno.EACCES: "may not be read or written by this user",
-}
-
-
-def unwritable(error: OSError) -> str:
-    """One message for a file that cannot be read or written."""
-    place = error.filename2 or error.filename
-    told = STOPS.get(error.errno or 0) or error.strerror
-    return f"{place}: {told}" if place else str(told)
 
 
 if __name__ == "__main__":

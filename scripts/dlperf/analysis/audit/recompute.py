@@ -36,6 +36,7 @@ from dlperf.analysis.audit.differences import (
 from dlperf.analysis.audit.differences import ROUNDING as ROUNDED
 from dlperf.analysis.round import checksums, labels, names
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
+from dlperf.contract import storage
 from dlperf.contract.files import write
 from dlperf.measure import code
 from dlperf.plan import ConfigError
@@ -49,6 +50,7 @@ OWN = "audit.tsv"
 #: What figures are drawn with.
 DRAWING = ("matplotlib ", "pillow ")
 ROUNDING = "rounding"
+OUT = "`--out` (`--config out=FILE`)"
 ALLOW = "`--allow-other-versions` (`--config allow_other_versions=true`)"
 OTHER = "other versions"
 LINK = "link"
@@ -132,10 +134,18 @@ def audit(where: Path, out: Path, expected: Expected = Expected()) -> None:
         )
     for line in summary(done, out):
         print(line)
-    write_table(out, COLUMNS, map(asdict, [*done.findings, *done.rounding]))
+    told = f"{out} has all of them"
+    try:
+        write_table(out, COLUMNS, map(asdict, [*done.findings, *done.rounding]))
+    except OSError as error:
+        if error.errno not in storage.SHUT:
+            raise
+        # an auditor may be let read only: what was found counts
+        told = f"not written, as {storage.message(error, out)}; name another place by {OUT}"
+        print(f"Note: {told}")
     if done.findings:
         count = labels.plural(len(done.findings), "difference")
-        raise AnalysisError(f"{where}: {count}; {out} has all of them")
+        raise AnalysisError(f"{where}: {count}; {told}")
 
 
 def of_archive(path: Path, expected: Expected = Expected()) -> Audit:

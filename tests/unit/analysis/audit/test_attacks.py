@@ -546,23 +546,37 @@ def test_a_round_of_broken_files_fails_without_a_traceback(folder, capsys, attac
     assert capsys.readouterr().err.startswith("error: ")
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
-def test_where_nothing_can_be_written_an_audit_says_so_in_one_message(
-    folder, capsys, monkeypatch, number
-):
-    """And has printed what it found."""
+@pytest.fixture
+def refusing(monkeypatch) -> Callable[[int], None]:
+    """The system refuses to write audit.tsv, with this error."""
     real = os.rename
 
-    def full(old: str, new: str) -> None:
-        if new.endswith("audit.tsv"):
-            raise OSError(number, os.strerror(number), new)
-        real(old, new)
+    def refuse(number: int) -> None:
+        def rename(old: str, new: str) -> None:
+            if new.endswith("audit.tsv"):
+                raise OSError(number, os.strerror(number), new)
+            real(old, new)
 
-    monkeypatch.setattr("os.rename", full)
-    out = folder.parent / "audit.tsv"
+        monkeypatch.setattr("os.rename", rename)
+
+    return refuse
+
+
+def test_an_audit_counts_where_its_report_cannot_be_written(folder, capsys, refusing):
+    """An auditor may be let read only."""
+    refusing(errno.EROFS)
+    command = ["audit", "--round", str(folder), "--out", str(folder / "audit.tsv")]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "Nothing differs." in said and "mounted read-only; name another place by `--out`" in said
+    (folder / RECORD).unlink()
+    assert main(command) == 1
+    assert "differences; not written" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_one_message(folder, capsys, refusing):
+    refusing(errno.ENOSPC)
+    out = folder / "audit.tsv"
     assert main(["audit", "--round", str(folder), "--out", str(out)]) == 1
-    said = capsys.readouterr()
-    assert "Nothing differs." in said.out
-    (line,) = said.err.splitlines()
-    assert line.startswith(f"error: {out}: ")
-    assert ("disk is full" in line) == (number == errno.ENOSPC)
+    said = capsys.readouterr().err
+    assert said == f"error: {out}: the disk is full; make room and run the same command again\n"
