@@ -18,7 +18,7 @@ rule audit:
         or (f"results/{Path(ARCHIVE).stem}.audit.tsv" if ARCHIVE else f"{RESULTS}/audit.tsv"),
         options=[
             *([f"--sha256={EXPECTED_SHA256}"] if EXPECTED_SHA256 else []),
-            *(["--allow-other-versions"] if OTHER_VERSIONS else []),
+            *(["--allow-other-versions"] if OTHER_VERSIONS == "true" else []),
         ],
     shell:
         "{PYTHON:q} -m dlperf.analysis audit --round {params.round:q} --out {params.out:q}"

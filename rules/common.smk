@@ -42,8 +42,8 @@ SOURCE = ", ".join(os.path.relpath(path) for path in workflow.configfiles)
 ARCHIVE = config.pop("archive", None)
 AUDITED = config.pop("out", None)
 EXPECTED_SHA256 = str(config.pop("sha256", ""))
-OTHER_VERSIONS = config.pop("allow_other_versions", False)
-if OTHER_VERSIONS not in (True, False):
+OTHER_VERSIONS = str(config.pop("allow_other_versions", "false")).lower()
+if OTHER_VERSIONS not in ("true", "false"):
     raise WorkflowError(
         f"--config allow_other_versions={OTHER_VERSIONS}: allowed are true and false"
     )
