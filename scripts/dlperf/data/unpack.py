@@ -70,8 +70,8 @@ def unpack(archive: Path, folder: Path, most_bytes: int | None = None) -> int:
         raise _refused(archive, name, "is there twice, or is a file and a folder") from None
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        why = f"the disk of {folder.parent} is full" if full else error.strerror or str(error)
-        raise DataError(f"{archive}: was not unpacked: {why}") from None
+        told = f"the disk of {folder.parent} is full" if full else error.strerror or str(error)
+        raise DataError(f"{archive}: was not unpacked: {told}") from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
