@@ -90,7 +90,7 @@ def _into(work: Path, archive: Path, most: int) -> int:
         done += declared
         if done > most:
             raise DataError(
-                f"{archive}: says that it unpacks to more than {size(most)} (at '{name}'); refused"
+                f"{archive}: says that it unpacks to more than {size(most)} (at {name!r}); refused"
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         with stream, open(target, "xb") as copy:
@@ -147,7 +147,7 @@ def _inside(archive: Path, name: str) -> PurePosixPath:
 
 
 def _refused(archive: Path, name: str, why: str) -> DataError:
-    return DataError(f"{archive}: refused, because its entry '{name}' {why}; nothing was unpacked")
+    return DataError(f"{archive}: refused, because its entry {name!r} {why}; nothing was unpacked")
 
 
 def _umask() -> int:

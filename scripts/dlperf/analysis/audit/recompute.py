@@ -126,6 +126,7 @@ def audit(where: Path, out: Path, expected: Expected = Expected()) -> None:
     Raises AnalysisError where anything differs, or where there is no round.
     """
     done = of_archive(where, expected) if where.is_file() else of_round(where, expected)
+    done.findings = list(map(_as_text, done.findings))
     if expected.sha256 and expected.sha256 not in (done.sums_sha256, done.archive_sha256):
         now = done.archive_sha256 or done.sums_sha256
         name = where.name if done.archive_sha256 else checksums.NAME
@@ -146,6 +147,15 @@ def audit(where: Path, out: Path, expected: Expected = Expected()) -> None:
     if done.findings:
         count = labels.plural(len(done.findings), "difference")
         raise AnalysisError(f"{where}: {count}; {told}")
+
+
+def _as_text(finding: Finding) -> Finding:
+    """What files and names say is text: nothing in it moves a terminal's cursor."""
+
+    def shown(text: str) -> str:
+        return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+    return Finding(*map(shown, asdict(finding).values()))
 
 
 def of_archive(path: Path, expected: Expected = Expected()) -> Audit:

@@ -546,6 +546,13 @@ def test_a_round_of_broken_files_fails_without_a_traceback(folder, capsys, attac
     assert capsys.readouterr().err.startswith("error: ")
 
 
+def test_what_a_name_says_is_text_on_a_terminal(folder, capsys):
+    (folder / "\x1b[2JNothing differs.\udcff").write_text("1")
+    status, found = audited(folder)
+    assert status == 1 and found == [("extra file", "\\x1b[2JNothing differs.\\udcff")]
+    assert "\x1b" not in capsys.readouterr().out
+
+
 @pytest.fixture
 def refusing(monkeypatch) -> Callable[[int], None]:
     """The system refuses to write audit.tsv, with this error."""
