@@ -161,29 +161,20 @@ def outcome(path):
 # An input of what must be made again although it is there: newer than everything. (The profiles
 # do not ask for a rerun where the set of inputs changes.)
 AGAIN = "results/.again"
-
-
-@cache
-def touched_again():
-    """AGAIN, made new once; the jobs of a cluster, which parse the workflow too, only name it."""
-    if not workflow.is_main_process:
-        return AGAIN
+if workflow.is_main_process:
     try:
         # its content changes too: Snakemake compares checksums of small files before it trusts a time
         files.write(AGAIN, f"{time.time_ns()}\n")
     except OSError as error:
         if error.errno not in storage.SHUT:
             raise WorkflowError(storage.message(error, AGAIN)) from None
-        # of a dry run, which wants to see the file; it goes when Snakemake ends
-        global stand_in
+        # An auditor may only read; a dry run wants to see the file. It goes when Snakemake ends.
         stand_in = tempfile.NamedTemporaryFile(prefix="dlperf-again-")
-        return stand_in.name
-    return AGAIN
+        AGAIN = stand_in.name
 
 
 def again_if(wanted):
-    """Only where something is to be made again is anything written: an auditor may not write."""
-    return touched_again() if wanted else []
+    return AGAIN if wanted else []
 
 
 onstart:
