@@ -24,6 +24,7 @@ SCRIPTS = str(Path(workflow.basedir) / "scripts")
 sys.path.insert(0, SCRIPTS)
 
 from dlperf import inside_snakemake, plan, workloads
+from dlperf.contract import files, storage
 from dlperf.data import loaders
 from dlperf.analysis.round import names
 from dlperf.inside_snakemake import of_each_job
@@ -34,10 +35,19 @@ shell.prefix(f"export PYTHONPATH={shlex.quote(SCRIPTS)}; ")
 PYTHON = sys.executable
 SOURCE = ", ".join(os.path.relpath(path) for path in workflow.configfiles)
 
-# These belong to one call and not to the round, so they are in none of its files: the archive that
-# `audit` audits instead of the round's folder, the baseline and the metric of `compare`, and
-# whether certificates that come with the code are made again (`--config certificates=remake`).
+# These belong to one call and not to the round, so they are in none of its files: what `audit`
+# audits instead of the round's folder, where it writes its findings, the sha256 that it expects, and
+# whether the round may have been computed with other versions; the baseline and the metric of
+# `compare`; and whether certificates that come with the code are made again (`--config
+# certificates=remake`).
 ARCHIVE = config.pop("archive", None)
+AUDITED = config.pop("out", None)
+EXPECTED_SHA256 = str(config.pop("sha256", ""))
+OTHER_VERSIONS = str(config.pop("allow_other_versions", "false")).lower()
+if OTHER_VERSIONS not in ("true", "false"):
+    raise WorkflowError(
+        f"--config allow_other_versions={OTHER_VERSIONS}: allowed are true and false"
+    )
 CERTIFICATES = config.pop("certificates", "released")
 REMAKE = CERTIFICATES == "remake"
 if CERTIFICATES not in ("released", "remake"):
@@ -157,9 +167,15 @@ def outcome(path):
 # not rerun a job because its set of inputs changed.)
 AGAIN = "results/.again"
 if workflow.is_main_process:
-    os.makedirs("results", exist_ok=True)
-    # its content changes too, because Snakemake compares checksums of small files as well as times
-    Path(AGAIN).write_text(f"{time.time_ns()}\n")
+    try:
+        # its content changes too, because Snakemake compares checksums of small files as well
+        files.write(AGAIN, f"{time.time_ns()}\n")
+    except OSError as error:
+        if error.errno not in storage.SHUT:
+            raise WorkflowError(storage.message(error, AGAIN)) from None
+        # An auditor may only read; a dry run wants to see the file. It goes when Snakemake ends.
+        stand_in = tempfile.NamedTemporaryFile(prefix="dlperf-again-")
+        AGAIN = stand_in.name
 
 
 def again_if(wanted):
@@ -175,15 +191,21 @@ onstart:
     global makes_report
     makes_report = any(job.rule.name == "report_page" for job in workflow.dag.needrun_jobs())
     # The profiles switch off Snakemake's own lock, which outlives `kill -9`. The kernel frees this
-    # one.
+    # one. In a folder that may only be read there is nothing to lock.
     global folder_lock
-    folder_lock = open("results/.lock", "a+")
     try:
-        fcntl.flock(folder_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise WorkflowError(
-            "another Snakemake is at work in this folder; wait for it, or end it with Ctrl-C"
-        ) from None
+        os.makedirs("results", exist_ok=True)
+        folder_lock = open("results/.lock", "a+")
+    except OSError as error:
+        if error.errno not in storage.SHUT:
+            raise WorkflowError(storage.message(error)) from None
+    else:
+        try:
+            fcntl.flock(folder_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise WorkflowError(
+                "another Snakemake is at work in this folder; wait for it, or end it with Ctrl-C"
+            ) from None
     makes = {"environment", "fetch", "images", "documents", "examples"}
     if any(job.rule.name in makes for job in workflow.dag.needrun_jobs()):
         from dlperf.plan import estimate

@@ -3,8 +3,21 @@ Required inputs: measurements.tsv.gz, which names the devices; config/peaks.yaml
 of the round's nodes (rules/screen.smk).
 
 Outputs: limits.tsv, the peak of one device as its manufacturer states it and as it was measured.
-`cells` shows MFU relative to both.
+`cells` shows MFU relative to both. peaks.yaml, the round's own copy of config/peaks.yaml, which
+SHA256SUMS lists because numbers depend on it.
 """
+
+
+rule peaks:
+    input:
+        os.path.relpath(os.path.join(workflow.basedir, "config/peaks.yaml")),
+    output:
+        f"{RESULTS}/peaks.yaml",
+    log:
+        f"{RESULTS}/logs/peaks.log",
+    localrule: True
+    shell:
+        "cp {input:q} {output:q} 2> {log:q}"
 
 
 rule limits:
@@ -12,7 +25,7 @@ rule limits:
         calibrations,
         config=f"{RESULTS}/config.yaml",
         measurements=f"{RESULTS}/measurements.tsv.gz",
-        peaks=os.path.relpath(os.path.join(workflow.basedir, "config/peaks.yaml")),
+        peaks=f"{RESULTS}/peaks.yaml",
     output:
         f"{RESULTS}/limits.tsv",
     log:

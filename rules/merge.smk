@@ -1,10 +1,11 @@
 """
 Required inputs: the round's config.yaml, every record that the plan asks for, and the certificates
-of its cases.
+of its cases; and what else its numbers depend on, to be listed: calibrations, peaks.yaml, manifests.
 
 Outputs: measurements.tsv.gz (a row for each repetition), parity.tsv (the settings that the
-processes reported), certificates.tsv (a row for each tier), SHA256SUMS (the files that were read),
-cells.tsv (a row for each case and metric: median, interval, speed-up, certificate, flags).
+processes reported), certificates.tsv (a row for each tier), SHA256SUMS (the files that its numbers
+depend on), cells.tsv (a row for each case and metric: median, interval, speed-up, certificate,
+flags).
 
 1. merge reads and checks records and certificates. It stops if one disagrees with its path.
 2. cells summarises them; all tables, figures and the report are made from that.
@@ -13,7 +14,10 @@ cells.tsv (a row for each case and metric: median, interval, speed-up, certifica
 
 rule merge:
     input:
+        calibrations,
         config=f"{RESULTS}/config.yaml",
+        peaks=f"{RESULTS}/peaks.yaml",
+        manifests=data_of_round,
         records=records,
         certificates=certificates_of,
     output:

@@ -8,14 +8,17 @@ generated, always the same for the same round.
 import hashlib
 import json
 import random
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from dlperf import plan, workloads
+from dlperf.plan.peaks import PEAKS
 
 START = datetime(2026, 11, 21, 5, 0, 0, tzinfo=UTC)
+CPU = "Example CPU @ 2.50GHz"
 #: images/s of one device at 64 px, near enough to what a core does
 SPEEDS = {
     "pytorch": 14.2,
@@ -108,6 +111,7 @@ def write_round(
     results = root / "results" / made.round
     results.mkdir(parents=True, exist_ok=True)
     (results / "config.yaml").write_text(plan.dump(made))
+    shutil.copyfile(PEAKS, results / "peaks.yaml")
     for framework in made.frameworks:  # first: a record is newer than what it was made with
         write_environment(root, framework, made.device)
     if any("sample" in each.data for each in made.workloads.asked().values()):
@@ -155,6 +159,7 @@ def record(
         "config_sha256": "c" * 64,
         "code_sha256": "d" * 64,
         "lock_sha256": hashlib.sha256(case.framework.encode()).hexdigest(),
+        "freeze_sha256": hashlib.sha256("\n".join(freeze(case.framework)).encode()).hexdigest(),
         "data_manifest_sha256": "",
         "python": "3.11.7",
         "start_utc": clock.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -241,7 +246,7 @@ def shift(made_record: dict[str, Any], start: float, end: float) -> None:
 def _host(device: str, dice: random.Random) -> dict[str, Any]:
     return {
         "hostname": "node1",
-        "cpu": "Example CPU @ 2.50GHz",
+        "cpu": CPU,
         "cores": 2,
         "cores_allowed": 2,
         "memory_bytes": 8 * 2**30,
@@ -278,6 +283,11 @@ def _parity(case: plan.Case) -> dict[str, Any]:
     }
 
 
+def freeze(framework: str) -> list[str]:
+    """The packages of its environment."""
+    return [f"{framework}==1.2.3", "numpy==2.4.6"]
+
+
 def write_environment(root: Path, framework: str, device: str, reason: str = "") -> None:
     """An env.json as the environments' build leaves it; with a reason, one that failed."""
     folder = root / "results" / "environments" / f"{framework}.{device}"
@@ -296,13 +306,47 @@ def write_environment(root: Path, framework: str, device: str, reason: str = "")
         "lock_sha256": hashlib.sha256(framework.encode()).hexdigest(),
         "lock_applied": True,
         "environ": {},
-        "freeze": [f"{framework}==1.2.3", "numpy==2.4.6"],
+        "freeze": freeze(framework),
         "download_bytes": 200_000_000,
         "size_bytes": 900_000_000,
         "seconds": 21.5,
         "utc": "2026-11-21T04:55:00Z",
     }
     (folder / "env.json").write_text(json.dumps(environment, indent=1))
+
+
+def calibrate(
+    results: Path, node: str, measured: dict[tuple[str, int], float], **changes: Any
+) -> None:
+    """A node's calibration, as the probe writes it; turns before the fastest one are slower."""
+    ranks = max(at_once for _, at_once in measured)
+
+    def entries(rank: int) -> list[dict[str, Any]]:
+        turn = {"what": "gemm", "flops": 1e12}
+        return [
+            {**turn, "precision": precision, "at_once": at_once, "seconds": [9 / rate, 1 / rate]}
+            for (precision, at_once), rate in measured.items()
+            if rank < at_once
+        ]
+
+    gpus = [{"name": changes.pop("gpu")}] if "gpu" in changes else []
+    document = {
+        "schema": "dlperf.node/2",
+        "status": "ok",
+        "reason": "",
+        "device": "cuda" if gpus else "cpu",
+        "devices": ranks,
+        "cores_per_device": 1,
+        "start_utc": "2026-11-21T04:58:00Z",
+        "nodes": [{"hostname": node, "cpu": CPU, "gpus_before": gpus}],
+        "ranks": [
+            {"rank": rank, "local_rank": rank, "node": node, "measured": entries(rank)}
+            for rank in range(ranks)
+        ],
+        **changes,
+    }
+    (results / "nodes").mkdir(exist_ok=True)
+    (results / f"nodes/{node}.json").write_text(json.dumps(document))
 
 
 def write_certificates(root: Path, made: plan.Config, verdict: Verdict = all_pass) -> None:

@@ -17,7 +17,8 @@
     python -m dlperf.analysis speedups --published DIR --out DIR
     python -m dlperf.analysis log    --source NAME --log FILE… --case KEY=VALUE… --warmup N \\
                                      --measured N --out CSV
-    python -m dlperf.analysis audit  --round DIR|ARCHIVE --out OUT
+    python -m dlperf.analysis audit  --round DIR|ARCHIVE --out OUT [--sha256 PUBLISHED] \\
+                                     [--allow-other-versions]
     python -m dlperf.analysis archive --round DIR --out OUT
     python -m dlperf.analysis compare --baseline DIR --round DIR [--tolerance SHARE] \\
                                      [--metric NAME] --out-tsv OUT --out-html OUT
@@ -34,6 +35,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dlperf.analysis.schema.files import AnalysisError
+from dlperf.contract import storage
 
 # Each command imports its own module: a figure must not wait for what the report needs.
 
@@ -123,9 +125,9 @@ def _speedups(asked: argparse.Namespace) -> None:
 
 
 def _audit(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.audit.recompute import audit
+    from dlperf.analysis.audit.recompute import Expected, audit
 
-    audit(asked.round, asked.out)
+    audit(asked.round, asked.out, Expected(asked.sha256, asked.allow_other_versions))
 
 
 def _archive(asked: argparse.Namespace) -> None:
@@ -156,7 +158,12 @@ def _show_verdict(tsv: Path, html: Path) -> int:
 
 
 #: Options that may be left out. An imported round has no limits: nothing of it was probed.
-DEFAULTS = {"tolerance": 0.02, "limits": None, "metric": ""}
+DEFAULTS = {
+    "tolerance": 0.02,
+    "limits": None,
+    "metric": "",
+    "sha256": "",
+}
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int | None], dict[str, type]]] = {
     "merge": (
         _merge,
@@ -188,7 +195,10 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int | None], dict[str, 
     "values": (_values, {"config": Path, "runs": Path, "out": Path}),
     "replay": (_replay, {"round": Path, "published": Path}),
     "speedups": (_speedups, {"published": Path, "out": Path}),
-    "audit": (_audit, {"round": Path, "out": Path}),
+    "audit": (
+        _audit,
+        {"round": Path, "out": Path, "sha256": str, "allow-other-versions": bool},
+    ),
     "archive": (_archive, {"round": Path, "out": Path}),
     "compare": (
         _compare,
@@ -222,6 +232,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, (_, options) in COMMANDS.items():
         command = commands.add_parser(name)
         for option, kind in options.items():
+            if kind is bool:
+                command.add_argument(f"--{option}", action="store_true")
+                continue
             command.add_argument(
                 f"--{option}",
                 type=kind,
@@ -240,6 +253,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         from dlperf.plan import ConfigError  # only now: a figure needs nothing of the plan
 
+        if isinstance(error, OSError) and error.errno:
+            error = AnalysisError(storage.message(error, getattr(asked, "out", "")))
         if not isinstance(error, AnalysisError | ConfigError):
             raise
         for line in str(error).splitlines():

@@ -26,7 +26,7 @@ from typing import Any
 
 from dlperf import frameworks, workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SCHEMA, judge
-from dlperf.contract import files
+from dlperf.contract import files, storage
 from dlperf.contract.parallel import Layout
 from dlperf.measure import code, host, processes, record, stopwatch
 from dlperf.scenarios import train
@@ -68,7 +68,10 @@ def main(arguments: list[str] | None = None) -> None:
     # End at once, as by SIGTERM: the processes of the runs see it, and end their ranks.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     certificate = certify(asked)
-    files.write(asked.out, json.dumps(certificate, indent=1) + "\n")
+    try:
+        files.write(asked.out, json.dumps(certificate, indent=1) + "\n")
+    except OSError as error:
+        sys.exit("error: " + storage.message(error, asked.out))
     name = (
         f"{asked.framework} {asked.workload} {asked.precision} {asked.compiler} {asked.layout.name}"
     )

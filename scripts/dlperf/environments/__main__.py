@@ -13,6 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
+from dlperf.contract import storage
 from dlperf.environments import FILES, EnvironmentProblem
 from dlperf.environments.build import Request, build, document
 from dlperf.environments.commands import without_addresses
@@ -29,8 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
     except EnvironmentProblem as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 1
-    except OSError as error:  # such as a full disk, on which env.json cannot be written either
-        print(f"error: {error.filename or asked.prefix}: {error.strerror}", file=sys.stderr)
+    except OSError as error:  # such as a full disk, which cannot hold an env.json either
+        print(f"error: {storage.message(error, asked.prefix)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -17,6 +17,7 @@ import os
 import sys
 
 from dlperf import frameworks, workloads
+from dlperf.contract import storage
 from dlperf.contract.case import CaseError, Known, load
 from dlperf.measure import host, processes, record
 
@@ -62,7 +63,10 @@ def main(arguments=None):
             launcher=asked.launcher,
             interface=asked.interface,
         )
-    record.write(document, asked.out, asked.attempts)
+    try:
+        record.write(document, asked.out, asked.attempts)
+    except OSError as error:
+        sys.exit("error: " + storage.message(error, asked.out))
     print(_summary(document, asked.out))
     if asked.on_failure == "stop" and document["status"] not in ("ok", "unsupported"):
         sys.exit(1)

@@ -20,7 +20,7 @@ import sys
 import time
 
 from dlperf import frameworks
-from dlperf.contract import files
+from dlperf.contract import files, storage
 from dlperf.contract.run import Rank
 from dlperf.measure import host, processes
 from dlperf.measure.meeting import Guest
@@ -56,7 +56,10 @@ def main(arguments=None):
     asked = parser.parse_args(arguments)
     processes.end_with_ranks()
     document = probe(asked)
-    files.write(asked.out, json.dumps(document, indent=1) + "\n")
+    try:
+        files.write(asked.out, json.dumps(document, indent=1) + "\n")
+    except OSError as error:
+        sys.exit("error: " + storage.message(error, asked.out))
     print("%s: %s -> %s" % (document["status"], document["reason"] or "probed", asked.out))
     for line in figures(document):
         print(line)

@@ -46,10 +46,17 @@ def file_sha256(path):
 
 
 def _git(*words):
-    folder = os.path.dirname(os.path.abspath(__file__))
+    """What git says of the repository of this code; "" where it says nothing.
+
+    In a container it often belongs to another user, and git would say nothing of it then.
+    """
+    folder = os.path.dirname(os.path.realpath(__file__))
+    root = os.path.dirname(os.path.dirname(os.path.dirname(folder)))
     try:
         answer = subprocess.run(
-            ("git", "-C", folder) + words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            ("git", "-c", "safe.directory=" + root, "-C", folder) + words,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
     except OSError:
         return ""

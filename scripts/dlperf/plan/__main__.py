@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 
+from dlperf.contract import storage
 from dlperf.contract.problems import ConfigError
 from dlperf.plan import schema
 from dlperf.plan.cases import expand
@@ -57,4 +58,8 @@ if __name__ == "__main__":
     except BrokenPipeError:  # such as `... | head`, which has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"error: {storage.message(error, 'the plan')}", file=sys.stderr)
+        status = 1
     sys.exit(status)

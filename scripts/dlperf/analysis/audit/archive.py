@@ -9,10 +9,9 @@ repository's root, so an archive can be unpacked over a clone.
 import hashlib
 import io
 import json
-import mimetypes
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
@@ -30,10 +29,13 @@ ROOT = Path(__file__).parents[4]
 COMMON = ("CITATION.cff", "LICENSE", "envs/workflow.yaml", "envs/workflow.lock.txt")
 KINDS = {
     ".cff": "application/yaml",
+    ".csv": "text/csv",
     ".gz": "application/gzip",
+    ".html": "text/html",
     ".json": "application/json",
-    ".log": "text/plain",
     ".md": "text/markdown",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
     ".tsv": "text/tab-separated-values",
     ".yaml": "application/yaml",
 }
@@ -56,7 +58,13 @@ def archive(folder: Path, out: Path) -> list[str]:
             f"{folder}: has no {checksums.NAME} or no report.html, so there is nothing to archive "
             "yet; `snakemake --profile local all` makes them"
         )
+    if recompute.is_older(folder):
+        raise AnalysisError(
+            f"{folder}/{checksums.NAME}: is that of an older version, and does not cover "
+            f"{recompute.UNCOVERED}; `snakemake --profile local all` merges the round again"
+        )
     wrong = list(recompute.raw(folder))
+    _refuse_links({each.file: folder / each.file for each in wrong if each.what == recompute.LINK})
     if wrong:
         told = "\n".join(f"{folder / each.file}: {each.what}" for each in wrong[: recompute.SHOWN])
         raise AnalysisError(
@@ -64,14 +72,14 @@ def archive(folder: Path, out: Path) -> list[str]:
             "`snakemake --profile local audit` says more; `all` merges what is there now"
         )
     notes: list[str] = []
-    contents = {name: _content(path, folder) for name, path in _files(folder, config, notes)}
+    files = dict(_files(folder, config, notes))
+    _refuse_links(files)
+    contents = {name: _content(path, folder) for name, path in files.items()}
     contents.setdefault(
         f"results/{config.round}/plan.tsv",
         plan_table(config).encode(),
     )
-    rows = read_table(folder / "measurements.tsv.gz")
-    crate = describe(config, rows, contents)
-    contents[recompute.CRATE] = (json.dumps(crate, indent=1, sort_keys=True) + "\n").encode()
+    contents[recompute.CRATE] = crate_of(folder, contents)
     packed = _zip(contents)
     write(out, packed)
     return [
@@ -87,7 +95,40 @@ def plan_table(config: plan.Config) -> str:
     return tsv(config, plan.expand(config))
 
 
-def _files(folder: Path, config: plan.Config, notes: list[str]) -> Iterator[tuple[str, Path]]:
+def packed_from(root: Path, folder: Path) -> dict[str, Path]:
+    """The files that an archive of the round in `folder`, unpacked in `root`, should have."""
+    return dict(_files(folder, plan.load(folder / "config.yaml"), [], root))
+
+
+def crate_of(folder: Path, contents: dict[str, bytes]) -> bytes:
+    """ro-crate-metadata.json of an archive with these contents."""
+    rows = read_table(folder / "measurements.tsv.gz")
+    crate = describe(plan.load(folder / "config.yaml"), rows, contents)
+    return (json.dumps(crate, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _refuse_links(files: dict[str, Path]) -> None:
+    """Raise AnalysisError where a file would be read through a link: it may lead to anything.
+
+    What lies in results/ may itself be one: people keep data and environments on other disks.
+    """
+    found = {
+        each
+        for name, path in files.items()
+        for each in [path, *path.parents][: max(1, len(PurePosixPath(name).parts) - 2)]
+        if each.is_symlink()
+    }
+    if found:
+        shown = "\n".join(map(str, sorted(found)[: recompute.SHOWN]))
+        raise AnalysisError(
+            f"{shown}\nThese are symbolic links, which may lead anywhere, so nothing was packed. "
+            "Put the files themselves there, or remove the links"
+        )
+
+
+def _files(
+    folder: Path, config: plan.Config, notes: list[str], repository: Path = ROOT
+) -> Iterator[tuple[str, Path]]:
     """(name in the archive, path) of each file; what is asked for and not there goes to `notes`."""
     shared = folder.parent
     cases = [case for case in plan.expand(config) if not case.unsupported]
@@ -123,20 +164,22 @@ def _files(folder: Path, config: plan.Config, notes: list[str]) -> Iterator[tupl
             yield inside(path)
         else:
             notes.append(f"{path} is not there")
-        yield from _definition(environment, path, notes)
+        yield from _definition(environment, path, notes, repository)
     for name in COMMON:
-        if (ROOT / name).exists():
-            yield name, ROOT / name
+        if (repository / name).exists():
+            yield name, repository / name
 
 
-def _definition(environment: str, built: Path, notes: list[str]) -> Iterator[tuple[str, Path]]:
+def _definition(
+    environment: str, built: Path, notes: list[str], repository: Path
+) -> Iterator[tuple[str, Path]]:
     """An environment's YAML and lock, where they are still those that it was built from."""
     document = json.loads(built.read_text()) if built.exists() else {}
     changed = []
     for ending, key in (("yaml", "yaml_sha256"), ("lock.txt", "lock_sha256")):
         name = f"envs/{environment}.{ending}"
-        if document.get(key) and checksums.of_file(ROOT / name) == document[key]:
-            yield name, ROOT / name
+        if document.get(key) and checksums.of_file(repository / name) == document[key]:
+            yield name, repository / name
         elif document.get(key):
             changed.append(name)
     if changed:
@@ -189,7 +232,7 @@ def describe(config: plan.Config, rows: list[Row], contents: dict[str, bytes]) -
     from rocrate.model.contextentity import ContextEntity
     from rocrate.rocrate import ROCrate
 
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    citation = yaml.safe_load(contents["CITATION.cff"])
     name = f"results/{config.round}"
     start, end = provenance.period(rows)
     ok = sum(row["status"] == "ok" for row in rows)
@@ -275,9 +318,7 @@ def _iso(utc: str) -> str:
 
 
 def _kind(name: str) -> str:
-    return (
-        KINDS.get(Path(name).suffix) or mimetypes.types_map.get(Path(name).suffix) or "text/plain"
-    )
+    return KINDS.get(Path(name).suffix, "text/plain")
 
 
 def _zip(contents: dict[str, bytes]) -> bytes:

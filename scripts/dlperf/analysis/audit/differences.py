@@ -21,7 +21,7 @@ from dlperf.analysis.schema import columns
 ABSENT = "(not there)"
 #: Endings of tables.
 TABLES = (".tsv", ".tsv.gz")
-#: Relative difference of numbers that other libraries or another processor may round to.
+#: Relative difference of numbers that another processor may round to.
 ROUNDING = 1e-9
 #: What names a row of measurements, cells, parity and certificates, where the file has it.
 NAMING = ("workload", "framework", "case", "metric", "repetition", "key", "tier")
@@ -31,7 +31,7 @@ SHOWN = 300
 
 class Difference(NamedTuple):
     """`stored` is what lies there, `made` what the raw records give. `rounding`: no more differs
-    than other libraries or another processor may round."""
+    than another processor may round."""
 
     row: str
     column: str
@@ -44,11 +44,8 @@ class Difference(NamedTuple):
 Piece = tuple[str, str, str]
 
 
-def compare(name: str, stored: bytes, made: bytes, exact: bool = True) -> list[Difference]:
-    """What differs between the two contents of the file `name`, whose ending says its kind.
-
-    `exact`: numbers in tables are expected to the last digit.
-    """
+def compare(name: str, stored: bytes, made: bytes) -> list[Difference]:
+    """What differs between the two contents of the file `name`, whose ending says its kind."""
     if stored == made:
         return []
     if name.endswith(".png"):
@@ -59,7 +56,7 @@ def compare(name: str, stored: bytes, made: bytes, exact: bool = True) -> list[D
     except (UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
         return [Difference("", "", f"cannot be read: {error}", "")]
     if name.endswith(TABLES):  # the same table may have other bytes, packed by another zlib
-        return list(_unlike(_tsv(old), _tsv(new), exact)) or _first_line(old, new)
+        return list(_unlike(_tsv(old), _tsv(new))) or _first_line(old, new)
     return _first_line(old, new)
 
 
@@ -67,7 +64,7 @@ def _text(content: bytes) -> str:
     return (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode()
 
 
-def _unlike(stored: Sequence[Piece], made: Sequence[Piece], exact: bool) -> Iterator[Difference]:
+def _unlike(stored: Sequence[Piece], made: Sequence[Piece]) -> Iterator[Difference]:
     """Cells whose texts differ. A row that only one of them has is one difference."""
     old, new = _by_place(stored), _by_place(made)
     rows_old, rows_new = ({row for row, _ in each} for each in (old, new))
@@ -76,8 +73,7 @@ def _unlike(stored: Sequence[Piece], made: Sequence[Piece], exact: bool) -> Iter
         if row in rows_old and row in rows_new:
             before, after = old.get((row, column), ABSENT), new.get((row, column), ABSENT)
             if before != after:
-                rounding = not exact and _rounded(before, after)
-                yield Difference(row, column, before, after, rounding)
+                yield Difference(row, column, before, after, _rounded(before, after))
         elif row not in told:
             told.add(row)
             if row in rows_old:
@@ -125,13 +121,16 @@ def _first_line(old: str, new: str) -> list[Difference]:
     return []
 
 
-_COMPUTED_WITH = re.compile(rb'(<dd id="computed-with">)(.*?)(</dd>)', re.DOTALL)
+_COMPUTED_WITH = re.compile(rb'<dd id="computed-with">([^<]*)</dd>')
 
 
 def computed_with(page: bytes) -> list[str]:
-    """What the page says that it was computed with; [] where it says nothing."""
+    """What the page says that it was computed with; [] where it says nothing.
+
+    For a reader of the audit: the line itself is compared, as everything in the page is.
+    """
     found = _COMPUTED_WITH.search(page)
-    return html.unescape(found[2].decode(errors="replace")).split("; ") if found else []
+    return html.unescape(found[1].decode(errors="replace")).split("; ") if found else []
 
 
 def pinned(page: bytes) -> str:
@@ -140,9 +139,19 @@ def pinned(page: bytes) -> str:
     return found[1].decode() if found else ""
 
 
-def without_computed_with(page: bytes) -> bytes:
-    """The page without that: it is read before, not compared."""
-    return _COMPUTED_WITH.sub(rb"\1\3", page)
+def as_computed_with(page: bytes, said: Sequence[str]) -> bytes:
+    """The page as if it had been computed with the versions in `said`.
+
+    Only names with a version are taken: a page can say nothing else there.
+    """
+    names = [each.split(" ")[0] for each in computed_with(page)]
+    if [each.split(" ")[0] for each in said] != names or not all(map(_VERSION.fullmatch, said)):
+        return page
+    line = b'<dd id="computed-with">%s</dd>' % html.escape("; ".join(said)).encode()
+    return _COMPUTED_WITH.sub(lambda _: line, page, count=1)
+
+
+_VERSION = re.compile(r"[A-Za-z]\w* [\w.+!-]{1,40}", re.ASCII)
 
 
 def _tsv(text: str) -> list[Piece]:

@@ -1,17 +1,18 @@
 """Does a round say what its raw records say? Everything is made again and compared.
 
 In: a round's folder as it lies there, or an archive of one. Out: audit.tsv, a row for each thing
-that differs, and a summary. Records, certificates and config are compared with SHA256SUMS; from
-them measurements, cells, tables, figures and the report are made again in a temporary folder and
-compared with those of the round, which is not touched: tables (TSV) cell by cell, what is derived
-from them by bytes. docs/auditing.md says what can
-be found so, and what cannot.
+that differs, and a summary. Raw data are compared with SHA256SUMS; from them measurements, cells,
+tables, figures and the report are made again in a temporary folder and compared with those of the
+round, which is not touched: whole, by bytes. docs/auditing.md says what can be found so, and what
+cannot.
 """
 
+import hashlib
 import json
 import os
 import re
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, wait
@@ -20,19 +21,26 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
+import yaml
+
 from dlperf import plan
 from dlperf.analysis.audit.differences import (
+    ABSENT,
     TABLES,
     Difference,
+    as_computed_with,
     compare,
     computed_with,
     pinned,
-    without_computed_with,
 )
+from dlperf.analysis.audit.differences import ROUNDING as ROUNDED
 from dlperf.analysis.round import checksums, labels, names
-from dlperf.analysis.schema.files import AnalysisError, write_table
+from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
+from dlperf.contract import storage
 from dlperf.contract.files import write
+from dlperf.measure import code
 from dlperf.plan import ConfigError
+from dlperf.plan.peaks import PEAKS
 
 #: How many findings of a file, and of all files, are printed; audit.tsv has all.
 SHOWN_OF_FILE = 6
@@ -42,9 +50,33 @@ OWN = "audit.tsv"
 #: What figures are drawn with.
 DRAWING = ("matplotlib ", "pillow ")
 ROUNDING = "rounding"
+OUT = "`--out` (`--config out=FILE`)"
+ALLOW = "`--allow-other-versions` (`--config allow_other_versions=true`)"
+OTHER = "other versions"
+LINK = "link"
+#: What the analysis raises for documents that are no records, manifests, …: of another shape.
+DAMAGED = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError),
+    *(MemoryError, OSError, RuntimeError, TypeError, ValueError, yaml.YAMLError, zlib.error),
+)
 #: What is not made from the records, so not made again.
-NOT_MADE = {"config.yaml", checksums.NAME, "runs", "attempts", "nodes", "logs", "compare", OWN}
-PEAKS = Path(__file__).parents[4] / "config/peaks.yaml"
+NOT_MADE = {"config.yaml", checksums.PEAKS, checksums.NAME, OWN}
+#: Folders of what is not made from the records, with the endings of the files in them.
+FOLDERS = {
+    "runs": (".json", ".log"),
+    "attempts": (".json",),
+    "nodes": (".json", ".log"),
+    "logs": (".log",),
+    "compare": (".tsv", ".html"),
+}
+#: What a file in a list is, by the folder that it lies in.
+KINDS = {
+    "runs": "record",
+    "attempts": "attempt",
+    "nodes": "calibration",
+    "../certificates": "certificate",
+    "../data": "manifest",
+}
 COLUMNS = ("what", "file", "row", "column", "stored", "recomputed")
 _ATTEMPT = re.compile(r"(rep\d+)-.*\.json")
 
@@ -71,24 +103,62 @@ class Audit:
     notes: list[str] = field(default_factory=list)
     listed: int = 0
     sums_sha256: str = ""
+    archive_sha256: str = ""
     compared: list[str] = field(default_factory=list)
 
 
-def audit(where: Path, out: Path) -> None:
+@dataclass(frozen=True)
+class Expected:
+    """What is expected of the round beside that it follows from its records.
+
+    `sha256`: that of SHA256SUMS or of the archive, as its author published it. With
+    `other_versions` a round that was computed with other code, libraries or another processor
+    passes where no more differs than that explains.
+    """
+
+    sha256: str = ""
+    other_versions: bool = False
+
+
+def audit(where: Path, out: Path, expected: Expected = Expected()) -> None:
     """Audit a round's folder or an archive, print the summary and write audit.tsv to `out`.
 
     Raises AnalysisError where anything differs, or where there is no round.
     """
-    done = of_archive(where) if where.is_file() else of_round(where)
-    write_table(out, COLUMNS, map(asdict, [*done.findings, *done.rounding]))
+    done = of_archive(where, expected) if where.is_file() else of_round(where, expected)
+    done.findings = list(map(_as_text, done.findings))
+    if expected.sha256 and expected.sha256 not in (done.sums_sha256, done.archive_sha256):
+        now = done.archive_sha256 or done.sums_sha256
+        name = where.name if done.archive_sha256 else checksums.NAME
+        done.findings.insert(
+            0, Finding("other than published", name, "", "sha256", expected.sha256, now)
+        )
     for line in summary(done, out):
         print(line)
+    told = f"{out} has all of them"
+    try:
+        write_table(out, COLUMNS, map(asdict, [*done.findings, *done.rounding]))
+    except OSError as error:
+        if error.errno not in storage.SHUT:
+            raise
+        # an auditor may be let read only: what was found counts
+        told = f"not written, as {storage.message(error, out)}; name another place by {OUT}"
+        print(f"Note: {told}")
     if done.findings:
         count = labels.plural(len(done.findings), "difference")
-        raise AnalysisError(f"{where}: {count}; {out} has all of them")
+        raise AnalysisError(f"{where}: {count}; {told}")
 
 
-def of_archive(path: Path) -> Audit:
+def _as_text(finding: Finding) -> Finding:
+    """What files and names say is text: nothing in it moves a terminal's cursor."""
+
+    def shown(text: str) -> str:
+        return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+    return Finding(*map(shown, asdict(finding).values()))
+
+
+def of_archive(path: Path, expected: Expected = Expected()) -> Audit:
     """Audit what `dlperf.analysis.audit.archive` packed, unpacked in a temporary folder."""
     from dlperf.data.prefetch import DataError
     from dlperf.data.unpack import unpack
@@ -105,68 +175,120 @@ def of_archive(path: Path) -> Audit:
                 f"{path}: has {len(rounds)} rounds (results/<round>/config.yaml), expected one; "
                 "`snakemake --profile local archive` makes an archive"
             )
-        found = list(_crate(root))
-        done = of_round(rounds[0].parent)
+        done = of_round(rounds[0].parent, expected)
+        found = list(_crate(root, rounds[0].parent, done, expected))
         done.findings[:0] = found
+        done.archive_sha256 = checksums.of_file(path)
         return done
 
 
-def of_round(folder: Path) -> Audit:
+def of_round(folder: Path, expected: Expected = Expected()) -> Audit:
     """Audit the round in `folder`, beside which are the folders that rounds share."""
     if not (folder / "config.yaml").exists():
         raise AnalysisError(
             f"{folder}: is no round: it has no config.yaml; name a round's folder or an archive"
         )
     done = Audit(folder.name)
-    done.findings += raw(folder)
-    if (folder / checksums.NAME).exists():
-        done.listed = len(checksums.read(folder / checksums.NAME))
+    same = expectation(folder, done, expected)
+    older = not same.code and is_older(folder)
+    if older:
+        done.notes.append(
+            f"{checksums.NAME} is that of an older version: its sha256 does not cover {UNCOVERED}"
+        )
+    done.findings += raw(folder, older)
+    if (folder / checksums.NAME).is_file():
+        done.listed = len(checksums.parse(folder / checksums.NAME)[0])
         done.sums_sha256 = checksums.of_file(folder / checksums.NAME)
+    if checksums.of_file(folder / checksums.PEAKS) not in ("", checksums.of_file(PEAKS)):
+        done.notes.append(
+            f"{checksums.PEAKS}, which MFU is shown beside, is another than config/peaks.yaml here"
+        )
     done.findings += [*_pinned(folder), *_attempts(folder, done)]
-    expected = expectation(folder, done)
+    rounded = False
     with tempfile.TemporaryDirectory(prefix="dlperf-audit-") as scratch:
         try:
-            for name, differences in made_again(folder, Path(scratch), expected):
+            for name, differences in made_again(folder, Path(scratch), same, older):
                 done.compared.append(name)
-                for finding in _findings(name, differences):
+                for finding in _findings(name, differences, expected):
                     kept = done.rounding if finding.what == ROUNDING else done.findings
                     kept.append(finding)
+                if differences and any(each.rounding for each in differences):
+                    rounded = True
         except (AnalysisError, ConfigError) as error:
             # findings so far say why; what follows from it cannot be made
             done.findings += [
                 Finding("cannot be made again", "", stored=line) for line in str(error).splitlines()
             ]
+        except DAMAGED as error:  # what a round holds may come from anybody
+            told = f"{type(error).__name__}: {error}"
+            done.findings.append(Finding("cannot be made again", "", stored=told))
         else:
+            measured = read_table(Path(scratch) / "measurements.tsv.gz")
+            done.findings += _environments(folder.parent, measured)
             done.findings += _others(folder, done)
+    if rounded and not expected.other_versions:
+        done.notes.append(
+            f"numbers differ by less than {ROUNDED} of their value, which another processor may "
+            f"round; {ALLOW} lets that pass"
+        )
     return done
 
 
-def raw(folder: Path) -> Iterator[Finding]:
-    """Records, certificates and config against SHA256SUMS."""
+#: What was not listed by versions that had no copy of the peaks in a round.
+UNCOVERED = (
+    "calibrations (nodes/), stated peaks, manifests of the data and earlier records (attempts/)"
+)
+
+
+def is_older(folder: Path) -> bool:
+    """Whether a round was merged by a version that listed less; it stays readable."""
     path = folder / checksums.NAME
-    if not path.exists():
+    if not path.is_file() or (folder / checksums.PEAKS).exists():
+        return False
+    listed = checksums.parse(path)[0]
+    return not any(_kind(name) not in ("record", "certificate", "config") for name in listed)
+
+
+def raw(folder: Path, older: bool = False) -> Iterator[Finding]:
+    """Raw data against SHA256SUMS; of an `older` round what such a list has."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            name = path.relative_to(folder).as_posix()
+            yield Finding(LINK, name, stored=f"leads to {os.readlink(path)}")
+    path = folder / checksums.NAME
+    if not path.is_file():
         yield Finding("missing file", checksums.NAME)
         return
-    listed = checksums.read(path)
+    listed, problems = checksums.parse(path)
+    for number, what in problems.items():
+        yield Finding("changed list", checksums.NAME, f"line {number}", stored=what)
     for name, wanted in listed.items():
         there = checksums.of_file(folder / name)
-        kind = {"runs": "record", "..": "certificate"}.get(name.split("/")[0], "config")
+        kind = _kind(name)
         if not there:
             what = "deleted repetition" if kind == "record" else f"deleted {kind}"
             yield Finding(what, name, column="sha256", stored=wanted)
         elif there != wanted:
             yield Finding(f"changed {kind}", name, "", "sha256", wanted, there)
-    for name in _json_files(folder / "runs"):
-        if f"runs/{name}" not in listed:
-            there = checksums.of_file(folder / "runs" / name)
-            yield Finding("extra record", f"runs/{name}", column="sha256", recomputed=there)
+    for top in ("runs",) if older else ("runs", "attempts", "nodes"):
+        for name in (f"{top}/{each}" for each in _json_files(folder / top)):
+            if name not in listed:
+                there = checksums.of_file(folder / name)
+                yield Finding(f"extra {_kind(name)}", name, column="sha256", recomputed=there)
+
+
+def _kind(name: str) -> str:
+    """What a file of a list is: 'record', 'certificate', 'config', …"""
+    first, _, rest = name.partition("/")
+    top = f"{first}/{rest.split('/')[0]}" if first == ".." else first
+    return KINDS.get(top, name.removesuffix(".yaml"))
 
 
 def _pinned(folder: Path) -> Iterator[Finding]:
     """The list itself against its sha256 in the report: a line less there is a record less."""
     page = folder / "report.html"
     there = checksums.of_file(folder / checksums.NAME)
-    stated = pinned(page.read_bytes()) if page.exists() else there
+    stated = pinned(page.read_bytes()) if page.is_file() else there
     if stated != there:
         column = f"sha256 of {checksums.NAME}"
         yield Finding("changed report", page.name, "", column, stated, there)
@@ -195,6 +317,9 @@ def _attempts(folder: Path, done: Audit) -> Iterator[Finding]:
         elif there not in kept.values():
             asked = "sha256", kept[max(kept)], there
             yield Finding("changed record", record, "is no copy of attempts/", *asked)
+        elif there != kept[max(kept)]:
+            asked = "sha256", kept[max(kept)], there
+            yield Finding("changed record", record, "is not the newest of attempts/", *asked)
         elif len(kept) > 1:
             done.notes.append(
                 f"{record} was measured {len(kept)} times; attempts/ has every record"
@@ -202,55 +327,61 @@ def _attempts(folder: Path, done: Audit) -> Iterator[Finding]:
 
 
 @dataclass(frozen=True)
-class Expected:
-    """What can be expected of what is made again here. `exact`: numbers to the last digit;
-    otherwise they may differ by rounding. `drawn`: the same figures."""
+class Same:
+    """What of the report's versions is that of the audit: its code; what figures are drawn with.
 
-    exact: bool = True
-    drawn: bool = True
+    `said`: what the report says, where that is not what the audit has. `rounding`: a table that
+    differs by rounding is taken as it is, for what is derived from it.
+    """
+
+    code: bool = True
+    drawing: bool = True
+    said: tuple[str, ...] = ()
+    rounding: bool = False
 
 
-def expectation(folder: Path, done: Audit) -> Expected:
-    """By what the round's report says that it was computed with."""
+def expectation(folder: Path, done: Audit, expected: Expected) -> Same:
+    """By what the round's report says that it was computed with: with other versions an audit
+    cannot vouch for pictures and pages, and says so."""
     page = folder / "report.html"
-    said = computed_with(page.read_bytes()) if page.exists() else []
+    said = computed_with(page.read_bytes()) if page.is_file() else []
     here = list(checksums.computed_with())
-    if not said:
-        done.notes.append("the report does not say what it was computed with")
-    code = [each for each in said if each.startswith("code ")]
-    if code and code[0] != here[1]:
-        done.notes.append(
-            f"the report was computed with other code than this ({said[0]}, {code[0]}; here "
-            f"{here[0]}, {here[1]}): what differs may come from that; `git checkout` that commit"
+    if said == here or not page.is_file():
+        return Same(rounding=expected.other_versions)
+    apart = sorted({*said} ^ {*here})
+    same_code = not any(each.startswith("code ") for each in apart)
+    drawing = not any(each.startswith(DRAWING) for each in apart)
+    theirs = ", ".join(each for each in said if each in apart) or "nothing"
+    ours = ", ".join(each for each in here if each in apart) or "the same"
+    told = (
+        f"the report was computed with other versions than this audit ({theirs}; here {ours}), so "
+        "it cannot vouch for pictures and pages. "
+    )
+    if not same_code:
+        told += "Of other code, check out the commit that the records name, or the release. "
+    told += "A .venv from the round's envs/workflow.lock.txt has its libraries"
+    if not drawing:
+        told += (
+            ". Figures were not drawn again: cells.tsv, which they draw, was compared, and that "
+            "the report shows these figures"
         )
-    # commit and code stand first; what is left are versions and the processor
-    apart = sorted({*said[2:]} ^ {*here[2:]})
-    if not apart and said:
-        return Expected()
-    if apart:
-        done.notes.append(
-            "the report was computed with other libraries or on another processor "
-            f"({', '.join(each for each in said[2:] if each in apart) or 'nothing more'}; here "
-            f"{', '.join(each for each in here[2:] if each in apart) or 'nothing more'}): numbers "
-            "may differ by rounding, in the ninth digit and after it"
-        )
-    drawn = not any(each.startswith(DRAWING) for each in apart)
-    if not drawn:
-        done.notes.append(
-            "figures were not drawn again: Matplotlib or Pillow is another; cells.tsv, which they "
-            "draw, was compared, and that the report shows these figures. A .venv from the round's "
-            "envs/workflow.lock.txt compares them too"
-        )
-    return Expected(exact=False, drawn=drawn)
+    if expected.other_versions:
+        done.notes.append(told)
+    else:
+        told += f"; {ALLOW} lets this pass"
+        done.findings.append(Finding(OTHER, page.name, "computed with", "", theirs, ours))
+        done.notes.append(told)
+    return Same(same_code, drawing, tuple(said), expected.other_versions)
 
 
 def made_again(
-    folder: Path, scratch: Path, expected: Expected = Expected()
+    folder: Path, scratch: Path, same: Same = Same(), older: bool = False
 ) -> Iterator[tuple[str, list[Difference] | None]]:
     """Make everything that is made from records, in `scratch`: (file, what differs) when made.
 
-    What differs is None where the round does not have the file. A table that differs by rounding
-    only is replaced by the round's own: what is derived from it has the same bytes then. A step of
+    What differs is None where the round does not have the file. Where `same` says so, a table that
+    differs by rounding only is replaced by the round's own: what is derived from it has the same
+    bytes then. A step of
     the analysis that writes a file of its own has its place here.
     """
     from dlperf.analysis.report.markdown import markdown
@@ -261,7 +392,7 @@ def made_again(
     from dlperf.plan.show import tsv
 
     def compared(name: str) -> tuple[str, list[Difference] | None]:
-        return name, _compared(name, folder, scratch, expected)
+        return name, _compared(name, folder, scratch, same)
 
     config_path, shared = folder / "config.yaml", folder.parent
     config = plan.load(config_path)
@@ -270,6 +401,7 @@ def made_again(
         (scratch / "plan.tsv").write_text(tsv(config, cases))
         yield compared("plan.tsv")
     merged = ("measurements.tsv.gz", "parity.tsv", "certificates.tsv", checksums.NAME)
+    peaks = folder / checksums.PEAKS if (folder / checksums.PEAKS).exists() else PEAKS
     tables, figures = names.table_ids(cases), names.figure_ids(cases)
     for other in names.of_other_metrics(cases):  # made on request
         tables += [other] if any(folder.glob(f"tables/{other}.*")) else []
@@ -277,7 +409,7 @@ def made_again(
     with ProcessPoolExecutor(min(len(tables) + 1, len(os.sched_getaffinity(0)))) as pool:
 
         def shown(of: Path) -> list[Future[list[str]]]:
-            draw = partial(_figure, of) if expected.drawn else partial(_kept_figure, folder)
+            draw = partial(_figure, of) if same.drawing else partial(_kept_figure, folder)
             drawn = [pool.submit(draw, scratch, name) for name in figures]
             return drawn + [pool.submit(_table, of, scratch, name) for name in tables]
 
@@ -286,9 +418,11 @@ def made_again(
         waiting = shown(there) if there.exists() else []
         try:
             merge(config_path, folder / "runs", shared, *(scratch / name for name in merged))
-            yield from map(compared, merged[:-1])  # the list itself was compared with the files
+            if older and (folder / checksums.NAME).exists():
+                write(scratch / checksums.NAME, (folder / checksums.NAME).read_bytes())
+            yield from map(compared, merged)
             own, measured = scratch / "cells.tsv", scratch / "measurements.tsv.gz"
-            limits(config_path, measured, folder / "nodes", PEAKS, scratch / "limits.tsv")
+            limits(config_path, measured, folder / "nodes", peaks, scratch / "limits.tsv")
             yield compared("limits.tsv")
             cells(measured, scratch / "certificates.tsv", scratch / "limits.tsv", own)
             yield compared("cells.tsv")
@@ -338,63 +472,137 @@ def _kept_figure(folder: Path, scratch: Path, name: str) -> list[str]:
     return kept
 
 
-def _compared(
-    name: str, folder: Path, scratch: Path, expected: Expected
-) -> list[Difference] | None:
-    if not (folder / name).exists():
+def _compared(name: str, folder: Path, scratch: Path, same: Same) -> list[Difference] | None:
+    if not (folder / name).is_file():
         return None
     stored, made = ((each / name).read_bytes() for each in (folder, scratch))
+    if name == checksums.NAME:
+        return _list_compared(folder, scratch)
     if name == "report.html":
-        stored, made = map(without_computed_with, (stored, made))
-    found = compare(name, stored, made, expected.exact)
-    if name.endswith(TABLES) and found and all(each.rounding for each in found):
+        made = as_computed_with(made, same.said)
+    found = compare(name, stored, made)
+    rounding = same.rounding and name.endswith(TABLES)
+    if rounding and found and all(each.rounding for each in found):
         write(scratch / name, stored)
     return found
 
 
-def _findings(name: str, differences: list[Difference] | None) -> list[Finding]:
+def _list_compared(folder: Path, scratch: Path) -> list[Difference]:
+    """The files that the list names against those that it should name.
+
+    What is in the round's folder and not listed, or listed and not there, was told before.
+    """
+    stored, made = (checksums.parse(each / checksums.NAME)[0] for each in (folder, scratch))
+    lacking = [name for name in made if name not in stored and name.split("/")[0] not in FOLDERS]
+    beyond = [name for name in stored if name not in made and (folder / name).exists()]
+    if lacking or beyond:
+        return [
+            *(Difference(name, "", ABSENT, "has to be listed") for name in lacking),
+            *(Difference(name, "", "is listed", "is nothing of this round") for name in beyond),
+        ]
+    if stored != made:
+        return []
+    return compare(
+        checksums.NAME, *((each / checksums.NAME).read_bytes() for each in (folder, scratch))
+    )
+
+
+def _findings(name: str, differences: list[Difference] | None, expected: Expected) -> list[Finding]:
     if differences is None:
         return [Finding("missing file", name)]
-    kinds = {"figures": "changed figure", "report.html": "changed report"}
+    kinds = {
+        "figures": "changed figure",
+        "report.html": "changed report",
+        checksums.NAME: "changed list",
+    }
     what = kinds.get(
         name.split("/")[0], "changed cell" if name.endswith(TABLES) else "changed table"
     )
-    return [Finding(ROUNDING if each.rounding else what, name, *each[:4]) for each in differences]
+    return [
+        Finding(ROUNDING if each.rounding and expected.other_versions else what, name, *each[:4])
+        for each in differences
+    ]
+
+
+def _environments(shared: Path, measured: list[Row]) -> Iterator[Finding]:
+    """The packages in env.json against those that records were measured with."""
+    for framework, device in dict.fromkeys((row["framework"], row["device"]) for row in measured):
+        name = f"environments/{framework}.{device}/env.json"
+        own = [row for row in measured if row["framework"] == framework and row["record"]]
+        try:
+            document = json.loads((shared / name).read_bytes())
+            freeze = "\n".join(document.get("freeze", []))
+            there = code.applied_lock(document), hashlib.sha256(freeze.encode()).hexdigest()
+        except FileNotFoundError:
+            continue
+        except DAMAGED as error:
+            yield Finding("unreadable file", f"../{name}", stored=str(error))
+            continue
+        for key, value in zip(("lock_sha256", "freeze_sha256"), there, strict=True):
+            known = {row[key] for row in own if row[key]}
+            if known and value not in known:
+                wanted = labels.listed(sorted(known))
+                yield Finding("changed environment", f"../{name}", "", key, value, wanted)
 
 
 def _others(folder: Path, done: Audit) -> Iterator[Finding]:
-    """Files of the round that nothing here makes."""
-    for path in sorted(folder.iterdir()):
-        if path.name in NOT_MADE or path.name.startswith("."):
+    """Files of the round that nothing here makes: nobody has checked what they say."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_dir() or any(part.startswith(".") for part in name.split("/")):
             continue
-        if path.name in ("tables", "figures"):
-            for each in sorted(path.iterdir()):
-                if f"{path.name}/{each.name}" not in done.compared:
-                    yield Finding("extra file", f"{path.name}/{each.name}")
-        elif path.name not in done.compared:
-            done.notes.append(f"{path.name} was not compared: it is not made from the records")
+        endings = FOLDERS.get(name.split("/")[0], ()) if "/" in name else ()
+        if name not in NOT_MADE and name not in done.compared and path.suffix not in endings:
+            yield Finding("extra file", name)
+    if compared := sorted((folder / "compare").rglob("*.html")):
+        done.notes.append(
+            f"{labels.listed([path.relative_to(folder).as_posix() for path in compared])}: not "
+            "made again, as they need another round; `compare` makes them"
+        )
 
 
-def _crate(root: Path) -> Iterator[Finding]:
-    """The files of an archive against the sha256 in its ro-crate-metadata.json."""
+def _crate(root: Path, folder: Path, done: Audit, expected: Expected) -> Iterator[Finding]:
+    """An archive's files against its ro-crate-metadata.json, and that against one made again.
+
+    What comes from the repository has to be this repository's, and a lock that of its environment.
+    """
+    from dlperf.analysis.audit import archive
+
+    there = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
     try:
-        graph = json.loads((root / CRATE).read_text())["@graph"]
+        stored = (root / CRATE).read_text()
+        graph = json.loads(stored)["@graph"]
         wanted = {unquote(each["@id"]): each["sha256"] for each in graph if "sha256" in each}
     except FileNotFoundError:
         yield Finding("missing file", CRATE)
         return
-    except (ValueError, KeyError, TypeError) as error:
+    except DAMAGED as error:
         yield Finding("unreadable file", CRATE, stored=f"{type(error).__name__}: {error}")
         return
-    there = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
     for name in sorted(wanted.keys() - there):
         yield Finding("missing file", name, column="sha256", stored=wanted[name])
-    for name in sorted(there - wanted.keys() - {CRATE}):
-        yield Finding("extra file", name)
     for name in sorted(there & wanted.keys()):
         sha256 = checksums.of_file(root / name)
         if sha256 != wanted[name]:
             yield Finding("changed file", name, "", "sha256", wanted[name], sha256)
+    try:
+        packed = archive.packed_from(root, folder)
+        for name in sorted(there - packed.keys() - {CRATE}):
+            yield Finding("extra file", name)
+        made = archive.crate_of(
+            folder, {each: (root / each).read_bytes() for each in there - {CRATE}}
+        )
+    except (AnalysisError, ConfigError, *DAMAGED) as error:
+        yield Finding("cannot be made again", CRATE, stored=f"{type(error).__name__}: {error}")
+        return
+    for name in archive.COMMON:
+        own, ours = (checksums.of_file(each / name) for each in (root, archive.ROOT))
+        if own and own != ours and expected.other_versions:
+            done.notes.append(f"{name} is another than this repository's")
+        elif own and own != ours:
+            yield Finding("changed file", name, "is not this repository's", "sha256", own, ours)
+    for each in compare(CRATE, stored.encode(), made):
+        yield Finding("changed file", CRATE, *each[:4])
 
 
 def summary(done: Audit, out: Path) -> Iterator[str]:
@@ -405,6 +613,8 @@ def summary(done: Audit, out: Path) -> Iterator[str]:
     )
     if done.sums_sha256:
         yield f"sha256 of {checksums.NAME}: {done.sums_sha256}"
+    if done.archive_sha256:
+        yield f"sha256 of the archive: {done.archive_sha256}"
     yield from (f"Note: {note}" for note in done.notes[:SHOWN_OF_FILE])
     if len(done.notes) > SHOWN_OF_FILE:
         yield f"... and {len(done.notes) - SHOWN_OF_FILE} more notes"

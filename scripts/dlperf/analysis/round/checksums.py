@@ -1,35 +1,51 @@
-"""SHA256SUMS: the list of what a round's numbers were computed from; and with what they were.
+"""SHA256SUMS: the list of all that a round's numbers depend on; and with what they were computed.
 
-In: the digests that merge took when it read the files. Out: one line a file in the format of
-sha256sum, so that `sha256sum -c SHA256SUMS` in the round's folder checks it too; and the line of
-versions in the report, by which an audit knows whether the same bytes can be expected.
+In: the digests that merge took when it read records and certificates, and what lies beside them.
+Out: one line a file in the format of sha256sum, so that `sha256sum -c SHA256SUMS` in the round's
+folder checks it too; and the line of versions in the report, by which an audit knows whether the
+same bytes can be expected. The sha256 of this list is what a round's author publishes.
 """
 
 import hashlib
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract.files import write
-from dlperf.measure import host
-from dlperf.measure.record import git_commit
 
 NAME = "SHA256SUMS"
-#: The libraries that numbers, tables, figures and the page come from.
+#: The round's own copy of config/peaks.yaml.
+PEAKS = "peaks.yaml"
+#: The libraries that numbers, tables, figures, the page and an archive's crate come from.
 LIBRARIES = (
     *("itables", "jinja2", "markupsafe", "matplotlib", "numpy", "pandas", "pillow"),
-    *("pydantic", "pyyaml", "scipy", "vl-convert-python"),
+    *("pydantic", "pyyaml", "rocrate", "scipy", "vl-convert-python"),
 )
 #: The folders of the package that they come from.
 CODE = ("analysis", "contract", "plan", "scenarios", "frameworks", "workloads")
 # What may stand in a list. One that comes with an archive must not lead anywhere else.
 _LINE = re.compile(
-    r"([0-9a-f]{64})  ((?:config\.yaml|(?:runs|\.\./certificates)(?:/[\w-][\w.-]*)+))"
+    r"([0-9a-f]{64})  ((?:config\.yaml|peaks\.yaml"
+    r"|(?:runs|attempts|nodes|\.\./certificates|\.\./data)(?:/[\w-][\w.-]*)+))",
+    re.ASCII,
 )
+
+
+def beside(folder: Path, shared: Path, data: Iterable[str]) -> dict[str, str]:
+    """The sha256 of what a round's numbers depend on beside its records and certificates.
+
+    Its config and peaks, calibrations, every attempt at a repetition, and the manifests of `data`.
+    """
+    found = [folder / name for name in ("config.yaml", PEAKS)]
+    found += [*(folder / "nodes").glob("*.json"), *(folder / "attempts").rglob("*.json")]
+    own = {path.relative_to(folder).as_posix(): of_file(path) for path in found}
+    names = [f"data/{name}/manifest.json" for name in data]
+    own |= {f"../{name}": of_file(shared / name) for name in names}
+    return {name: sha256 for name, sha256 in own.items() if sha256}
 
 
 def save(path: Path, digests: Mapping[str, str]) -> None:
@@ -39,7 +55,16 @@ def save(path: Path, digests: Mapping[str, str]) -> None:
 
 def read(path: Path) -> dict[str, str]:
     """The sha256 of each listed file, by its path from the round's folder."""
-    found = {}
+    found, problems = parse(path)
+    for number, what in problems.items():
+        raise AnalysisError(f"{path}: line {number} {what}")
+    return found
+
+
+def parse(path: Path) -> tuple[dict[str, str], dict[int, str]]:
+    """(the sha256 of each listed file, what is wrong with a line by its number)."""
+    found: dict[str, str] = {}
+    problems = {}
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -47,32 +72,32 @@ def read(path: Path) -> dict[str, str]:
     for number, line in enumerate(lines, start=1):
         match = _LINE.fullmatch(line)
         if not match:
-            raise AnalysisError(
-                f"{path}: line {number} is {line!r}; expected a sha256, two spaces, and the path "
-                "of config.yaml, of a record in runs/ or of a certificate in ../certificates/"
+            problems[number] = (
+                f"is {line[:200]!r}; expected a sha256, two spaces, and the path of config.yaml, "
+                "peaks.yaml, or of a file in runs/, attempts/, nodes/, ../certificates/ or ../data/"
             )
-        found[match[2]] = match[1]
-    return found
+        elif match[2] in found:
+            problems[number] = f"lists {match[2]} a second time"
+        else:
+            found[match[2]] = match[1]
+    return found, problems
 
 
 def of_file(path: Path) -> str:
     """The sha256 of a file; "" where there is none."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return ""
 
 
 @cache
 def computed_with() -> tuple[str, ...]:
-    """Commit, digest of the code, versions, processor: what a recomputed number may depend on."""
-    versions = [f"{name} {metadata.version(name)}" for name in LIBRARIES]
+    """Digest of the code, and versions: what an audit must have to make the same bytes again."""
     return (
-        f"commit {git_commit() or 'not known'}",
         f"code {_code_sha256()[:16]}",
         f"Python {platform.python_version()}",
-        *versions,
-        f"{host.facts()['cpu']} ({platform.machine()})",
+        *(f"{name} {metadata.version(name)}" for name in LIBRARIES),
     )
 
 

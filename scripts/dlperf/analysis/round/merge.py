@@ -1,5 +1,5 @@
 """Records and plan -> measurements.tsv.gz (a row a repetition), parity.tsv (a row a setting),
-certificates.tsv (a row a tier) and SHA256SUMS (a line a file that was read).
+certificates.tsv (a row a tier) and SHA256SUMS (a line a file that numbers depend on).
 
 Every repetition of the plan has a row: measured, failed, unsupported or missing. Rows stand in the
 order of the plan, and the same records give the same bytes.
@@ -23,6 +23,7 @@ from dlperf.analysis.round.records import Repetition, read_round, strangers
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, lines, write_lines, write_table
 from dlperf.analysis.statistics.medians import outliers
+from dlperf.data import loaders
 from dlperf.scenarios import train
 
 
@@ -37,7 +38,8 @@ def merge(
 ) -> list[str]:
     """Write the four files. Returns the records under `runs` that the plan does not ask for.
 
-    `shared` has certificates/. Raises AnalysisError for files that are not what their path says,
+    `shared` has certificates/ and data/; the folder that holds `runs` has what else is listed in
+    SHA256SUMS. Raises AnalysisError for files that are not what their path says,
     ConfigError for the config.
     """
     if is_import(config_path):
@@ -62,7 +64,8 @@ def merge(
         for row in tiers
         if row["status"] != "missing"
     }
-    checksums.save(listed, {"config.yaml": checksums.of_file(config_path), **digests})
+    data = filter(None, {loaders.folder(case) for case in cases if not case.unsupported})
+    checksums.save(listed, {**checksums.beside(runs.parent, shared, data), **digests})
     return strangers(cases, config.repetitions, runs)
 
 

@@ -1,58 +1,23 @@
 """MFU: FLOPs a sample, peaks that are stated and measured, and what is never guessed."""
 
-import json
 import math
-from pathlib import Path
 
 import pytest
 import yaml
 from analysed_round import analyse, cell
-from generated_round import config, stretch, write_round
+from generated_round import CPU, calibrate, config, stretch, write_round
 
 from dlperf import plan, workloads
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.round.calibration.limits import peak_precision
 from dlperf.analysis.schema import forms
-from dlperf.analysis.schema.files import Row, read_table
+from dlperf.analysis.schema.files import read_table
 from dlperf.plan import ConfigError, peaks
 from dlperf.scenarios import train
 
-CPU = "Example CPU @ 2.50GHz"
 #: One core alone, and each of two at once.
 MEASURED = {("fp32", 1): 0.080, ("fp32", 2): 0.050, ("bf16", 1): 0.300, ("bf16", 2): 0.200}
 TWO = {"frameworks": ["pytorch", "mxnet"], "resnet50_data": ["synthetic"]}
-
-
-def calibrate(results: Path, node: str, measured: dict[tuple[str, int], float], **changes) -> None:
-    """A node's calibration, as the probe writes it; turns before the fastest one are slower."""
-    ranks = max(at_once for _, at_once in measured)
-
-    def entries(rank: int) -> list[Row]:
-        turn = {"what": "gemm", "flops": 1e12}
-        return [
-            {**turn, "precision": precision, "at_once": at_once, "seconds": [9 / rate, 1 / rate]}
-            for (precision, at_once), rate in measured.items()
-            if rank < at_once
-        ]
-
-    gpus = [{"name": changes.pop("gpu")}] if "gpu" in changes else []
-    document = {
-        "schema": "dlperf.node/2",
-        "status": "ok",
-        "reason": "",
-        "device": "cuda" if gpus else "cpu",
-        "devices": ranks,
-        "cores_per_device": 1,
-        "start_utc": "2026-11-21T04:58:00Z",
-        "nodes": [{"hostname": node, "cpu": CPU, "gpus_before": gpus}],
-        "ranks": [
-            {"rank": rank, "local_rank": rank, "node": node, "measured": entries(rank)}
-            for rank in range(ranks)
-        ],
-        **changes,
-    }
-    (results / "nodes").mkdir(exist_ok=True)
-    (results / f"nodes/{node}.json").write_text(json.dumps(document))
 
 
 def on_gpus(name: str, images_per_second: float, **parity):

@@ -1,0 +1,32 @@
+"""What stops a file from being read or written, said in one line.
+
+Runs under every framework's interpreter: Python 3.7, standard library only.
+"""
+
+import errno
+import re
+
+#: Of other errors the system's own message says what they mean.
+FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the quota of this disk is used up",
+}
+SHUT = {
+    errno.EROFS: "is on a disk that is mounted read-only",
+    errno.EACCES: "may not be read or written by this user",
+}
+
+# What contract.files writes to before it renames it.
+_PART = re.compile(r"\.([^/]+)\.\d+\.part$")
+
+
+def message(error, path=""):
+    """One line on an OSError: which file, what is wrong, how to go on.
+
+    A full disk is met while a file is written, where the error names none: then it is `path`.
+    """
+    place = _PART.sub(r"\1", str(error.filename2 or error.filename or path))
+    told = SHUT.get(error.errno) or error.strerror or str(error)
+    if error.errno in FULL:
+        told = f"{FULL[error.errno]}; make room and run the same command again"
+    return f"{place}: {told}" if place else told
