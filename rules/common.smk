@@ -29,6 +29,9 @@ from dlperf.data import loaders
 from dlperf.analysis.round import names
 from dlperf.inside_snakemake import of_each_job
 
+if workflow.is_main_process:
+    inside_snakemake.end_quietly()
+
 # What the rules start has only this package on its path, whatever the user's PYTHONPATH is.
 shell.prefix(f"export PYTHONPATH={shlex.quote(SCRIPTS)}; ")
 

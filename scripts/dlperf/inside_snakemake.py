@@ -4,6 +4,7 @@ The rule files call these functions and touch nothing else there. tests/workflow
 fails where a version of Snakemake has other insides.
 """
 
+import atexit
 import inspect
 import logging
 import signal
@@ -11,10 +12,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, TextIO
 
 TRIED_WITH = "9.27.1"
+#: The last line after Ctrl-C or SIGTERM.
+STOPPED = "Stopped. The same command resumes."
 
 
 def of_each_job(function: Callable) -> Callable:
@@ -33,6 +36,19 @@ def stop_waking(workflow: Any) -> None:
     workflow.scheduler.job_rate_limiter = None
 
 
+def end_quietly() -> None:
+    """Ctrl-C before any job runs ends with STOPPED in place of a traceback."""
+    usual = sys.excepthook
+
+    def told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            print(STOPPED, file=sys.stderr)
+        else:
+            usual(kind, error, trace)
+
+    sys.excepthook = told
+
+
 def stop_on_signals() -> None:
     """SIGTERM and Ctrl-C end Snakemake, whatever it is doing.
 
@@ -44,12 +60,18 @@ def stop_on_signals() -> None:
     assert callable(graceful), "Snakemake has a handler of SIGTERM"
 
     def stop(number: int, frame: FrameType | None) -> None:
+        atexit.unregister(say_stopped)  # a second Ctrl-C says nothing new
+        atexit.register(say_stopped)
         threading.Thread(target=graceful, args=(number, frame)).start()
         if number == signal.SIGINT:
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+
+
+def say_stopped() -> None:
+    print(STOPPED, file=sys.stderr)
 
 
 def say_progress(workflow: Any, stream: TextIO = sys.stderr) -> None:

@@ -55,13 +55,19 @@ def no_process_of(folder: Path) -> bool:
     return False
 
 
-def start(folder: Path) -> subprocess.Popen:
+def start(folder: Path, output=subprocess.DEVNULL) -> subprocess.Popen:
     """`snakemake --profile local all` in its own process group, as in a terminal."""
     command = [str(Path(sys.executable).parent / "snakemake"), "--profile", "local", "all"]
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    quiet = subprocess.DEVNULL
     return subprocess.Popen(
-        command, cwd=folder, env=environ, stdout=quiet, stderr=quiet, start_new_session=True
+        command,
+        cwd=folder,
+        env=environ,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+        # a shell's background jobs ignore Ctrl-C, and so would what they start
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
@@ -127,7 +133,8 @@ def test_a_round_goes_from_config_to_report(measured_round):
 )
 def test_a_stopped_round_goes_on_with_what_is_missing(small, number):
     write_round(small, topologies=["1n1d"], repetitions=3)
-    process = start(small)
+    with open(small / "said", "w") as said:
+        process = start(small, said)
     try:
         wait_for_records(small, 1)
         if number == signal.SIGINT:  # Ctrl-C reaches the whole group
@@ -138,6 +145,8 @@ def test_a_stopped_round_goes_on_with_what_is_missing(small, number):
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
+    if number != signal.SIGKILL:
+        assert (small / "said").read_text().endswith("Stopped. The same command resumes.\n")
     assert no_process_of(small)
     before = records(small)
     assert 1 <= len(before) < 6
@@ -149,6 +158,25 @@ def test_a_stopped_round_goes_on_with_what_is_missing(small, number):
     assert len(after) == 6
     assert {name: after[name] for name in before} == before, "a recorded repetition ran again"
     assert (small / "results/small/report.html").exists()
+
+
+def test_ctrl_c_while_the_workflow_is_read_is_a_line_and_no_traceback(checkout):
+    with open(checkout / "Snakefile", "a") as stream:
+        stream.write('\nopen("results/read", "w").close()\n__import__("time").sleep(60)\n')
+    with open(checkout / "said", "w") as said:
+        process = start(checkout, said)
+    try:
+        deadline = time.monotonic() + 60
+        while not (checkout / "results/read").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=30) != 0
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    lines = (checkout / "said").read_text().splitlines()
+    assert lines[-1] == "Stopped. The same command resumes."
+    assert "Traceback" not in "".join(lines)
 
 
 def test_two_rounds_at_once_are_refused_and_the_first_leaves_the_machine_alone(small):

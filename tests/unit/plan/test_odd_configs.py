@@ -5,7 +5,8 @@ import datetime
 
 import yaml
 from conftest import ROOT
-from hypothesis import HealthCheck, given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlperf.plan import ConfigError, dump, expand, load, order
@@ -35,7 +36,7 @@ def changed(value, place, to):
     return found
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(200)
 @given(st.data())
 def test_one_odd_value_in_a_round_is_an_error_or_a_round_that_can_be_planned(data):
     whole = yaml.safe_load((ROOT / "config/rounds/laptop-full.yaml").read_text())

@@ -17,8 +17,9 @@ from analysed_round import (
     write_report,
     write_table,
 )
+from examples import examples
 from generated_round import certificate, config, write_round
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from json_documents import places, values
 
@@ -76,7 +77,7 @@ def test_whole_certificates_pass_the_check(document):
     assert documents.problems(PARTLY, documents.CERTIFICATE) == []
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.sampled_from([OK, FAILED, PARTLY]), st.data())
 def test_the_quick_check_says_what_jsonschema_says(document, data):
     document = copy.deepcopy(document)

@@ -8,8 +8,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 from analysed_round import merge
+from examples import examples
 from generated_round import config, record, write_round
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from json_documents import damaged, places, values
 
@@ -49,7 +50,7 @@ def test_whole_records_pass(document):
     assert problems(document) == []
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.sampled_from([OK, CRASHED]), st.data())
 def test_the_quick_check_says_what_jsonschema_says(document, data):
     document = copy.deepcopy(document)
@@ -140,7 +141,7 @@ def tmp_runs(path: Path, case: plan.Case) -> Path:
 
 
 @pytest.mark.parametrize("whole", [OK, CRASHED, GPU], ids=["ok", "crashed", "gpu"])
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(200)
 @given(data=st.data())
 def test_a_damaged_record_is_named_or_changes_no_number(tmp_path, whole, data):
     config_, case_ = (ON_GPU, GPU_CASE) if whole is GPU else (ONE, CASE)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from examples import examples
 from generated_round import config
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from json_documents import damaged
 
@@ -92,7 +93,7 @@ def test_what_is_no_calibration_is_named_with_the_mend(tmp_path, capsys, content
     assert len(said.splitlines()) == 1
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(300)
 @given(data=st.data())
 def test_a_damaged_calibration_is_named_or_changes_no_number(tmp_path, data):
     """Of what is read from it: the row among nodes, and the limits of its devices."""
