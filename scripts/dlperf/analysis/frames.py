@@ -9,8 +9,8 @@
         index="framework", columns="devices_per_node", values="median"
     )
 
-Columns and their types are those of schema/columns.py; what nobody measured is <NA>. Nothing of the
-workflow reads these: its tables give the same bytes whatever the version of pandas.
+Columns and their types are those of schema/columns.py; what nobody measured is <NA>. The cells of
+a round are made from these frames too.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas
 
 from dlperf.analysis.schema import columns
-from dlperf.analysis.schema.files import AnalysisError
+from dlperf.analysis.schema.files import AnalysisError, Row
 
 _TYPES = {int: "Int64", float: "Float64", str: "string"}
 
@@ -47,3 +47,13 @@ def read(path: str | Path) -> pandas.DataFrame:
         return pandas.read_csv(path, sep="\t", dtype=types, keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:
         raise AnalysisError(f"{path}: cannot be read: {error}") from None
+
+
+def rows(frame: pandas.DataFrame) -> list[Row]:
+    """Rows as schema.files.read_table gives them: None for no number, "" for no text."""
+    lists = []
+    for name, values in frame.items():
+        empty = "" if pandas.api.types.is_string_dtype(values) else None
+        plain = values.astype(object).where(values.notna(), empty)
+        lists.append([(name, value) for value in plain])
+    return [dict(fields) for fields in zip(*lists, strict=True)]

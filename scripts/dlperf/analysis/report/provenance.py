@@ -10,9 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pandas
+
 from dlperf import plan, workloads
 from dlperf.analysis.round import labels, names
-from dlperf.analysis.round.flags import overlapping
+from dlperf.analysis.round.disturbances import SPANS, overlapping
 from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.files import Row
 from dlperf.data import loaders
@@ -133,7 +135,7 @@ def apart(rows: Sequence[Row]) -> str:
             )
             for node in row["nodes_used"].split():
                 windows.setdefault(node, []).append(window)
-    shared = overlapping(rows)
+    shared = overlapping(pandas.DataFrame(rows, columns=list(SPANS)))
     count = sum(len(each) for each in windows.values())
     if shared:
         return (

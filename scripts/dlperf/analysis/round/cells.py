@@ -4,14 +4,16 @@ A cell's value is the median over its ok repetitions. What failed, is unsupporte
 row too, with its reason. Flags say what a reader must know before believing a number.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 
+import pandas
+
 from dlperf import workloads
+from dlperf.analysis import frames
 from dlperf.analysis.round import certificates, flags, labels, metrics
-from dlperf.analysis.round.calibration import limits, noise
+from dlperf.analysis.round.calibration import limits
+from dlperf.analysis.round.repetitions import Repetitions, by_case
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, read_table, write_table
 from dlperf.analysis.statistics.medians import (
@@ -41,45 +43,45 @@ def cells(measurements: Path, certified: Path, limited: Path | None, out: Path) 
 
     `limited` is None for an imported round: nothing of it was probed.
     """
-    rows = read_table(measurements)
+    measured = frames.read(measurements)
     proofs = certificates.by_key(read_table(certified))
-    found = summarise(rows, proofs, read_table(limited) if limited else ())
+    found = summarise(measured, proofs, read_table(limited) if limited else ())
     write_table(out, columns.of_rows(found), found)
 
 
-def summarise(rows: Sequence[Row], proofs: Certificates, known: Sequence[Row] = ()) -> list[Row]:
-    """Rows of cells.tsv: of each case in `rows`, in their order, one for each metric.
+def summarise(
+    measured: pandas.DataFrame, proofs: Certificates, known: Sequence[Row] = ()
+) -> list[Row]:
+    """Rows of cells.tsv: of each case in `measured`, in their order, one for each metric.
 
     `known` are the rows of limits.tsv.
     """
-    disturbed: flags.Disturbed = {
-        "overlapping-repetitions": flags.overlapping(rows),
-        "drift": noise.displaced(rows),
+    cases = by_case(measured)
+    spelled = [workloads.case_of_row(each.first) for each in cases]
+    by_place = {
+        _place(case.folder, each.first): each for case, each in zip(spelled, cases, strict=True)
     }
-    cases = [
-        list(own)
-        for _, own in groupby(
-            rows,
-            lambda row: (row["workload"], *labels.series_key(row), row["case"]),
-        )
-    ]
-    spelled = [workloads.case_of_row(own[0]) for own in cases]
-    by_place = {_place(case.folder, own[0]): own for case, own in zip(spelled, cases, strict=True)}
     present = {
-        scenario: metrics.present(rows, scenario)
-        for scenario in dict.fromkeys(row["scenario"] for row in rows)
+        scenario: metrics.present(_having(measured[measured["scenario"] == scenario]), scenario)
+        for scenario in measured["scenario"].unique()
     }
-    found = []
-    for case, own in zip(spelled, cases, strict=True):
+    found: list[tuple[Row, Sequence[float]]] = []
+    for case, each in zip(spelled, cases, strict=True):
         base_case = workloads.facts(case.workload).base(case)
-        base = own if base_case == case else by_place.get(_place(base_case.folder, own[0]), [])
-        proof = proofs.get(certificates.key(own[0]), [])
+        place = _place(base_case.folder, each.first)
+        base = each if base_case == case else by_place.get(place)
+        proof = proofs.get(certificates.key(each.first), [])
         first, *others = present[case.scenario]
-        cell = _cell(own, base, first, disturbed, proof, known)
-        found.append(cell)
-        found += [_other(cell, own, base, metric) for metric in others]
-    _rank(found, rows)
-    return found
+        cell = _cell(each, base, first, proof, known)
+        found.append((cell, each.values[first.name]))
+        found += [(_other(cell, each, base, metric), each.values[metric.name]) for metric in others]
+    _rank(found)
+    return [cell for cell, _ in found]
+
+
+def _having(measured: pandas.DataFrame) -> list[str]:
+    """The metrics that any of these repetitions has."""
+    return [name for name in columns.METRICS if name in measured and measured[name].notna().any()]
 
 
 def _place(folder: str, row: Row) -> tuple[object, ...]:
@@ -87,64 +89,50 @@ def _place(folder: str, row: Row) -> tuple[object, ...]:
     return folder, *(row.get(key) for key in columns.PUBLISHED)
 
 
-def _values(rows: Iterable[Row], metric: Metric) -> list[float]:
-    found = (row.get(metric.name) for row in rows if row["status"] == "ok")
-    return [value for value in found if value is not None]
-
-
 def _cell(
-    rows: list[Row],
-    base: list[Row],
+    own: Repetitions,
+    base: Repetitions | None,
     metric: Metric,
-    disturbed: flags.Disturbed,
     proof: Sequence[Row],
     known: Sequence[Row],
 ) -> Row:
     """The row of the scenario's own metric, with all that is known of the case."""
-    first = rows[0]
-    ok = [row for row in rows if row["status"] == "ok"]
-    statuses = Counter(row["status"] for row in rows)
-    own = columns.dimensions([first["workload"]])
-    kept = ("round", "table", "case", *columns.CASE, *own, *columns.SETTINGS)
+    first, n_ok = own.first, own.statuses.get("ok", 0)
+    kept = (
+        *("round", "table", "case", *columns.CASE, *columns.dimensions([first["workload"]])),
+        *columns.SETTINGS,
+    )
+    failure = next((status for status in FAILURES if own.statuses.get(status)), "")
     cell: Row = {key: first[key] for key in kept}
     cell |= {key: first[key] for key in columns.IMPORTED if key in first}
-    failure = next((status for status in FAILURES if statuses[status]), "")
     cell |= {
-        "status": "ok" if ok else failure,
-        "reason": next((row["reason"] for row in rows if row["status"] == failure), ""),
-        "n_ok": len(ok),
-        "n_asked": len(rows),
+        "status": "ok" if n_ok else failure,
+        "reason": own.reasons.get(failure, ""),
+        "n_ok": n_ok,
+        "n_asked": own.asked,
         **_of_metric(first, metric),
     }
-    cell |= {f"n_{status}": statuses[status] for status in ("oom", "timeout", "crashed", "missing")}
-    made_with = {tuple(row[key] for key in columns.MADE_WITH) for row in ok}
+    counted = ("oom", "timeout", "crashed", "missing")
+    cell |= {f"n_{status}": own.statuses.get(status, 0) for status in counted}
+    made_with = {tuple(row[key] for key in columns.MADE_WITH) for row in own.kinds}
     if failure != "unsupported":
         cell["certificate"] = certificates.standing(proof, made_with)
-    if not ok:
+    if not n_ok:
         return cell
-    cell |= _summary(rows, base, metric)
-    cell |= {
-        "n_outliers": sum(bool(row["outlier"]) for row in ok),
-        "host_peak_rss_bytes": _largest(ok, "host_peak_rss_bytes"),
-        "device_peak_bytes": _largest(ok, "device_peak_bytes"),
-        "loader_share": _median_of(ok, "loader_share"),
-        "loss_first": _median_of(ok, "loss_first"),
-        "loss_last": _median_of(ok, "loss_last"),
-    }
+    cell |= _summary(own, base, metric) | own.summary
     if metric.name == "throughput":
-        cell |= limits.utilisation(cell, ok, known)
-    warnings = [*flags.found(cell, ok, disturbed), *certificates.flags(proof, made_with)]
+        cell |= limits.utilisation(cell, own.kinds, known)
+    warnings = [*flags.found(cell, own.flags), *certificates.flags(proof, made_with)]
     cell["flags"] = " ".join(warnings)
     return cell
 
 
-def _other(cell: Row, rows: list[Row], base: list[Row], metric: Metric) -> Row:
+def _other(cell: Row, own: Repetitions, base: Repetitions | None, metric: Metric) -> Row:
     """The row of another metric: its own numbers, and what makes the case's believable."""
     case = {key: value for key, value in cell.items() if key not in columns.OF_METRIC}
-    found = {**case, **_of_metric(rows[0], metric)}
-    values = _values(rows, metric)
-    if values:
-        found |= {"n_ok": len(values), **_summary(rows, base, metric)}
+    found = {**case, **_of_metric(own.first, metric)}
+    if values := own.values[metric.name]:
+        found |= {"n_ok": len(values), **_summary(own, base, metric)}
     elif cell["status"] == "ok":
         found |= {"status": "missing", "reason": f"no {metric.title.lower()} was recorded"}
     return found
@@ -156,9 +144,9 @@ def _of_metric(row: Row, metric: Metric) -> Row:
     return {"metric": metric.name, "unit": unit, "better": metric.better}
 
 
-def _summary(rows: list[Row], base: list[Row], metric: Metric) -> Row:
+def _summary(own: Repetitions, base: Repetitions | None, metric: Metric) -> Row:
     """Median, interval and scatter of a metric, and its ratio to the base's."""
-    values, devices = _values(rows, metric), labels.devices(rows[0])
+    values = own.values[metric.name]
     interval = median_interval(values)
     found: Row = {
         "median": median(values),
@@ -167,8 +155,8 @@ def _summary(rows: list[Row], base: list[Row], metric: Metric) -> Row:
         "coverage": interval.coverage,
         "cv": coefficient_of_variation(values),
     }
-    under = _values(base, metric)
-    if base is rows:
+    under = base.values[metric.name] if base else ()
+    if base is own:
         # A cell against itself: the ratio is 1 by definition, not a measurement.
         found |= dict.fromkeys(("ratio", "ratio_low", "ratio_high", "ratio_coverage"), 1.0)
     elif under:
@@ -179,38 +167,26 @@ def _summary(rows: list[Row], base: list[Row], metric: Metric) -> Row:
             "ratio_high": ratio.high,
             "ratio_coverage": ratio.coverage,
         }
-    if metric.adds_up and "ratio" in found:
-        more = devices / labels.devices(base[0])
+    if metric.adds_up and base and "ratio" in found:
+        more = labels.devices(own.first) / labels.devices(base.first)
         for end in ("", "_low", "_high"):
             found[f"efficiency{end}"] = found[f"ratio{end}"] / more
-    if len(values) == 1 and "estimator" in rows[0]:
+    if len(values) == 1 and "estimator" in own.first:
         # somebody's estimate: an interval around one number would be made up
         found |= dict.fromkeys(INTERVALS)
     return found
 
 
-def _largest(rows: Iterable[Row], key: str) -> int | None:
-    return max((row[key] for row in rows if row[key] is not None), default=None)
-
-
-def _median_of(rows: Iterable[Row], key: str) -> float | None:
-    values = [row[key] for row in rows if row[key] is not None]
-    return median(values) if values else None
-
-
-def _rank(found: Iterable[Row], rows: Iterable[Row]) -> None:
+def _rank(found: Iterable[tuple[Row, Sequence[float]]]) -> None:
     """Add rank, rank_last and detectable to the cells of each table, topology and metric.
 
-    Only cells whose equal work is certified have a rank, and only where two or more of them have
-    two repetitions or more: a single one has no scatter. Suspects keep theirs, with their flag.
+    `found` has each cell with its values. Only cells whose equal work is certified have a rank, and
+    only where two or more of them have two repetitions or more: a single one has no scatter.
+    Suspects keep theirs, with their flag.
     """
-    repetitions: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        repetitions.setdefault(_case(row), []).append(row)
-    groups: dict[tuple[object, ...], list[tuple[Row, list[float]]]] = {}
-    for cell in found:
+    groups: dict[tuple[object, ...], list[tuple[Row, Sequence[float]]]] = {}
+    for cell, values in found:
         if cell["status"] == "ok":
-            values = _values(repetitions[_case(cell)], metrics.of_row(cell))
             key = cell["table"], cell["nodes"], cell["devices_per_node"], cell["metric"]
             groups.setdefault(key, []).append((cell, values))
     for own in groups.values():
@@ -226,7 +202,3 @@ def _rank(found: Iterable[Row], rows: Iterable[Row]) -> None:
             better = better.T
         for (cell, _), (best, last) in zip(ranked, ranks(better), strict=True):
             cell |= {"rank": best, "rank_last": last}
-
-
-def _case(row: Row) -> tuple[object, ...]:
-    return row["table"], row["workload"], labels.series_key(row), row["case"]

@@ -1,19 +1,14 @@
 """Flags of cells: what a reader must know before believing a number.
 
-In: a cell, its ok repetitions, and what only the whole round shows. Out: the flags, and their
+In: a cell, and the flags that its repetitions raise (disturbances.py). Out: all of them, and their
 meaning in words. docs/statistics.md has the rule of each.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dlperf.analysis.schema.files import Row
 
-#: Below this share of idle CPU time before the start, something else was running on the host.
-IDLE_SHARE = 0.9
-#: Above this share of the host's CPU time in the window, something else was running beside it.
-FOREIGN_SHARE = 0.1
 #: Above this share of the window spent waiting for batches, it is reading that was measured.
 LOADER_SHARE = 0.02
 NOT_EQUIVALENT = "not-equivalent"
@@ -27,46 +22,25 @@ FLAGS = {
     "suspect:scaling-above-100%": "scaling efficiency is above 100 % by more than the noise",
     "suspect:overlapping-repetitions": "another repetition ran on the same host at that time",
     "suspect:busy-host-before": "the host was not idle before a repetition started",
+    "suspect:foreign-load": "other processes used the host's CPU in the timed window",
     "suspect:loader": "steps waited for data for more than 2 % of the time",
     "suspect:mfu-above-100%": "MFU is above 100 %: a wrong peak, a calibration that was disturbed, "
     "or less work than is counted",
     "suspect:throttled": "a processor was slowed down by heat or a power brake: see `throttled`",
     "suspect:drift": "the host's speed drifted, and this was measured at other times than the rest",
-    "suspect:foreign-load": "other processes used the host's CPU in the timed window",
 }
 
-#: What only the whole round shows: records that overlap, cells that drift moved.
-Disturbed = Mapping[str, set[Any]]
 
-
-def found(cell: Row, ok: Sequence[Row], disturbed: Disturbed) -> Iterable[str]:
-    """The flags of a cell with these ok repetitions; those of its certificate: certificates.py."""
-    if cell["n_ok"] < cell["n_asked"]:
-        yield "partial"
-    if len({(row["git_commit"], row["git_dirty"]) for row in ok}) > 1:
-        yield "mixed-code"
-    if len({row["lock_sha256"] for row in ok}) > 1:
-        yield "mixed-environment"
-    if len({row["data_manifest_sha256"] for row in ok}) > 1:
-        yield "mixed-data"
-    if (cell.get("efficiency_low") or 0) > 1:
-        yield "suspect:scaling-above-100%"
-    if any(row["record"] in disturbed["overlapping-repetitions"] for row in ok):
-        yield "suspect:overlapping-repetitions"
-    if any(
-        row["idle_share_before"] is not None and row["idle_share_before"] < IDLE_SHARE for row in ok
-    ):
-        yield "suspect:busy-host-before"
-    if any((row["foreign_cpu_share"] or 0) > FOREIGN_SHARE for row in ok):
-        yield "suspect:foreign-load"
-    if (cell["loader_share"] or 0) > LOADER_SHARE:
-        yield "suspect:loader"
-    if max(cell.get("mfu_stated") or 0, cell.get("mfu_measured") or 0) > 1:
-        yield "suspect:mfu-above-100%"
-    if any(row["throttled"] for row in ok):
-        yield "suspect:throttled"
-    if (cell["workload"], cell["framework"], cell["case"]) in disturbed["drift"]:
-        yield "suspect:drift"
+def found(cell: Row, of_repetitions: Iterable[str]) -> list[str]:
+    """The flags of a cell, with those of its repetitions; its certificate's: certificates.py."""
+    own = {
+        "partial": cell["n_ok"] < cell["n_asked"],
+        "suspect:scaling-above-100%": (cell.get("efficiency_low") or 0) > 1,
+        "suspect:loader": (cell["loader_share"] or 0) > LOADER_SHARE,
+        "suspect:mfu-above-100%": max(cell.get(f"mfu_{of}") or 0 for of in ("stated", "measured"))
+        > 1,
+    }
+    return [name for name in FLAGS if own.get(name) or name in of_repetitions]
 
 
 def flag(text: str) -> str:
@@ -86,32 +60,3 @@ def not_equivalent(row: Mapping[str, Any]) -> bool:
 def comparable(row: Mapping[str, Any]) -> bool:
     """Whether a cell's number may be ranked: equal work is certified, in the cell's environment."""
     return row["status"] == "ok" and row["certificate"] == "passed"
-
-
-def overlapping(rows: Sequence[Row]) -> set[str]:
-    """Records whose run shared a host with another run at the same time.
-
-    Both the timed windows (microseconds) and the whole runs (seconds, as records keep them) are
-    compared: a repetition that only starts up disturbs the window of another one as well.
-    """
-    run = _overlapping(rows, "start_utc", "end_utc")
-    return run | _overlapping(rows, "window_start_utc", "window_end_utc")
-
-
-def _overlapping(rows: Iterable[Row], first: str, last: str) -> set[str]:
-    spans: dict[str, list[tuple[datetime, datetime, str]]] = {}
-    for row in rows:
-        if row[first] and row[last]:
-            start, end = datetime.fromisoformat(row[first]), datetime.fromisoformat(row[last])
-            for host in (row["nodes_used"] or row["hostname"]).split():
-                spans.setdefault(host, []).append((start, end, row["record"]))
-    found: set[str] = set()
-    for each in spans.values():
-        each.sort()
-        _, latest, owner = each[0]
-        for start, end, record in each[1:]:
-            if start < latest:
-                found |= {owner, record}
-            if end > latest:
-                latest, owner = end, record
-    return found

@@ -3,7 +3,7 @@
 In: rows of cells.tsv. Out: those of one metric, and what a metric is called.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dlperf import scenarios
@@ -52,11 +52,10 @@ def superlative(row: Row, best: bool = True) -> str:
     return "lowest" if of_row(row).lower_is_better == best else "highest"
 
 
-def present(rows: Sequence[Row], scenario: str) -> list[Metric]:
-    """The metrics of measured repetitions: the scenario's own, and what any of them has."""
-    own_rows = [row for row in rows if row["scenario"] == scenario]
+def present(having: Iterable[str], scenario: str) -> list[Metric]:
+    """The metrics of a scenario: its own, and of the others those in `having`."""
     return [
         metric
         for name, metric in scenarios.metrics(scenario).items()
-        if name == own(scenario) or any(row.get(name) is not None for row in own_rows)
+        if name == own(scenario) or name in having
     ]

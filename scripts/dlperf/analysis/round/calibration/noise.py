@@ -22,7 +22,11 @@ from dlperf.analysis.statistics.medians import (
     median_interval,
 )
 
-Cell = tuple[str, str, str]  # workload, framework, case
+#: What tells cells apart.
+CELL = ("workload", "framework", "case")
+Cell = tuple[str, str, str]
+#: The columns of measurements.tsv.gz that are looked at.
+COLUMNS = (*CELL, "table", "status", "throughput", "window_start_utc", "nodes_used", "hostname")
 
 #: Below this probability of so much order in time by chance, a host is said to drift.
 DRIFT_PROBABILITY = 0.01
