@@ -32,15 +32,20 @@ def all_certificates(environments) -> None:
 
 
 def assert_passes(key: tuple[str, str, str]) -> None:
-    _, framework, layout = key
+    workload, framework, layout = key
     certificate = read(key)
     assert not certificate["provenance"]["released"], "it was made elsewhere"
     failed = [tier for tier in certificate["tiers"] if tier["passed"] is False]
     assert certificate["passed"] and not failed, failed
     names = {tier["name"] for tier in certificate["tiers"] if tier["passed"]}
     assert "shapes" in names
-    if layout == "1" or not frameworks.load(framework).FLOAT64_EXCHANGE:
-        assert {"timed-loss", "timed-gradient"} <= names
+    assert {"timed-loss", "timed-gradient", "timed-gradient-median"} <= names
+    if layout != "1" and not frameworks.load(framework).FLOAT64_EXCHANGE:
+        assert {"timed-losses", "timed-update"} <= names
+    if workload == "resnet50":
+        assert "timed-statistics" in names
+    if layout == "1" and workload == "bert":
+        assert {"timed-dropout", "timed-attention-dropout"} <= names
     if framework != "mindspore":  # it has no float64 convolution on a CPU
         assert {"float64-loss", "float64-gradient", "float64-losses", "float64-update"} <= names
     if layout == "1":

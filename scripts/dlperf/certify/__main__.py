@@ -8,8 +8,9 @@
 Two runs: a step in the precision and compiler that are timed, and some in float64 where the
 framework has it; a third, longer one where that is mixed precision or a compiler, which may do slow
 damage. Of other layouts than 1, what matters is how devices exchange gradients, or how micro-steps
-add them up: where float64 goes the way of what is timed, it runs alone. On a CPU, runs stand side
-by side as far as cores allow. The exit status is 0 when a certificate was written, passed or not.
+add them up: where float64 goes another way there, or is missing, two steps run as they are timed.
+On a CPU, runs stand side by side as far as cores allow. The exit status is 0 when a certificate was
+written, passed or not.
 """
 
 import argparse
@@ -134,10 +135,11 @@ def _tiers(
     if float64_compiler:
         steps = len(expected["loss"])
         runs["float64"] = ("fp64", float64_compiler, {"kind": "steps", "steps": steps})
-    enough = not whole and exchange and way == ("fp32", float64_compiler)
-    if not (asked.float64_only or enough):
-        task = {"kind": "gradient", "steps": 1, "optimizer": whole}
-        runs["timed"] = (*way, task)
+    if not asked.float64_only:
+        task = {"kind": "gradient", "steps": 1, "optimizer": whole, "dropout": whole}
+        runs["timed"] = (*way, dict(task, neutral=whole and not float64_compiler))
+        if not whole and not (float64_compiler and exchange):
+            runs["free"] = (*way, {"kind": "steps", "steps": len(expected["loss"])})
 
     # Processes, not threads: ranks end with the thread that started them, and this one by a signal.
     with ProcessPoolExecutor(_runs_at_a_time(asked), initializer=processes.end_with_ranks) as pool:
@@ -147,7 +149,7 @@ def _tiers(
         }
         found = {name: each.result() for name, each in waiting.items()}
     timed, float64, long = (found.get(name) for name in ("timed", "float64", "long"))
-    tiers = judge.tiers(asked.workload, expected, timed, float64, asked.precision)
+    tiers = judge.tiers(asked.workload, manifest, expected, found, asked.precision)
     if tiers[0]["passed"] and long:
         tiers.append(judge.long_run(asked.workload, manifest["variant"], long))
     return tiers, (timed or float64 or {}).get("parity", {})
@@ -208,7 +210,9 @@ def _run(
     if reason:
         return {"status": "unsupported", "reason": reason}
     environ = {**KEPT_MEMORY, **environment.get("environ", {})}
-    task = dict({"optimizer": False}, **task, reference=os.path.abspath(asked.reference))
+    task = {"own": False, **task, "reference": os.path.abspath(asked.reference)}
+    for each in ("optimizer", "dropout", "neutral"):
+        task.setdefault(each, False)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as stream:
         json.dump(task, stream)
         stream.flush()

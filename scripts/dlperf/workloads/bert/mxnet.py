@@ -83,6 +83,7 @@ class Layer(nn.HybridBlock):
         self.ffn2 = dense(facts.INNER_WIDTH, facts.WIDTH)
         self.norm2 = LayerNorm(run)
         self.dropout = nn.Dropout(facts.DROPOUT)
+        self.attention_dropout = nn.Dropout(facts.ATTENTION_DROPOUT)
 
     def hybrid_forward(self, F, x, bias):
         """x (tokens x batch, width), as dense layers are fastest."""
@@ -91,7 +92,7 @@ class Layer(nn.HybridBlock):
             qkv = F.amp_cast(qkv, dtype="float32")
         qkv = qkv.reshape((-1, self.run.batch_size, 3 * facts.WIDTH))
         shares = F.softmax(F.elemwise_add(scores(F, qkv, self.run), bias))
-        mixed = mix(F, qkv, self.dropout(shares), self.run).reshape((-3, 0))
+        mixed = mix(F, qkv, self.attention_dropout(shares), self.run).reshape((-3, 0))
         x = self.norm1(F.elemwise_add(x, self.dropout(self.projection(mixed))))
         inner = self.ffn2(gelu(F, self.ffn1(x), self.run))
         return self.norm2(F.elemwise_add(x, self.dropout(inner)))

@@ -119,14 +119,14 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
+    trained, running = {}, {}
     for own, parameter in network.named_parameters():
-        if parameter.stop_gradient:  # batch-norm's moving statistics
-            continue
         name = own.replace("stem.", "conv1.").replace("shortcut.", "conv4.")
-        name = name.replace("blocks.", "block")
+        name = name.replace("blocks.", "block").replace("._", ".")
+        # batch-norm's moving statistics have no gradient
+        named = running if parameter.stop_gradient else trained
         named[re.sub(r"conv(\d)\.(conv|bn)", r"\2\1", name)] = parameter
-    return framework.Weights(named)
+    return framework.Weights(trained, running)
 
 
 class ExactCrossEntropy(nn.Layer):
