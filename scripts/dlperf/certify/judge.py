@@ -96,6 +96,8 @@ def _timed(
     facts: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     compared = facts["compared"]
+    if "parts" in facts:  # other ones than the layout's
+        reference = manifest["parts"][str(facts["parts"])]
     expected = reference.get("timed_loss", reference["loss"][0])
     found = _step("timed", allowed, facts["loss"][0], expected, compared["gradient"])
     if "least_error" in allowed:

@@ -322,8 +322,8 @@ def make(asked, proof):
     if hasattr(proof, "timed"):
         timed = neutral(asked.workload, asked.dimensions, "timed")
         keep("timed", timed.values())
-        for count in counts:
-            parts[str(count)]["timed_loss"] = timed_step(asked, timed, count, keep)
+        for count in [*counts, proof.TIMED_RANKS]:
+            parts.setdefault(str(count), {})["timed_loss"] = timed_step(asked, timed, count, keep)
     return {
         "status": "ok",
         "workload": asked.workload,

@@ -112,7 +112,8 @@ def test_what_the_judge_writes_fits_the_schema():
         (shapes, None),
         (good, {**good, "data_digest": "d1"}),
     ):
-        tiers = judge.tiers("resnet50", reference, timed, float64, "fp32")
+        runs = {"timed": timed, **({"float64": float64} if float64 else {})}
+        tiers = judge.tiers("resnet50", {}, reference, runs, "fp32")
         tiers.append(judge.long_run("resnet50", "", good))
         passed = all(tier["passed"] is not False for tier in tiers)
         assert problems(json.loads(json.dumps({**OK, "tiers": tiers, "passed": passed}))) == []
