@@ -25,7 +25,7 @@ GRADIENT_LEARNING_RATE = 2.0**20
 #: 3e-4.
 TIMED = {
     "fp32": {
-        "loss": 1e-5,
+        "loss": 1e-6,
         "gradient": 2e-3,
         "gradient_median": 1e-3,
         "dropout": 1e-5,

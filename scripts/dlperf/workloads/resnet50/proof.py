@@ -44,9 +44,9 @@ TIMED = {
     },
     "amp": {
         "loss": 1e-2,
-        "gradient": 0.7,
+        "gradient": 0.9,
         "gradient_median": 0.3,
-        "gradient_last": 0.5,
+        "gradient_last": 0.05,
         "least_error": 1e-3,
         "statistics": 0.1,
         "neutral": {"loss": 1e-2, "gradient_last": 0.5},
