@@ -56,6 +56,7 @@ def summarise(rows: Sequence[Row], proofs: Certificates, known: Sequence[Row] = 
     disturbed: flags.Disturbed = {
         "overlapping-repetitions": flags.overlapping(rows),
         "drift": noise.displaced(rows),
+        "losses": flags.strange_losses(rows),
     }
     cases = [
         list(own)

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from dlperf import workloads
 from dlperf.analysis.schema.files import Row
+from dlperf.analysis.statistics.medians import median
 
 #: Below this share of idle CPU time before the start, something else was running on the host.
 IDLE_SHARE = 0.9
@@ -16,6 +18,11 @@ IDLE_SHARE = 0.9
 FOREIGN_SHARE = 0.1
 #: Above this share of the window spent waiting for batches, it is reading that was measured.
 LOADER_SHARE = 0.02
+#: A loss of the timed window may be so far from the median over the frameworks of its table, as a
+#: share of it: in float32, in other precisions, and where dropout makes it random.
+LOSS_SHARE, LOSS_SHARE_ROUNDED, LOSS_SHARE_RANDOM = 1e-3, 1e-2, 0.1
+#: And so much of the way that losses went from the first measured step to the last one.
+LOSS_MOVE = 0.25
 NOT_EQUIVALENT = "not-equivalent"
 FLAGS = {
     f"{NOT_EQUIVALENT}:missing": "not equivalent: no certificate of equal work was made",
@@ -32,10 +39,12 @@ FLAGS = {
     "or less work than is counted",
     "suspect:throttled": "a processor was slowed down by heat or a power brake: see `throttled`",
     "suspect:drift": "the host's speed drifted, and this was measured at other times than the rest",
+    "suspect:losses": "its losses are not those of the other frameworks, or do not change: it may "
+    "compute something else while it is timed than its certificate proves",
     "suspect:foreign-load": "other processes used the host's CPU in the timed window",
 }
 
-#: What only the whole round shows: records that overlap, cells that drift moved.
+#: What only the whole round shows: records that overlap, cells that drift moved, other losses.
 Disturbed = Mapping[str, set[Any]]
 
 
@@ -67,6 +76,8 @@ def found(cell: Row, ok: Sequence[Row], disturbed: Disturbed) -> Iterable[str]:
         yield "suspect:throttled"
     if (cell["workload"], cell["framework"], cell["case"]) in disturbed["drift"]:
         yield "suspect:drift"
+    if (cell["workload"], cell["framework"], cell["case"]) in disturbed["losses"]:
+        yield "suspect:losses"
 
 
 def flag(text: str) -> str:
@@ -86,6 +97,39 @@ def not_equivalent(row: Mapping[str, Any]) -> bool:
 def comparable(row: Mapping[str, Any]) -> bool:
     """Whether a cell's number may be ranked: equal work is certified, in the cell's environment."""
     return row["status"] == "ok" and row["certificate"] == "passed"
+
+
+def strange_losses(rows: Sequence[Row]) -> set[tuple[str, str, str]]:
+    """Cells whose losses in the timed window differ from those beside them, or do not change.
+
+    All frameworks start from the same weights and see the same batches. The middle of two would be
+    neither's: a table of less than three is not compared.
+    """
+    cells: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        if row["status"] == "ok" and row["loss_first"] is not None:
+            cells.setdefault((row["workload"], row["framework"], row["case"]), []).append(row)
+    tables: dict[tuple[Any, ...], dict[tuple[str, str, str], tuple[float, float]]] = {}
+    found = set()
+    for cell, own in cells.items():
+        place = tuple(own[0][key] for key in ("table", "nodes", "devices_per_node"))
+        losses = tuple(median([row[key] for row in own]) for key in ("loss_first", "loss_last"))
+        tables.setdefault((*place, own[0]["precision"]), {})[cell] = (losses[0], losses[1])
+        if any(r["measured_steps"] > 1 and r["loss_first"] == r["loss_last"] for r in own):
+            found.add(cell)
+    for (*_, precision), beside in tables.items():
+        if len(beside) < 3:
+            continue
+        middles = [median(list(each)) for each in zip(*beside.values(), strict=True)]
+        moved = LOSS_MOVE * abs(middles[0] - middles[1])
+        for cell, own_losses in beside.items():
+            share = LOSS_SHARE if precision == "fp32" else LOSS_SHARE_ROUNDED
+            if hasattr(workloads.facts(cell[0]), "DROPOUT"):
+                share = LOSS_SHARE_RANDOM
+            for loss, middle in zip(own_losses, middles, strict=True):
+                if abs(loss - middle) > share * middle + moved:
+                    found.add(cell)
+    return found
 
 
 def overlapping(rows: Sequence[Row]) -> set[str]:
