@@ -18,6 +18,8 @@ from conftest import PROVED, PROVED_SHORT, ROOT, remake_certificates
 
 from dlperf import frameworks, workloads
 from dlperf.certify import released
+from dlperf.contract.run import Input
+from dlperf.data import text
 
 FULL = [key for key in PROVED if key not in PROVED_SHORT]
 
@@ -83,6 +85,23 @@ def test_three_released_certificates_at_random_are_made_again_here(environments)
     for key in chosen:
         assert_passes(key)
         assert_is_like_the_released(key)
+
+
+def test_berts_batches_have_what_a_wrong_loss_or_attention_would_ignore(prose):
+    proof = workloads.proof("bert")
+    input = Input(
+        workload="bert",
+        data="sample",
+        data_dir=str(prose),
+        batch_size=proof.BATCH_SIZE,
+        dimensions=workloads.certified("bert"),
+        seed=proof.SEED,
+        parts=2,
+    )
+    first, second = (text.open_batches(input._replace(part=part)).next() for part in (0, 1))
+    assert first.mask.sum(1).tolist() == [16, 9], "padding"
+    assert first.predicted.tolist() == [[1, 1], [1, 0]], "an empty place"
+    assert first.predicted.sum() != second.predicted.sum(), "another number on the other rank"
 
 
 @pytest.mark.full
