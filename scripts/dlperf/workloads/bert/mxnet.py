@@ -45,7 +45,7 @@ class LayerNorm(nn.LayerNorm):
 def gelu(F, x, run):
     if run.float64:  # MXNet's own is exact, but computes in float32
         erf = F.erf(x * 0.5**0.5)
-        # and has sqrt(pi) in float32 in erf's derivative: the value stays, the gradient is mended
+        # and has sqrt(pi) in float32 in erf's derivative: the value stays, the gradient gets right
         more = float(np.float32(np.pi**0.5)) / np.pi**0.5 - 1
         return 0.5 * x * (1 + erf + more * (erf - F.BlockGrad(erf)))
     return F.LeakyReLU(x, act_type="gelu")
