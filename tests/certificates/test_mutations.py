@@ -569,7 +569,7 @@ BERT += [
         "        return apply(clear, sums)\n",
         "        return sums\n",
         layout="acc2",
-        tier="timed-losses",
+        tier="timed-update",
         **TIMED,
     ),
     Mutation(
