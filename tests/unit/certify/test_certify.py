@@ -92,8 +92,12 @@ def test_what_is_expected_to_stay_must_stay():
 
 def test_a_gradient_that_is_rounding_is_held_to_a_share_of_the_whole():
     timed = left()
-    timed["compared"]["gradient"]["fc.bias"] = [1e-8, 1e-12]
-    assert by_name(judged(timed, left()))["timed-gradient"]["passed"]
+    timed["compared"]["gradient"]["bn1.bias"] = [1e-8, 1e-12]
+    own = {"timed_loss": timed["loss"][0]}
+    assert by_name(judged(timed, left(), **own))["timed-gradient"]["passed"]
+    assert not by_name(judged(timed, left()))["timed-gradient"]["passed"], "of the neutral weights"
+    timed["compared"]["gradient"]["bn1.bias"] = [1e-3, 1e-12]
+    assert not by_name(judged(timed, left(), **own))["timed-gradient"]["passed"]
 
 
 def test_the_timed_step_has_a_loss_of_its_own_where_its_weights_are():
