@@ -230,7 +230,7 @@ RESNET50 += [
         "    if not run.float64:\n        compress(network)\n    half = torch.float16",
         layout="dp2",
         more=COMPRESSED,
-        tier="timed-gradient-median",
+        tier="timed-gradient-last",
         **TIMED,
     ),
     Mutation(

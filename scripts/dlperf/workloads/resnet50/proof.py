@@ -15,18 +15,18 @@ SETTINGS = {}  # what certificates change of the facts' constants, in every run
 GRADIENT_SETTINGS = {}  # and where one step, at the rate below, shows the gradient
 GRADIENT_LEARNING_RATE = 2.0**10  # so large that float32 weights do not swamp it
 
-#: Tolerances in the precision that is timed: one step, and the optimiser alone. Gradients in
-#: bfloat16 differ in all but the last layer by as much as they are long, in every framework: only
-#: the last layer's are held to anything.
+#: Tolerances in the precision that is timed: one step, and the optimiser alone. From the
+#: neutral weights (`neutral`, where there is no float64), gradients in bfloat16 differ in all but the
+#: last layer by as much as they are long, in every framework.
 TIMED = {
     "fp32": {
         "loss": 1e-5,
-        "gradient": 2e-3,
-        "gradient_median": 3e-4,
+        "gradient": 0.1,
+        "gradient_median": 1e-3,
         "gradient_last": 2e-5,
         "statistics": 1e-4,
         "neutral": {"loss": 1e-5, "gradient": 0.2, "gradient_median": 0.05},
-        "losses": 1e-3,
+        "losses": 5e-3,
         "update": 0.5,
         "optimizer": 1e-5,
     },
