@@ -15,9 +15,9 @@ SETTINGS = {}  # what certificates change of the facts' constants, in every run
 GRADIENT_SETTINGS = {}  # and where one step, at the rate below, shows the gradient
 GRADIENT_LEARNING_RATE = 2.0**10  # so large that float32 weights do not swamp it
 
-#: Tolerances in the precision that is timed: one step, and the optimiser alone. From the
-#: neutral weights (`neutral`, where there is no float64), gradients in bfloat16 differ in all but the
-#: last layer by as much as they are long, in every framework.
+#: Tolerances in the precision that is timed: one step, and the optimiser alone. From the neutral
+#: weights (`neutral`, where there is no float64), gradients in bfloat16 differ in all but the last
+#: layer by as much as they are long, in every framework.
 TIMED = {
     "fp32": {
         "loss": 1e-5,
