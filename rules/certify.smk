@@ -12,7 +12,7 @@ from dlperf.certify import released
 from dlperf.contract.parallel import Layout
 from dlperf.measure import code
 
-PRECISION = "fp32|amp"
+PRECISION = "fp32|tf32|amp"
 COMPILER = "(-(?!clip0)[a-z0-9_]+)?"
 VARIANT = "(-clip0)?"  # certificates exist for this variant and for the standard form
 LAYOUT = "1|(dp2)?(acc2)?"

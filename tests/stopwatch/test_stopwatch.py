@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,13 +47,13 @@ def case(**changes) -> str:
 
 
 @contextlib.contextmanager
-def started(environments: Path, document: str, out: Path, *more: str):
+def started(environments: Path, document: str, out: Path, *more: str, scripts=ROOT / "scripts"):
     """A running stopwatch; whatever happens, the test leaves none of its processes."""
     command = [
         str(environments / "pytorch.cpu/bin/python"),
         *("-m", "dlperf.measure", "--case", document, "--out", str(out), *more),
     ]
-    environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"))
+    environ = dict(os.environ, PYTHONPATH=str(scripts))
     with open(out.with_suffix(".log"), "w") as log:
         process = subprocess.Popen(command, env=environ, cwd=ROOT, stdout=log, stderr=log)
     try:
@@ -98,8 +99,8 @@ def gone(processes: list[psutil.Process], seconds: float = 10) -> bool:
     return not psutil.wait_procs(processes, timeout=seconds)[1]
 
 
-def run(environments: Path, document: str, out: Path, *more: str) -> dict:
-    with started(environments, document, out, *more) as process:
+def run(environments: Path, document: str, out: Path, *more: str, scripts=ROOT / "scripts") -> dict:
+    with started(environments, document, out, *more, scripts=scripts) as process:
         assert process.wait(timeout=150) == 0, out.with_suffix(".log").read_text()
         assert not descendants(process.pid)
     return json.loads(out.read_text())
@@ -232,6 +233,24 @@ def test_an_environment_that_failed_to_build_is_a_crash_with_its_reason(environm
     record = run(environments, case(), tmp_path / "rep1.json", "--environment", str(env))
     assert record["status"] == "crashed"
     assert record["reason"] == "no environment: no wheel for this machine"
+
+
+def test_a_wait_that_waits_for_nothing_is_a_crash(environments, tmp_path):
+    scripts = tmp_path / "scripts"
+    shutil.copytree(ROOT / "scripts", scripts, ignore=shutil.ignore_patterns("__pycache__"))
+    training = scripts / "dlperf/frameworks/mxnet/training.py"
+    source = training.read_text()
+    assert "wait=mx.nd.waitall," in source
+    training.write_text(source.replace("wait=mx.nd.waitall,", "wait=lambda: None,"))
+    document = case(framework="mxnet", compiler="static", devices_per_node=1, measured_steps=5)
+    env = str(environments / "mxnet.cpu/env.json")
+    right = run(environments, document, tmp_path / "right.json", "--environment", env)
+    assert right["status"] == "ok", right["reason"]
+    wrong = run(
+        environments, document, tmp_path / "wrong.json", "--environment", env, scripts=scripts
+    )
+    assert wrong["status"] == "crashed"
+    assert "`wait` returned" in wrong["reason"]
 
 
 def test_every_record_ever_made_is_kept(environments, tmp_path):

@@ -190,7 +190,7 @@ def record(
             "measured": steps,
             "clock": "host",
             "seconds": each,
-            "loss": [7.05 - 0.02 * step + 0.01 * dice.random() for step in range(steps)],
+            "loss": [7.05 - 0.02 * step + 0.001 * dice.random() for step in range(steps)],
         },
         "window": [
             {

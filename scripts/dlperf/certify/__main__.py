@@ -8,8 +8,9 @@
 Two runs: a step in the precision and compiler that are timed, and some in float64 where the
 framework has it; a third, longer one where that is mixed precision or a compiler, which may do slow
 damage. Of other layouts than 1, what matters is how devices exchange gradients, or how micro-steps
-add them up: where float64 goes the way of what is timed, it runs alone. On a CPU, runs stand side
-by side as far as cores allow. The exit status is 0 when a certificate was written, passed or not.
+add them up: where float64 goes another way there, or is missing, two steps run as they are timed.
+On a CPU, runs stand side by side as far as cores allow. The exit status is 0 when a certificate was
+written, passed or not.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from typing import Any
 
 from dlperf import frameworks, workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SCHEMA, judge
-from dlperf.contract import files, storage
+from dlperf.contract import case, files, storage
 from dlperf.contract.parallel import Layout
 from dlperf.measure import code, host, processes, record, stopwatch
 from dlperf.scenarios import train
@@ -41,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--workload", choices=workloads.NAMES, required=True)
     parser.add_argument("--framework", choices=frameworks.NAMES, required=True)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--precision", choices=("fp32", "amp"), default="fp32")
+    parser.add_argument("--precision", choices=case.PRECISIONS, default="fp32")
     parser.add_argument("--compiler", default="none")
     parser.add_argument("--layout", default="1", help="such as 1, dp2, acc2 or dp2acc2")
     parser.add_argument("--nodes", type=int, default=1, help="nodes that the ranks are spread over")
@@ -137,10 +138,14 @@ def _tiers(
     if float64_compiler:
         steps = len(expected["loss"])
         runs["float64"] = ("fp64", float64_compiler, {"kind": "steps", "steps": steps})
-    enough = not whole and exchange and way == ("fp32", float64_compiler)
-    if not (asked.float64_only or enough):
-        task = {"kind": "gradient", "steps": 1, "optimizer": whole}
-        runs["timed"] = (*way, task)
+    if not asked.float64_only:
+        task = {"kind": "gradient", "steps": 1, "optimizer": whole, "dropout": whole}
+        runs["timed"] = (*way, dict(task, neutral=whole and not float64_compiler))
+        more = getattr(workloads.proof(asked.workload), "TIMED_RANKS", 0)
+        if asked.layout.name == "dp2" and more and asked.device == "cpu" and asked.nodes == 1:
+            runs["timed"][-1]["ranks"] = more
+        if not whole and not (float64_compiler and exchange):
+            runs["free"] = (*way, {"kind": "steps", "steps": len(expected["loss"])})
 
     # Processes, not threads: ranks end with the thread that started them, and this one by a signal.
     with ProcessPoolExecutor(_runs_at_a_time(asked), initializer=processes.end_with_ranks) as pool:
@@ -150,7 +155,7 @@ def _tiers(
         }
         found = {name: each.result() for name, each in waiting.items()}
     timed, float64, long = (found.get(name) for name in ("timed", "float64", "long"))
-    tiers = judge.tiers(asked.workload, expected, timed, float64, asked.precision)
+    tiers = judge.tiers(asked.workload, manifest, expected, found, asked.precision)
     if tiers[0]["passed"] and long:
         tiers.append(judge.long_run(asked.workload, manifest["variant"], long))
     return tiers, (timed or float64 or {}).get("parity", {})
@@ -191,7 +196,7 @@ def _run(
             "precision": precision,
             "compiler": compiler,
             "nodes": asked.nodes,
-            "devices_per_node": asked.ranks // asked.nodes,
+            "devices_per_node": task.get("ranks", asked.ranks) // asked.nodes,
             "parallel": dataclasses.asdict(asked.layout.parallel),
             "batch_size": manifest["batch_size"],
             "data": "sample",
@@ -207,11 +212,13 @@ def _run(
             "timeout_seconds": asked.timeout,
         },
     }
-    reason = stopwatch.cannot_run(case, asked.launcher)
+    reason = stopwatch.cannot_run(case, asked.launcher, pinned="ranks" not in task)
     if reason:
         return {"status": "unsupported", "reason": reason}
     environ = {**KEPT_MEMORY, **environment.get("environ", {})}
-    task = dict({"optimizer": False}, **task, reference=os.path.abspath(asked.reference))
+    task = {"own": False, **task, "reference": os.path.abspath(asked.reference)}
+    for each in ("optimizer", "dropout", "neutral"):
+        task.setdefault(each, False)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as stream:
         json.dump(task, stream)
         stream.flush()
@@ -229,6 +236,8 @@ def _run(
         return dict(zip(("status", "reason"), attempt.failure, strict=True))
     first = attempt.facts[0]
     first["loss"] = train.mean_losses(attempt.facts)
+    if "ranks" in task:
+        first["parts"] = task["ranks"]
     for what, compared in first["compared"].items():
         for tensor in compared:
             compared[tensor] = max(facts["compared"][what][tensor] for facts in attempt.facts)

@@ -13,26 +13,34 @@ from dlperf import workloads
 
 #: Float64: rounding stays below 1e-9; the reference is stored in float32, which adds 6e-8.
 FLOAT64 = {"loss": 1e-9, "gradient": 1e-6, "losses": 1e-7, "update": 1e-6}
+STATISTICS = 1e-6
+#: Of the norm of all gradients, where the timed step has weights of its own: less than that counts
+#: as so much.
+SHARE = 3e-3
 
 
 def tiers(
     workload: str,
+    manifest: Mapping[str, Any],
     reference: Mapping[str, Any],
-    timed: Mapping[str, Any] | None,
-    float64: Mapping[str, Any] | None,
+    runs: Mapping[str, Mapping[str, Any]],
     precision: str,
 ) -> list[dict[str, Any]]:
     """The tiers of a pair, in their order; one that could not run has `passed` None and says why.
 
-    reference: the manifest's entry for this number of parts. timed, float64: what rank 0 left, or
-    {"status", "reason"} of a failure; float64 None where the framework has none, timed None where
-    it was left out.
+    manifest: of the reference; reference: its entry for this number of parts. runs: what rank 0
+    left, or {"status", "reason"} of a failure, by name. No float64 is there where the framework has
+    none, and no timed where it was left out; free: several steps, where float64 shows them not.
     """
+    timed, float64, free = (runs.get(name) for name in ("timed", "float64", "free"))
     found = [_shapes(timed or float64 or {})]
     if found[0]["passed"]:
+        allowed = workloads.proof(workload).TIMED[precision]
         found += _float64(reference, float64)
         if timed is not None:
-            found += _timed(workloads.proof(workload).TIMED[precision], reference, timed)
+            found += _timed(allowed, manifest, reference, timed)
+        if free is not None:
+            found += _free(allowed, reference, free)
     return found
 
 
@@ -69,37 +77,100 @@ def _float64(reference: Mapping[str, Any], facts: Mapping[str, Any] | None) -> l
         return [failed("float64-loss", facts)]
     if facts["data_digest"] != reference["data_digest"][0]:
         return [_tier("input", 1, 0, {"found": facts["data_digest"]})]
-    losses = [
-        abs(mine - theirs) / abs(theirs)
-        for mine, theirs in zip(facts["loss"], reference["loss"], strict=True)
-    ]
+    losses = _distances(facts["loss"], reference["loss"])
     worst = max(range(len(losses)), key=losses.__getitem__)
-    return [
+    found = [
         _tier("float64-loss", losses[0], FLOAT64["loss"], {"step": 1}),
         _worst("float64-gradient", facts["compared"]["first"], FLOAT64["gradient"]),
         _tier("float64-losses", losses[worst], FLOAT64["losses"], {"step": worst + 1}),
         _worst("float64-update", facts["compared"]["last"], FLOAT64["update"]),
     ]
+    if "statistics" in facts["compared"]:
+        found.append(_worst("float64-statistics", facts["compared"]["statistics"], STATISTICS))
+    return found
 
 
 def _timed(
+    allowed: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    reference: Mapping[str, Any],
+    facts: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    compared = facts["compared"]
+    if "parts" in facts:  # other ones than the layout's
+        reference = manifest["parts"][str(facts["parts"])]
+    own = "timed_loss" in reference  # of other weights
+    expected = reference["timed_loss"] if own else reference["loss"][0]
+    gradient, share = compared["gradient"], SHARE if own else 0.0
+    found = _step("timed", allowed, facts["loss"][0], expected, gradient, share)
+    if "least_error" in allowed:
+        # In half precision: less of an error than its rounding makes is another precision.
+        missing = allowed["least_error"] / max(_median(gradient), 1e-300)
+        found.append(_tier("timed-precision", missing, 1.0, {}))
+    if "statistics" in compared:
+        found.append(_worst("timed-statistics", compared["statistics"], allowed["statistics"]))
+    if "neutral" in compared:
+        of_neutral, loss = facts["neutral_loss"][0], reference["loss"][0]
+        neutral = compared["neutral"]
+        found += _step("timed-neutral", allowed["neutral"], of_neutral, loss, neutral)
+    for place, losses in facts.get("dropped", {}).items():
+        # the middle one: in one in some dozens a single element is kept, and is enormous
+        distances = sorted(_distances(losses, manifest["dropped"][place]))
+        middle = distances[len(distances) // 2]
+        name = "timed-" + place.lower().replace("_", "-")
+        found.append(_tier(name, middle, allowed["dropout"], {}))
+    if "optimizer" in compared:
+        found.append(_worst("optimizer", compared["optimizer"], allowed["optimizer"]))
+    return found
+
+
+def _step(
+    name: str,
+    allowed: Mapping[str, float],
+    loss: float,
+    expected: float,
+    gradient: Mapping[str, list[float]],
+    share: float = 0.0,
+) -> list[dict[str, Any]]:
+    """A step's loss and gradient, as far as they are held to something.
+
+    The worst tensor is held to at least so large a share of all gradients: that of a shift whose
+    ReLU is open is nothing but rounding, and the few that are not.
+    """
+    found = [_tier(f"{name}-loss", *_distances([loss], [expected]), allowed["loss"], {"step": 1})]
+    if "gradient" in allowed:
+        least = share * sum(norm**2 for _, norm in gradient.values()) ** 0.5
+        held = {tensor: [far, max(norm, least)] for tensor, (far, norm) in gradient.items()}
+        found.append(_worst(f"{name}-gradient", held, allowed["gradient"]))
+        middle = _median(gradient)
+        found.append(_tier(f"{name}-gradient-median", middle, allowed["gradient_median"], {}))
+    if "gradient_last" in allowed:
+        last = dict(list(gradient.items())[-2:])
+        found.append(_worst(f"{name}-gradient-last", last, allowed["gradient_last"]))
+    return found
+
+
+def _free(
     allowed: Mapping[str, float], reference: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    expected = reference["loss"][0]
-    difference = abs(facts["loss"][0] - expected) / abs(expected)
-    gradient = facts["compared"]["gradient"]
-    ratios = sorted(_ratio(pair) for pair in gradient.values())
-    found = [_tier("timed-loss", difference, allowed["loss"], {"step": 1})]
-    if "gradient" in allowed:
-        found.append(_worst("timed-gradient", gradient, allowed["gradient"]))
-        middle = ratios[len(ratios) // 2]
-        found.append(_tier("timed-gradient-median", middle, allowed["gradient_median"], {}))
-    else:
-        last = dict(list(gradient.items())[-2:])
-        found.append(_worst("timed-gradient-last", last, allowed["gradient_last"]))
-    if "optimizer" in facts["compared"]:
-        found.append(_worst("optimizer", facts["compared"]["optimizer"], allowed["optimizer"]))
-    return found
+    """Several steps as they are timed."""
+    if facts["status"] != "ok":
+        return [failed("timed-losses", facts)]
+    losses = _distances(facts["loss"], reference["loss"])
+    worst = max(range(len(losses)), key=losses.__getitem__)
+    return [
+        _tier("timed-losses", losses[worst], allowed["losses"], {"step": worst + 1}),
+        _tier("timed-update", _median(facts["compared"]["last"]), allowed["update"], {}),
+    ]
+
+
+def _distances(mine: list[float], theirs: list[float]) -> list[float]:
+    return [abs(a - b) / abs(b) for a, b in zip(mine, theirs, strict=True)]
+
+
+def _median(compared: Mapping[str, list[float]]) -> float:
+    ratios = sorted(map(_ratio, compared.values()))
+    return ratios[len(ratios) // 2]
 
 
 def _ratio(pair: list[float]) -> float:

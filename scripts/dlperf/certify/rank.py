@@ -17,7 +17,15 @@ import traceback
 import numpy as np
 
 from dlperf import frameworks, workloads
-from dlperf.certify.reference import GIVEN_LEARNING_RATE, given_gradients, path_of, settings, split
+from dlperf.certify.reference import (
+    ALL,
+    BATCHES,
+    GIVEN_LEARNING_RATE,
+    given_gradients,
+    path_of,
+    settings,
+    split,
+)
 from dlperf.contract import files
 from dlperf.contract.run import Run
 from dlperf.measure.meeting import Guest
@@ -72,13 +80,24 @@ def certify(run, task):
 
 
 def compared(run, task, guest, framework, implementation):
-    """The training of `task`, and the optimiser alone where it asks for that."""
+    """The training of `task`, and what else it asks for: `neutral`, `dropout`, `optimizer`."""
     proof, linear = workloads.proof(run.workload), {}
+    own = task["kind"] == "gradient" and hasattr(proof, "timed")  # weights of the timed step
     if task["kind"] == "gradient":
         linear.update(proof.GRADIENT_SETTINGS)
         linear["learning_rate"] = lambda global_batch_size: proof.GRADIENT_LEARNING_RATE
     with settings(run.workload, linear):
-        found = train(run, task, guest, framework, implementation)
+        found = train(run, dict(task, own=own), guest, framework, implementation)
+        if own and task["neutral"]:
+            gc.collect()
+            neutral = train(run, dict(task, own=False), guest, framework, implementation)
+            found["neutral_loss"] = neutral["loss"]
+            found["compared"]["neutral"] = neutral["compared"]["gradient"]
+    if task["dropout"]:
+        found["dropped"] = {
+            place: dropped(run, task, guest, implementation, place)
+            for place in getattr(proof, "DROPOUTS", ())
+        }
     if task["optimizer"]:
         guest.phase("optimizer")
         gc.collect()  # the model that was trained: its memory serves for the next one
@@ -93,7 +112,7 @@ def train(run, task, guest, framework, implementation):
     rate = workloads.facts(run.workload).learning_rate(run.global_batch_size)
     work = implementation.training(run)
     found = {"status": "ok", "shapes": [], "loss": [], "compared": {}}
-    start = load(run, task, "weights")
+    start = load(run, task, "timed" if task["own"] else "weights")
     write(work, start, shapes_of(run))
 
     guest.phase("steps")
@@ -104,14 +123,64 @@ def train(run, task, guest, framework, implementation):
             found["loss"].append(work.loss(handle))
         first = {"gradient": "gradient", "steps": "first"}.get(task["kind"])
         if step == 1 and first:
-            found["compared"][first] = compare(work.weights.read(), start, run, task, first, -rate)
+            name = "timed" if task["own"] else first
+            found["compared"][first] = compare(work.weights.read(), start, run, task, name, -rate)
+            if task["kind"] == "gradient":
+                compare_statistics(run, task, work, found, "timed" if task["own"] else "first")
     if task["kind"] == "steps":
         found["compared"]["last"] = compare(work.weights.read(), start, run, task, "last")
+        compare_statistics(run, task, work, found, "last")
     found["data_digest"] = work.batches.first_batch_sha256
     found["parity"] = dict(framework.parity(run), **work.parity)
     guest.wait("compared")
     work.batches.close()
     return found
+
+
+def dropped(run, task, guest, implementation, place):
+    """The losses of the first batches where one place of dropout drops all, the others nothing.
+
+    Wherever the model has such a place, it shows: what would come through is missing.
+    """
+    guest.phase("dropout")
+    gc.collect()
+    changes = {place: ALL, "learning_rate": lambda global_batch_size: 0.0}
+    with settings(run.workload, changes):
+        work = implementation.training(run)
+        write(work, load(run, task, "weights"), shapes_of(run))
+        losses = []
+        for _ in range(BATCHES):
+            handle = work.step()
+            work.wait()
+            losses.append(work.loss(handle))
+    work.batches.close()
+    return losses
+
+
+def compare_statistics(run, task, work, found, name):
+    """How far batch-norm's running statistics have gone, beside the reference's.
+
+    Some keep the variance with a factor of n / (n - 1): the nearer one of both counts.
+    """
+    shapes = getattr(workloads.facts(run.workload), "statistics", None)
+    if shapes is None:
+        return
+    shapes, parts = shapes(run.dimensions), run.data_parallel * run.accumulation
+    path = path_of(task["reference"], "%d-statistics-%s" % (parts, name))
+    kept = np.load(path).astype(np.float64)
+    conventions = [split(shapes, each[run.replica]) for each in kept.reshape(2, parts, -1)]
+    there, compared = dict(work.weights.statistics()), {}
+    wrong = wrong_shapes(shapes, {tensor: each.shape for tensor, each in there.items()})
+    if wrong:
+        raise OtherModel(wrong)
+    for tensor in shapes:
+        gone = there[tensor].astype(np.float64) - (1.0 if tensor.endswith("variance") else 0.0)
+        pairs = []
+        for each in conventions:
+            wanted = each[tensor]
+            pairs.append([np.linalg.norm(gone - wanted), np.linalg.norm(wanted)])
+        compared[tensor] = min(pairs)
+    found["compared"]["statistics"] = compared
 
 
 def write(work, start, expected):

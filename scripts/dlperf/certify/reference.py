@@ -7,8 +7,11 @@ Out: manifest.json; weights.npy; optimizer.npy: what given gradients add to the 
 number of parts that a global batch is made of <parts>-gradient.npy and <parts>-first.npy: what a
 step takes from the weights, divided by the rate, and <parts>-last.npy: what all steps add. A part
 is a micro-step of a model replica: parts of two replicas, or of two micro-steps, are the same.
-Arrays are float32, flat, in the order of the facts' `parameters`, rounded once, after all
-arithmetic.
+<parts>-statistics-first.npy and -last.npy: what the first step, and all, add to batch-norm's
+running statistics, by each of their conventions and each part. timed.npy and <parts>-timed.npy:
+other weights and their gradient, where the step that is timed has its own.
+Arrays are float32, flat, in the order of the facts' `parameters` (or `statistics`), rounded once,
+after all arithmetic.
 
     … -m dlperf.certify.reference --workload resnet50 --data-dir results/data/sample --long-runs
 
@@ -33,17 +36,23 @@ from dlperf.data import loaders
 from dlperf.measure import code
 
 SCHEMA = "dlperf.reference/2"
-SEED = 1
+SEED = 1  # of weights and given gradients; that of batches is the proof's
+BATCHES = 3  # on which each place of dropout is shown
 GIVEN_LEARNING_RATE = 1.0  # of the optimiser alone: the rounding of float32 weights does not count
 LONG_SEEDS = (1, 2, 3, 4, 5)
+#: A rate of dropout: nothing is left but one element in ten million. Not 1, which some refuse.
+ALL = 1 - 2.0**-24
 
 
-def neutral(workload, dimensions):
-    """Canonical name -> float32 array, from SEED; the same bytes with every NumPy."""
-    module = workloads.proof(workload)
+def neutral(workload, dimensions, kind="neutral"):
+    """Canonical name -> float32 array, from SEED; the same bytes with every NumPy.
+
+    kind: the proof's function that draws them.
+    """
+    draw = getattr(workloads.proof(workload), kind)
     random = np.random.RandomState(SEED)
     return {
-        name: np.asarray(module.neutral(name, shape, random), np.float32)
+        name: np.asarray(draw(name, shape, random), np.float32)
         for name, shape in workloads.facts(workload).parameters(dimensions).items()
     }
 
@@ -109,8 +118,10 @@ def save(path, size, arrays):
 class Plain:
     """The workload's own formulas on global batches of one or more parts."""
 
-    def __init__(self, asked, start, parts=1, seed=SEED, steps=LONG_STEPS, precision="fp64"):
+    def __init__(self, asked, start, parts=1, seed=None, steps=LONG_STEPS, precision="fp64"):
         import torch
+
+        proof = workloads.proof(asked.workload)
 
         self.torch = torch
         self.type = torch.float64 if precision == "fp64" else torch.float32
@@ -123,9 +134,9 @@ class Plain:
             workload=asked.workload,
             data="sample",
             data_dir=asked.data_dir,
-            batch_size=workloads.proof(asked.workload).BATCH_SIZE,
+            batch_size=proof.BATCH_SIZE,
             dimensions=asked.dimensions,
-            seed=seed,
+            seed=proof.SEED if seed is None else seed,
             parts=parts,
             batches=steps,
             float64=precision == "fp64",
@@ -133,18 +144,34 @@ class Plain:
         self.sources = [
             loader.open_batches(input._replace(part=part), "NCHW") for part in range(parts)
         ]
+        # of batch-norm, where the model has it: a part's, as each convention has them
+        kinds = getattr(self.module, "CONVENTIONS", ())
+        self.statistics = [[self.module.Statistics(kind) for kind in kinds] for _ in range(parts)]
 
     def gradients(self):
         """(loss, {name: gradient}) on the next batch: every part by itself, then the mean."""
         weights = {name: each.detach().requires_grad_() for name, each in self.weights.items()}
         total, found = 0.0, None
-        for source in self.sources:
+        for source, statistics in zip(self.sources, self.statistics):
             batch = self.module.tensors(*source.next(), dtype=self.type)
-            value = self.module.loss(weights, batch) / len(self.sources)
+            seen = [statistics] if statistics else []
+            value = self.module.loss(weights, batch, *seen) / len(self.sources)
             own = self.torch.autograd.grad(value, list(weights.values()))
             found = own if found is None else [a.add_(b) for a, b in zip(found, own)]
             total += value.item()
         return total, dict(zip(self.weights, found))
+
+    def loss(self):
+        """That of the next batch alone."""
+        with self.torch.no_grad():
+            batch = self.module.tensors(*self.sources[0].next(), dtype=self.type)
+            return self.module.loss(self.weights, batch).item()
+
+    def changes_of_statistics(self):
+        """What was added to the running statistics: by convention, part and tensor."""
+        for kind in zip(*self.statistics):
+            for part in kind:
+                yield from (each.numpy() for each in part.changes())
 
     def close(self):
         for source in self.sources:
@@ -154,36 +181,77 @@ class Plain:
 def first_steps(asked, start, parts, keep):
     """The first steps in float64: what the manifest says of them.
 
-    Three differences are given to `keep`, with the names of their files. gradient: what a step
-    under GRADIENT_SETTINGS takes from the weights, divided by its rate; first: the same of the
-    first step as it is; last: what all steps add.
+    Differences are given to `keep`, with the names of their files. gradient: what a step under
+    GRADIENT_SETTINGS takes from the weights, divided by its rate; first: the same of the first step
+    as it is; last: what all steps add; statistics: of batch-norm.
     """
     module = workloads.proof(asked.workload)
     plain = Plain(asked, start, parts)
+    running = sum(int(np.prod(shape)) for shape in statistics_of(asked).values())
+    running *= parts * len(getattr(plain.module, "CONVENTIONS", ()))
+
+    def keep_statistics(name):
+        if running:
+            keep("%d-statistics-%s" % (parts, name), plain.changes_of_statistics(), running)
+
     first = plain.weights
     losses, optimizer = [], None
     for step in range(STEPS[parts]):
         loss, gradients = plain.gradients()
         losses.append(loss)
         if step == 0:
-            with settings(asked.workload, module.GRADIENT_SETTINGS):
-                linear = module.Optimizer(first, asked.dimensions)
-            rate = module.GRADIENT_LEARNING_RATE
-            keep(
-                "%d-gradient" % parts,
-                differences(linear.update(first, gradients, rate), first, -rate),
-            )
-            del linear
+            keep("%d-gradient" % parts, linear_step(asked, first, gradients))
+            keep_statistics("first")
             optimizer = module.Optimizer(first, asked.dimensions)
         rate = module.LEARNING_RATE
         plain.weights = optimizer.update(plain.weights, gradients, rate)
         if step == 0:
             keep("%d-first" % parts, differences(plain.weights, first, -rate))
     keep("%d-last" % parts, differences(plain.weights, first))
+    keep_statistics("last")
     digests = [each.first_batch_sha256 for each in plain.sources]
     plain.close()
     norms = getattr(optimizer, "norms", None)  # of all gradients, where the optimiser clips them
     return {"loss": losses, "gradient_norm": norms, "data_digest": digests}
+
+
+def linear_step(asked, weights, gradients):
+    """What a step under GRADIENT_SETTINGS takes from the weights, divided by its rate."""
+    module = workloads.proof(asked.workload)
+    with settings(asked.workload, module.GRADIENT_SETTINGS):
+        linear = module.Optimizer(weights, asked.dimensions)
+    rate = module.GRADIENT_LEARNING_RATE
+    return differences(linear.update(weights, gradients, rate), weights, -rate)
+
+
+def timed_step(asked, start, parts, keep):
+    """The loss of the weights that the timed step starts from; their gradient is kept."""
+    plain = Plain(asked, start, parts)
+    loss, gradients = plain.gradients()
+    keep("%d-timed" % parts, linear_step(asked, plain.weights, gradients))
+    if any(plain.statistics):
+        size = sum(int(np.prod(shape)) for shape in statistics_of(asked).values())
+        size *= parts * len(plain.statistics[0])
+        keep("%d-statistics-timed" % parts, plain.changes_of_statistics(), size)
+    plain.close()
+    return loss
+
+
+def dropped(asked, start):
+    """{place of dropout: losses of the first batches where it drops all}"""
+    found = {}
+    for place in getattr(workloads.proof(asked.workload), "DROPOUTS", ()):
+        plain = Plain(asked, start)
+        with settings(asked.workload, {place: ALL}):
+            found[place] = [plain.loss() for _ in range(BATCHES)]
+        plain.close()
+    return found
+
+
+def statistics_of(asked):
+    """Canonical name -> shape of batch-norm's running statistics, where the model has some."""
+    shapes = getattr(workloads.facts(asked.workload), "statistics", None)
+    return shapes(asked.dimensions) if shapes else {}
 
 
 def optimizer_alone(asked, start):
@@ -242,21 +310,29 @@ def make(asked, proof):
     start, sha256, parts = neutral(asked.workload, asked.dimensions), {}, {}
     size = sum(each.size for each in start.values())
 
-    def keep(name, arrays):
+    def keep(name, arrays, size=size):
         sha256[name] = save(path_of(asked.out, name), size, arrays)
 
     keep("weights", start.values())
     keep("optimizer", optimizer_alone(asked, start))
-    for count in STEPS:
+    accumulated = "accumulation" in workloads.facts(asked.workload).PARALLEL
+    counts = [count for count in STEPS if count <= 2 or accumulated]
+    for count in counts:
         parts[str(count)] = first_steps(asked, start, count, keep)
+    if hasattr(proof, "timed"):
+        timed = neutral(asked.workload, asked.dimensions, "timed")
+        keep("timed", timed.values())
+        for count in [*counts, proof.TIMED_RANKS]:
+            parts.setdefault(str(count), {})["timed_loss"] = timed_step(asked, timed, count, keep)
     return {
         "status": "ok",
         "workload": asked.workload,
         "variant": asked.variant,
         "dimensions": dict(asked.dimensions),
         "batch_size": proof.BATCH_SIZE,
-        "seed": SEED,
+        "seed": proof.SEED,
         "parts": parts,
+        "dropped": dropped(asked, start),
         "sha256": sha256,
         "provenance": provenance(asked.workload, asked.lock_sha256),
     }

@@ -22,7 +22,7 @@ SCHEMA = "dlperf.case/2"
 NO_JOB = "%d nodes need a job of a cluster: snakemake --profile slurm"
 
 SCENARIOS = ("train",)
-PRECISIONS = ("fp32", "amp")
+PRECISIONS = ("fp32", "tf32", "amp")
 DEVICES = ("cpu", "cuda")
 
 

@@ -69,6 +69,14 @@ class Rank:
         return self.precision == "amp"
 
     @property
+    def tf32(self):
+        """Whether a GPU may round the factors of float32 products to TF32's 10 bits.
+
+        In mixed precision too: what few products it leaves in float32 are as fast as they can be.
+        """
+        return self.precision in ("tf32", "amp")
+
+    @property
     def float64(self):
         """Only certificates compute so."""
         return self.precision == "fp64"

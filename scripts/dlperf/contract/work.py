@@ -20,7 +20,8 @@ class Work:
         gives (canonical name, array in canonical layout) one by one, good until the next step, and
         `write({name: such an array})`. The names and shapes are those of the facts'
         `parameters(dimensions)`. Written before the first step and only then: until then the
-        model's weights may be anything.
+        model's weights may be anything. Where the facts have `statistics`, `statistics()` gives
+        this rank's running ones of batch-norm, in the same way.
     """
 
     step: Callable[[], Any]

@@ -1,10 +1,10 @@
 """The batches that a rank trains on: the same ones, in the same order, for every framework.
 
-In goes what a run asks for (contract.run.Input); out come images, float32 (float64 ones of the
+In: what a run asks for (contract.run.Input). Out: images in float32 (float64 ones of the
 same values for certificates in that precision), and int32 labels. `synthetic` is one batch of
 noise, made once. `sample` is decoded from the JPEG files of a manifest, randomly cropped, flipped
 and normalised by one background thread, ahead of the timed window. Every random number
-comes from NumPy's RandomState, whose stream is frozen for good, so the bytes do not depend on the
+comes from NumPy's RandomState, whose stream never changes, so the bytes do not depend on the
 framework's NumPy: `python -m dlperf.data.loaders` prints a digest to prove that.
 
 Runs in every framework's interpreter: Python 3.7, the standard library, NumPy, and Pillow where
@@ -17,7 +17,7 @@ import sys
 
 import numpy as np
 
-from dlperf.data.manifest import CLASSES, mend, sha256_of_arrays, sha256_of_file, verify
+from dlperf.data.manifest import CLASSES, how_to_fix, sha256_of_arrays, sha256_of_file, verify
 from dlperf.data.prefetch import Constant, DataError, Prefetched, check
 
 LAYOUTS = ("NHWC", "NCHW")
@@ -28,7 +28,7 @@ CROP_ASPECT = (3 / 4, 4 / 3)
 MEAN = 255 * np.array([0.485, 0.456, 0.406], np.float32)
 SCALE = 1 / (255 * np.array([0.229, 0.224, 0.225], np.float32))
 
-# The first number after the seed keeps the streams apart.
+# The first number after the seed: each stream has its own.
 ORDER, CROP, NOISE = 0, 1, 2
 
 
@@ -43,7 +43,7 @@ def open_batches(input, layout="NHWC", prefetch=None):
     except where `.constant` says that every call returns the same arrays: copy them to the device
     once.
 
-    Raises DataError for whatever can be known before the first batch.
+    Raises DataError for every mistake that can be found before the first batch.
     """
     check(input)
     if layout not in LAYOUTS:
@@ -74,7 +74,7 @@ class Sample(Prefetched):
 
     One epoch is a shuffle of all images; its remainder that fills no global batch is left out. Of
     each global batch a part takes its own slice, and an image's crop depends on the seed, the
-    epoch and the image only: so 2 ranks of 8 see, between them, the very batch of 1 rank of 16.
+    epoch and the image only: so 2 ranks of 8 together see the same batch as 1 rank of 16.
     """
 
     def __init__(self, input, layout, prefetch=None):
@@ -138,8 +138,8 @@ def decode(pillow, path, image_size, random):
 
     Random resized crop, bilinear, and a horizontal flip in half of all cases. JPEG is decoded at
     the smallest of its scales (1, 1/2, 1/4, 1/8) that still gives the crop no fewer pixels than
-    are asked for: the same picture but for antialiasing, several times as fast.
-    Raises DataError naming the file where it is missing, truncated or no JPEG.
+    are asked for: the same picture except for antialiasing, several times as fast.
+    Raises DataError naming the file where it is missing, truncated or not a JPEG.
     """
     try:
         with pillow.open(path) as image:
@@ -176,7 +176,7 @@ def decode(pillow, path, image_size, random):
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for broken files
         raise DataError(
             f"{path}: not a whole JPEG image ({error}); "
-            + mend(os.path.dirname(os.path.dirname(path)))
+            + how_to_fix(os.path.dirname(os.path.dirname(path)))
         )
     return pixels[:, ::-1] if flip else pixels
 

@@ -19,7 +19,7 @@ from dlperf.data.prefetch import DataError
 
 
 def open_batches(run, layout="NHWC"):
-    """The source of batches of a rank's replica, in `layout` ("NCHW" or "NHWC") where images.
+    """The source of batches of a rank's replica, in `layout` ("NCHW" or "NHWC") for images.
 
     Raises DataError for whatever can be known before the first batch.
     """
@@ -28,7 +28,7 @@ def open_batches(run, layout="NHWC"):
 
 
 def loader(workload, kind):
-    """The module that reads a kind of data. Raises DataError for one that the workload has not."""
+    """The module that reads a kind of data. Raises DataError for any other kind."""
     kinds = workloads.data(workload)
     if kind not in kinds:
         raise DataError("data %r is not known; %s has: %s" % (kind, workload, ", ".join(kinds)))
@@ -42,7 +42,7 @@ def folder(case):
 
 
 def reads(case):
-    """Whether the case's framework reads that data: of its own format, it needs a reader."""
+    """Whether the case's framework reads that data: for its own format it needs a reader."""
     own_format = "{format}" in workloads.data(case.workload)[case.data].folder
     return case.framework in OF_FRAMEWORK or not own_format
 

@@ -15,9 +15,9 @@ SAMPLES = "samples_sha256"  # the digest of a data set's samples, whatever their
 
 
 def verify(manifest_path):
-    """The manifest, once every file that it lists is there with the sha256 that it says.
+    """The manifest, after a check that every file in it exists and has its sha256.
 
-    Raises DataError naming the first file that is missing or differs, and the mend.
+    Raises DataError that names the first file that is missing or differs, and how to fix it.
     """
     manifest = read(manifest_path)
     data_dir = os.path.dirname(manifest_path)
@@ -27,13 +27,13 @@ def verify(manifest_path):
         if found != file["sha256"]:
             raise DataError(
                 f"{path}: sha256 {found} differs from {file['sha256']} in {manifest_path}; "
-                + mend(data_dir)
+                + how_to_fix(data_dir)
             )
     return manifest
 
 
 def read(manifest_path):
-    """The manifest, once every file that it lists is there with the size that it says.
+    """The manifest, after a check that every file in it exists and has its size.
 
     For data that are too large to be read before each run; `python -m dlperf.data.check` does so
     once. Raises DataError as `verify` does.
@@ -45,7 +45,7 @@ def read(manifest_path):
         )
     data_dir = os.path.dirname(manifest_path)
     if not os.path.isfile(manifest_path):
-        raise DataError(f"{manifest_path}: no such file; {mend(data_dir)}")
+        raise DataError(f"{manifest_path}: no such file; {how_to_fix(data_dir)}")
     try:
         with open(manifest_path, encoding="utf-8") as file:
             manifest = json.load(file)
@@ -53,14 +53,14 @@ def read(manifest_path):
         files = [(file["path"], file["bytes"]) for file in manifest["files"]]
         labels = [file["label"] for file in manifest["files"] if "classes" in manifest]
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{manifest_path}: not a data manifest ({error!r}); {mend(data_dir)}")
+        raise DataError(f"{manifest_path}: not a data manifest ({error!r}); {how_to_fix(data_dir)}")
     if schema != "dlperf.data/1":
         raise DataError(
-            f"{manifest_path}: schema {schema!r}, expected 'dlperf.data/1'; {mend(data_dir)}"
+            f"{manifest_path}: schema {schema!r}, expected 'dlperf.data/1'; {how_to_fix(data_dir)}"
         )
     if listing != sha256_of_listing(manifest["files"]):
         raise DataError(
-            f"{manifest_path}: its list of files differs from its sha256; {mend(data_dir)}"
+            f"{manifest_path}: its list of files differs from its sha256; {how_to_fix(data_dir)}"
         )
     for (path, _), label in zip(files, labels):
         if not 0 <= label < CLASSES:
@@ -70,17 +70,19 @@ def read(manifest_path):
     for path, size in files:
         path = os.path.join(data_dir, path)
         if not os.path.isfile(path):
-            raise DataError(f"{path}: missing, though {manifest_path} lists it; {mend(data_dir)}")
+            raise DataError(
+                f"{path}: missing, though {manifest_path} lists it; {how_to_fix(data_dir)}"
+            )
         if os.path.getsize(path) != size:
             raise DataError(
                 f"{path}: has {os.path.getsize(path)} bytes, {size} in {manifest_path}; "
-                + mend(data_dir)
+                + how_to_fix(data_dir)
             )
     return manifest
 
 
 def begin(folder):
-    """Make the folder, without a manifest: until `finish` writes that, it is not whole."""
+    """Make the folder, without a manifest: it is incomplete until `finish` writes that."""
     os.makedirs(str(folder), exist_ok=True)
     path = os.path.join(str(folder), "manifest.json")
     if os.path.exists(path):
@@ -98,7 +100,7 @@ def listed(folder, names):
 
 
 def finish(folder, dataset, files, **facts):
-    """Write, last and in one step, the manifest of what lies in the folder; return it."""
+    """Write the manifest of the folder's files, as the last step and all at once; return it."""
     manifest = {"schema": "dlperf.data/1", "dataset": dataset}
     manifest.update(facts)
     manifest["bytes"] = sum(file["bytes"] for file in files)
@@ -109,14 +111,14 @@ def finish(folder, dataset, files, **facts):
     return manifest
 
 
-def mend(data_dir):
+def how_to_fix(data_dir):
     """How to make the data of a folder (again)."""
     target = f"results/data/{os.path.basename(os.path.abspath(data_dir))}/manifest.json"
     return f"make the data again: snakemake --profile local --force {target}"
 
 
 def sha256_of_listing(files):
-    """sha256 over one line a file, as sha256sum prints it, with the label, if any, behind."""
+    """The sha256 of a line for each file, as sha256sum prints it, its label (if any) at the end."""
     lines = (
         f"{file['sha256']}  {file['path']}" + (f" {file['label']}\n" if "label" in file else "\n")
         for file in files

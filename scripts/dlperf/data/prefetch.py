@@ -10,11 +10,11 @@ LOOK_AHEAD = 2  # batches that a framework's own input pipeline may take beyond 
 
 
 class DataError(ValueError):
-    """A mistake in the data or in what was asked of it; the message names it and the mend."""
+    """A mistake in the data or in what was asked of it; the message says how to fix it."""
 
 
 def check(input):
-    """Raise DataError where a contract.run.Input asks for what no loader can give."""
+    """Raise DataError where a contract.run.Input asks for something that no loader has."""
     for key in ("batch_size", "parts"):
         if getattr(input, key) < 1:
             raise DataError(f"{key} is {getattr(input, key)}: at least 1 is needed")
@@ -25,9 +25,9 @@ def check(input):
 
 
 class Prefetched:
-    """Reads ahead until `prefetch` batches lie ready, and stops for good after `batches` of them.
+    """Reads ahead until `prefetch` batches are ready, and ends after `batches` of them.
 
-    So it takes no core from the timed window that it need not take; batches beyond these (and
+    So it takes no more of a core from the timed window than it must; batches beyond these (and
     LOOK_AHEAD more) are made when `next` asks for them. `batches=None` reads ahead without end;
     `prefetch=None` holds all that the run needs, as far as they fit into PREFETCH_BYTES.
 
@@ -131,7 +131,7 @@ class Prefetched:
 
 
 class Constant:
-    """One batch, made once: what a framework does with nothing in its way."""
+    """One batch, made once: how fast a framework is without any reading."""
 
     constant = True
     on_device = False

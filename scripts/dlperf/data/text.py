@@ -1,7 +1,7 @@
 """Batches of text for BERT's pre-training: sentence pairs, masked, the same for every framework.
 
-In go the tokens of a corpus (data/prose.py makes them) and a case; out come `Batch`es. Example i of
-a run depends on the seed and on i alone, so 2 ranks of 8 see, between them, the very batch of 1
+In: the tokens of a corpus (data/prose.py makes them) and a case. Out: `Batch`es. Example i of
+a run depends on the seed and on i alone, so 2 ranks of 8 together see the same batch as 1
 rank of 16. The rules are those of google-research/bert's create_pretraining_data.py: pairs of
 passages, the second in half of all cases from another document; 15 % of the tokens predicted, of
 which 80 % are masked, 10 % replaced and 10 % left.
@@ -20,7 +20,7 @@ from dlperf.data.manifest import sha256_of_arrays, sha256_of_file, verify
 from dlperf.data.prefetch import Constant, Prefetched, check
 from dlperf.workloads.bert.facts import VOCABULARY, masked_positions
 
-# Of the vocabulary: what stands before the words.
+# The special tokens, which come before the words in the vocabulary.
 PADDING, UNKNOWN, START, SEPARATOR, MASK, FIRST_WORD = range(6)
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -31,11 +31,11 @@ EXAMPLE, NOISE = 10, 11
 
 
 class Batch(NamedTuple):
-    """Arrays of a batch of sentence pairs; int32 but `predicted`, which is float32.
+    """Arrays of a batch of sentence pairs; all int32 except `predicted`, which is float32.
 
     tokens, segments, mask: (batch, tokens). segments is 1 in the second passage; mask is 1 where
-    there is a token, 0 behind. positions, labels, predicted: (batch, predictions): which tokens are
-    predicted, their true values, and 1.0 for each prediction, 0.0 for places left over (their
+    there is a token, 0 after them. positions, labels, predicted: (batch, predictions): which tokens
+    are predicted, their true values, and 1.0 for each prediction, 0.0 for unused places (their
     position and label are 0). follows: (batch,), 0 where the second passage follows, 1 where it was
     taken from elsewhere.
     """
@@ -175,7 +175,7 @@ def truncate(first, second, room, random):
 
 
 def hide(tokens, candidates, places, random, mask=MASK, words=(FIRST_WORD, VOCABULARY)):
-    """Choose what is predicted, and hide it in `tokens`; returns the places and what they held.
+    """Choose what is predicted, and hide it in `tokens`; returns the places and their true tokens.
 
     candidates: the places to choose from; places: at most so many; words: the first of the words
     that replace one, and the one behind the last.

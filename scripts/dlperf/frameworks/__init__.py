@@ -53,6 +53,13 @@ def load_training(name):
     return importlib.import_module("dlperf.frameworks.%s.training" % name)
 
 
+def unsupported(case):
+    """Why the framework of a case (its identity, and the device) cannot do it, or ""."""
+    if case["precision"] == "tf32" and case["device"] == "cpu":
+        return "TF32 is a format of GPUs: ask for fp32"
+    return load(case["framework"]).unsupported(case)
+
+
 @functools.lru_cache(maxsize=None)
 def find(name):
     """Return the package of framework `name`, or None while there is only its name."""

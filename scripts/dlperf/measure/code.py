@@ -42,7 +42,7 @@ def _shared(workload):
 
 
 def sha256(paths):
-    """Of the content of files of the package, which are named by their paths below it."""
+    """The sha256 of the content of files, which are named by their paths below the package."""
     digest = hashlib.sha256()
     for path in paths:
         with open(os.path.join(PACKAGE, path), "rb") as stream:
@@ -72,7 +72,7 @@ def _closure(roots):
 
 
 def _path(module):
-    """A module's file, below the package; "" of what is no module of it."""
+    """A module's file, below the package; "" for what is not one of its modules."""
     first, _, rest = module.partition(".")
     path = rest.replace(".", "/")
     if first == "dlperf":

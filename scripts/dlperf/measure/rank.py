@@ -68,8 +68,7 @@ def measure(run):
     for _ in range(run.warmup_steps):
         handle = work.step()
     work.wait()
-    if work.loss:
-        work.loss(handle)
+    scenario.warm(work, handle)
     work.batches.fill()
     warmup_seconds = time.perf_counter() - warmup_started
 

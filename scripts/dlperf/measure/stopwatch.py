@@ -59,23 +59,23 @@ def measure(case, environment="", config_sha256="", log=sys.stderr, launcher="",
     return document
 
 
-def cannot_run(case, launcher=""):
-    """Why this machine or the framework cannot run `case` at all, or ""."""
+def cannot_run(case, launcher="", pinned=True):
+    """Why this machine or the framework cannot run `case` at all, or "".
+
+    Ranks that are not pinned may share cores.
+    """
     identity, settings = case["identity"], case["settings"]
     if not workloads.implements(identity["workload"], identity["framework"]):
         return "%s has no implementation of %s" % (identity["framework"], identity["workload"])
-    reason = frameworks.load(identity["framework"]).unsupported(
-        dict(identity, device=settings["device"])
-    )
+    reason = frameworks.unsupported(dict(identity, device=settings["device"]))
     if reason:
         return reason
     if identity["nodes"] > 1:
         outside = shlex.split(launcher)[:1] == ["srun"] and "SLURM_JOB_ID" not in os.environ
         # what each node lacks is known when it has connected
         return "" if launcher and not outside else NO_JOB % identity["nodes"]
-    return too_small(
-        case, host.name(), len(host.cores()), len(host.visible_gpus()) if _cuda(case) else 0
-    )
+    cores = len(host.cores()) if pinned else sys.maxsize
+    return too_small(case, host.name(), cores, len(host.visible_gpus()) if _cuda(case) else 0)
 
 
 def too_small(case, name, cores, gpus):
@@ -133,7 +133,7 @@ class Attempt:
             else:
                 self._launch = Launch(launcher, interface, case, log, self._deadline)
                 self._nodes = self._launch.nodes
-            self._run(program, environment)
+            self._run(program, environment, pinned)
         except LaunchError as error:
             late = time.monotonic() > self._deadline
             self.failure = ("timeout" if late else "crashed", "no nodes: %s" % error)
@@ -146,10 +146,11 @@ class Attempt:
             if self._loopback:
                 self._loopback.close()
 
-    def _run(self, program, environment):
+    def _run(self, program, environment, pinned):
         abouts = [node.about for node in self._nodes]
         for about in abouts:
-            reason = too_small(self._case, about["name"], len(about["cores"]), about["gpus"])
+            cores = len(about["cores"]) if pinned else sys.maxsize
+            reason = too_small(self._case, about["name"], cores, about["gpus"])
             if reason:
                 self.failure = ("unsupported", reason)
                 return

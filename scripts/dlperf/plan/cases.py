@@ -101,7 +101,7 @@ def _unsupported(case: Case, config: Config) -> str:
     for name in case.parallel.asked():
         if name not in workloads.facts(case.workload).PARALLEL:
             return f"{workloads.facts(case.workload).TITLE} has no {name}"
-    return facts.unsupported({**case.identity(config.round, 1), "device": config.device})
+    return frameworks.unsupported({**case.identity(config.round, 1), "device": config.device})
 
 
 def order(config: Config, cases: Sequence[Case] | None = None) -> dict[tuple[Case, int], int]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dlperf.contract.case import PRECISIONS
 from dlperf.contract.problems import ConfigError, Problem, nearest
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
             continue
         precisions, sizes = section.get("precisions"), section.get("batch_sizes")
         if isinstance(precisions, list) and isinstance(sizes, Mapping):
-            for precision in ("fp32", "amp"):
+            for precision in PRECISIONS:
                 if precision in precisions and precision not in sizes:
                     key = f"workloads.{name}.batch_sizes.{precision}"
                     yield Problem(key, "", f"is missing, but `precisions` has '{precision}'")

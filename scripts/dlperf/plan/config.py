@@ -113,9 +113,10 @@ class Workload(Section):
         examples=[["train"]],
     )
     precisions: Choices[Precision] = Field(
-        description="`fp32`, or `amp`: the mixed precision that the framework has on this device "
-        "(bf16 on CPU, fp16 on GPU, unless the framework's file says otherwise).",
-        examples=[["fp32"], ["fp32", "amp"]],
+        description="`fp32`: float32 and nothing less. `tf32`: float32 whose products a GPU rounds "
+        "to TF32. `amp`: the mixed precision that the framework has on this device (bf16 on CPU, "
+        "fp16 on GPU, unless the framework's file says otherwise).",
+        examples=[["fp32"], ["tf32", "amp"]],
     )
     compilers: Choices[Compiler] = Field(
         default=["default"],

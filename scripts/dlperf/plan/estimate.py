@@ -30,7 +30,7 @@ CPU_CORE_GFLOPS = {
     "mindspore": 16,
     "jax": 29,
 }
-GPU_GFLOPS = {"fp32": 9_000, "amp": 25_000}
+GPU_GFLOPS = {"fp32": 9_000, "tf32": 9_000, "amp": 25_000}
 STARTUP_SECONDS = 12
 CERTIFICATE_SECONDS = 20  # on two cores, one after the other
 COMPILE_SECONDS = {"none": 0, "static": 2, "graph": 20, "xla": 30, "inductor": 60, "cinn": 60}

@@ -7,10 +7,17 @@ from dlperf import workloads
 from dlperf.scenarios import Metric
 
 TITLE = "training"
+#: Of a step: so much later than `wait` returned, nothing may become ready; nor so many seconds.
+LATE_STEPS, LATE_SECONDS = 0.5, 0.02
 
 
 def prepare(run, implementation):
     return implementation.training(run)
+
+
+def warm(work, handle):
+    """What the window's end does, once before: nothing is made there for the first time."""
+    read(work, handle)
 
 
 def window(run, work, stopwatch):
@@ -30,12 +37,35 @@ def window(run, work, stopwatch):
     work.wait()
     end = clock()
     end_utc = time.time()
+    all_is_done(work, handles[-1], (end - start) / run.measured_steps)
     stopwatch.close()
     return {
         "window": stopwatch.window(start, end, start_utc, end_utc),
         # a rank may have none: of layers in pipeline parallel, only the last ones' have
         "loss": [work.loss(handle) for handle in handles] if work.loss else None,
     }
+
+
+def all_is_done(work, handle, step):
+    """Raise RuntimeError where results of the last step come long after `wait` returned.
+
+    They are read twice: the second time says how long that takes when nothing is left to do.
+    """
+    first, again = read(work, handle), read(work, handle)
+    late = first - again
+    if late > LATE_STEPS * step + LATE_SECONDS:
+        raise RuntimeError(
+            "`wait` returned %.3f s too early: the last loss and weights came so much later" % late
+        )
+
+
+def read(work, handle):
+    """Seconds to read a loss and the first weights."""
+    begin = time.perf_counter()
+    if work.loss:
+        work.loss(handle)
+    next(iter(work.weights.read()))
+    return time.perf_counter() - begin
 
 
 def mean_losses(facts):

@@ -23,6 +23,7 @@ from dlperf.workloads.bert import facts as bert
 from dlperf.workloads.bert import proof
 from dlperf.workloads.resnet50 import facts
 
+MANIFEST = {"dropped": {"ATTENTION_DROPOUT": [5.0, 5.1, 5.2]}}
 REFERENCE = {"loss": [7.0, 6.9, 6.8, 6.7, 6.6], "data_digest": ["d0"]}
 
 
@@ -39,18 +40,26 @@ def left(**changes):
     return {**facts, **changes}
 
 
+def judged(timed=None, float64=None, free=None, manifest=MANIFEST, **changes):
+    """Tiers of ResNet-50, by name; of runs that do what the reference does, but for those given."""
+    reference = {**REFERENCE, **changes}
+    runs = {"timed": timed, "float64": float64, "free": free}
+    runs = {name: each for name, each in runs.items() if each is not None}
+    return judge.tiers("resnet50", manifest, reference, runs, "fp32")
+
+
 def by_name(tiers):
     return {tier["name"]: tier for tier in tiers}
 
 
 def test_equal_work_passes_every_tier():
-    tiers = judge.tiers("resnet50", REFERENCE, left(), left(), "fp32")
+    tiers = judged(left(), left())
     assert all(tier["passed"] for tier in tiers)
 
 
 def test_another_shape_fails_first_and_names_the_tensor():
     wrong = left(shapes=[["fc.bias", (1000,), None]])
-    (tier,) = judge.tiers("resnet50", REFERENCE, wrong, left(), "fp32")
+    (tier,) = judged(wrong, left())
     assert tier["passed"] is False
     assert tier["worst"]["tensor"] == "fc.bias"
 
@@ -58,7 +67,7 @@ def test_another_shape_fails_first_and_names_the_tensor():
 def test_the_worst_tensor_is_named():
     float64 = left()
     float64["compared"]["first"]["fc.bias"] = [1e-3, 1.0]
-    tier = by_name(judge.tiers("resnet50", REFERENCE, left(), float64, "fp32"))["float64-gradient"]
+    tier = by_name(judged(left(), float64))["float64-gradient"]
     assert tier["passed"] is False
     assert tier["worst"]["tensor"] == "fc.bias"
     assert tier["measured"] == pytest.approx(1e-3)
@@ -67,26 +76,68 @@ def test_the_worst_tensor_is_named():
 def test_a_number_that_is_none_does_not_pass():
     timed = left()
     timed["compared"]["gradient"]["conv1.weight"] = [math.nan, 2.0]
-    tier = by_name(judge.tiers("resnet50", REFERENCE, timed, left(), "fp32"))["timed-gradient"]
+    tier = by_name(judged(timed, left()))["timed-gradient"]
     assert tier["passed"] is False
     assert tier["worst"]["tensor"] == "conv1.weight"
 
 
 def test_what_is_expected_to_stay_must_stay():
+    timed, float64 = left(), left()
+    timed["compared"]["gradient"]["fc.bias"] = [1e-3, 0.0]
+    float64["compared"]["first"]["fc.bias"] = [1e-9, 0.0]
+    tiers = by_name(judged(timed, float64))
+    assert not tiers["timed-gradient"]["passed"]
+    assert not tiers["float64-gradient"]["passed"]
+
+
+def test_a_gradient_that_is_rounding_is_held_to_a_share_of_the_whole():
     timed = left()
-    timed["compared"]["gradient"]["fc.bias"] = [1e-9, 0.0]
-    assert not by_name(judge.tiers("resnet50", REFERENCE, timed, left(), "fp32"))["timed-gradient"][
-        "passed"
-    ]
+    timed["compared"]["gradient"]["bn1.bias"] = [1e-8, 1e-12]
+    own = {"timed_loss": timed["loss"][0]}
+    assert by_name(judged(timed, left(), **own))["timed-gradient"]["passed"]
+    assert not by_name(judged(timed, left()))["timed-gradient"]["passed"], "of the neutral weights"
+    timed["compared"]["gradient"]["bn1.bias"] = [1e-3, 1e-12]
+    assert not by_name(judged(timed, left(), **own))["timed-gradient"]["passed"]
+
+
+def test_the_timed_step_has_a_loss_of_its_own_where_its_weights_are():
+    assert not by_name(judged(left(), left(), timed_loss=5.0))["timed-loss"]["passed"]
+    assert by_name(judged(left(loss=[5.0]), left(), timed_loss=5.0))["timed-loss"]["passed"]
+
+
+def test_of_a_place_of_dropout_the_middle_of_the_losses_counts(monkeypatch):
+    allowed = dict(workloads.proof("resnet50").TIMED["fp32"], dropout=1e-5)
+    monkeypatch.setitem(workloads.proof("resnet50").TIMED, "fp32", allowed)
+    shown = {"ATTENTION_DROPOUT": [5.0, 5.1, 9.9]}  # in the third an element was kept
+    assert by_name(judged(left(dropped=shown), left()))["timed-attention-dropout"]["passed"]
+    missing = {"ATTENTION_DROPOUT": [5.01, 5.12, 5.2]}
+    assert not by_name(judged(left(dropped=missing), left()))["timed-attention-dropout"]["passed"]
+
+
+def test_half_precision_has_an_error():
+    exact, rounded = left(), left()
+    rounded["compared"]["gradient"] = {"conv1.weight": [0.2, 2.0], "fc.bias": [0.1, 1.0]}
+    for left_over, passes in ((exact, False), (rounded, True)):
+        runs = {"timed": left_over, "float64": left()}
+        tiers = by_name(judge.tiers("resnet50", MANIFEST, REFERENCE, runs, "amp"))
+        assert tiers["timed-precision"]["passed"] is passes
+
+
+def test_steps_that_float64_does_not_show_are_judged_as_they_are_timed():
+    assert by_name(judged(left(), None, free=left()))["timed-update"]["passed"]
+    again = left(loss=[7.0, 6.0, 6.8, 6.7, 6.6])
+    assert not by_name(judged(left(), None, free=again))["timed-losses"]["passed"]
+    crashed = {"status": "crashed", "reason": "rank 0: ended with signal 11"}
+    assert not by_name(judged(left(), None, free=crashed))["timed-losses"]["passed"]
 
 
 def test_other_input_is_told_apart_from_another_computation():
-    tiers = by_name(judge.tiers("resnet50", REFERENCE, left(), left(data_digest="d1"), "fp32"))
+    tiers = by_name(judged(left(), left(data_digest="d1")))
     assert tiers["input"]["passed"] is False
 
 
 def test_a_framework_without_float64_says_so_and_can_still_pass():
-    tiers = by_name(judge.tiers("resnet50", REFERENCE, left(), None, "fp32"))
+    tiers = by_name(judged(left()))
     assert tiers["float64-update"]["passed"] is None
     assert "no float64" in tiers["float64-update"]["reason"]
     assert tiers["optimizer"]["passed"]
@@ -94,7 +145,7 @@ def test_a_framework_without_float64_says_so_and_can_still_pass():
 
 def test_a_run_that_failed_does_not_pass():
     crashed = {"status": "crashed", "reason": "rank 0: ended with signal 11"}
-    tiers = judge.tiers("resnet50", REFERENCE, left(), crashed, "fp32")
+    tiers = judged(left(), crashed)
     assert any(tier["passed"] is False and "signal 11" in tier["reason"] for tier in tiers)
 
 

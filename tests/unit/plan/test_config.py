@@ -26,7 +26,8 @@ def two_frameworks(monkeypatch):
         "pytorch": SimpleNamespace(COMPILERS={"none": "", "inductor": ""}),
         "jax": SimpleNamespace(COMPILERS={"none": "", "xla": ""}),
     }
-    monkeypatch.setattr(frameworks, "find", known.get)
+    for each in ("find", "load"):
+        monkeypatch.setattr(frameworks, each, known.get)
 
 
 def small(**changes):

@@ -36,7 +36,8 @@ def four_frameworks(monkeypatch):
         "oneflow": framework("OneFlow", ["graph"], unsupported=no_mixed_precision_on_cpu),
         "jax": framework("JAX", ["xla"], default="xla"),
     }
-    monkeypatch.setattr(frameworks, "find", known.get)
+    for each in ("find", "load"):
+        monkeypatch.setattr(frameworks, each, known.get)
     monkeypatch.setattr(workloads, "implements", lambda workload, name: name != "hugectr")
 
 
@@ -110,6 +111,14 @@ def test_what_a_framework_cannot_do_stays_in_the_plan_with_the_reason():
         ("pytorch", "amp"): "",
         ("oneflow", "amp"): "no effect on CPU",
     }
+
+
+@pytest.mark.parametrize("device, why", [("cpu", "TF32 is a format of GPUs"), ("cuda", "")])
+def test_tf32_is_a_precision_of_gpus(device, why):
+    round = config(["pytorch"], precisions=["tf32"], batch_sizes={"tf32": [8]}, device=device)
+    (case,) = expand(round)
+    assert case.unsupported.startswith(why) and bool(case.unsupported) == bool(why)
+    assert case.folder == "resnet50/pytorch/train-tf32-1n1d-b8-synthetic"
 
 
 def test_a_compiler_by_name_is_unsupported_where_it_is_another_framework_s():

@@ -44,7 +44,8 @@ def two_frameworks(monkeypatch):
         "pytorch": framework("PyTorch", lambda case: ""),
         "jax": framework("JAX", lambda case: "too slow" if case["precision"] == "amp" else ""),
     }
-    monkeypatch.setattr(frameworks, "find", known.get)
+    for each in ("find", "load"):
+        monkeypatch.setattr(frameworks, each, known.get)
     monkeypatch.setattr(workloads, "implements", lambda workload, framework: True)
 
 

@@ -264,6 +264,12 @@ def _certificates(rows: Sequence[Row]) -> dict[str, Any]:
                 "processor": row["processor"],
             }
         )
+    weaker = [
+        own
+        for own in found_for
+        if own[0]["status"] == "passed"
+        and any(row["tier"].startswith("float64") and not row["tier_passed"] for row in own)
+    ]
     not_run: dict[str, dict[str, None]] = {}
     for row in rows:
         if row["tier"] and not row["tier_passed"]:
@@ -273,6 +279,7 @@ def _certificates(rows: Sequence[Row]) -> dict[str, Any]:
         "not_run": {why: list(where) for why, where in not_run.items()},
         "tiers": tiers,
         "counts": Counter(line["status"] for line in lines),
+        "weaker": len(weaker),
     }
 
 

@@ -6,6 +6,7 @@ In: measurements.tsv.gz as a DataFrame. Out: the flags that repetitions raise, b
 import numpy as np
 import pandas
 
+from dlperf import workloads
 from dlperf.analysis import frames
 from dlperf.analysis.round.calibration import noise
 
@@ -13,6 +14,11 @@ from dlperf.analysis.round.calibration import noise
 IDLE_SHARE = 0.9
 #: Above this share of the host's CPU time in the window, something else was running beside it.
 FOREIGN_SHARE = 0.1
+#: A loss of the timed window may be so far from the median over the frameworks of its table, as a
+#: share of it: in float32, in other precisions, and where dropout makes it random.
+LOSS_SHARE, LOSS_SHARE_ROUNDED, LOSS_SHARE_RANDOM = 1e-3, 1e-2, 0.1
+#: And so much of the way that losses went from the first measured step to the last one.
+LOSS_MOVE = 0.25
 #: What a frame must have for `overlapping`.
 SPANS = (
     *("record", "hostname", "nodes_used"),
@@ -44,7 +50,33 @@ def raised(measured: pandas.DataFrame, ok: pandas.DataFrame) -> dict[str, set[in
         "suspect:foreign-load": cases(ok["foreign_cpu_share"] > FOREIGN_SHARE),
         "suspect:throttled": cases(ok["throttled"].notna()),
         "suspect:drift": cases(cell.isin(displaced)),
+        "suspect:losses": strange_losses(ok),
     }
+
+
+def strange_losses(ok: pandas.DataFrame) -> set[int]:
+    """Cases whose losses in the timed window differ from those beside them, or do not change.
+
+    All frameworks start from the same weights and see the same batches. The middle of two would be
+    neither's: a table of less than three is not compared.
+    """
+    ends = ["loss_first", "loss_last"]
+    known = ok.dropna(subset=ends)
+    still = known[(known["measured_steps"] > 1) & (known["loss_first"] == known["loss_last"])]
+    found = set(still["number"])
+    beside = ["table", "nodes", "devices_per_node", "workload", "precision"]
+    cases = known.groupby("number")[beside].first().join(known.groupby("number")[ends].median())
+    for (*_, workload, precision), own in cases.groupby(beside):
+        if len(own) < 3:
+            continue
+        share = LOSS_SHARE if precision == "fp32" else LOSS_SHARE_ROUNDED
+        if hasattr(workloads.facts(workload), "DROPOUT"):
+            share = LOSS_SHARE_RANDOM
+        middle = own[ends].median()
+        moved = LOSS_MOVE * abs(middle["loss_first"] - middle["loss_last"])
+        far = (own[ends] - middle).abs() > share * middle + moved
+        found |= set(own.index[far.any(axis=1)])
+    return found
 
 
 def overlapping(rows: pandas.DataFrame) -> set[str]:

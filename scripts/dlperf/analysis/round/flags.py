@@ -28,6 +28,8 @@ FLAGS = {
     "or less work than is counted",
     "suspect:throttled": "a processor was slowed down by heat or a power brake: see `throttled`",
     "suspect:drift": "the host's speed drifted, and this was measured at other times than the rest",
+    "suspect:losses": "its losses are not those of the other frameworks, or do not change: it may "
+    "compute something else while it is timed than its certificate proves",
 }
 
 

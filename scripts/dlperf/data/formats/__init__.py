@@ -36,7 +36,7 @@ def file_name(format: str, number: int, count: int) -> str:
 
 
 def of(name: str) -> ModuleType:
-    """The module of a format. Raises ValueError for a name that is none."""
+    """The module of a format. Raises ValueError for any other name."""
     if name not in NAMES:
         raise ValueError(f"format {name!r} is not known; it is one of {', '.join(NAMES)}")
     return importlib.import_module(f"dlperf.data.formats.{name}")

@@ -25,7 +25,7 @@ import os
 import time
 
 from dlperf.data.formats import OF_FRAMEWORK
-from dlperf.data.manifest import mend, sha256_of_file
+from dlperf.data.manifest import how_to_fix, sha256_of_file
 from dlperf.data.prefetch import DataError
 
 #: How many batches are ready or being made in addition to the one in use.
@@ -136,7 +136,7 @@ class Shards:
             if not os.path.isfile(name) or os.path.getsize(name) != size:
                 raise DataError(
                     "%s: missing, or not of %d bytes as %s says; %s"
-                    % (name, size, path, mend(run.data_dir))
+                    % (name, size, path, how_to_fix(run.data_dir))
                 )
         self.folder = run.data_dir
         self.paths = [os.path.join(run.data_dir, file["path"]) for file in shards]

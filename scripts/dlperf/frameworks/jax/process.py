@@ -27,6 +27,8 @@ def services(run):
 def start(run):
     import jax
 
+    if run.cuda:
+        jax.config.update("jax_default_matmul_precision", "default" if run.tf32 else "highest")
     if run.float64:
         jax.config.update("jax_enable_x64", True)
     if run.distributed:
@@ -34,6 +36,7 @@ def start(run):
             coordinator_address="%s:%d" % (run.address, run.port),
             num_processes=run.ranks,
             process_id=run.rank,
+            coordinator_bind_address="%s:%d" % (run.address, run.port),  # no other interface
             local_device_ids=[0],  # a rank has one device: its own card, or its CPU
         )
         if not run.cuda:
@@ -85,7 +88,7 @@ def parity(run):
     if run.distributed:
         facts["collective"] = "nccl" if run.cuda else jax.config.jax_cpu_collectives_implementation
     if run.cuda:
-        # None is XLA's default: TF32 for float32 products and convolutions
+        # of products and convolutions in float32; the default is TF32
         facts["matmul_precision"] = jax.config.jax_default_matmul_precision
         facts["tf32"] = facts["matmul_precision"] in (None, "default", "tensorfloat32")
     return facts

@@ -54,7 +54,7 @@ def train(run, network, loss, optimizer, weights, put, carried, shapes, layout="
         nonlocal parameters
         parameters = exchange.put(tree, exchange.same)
 
-    weights.connect(lambda: parameters, write)
+    weights.connect(lambda: parameters, write, lambda: carried)
     return Work(
         step=step,
         wait=lambda: jax.block_until_ready(parameters),
@@ -208,10 +208,16 @@ class Weights:
 
     def __init__(self, names, shapes):
         self.names, self.shapes = names, shapes
-        self._tree = self._write = None
+        self._tree = self._write = self._carried = None
 
-    def connect(self, tree, write):
-        self._tree, self._write = tree, write
+    def connect(self, tree, write, carried):
+        self._tree, self._write, self._carried = tree, write, carried
+
+    def statistics(self):
+        """Of flax.linen.BatchNorm, which are carried from step to step."""
+        flat = flatten_dict(self._carried()["batch_stats"], sep=".")
+        for key, leaf in flat.items():
+            yield key.replace(".var", ".variance"), np.asarray(leaf.addressable_data(0))
 
     def read(self):
         return self.arrays(self._tree())

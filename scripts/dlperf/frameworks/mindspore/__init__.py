@@ -28,6 +28,8 @@ FLOAT64_EXCHANGE = False
 
 
 def unsupported(case):
+    if case["precision"] == "tf32":
+        return "MindSpore has no switch that turns TF32 on"
     if case["device"] == "cpu" and case["precision"] == "amp":
         return (
             "MindSpore has no mixed precision to measure on a CPU: it refuses bfloat16 convolution "

@@ -22,6 +22,8 @@ def environment(run):
         variables["MS_DEV_HOST_BLOCKING_RUN"] = "1"  # no second thread to launch operators
     if run.distributed:
         variables.update(_cluster(run), MS_ROLE="MS_WORKER", MS_NODE_ID=str(run.rank))
+    if run.cuda and not run.tf32:
+        variables["NVIDIA_TF32_OVERRIDE"] = "0"  # else NVIDIA's libraries choose
     if run.cuda and run.distributed:
         # MindSpore binds a rank to the card of its number, so it must see them all.
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(run.gpus)
@@ -100,7 +102,7 @@ def parity(run):
     if run.distributed:
         facts["collective"] = communication.GlobalComm.BACKEND
     if run.cuda:
-        facts["tf32"] = "MindSpore's default"
+        facts["tf32"] = os.environ.get("NVIDIA_TF32_OVERRIDE") != "0"
     return facts
 
 

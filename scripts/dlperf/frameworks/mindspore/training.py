@@ -131,10 +131,16 @@ def synchronize(run):
 
 
 class Weights:
-    """A network's parameters by canonical name; MindSpore's layouts are the canonical ones."""
+    """A network's parameters by canonical name; MindSpore's layouts are the canonical ones.
 
-    def __init__(self, named):
-        self.named = named
+    running: batch-norm's statistics, likewise.
+    """
+
+    def __init__(self, named, running=None):
+        self.named, self.running = named, running
+
+    def statistics(self):
+        return ((name, each.asnumpy()) for name, each in self.running.items())
 
     def read(self):
         return ((name, p.asnumpy()) for name, p in self.named.items())

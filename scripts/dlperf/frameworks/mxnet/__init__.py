@@ -23,4 +23,6 @@ FLOAT64_EXCHANGE = True
 
 
 def unsupported(case):
+    if case["precision"] == "tf32":
+        return "MXNet has no switch that turns TF32 on"
     return ""

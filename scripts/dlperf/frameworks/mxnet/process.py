@@ -1,5 +1,7 @@
 """A rank's process under MXNet: how it starts, what it says of itself, how it ends."""
 
+import os
+
 from dlperf.contract.timer import HostTimer
 
 
@@ -7,6 +9,8 @@ def environment(run):
     variables = {"MXNET_STORAGE_FALLBACK_LOG_VERBOSE": "0"}
     if run.cuda:
         variables["MXNET_CUDNN_AUTOTUNE_DEFAULT"] = "2"
+        if not run.tf32:
+            variables["NVIDIA_TF32_OVERRIDE"] = "0"  # else NVIDIA's libraries choose
         variables["MXNET_OPTIMIZER_AGGREGATION_SIZE"] = "45"  # weights that one kernel updates
     else:
         variables["MXNET_CPU_WORKER_NTHREADS"] = "1"  # operators one after another, as on a core
@@ -81,6 +85,7 @@ def parity(run):
         "collective": "KVStore %s, %d servers" % (kind, run.ranks) if run.distributed else None,
         "onednn": features.is_enabled("MKLDNN"),
         "compute_dtype": half(run) if run.amp else "float32",
+        "tf32": os.environ.get("NVIDIA_TF32_OVERRIDE") != "0" if run.cuda else None,
         "loss_scaling": "dynamic" if run.amp and run.cuda else "none",
     }
 

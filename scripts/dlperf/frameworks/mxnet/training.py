@@ -129,11 +129,17 @@ def named(network):
 
 
 class Weights:
-    """Parameters by canonical name. `layout` is the network's: NHWC puts a kernel's inputs last."""
+    """Parameters by canonical name. `layout` is the network's: NHWC puts a kernel's inputs last.
 
-    def __init__(self, named, layout="NCHW"):
-        self.named = named
+    running: batch-norm's statistics, likewise.
+    """
+
+    def __init__(self, named, layout="NCHW", running=None):
+        self.named, self.running = named, running
         self.last = layout == "NHWC"
+
+    def statistics(self):
+        return ((name, each.data().asnumpy()) for name, each in self.running.items())
 
     def read(self):
         return ((name, self.canonical(name, p.data().asnumpy())) for name, p in self.named.items())

@@ -11,8 +11,8 @@ PASSED_ON = ("OPENBLAS_CORETYPE", "ONEFLOW_ENABLE_NHWC", "ONEFLOW_EP_CUDA_ENABLE
 def environment(run):
     variables = {"LD_LIBRARY_PATH": library_path(run.interpreter), "ONEFLOW_ENABLE_NHWC": "0"}
     if run.cuda:
-        # TF32 for convolutions and matmul is OneFlow's default; said, so that it can be read back
-        variables["ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"] = "1"
+        # of convolutions and matmul
+        variables["ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"] = "1" if run.tf32 else "0"
         variables["ONEFLOW_ENABLE_NHWC"] = "1" if run.amp else "0"
     if "OPENBLAS_CORETYPE" not in os.environ and {"avx2", "fma"} <= processor_flags():
         variables["OPENBLAS_CORETYPE"] = "Haswell"

@@ -195,10 +195,14 @@ class Weights:
     """A network's parameters by canonical name; OneFlow's layouts are the canonical ones.
 
     In a graph over several ranks they are global tensors, of which every rank has a whole copy.
+    running: batch-norm's statistics, likewise.
     """
 
-    def __init__(self, named):
-        self.named = named
+    def __init__(self, named, running=None):
+        self.named, self.running = named, running
+
+    def statistics(self):
+        return ((name, self.local(each).numpy()) for name, each in self.running.items())
 
     def read(self):
         return ((name, self.local(p).numpy()) for name, p in self.named.items())

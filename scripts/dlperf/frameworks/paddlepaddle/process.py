@@ -43,6 +43,9 @@ def start(run):
     if run.float64:
         paddle.set_default_dtype("float64")
     paddle.set_device("gpu:0" if run.cuda else "cpu")
+    if run.cuda:
+        paddle.base.core.set_cublas_switch(run.tf32)
+        paddle.base.core.set_cudnn_switch(run.tf32)
     if run.compiler == "cinn" and not paddle.is_compiled_with_cinn():
         raise Unsupported("CINN is not compiled into this PaddlePaddle")
     if run.distributed:

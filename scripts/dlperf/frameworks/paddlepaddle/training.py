@@ -123,10 +123,16 @@ def put(run, *arrays):
 
 
 class Weights:
-    """A network's parameters by canonical name; Paddle's dense weights are (inputs, outputs)."""
+    """A network's parameters by canonical name; Paddle's dense weights are (inputs, outputs).
 
-    def __init__(self, named):
-        self.named = named
+    running: batch-norm's statistics, likewise.
+    """
+
+    def __init__(self, named, running=None):
+        self.named, self.running = named, running
+
+    def statistics(self):
+        return ((name, each.numpy()) for name, each in self.running.items())
 
     def read(self):
         return ((name, layouts.dense_transposed(name, p.numpy())) for name, p in self.named.items())

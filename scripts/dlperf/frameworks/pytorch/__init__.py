@@ -1,7 +1,7 @@
 """PyTorch: eager or torch.compile, autocast, DistributedDataParallel over gloo or NCCL.
 
-Fastest settings its best users choose: channels_last for convolutions, cuDNN autotune, TF32 left
-at PyTorch's default (off for matmul, on for convolutions) and reported, foreach/fused optimisers.
+Fastest settings its best users choose: channels_last for convolutions, cuDNN autotune,
+foreach/fused optimisers.
 """
 
 from dlperf.frameworks.pytorch.process import (  # noqa: F401

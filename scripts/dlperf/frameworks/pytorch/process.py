@@ -24,6 +24,8 @@ def start(run):
     if run.cuda:
         torch.cuda.set_device(0)  # a rank sees its own card only
         torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32 = run.tf32
+        torch.backends.cuda.matmul.allow_tf32 = run.tf32
     else:
         torch.set_num_threads(run.cores_per_device)
         torch.set_num_interop_threads(1)

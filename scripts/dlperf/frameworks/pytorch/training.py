@@ -100,13 +100,19 @@ def by_decay(network, decay):
 
 
 class Weights:
-    """A network's parameters by canonical name; torch's layouts are the canonical ones."""
+    """A network's parameters by canonical name; torch's layouts are the canonical ones.
 
-    def __init__(self, named):
-        self.named = named
+    running: batch-norm's statistics, likewise.
+    """
+
+    def __init__(self, named, running=None):
+        self.named, self.running = named, running
 
     def read(self):
         return ((name, p.detach().cpu().numpy()) for name, p in self.named.items())
+
+    def statistics(self):
+        return ((name, each.cpu().numpy()) for name, each in self.running.items())
 
     def write(self, arrays):
         with torch.no_grad():

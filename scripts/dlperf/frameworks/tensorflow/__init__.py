@@ -3,7 +3,7 @@
 Fastest settings its best users choose. CPU: oneDNN kernels (asked for: TensorFlow's own choice
 depends on the CPU; they more than halve a step), operators one after another, each on all cores of
 the rank. GPU: threads of its own that launch kernels, memory that grows (so that its peak can be
-read), TF32 left at TensorFlow's default (on) and reported, cuDNN's autotune (the default). The GPU
+read), cuDNN's autotune (the default). The GPU
 path has not run: there was no GPU where this was written.
 """
 

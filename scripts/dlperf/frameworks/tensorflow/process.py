@@ -26,6 +26,7 @@ def start(run):
 
     _state["dtype"] = tf.float64 if run.float64 else tf.float32
     if run.cuda:
+        tf.config.experimental.enable_tensor_float_32_execution(run.tf32)
         for gpu in tf.config.list_physical_devices("GPU"):
             tf.config.experimental.set_memory_growth(gpu, True)
     else:

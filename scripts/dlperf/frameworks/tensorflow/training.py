@@ -173,10 +173,13 @@ def graph_facts(run, function):
 
 
 class Weights:
-    """Variables by canonical name."""
+    """Variables by canonical name; running: batch-norm's statistics, likewise."""
 
-    def __init__(self, named):
-        self.named = named
+    def __init__(self, named, running=None):
+        self.named, self.running = named, running
+
+    def statistics(self):
+        return ((name, each.numpy()) for name, each in self.running.items())
 
     def read(self):
         return ((name, layouts.canonical(name, v.numpy())) for name, v in self.named.items())

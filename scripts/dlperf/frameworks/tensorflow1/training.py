@@ -187,10 +187,13 @@ def graph_facts(run, session, value, inputs):
 
 
 class Weights:
-    """A graph's variables by canonical name, as they are in the session that `connect` names."""
+    """A graph's variables by canonical name, as they are in the session that `connect` names.
 
-    def __init__(self, named):
-        self.named, self.session = named, None
+    running: batch-norm's statistics, likewise.
+    """
+
+    def __init__(self, named, running=None):
+        self.named, self.running, self.session = named, running, None
 
     def connect(self, session):
         self.session = session
@@ -198,6 +201,9 @@ class Weights:
     def read(self):
         arrays = self.session.run(self.named)  # at once: a call prepares the graph anew
         return ((name, layouts.canonical(name, arrays.pop(name))) for name in self.named)
+
+    def statistics(self):
+        return self.session.run(self.running).items()
 
     def write(self, arrays):
         initializers, values = [], {}

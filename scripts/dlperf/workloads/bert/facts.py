@@ -69,7 +69,8 @@ SEGMENTS = 2
 
 LAYER_NORM_EPSILON = 1e-12
 INITIAL_DEVIATION = 0.02  # of weights and embeddings; biases start at 0, scales at 1
-DROPOUT = 0.1  # on embeddings, attention's shares, and both outputs of a layer
+DROPOUT = 0.1  # on embeddings, and on both outputs of a layer
+ATTENTION_DROPOUT = 0.1  # on attention's shares
 
 LEARNING_RATE = 1e-4  # after warm-up
 BETA1, BETA2 = 0.9, 0.999

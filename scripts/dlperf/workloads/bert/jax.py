@@ -42,7 +42,7 @@ class Layer(nn.Module):
             key,
             value,
             mask=mask,
-            dropout_rate=facts.DROPOUT,
+            dropout_rate=facts.ATTENTION_DROPOUT,
             dropout_rng=self.make_rng("dropout"),
             broadcast_dropout=False,  # Flax's default drops the same shares of every head
             deterministic=False,

@@ -44,7 +44,7 @@ class Layer(nn.Cell):
         self.ffn2 = dense(facts.INNER_WIDTH, facts.WIDTH)
         self.norm2 = layer_norm()
         # each with a seed of its own: one for all would drop the same elements
-        self.dropout = nn.Dropout(p=facts.DROPOUT)
+        self.dropout = nn.Dropout(p=facts.ATTENTION_DROPOUT)
         self.dropout1 = nn.Dropout(p=facts.DROPOUT)
         self.dropout2 = nn.Dropout(p=facts.DROPOUT)
         self.scores = ops.BatchMatMul(transpose_b=True)

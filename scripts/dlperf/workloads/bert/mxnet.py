@@ -45,7 +45,7 @@ class LayerNorm(nn.LayerNorm):
 def gelu(F, x, run):
     if run.float64:  # MXNet's own is exact, but computes in float32
         erf = F.erf(x * 0.5**0.5)
-        # and has sqrt(pi) in float32 in erf's derivative: the value stays, the gradient is mended
+        # and has sqrt(pi) in float32 in erf's derivative: the value stays, the gradient gets right
         more = float(np.float32(np.pi**0.5)) / np.pi**0.5 - 1
         return 0.5 * x * (1 + erf + more * (erf - F.BlockGrad(erf)))
     return F.LeakyReLU(x, act_type="gelu")
@@ -83,6 +83,7 @@ class Layer(nn.HybridBlock):
         self.ffn2 = dense(facts.INNER_WIDTH, facts.WIDTH)
         self.norm2 = LayerNorm(run)
         self.dropout = nn.Dropout(facts.DROPOUT)
+        self.attention_dropout = nn.Dropout(facts.ATTENTION_DROPOUT)
 
     def hybrid_forward(self, F, x, bias):
         """x (tokens x batch, width), as dense layers are fastest."""
@@ -91,7 +92,7 @@ class Layer(nn.HybridBlock):
             qkv = F.amp_cast(qkv, dtype="float32")
         qkv = qkv.reshape((-1, self.run.batch_size, 3 * facts.WIDTH))
         shares = F.softmax(F.elemwise_add(scores(F, qkv, self.run), bias))
-        mixed = mix(F, qkv, self.dropout(shares), self.run).reshape((-3, 0))
+        mixed = mix(F, qkv, self.attention_dropout(shares), self.run).reshape((-3, 0))
         x = self.norm1(F.elemwise_add(x, self.dropout(self.projection(mixed))))
         inner = self.ffn2(gelu(F, self.ffn1(x), self.run))
         return self.norm2(F.elemwise_add(x, self.dropout(inner)))

@@ -53,7 +53,7 @@ class Layer(nn.Module):
         self.ffn1 = framework.Linear(facts.WIDTH, facts.INNER_WIDTH)
         self.ffn2 = framework.Linear(facts.INNER_WIDTH, facts.WIDTH)
         self.norm2 = layer_norm()
-        self.dropout = facts.DROPOUT
+        self.dropout, self.attention_dropout = facts.DROPOUT, facts.ATTENTION_DROPOUT
 
     def forward(self, x, mask):
         batch, tokens, width = x.shape
@@ -65,12 +65,12 @@ class Layer(nn.Module):
             # a share of exp(-10000) is 0, as OneFlow's own BERT has it
             seen = (mask != 0).expand_as(scores)
             shares = flow._C.fused_scale_mask_softmax_dropout(
-                scores, seen, fill_value=-10000.0, scale=scale, p=self.dropout
+                scores, seen, fill_value=-10000.0, scale=scale, p=self.attention_dropout
             )[0]
         else:
             scores = flow._C.matmul(query, key, transpose_b=True, alpha=scale)
             shares = flow.softmax(scores.masked_fill(mask == 0, float("-inf")), -1)
-            shares = F.dropout(shares, self.dropout)
+            shares = F.dropout(shares, self.attention_dropout)
         mixed = flow.matmul(shares, value).transpose(1, 2).reshape(batch, tokens, width)
         x = self.norm1(x + F.dropout(self.projection(mixed), self.dropout))
         inner = self.ffn2(F.gelu(self.ffn1(x)))

@@ -44,13 +44,14 @@ class Layer(nn.Layer):
         self.ffn2 = dense(facts.INNER_WIDTH, facts.WIDTH)
         self.norm2 = layer_norm()
         self.dropout = nn.Dropout(facts.DROPOUT)
+        self.attention_dropout = facts.ATTENTION_DROPOUT
 
     def forward(self, x, bias):
         batch, tokens, width = x.shape
         heads = [batch, tokens, facts.HEADS, facts.HEAD_WIDTH]
         query, key, value = (each.reshape(heads) for each in self.qkv(x).split(3, -1))
         mixed = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=bias, dropout_p=self.dropout.p
+            query, key, value, attn_mask=bias, dropout_p=self.attention_dropout
         )
         mixed = self.projection(mixed.reshape([batch, tokens, width]))
         x = self.norm1(x + self.dropout(mixed))

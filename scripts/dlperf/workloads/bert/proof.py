@@ -4,13 +4,18 @@ from dlperf.workloads.bert import facts
 
 DIMENSIONS = {"sequence_length": 16}  # of certificates: the same layers and all parameters
 BATCH_SIZE = 2
+# Of batches. In the first one a sentence has 9 tokens and 1 prediction: so there is padding, an
+# empty place for a prediction, and 3 predictions in the first part beside 4 in the others.
+SEED = 4
 LEARNING_RATE = 2.0**-14  # a power of two: some frameworks keep it in float32
 SETTINGS = {  # what certificates change of the facts' constants, in every run
     "DROPOUT": 0.0,  # random numbers differ between frameworks
+    "ATTENTION_DROPOUT": 0.0,
     # The five steps' norms lie between 45 and 114: above this some are clipped, below it others
     # show that the norm is right.
     "CLIP_NORM": 64.0,
 }
+DROPOUTS = ("DROPOUT", "ATTENTION_DROPOUT")  # each is shown by itself, in the timed step
 # With an epsilon far above every gradient and a rate as large, Adam's first step is the gradient.
 GRADIENT_SETTINGS = {"EPSILON": 2.0**20, "WEIGHT_DECAY": 0.0}
 GRADIENT_LEARNING_RATE = 2.0**20
@@ -19,8 +24,35 @@ GRADIENT_LEARNING_RATE = 2.0**20
 #: a norm over 110 million float32 gradients, which PyTorch on a CPU sums with an error of up to
 #: 3e-4.
 TIMED = {
-    "fp32": {"loss": 1e-5, "gradient": 2e-3, "gradient_median": 1e-3, "optimizer": 1e-3},
-    "amp": {"loss": 3e-3, "gradient": 0.1, "gradient_median": 0.06, "optimizer": 1e-2},
+    "fp32": {
+        "loss": 1e-6,
+        "gradient": 2e-3,
+        "gradient_median": 1e-3,
+        "dropout": 1e-5,
+        "losses": 1e-5,
+        "update": 0.02,
+        "optimizer": 1e-3,
+    },
+    "tf32": {
+        "loss": 1e-4,
+        "gradient": 2e-2,
+        "gradient_median": 1e-2,
+        "least_error": 1e-4,
+        "dropout": 1e-4,
+        "losses": 1e-3,
+        "update": 0.2,
+        "optimizer": 1e-3,
+    },
+    "amp": {
+        "loss": 3e-3,
+        "gradient": 0.1,
+        "gradient_median": 0.06,
+        "least_error": 1e-3,
+        "dropout": 3e-3,
+        "losses": 1e-2,
+        "update": 0.5,
+        "optimizer": 1e-2,
+    },
 }
 #: Mean losses of the reference's float32 runs of LONG_STEPS steps on batches of five seeds, by
 #: variant: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`.

@@ -34,13 +34,14 @@ class Layer(nn.Module):
         self.ffn2 = dense(facts.INNER_WIDTH, facts.WIDTH)
         self.norm2 = layer_norm()
         self.dropout = nn.Dropout(facts.DROPOUT)
+        self.attention_dropout = facts.ATTENTION_DROPOUT
 
     def forward(self, x, bias):
         batch, tokens, width = x.shape
         qkv = self.qkv(x).view(batch, tokens, 3, facts.HEADS, facts.HEAD_WIDTH)
         query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         mixed = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=bias, dropout_p=self.dropout.p
+            query, key, value, attn_mask=bias, dropout_p=self.attention_dropout
         )
         mixed = self.projection(mixed.transpose(1, 2).reshape(batch, tokens, width))
         x = self.norm1(x + self.dropout(mixed))

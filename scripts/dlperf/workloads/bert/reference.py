@@ -1,8 +1,8 @@
 """BERT-Base pre-training as plain formulas: what every implementation is held against.
 
 Float64, PyTorch's functional operators on canonical weights (facts.parameters), one rank after
-the other, without dropout. Nothing here is fast, shared with an implementation, or chosen by a
-framework's default.
+the other. Dropout leaves all, or nothing, as certificates ask for. Nothing here is fast, shared
+with an implementation, or chosen by a framework's default.
 """
 
 import math
@@ -29,6 +29,10 @@ def gelu(x):
     return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
 
 
+def dropout(x, rate):
+    return x if rate == 0 else 0.0 * x
+
+
 def attention(weights, name, x, mask):
     """x (batch, tokens, width), mask (batch, tokens) of 0 and 1 -> (batch, tokens, width)."""
     batch, tokens, width = x.shape
@@ -37,7 +41,7 @@ def attention(weights, name, x, mask):
     query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (batch, heads, tokens, head width)
     scores = query @ key.transpose(-1, -2) / math.sqrt(facts.HEAD_WIDTH)
     scores = scores.masked_fill(mask[:, None, None, :] == 0, -math.inf)
-    mixed = torch.softmax(scores, -1) @ value
+    mixed = dropout(torch.softmax(scores, -1), facts.ATTENTION_DROPOUT) @ value
     mixed = mixed.transpose(1, 2).reshape(batch, tokens, width)
     return dense(weights, name + "projection", mixed)
 
@@ -47,12 +51,13 @@ def encode(weights, tokens, segments, mask):
     x = weights["word_embedding"][tokens]
     x = x + weights["position_embedding"][: tokens.shape[1]]
     x = x + weights["segment_embedding"][segments]
-    x = layer_norm(weights, "embedding_norm", x)
+    x = dropout(layer_norm(weights, "embedding_norm", x), facts.DROPOUT)
     for layer in range(facts.LAYERS):
         name = "layer%d." % layer
-        x = layer_norm(weights, name + "norm1", x + attention(weights, name, x, mask))
-        inner = gelu(dense(weights, name + "ffn1", x))
-        x = layer_norm(weights, name + "norm2", x + dense(weights, name + "ffn2", inner))
+        mixed = attention(weights, name, x, mask)
+        x = layer_norm(weights, name + "norm1", x + dropout(mixed, facts.DROPOUT))
+        inner = dense(weights, name + "ffn2", gelu(dense(weights, name + "ffn1", x)))
+        x = layer_norm(weights, name + "norm2", x + dropout(inner, facts.DROPOUT))
     return x
 
 

@@ -48,8 +48,8 @@ def gelu(x):
     return 0.5 * x * tf.math.erfc(x * -(0.5**0.5))
 
 
-def dropout(x):
-    return tf.nn.dropout(x, facts.DROPOUT)
+def dropout(x, rate=None):
+    return tf.nn.dropout(x, facts.DROPOUT if rate is None else rate)
 
 
 class Layer(tf.Module):
@@ -73,7 +73,7 @@ class Layer(tf.Module):
         qkv = tf.reshape(self.qkv(x), [batch, tokens, 3, facts.HEADS, facts.HEAD_WIDTH])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))
         scores = tf.matmul(query * facts.HEAD_WIDTH**-0.5, key, transpose_b=True) + bias
-        mixed = tf.matmul(dropout(tf.nn.softmax(scores)), value)
+        mixed = tf.matmul(dropout(tf.nn.softmax(scores), facts.ATTENTION_DROPOUT), value)
         return tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [batch * tokens, facts.WIDTH])
 
 

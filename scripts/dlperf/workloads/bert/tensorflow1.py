@@ -100,8 +100,8 @@ def gelu(x):
     return x * share, gradient
 
 
-def dropout(x):
-    return tf.nn.dropout(x, rate=facts.DROPOUT)
+def dropout(x, rate=None):
+    return tf.nn.dropout(x, rate=facts.DROPOUT if rate is None else rate)
 
 
 def attention(x, bias, name):
@@ -111,7 +111,8 @@ def attention(x, bias, name):
     qkv = tf.reshape(qkv, [batch, tokens, 3, facts.HEADS, facts.HEAD_WIDTH])
     query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))
     query = query * (1 / math.sqrt(facts.HEAD_WIDTH))
-    shares = dropout(tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + bias))
+    shares = tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + bias)
+    shares = dropout(shares, facts.ATTENTION_DROPOUT)
     mixed = tf.transpose(tf.matmul(shares, value), [0, 2, 1, 3])
     return dense(tf.reshape(mixed, x.shape), facts.WIDTH, name + "/projection")
 

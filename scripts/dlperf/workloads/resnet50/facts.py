@@ -104,6 +104,16 @@ def parameters(dimensions):
     return shapes
 
 
+def statistics(dimensions):
+    """Canonical name -> shape of batch-norm's running means and variances."""
+    shapes = OrderedDict()
+    for name, shape in parameters(dimensions).items():
+        layer, _, kind = name.rpartition(".")
+        if kind == "bias" and layer != "fc":
+            shapes[layer + ".mean"] = shapes[layer + ".variance"] = shape
+    return shapes
+
+
 def initial(name, shape, normal):
     """What a tensor starts with, a float32 array or one number; `normal(shape, deviation)` draws.
 

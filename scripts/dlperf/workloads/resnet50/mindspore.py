@@ -79,13 +79,13 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
+    trained, running = {}, {}
     for own, parameter in network.parameters_and_names():
-        if parameter.requires_grad:
-            name = own.replace("blocks.", "block")
-            name = name.replace("shortcut.0", "conv4").replace("shortcut.1", "bn4")
-            named[name.replace(".gamma", ".weight").replace(".beta", ".bias")] = parameter
-    return framework.Weights(named)
+        name = own.replace("blocks.", "block").replace(".moving_", ".")
+        name = name.replace("shortcut.0", "conv4").replace("shortcut.1", "bn4")
+        name = name.replace(".gamma", ".weight").replace(".beta", ".bias")
+        (trained if parameter.requires_grad else running)[name] = parameter
+    return framework.Weights(trained, running)
 
 
 def loss(network, images, labels):

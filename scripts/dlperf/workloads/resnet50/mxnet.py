@@ -118,7 +118,13 @@ def model(run):
 def weights(run, network):
     """The trained parameters by the names of facts.parameters."""
     own = framework.named(network)
-    return framework.Weights({name.replace("blocks.", "block"): p for name, p in own}, layout(run))
+    named = {name.replace("blocks.", "block"): p for name, p in own}
+    running = {}
+    for own, parameter in network._collect_params_with_prefix().items():
+        if "running" in own:
+            name = own.replace("blocks.", "block").replace("running_", "")
+            running[name.replace("var", "variance")] = parameter
+    return framework.Weights(named, layout(run), running)
 
 
 def loss(run, network):

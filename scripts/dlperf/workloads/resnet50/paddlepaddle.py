@@ -4,11 +4,13 @@ As fast as it gets. On the CPU: to_static with oneDNN kernels (FLAGS_use_onednn,
 frameworks/paddlepaddle), 2.8 times as fast as dygraph, which has no oneDNN. oneDNN in training
 needs two detours, the same arithmetic by Paddle's own kernels: its max-pool fails in the backward
 pass; its ReLU hands the gradient on in another layout than the saved activation's, for which
-oneDNN has only its slow reference kernels (ReLU and batch-norm, half of the step). NCHW there:
+oneDNN has only its slow reference kernels (ReLU and batch-norm, half of the step). Its batch-norm
+leaves the running statistics alone, which are kept beside it. NCHW there:
 NHWC fails in batch-norm's backward pass. On the GPU, which this has not run on: NHWC for Tensor
 Cores and level O2 (fp16 weights, fp32 master weights) under AMP, as PaddleClas's fastest recipes.
 """
 
+import functools
 import re
 
 import numpy as np
@@ -20,8 +22,23 @@ from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.workloads.resnet50 import facts
 
 
+class BatchNorm(nn.BatchNorm2D):
+    """For oneDNN, which in a static program leaves the running statistics as they are.
+
+    It gives those of the batch, mean and variance.
+    """
+
+    def forward(self, x):
+        kept, given = self._momentum, (self._mean, self._variance, self.weight, self.bias)
+        rest = (False, kept, self._epsilon, self._data_format, False, False)
+        y, _, _, mean, variance, _ = paddle._C_ops.batch_norm_(x, *given, *rest)
+        paddle.assign(kept * self._mean + (1 - kept) * mean, self._mean)
+        paddle.assign(kept * self._variance + (1 - kept) * variance, self._variance)
+        return y
+
+
 class ConvBatchNorm(nn.Layer):
-    def __init__(self, inputs, outputs, size, stride, layout):
+    def __init__(self, inputs, outputs, size, stride, layout, batch_norm):
         super().__init__()
         self.conv = nn.Conv2D(
             inputs,
@@ -34,7 +51,7 @@ class ConvBatchNorm(nn.Layer):
             data_format=layout,
         )
         # paddle's momentum is the share of the old statistic
-        self.bn = nn.BatchNorm2D(
+        self.bn = batch_norm(
             outputs,
             momentum=facts.BATCH_NORM_MOMENTUM,
             epsilon=facts.BATCH_NORM_EPSILON,
@@ -46,13 +63,13 @@ class ConvBatchNorm(nn.Layer):
 
 
 class Bottleneck(nn.Layer):
-    def __init__(self, inputs, width, stride, project, layout, relu):
+    def __init__(self, conv, inputs, width, stride, project, relu):
         super().__init__()
         outputs = width * facts.EXPANSION
-        self.conv1 = ConvBatchNorm(inputs, width, 1, 1, layout)
-        self.conv2 = ConvBatchNorm(width, width, 3, stride, layout)
-        self.conv3 = ConvBatchNorm(width, outputs, 1, 1, layout)
-        self.shortcut = ConvBatchNorm(inputs, outputs, 1, stride, layout) if project else None
+        self.conv1 = conv(inputs, width, 1, 1)
+        self.conv2 = conv(width, width, 3, stride)
+        self.conv3 = conv(width, outputs, 1, 1)
+        self.shortcut = conv(inputs, outputs, 1, stride) if project else None
         self.relu = relu
 
     def forward(self, x):
@@ -68,14 +85,15 @@ class ResNet50(nn.Layer):
         self.relu = own_relu if onednn else F.relu
         self.pool = own_max_pool if onednn else max_pool
         self.layout = layout
-        self.stem = ConvBatchNorm(3, 64, 7, 2, layout)
+        own = onednn and paddle.get_default_dtype() != "float64"  # of which oneDNN has nothing
+        batch_norm = BatchNorm if own else nn.BatchNorm2D
+        conv = functools.partial(ConvBatchNorm, layout=layout, batch_norm=batch_norm)
+        self.stem = conv(3, 64, 7, 2)
         blocks, channels = [], 64
         for width, count, stride in facts.STAGES:
             for index in range(count):
                 own_stride = stride if index == 0 else 1
-                blocks.append(
-                    Bottleneck(channels, width, own_stride, index == 0, layout, self.relu)
-                )
+                blocks.append(Bottleneck(conv, channels, width, own_stride, index == 0, self.relu))
                 channels = width * facts.EXPANSION
         self.blocks = nn.Sequential(*blocks)
         self.fc = nn.Linear(channels, facts.CLASSES, weight_attr=nn.initializer.Constant(0.0))
@@ -119,14 +137,14 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
+    trained, running = {}, {}
     for own, parameter in network.named_parameters():
-        if parameter.stop_gradient:  # batch-norm's moving statistics
-            continue
         name = own.replace("stem.", "conv1.").replace("shortcut.", "conv4.")
-        name = name.replace("blocks.", "block")
+        name = name.replace("blocks.", "block").replace("._", ".")
+        # batch-norm's moving statistics have no gradient
+        named = running if parameter.stop_gradient else trained
         named[re.sub(r"conv(\d)\.(conv|bn)", r"\2\1", name)] = parameter
-    return framework.Weights(named)
+    return framework.Weights(trained, running)
 
 
 class ExactCrossEntropy(nn.Layer):

@@ -4,19 +4,56 @@ from dlperf.workloads.resnet50 import facts
 
 DIMENSIONS = {"image_size": 64}  # of certificates: the same layers, less time
 BATCH_SIZE = 4
+SEED = 1  # of batches
+# Where ranks exchange gradients, so many take the timed step: two would not tell a sum that is
+# divided by 2 from a mean.
+TIMED_RANKS = 3
 # A power of two: some frameworks keep the rate in float32. No smaller: at 2**-10, five steps from
 # the neutral weights amplify a rounding of 1e-10 to 1e-1 (docs/certificates.md).
 LEARNING_RATE = 2.0**-7
 SETTINGS = {}  # what certificates change of the facts' constants, in every run
 GRADIENT_SETTINGS = {}  # and where one step, at the rate below, shows the gradient
-GRADIENT_LEARNING_RATE = 1.0  # then float32 weights do not swamp it
+GRADIENT_LEARNING_RATE = 2.0**10  # so large that float32 weights do not swamp it
 
-#: Tolerances in the precision that is timed: one step, and the optimiser alone. Gradients in
-#: bfloat16 differ in all but the last layer by as much as they are long, in every framework: only
-#: the last layer's are held to anything.
+#: Tolerances in the precision that is timed: one step, and the optimiser alone. From the neutral
+#: weights (`neutral`, where there is no float64), gradients in bfloat16 differ in all but the last
+#: layer by as much as they are long, in every framework.
 TIMED = {
-    "fp32": {"loss": 1e-5, "gradient": 0.2, "gradient_median": 0.05, "optimizer": 1e-5},
-    "amp": {"loss": 1e-2, "gradient_last": 0.5, "optimizer": 1e-2},
+    "fp32": {
+        "loss": 1e-5,
+        "gradient": 0.1,
+        "gradient_median": 1e-3,
+        "gradient_last": 2e-5,
+        "statistics": 1e-4,
+        "neutral": {"loss": 1e-5, "gradient": 0.2, "gradient_median": 0.05},
+        "losses": 5e-3,
+        "update": 0.5,
+        "optimizer": 1e-5,
+    },
+    "tf32": {
+        "loss": 1e-4,
+        "gradient": 0.2,
+        "gradient_median": 0.03,
+        "gradient_last": 2e-3,
+        "least_error": 1e-3,
+        "statistics": 1e-2,
+        "neutral": {"loss": 1e-3, "gradient_last": 0.1},
+        "losses": 1e-2,
+        "update": 1.0,
+        "optimizer": 1e-5,
+    },
+    "amp": {
+        "loss": 1e-2,
+        "gradient": 0.9,
+        "gradient_median": 0.3,
+        "gradient_last": 0.05,
+        "least_error": 1e-3,
+        "statistics": 0.1,
+        "neutral": {"loss": 1e-2, "gradient_last": 0.5},
+        "losses": 0.1,
+        "update": 2.0,
+        "optimizer": 1e-2,
+    },
 }
 #: Mean losses of the reference's float32 runs of LONG_STEPS steps on batches of five seeds, by
 #: variant: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`.
@@ -40,6 +77,16 @@ def neutral(name, shape, random):
     if name.endswith("weight"):
         return random.uniform(0.25, 0.75, shape)
     return 0.1 * random.standard_normal(shape)
+
+
+def timed(name, shape, random):
+    """Weights for the step that is timed, whose rounding they do not amplify.
+
+    Shifts of 2 keep nearly all ReLUs open: rounding turns few of them. So gradients in TF32 and in
+    half precision are told apart from those in float32 (docs/certificates.md).
+    """
+    array = neutral(name, shape, random)
+    return array + 2 if "bn" in name and name.endswith("bias") else array
 
 
 class Optimizer:

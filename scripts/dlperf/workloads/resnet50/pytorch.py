@@ -73,12 +73,17 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
-    for own, parameter in network.named_parameters():
-        name = own.replace("blocks.", "block")
-        name = name.replace("shortcut.0", "conv4").replace("shortcut.1", "bn4")
-        named[name] = parameter
-    return framework.Weights(named)
+
+    def named(tensors):
+        found = {}
+        for own, tensor in tensors:
+            name = own.replace("blocks.", "block")
+            name = name.replace("shortcut.0", "conv4").replace("shortcut.1", "bn4")
+            found[name.replace("running_", "").replace("var", "variance")] = tensor
+        return found
+
+    running = [each for each in network.named_buffers() if "running" in each[0]]
+    return framework.Weights(named(network.named_parameters()), named(running))
 
 
 def loss(run, network, images, labels):

@@ -9,42 +9,66 @@ import torch.nn.functional as F
 
 from dlperf.workloads.resnet50 import facts
 
+CONVENTIONS = ("biased", "unbiased")  # of the variance that is kept
 
-def batch_norm(weights, name, x):
+
+class Statistics:
+    """Running means and variances by one convention, from 0 and 1."""
+
+    def __init__(self, kind):
+        self.unbiased, self.running = kind == "unbiased", {}
+
+    def update(self, name, mean, variance, count):
+        if self.unbiased:
+            variance = variance * (count / (count - 1))
+        for what, start, new in ((".mean", 0.0, mean), (".variance", 1.0, variance)):
+            old = self.running.get(name + what, start)
+            kept = facts.BATCH_NORM_MOMENTUM
+            self.running[name + what] = kept * old + (1 - kept) * new.flatten().double()
+
+    def changes(self):
+        """What was added to each, in the order of the facts' `statistics`."""
+        for name in facts.statistics({}):
+            yield self.running[name] - (1.0 if name.endswith("variance") else 0.0)
+
+
+def batch_norm(weights, name, x, seen):
     """By the batch's own mean and biased variance; epsilon inside the root."""
     mean = x.mean((0, 2, 3), keepdim=True)
     variance = ((x - mean) ** 2).mean((0, 2, 3), keepdim=True)
+    for each in seen:
+        each.update(name, mean.detach(), variance.detach(), x.numel() // x.shape[1])
     scale = weights[name + ".weight"].view(1, -1, 1, 1)
     shift = weights[name + ".bias"].view(1, -1, 1, 1)
     return (x - mean) / torch.sqrt(variance + facts.BATCH_NORM_EPSILON) * scale + shift
 
 
-def conv_batch_norm(weights, block, number, x, stride=1):
+def conv_batch_norm(weights, seen, block, number, x, stride=1):
     kernel = weights["%sconv%d.weight" % (block, number)]
     x = F.conv2d(x, kernel, stride=stride, padding=kernel.shape[-1] // 2)
-    return batch_norm(weights, "%sbn%d" % (block, number), x)
+    return batch_norm(weights, "%sbn%d" % (block, number), x, seen)
 
 
-def logits(weights, images):
+def logits(weights, images, seen=()):
     """images (batch, 3, px, px) -> (batch, 1000)."""
-    x = torch.relu(conv_batch_norm(weights, "", 1, images, stride=2))
+    x = torch.relu(conv_batch_norm(weights, seen, "", 1, images, stride=2))
     x = F.max_pool2d(x, 3, stride=2, padding=1)
     block = 0
     for _, count, first_stride in facts.STAGES:
         for index in range(count):
             name, stride = "block%d." % block, first_stride if index == 0 else 1
-            shortcut = conv_batch_norm(weights, name, 4, x, stride) if index == 0 else x
-            y = torch.relu(conv_batch_norm(weights, name, 1, x))
-            y = torch.relu(conv_batch_norm(weights, name, 2, y, stride))  # v1.5: in the 3x3
-            x = torch.relu(conv_batch_norm(weights, name, 3, y) + shortcut)
+            shortcut = conv_batch_norm(weights, seen, name, 4, x, stride) if index == 0 else x
+            y = torch.relu(conv_batch_norm(weights, seen, name, 1, x))
+            y = torch.relu(conv_batch_norm(weights, seen, name, 2, y, stride))  # v1.5: in the 3x3
+            x = torch.relu(conv_batch_norm(weights, seen, name, 3, y) + shortcut)
             block += 1
     return x.mean((2, 3)) @ weights["fc.weight"].T + weights["fc.bias"]
 
 
-def loss(weights, batch):
-    """Mean over the batch of the cross-entropy against smoothed labels."""
+def loss(weights, batch, seen=()):
+    """Mean over the batch of the cross-entropy against smoothed labels; `seen`: Statistics."""
     images, labels = batch
-    log_shares = torch.log_softmax(logits(weights, images), 1)
+    log_shares = torch.log_softmax(logits(weights, images, seen), 1)
     hit = log_shares.gather(1, labels[:, None])[:, 0]
     smoothing = facts.LABEL_SMOOTHING
     return -((1 - smoothing) * hit + smoothing * log_shares.mean(1)).mean()

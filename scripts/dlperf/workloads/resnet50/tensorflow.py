@@ -146,12 +146,14 @@ def model(run):
 
 def weights(run, network):
     """The trained variables by the names of facts.parameters."""
-    named = {"fc.weight": network.weight, "fc.bias": network.bias}
+    named, running = {"fc.weight": network.weight, "fc.bias": network.bias}, {}
 
     def add(block, number, conv, batch_norm):
         named["%sconv%d.weight" % (block, number)] = conv.weight
         named["%sbn%d.weight" % (block, number)] = batch_norm.gamma
         named["%sbn%d.bias" % (block, number)] = batch_norm.beta
+        running["%sbn%d.mean" % (block, number)] = batch_norm.mean
+        running["%sbn%d.variance" % (block, number)] = batch_norm.variance
 
     add("", 1, network.conv1, network.bn1)
     for index, block in enumerate(network.blocks):
@@ -159,7 +161,7 @@ def weights(run, network):
         pairs += [block.shortcut] if block.shortcut else []
         for number, (conv, batch_norm) in enumerate(pairs, 1):
             add("block%d." % index, number, conv, batch_norm)
-    return framework.Weights(named)
+    return framework.Weights(named, running)
 
 
 def loss(run, network, images, labels):

@@ -109,7 +109,12 @@ def weights(run, network):
         layer, kind = variable.op.name.rsplit("/", 1)
         kind = {"kernel": "weight", "gamma": "weight", "beta": "bias", "bias": "bias"}[kind]
         named["%s.%s" % (layer.replace("/", "."), kind)] = variable
-    return framework.Weights(named)
+    running = {
+        variable.op.name.replace("/", "."): variable
+        for variable in tf.global_variables()
+        if variable.op.name.endswith(("/mean", "/variance"))
+    }
+    return framework.Weights(named, running)
 
 
 def loss(run, network, images, labels):

@@ -323,6 +323,31 @@ def test_a_cell_that_a_drifting_host_moved_is_suspect(tmp_path):
     assert cell(rows, "mxnet", 2)["flags"] == "suspect:drift"
 
 
+@pytest.mark.parametrize(
+    "frameworks, change, suspect",
+    [
+        (3, lambda losses: losses, False),
+        (3, lambda losses: [loss + 0.001 for loss in losses], False),  # rounding
+        (3, lambda losses: [loss + 0.1 for loss in losses], True),  # another loss
+        (3, lambda losses: [*losses[:-1], losses[0] - 0.001], True),  # weights that stay
+        (2, lambda losses: [loss + 0.1 for loss in losses], False),  # which of two is wrong?
+        (2, lambda losses: losses[:1] * len(losses), True),  # the same number again
+    ],
+)
+def test_a_cell_whose_losses_are_not_those_of_the_others_is_suspect(
+    tmp_path, frameworks, change, suspect
+):
+    def changed(record):
+        if record["identity"]["framework"] == "mxnet":
+            record["steps"]["loss"] = change(record["steps"]["loss"])
+
+    names = ["pytorch", "mxnet", "tensorflow"][:frameworks]
+    rows = analyse(write_round(tmp_path, config(frameworks=names), change=changed))
+    assert {row["flags"] for row in rows if row["framework"] != "mxnet"} == {""}
+    expected = {"suspect:losses"} if suspect else {""}
+    assert {row["flags"] for row in rows if row["framework"] == "mxnet"} == expected
+
+
 def test_energy_and_memory_are_kept_where_they_were_counted(tmp_path):
     mapping = config(frameworks=["pytorch"], device="cuda")
     results = write_round(tmp_path, mapping)
