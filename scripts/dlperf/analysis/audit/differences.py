@@ -151,7 +151,7 @@ def as_computed_with(page: bytes, said: Sequence[str]) -> bytes:
     return _COMPUTED_WITH.sub(lambda _: line, page, count=1)
 
 
-_VERSION = re.compile(r"[A-Za-z]\w* [\w.+!-]{1,40}", re.ASCII)
+_VERSION = re.compile(r"[A-Za-z][\w-]* [\w.+!-]{1,40}", re.ASCII)
 
 
 def _tsv(text: str) -> list[Piece]:

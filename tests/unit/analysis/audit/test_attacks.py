@@ -121,6 +121,13 @@ def claimed(name: str, version: str) -> Attack:
     return changed("report.html", re.escape(now), f"{name} {version}")
 
 
+def faster(folder: Path) -> None:
+    """A record that took a tenth less time, in all that it says of it."""
+    record = json.loads((folder / RECORD).read_text())
+    generated_round.stretch(record, 0.9)
+    (folder / RECORD).write_text(json.dumps(record))
+
+
 def linked(folder: Path) -> None:
     """A record that lies elsewhere, where it can be changed later."""
     shutil.move(folder / RECORD, folder.parent / "elsewhere.json")
@@ -218,7 +225,7 @@ IN_THE_FOLDER: dict[str, tuple[Attack, str, str]] = {
     ),
     "other code claimed": (claimed("code", "0123456789abcdef"), "other versions", "report.html"),
     "a record's seconds": (
-        changed(RECORD, r'"end": 10\d\d\.', '"end": 1001.'),
+        faster,
         "changed record",
         RECORD,
     ),
@@ -334,7 +341,7 @@ def test_what_contradicts_the_rest_is_named(folder, attack, what, file):
 #: What was changed before everything was made again from it.
 MADE_AGAIN: dict[str, Attack] = {
     "a record and its copy": both(
-        changed(RECORD, r'"end": 10\d\d\.', '"end": 1001.'),
+        faster,
         copied(RECORD, f"{ATTEMPTS}/rep1-20261121T050000Z-7.json"),
     ),
     "a deleted attempt": deleted(f"{ATTEMPTS}/rep1-20261121T043000Z-6.json"),
