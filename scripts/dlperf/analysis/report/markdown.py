@@ -11,7 +11,7 @@ from dlperf.analysis.report.summary import Standing, standings
 from dlperf.analysis.round import labels, metrics
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
-from dlperf.analysis.statistics.separation import ERROR
+from dlperf.analysis.statistics import ERROR
 from dlperf.contract.files import write
 
 

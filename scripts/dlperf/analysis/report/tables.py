@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from dlperf.analysis.round import flags, labels, metrics, names, origins
 from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
-from dlperf.analysis.statistics.separation import ERROR, LEAST
+from dlperf.analysis.statistics import ERROR, LEAST
 from dlperf.contract.files import write
 
 if TYPE_CHECKING:

@@ -11,15 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dlperf.analysis.statistics import ERROR, LEAST
 from dlperf.analysis.statistics.medians import median, standard_deviation
 
-#: Chance that some two cells of a ranking are told apart, where all of them are equal.
-ERROR = 0.05
 #: The probability with which `detectable` is found.
 POWER = 0.8
-#: Least number of repetitions with which a cell is told apart from others. 3 would tell equal ones
-#: apart in up to 9 % of rankings of 8, and find a difference of 3 standard deviations in 5 %.
-LEAST = 4
 #: Logarithms that differ by less are equal but for the rounding of floating-point numbers.
 ROUNDING = 1e-12
 
