@@ -61,7 +61,7 @@ class Progress:
 
     def show(self) -> None:
         """Show what is new. Called often by the main thread."""
-        raise NotImplementedError  # Lines and Bars differ in this
+        raise NotImplementedError  # Lines and Bars each show it in their own way
 
     def __exit__(
         self,
