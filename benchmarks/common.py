@@ -65,6 +65,7 @@ def one_core(framework, interpreter, scratch, **asked):
         interface="lo",
         meeting="",
         gpus=[],
+        capability="",
         result=os.path.join(scratch, "result.json"),
     )
     return Run(**{**values, **asked})

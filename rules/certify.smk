@@ -6,16 +6,20 @@ float64 formulas compute from them; and a certificate of equal work for each wor
 device, precision, compiler, variant and layout of devices. Rounds share them. They are made again
 when the implementation, the reference or the environment changes. If one comes with exactly this
 code (certificates/), it is used. `certificates` makes those of the round and prints them.
+
+A certificate over two nodes needs a job of a cluster, as a repetition does. On GPUs a certificate's
+job asks for as many as it has ranks, and locally one runs at a time: none shares a card.
 """
 
 from dlperf.certify import released
+from dlperf.contract.case import NO_JOB, PRECISIONS
 from dlperf.contract.parallel import Layout
 from dlperf.measure import code
 
-PRECISION = "fp32|tf32|amp"
+PRECISION = "|".join(PRECISIONS)
 COMPILER = "(-(?!clip0)[a-z0-9_]+)?"
 VARIANT = "(-clip0)?"  # certificates exist for this variant and for the standard form
-LAYOUT = "1|(dp2)?(acc2)?"
+LAYOUT = "(1|(dp2)?(acc2)?)(-2n)?"
 PACKAGE = os.path.relpath(f"{SCRIPTS}/dlperf")
 OF_CERTIFICATE = (
     "certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{layout}.json"
@@ -60,10 +64,45 @@ def was_released(wildcards):
         return False
 
 
+def needed_a_cluster(wildcards):
+    """Whether the existing certificate says that there was no cluster, and now there is one."""
+    try:
+        with open("results/" + OF_CERTIFICATE.format(**wildcards)) as stream:
+            reasons = [tier.get("reason", "") for tier in json.load(stream)["tiers"]]
+    except OSError:
+        return False
+    missing = NO_JOB % layout_of(wildcards).nodes
+    return not workflow.local_exec and any(each.endswith(missing) for each in reasons)
+
+
+def layout_of(wildcards):
+    return Layout.parse(wildcards.get("layout", "1"))
+
+
+def geometry_of_certificates():
+    """What a cluster's job needs besides `threads` (rules/measure.smk says why)."""
+    found = {}
+    if any(case.nodes > 1 for case in CASES):
+
+        def several(value):
+            return lambda wildcards: value if layout_of(wildcards).nodes > 1 else None
+
+        found["nodes"] = lambda wildcards: layout_of(wildcards).nodes
+        found["tasks"], found["mpi"] = several(2), several("srun")
+    if CONFIG.device == "cuda":
+        found["gres"] = lambda wildcards: "%s:%d" % (
+            CONFIG.cluster.gres,
+            layout_of(wildcards).devices // layout_of(wildcards).nodes,
+        )
+        found["tasks_per_gpu"] = 0
+        found["exclusive"] = 1
+    return found
+
+
 def memory_of(wildcards):
     """Weights, gradients, moments and their references: a dozen float64 arrays on each rank."""
-    ranks = Layout.parse(wildcards.get("layout", "1")).devices
-    return ranks * (2000 + 12 * 8 * millions_of_parameters(wildcards))
+    layout = layout_of(wildcards)
+    return layout.devices // layout.nodes * (2000 + 12 * 8 * millions_of_parameters(wildcards))
 
 
 def millions_of_parameters(wildcards):
@@ -122,7 +161,9 @@ rule certificate:
         reference="results/certificates/{workload}/reference{variant}/manifest.json",
         data=proving_data,
         code=code_of,
-        again=lambda wildcards: again_if(REMAKE and was_released(wildcards)),
+        again=lambda wildcards: again_if(
+            (REMAKE and was_released(wildcards)) or needed_a_cluster(wildcards)
+        ),
     output:
         f"results/{OF_CERTIFICATE}",
     log:
@@ -137,6 +178,7 @@ rule certificate:
     # cores, so the two never run together.
     threads: 2
     resources:
+        **geometry_of_certificates(),
         runtime=15,
         mem_mb=memory_of,
     params:
@@ -144,7 +186,9 @@ rule certificate:
         reference=subpath(input.reference, parent=True),
         data=subpath(input.data, parent=True),
     shell:
-        "exec {PYTHON:q} -m dlperf.certify --workload {wildcards.workload:q}"
+        "exec {PYTHON:q} -m dlperf.certify "
+        + OVER_NODES.replace("{", "{{").replace("}", "}}")
+        + " --workload {wildcards.workload:q}"
         " --framework {wildcards.framework:q} --device {wildcards.device:q}"
         " --precision {wildcards.precision:q} --compiler {params.compiler:q}"
         " --layout {wildcards.layout:q} --cores {threads} --environment {input.environment:q}"

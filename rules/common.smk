@@ -82,6 +82,14 @@ ENVIRONMENT = 3_000_000
 CERTIFICATE = 1_000_000  # before repetitions, whose speeds do not count without it
 SCREEN = 900_000  # close in time to the repetitions whose limit it gives
 
+# What starts processes on several nodes, and the network between them. It is part of commands and
+# not a parameter of rules, because then another network name would make Snakemake measure again.
+_gres = f"--gres={CONFIG.cluster.gres}:{{devices}}" if CONFIG.device == "cuda" else ""
+_launcher = CONFIG.cluster.launcher.replace("{gres}", _gres).strip()
+OVER_NODES = (
+    f"--launcher {shlex.quote(_launcher)} --interface={shlex.quote(CONFIG.cluster.interface)}"
+)
+
 RECORD = f"{RESULTS}/runs/{{workload}}/{{framework}}/{{case}}/rep{{repetition}}.json"
 
 

@@ -87,20 +87,14 @@ if CONFIG.device == "cuda":
     GEOMETRY["tasks_per_gpu"] = 0  # otherwise the plugin asks for `tasks` on each GPU
 
 
-LAUNCHER = CONFIG.cluster.launcher.replace(
-    "{gres}", f"--gres={CONFIG.cluster.gres}:{{devices}}" if CONFIG.device == "cuda" else ""
-).strip()
-
-
 # The part of the command that is the same for every repetition, made once because a campaign has
 # thousands of them. These are not parameters of the rule, because then another network name would
 # make Snakemake measure again. With exec the stopwatch is a direct child of Snakemake and ends when
 # that is killed.
 MEASURE = (
-    f"exec {shlex.quote(PYTHON)} -m dlperf.measure --config-sha256 {CONFIG_SHA256}"
+    f"exec {shlex.quote(PYTHON)} -m dlperf.measure {OVER_NODES} --config-sha256 {CONFIG_SHA256}"
     f" --on-failure {CONFIG.on_failure} --lock results/.measuring"
-    f" --attempts {RESULTS}/attempts --launcher {shlex.quote(LAUNCHER)}"
-    f" --interface={shlex.quote(CONFIG.cluster.interface)}"
+    f" --attempts {RESULTS}/attempts"
 )
 
 

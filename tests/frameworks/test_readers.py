@@ -124,6 +124,7 @@ def a_run(framework: str, environments: Path, folder: Path, scratch: Path, **cha
         interface="lo",
         meeting="",
         gpus=[],
+        capability="",
         result=str(scratch / "result.json"),
     )
     return Run(**{**values, **changes})

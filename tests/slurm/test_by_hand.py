@@ -38,7 +38,7 @@ def on_two_nodes(module: str, *arguments: object) -> str:
 @pytest.mark.full
 def test_a_certificate_over_two_nodes(cluster, environments, reference, sample_data, tmp_path):
     cluster.wait_for_nodes()
-    pair = ["--workload", "resnet50", "--framework", "pytorch", "--ranks", 2, "--nodes", 2]
+    pair = ["--workload", "resnet50", "--framework", "pytorch", "--layout", "dp2-2n"]
     inputs = ["--reference", reference, "--data-dir", sample_data]
     inputs += ["--environment", environments / "pytorch.cpu/env.json"]
     out = tmp_path / "certificate.json"

@@ -366,7 +366,7 @@ def write_certificates(root: Path, made: plan.Config, verdict: Verdict = all_pas
 
 def certificate(case: plan.Case, device: str = "cpu", said: str = "passed") -> dict[str, Any]:
     """A valid dlperf.certificate/2. MindSpore's has no float64, as the real one."""
-    layout = case.parallel.layout(case.devices)
+    layout = case.layout
     fails, _, tensor = said.partition(":")
     tiers: list[dict[str, Any]] = []
     for name, (measured, tolerance) in TIERS.items():

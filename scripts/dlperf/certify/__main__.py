@@ -44,8 +44,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=case.PRECISIONS, default="fp32")
     parser.add_argument("--compiler", default="none")
-    parser.add_argument("--layout", default="1", help="such as 1, dp2, acc2 or dp2acc2")
-    parser.add_argument("--nodes", type=int, default=1, help="nodes that the ranks are spread over")
+    parser.add_argument(
+        "--layout", default="1", help="such as 1, dp2 or dp2acc2; dp2-2n is on two nodes"
+    )
     parser.add_argument("--launcher", default="", help="of several nodes: as of dlperf.measure")
     parser.add_argument("--interface", default="", help="network interface, as of dlperf.measure")
     parser.add_argument("--reference", required=True, help="folder of dlperf.certify.reference")
@@ -64,8 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
     except ValueError as error:
         parser.error(f"--layout: {error}")
     asked.ranks = asked.layout.devices
-    if asked.ranks % asked.nodes:
-        parser.error(f"{asked.ranks} ranks cannot be spread evenly over {asked.nodes} nodes")
+    asked.nodes = asked.layout.nodes
     # End at once, as by SIGTERM: the processes of the runs see it, and end their ranks.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     certificate = certify(asked)
@@ -142,7 +142,7 @@ def _tiers(
         task = {"kind": "gradient", "steps": 1, "optimizer": whole, "dropout": whole}
         runs["timed"] = (*way, dict(task, neutral=whole and not float64_compiler))
         more = getattr(workloads.proof(asked.workload), "TIMED_RANKS", 0)
-        if asked.layout.name == "dp2" and more and asked.device == "cpu" and asked.nodes == 1:
+        if asked.layout.name == "dp2" and more and asked.device == "cpu":
             runs["timed"][-1]["ranks"] = more
         if not whole and not (float64_compiler and exchange):
             runs["free"] = (*way, {"kind": "steps", "steps": len(expected["loss"])})

@@ -7,6 +7,7 @@ reference's folder. Out, at `Run.result`: losses, and for each tensor how far it
 the reference's. No judgement: that is the judge's.
 """
 
+import dataclasses
 import gc
 import json
 import os
@@ -45,7 +46,8 @@ class OtherModel(Exception):
 
 
 def main(task, spec):
-    run = Run.load(spec)
+    # at another scale the gradient of the only step overflows float16, and the step is left out
+    run = dataclasses.replace(Run.load(spec), loss_scale=1.0)
     try:
         with open(task) as stream:
             result = certify(run, json.load(stream))

@@ -22,7 +22,8 @@ SCHEMA = "dlperf.case/2"
 NO_JOB = "%d nodes need a job of a cluster: snakemake --profile slurm"
 
 SCENARIOS = ("train",)
-PRECISIONS = ("fp32", "tf32", "amp")
+#: `amp` is the mixed precision that suits the device best; the others ask for one narrow type.
+PRECISIONS = ("fp32", "tf32", "amp", "amp_bf16", "amp_fp16")
 DEVICES = ("cpu", "cuda")
 
 
@@ -68,7 +69,7 @@ COLUMNS = tuple(
 )
 
 _NAME = re.compile(
-    r"(?P<scenario>[a-z]+)-(?P<precision>[a-z0-9]+)(?:-(?P<compiler>[a-z0-9_]+))?"
+    r"(?P<scenario>[a-z]+)-(?P<precision>[a-z0-9_]+)(?:-(?P<compiler>[a-z0-9_]+))?"
     r"-(?P<nodes>\d+)n(?P<devices_per_node>\d+)d"
     r"(?:-tp(?P<tensor_parallel>\d+))?(?:-pp(?P<pipeline_parallel>\d+))?(?:-zero(?P<zero_stage>\d+))?"
     r"-b(?P<batch_size>\d+)(?:-acc(?P<accumulation>\d+))?"
@@ -177,8 +178,13 @@ class Case:
             parts.append(self.compiler)
         if self.variant:
             parts.append(self.variant)
-        parts.append(self.parallel.layout(self.devices))
+        parts.append(self.layout)
         return "certificates/%s/%s/%s.json" % (self.workload, self.framework, "-".join(parts))
+
+    @property
+    def layout(self):
+        """The layout that its certificate is of."""
+        return self.parallel.layout(self.devices, self.nodes)
 
     @property
     def variant(self):

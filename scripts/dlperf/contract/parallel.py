@@ -18,7 +18,7 @@ NAMES = tuple(SPELLED)
 #: What proves a layout: two of each kind stand for more of them.
 PROVED = 2
 
-_LAYOUT = re.compile(r"(?:dp(\d+))?(?:tp(\d+))?(?:pp(\d+))?(?:zero(\d+))?(?:acc(\d+))?")
+_LAYOUT = re.compile(r"(?:dp(\d+))?(?:tp(\d+))?(?:pp(\d+))?(?:zero(\d+))?(?:acc(\d+))?(?:-(\d+)n)?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,11 +68,11 @@ class Parallel:
         """The fields that are not standard."""
         return [name for name in NAMES if getattr(self, name) != SPELLED[name][1]]
 
-    def layout(self, devices):
-        """The layout whose certificate covers this one: '1', 'dp2', 'acc2', 'dp2acc2', 'tp2pp2'.
+    def layout(self, devices, nodes=1):
+        """The layout whose certificate covers this one: '1', 'dp2', 'acc2', 'tp2pp2', 'dp2-2n'.
 
         Two devices stand for any number in data, tensor and pipeline parallel, two micro-steps for
-        any number of them.
+        any number of them, and two nodes for several.
         """
         proved = Parallel(
             min(PROVED, self.tensor_parallel),
@@ -82,15 +82,17 @@ class Parallel:
         )
         replicas = min(PROVED, self.data_parallel(devices))
         parts = ["dp%d" % replicas] if replicas > 1 else []
-        return "".join(parts + proved.spelled(*NAMES)) or "1"
+        name = "".join(parts + proved.spelled(*NAMES)) or "1"
+        return name + ("-%dn" % PROVED if nodes > 1 else "")
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """A layout that a certificate proves: so many devices, parallel in this way."""
+    """A layout that a certificate proves: devices in all, nodes that they are on, and how."""
 
     name: str
     devices: int
+    nodes: int
     parallel: Parallel
 
     @classmethod
@@ -98,15 +100,15 @@ class Layout:
         """The layout that `name` spells. Raises ValueError for a name that none has."""
         found = re.fullmatch(_LAYOUT, "" if name == "1" else name)
         if found is None or not name:
-            raise ValueError("%r is not a layout, such as 1, dp2 or dp2acc2" % name)
-        replicas, tensor, pipeline, zero, accumulation = (
-            int(each or least) for each, least in zip(found.groups(), (1, 1, 1, 0, 1))
+            raise ValueError("%r is not a layout, such as 1, dp2, dp2acc2 or dp2-2n" % name)
+        replicas, tensor, pipeline, zero, accumulation, nodes = (
+            int(each or least) for each, least in zip(found.groups(), (1, 1, 1, 0, 1, 1))
         )
         parallel = Parallel(tensor, pipeline, zero, accumulation)
         devices = replicas * parallel.devices_per_replica
-        layout = cls(name, devices, parallel)
-        if parallel.layout(devices) != name:
-            raise ValueError("%r is not a layout, such as 1, dp2 or dp2acc2" % name)
+        layout = cls(name, devices, nodes, parallel)
+        if parallel.layout(devices, nodes) != name or devices % nodes:
+            raise ValueError("%r is not a layout, such as 1, dp2, dp2acc2 or dp2-2n" % name)
         return layout
 
     @property

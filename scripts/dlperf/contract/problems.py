@@ -15,8 +15,8 @@ from pydantic import BaseModel, ValidationError
 #: What people call things, where spelling alone would lead to a wrong name.
 OTHER_WORDS = {
     "gpu": "cuda",
-    "fp16": "amp",
-    "bf16": "amp",
+    "fp16": "amp_fp16",
+    "bf16": "amp_bf16",
     "float32": "fp32",
     "torch": "pytorch",
     "tf": "tensorflow",

@@ -41,7 +41,8 @@ class Rank:
     reads this before the rank starts. `address` and `port` are free for the framework's own meeting
     of ranks, on the node of rank 0; `peers` has such a "host:port" for every rank, on its own node.
     Ranks talk through the network `interface`; `meeting` is where the stopwatch's barriers are.
-    `gpus` are those of the node's ranks, as CUDA_VISIBLE_DEVICES spells them.
+    `gpus` are those of the node's ranks, as CUDA_VISIBLE_DEVICES spells them; `capability` is the
+    compute capability of its own, such as "9.0", "" where it is not known or there is none.
     """
 
     framework: str
@@ -62,11 +63,17 @@ class Rank:
     interface: str
     meeting: str
     gpus: List[str]
+    capability: str
     result: str
 
     @property
     def amp(self):
-        return self.precision == "amp"
+        return self.precision.startswith("amp")
+
+    @property
+    def has_bfloat16(self):
+        """Whether the device computes in bfloat16: a CPU does, a GPU from Ampere on."""
+        return not self.capability or int(self.capability.partition(".")[0]) >= 8
 
     @property
     def tf32(self):
@@ -74,7 +81,7 @@ class Rank:
 
         In mixed precision too: what few products it leaves in float32 are as fast as they can be.
         """
-        return self.precision in ("tf32", "amp")
+        return self.precision == "tf32" or self.amp
 
     @property
     def float64(self):
@@ -123,7 +130,11 @@ class Rank:
 
 @dataclasses.dataclass(frozen=True)
 class Run(Rank):
-    """One rank of one repetition of a case. `batch_size` is of one replica in one micro-step."""
+    """One rank of one repetition of a case. `batch_size` is of one replica in one micro-step.
+
+    loss_scale: what the loss is multiplied by at first where gradients are float16. A certificate
+    takes 1: its only step must not overflow.
+    """
 
     workload: str
     scenario: str
@@ -134,6 +145,7 @@ class Run(Rank):
     warmup_steps: int
     measured_steps: int
     data_dir: str
+    loss_scale: float = 2.0**16
 
     def __post_init__(self):
         if isinstance(self.parallel, dict):  # as JSON has it

@@ -59,6 +59,7 @@ def a_run(asked):
         interface="lo",
         meeting="",
         gpus=[],
+        capability="",
         result=os.path.join(asked.data, "result.json"),
     )
 

@@ -4,6 +4,8 @@ A package imports its framework only inside functions, but for training.py, so t
 read what it can do without having it. In every package:
 
     __init__.py     TITLE, COMPILERS, DEFAULT_COMPILER
+                    HALF                the narrow types of its mixed precision by device, the best
+                                        first: {"cpu": ("bfloat16",), "cuda": …}
                     FLOAT64_COMPILERS   those under which a certificate can run in float64
                     FLOAT64_EXCHANGE    whether ranks then exchange gradients as when timed
                     unsupported(case) -> str    why it cannot do a case, or ""
@@ -30,6 +32,11 @@ read what it can do without having it. In every package:
 import functools
 import importlib
 
+from dlperf.contract.run import Unsupported
+
+#: The narrow type that a precision asks for; `amp` leaves it to the device and the framework.
+ASKED = {"amp_bf16": "bfloat16", "amp_fp16": "float16"}
+
 NAMES = (
     "pytorch",
     "tensorflow",
@@ -55,9 +62,35 @@ def load_training(name):
 
 def unsupported(case):
     """Why the framework of a case (its identity, and the device) cannot do it, or ""."""
-    if case["precision"] == "tf32" and case["device"] == "cpu":
+    package, precision, device = load(case["framework"]), case["precision"], case["device"]
+    if precision == "tf32" and device == "cpu":
         return "TF32 is a format of GPUs: ask for fp32"
-    return load(case["framework"]).unsupported(case)
+    reason = package.unsupported(case)
+    if not reason and precision in ASKED and ASKED[precision] not in package.HALF[device]:
+        where = {"cpu": "a CPU", "cuda": "a GPU"}[device]
+        return "%s has no mixed precision with %s on %s" % (
+            package.TITLE,
+            ASKED[precision],
+            where,
+        )
+    return reason
+
+
+def half(run):
+    """The narrow type of a run's mixed precision: 'bfloat16' or 'float16'.
+
+    Raises Unsupported where its precision asks for bfloat16 and the GPU is too old.
+    """
+    types = load(run.framework).HALF[run.device]
+    asked = ASKED.get(run.precision)
+    if asked == "bfloat16" and not run.has_bfloat16:
+        raise Unsupported("bfloat16 needs compute capability 8.0; this GPU has " + run.capability)
+    there = [each for each in types if each != "bfloat16" or run.has_bfloat16]
+    if not there:
+        raise Unsupported(
+            "its mixed precision is in %s, for which this GPU is too old" % " or ".join(types)
+        )
+    return asked or there[0]
 
 
 @functools.lru_cache(maxsize=None)

@@ -61,7 +61,8 @@ class Node:
             each.close()
         for fields in runs:
             result = os.path.join(self._scratch, "rank%d.json" % fields["rank"])
-            self._runs.append(rank_of(dict(fields, gpus=self._gpus, result=result)))
+            own = dict(gpus=self._gpus, capability=self._capability(fields), result=result)
+            self._runs.append(rank_of(dict(fields, **own)))
         first = self._runs[0]
         all_cores = sorted({core for run in self._runs for core in run.cores})
         for name, argv, variables in frameworks.load(first.framework).services(first):
@@ -75,6 +76,12 @@ class Node:
             environment = self._environment(run, environ)
             environment[TOKEN] = token
             self._ranks[run.rank] = self._child("rank %d" % run.rank, argv, environment, run.cores)
+
+    def _capability(self, fields):
+        """The compute capability of a rank's GPU, "" if it is not known."""
+        facts = self.about["facts"]["gpus"]
+        own = facts[fields["local_rank"]] if fields["local_rank"] < len(facts) else {}
+        return own.get("compute_capability") or ""
 
     def _child(self, name, argv, environment, cores):
         own = cores if self._pinned else []

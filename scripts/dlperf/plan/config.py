@@ -114,9 +114,11 @@ class Workload(Section):
     )
     precisions: Choices[Precision] = Field(
         description="`fp32`: float32 and nothing less. `tf32`: float32 whose products a GPU rounds "
-        "to TF32. `amp`: the mixed precision that the framework has on this device (bf16 on CPU, "
-        "fp16 on GPU, unless the framework's file says otherwise).",
-        examples=[["fp32"], ["tf32", "amp"]],
+        "to TF32. `amp`: the mixed precision that suits the device best: bfloat16 on a CPU and on "
+        "GPUs from Ampere on, float16 on older GPUs and in frameworks that have nothing else. "
+        "`amp_bf16`, `amp_fp16`: mixed precision with this narrow type, in tables of its own. The "
+        "parity sheet says which type was used.",
+        examples=[["fp32"], ["tf32", "amp"], ["amp", "amp_fp16"]],
     )
     compilers: Choices[Compiler] = Field(
         default=["default"],

@@ -30,7 +30,7 @@ CPU_CORE_GFLOPS = {
     "mindspore": 16,
     "jax": 29,
 }
-GPU_GFLOPS = {"fp32": 9_000, "tf32": 9_000, "amp": 25_000}
+GPU_GFLOPS, GPU_GFLOPS_MIXED = 9_000, 25_000
 STARTUP_SECONDS = 12
 CERTIFICATE_SECONDS = 20  # on two cores, one after the other
 COMPILE_SECONDS = {"none": 0, "static": 2, "graph": 20, "xla": 30, "inductor": 60, "cinn": 60}
@@ -87,7 +87,8 @@ def default_seconds(case: Case, config: Config) -> float:
     if config.device == "cpu":
         speed = CPU_CORE_GFLOPS.get(case.framework, 30) * config.cores_per_device
     else:
-        speed = GPU_GFLOPS[case.precision]
+        mixed = case.precision.startswith("amp")
+        speed = GPU_GFLOPS_MIXED if mixed else GPU_GFLOPS
     asked = config.steps_of(case.workload)
     compilation = COMPILE_SECONDS.get(case.compiler, 30)
     seconds = STARTUP_SECONDS + compilation

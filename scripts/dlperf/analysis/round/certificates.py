@@ -28,7 +28,7 @@ Key = tuple[Any, ...]
 def key(row: Mapping[str, Any]) -> Key:
     """Which certificate covers a cell."""
     case = workloads.case_of_row(row)
-    found = {**row, "variant": case.variant, "layout": case.parallel.layout(case.devices)}
+    found = {**row, "variant": case.variant, "layout": case.layout}
     return tuple(found[name] for name in KEY)
 
 

@@ -19,6 +19,7 @@ from dlperf.frameworks.jax.process import (  # noqa: F401
 TITLE = "JAX"
 COMPILERS = {"none": "op by op", "xla": "jax.jit (XLA)"}
 DEFAULT_COMPILER = {"cpu": "xla", "cuda": "xla"}
+HALF = {"cpu": ("bfloat16",), "cuda": ("bfloat16",)}
 FLOAT64_COMPILERS = ("xla",)
 FLOAT64_EXCHANGE = True
 

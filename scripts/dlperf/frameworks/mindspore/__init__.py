@@ -21,6 +21,7 @@ from dlperf.frameworks.mindspore.process import (  # noqa: F401
 TITLE = "MindSpore"
 COMPILERS = {"none": "PYNATIVE", "graph": "ms.jit"}
 DEFAULT_COMPILER = {"cpu": "graph", "cuda": "graph"}
+HALF = {"cpu": (), "cuda": ("float16",)}
 # No float64 convolution or batch-norm on a CPU. BERT needs neither, but something in its float64
 # steps is float32 (first gradient 3.3e-6 off), and they take 10 GB a rank and four minutes.
 FLOAT64_COMPILERS = ()
@@ -30,7 +31,7 @@ FLOAT64_EXCHANGE = False
 def unsupported(case):
     if case["precision"] == "tf32":
         return "MindSpore has no switch that turns TF32 on"
-    if case["device"] == "cpu" and case["precision"] == "amp":
+    if case["device"] == "cpu" and case["precision"].startswith("amp"):
         return (
             "MindSpore has no mixed precision to measure on a CPU: it refuses bfloat16 convolution "
             "and products, and computes those of float16 in float32, with casts around them"

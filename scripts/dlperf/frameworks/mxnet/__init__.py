@@ -18,6 +18,7 @@ from dlperf.frameworks.mxnet.process import (  # noqa: F401
 TITLE = "MXNet"
 COMPILERS = {"none": "imperative", "static": "hybridize(static_alloc, static_shape)"}
 DEFAULT_COMPILER = {"cpu": "static", "cuda": "static"}
+HALF = {"cpu": ("bfloat16",), "cuda": ("float16",)}
 FLOAT64_COMPILERS = ("static", "none")
 FLOAT64_EXCHANGE = True
 

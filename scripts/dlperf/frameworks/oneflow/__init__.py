@@ -19,14 +19,15 @@ from dlperf.frameworks.oneflow.process import (  # noqa: F401
 TITLE = "OneFlow"
 COMPILERS = {"none": "eager", "graph": "nn.Graph"}
 DEFAULT_COMPILER = {"cpu": "none", "cuda": "graph"}
+HALF = {"cpu": (), "cuda": ("float16",)}
 FLOAT64_COMPILERS = ("none",)  # a float64 graph fails
 FLOAT64_EXCHANGE = False  # by an own all-reduce
 
 
 def unsupported(case):
-    if case["precision"] == "amp" and case["device"] != "cuda":
+    if case["precision"].startswith("amp") and case["device"] != "cuda":
         return "nn.Graph's enable_amp has no effect on the CPU"
-    if case["precision"] == "amp" and case["compiler"] == "none":
+    if case["precision"].startswith("amp") and case["compiler"] == "none":
         return "OneFlow scales the loss in nn.Graph only: AMP needs the compiler 'graph'"
     graph_on_cpu = case["compiler"] == "graph" and case["device"] == "cpu"
     if graph_on_cpu and case["parallel"]["accumulation"] > 1:

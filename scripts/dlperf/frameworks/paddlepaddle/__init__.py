@@ -22,12 +22,13 @@ COMPILERS = {
     "static": "to_static, without CINN",
 }
 DEFAULT_COMPILER = {"cpu": "static", "cuda": "static"}
+HALF = {"cpu": (), "cuda": ("bfloat16", "float16")}
 FLOAT64_COMPILERS = ("static", "none")
 FLOAT64_EXCHANGE = True
 
 
 def unsupported(case):
-    if case["device"] != "cuda" and case["precision"] == "amp":
+    if case["device"] != "cuda" and case["precision"].startswith("amp"):
         return "paddle.amp makes no effect on the CPU (it says so)"
     if case["device"] != "cuda" and case["compiler"] == "cinn":
         return "CINN is not compiled into PaddlePaddle for CPU: it would be left out silently"

@@ -17,6 +17,7 @@ from dlperf.frameworks.pytorch.process import (  # noqa: F401
 TITLE = "PyTorch"
 COMPILERS = {"none": "eager", "inductor": "torch.compile (Inductor)"}
 DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
+HALF = {"cpu": ("bfloat16", "float16"), "cuda": ("bfloat16", "float16")}
 FLOAT64_COMPILERS = ("none", "inductor")
 FLOAT64_EXCHANGE = True
 

@@ -20,6 +20,7 @@ from dlperf.frameworks.tensorflow.process import (  # noqa: F401
 TITLE = "TensorFlow"
 COMPILERS = {"none": "tf.function", "xla": "XLA, jit_compile=True"}
 DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
+HALF = {"cpu": ("bfloat16",), "cuda": ("bfloat16", "float16")}
 FLOAT64_COMPILERS = ("none", "xla")
 FLOAT64_EXCHANGE = True
 

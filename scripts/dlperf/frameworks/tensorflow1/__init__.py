@@ -18,6 +18,7 @@ from dlperf.frameworks.tensorflow1.process import (  # noqa: F401
 TITLE = "TensorFlow 1"
 COMPILERS = {"none": "session graph", "xla": "XLA (auto-clustering, ON_1)"}
 DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
+HALF = {"cpu": (), "cuda": ("float16",)}
 FLOAT64_COMPILERS = ("none",)
 FLOAT64_EXCHANGE = True
 
@@ -27,6 +28,6 @@ def unsupported(case):
         return "TensorFlow 1.15 is older than TF32"
     if case["device"] == "cpu" and case["compiler"] == "xla":
         return "TensorFlow 1.15 compiles nothing by XLA on a CPU: ON_1 has no effect"
-    if case["device"] == "cpu" and case["precision"] == "amp":
+    if case["device"] == "cpu" and case["precision"].startswith("amp"):
         return "TensorFlow 1.15's mixed-precision graph rewrite has no effect on a CPU"
     return ""

@@ -20,9 +20,10 @@ DROPOUTS = ("DROPOUT", "ATTENTION_DROPOUT")  # each is shown by itself, in the t
 GRADIENT_SETTINGS = {"EPSILON": 2.0**20, "WEIGHT_DECAY": 0.0}
 GRADIENT_LEARNING_RATE = 2.0**20
 
-#: Tolerances in the precision that is timed: one step, and the optimiser alone. The clip divides by
-#: a norm over 110 million float32 gradients, which PyTorch on a CPU sums with an error of up to
-#: 3e-4.
+#: Tolerances in the precision that is timed: one step, and the optimiser alone. `amp`
+#: holds for bfloat16 and `amp_fp16` for float16: the type that the process reports decides.
+#: The clip divides by a norm over 110 million float32 gradients, which PyTorch on a CPU sums with
+#: an error of up to 3e-4.
 TIMED = {
     "fp32": {
         "loss": 1e-6,
@@ -51,6 +52,16 @@ TIMED = {
         "dropout": 3e-3,
         "losses": 1e-2,
         "update": 0.5,
+        "optimizer": 1e-2,
+    },
+    "amp_fp16": {
+        "loss": 1e-3,
+        "gradient": 0.03,
+        "gradient_median": 0.02,
+        "least_error": 1e-4,
+        "dropout": 1e-3,
+        "losses": 3e-3,
+        "update": 0.3,
         "optimizer": 1e-2,
     },
 }

@@ -15,9 +15,10 @@ SETTINGS = {}  # what certificates change of the facts' constants, in every run
 GRADIENT_SETTINGS = {}  # and where one step, at the rate below, shows the gradient
 GRADIENT_LEARNING_RATE = 2.0**10  # so large that float32 weights do not swamp it
 
-#: Tolerances in the precision that is timed: one step, and the optimiser alone. From the neutral
-#: weights (`neutral`, where there is no float64), gradients in bfloat16 differ in all but the last
-#: layer by as much as they are long, in every framework.
+#: Tolerances in the precision that is timed: one step, and the optimiser alone. `amp`
+#: holds for bfloat16 and `amp_fp16` for float16: the type that the process reports decides.
+#: From the neutral weights (`neutral`, where there is no float64), gradients in bfloat16 differ in
+#: all but the last layer by as much as they are long, in every framework.
 TIMED = {
     "fp32": {
         "loss": 1e-5,
@@ -52,6 +53,18 @@ TIMED = {
         "neutral": {"loss": 1e-2, "gradient_last": 0.5},
         "losses": 0.1,
         "update": 2.0,
+        "optimizer": 1e-2,
+    },
+    "amp_fp16": {
+        "loss": 2e-3,
+        "gradient": 0.5,
+        "gradient_median": 0.1,
+        "gradient_last": 0.01,
+        "least_error": 2e-4,
+        "statistics": 0.03,
+        "neutral": {"loss": 3e-3, "gradient_last": 0.2},
+        "losses": 3e-2,
+        "update": 1.5,
         "optimizer": 1e-2,
     },
 }
