@@ -48,9 +48,7 @@ def _proved() -> dict[tuple[str, str, str], str]:
 
     config = plan.load(ROOT / "config/rounds/released.yaml")
     return {
-        (case.workload, case.framework, case.layout): (
-            case.certificate(config.device)
-        )
+        (case.workload, case.framework, case.layout): (case.certificate(config.device))
         for case in plan.expand(config)
         if not case.unsupported
     }
