@@ -150,6 +150,20 @@ def test_a_round_over_one_and_two_nodes(cluster, site):
     assert [(site / name).stat().st_mtime_ns for name in names] == before
 
 
+def test_a_certificate_over_two_nodes_is_a_job_of_two_nodes(cluster, site):
+    path = "results/certificates/resnet50/pytorch/cpu-fp32-dp2-2n.json"
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [str(Path(sys.executable).parent / "snakemake"), "--profile", "local", path]
+    subprocess.run(command, cwd=site, env=environ, check=True, capture_output=True)
+    here = read(site, path)
+    assert not here["passed"] and "snakemake --profile slurm" in here["tiers"][0]["reason"]
+
+    assert run(site, path) == 0, log_of(site)
+    there = read(site, path)
+    assert there["passed"], there["tiers"]
+    assert (there["layout"], there["provenance"]["nodes"]) == ("dp2-2n", 2)
+
+
 def test_repetitions_of_a_case_can_share_a_job(cluster, site):
     slurm.share_jobs(site / "profiles/slurm/config.yaml")
     ask(site, repetitions=2)

@@ -229,7 +229,7 @@ def test_a_name_says_how_a_model_is_split():
     case = workloads.parse("bert/jax/train-amp-xla-2n8d-tp8-pp2-zero1-b4-acc8-synthetic-seq512")
     assert case.parallel == Parallel(8, 2, 1, 8)
     assert case.global_batch_size == 4 * 1 * 8
-    assert case.certificate("cuda").endswith("/cuda-amp-xla-tp2pp2zero1acc2.json")
+    assert case.certificate("cuda").endswith("/cuda-amp-xla-tp2pp2zero1acc2-2n.json")
     assert workloads.base(case).name == case.name.replace("2n8d", "1n1d")
 
 
