@@ -128,6 +128,8 @@ def _tiers(
     float64_compiler: str | None,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """All tiers, and what the timed process reported of itself."""
+    if manifest["variant"] == "infer":
+        return _tiers_of_inference(asked, manifest, environment, float64_compiler)
     exchange = frameworks.load(asked.framework).FLOAT64_EXCHANGE
     way = (asked.precision, asked.compiler)
     expected = manifest["parts"][str(asked.layout.parts)]
@@ -147,18 +149,45 @@ def _tiers(
         if not whole and not (float64_compiler and exchange):
             runs["free"] = (*way, {"kind": "steps", "steps": len(expected["loss"])})
 
+    found = _side_by_side(asked, manifest, environment, runs)
+    timed, float64, long = (found.get(name) for name in ("timed", "float64", "long"))
+    tiers = judge.tiers(asked.workload, manifest, expected, found, asked.precision)
+    if tiers[0]["passed"] and long:
+        tiers.append(judge.long_run(asked.workload, manifest["variant"], long))
+    return tiers, (timed or float64 or {}).get("parity", {})
+
+
+def _tiers_of_inference(
+    asked: argparse.Namespace,
+    manifest: dict[str, Any],
+    environment: dict[str, Any],
+    float64_compiler: str | None,
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The same of an inference, whose ranks exchange nothing."""
+    task, runs = {"kind": "outputs", "steps": 1}, {}
+    if float64_compiler:
+        runs["float64"] = ("fp64", float64_compiler, task)
+    if not asked.float64_only:
+        runs["timed"] = (asked.precision, asked.compiler, task)
+    found = _side_by_side(asked, manifest, environment, runs)
+    tiers = judge.of_inference(asked.workload, manifest, found, asked.precision)
+    return tiers, (found.get("timed") or found.get("float64") or {}).get("parity", {})
+
+
+def _side_by_side(
+    asked: argparse.Namespace,
+    manifest: dict[str, Any],
+    environment: dict[str, Any],
+    runs: dict[str, Any],
+) -> dict[str, dict[str, Any]]:
+    """What each run left, by name, as `_run` gives it."""
     # Processes, not threads: ranks end with the thread that started them, and this one by a signal.
     with ProcessPoolExecutor(_runs_at_a_time(asked), initializer=processes.end_with_ranks) as pool:
         waiting = {
             name: pool.submit(_run_or_end, asked, manifest, environment, *run)
             for name, run in runs.items()
         }
-        found = {name: each.result() for name, each in waiting.items()}
-    timed, float64, long = (found.get(name) for name in ("timed", "float64", "long"))
-    tiers = judge.tiers(asked.workload, manifest, expected, found, asked.precision)
-    if tiers[0]["passed"] and long:
-        tiers.append(judge.long_run(asked.workload, manifest["variant"], long))
-    return tiers, (timed or float64 or {}).get("parity", {})
+        return {name: each.result() for name, each in waiting.items()}
 
 
 def _runs_at_a_time(asked: argparse.Namespace) -> int:
@@ -192,7 +221,7 @@ def _run(
         "identity": {
             "workload": asked.workload,
             "framework": asked.framework,
-            "scenario": "train",
+            "scenario": "infer" if task["kind"] == "outputs" else "train",
             "precision": precision,
             "compiler": compiler,
             "nodes": asked.nodes,
@@ -235,6 +264,8 @@ def _run(
     if attempt.failure:
         return dict(zip(("status", "reason"), attempt.failure, strict=True))
     first = attempt.facts[0]
+    if task["kind"] == "outputs":
+        return first
     first["loss"] = train.mean_losses(attempt.facts)
     if "ranks" in task:
         first["parts"] = task["ranks"]

@@ -12,7 +12,7 @@ from typing import Any
 from dlperf import workloads
 
 #: Float64: rounding stays below 1e-9; the reference is stored in float32, which adds 6e-8.
-FLOAT64 = {"loss": 1e-9, "gradient": 1e-6, "losses": 1e-7, "update": 1e-6}
+FLOAT64 = {"loss": 1e-9, "gradient": 1e-6, "losses": 1e-7, "update": 1e-6, "outputs": 1e-9}
 STATISTICS = 1e-6
 #: Of the norm of all gradients, where the timed step has weights of its own: less than that counts
 #: as so much.
@@ -41,6 +41,38 @@ def tiers(
             found += _timed(allowed, manifest, reference, timed)
         if free is not None:
             found += _free(allowed, reference, free)
+    return found
+
+
+def of_inference(
+    workload: str,
+    manifest: Mapping[str, Any],
+    runs: Mapping[str, Mapping[str, Any]],
+    precision: str,
+) -> list[dict[str, Any]]:
+    """The tiers of an inference: its outputs in float64 and as they are timed."""
+    timed, float64 = runs.get("timed"), runs.get("float64")
+    found = [_shapes(timed or float64 or {})]
+    if not found[0]["passed"]:
+        return found
+    if float64 is None:
+        why = "the framework has no float64 that serves for this model on this device"
+        found.append({"name": "float64-outputs", "passed": None, "reason": why})
+    elif float64["status"] != "ok":
+        found.append(failed("float64-outputs", float64))
+    elif float64["data_digest"] != manifest["data_digest"][0]:
+        found.append(_tier("input", 1, 0, {"found": float64["data_digest"]}))
+    else:
+        found.append(_tier("float64-outputs", float64["distance"], FLOAT64["outputs"], {}))
+    if timed is not None:
+        allowed = workloads.proof(workload).TIMED[_tolerances(precision, timed)]["outputs"]
+        turned = sum(margin > allowed for margin in timed["flipped"])
+        found += [
+            _tier("timed-outputs", timed["distance"], allowed, {}),
+            _tier("timed-largest", turned, 0, {}),
+            _tier("timed-permuted", timed["permuted"], allowed, {}),
+            _tier("timed-alone", timed["alone"], allowed, {}),
+        ]
     return found
 
 
@@ -80,7 +112,8 @@ def _shapes(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _float64(reference: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     if facts is None:
         why = "the framework has no float64 that serves for this model on this device"
-        return [{"name": f"float64-{name}", "passed": None, "reason": why} for name in FLOAT64]
+        of_training = [name for name in FLOAT64 if name != "outputs"]
+        return [{"name": f"float64-{name}", "passed": None, "reason": why} for name in of_training]
     if facts["status"] != "ok":
         return [failed("float64-loss", facts)]
     if facts["data_digest"] != reference["data_digest"][0]:

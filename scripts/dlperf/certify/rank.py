@@ -69,6 +69,10 @@ def certify(run, task):
     guest.phase("build")
     implementation = workloads.load(run.workload, run.framework)
     proof = workloads.proof(run.workload)
+    if task["kind"] == "outputs":
+        found = infer(run, task, guest, framework, implementation)
+        framework.stop(run)
+        return found
     changes = dict(proof.SETTINGS)
     changes["learning_rate"] = lambda global_batch_size: proof.LEARNING_RATE
     with settings(run.workload, changes):
@@ -137,6 +141,72 @@ def train(run, task, guest, framework, implementation):
     guest.wait("compared")
     work.batches.close()
     return found
+
+
+def infer(run, task, guest, framework, implementation):
+    """How far outputs are from the reference's: queued, answered one by one, in another order."""
+    facts = workloads.facts(run.workload)
+    size = run.batch_size
+    work = implementation.inference(run)
+    write(work, load(run, task, "weights"), shapes_of(run))
+    if hasattr(facts, "statistics"):
+        shapes = facts.statistics(run.dimensions)
+        flat = np.load(path_of(task["reference"], "statistics"))
+        work.weights.write_statistics(split(shapes, flat))
+    guest.phase("outputs")
+    expected = np.load(path_of(task["reference"], "outputs"))
+    handle = work.step()
+    work.wait()
+    queued = work.outputs(handle)
+    batch = work.batches.next()  # the second one
+    answered = work.answer(*batch)
+    order = np.arange(size)[::-1]
+    permuted = work.answer(*(np.ascontiguousarray(each[order]) for each in batch))
+    alone = work.answer(*(np.ascontiguousarray(np.repeat(each[:1], size, 0)) for each in batch))
+    work.batches.close()
+    pairs = [(queued, expected[0]), (answered, expected[1])]
+    return {
+        "status": "ok",
+        "shapes": shape_problems(pairs),
+        "data_digest": work.batches.first_batch_sha256,
+        "distance": max(distance(*pair) for pair in pairs),
+        "permuted": distance(permuted, expected[1][order]),
+        "alone": distance(alone, np.repeat(expected[1][:1], size, 0)),
+        "flipped": [margin for pair in pairs for margin in flipped(*pair)],
+        "parity": dict(framework.parity(run), **work.parity),
+        "loss": [],
+        "compared": {},
+    }
+
+
+def shape_problems(pairs):
+    return [
+        ["outputs", list(wanted.shape), list(found.shape)]
+        for found, wanted in pairs
+        if found.shape != wanted.shape
+    ]
+
+
+def flipped(found, wanted):
+    """The margins of samples whose largest output is another one than expected.
+
+    A margin is what lies between the two largest outputs of the reference, over their norm.
+    """
+    if found.shape != wanted.shape or wanted.ndim != 2:
+        return
+    for own, other in zip(found, wanted):
+        if own.argmax() != other.argmax():
+            second, first = np.sort(other)[-2:]
+            yield float((first - second) / np.linalg.norm(other))
+
+
+def distance(found, wanted):
+    """The largest relative distance of a sample's outputs; infinite where shapes differ."""
+    if found.shape != wanted.shape:
+        return float("inf")
+    flat = (len(wanted), -1)
+    gone = (found.astype(np.float64) - wanted).reshape(flat)
+    return float((np.linalg.norm(gone, axis=1) / np.linalg.norm(wanted.reshape(flat), axis=1)).max())
 
 
 def dropped(run, task, guest, implementation, place):

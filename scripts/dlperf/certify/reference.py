@@ -9,7 +9,9 @@ step takes from the weights, divided by the rate, and <parts>-last.npy: what all
 is a micro-step of a model replica: parts of two replicas, or of two micro-steps, are the same.
 <parts>-statistics-first.npy and -last.npy: what the first step, and all, add to batch-norm's
 running statistics, by each of their conventions and each part. timed.npy and <parts>-timed.npy:
-other weights and their gradient, where the step that is timed has its own.
+other weights and their gradient, where the step that is timed has its own. Of the variant `infer`
+only weights.npy, statistics.npy (batch-norm's running ones) and outputs.npy, in float64: those of
+the first batches.
 Arrays are float32, flat, in the order of the facts' `parameters` (or `statistics`), rounded once,
 after all arithmetic.
 
@@ -38,23 +40,31 @@ from dlperf.measure import code
 SCHEMA = "dlperf.reference/2"
 SEED = 1  # of weights and given gradients; that of batches is the proof's
 BATCHES = 3  # on which each place of dropout is shown
+OUTPUTS = 2  # batches whose outputs are kept
 GIVEN_LEARNING_RATE = 1.0  # of the optimiser alone: the rounding of float32 weights does not count
 LONG_SEEDS = (1, 2, 3, 4, 5)
 #: A rate of dropout: nothing is left but one element in ten million. Not 1, which some refuse.
 ALL = 1 - 2.0**-24
 
 
-def neutral(workload, dimensions, kind="neutral"):
+def neutral(workload, dimensions, kind="neutral", of="parameters"):
     """Canonical name -> float32 array, from SEED; the same bytes with every NumPy.
 
-    kind: the proof's function that draws them.
+    kind: the proof's function that draws them. of: the facts' function that names them.
     """
     draw = getattr(workloads.proof(workload), kind)
     random = np.random.RandomState(SEED)
     return {
         name: np.asarray(draw(name, shape, random), np.float32)
-        for name, shape in workloads.facts(workload).parameters(dimensions).items()
+        for name, shape in getattr(workloads.facts(workload), of)(dimensions).items()
     }
+
+
+def neutral_statistics(workload, dimensions):
+    """Batch-norm's running statistics that an inference starts from; {} where there are none."""
+    if not hasattr(workloads.facts(workload), "statistics"):
+        return {}
+    return neutral(workload, dimensions, "neutral_statistics", "statistics")
 
 
 @contextlib.contextmanager
@@ -302,7 +312,8 @@ def main(arguments=None):
             print_long_runs(asked)
         else:
             os.makedirs(asked.out, exist_ok=True)
-            write_manifest(asked.out, make(asked, proof))
+            made = make_outputs if asked.variant == "infer" else make
+            write_manifest(asked.out, made(asked, proof))
 
 
 def make(asked, proof):
@@ -324,6 +335,38 @@ def make(asked, proof):
         keep("timed", timed.values())
         for count in [*counts, proof.TIMED_RANKS]:
             parts.setdefault(str(count), {})["timed_loss"] = timed_step(asked, timed, count, keep)
+    own = {"parts": parts, "dropped": dropped(asked, start), "sha256": sha256}
+    return {**about(asked, proof), **own}
+
+
+def make_outputs(asked, proof):
+    """The same of an inference: outputs of the first batches, from neutral weights."""
+    import torch
+
+    start = neutral(asked.workload, asked.dimensions)
+    running = neutral_statistics(asked.workload, asked.dimensions)
+    sha256 = {}
+    for name, arrays in (("weights", start), ("statistics", running)):
+        size = sum(each.size for each in arrays.values())
+        sha256[name] = save(path_of(asked.out, name), size, arrays.values())
+    plain = Plain(asked, start, steps=OUTPUTS)
+    statistics = {name: torch.from_numpy(each).double() for name, each in running.items()}
+    found = []
+    with torch.no_grad():
+        for _ in range(OUTPUTS):
+            batch = plain.module.tensors(*plain.sources[0].next())
+            found.append(plain.module.outputs(plain.weights, statistics, batch).numpy())
+    plain.close()
+    with open(path_of(asked.out, "outputs"), "wb") as stream:
+        hashed = Hashed(stream)
+        np.save(hashed, np.stack(found))
+    sha256["outputs"] = hashed.sha256.hexdigest()
+    digest = plain.sources[0].first_batch_sha256
+    return {**about(asked, proof), "data_digest": [digest], "sha256": sha256}
+
+
+def about(asked, proof):
+    """What every manifest says first."""
     return {
         "status": "ok",
         "workload": asked.workload,
@@ -331,9 +374,6 @@ def make(asked, proof):
         "dimensions": dict(asked.dimensions),
         "batch_size": proof.BATCH_SIZE,
         "seed": proof.SEED,
-        "parts": parts,
-        "dropped": dropped(asked, start),
-        "sha256": sha256,
         "provenance": provenance(asked.workload, asked.lock_sha256),
     }
 

@@ -21,7 +21,7 @@ SCHEMA = "dlperf.case/2"
 # The reason of a record that a cluster makes again.
 NO_JOB = "%d nodes need a job of a cluster: snakemake --profile slurm"
 
-SCENARIOS = ("train",)
+SCENARIOS = ("train", "infer")
 #: `amp` is the mixed precision that suits the device best; the others ask for one narrow type.
 PRECISIONS = ("fp32", "tf32", "amp", "amp_bf16", "amp_fp16")
 DEVICES = ("cpu", "cuda")
@@ -183,13 +183,15 @@ class Case:
 
     @property
     def layout(self):
-        """The layout that its certificate is of."""
+        """The layout that its certificate is of: ranks that infer exchange nothing."""
+        if self.scenario == "infer":
+            return "1"
         return self.parallel.layout(self.devices, self.nodes)
 
     @property
     def variant(self):
-        """'' or 'clip0': what its certificate is of, beside the workload's standard form."""
-        return self.dimensions.variant()
+        """'', 'clip0' or 'infer': what its certificate is of, beside training in standard form."""
+        return "infer" if self.scenario == "infer" else self.dimensions.variant()
 
     @property
     def devices(self):

@@ -18,7 +18,8 @@ class Input(NamedTuple):
     """What a loader of batches needs to know of a run, or of a reference without one.
 
     part, parts: of each global batch of `parts` x batch_size samples, which slice is this reader's.
-    batches: how many will be asked for (None: not known). float64: images in that type.
+    batches: how many will be asked for (None: not known). float64: images in that type. distinct:
+    how many synthetic batches there are, in turn.
     """
 
     workload: str
@@ -31,6 +32,11 @@ class Input(NamedTuple):
     parts: int = 1
     batches: Optional[int] = None
     float64: bool = False
+    distinct: int = 1
+
+
+#: Synthetic batches of an inference: nobody gets the same one twice in a row.
+DISTINCT = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,6 +195,7 @@ class Run(Rank):
             parts=self.data_parallel,
             batches=self.steps * self.accumulation,
             float64=self.float64,
+            distinct=DISTINCT if self.scenario == "infer" else 1,
         )
 
 

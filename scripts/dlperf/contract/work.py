@@ -1,6 +1,7 @@
 """What an implementation hands to the stopwatch."""
 
 import dataclasses
+import itertools
 from typing import Any, Callable, Dict, Optional
 
 
@@ -33,15 +34,41 @@ class Work:
     weights: Any = None
 
 
+@dataclasses.dataclass
+class Inference:
+    """A workload made ready in one framework to give a model's outputs.
+
+    step: queues the forward pass of the next batch, and returns a handle of its outputs; it must
+        not wait for the device.
+    wait: returns when all queued passes are done.
+    outputs: the NumPy array behind a handle, (batch, …); called outside of the timed window.
+    answer: from a batch's arrays on the host, as the loader gives them, to its outputs on the host,
+        a NumPy array. Copies both ways are part of it.
+    parameters, batches, parity: as of Work.
+    weights: as of Work. Where the facts have `statistics`, `write_statistics({name: array})` sets
+        batch-norm's running ones; where it is not called they are 0 and 1. All is written before
+        the first step or answer and only then: a model may be frozen there.
+    """
+
+    step: Callable[[], Any]
+    wait: Callable[[], None]
+    outputs: Callable[[Any], Any]
+    answer: Callable[..., Any]
+    parameters: int
+    batches: Any
+    parity: Dict[str, Any]
+    weights: Any = None
+
+
 def feed(batches, put):
     """Return a function that gives the next batch on the device.
 
-    `put(images, labels)` moves a NumPy batch to the device. A constant (synthetic) batch is moved
+    `put(images, labels)` moves a NumPy batch to the device. Constant (synthetic) batches are moved
     once; others each time, which belongs to the step. What a framework's own reader gives is there.
     """
     if batches.on_device:
         return batches.next
     if batches.constant:
-        batch = put(*batches.next())
-        return lambda: batch
+        there = [put(*batches.next()) for _ in range(batches.distinct)]
+        return itertools.cycle(there).__next__
     return lambda: put(*batches.next())

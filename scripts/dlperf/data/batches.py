@@ -54,15 +54,16 @@ def open_batches(input, layout="NHWC", prefetch=None):
 
 
 def synthetic(input, layout):
-    """Standard normal images, uniform labels, from the seed and the part: one batch, made once."""
+    """Standard normal images, uniform labels, from the seed and the part, made once."""
     random = np.random.RandomState([input.seed, NOISE, input.part])
-    px = input.dimensions["image_size"]
-    images, view = empty_images(input.batch_size, px, layout)
-    for image in view:  # image by image: RandomState makes float64, twice the memory
-        image[...] = random.standard_normal((px, px, 3))
-    labels = random.randint(0, CLASSES, input.batch_size).astype(np.int32)
-    batch = images.astype(dtype_of(input), copy=False), labels
-    return Constant(batch, digest([batch], layout))
+    px, found = input.dimensions["image_size"], []
+    for _ in range(input.distinct):
+        images, view = empty_images(input.batch_size, px, layout)
+        for image in view:  # image by image: RandomState makes float64, twice the memory
+            image[...] = random.standard_normal((px, px, 3))
+        labels = random.randint(0, CLASSES, input.batch_size).astype(np.int32)
+        found.append((images.astype(dtype_of(input), copy=False), labels))
+    return Constant(found, digest(found[:1], layout))
 
 
 def dtype_of(input):

@@ -1,6 +1,7 @@
 """Batches made ahead of the timed window by one background thread."""
 
 import collections
+import itertools
 import math
 import threading
 import time
@@ -131,7 +132,10 @@ class Prefetched:
 
 
 class Constant:
-    """One batch, made once: how fast a framework is without any reading."""
+    """Batches made once, in turn: how fast a framework is without any reading.
+
+    A training has one, which it can keep on its device.
+    """
 
     constant = True
     on_device = False
@@ -139,12 +143,13 @@ class Constant:
     manifest_sha256 = ""
     waited_seconds = 0.0
 
-    def __init__(self, batch, sha256):
-        self._batch = batch
+    def __init__(self, batches, sha256):
+        self._batches = itertools.cycle(batches)
+        self.distinct = len(batches)
         self.first_batch_sha256 = sha256
 
     def next(self):
-        return self._batch
+        return next(self._batches)
 
     def fill(self):
         pass

@@ -70,8 +70,14 @@ def open_batches(input, layout="", prefetch=None):
 
 
 def synthetic(input):
-    """Random tokens, no padding, every prediction used: one batch, made once."""
+    """Random tokens, no padding, every prediction used, made once."""
     random = np.random.RandomState([input.seed, NOISE, input.part])
+    found = [noise(input, random) for _ in range(input.distinct)]
+    return Constant(found, sha256_of_arrays(found[0]))
+
+
+def noise(input, random):
+    """The next synthetic batch."""
     batch_size, sequence_length = input.batch_size, input.dimensions["sequence_length"]
     batch = empty(batch_size, sequence_length)
     batch.tokens[...] = random.randint(FIRST_WORD, VOCABULARY, batch.tokens.shape)
@@ -84,7 +90,7 @@ def synthetic(input):
     for row, places in enumerate(batch.positions):
         places[...] = np.sort(1 + random.choice(sequence_length - 1, len(places), replace=False))
         batch.tokens[row, places] = MASK
-    return Constant(batch, sha256_of_arrays(batch))
+    return batch
 
 
 class Prose(Prefetched):

@@ -27,6 +27,9 @@ read what it can do without having it. In every package:
                     Weights                     trained weights by canonical name
                     optimize(run, implementation, start, gradients)
                                                 a page's optimiser alone, for certificates
+    inference.py    infer(run, network, …) -> Inference
+                                                the fastest way from batches to outputs, alike for
+                                                all workloads
 """
 
 import functools

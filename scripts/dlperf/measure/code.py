@@ -23,6 +23,7 @@ def of_implementation(workload, framework):
         "dlperf.frameworks." + framework,
         "dlperf.frameworks.%s.process" % framework,
         "dlperf.frameworks.%s.training" % framework,
+        "dlperf.frameworks.%s.inference" % framework,
     ]
     return _closure(tuple(roots + _shared(workload)))
 

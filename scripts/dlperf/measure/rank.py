@@ -7,7 +7,6 @@ reads.
 """
 
 import json
-import math
 import os
 import resource
 import sys
@@ -45,7 +44,7 @@ def failure(error):
 
 
 def measure(run):
-    """Return the rank's raw facts: steps, window, memory, parity."""
+    """Return the rank's raw facts: steps, window, memory, parity, and what is the scenario's."""
     guest = Guest(run.meeting, run.rank)
     guest.phase("start")
     framework = frameworks.load(run.framework)
@@ -75,9 +74,6 @@ def measure(run):
     stopwatch = Stopwatch(run, framework, work, guest)
     facts = scenario.window(run, work, stopwatch)
     facts.update(stopwatch.facts(), warmup_seconds=warmup_seconds)
-    losses = facts["loss"]
-    if not all(math.isfinite(value) for value in losses or ()):
-        raise ValueError("the loss is not finite: %s" % losses)
 
     guest.phase("stop")
     facts["memory"] = dict(
@@ -131,6 +127,10 @@ class Stopwatch:
         self._joules = self._energy.stop()
         self._spent = resource.getrusage(resource.RUSAGE_SELF)
         self._guest.wait("end")
+
+    def meet(self, name):
+        """Pass a barrier of another window."""
+        self._guest.wait(name)
 
     def window(self, start, end, start_utc, end_utc):
         """This rank's window: seconds on this node's clock, and UTC."""

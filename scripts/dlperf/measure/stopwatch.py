@@ -65,8 +65,9 @@ def cannot_run(case, launcher="", pinned=True):
     Ranks that are not pinned may share cores.
     """
     identity, settings = case["identity"], case["settings"]
-    if not workloads.implements(identity["workload"], identity["framework"]):
-        return "%s has no implementation of %s" % (identity["framework"], identity["workload"])
+    wanted = [identity[key] for key in ("framework", "workload", "scenario")]
+    if not workloads.implements(wanted[1], wanted[0], wanted[2]):
+        return "%s has no implementation of %s for %s" % tuple(wanted)
     reason = frameworks.unsupported(dict(identity, device=settings["device"]))
     if reason:
         return reason

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dlperf import frameworks, workloads
+from dlperf import frameworks, scenarios, workloads
 from dlperf.contract.case import SCHEMA, Case
 from dlperf.contract.dimension import Dimensions
+from dlperf.contract.parallel import Parallel
 from dlperf.data import loaders
 from dlperf.plan.checks import split_topology
 from dlperf.plan.config import Config
@@ -20,7 +21,7 @@ from dlperf.plan.config import Config
 
 def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
     """The case document of a repetition, which `dlperf.measure` takes."""
-    steps, folder = config.steps_of(case.workload), loaders.folder(case)
+    steps, folder = config.steps_of(case.workload, case.scenario), loaders.folder(case)
     return {
         "schema": SCHEMA,
         "identity": case.identity(config.round, repetition),
@@ -54,8 +55,8 @@ def _combinations(config: Config) -> Iterator[Case]:
                 word,
                 framework,
             ) in itertools.product(
-                section.batch_sizes[precision],
-                section.parallel,
+                section.batch_sizes_of(scenario, precision),
+                section.parallel if scenario == "train" else [Parallel()],
                 section.data,
                 section.dimensions,
                 config.topologies,
@@ -72,8 +73,16 @@ def _combinations(config: Config) -> Iterator[Case]:
                     parallel,
                     batch_size,
                     data,
-                    Dimensions(workloads.dimensions(workload), dimensions),
+                    _dimensions(workload, scenario, dimensions),
                 )
+
+
+def _dimensions(workload: str, scenario: str, asked: dict[str, int | str]) -> Dimensions:
+    """A case's dimensions; the choices are of how a model is trained."""
+    declared = workloads.dimensions(workload)
+    if scenario != "train":
+        asked = {name: each for name, each in asked.items() if not declared[name].is_choice}
+    return Dimensions(declared, asked)
 
 
 def _compiler(word: str, framework: str, device: str) -> str:
@@ -92,6 +101,10 @@ def _unsupported(case: Case, config: Config) -> str:
     facts = frameworks.find(case.framework)
     if facts is None or not workloads.implements(case.workload, case.framework):
         return "no implementation yet"
+    if not workloads.implements(case.workload, case.framework, case.scenario):
+        return f"its implementation has no {scenarios.load(case.scenario).TITLE} yet"
+    if case.scenario == "infer" and "{format}" in workloads.data(case.workload)[case.data].folder:
+        return "inference takes the shared loader's batches, not those of a framework's own reader"
     if case.compiler not in facts.COMPILERS:
         return f"no such compiler; {facts.TITLE} has: {', '.join(facts.COMPILERS)}"
     if not loaders.reads(case):

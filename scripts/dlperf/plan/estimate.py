@@ -89,10 +89,11 @@ def default_seconds(case: Case, config: Config) -> float:
     else:
         mixed = case.precision.startswith("amp")
         speed = GPU_GFLOPS_MIXED if mixed else GPU_GFLOPS
-    asked = config.steps_of(case.workload)
+    asked = config.steps_of(case.workload, case.scenario)
     compilation = COMPILE_SECONDS.get(case.compiler, 30)
     seconds = STARTUP_SECONDS + compilation
-    seconds += (asked.warmup + asked.measured) * gigaflops / speed
+    windows = 2 if case.scenario == "infer" else 1
+    seconds += (asked.warmup + windows * asked.measured) * gigaflops / speed
     return min(seconds, config.timeout_of(case.workload))
 
 

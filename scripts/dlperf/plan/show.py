@@ -41,6 +41,8 @@ def show(config: Config, cases: Sequence[Case], results: Path = Path("results"))
     for workload in config.workloads.asked():
         steps = config.steps_of(workload)
         lines.append(f"{workload}, each {steps.warmup} + {steps.measured} steps")
+        if (inferred := config.steps_of(workload, "infer")) != steps:
+            lines[-1] += f"; infer {inferred.warmup} + twice {inferred.measured} batches"
         lines += [f"  {'framework':<13}{'case':<44}{'seconds':>7}  repetitions"]
         for case in _by_framework(config, cases, workload):
             own = [state[case, number] for number in numbers]

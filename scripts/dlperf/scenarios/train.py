@@ -1,6 +1,7 @@
 """Training throughput: measured steps between two barriers, nothing in between but the steps."""
 
 import functools
+import math
 import time
 
 from dlperf import workloads
@@ -39,11 +40,11 @@ def window(run, work, stopwatch):
     end_utc = time.time()
     all_is_done(work, handles[-1], (end - start) / run.measured_steps)
     stopwatch.close()
-    return {
-        "window": stopwatch.window(start, end, start_utc, end_utc),
-        # a rank may have none: of layers in pipeline parallel, only the last ones' have
-        "loss": [work.loss(handle) for handle in handles] if work.loss else None,
-    }
+    # a rank may have none: of layers in pipeline parallel, only the last ones' have
+    losses = [work.loss(handle) for handle in handles] if work.loss else None
+    if not all(math.isfinite(value) for value in losses or ()):
+        raise ValueError("the loss is not finite: %s" % losses)
+    return {"window": stopwatch.window(start, end, start_utc, end_utc), "loss": losses}
 
 
 def all_is_done(work, handle, step):
@@ -76,6 +77,13 @@ def mean_losses(facts):
 
 def summary(facts, case, settings):
     """What the record says of all ranks' windows: `steps` and `samples`."""
+    found = throughput_summary(facts, case, settings)
+    found["steps"]["loss"] = mean_losses(facts)
+    return found
+
+
+def throughput_summary(facts, case, settings):
+    """The same without losses: what a window of steps says in any scenario."""
     first = facts[0]
     return {
         "steps": {
@@ -84,7 +92,6 @@ def summary(facts, case, settings):
             "clock": first["clock"],
             "seconds": first["seconds"],
             "loader_seconds": max(each["loader_seconds"] for each in facts),
-            "loss": mean_losses(facts),
         },
         "samples": case.global_batch_size * settings["measured_steps"],
     }

@@ -3,7 +3,8 @@
 facts.py (sizes, FLOPs, optimiser, kinds of data), proof.py (neutral weights, formulas, tolerances)
 and reference.py (the model and its loss in plain float64) import no framework. Every page has
 `training(run) -> Work` (contract/work.py), built from functions that stand in the same order
-everywhere: model, weights, loss, optimizer, training.
+everywhere: model, weights, loss, optimizer, training. One that infers has `inference(run) ->
+Inference` too.
 """
 
 import collections.abc
@@ -67,7 +68,8 @@ def base(case):
 def certified(workload, variant=""):
     """The dimensions of a certificate: reduced sizes, and the choices that `variant` spells."""
     declared = dimensions(workload)
-    choices = Dimensions.parse(declared, filter(None, variant.split("-")))
+    words = [word for word in variant.split("-") if word not in ("", "infer")]
+    choices = Dimensions.parse(declared, words)
     return Dimensions(declared, dict(choices, **proof(workload).DIMENSIONS))
 
 
@@ -126,9 +128,21 @@ def normal(random, shape, deviation):
     return array
 
 
-def implements(workload, framework):
-    """Whether `framework` has an implementation of `workload`."""
-    return os.path.exists(os.path.join(_FOLDER, workload, framework + ".py"))
+#: Scenario -> the function that a page has for it.
+ENTRIES = {"train": "training", "infer": "inference"}
+
+
+@functools.lru_cache(maxsize=None)
+def implements(workload, framework, scenario="train"):
+    """Whether `framework` has an implementation of `workload` for a scenario.
+
+    The page is read and not imported: its framework need not be here.
+    """
+    path = os.path.join(_FOLDER, workload, framework + ".py")
+    if not os.path.exists(path):
+        return False
+    with open(path, encoding="utf-8") as stream:
+        return "\ndef %s(" % ENTRIES[scenario] in stream.read()
 
 
 def load(workload, framework):

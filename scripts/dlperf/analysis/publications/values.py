@@ -49,7 +49,7 @@ SHOWN = 20
 NAMES = {
     "framework": frameworks.NAMES,
     "workload": (*workloads.NAMES, "wide_deep", "dlrm", "insightface", "gpt", "electra"),
-    "scenario": (*scenarios.NAMES, "infer", "quality", "finetune"),
+    "scenario": (*scenarios.NAMES, "quality", "finetune"),
     "precision": ("fp32", "amp", "tf32", "fp16", "bf16", "fp8", "fp64", "int8"),
 }
 #: A note of a row without value that is a status of its own; any other is why there is none.

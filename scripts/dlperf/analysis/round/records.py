@@ -215,12 +215,15 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
             f"steps.warmup is {steps['warmup']}, but settings.warmup_steps "
             f"{settings['warmup_steps']}"
         )
-    if len(steps["loss"]) != steps["measured"]:
-        yield f"steps.loss has {len(steps['loss'])} values for {steps['measured']} measured steps"
+    losses = steps.get("loss", [])
+    if len(losses) != (steps["measured"] if case.scenario == "train" else 0):
+        yield f"steps.loss has {len(losses)} values for {steps['measured']} measured steps"
     if sorted(each["rank"] for each in record["memory"]) != list(range(case.devices)):
         yield f"memory does not have each of the {case.devices} ranks once"
-    if not math.isfinite(math.fsum(steps["loss"])):
+    if not math.isfinite(math.fsum(losses)):
         yield "steps.loss is not finite"
+    if case.scenario == "infer":
+        yield from _latency(record, case)
     counted = record.get("energy")
     math.fsum(each["joules"] for each in counted or ())  # OverflowError where it has none
     if counted and sorted(each["device"] for each in counted) != list(range(case.devices)):
@@ -242,6 +245,21 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
             yield f"parity.{key} is {parity[key]!r}, but the case's is {value!r}"
     if case.precision == "fp32" and parity.get("compute_dtype", "float32") != "float32":
         yield f"parity.compute_dtype is {parity['compute_dtype']!r} in a case of fp32"
+
+
+def _latency(record: dict[str, Any], case: Case) -> Iterator[str]:
+    """Whether each rank has a time of each batch, within the time that all took."""
+    if "latency" not in record:
+        yield "latency is missing"
+        return
+    ranks, measured = record["latency"]["ranks"], record["settings"]["measured_steps"]
+    if sorted(each["rank"] for each in ranks) != list(range(case.devices)):
+        yield f"latency does not have each of the {case.devices} ranks once"
+    for each in ranks:
+        if len(each["seconds"]) != measured:
+            yield f"latency of rank {each['rank']} has {len(each['seconds'])} values, not {measured}"
+        if math.fsum(each["seconds"]) > record["provenance"].get("seconds_total", math.inf):
+            yield f"latency of rank {each['rank']} is longer than all of it (seconds_total)"
 
 
 @cache

@@ -115,10 +115,18 @@ class Weights:
         return ((name, each.cpu().numpy()) for name, each in self.running.items())
 
     def write(self, arrays):
-        with torch.no_grad():
-            for name, parameter in self.named.items():
-                array = np.require(arrays[name], requirements="CW")  # torch takes no other
-                parameter.copy_(torch.from_numpy(array))
+        copy(arrays, self.named)
+
+    def write_statistics(self, arrays):
+        copy(arrays, self.running)
+
+
+def copy(arrays, tensors):
+    """Write NumPy arrays into tensors of the same names."""
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            array = np.require(arrays[name], requirements="CW")  # torch takes no other
+            tensor.copy_(torch.from_numpy(array))
 
 
 def optimize(run, implementation, start, gradients):

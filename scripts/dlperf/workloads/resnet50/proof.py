@@ -29,6 +29,7 @@ TIMED = {
         "neutral": {"loss": 1e-5, "gradient": 0.2, "gradient_median": 0.05},
         "losses": 5e-3,
         "update": 0.5,
+        "outputs": 1e-5,
         "optimizer": 1e-5,
     },
     "tf32": {
@@ -41,6 +42,7 @@ TIMED = {
         "neutral": {"loss": 1e-3, "gradient_last": 0.1},
         "losses": 1e-2,
         "update": 1.0,
+        "outputs": 5e-3,
         "optimizer": 1e-5,
     },
     "amp": {
@@ -53,6 +55,7 @@ TIMED = {
         "neutral": {"loss": 1e-2, "gradient_last": 0.5},
         "losses": 0.1,
         "update": 2.0,
+        "outputs": 0.05,
         "optimizer": 1e-2,
     },
     "amp_fp16": {
@@ -65,6 +68,7 @@ TIMED = {
         "neutral": {"loss": 3e-3, "gradient_last": 0.2},
         "losses": 3e-2,
         "update": 1.5,
+        "outputs": 0.01,
         "optimizer": 1e-2,
     },
 }
@@ -100,6 +104,16 @@ def timed(name, shape, random):
     """
     array = neutral(name, shape, random)
     return array + 2 if "bn" in name and name.endswith("bias") else array
+
+
+def neutral_statistics(name, shape, random):
+    """Running statistics of batch-norm that an inference starts from, float32.
+
+    Means that move a layer's inputs, and variances by which a wrong epsilon shows.
+    """
+    if name.endswith("variance"):
+        return random.uniform(1e-4, 2e-2, shape)
+    return 0.02 * random.standard_normal(shape)
 
 
 class Optimizer:

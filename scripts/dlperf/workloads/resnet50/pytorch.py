@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from dlperf.frameworks.pytorch import inference as answers
 from dlperf.frameworks.pytorch import training as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -128,3 +129,20 @@ def training(run):
             "optimizer": "SGD, fused" if fused(run) else "SGD, foreach",
         },
     )
+
+
+def inference(run):
+    network = model(run).eval()
+    return answers.infer(
+        run,
+        network,
+        outputs,
+        weights(run, network),
+        put,
+        layout="NHWC",
+        parity={"layout": "NHWC (channels_last)"},
+    )
+
+
+def outputs(run, network, images, labels):
+    return network(images)

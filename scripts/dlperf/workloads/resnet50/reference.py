@@ -32,10 +32,23 @@ class Statistics:
             yield self.running[name] - (1.0 if name.endswith("variance") else 0.0)
 
 
+class Running:
+    """Running statistics that are given: batch-norm takes them in place of the batch's own."""
+
+    def __init__(self, statistics):
+        self.given = statistics
+
+
 def batch_norm(weights, name, x, seen):
-    """By the batch's own mean and biased variance; epsilon inside the root."""
-    mean = x.mean((0, 2, 3), keepdim=True)
-    variance = ((x - mean) ** 2).mean((0, 2, 3), keepdim=True)
+    """By the batch's own mean and biased variance, or by given ones; epsilon inside the root."""
+    if isinstance(seen, Running):
+        mean, variance = (
+            seen.given[name + each].view(1, -1, 1, 1) for each in (".mean", ".variance")
+        )
+        seen = ()
+    else:
+        mean = x.mean((0, 2, 3), keepdim=True)
+        variance = ((x - mean) ** 2).mean((0, 2, 3), keepdim=True)
     for each in seen:
         each.update(name, mean.detach(), variance.detach(), x.numel() // x.shape[1])
     scale = weights[name + ".weight"].view(1, -1, 1, 1)
@@ -63,6 +76,11 @@ def logits(weights, images, seen=()):
             x = torch.relu(conv_batch_norm(weights, seen, name, 3, y) + shortcut)
             block += 1
     return x.mean((2, 3)) @ weights["fc.weight"].T + weights["fc.bias"]
+
+
+def outputs(weights, statistics, batch):
+    """What an inference gives: the logits, (batch, 1000), by given running statistics."""
+    return logits(weights, batch[0], Running(statistics))
 
 
 def loss(weights, batch, seen=()):
