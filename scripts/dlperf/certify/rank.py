@@ -206,7 +206,9 @@ def distance(found, wanted):
         return float("inf")
     flat = (len(wanted), -1)
     gone = (found.astype(np.float64) - wanted).reshape(flat)
-    return float((np.linalg.norm(gone, axis=1) / np.linalg.norm(wanted.reshape(flat), axis=1)).max())
+    return float(
+        (np.linalg.norm(gone, axis=1) / np.linalg.norm(wanted.reshape(flat), axis=1)).max()
+    )
 
 
 def dropped(run, task, guest, implementation, place):

@@ -155,12 +155,14 @@ def flops_per_sample(dimensions, scenario):
     (4 s^2 h a layer), both heads; the language model's at the predicted positions, as many as a
     sequence has at most. Left out are lookups of embeddings, layer norms, softmax, GELU, dropout,
     loss, clipping, optimiser and input, and what is computed a second time. The backward pass is
-    2 x the forward (Chowdhery et al. 2022, PaLM, appendix B).
+    2 x the forward (Chowdhery et al. 2022, PaLM, appendix B). An inference is the encoder's forward
+    pass: its output for each token is what other models are built on.
     """
     tokens = dimensions["sequence_length"]
     encoder = LAYERS * (4 * WIDTH * WIDTH + 2 * WIDTH * INNER_WIDTH)
     attention = LAYERS * 4 * tokens * tokens * WIDTH
     head = masked_positions(tokens) * (WIDTH * WIDTH + WIDTH * VOCABULARY)
     pooler = WIDTH * WIDTH + 2 * WIDTH
-    forward = 2.0 * (tokens * encoder + head + pooler) + attention
-    return 3 * forward if scenario == "train" else forward
+    if scenario == "infer":
+        return 2.0 * tokens * encoder + attention
+    return 3 * (2.0 * (tokens * encoder + head + pooler) + attention)

@@ -32,6 +32,7 @@ TIMED = {
         "dropout": 1e-5,
         "losses": 1e-5,
         "update": 0.02,
+        "outputs": 1e-5,
         "optimizer": 1e-3,
     },
     "tf32": {
@@ -42,6 +43,7 @@ TIMED = {
         "dropout": 1e-4,
         "losses": 1e-3,
         "update": 0.2,
+        "outputs": 5e-3,
         "optimizer": 1e-3,
     },
     "amp": {
@@ -52,6 +54,7 @@ TIMED = {
         "dropout": 3e-3,
         "losses": 1e-2,
         "update": 0.5,
+        "outputs": 0.05,
         "optimizer": 1e-2,
     },
     "amp_fp16": {
@@ -62,6 +65,7 @@ TIMED = {
         "dropout": 1e-3,
         "losses": 3e-3,
         "update": 0.3,
+        "outputs": 0.01,
         "optimizer": 1e-2,
     },
 }

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from dlperf.frameworks.pytorch import inference as answers
 from dlperf.frameworks.pytorch import training as framework
 from dlperf.workloads.bert import facts
 
@@ -40,9 +41,8 @@ class Layer(nn.Module):
         batch, tokens, width = x.shape
         qkv = self.qkv(x).view(batch, tokens, 3, facts.HEADS, facts.HEAD_WIDTH)
         query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        mixed = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=bias, dropout_p=self.attention_dropout
-        )
+        dropped = self.attention_dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropped)
         mixed = self.projection(mixed.transpose(1, 2).reshape(batch, tokens, width))
         x = self.norm1(x + self.dropout(mixed))
         inner = self.ffn2(F.gelu(self.ffn1(x)))
@@ -66,7 +66,7 @@ class Bert(nn.Module):
         self.pooler = dense(facts.WIDTH, facts.WIDTH)
         self.nsp = dense(facts.WIDTH, 2)
 
-    def forward(self, tokens, segments, mask, positions, labels, predicted, follows):
+    def encode(self, tokens, segments, mask):
         x = self.word_embedding(tokens) + self.segment_embedding(segments)
         x = x + self.position_embedding.weight[: tokens.shape[1]]
         x = self.dropout(self.embedding_norm(x))
@@ -74,7 +74,10 @@ class Bert(nn.Module):
         bias = bias[:, None, None, :]
         for layer in self.layers:
             x = layer(x, bias)
+        return x
 
+    def forward(self, tokens, segments, mask, positions, labels, predicted, follows):
+        x = self.encode(tokens, segments, mask)
         index = positions[:, :, None].expand(-1, -1, facts.WIDTH)
         hidden = self.mlm_norm(F.gelu(self.mlm(x.gather(1, index))))
         words = F.linear(hidden, self.word_embedding.weight, self.mlm_bias)
@@ -134,3 +137,14 @@ def training(run):
             "clip": "global norm, foreach" if run.dimensions["clip"] else "none",
         },
     )
+
+
+def inference(run):
+    network = model(run).eval()
+    own = weights(run, network)
+    parity = {"attention": "scaled_dot_product_attention"}
+    return answers.infer(run, network, outputs, own, framework.put, parity=parity)
+
+
+def outputs(run, network, tokens, segments, mask, *_):
+    return network.encode(tokens, segments, mask)

@@ -61,6 +61,11 @@ def encode(weights, tokens, segments, mask):
     return x
 
 
+def outputs(weights, statistics, batch):
+    """What an inference gives: the encoder's output, (batch, tokens, width)."""
+    return encode(weights, *batch[:3])
+
+
 def loss(weights, batch):
     """The mean over predicted positions plus the mean over sentence pairs, cross-entropies."""
     tokens, segments, mask, positions, labels, predicted, follows = batch
