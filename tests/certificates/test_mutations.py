@@ -1,7 +1,7 @@
 """The smallest wrong settings do not pass: real runs of an implementation with one thing changed.
 
 Each mutation replaces a piece of an implementation's source, in its page or in its framework's
-training.py, in a copy of the package; the reference stays what it is.
+training.py or inference.py, in a copy of the package; the reference stays what it is.
 """
 
 import json
@@ -633,11 +633,12 @@ def certificate_of(mutation, workload, package, reference, data, folder) -> dict
     """The certificate of a copy of the package in which the mutation was made."""
     scripts = folder / "scripts"
     shutil.copytree(package, scripts, ignore=shutil.ignore_patterns("__pycache__"))
+    package = scripts / f"dlperf/frameworks/{mutation.framework}"
     page = scripts / f"dlperf/workloads/{workload}/{mutation.framework}.py"
-    shared = scripts / f"dlperf/frameworks/{mutation.framework}/training.py"
-    path = page if mutation.old in page.read_text() else shared
+    paths = [page, package / "training.py", package / "inference.py"]
+    path = next((each for each in paths if mutation.old in each.read_text()), None)
+    assert path, "the implementation reads otherwise now: change the mutation"
     source = path.read_text()
-    assert mutation.old in source, "the implementation reads otherwise now: change the mutation"
     path.write_text(source.replace(mutation.old, mutation.new) + mutation.more)
     out = folder / "certificate.json"
     run(

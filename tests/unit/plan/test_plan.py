@@ -38,7 +38,9 @@ def four_frameworks(monkeypatch):
     }
     for each in ("find", "load"):
         monkeypatch.setattr(frameworks, each, known.get)
-    monkeypatch.setattr(workloads, "implements", lambda workload, name: name != "hugectr")
+    monkeypatch.setattr(
+        workloads, "implements", lambda workload, name, scenario="train": name != "hugectr"
+    )
 
 
 def config(frameworks=("pytorch", "jax"), **changes):

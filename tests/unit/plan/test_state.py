@@ -46,7 +46,7 @@ def two_frameworks(monkeypatch):
     }
     for each in ("find", "load"):
         monkeypatch.setattr(frameworks, each, known.get)
-    monkeypatch.setattr(workloads, "implements", lambda workload, framework: True)
+    monkeypatch.setattr(workloads, "implements", lambda workload, framework, scenario="train": True)
 
 
 @pytest.fixture

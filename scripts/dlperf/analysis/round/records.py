@@ -257,7 +257,8 @@ def _latency(record: dict[str, Any], case: Case) -> Iterator[str]:
         yield f"latency does not have each of the {case.devices} ranks once"
     for each in ranks:
         if len(each["seconds"]) != measured:
-            yield f"latency of rank {each['rank']} has {len(each['seconds'])} values, not {measured}"
+            found = len(each["seconds"])
+            yield f"latency of rank {each['rank']} has {found} values, not {measured}"
         if math.fsum(each["seconds"]) > record["provenance"].get("seconds_total", math.inf):
             yield f"latency of rank {each['rank']} is longer than all of it (seconds_total)"
 

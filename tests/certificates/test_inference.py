@@ -1,0 +1,84 @@
+"""Inference is certified by its outputs: right ones pass, the smallest wrong setting does not."""
+
+from pathlib import Path
+
+import pytest
+from conftest import SCRIPTS, one_of_all
+from test_mutations import Mutation, assert_fails, certificate_of, run
+
+from dlperf import frameworks, workloads
+
+SWAPPED = """
+
+def swapped(running):
+    one, other = "block0.bn1.mean", "block0.bn2.mean"
+    running[one], running[other] = running[other], running[one]
+    return running
+"""
+KEPT = """
+
+KEPT = []
+
+
+def first(batch):
+    KEPT.append(batch)
+    return KEPT[0]
+"""
+WRONG = [
+    Mutation("training mode", "pytorch", "none", "model(run).eval()", "model(run)"),
+    Mutation("epsilon 1e-6", "pytorch", "none", "eps=facts.BATCH_NORM_EPSILON", "eps=1e-6"),
+    Mutation(
+        "another layer's statistics",
+        "pytorch",
+        "none",
+        "named(running))",
+        "swapped(named(running)))",
+        more=SWAPPED,
+    ),
+    Mutation(
+        "one input repeated",
+        "pytorch",
+        "none",
+        "forward(*put(run, *batch))",
+        "forward(*first(put(run, *batch)))",
+        more=KEPT,
+        float64_only=False,
+        tier="timed-permuted",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def reference_outputs(environments, sample_data, tmp_path_factory) -> Path:
+    """ResNet-50's outputs by plain float64 formulas."""
+    folder = tmp_path_factory.mktemp("reference")
+    run(
+        SCRIPTS,
+        "dlperf.certify.reference",
+        "--workload=resnet50",
+        "--variant=infer",
+        f"--environment={environments}/pytorch.cpu/env.json",
+        f"--data-dir={sample_data}",
+        f"--out={folder}",
+    )
+    return folder
+
+
+@pytest.mark.parametrize("mutation", WRONG, ids=lambda each: each.name)
+def test_a_wrong_setting_does_not_pass(mutation, reference_outputs, sample_data, tmp_path):
+    found = certificate_of(mutation, "resnet50", SCRIPTS, reference_outputs, sample_data, tmp_path)
+    assert found["variant"] == "infer"
+    assert_fails(found, mutation.tier)
+
+
+@pytest.mark.parametrize("framework", one_of_all("pytorch"))
+def test_outputs_are_the_references(framework, reference_outputs, sample_data, tmp_path):
+    if not workloads.implements("resnet50", framework, "infer"):
+        pytest.skip(f"{framework} has no inference of ResNet-50 yet")
+    compiler = frameworks.load(framework).DEFAULT_COMPILER["cpu"]
+    as_it_is = Mutation("as it is", framework, compiler, "", "", float64_only=False)
+    found = certificate_of(as_it_is, "resnet50", SCRIPTS, reference_outputs, sample_data, tmp_path)
+    assert found["passed"], found["tiers"]
+    assert {"timed-outputs", "timed-largest", "timed-permuted", "timed-alone"} <= {
+        tier["name"] for tier in found["tiers"]
+    }

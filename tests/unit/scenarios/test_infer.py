@@ -1,0 +1,141 @@
+"""Inference: percentiles of latency, and the check that every batch got its own outputs."""
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from dlperf import plan, workloads
+from dlperf.scenarios import infer, metrics
+
+BATCHES = [np.random.RandomState(seed).standard_normal((2, 10)) for seed in range(4)]
+
+
+@pytest.mark.parametrize(
+    "percent, least", [(50, 6), (90, 36), (95, 72), (99, 368)], ids=lambda value: str(value)
+)
+def test_a_percentile_that_too_few_batches_support_is_not_told(percent, least):
+    assert infer.percentile([1.0] * (least - 1), percent / 100) is None
+    assert infer.percentile([1.0] * least, percent / 100) == 1000
+
+
+def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed():
+    seconds = [each / 1000 for each in range(1000, 0, -1)]
+    found = [infer.percentile(seconds, share / 100) for share in (50, 90, 95, 99)]
+    assert found == [500, 900, 950, 990]
+
+
+def test_latency_is_lower_the_better_and_throughput_comes_first():
+    found = metrics("infer")
+    assert next(iter(found)) == "throughput"
+    assert {each.better for name, each in found.items() if "latency" in name} == {"lower"}
+    record = {"latency": {"ranks": [{"seconds": [0.5] * 3}, {"seconds": [1.5]}]}}
+    assert found["latency_mean"].value(record, None) == 750
+    assert found["latency_max"].value(record, None) == 1500
+    assert found["latency_p50"].value(record, None) is None
+
+
+def work_of(answer):
+    """What `check` asks of an implementation: batches in turn, and an answer to each."""
+    turns = itertools.cycle(BATCHES)
+    batches = SimpleNamespace(distinct=len(BATCHES), next=lambda: (next(turns),))
+    return SimpleNamespace(batches=batches, answer=answer)
+
+
+def timed(order):
+    return [infer.fingerprint(3 * BATCHES[each % 4]) for each in order]
+
+
+def test_each_batch_has_its_own_outputs_whichever_was_the_first():
+    infer.check(work_of(lambda batch: 3 * batch), timed(range(2, 12)), timed(range(1, 9)))
+
+
+@pytest.mark.parametrize(
+    "queued, answered, said",
+    [
+        ([0] * 10, range(8), "queued batch 2"),  # the first one's outputs, kept
+        ([0, 1, 3, 0], range(8), "queued batch 3"),  # one left out
+        (range(8), [0, 1, 2, 2], "answered batch 4"),
+    ],
+    ids=["kept", "left out", "kept once"],
+)
+def test_outputs_of_another_batch_are_an_error(queued, answered, said):
+    with pytest.raises(RuntimeError, match=said):
+        infer.check(work_of(lambda batch: 3 * batch), timed(queued), timed(answered))
+
+
+def test_outputs_that_no_input_changes_are_an_error():
+    constant = [infer.fingerprint(np.ones(5))] * 8
+    with pytest.raises(RuntimeError, match="different batches get the same outputs"):
+        infer.check(work_of(lambda batch: np.ones(5)), constant, constant)
+
+
+def test_outputs_that_are_not_finite_are_an_error():
+    with pytest.raises(ValueError, match="not finite"):
+        infer.fingerprint(np.array([1.0, np.nan]))
+
+
+def config(**own):
+    section = {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}, "scenarios": ["infer"]}
+    return plan.load(
+        {
+            "round": "mine",
+            "device": "cpu",
+            "frameworks": ["pytorch"],
+            "workloads": {"bert": {**section, **own}},
+            "topologies": ["1n1d", "1n2d"],
+        }
+    )
+
+
+def test_a_round_infers_with_batches_and_steps_of_its_own():
+    own = {"batch_sizes": {"fp32": [1, 2]}, "steps": {"warmup": 20, "measured": 400}}
+    asked = config(scenarios=["train", "infer"], infer=own)
+    cases = plan.expand(asked)
+    sizes = {(case.scenario, case.batch_size) for case in cases}
+    assert sizes == {("train", 8), ("infer", 1), ("infer", 2)}
+    steps = {
+        case.scenario: plan.document(case, asked, 1)["settings"]["measured_steps"] for case in cases
+    }
+    assert steps == {"train": 100, "infer": 400}
+
+
+def test_how_a_model_is_trained_does_not_multiply_its_inferences():
+    cases = plan.expand(config(clip=[True, False], accumulation=[1, 2]))
+    assert [case.name for case in cases] == [
+        "infer-fp32-1n1d-b8-synthetic",
+        "infer-fp32-1n2d-b8-synthetic",
+    ]
+    assert {case.certificate("cpu") for case in cases} == {
+        "certificates/bert/pytorch/cpu-fp32-infer-1.json"
+    }
+
+
+def test_a_page_without_an_inference_is_unsupported(monkeypatch):
+    monkeypatch.setattr(
+        workloads, "implements", lambda workload, framework, scenario="train": scenario == "train"
+    )
+    (case, _) = plan.expand(config())
+    assert case.unsupported == "its implementation has no inference yet"
+
+
+def test_a_frameworks_own_reader_does_not_feed_an_inference():
+    asked = plan.load(
+        {
+            "round": "mine",
+            "device": "cpu",
+            "frameworks": ["pytorch"],
+            "workloads": {
+                "resnet50": {
+                    "scenarios": ["infer"],
+                    "precisions": ["fp32"],
+                    "batch_sizes": {"fp32": [1]},
+                    "data": ["sample_native"],
+                }
+            },
+            "topologies": ["1n1d"],
+        }
+    )
+    (case,) = plan.expand(asked)
+    assert "shared loader" in case.unsupported
