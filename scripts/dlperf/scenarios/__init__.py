@@ -7,6 +7,8 @@ A module has
     window(run, work, stopwatch) -> dict         the timed window: a rank's raw facts
     summary(facts, case, settings) -> dict       all ranks' raw facts -> the record's
     METRICS                                      by name, the first one is the scenario's own
+    SHOWN                                        names of those that always have a table and a
+                                                 figure, the scenario's own first
 
 Runs beside every framework: Python 3.7, standard library only.
 """
@@ -22,7 +24,8 @@ class Metric(NamedTuple):
 
     unit: as a table heads it; {samples} stands for the workload's unit, {sample} for one of them.
     better: "higher" or "lower". value: a record and its case -> the number, None where the record
-    does not have it. adds_up: over devices, so that a share of the ideal can be said.
+    does not have it. adds_up: over devices, so that a share of the ideal can be said. lacking: why
+    no record may have it.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Metric(NamedTuple):
     title: str
     value: Callable[[Dict[str, Any], Any], Optional[float]]
     adds_up: bool = False
+    lacking: str = ""
 
     @property
     def lower_is_better(self):
@@ -52,3 +56,8 @@ def load(name):
 def metrics(name):
     """{name: Metric} of a scenario, the first one its own."""
     return {each.name: each for each in load(name).METRICS}
+
+
+def shown(name):
+    """Names of a scenario's metrics that always have a table and a figure, its own first."""
+    return load(name).SHOWN

@@ -126,9 +126,14 @@ def percentile(seconds, share):
 
     Two-sided, 95 %, by order statistics: share^n must not be above 2.5 %. So p99 takes 368 batches.
     """
-    if len(seconds) < math.log(TAIL) / math.log(max(share, 1 - share)):
+    if len(seconds) < least(share):
         return None
     return 1000 * sorted(seconds)[math.ceil(round(share * len(seconds), 9)) - 1]
+
+
+def least(share):
+    """Of how many batches a percentile can be told."""
+    return math.ceil(math.log(TAIL) / math.log(max(share, 1 - share)))
 
 
 def all_seconds(record):
@@ -144,20 +149,26 @@ def largest(record, case):
     return 1000 * max(all_seconds(record))
 
 
-def _percentile_of(share):
-    return lambda record, case: percentile(all_seconds(record), share / 100.0)
+def _percentile(percent):
+    share = percent / 100.0
+    return Metric(
+        "latency_p%d" % percent,
+        "ms",
+        "lower",
+        "Latency, p%d" % percent,
+        lambda record, case: percentile(all_seconds(record), share),
+        lacking="a p%d takes %d batches in a repetition" % (percent, least(share)),
+    )
 
 
 METRICS = (
     Metric("throughput", "{samples}/s", "higher", "Throughput", train.throughput, True),
     Metric("latency_mean", "ms", "lower", "Mean latency", mean),
-    *(
-        Metric("latency_p%d" % each, "ms", "lower", "Latency, p%d" % each, _percentile_of(each))
-        for each in PERCENTILES
-    ),
+    *map(_percentile, PERCENTILES),
     Metric("latency_max", "ms", "lower", "Largest latency", largest),
     Metric("memory", "GiB", "lower", "Peak memory a device", train.memory),
     Metric("energy", "J/{sample}", "lower", "Energy a sample", train.energy),
     Metric("tokens", "tokens/s", "higher", "Tokens a second", train.tokens, True),
     Metric("tflops", "TFLOP/s", "higher", "Arithmetic a device", train.tflops),
 )
+SHOWN = ("throughput", "latency_p50", "latency_p99")

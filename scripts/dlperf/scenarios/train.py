@@ -168,3 +168,4 @@ METRICS = (
     Metric("tokens", "tokens/s", "higher", "Tokens a second", tokens, True),
     Metric("tflops", "TFLOP/s", "higher", "Arithmetic a device", tflops),
 )
+SHOWN = ("throughput",)

@@ -13,6 +13,8 @@ from dlperf.analysis.schema.files import Row
 
 def describe(cells: Sequence[Row], kind: str) -> str:
     """What a figure shows, in words, for those who do not see it."""
+    if kind == names.BATCHES:
+        return _over_batches(cells)
     parts = []
     for key in labels.series(cells):
         ok = [row for row in cells if labels.series_key(row) == key and row["status"] == "ok"]
@@ -35,11 +37,28 @@ def describe(cells: Sequence[Row], kind: str) -> str:
     return f"{what}: {'; '.join(parts)}."
 
 
+def _over_batches(cells: Sequence[Row]) -> str:
+    parts = []
+    for key in labels.series(cells):
+        own = [row for row in cells if labels.series_key(row) == key and row["status"] == "ok"]
+        said = [
+            f"{forms.number(row['median'])} {labels.unit(row)} at batch {row['batch_size']}"
+            + _mark(row)
+            for row in own
+        ]
+        parts.append(f"{names.series_title(*key)} {', '.join(said) or 'no value'}")
+    return f"Curves of throughput and of median latency over batch sizes: {'; '.join(parts)}."
+
+
 def _mark(row: Row) -> str:
     return " (not equivalent)" if flags.not_equivalent(row) else ""
 
 
 def caption(cells: Sequence[Row], kind: str) -> str:
-    what = ", ".join([tables.title(cells[0]), *labels.sizes(cells[0])])
     origin = origins.of(cells)
+    if kind == names.BATCHES:
+        row = cells[0]
+        parts = [f"{labels.workload(row)} {labels.scenario(row)}", row["precision"]]
+        return f"{', '.join([*parts, *labels.sizes(row)])}: over batch sizes. {origin.bars}"
+    what = ", ".join([tables.title(cells[0]), *labels.sizes(cells[0])])
     return f"{what}: {origin.scaling if kind == names.SCALING else origin.bars}"

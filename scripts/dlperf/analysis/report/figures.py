@@ -1,7 +1,8 @@
 """cells.tsv -> one figure, as SVG (text stays text) and PNG.
 
-Two kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
-each nodes x devices; `scaling`, throughput and scaling efficiency over devices, with the ideal. A
+Three kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
+each nodes x devices; `scaling`, throughput and scaling efficiency over devices, with the ideal;
+`batches`, throughput and latency of inference over batch sizes, on the fewest devices. A
 framework has the same colour, marker and hatch in every figure; a hollow bar or a ringed point is
 of a cell that is not equivalent. The same cells always give the same bytes.
 """
@@ -86,6 +87,9 @@ def figure(cells: Path, name: str, svg: Path, png: Path) -> None:
 
 def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:
     """(the cells of a figure, its kind)."""
+    group = name.removesuffix(f"-{names.BATCHES}")
+    if group != name and (found := metrics.over_batches(rows, group)):
+        return found, names.BATCHES
     table, kind = names.split(name, {row["table"] for row in rows})
     own = metrics.select(
         (row for row in rows if row["table"] == table), "" if kind == names.SCALING else kind
@@ -106,6 +110,8 @@ def draw(rows: Sequence[Row], kind: str, name: str) -> dict[str, bytes]:
 
     def make() -> Figure:
         series = series_of(rows)
+        if kind == names.BATCHES:
+            return _batches(rows, series)
         return _scaling(rows, series) if kind == names.SCALING else _medians(rows, series)
 
     return rendered(make, name, heading(rows[0], kind))
@@ -123,6 +129,8 @@ def rendered(make: Callable[[], Figure], name: str, title: str) -> dict[str, byt
 
 
 def heading(row: Row, kind: str) -> str:
+    if kind == names.BATCHES:
+        return f"{labels.workload(row)} {labels.scenario(row)}: throughput and latency"
     what = names.SCALING if kind == names.SCALING else metrics.of_row(row).title.lower()
     return f"{labels.workload(row)} {labels.scenario(row)}: {what}"
 
@@ -160,17 +168,24 @@ def _canvas(
     made.text(0.012, 1 - 0.24 / height, heading(row, kind), size=13, weight="bold", va="center")
     facts = [
         row["precision"],
-        f"batch {labels.batch(row)} a device",
+        "" if kind == names.BATCHES else f"batch {labels.batch(row)} a device",
         labels.short_sizes(row),
         f"{row['data']} data",
         labels.device(row).removeprefix("a device is ").replace("one ", "device = one ", 1),
     ]
-    made.text(0.012, 1 - 0.49 / height, "  ·  ".join(facts), size=9, color=MUTED, va="center")
+    made.text(
+        0.012,
+        1 - 0.49 / height,
+        "  ·  ".join(filter(None, facts)),
+        size=9,
+        color=MUTED,
+        va="center",
+    )
     for line, note in enumerate(reversed(notes)):
         made.text(0.012, (0.13 + 0.17 * line) / height, note, size=7.5, color=MUTED, va="center")
     if any(flags.not_equivalent(row) for row in rows):
         sign: Patch | Line2D = Patch(edgecolor=INK, label=NOT_EQUIVALENT, **OUTLINE)
-        if kind == names.SCALING:
+        if kind in (names.SCALING, names.BATCHES):
             sign = Line2D([], [], label=NOT_EQUIVALENT, **RING)
         made.legend(
             handles=[sign],
@@ -281,6 +296,50 @@ def _scaling(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
     speeds.set_title(metrics.of_row(rows[0]).title, loc="left", size=9.5, weight="bold", pad=4)
     shares.set_title("Scaling efficiency", loc="left", size=9.5, weight="bold", pad=4)
     return made
+
+
+def _batches(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
+    whole = max(2.9, 0.19 * len(series) + 0.6)
+    made, top, bottom = _canvas(rows, names.BATCHES, whole, [origins.of(rows).note], 0.74)
+    room = 0.07 + 0.0076 * max(len(each.title) for each in series)
+    middle = 0.075 + (0.985 - 0.075 - 0.085 - room) / 2
+    for index, metric in enumerate(metrics.OVER_BATCHES):
+        start = 0.075 if index == 0 else middle + 0.085
+        axes = made.add_axes((start, bottom, middle - 0.075, top - bottom))
+        own = [row for row in rows if row["metric"] == metric]
+        _over_batches(axes, series, own, whole if index == 1 else 0)
+        axes.set_title(metrics.of_row(own[0]).title, loc="left", size=9.5, weight="bold", pad=4)
+    return made
+
+
+def _over_batches(axes: Axes, series: Sequence[Series], rows: Sequence[Row], height: float) -> None:
+    """One metric over batch sizes; with a height, in inches, the series are named beside."""
+    sizes = sorted({row["batch_size"] for row in rows})
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(sizes))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.set_xlim(sizes[0] / 1.12, sizes[-1] * 1.12)
+    axes.set_xlabel("batch size", size=8.5)
+    ends = []
+    for each in series:
+        own = sorted((row for row in _ok(each) if row in rows), key=lambda row: row["batch_size"])
+        if not own:
+            continue
+        xs, ys = [row["batch_size"] for row in own], [row["median"] for row in own]
+        axes.errorbar(xs, ys, yerr=_whiskers(own, "median"), **_line(each))
+        _rings(axes, own, xs, ys)
+        ends.append((each, xs[-1], ys[-1]))
+    axes.set_ylabel(f"{_axis(rows[0])} (log scale)", size=8.5)
+    axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(plain))
+    axes.grid(axis="y")
+    if not ends:
+        _nothing(axes)
+    elif height:
+        _name_ends(axes, height, ends)
 
 
 def _ok(series: Series, key: str = "median") -> list[Row]:

@@ -17,15 +17,13 @@ from dlperf.contract.files import write
 
 def markdown(cells: Path, measurements: Path, out: Path) -> None:
     """Write the tables of the round in one file."""
-    rows = metrics.select(read_table(cells))
-    write(out, text(rows, standings(rows, read_table(measurements))))
+    rows = read_table(cells)
+    write(out, text(rows, standings(metrics.select(rows), read_table(measurements))))
 
 
 def text(cells: Sequence[Row], found: Sequence[Standing]) -> str:
     parts = [won(found)] if found else []
-    for name in dict.fromkeys(row["table"] for row in cells):
-        own = [row for row in cells if row["table"] == name]
-        parts.append(tables.markdown(tables.build(name, own)))
+    parts += [tables.markdown(tables.build(name, own)) for name, own in metrics.shown(cells)]
     return "\n".join(parts)
 
 

@@ -97,7 +97,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "counts": Counter(row["status"] for row in repetitions),
         "repetitions": repetitions,
         "period": provenance.period(repetitions),
-        "sections": _sections(cells, compared, folder / "figures"),
+        "sections": _sections(all_cells, compared, folder / "figures"),
         "beside": published,
         "lead": summary.lead(config, repetitions, cells),
         "standings": compared,
@@ -142,12 +142,20 @@ def _sections(
     cells: Sequence[Row], compared: Sequence[summary.Standing], figures: Path
 ) -> list[Section]:
     found = []
-    for name in dict.fromkeys(row["table"] for row in cells):
-        own = [row for row in cells if row["table"] == name]
-        standing = [each for each in compared if each.best["table"] == name]
+    groups: set[str] = set()
+    for name, own in metrics.shown(cells):
+        table, is_own = own[0]["table"], metrics.is_own(own[0])
+        standing = [each for each in compared if each.best["table"] == table and is_own]
         drawn = []
-        for kind in (own[0]["metric"], names.SCALING):
-            path = figures / f"{name}-{kind}.svg"
+        group = f"{names.without_batch(table)}-{names.BATCHES}"
+        if group not in groups and (figures / f"{group}.svg").exists():  # before its first table
+            groups.add(group)
+            rows = metrics.over_batches(cells, group.removesuffix(f"-{names.BATCHES}"))
+            said = captions.describe(rows, names.BATCHES)
+            svg = inline((figures / f"{group}.svg").read_text(), group, said)
+            drawn.append((group, svg, captions.caption(rows, names.BATCHES)))
+        for kind in (own[0]["metric"], names.SCALING) if is_own else (own[0]["metric"],):
+            path = figures / f"{table}-{kind}.svg"
             if path.exists():
                 alternative = captions.describe(own, kind)
                 svg = inline(path.read_text(), path.stem, alternative)

@@ -134,7 +134,10 @@ def _other(cell: Row, own: Repetitions, base: Repetitions | None, metric: Metric
     if values := own.values[metric.name]:
         found |= {"n_ok": len(values), **_summary(own, base, metric)}
     elif cell["status"] == "ok":
-        found |= {"status": "missing", "reason": f"no {metric.title.lower()} was recorded"}
+        found |= {
+            "status": "missing",
+            "reason": metric.lacking or f"no {metric.title.lower()} was recorded",
+        }
     return found
 
 

@@ -7,8 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dlperf import scenarios
+from dlperf.analysis.round import labels, names
 from dlperf.analysis.schema.files import Row
 from dlperf.scenarios import Metric
+
+#: What is drawn over batch sizes, from left to right.
+OVER_BATCHES = ("throughput", "latency_p50")
 
 
 def own(scenario: str) -> str:
@@ -27,6 +31,33 @@ def is_own(row: Mapping[str, Any]) -> bool:
 def select(rows: Iterable[Row], name: str = "") -> list[Row]:
     """The rows of one metric; without a name each scenario's own."""
     return [row for row in rows if (row["metric"] == name if name else is_own(row))]
+
+
+def shown(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
+    """(name, rows) of each table that always stands in a report, in the order of the rows."""
+    tables: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        tables.setdefault(row["table"], {}).setdefault(row["metric"], []).append(row)
+    found = []
+    for table, of_metric in tables.items():
+        scenario = next(iter(of_metric.values()))[0]["scenario"]
+        for name in scenarios.shown(scenario):
+            if name in of_metric:
+                found.append(
+                    (table if name == own(scenario) else f"{table}-{name}", of_metric[name])
+                )
+    return found
+
+
+def over_batches(rows: Iterable[Row], group: str) -> list[Row]:
+    """The rows of a figure over batch sizes (`names.over_batches`), on the fewest devices."""
+    found = [
+        row
+        for row in rows
+        if row["metric"] in OVER_BATCHES and names.without_batch(row["table"]) == group
+    ]
+    fewest = min((labels.devices(row) for row in found), default=0)
+    return [row for row in found if labels.devices(row) == fewest]
 
 
 def better_first(rows: Iterable[Row]) -> list[Row]:
@@ -53,9 +84,9 @@ def superlative(row: Row, best: bool = True) -> str:
 
 
 def present(having: Iterable[str], scenario: str) -> list[Metric]:
-    """The metrics of a scenario: its own, and of the others those in `having`."""
+    """The metrics of a scenario: all that are always shown, and of the others those in `having`."""
     return [
         metric
         for name, metric in scenarios.metrics(scenario).items()
-        if name == own(scenario) or name in having
+        if name in scenarios.shown(scenario) or name in having
     ]

@@ -9,6 +9,7 @@ reads it, cluster jobs included.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:  # a figure needs names only, and must not wait for the plan's
 
 #: The figure of a table that is of no metric: over devices, with the ideal.
 SCALING = "scaling"
+#: The figure of tables that differ in batch size: throughput and latency over it.
+BATCHES = "batches"
 
 
 def by_table(cases: Iterable[Case]) -> dict[str, list[Case]]:
@@ -33,25 +36,46 @@ def by_table(cases: Iterable[Case]) -> dict[str, list[Case]]:
 
 
 def table_ids(cases: Iterable[Case]) -> list[str]:
-    return list(by_table(cases))
+    """Each table, of its scenario's own metric, and those of the other metrics that are shown."""
+    found = []
+    for table, members in by_table(cases).items():
+        _, *others = scenarios.shown(members[0].scenario)
+        found += [table, *(f"{table}-{name}" for name in others)]
+    return found
 
 
 def figure_ids(cases: Iterable[Case]) -> list[str]:
-    """Two figures a table: its scenario's own metric, as of a training the throughput, and scaling
-    where the table has more than one topology."""
-    found = []
+    """The figures of each table: of its scenario's metrics that are shown, as of a training the
+    throughput, and scaling where the table has more than one topology."""
+    cases, found = list(cases), []
     for table, members in by_table(cases).items():
-        found.append(f"{table}-{next(iter(scenarios.metrics(members[0].scenario)))}")
+        found += [f"{table}-{name}" for name in scenarios.shown(members[0].scenario)]
         if len({case.topology for case in members}) > 1:
             found.append(f"{table}-{SCALING}")
-    return found
+    return found + over_batches(cases)
+
+
+def over_batches(cases: Iterable[Case]) -> list[str]:
+    """The figures over batch sizes of what infers with several: `resnet50-infer-fp32-batches`."""
+    tables = [name for name, own in by_table(cases).items() if own[0].scenario == "infer"]
+    groups = [without_batch(name) for name in tables]
+    several = [name for name in dict.fromkeys(groups) if groups.count(name) > 1]
+    return [f"{name}-{BATCHES}" for name in several]
+
+
+def without_batch(table: str) -> str:
+    """'resnet50-infer-fp32' of the table 'resnet50-infer-fp32-b8'."""
+    return re.sub(r"-b\d+", "", table, count=1)
 
 
 def of_other_metrics(cases: Iterable[Case]) -> list[str]:
     """Names of tables, and of figures, that are made on request: `<table>-memory`."""
     found = []
     for table, members in by_table(cases).items():
-        _, *others = scenarios.metrics(members[0].scenario)
+        scenario = members[0].scenario
+        others = [
+            each for each in scenarios.metrics(scenario) if each not in scenarios.shown(scenario)
+        ]
         found += [f"{table}-{name}" for name in others]
     return found
 
