@@ -8,20 +8,18 @@ import math
 
 import numpy as np
 
-from dlperf import workloads
-
 #: Values that are compared at a time: a core's cache holds as many.
 PART = 1 << 15
 
 
-def trained(run, weights):
-    """A rank's entry of the record's `weights`.
+def trained(rank, initial, weights):
+    """A rank's entry of the record's `weights`. `initial`: canonical name -> array at the start.
 
     sha256: over a line a tensor, in canonical order: name, shape, sha256 of its float32 bytes.
-    change: |w - w0| / |w0| over all tensors together. unchanged: how many tensors are exactly what
-    they were. Raises ValueError where tensors are not the workload's, or not finite.
+    change: |w - w0| / |w0| over all tensors together. unchanged: how many kernels and matrices are
+    exactly what they were (a vector may be: an update that is small beside 1 is rounded away).
+    Raises ValueError where tensors are not the workload's, or not finite.
     """
-    initial = workloads.Initial(run.workload, run.dimensions, run.seed)
     lines, moved, length, unchanged = {}, 0.0, 0.0, 0
     for name, array in weights.read():
         begin = initial[name] if name in initial else None
@@ -29,18 +27,19 @@ def trained(run, weights):
             raise ValueError("%s: %s is none of the trained tensors" % (name, array.shape))
         array = np.ascontiguousarray(array, "float32")
         lines[name] = "%s %s %s\n" % (name, array.shape, hashlib.sha256(array).hexdigest())
-        own, all_of_it = squares(array.reshape(-1), begin.reshape(-1))
-        moved, length, unchanged = moved + own, length + all_of_it, unchanged + (own == 0)
+        gone, before = squares(array.reshape(-1), begin.reshape(-1))
+        moved, length = moved + gone, length + before
+        unchanged += gone == 0 and array.ndim > 1
     missing = [name for name in initial if name not in lines]
     if missing:
         raise ValueError("tensors were not trained: %s" % ", ".join(missing))
     if not math.isfinite(moved):
         raise ValueError("the trained weights are not finite")
     return {
-        "rank": run.rank,
+        "rank": rank,
         "sha256": hashlib.sha256("".join(lines[name] for name in initial).encode()).hexdigest(),
         "change": math.sqrt(moved / length),
-        "unchanged": unchanged,
+        "unchanged": int(unchanged),
     }
 
 

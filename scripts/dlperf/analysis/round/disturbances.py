@@ -22,7 +22,9 @@ LOSS_SHARE, LOSS_SHARE_ROUNDED, LOSS_SHARE_RANDOM = 1e-3, 1e-2, 0.1
 #: And so much of the way that losses went from the first measured step to the last one.
 LOSS_MOVE = 0.25
 #: And how far training moved the weights: so far from that median, as a share of it.
-CHANGE_SHARE, CHANGE_SHARE_ROUNDED, CHANGE_SHARE_RANDOM = 0.01, 0.05, 0.05
+#: ResNet-50 is chaotic: in longer runs than of so many steps, the change itself is.
+CHANGE_SHARE, CHANGE_SHARE_ROUNDED, CHANGE_SHARE_RANDOM = 0.01, 0.15, 0.05
+CHANGE_STEPS, CHANGE_SHARE_LONG = 12, 0.1
 #: What cells have in common that are beside each other.
 BESIDE = ["table", "nodes", "devices_per_node", "workload", "precision"]
 #: What a frame must have for `overlapping`.
@@ -84,7 +86,7 @@ def strange_weights(ok: pandas.DataFrame) -> set[int]:
     """Cases any repetition of which trained other weights than those beside them.
 
     Ranks with the whole model each must end with the same weights. Between frameworks rounding
-    differs: what is compared is how far all weights went, and how many tensors did not move.
+    differs: what is compared is how far all weights went, and how many matrices did not move.
     """
     whole = (ok[["tensor_parallel", "pipeline_parallel"]] == 1).all(axis=1) & (
         ok["zero_stage"] == 0
@@ -96,6 +98,8 @@ def strange_weights(ok: pandas.DataFrame) -> set[int]:
         first = own.iloc[0]
         if workloads.data(first["workload"])[first["data"]].loader == "readers":
             continue  # each framework has batches of its own
+        if first["warmup_steps"] + first["measured_steps"] > CHANGE_STEPS:
+            share = max(share, CHANGE_SHARE_LONG)
         cases = own.groupby("number")[["weights_change", "weights_unchanged"]].median()
         change, unchanged = cases.median()
         far = (own["weights_change"] - change).abs() > share * change
@@ -115,7 +119,8 @@ def _beside_each_other(
     for (*_, workload, precision), own in known.groupby(BESIDE):
         if own["number"].nunique() >= 3:
             share = exact if precision == "fp32" else rounded
-            yield own, random if hasattr(workloads.facts(workload), "DROPOUT") else share
+            dropout = hasattr(workloads.facts(workload), "DROPOUT")
+            yield own, max(share, random) if dropout else share
 
 
 def overlapping(rows: pandas.DataFrame) -> set[str]:
