@@ -44,7 +44,7 @@ def trained(rank, initial, weights):
 
 
 def squares(array, begin):
-    """|array - begin|^2 and |begin|^2, in float64: of float32 numbers, 0 only where all are equal."""
+    """|array - begin|^2 and |begin|^2. In float64: 0 only where all float32 numbers are equal."""
     moved = length = 0.0
     for first in range(0, array.size, PART):
         before = begin[first : first + PART].astype("float64")
