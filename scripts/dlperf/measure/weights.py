@@ -6,8 +6,6 @@ Read after the window and after the peak memory, tensor by tensor: neither model
 import hashlib
 import math
 
-import numpy as np
-
 #: Values that are compared at a time: a core's cache holds as many.
 PART = 1 << 15
 
@@ -20,6 +18,8 @@ def trained(rank, initial, weights):
     exactly what they were (a vector may be: an update that is small beside 1 is rounded away).
     Raises ValueError where tensors are not the workload's, or not finite.
     """
+    import numpy as np  # not for the plan
+
     lines, moved, length, unchanged = {}, 0.0, 0.0, 0
     for name, array in weights.read():
         begin = initial[name] if name in initial else None
