@@ -244,6 +244,7 @@ class Attempt:
         outcome.update(
             window=[facts["window"] for facts in self.facts],
             memory=[facts["memory"] for facts in self.facts],
+            weights=[facts["weights"] for facts in self.facts],
             parity=self.facts[0]["parity"],
         )
         energy = [facts["energy"] for facts in self.facts if "energy" in facts]
