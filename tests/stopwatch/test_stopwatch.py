@@ -118,6 +118,9 @@ def test_two_ranks_give_one_record_with_both_windows(environments, tmp_path):
     assert record["parity"]["parameters"] == 25557032
     assert record["parity"]["collective"] == "gloo"
     assert all(memory["host_peak_rss_bytes"] > 1e8 for memory in record["memory"])
+    first, second = record["weights"]
+    assert second == {**first, "rank": 1}, "the ranks end with the same weights"
+    assert 1e-6 < first["change"] < 1e-2 and first["unchanged"] == 0
 
 
 def test_each_rank_is_pinned_to_its_own_core(environments, tmp_path):

@@ -184,6 +184,8 @@ def record(
         return made_record
     each = [1 + 0.02 * dice.uniform(-1, 1) for _ in range(steps)]
     each = [seconds * share / sum(each) for share in each]
+    change = 0.0118 * (1 + 0.0005 * dice.uniform(-1, 1))
+    weights = hashlib.sha256(str(change).encode()).hexdigest()
     made_record |= {
         "steps": {
             "warmup": made.steps_of(case.workload).warmup,
@@ -214,6 +216,11 @@ def record(
             for rank in range(ranks)
         ],
         "parity": _parity(case),
+        "weights": [
+            # of one sha256, as ranks end with the same weights
+            {"rank": rank, "sha256": weights, "change": change, "unchanged": 0}
+            for rank in range(ranks)
+        ],
     }
     if made.device == "cuda":
         made_record["energy"] = [

@@ -16,7 +16,7 @@ import traceback
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract import files
 from dlperf.contract.run import Run, Unsupported
-from dlperf.measure import host, memory_words
+from dlperf.measure import host, memory_words, weights
 from dlperf.measure.meeting import Guest
 
 
@@ -59,7 +59,8 @@ def measure(run):
             % (run.workload, run.framework, work.parameters, expected)
         )
 
-    work.weights.write(workloads.Initial(run.workload, run.dimensions, run.seed))
+    initial = workloads.Initial(run.workload, run.dimensions, run.seed)
+    work.weights.write(initial)
 
     guest.phase("warmup")
     warmup_started = time.perf_counter()
@@ -95,6 +96,8 @@ def measure(run):
     parity.update(framework.parity(run))
     parity.update(work.parity)
     facts["parity"] = parity
+    if scenario.TRAINS:
+        facts["weights"] = weights.trained(run.rank, initial, work.weights)
     guest.wait("measured")  # no rank may end while another one still needs the group
     work.batches.close()
     framework.stop(run)

@@ -247,6 +247,8 @@ class Attempt:
             memory=[facts["memory"] for facts in self.facts],
             parity=self.facts[0]["parity"],
         )
+        if scenario.TRAINS:
+            outcome["weights"] = [facts["weights"] for facts in self.facts]
         energy = [facts["energy"] for facts in self.facts if "energy" in facts]
         if len(energy) == len(self.facts):  # else the sum would be of some of them
             outcome["energy"] = energy

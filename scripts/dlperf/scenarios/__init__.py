@@ -3,6 +3,7 @@
 A module has
 
     TITLE                                        what a table calls it: "ResNet-50 v1.5 training"
+    TRAINS                                       whether weights change
     prepare(run, implementation) -> Work         the implementation's work for this scenario
     window(run, work, stopwatch) -> dict         the timed window: a rank's raw facts
     summary(facts, case, settings) -> dict       all ranks' raw facts -> the record's

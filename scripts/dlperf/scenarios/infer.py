@@ -13,6 +13,7 @@ import time
 from dlperf.scenarios import Metric, train
 
 TITLE = "inference"
+TRAINS = False
 #: Percentiles of latency that are reported.
 PERCENTILES = (50, 90, 95, 99)
 #: Half of what an interval of 95 % leaves out: of so many batches that no interval of order

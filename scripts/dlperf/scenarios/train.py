@@ -8,6 +8,7 @@ from dlperf import workloads
 from dlperf.scenarios import Metric
 
 TITLE = "training"
+TRAINS = True
 #: Of a step: so much later than `wait` returned, nothing may become ready; nor so many seconds.
 LATE_STEPS, LATE_SECONDS = 0.5, 0.02
 

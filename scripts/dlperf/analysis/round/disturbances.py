@@ -3,6 +3,8 @@
 In: measurements.tsv.gz as a DataFrame. Out: the flags that repetitions raise, by case.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas
 
@@ -19,6 +21,12 @@ FOREIGN_SHARE = 0.1
 LOSS_SHARE, LOSS_SHARE_ROUNDED, LOSS_SHARE_RANDOM = 1e-3, 1e-2, 0.1
 #: And so much of the way that losses went from the first measured step to the last one.
 LOSS_MOVE = 0.25
+#: And how far training moved the weights: so far from that median, as a share of it.
+#: ResNet-50 is chaotic: in longer runs than of so many steps, the change itself is.
+CHANGE_SHARE, CHANGE_SHARE_ROUNDED, CHANGE_SHARE_RANDOM = 0.01, 0.15, 0.05
+CHANGE_STEPS, CHANGE_SHARE_LONG = 12, 0.1
+#: What cells have in common that are beside each other.
+BESIDE = ["table", "nodes", "devices_per_node", "workload", "precision"]
 #: What a frame must have for `overlapping`.
 SPANS = (
     *("record", "hostname", "nodes_used"),
@@ -51,32 +59,68 @@ def raised(measured: pandas.DataFrame, ok: pandas.DataFrame) -> dict[str, set[in
         "suspect:throttled": cases(ok["throttled"].notna()),
         "suspect:drift": cases(cell.isin(displaced)),
         "suspect:losses": strange_losses(ok),
+        "suspect:weights": strange_weights(ok),
     }
 
 
 def strange_losses(ok: pandas.DataFrame) -> set[int]:
     """Cases whose losses in the timed window differ from those beside them, or do not change.
 
-    All frameworks start from the same weights and see the same batches. The middle of two would be
-    neither's: a table of less than three is not compared.
+    All frameworks start from the same weights and see the same batches.
     """
     ends = ["loss_first", "loss_last"]
     known = ok.dropna(subset=ends)
     still = known[(known["measured_steps"] > 1) & (known["loss_first"] == known["loss_last"])]
     found = set(still["number"])
-    beside = ["table", "nodes", "devices_per_node", "workload", "precision"]
-    cases = known.groupby("number")[beside].first().join(known.groupby("number")[ends].median())
-    for (*_, workload, precision), own in cases.groupby(beside):
-        if len(own) < 3:
-            continue
-        share = LOSS_SHARE if precision == "fp32" else LOSS_SHARE_ROUNDED
-        if hasattr(workloads.facts(workload), "DROPOUT"):
-            share = LOSS_SHARE_RANDOM
-        middle = own[ends].median()
+    shares = (LOSS_SHARE, LOSS_SHARE_ROUNDED, LOSS_SHARE_RANDOM)
+    for own, share in _beside_each_other(known, shares):
+        cases = own.groupby("number")[ends].median()
+        middle = cases.median()
         moved = LOSS_MOVE * abs(middle["loss_first"] - middle["loss_last"])
-        far = (own[ends] - middle).abs() > share * middle + moved
-        found |= set(own.index[far.any(axis=1)])
+        far = (cases - middle).abs() > share * middle + moved
+        found |= set(cases.index[far.any(axis=1)])
     return found
+
+
+def strange_weights(ok: pandas.DataFrame) -> set[int]:
+    """Cases any repetition of which trained other weights than those beside them.
+
+    Ranks with the whole model each must end with the same weights. Between frameworks rounding
+    differs: what is compared is how far all weights went, and how many matrices did not move.
+    """
+    whole = (ok[["tensor_parallel", "pipeline_parallel"]] == 1).all(axis=1) & (
+        ok["zero_stage"] == 0
+    )
+    found = set(ok["number"][whole & (ok["weights_distinct"] > 1)])
+    known = ok.dropna(subset=["weights_change", "weights_unchanged"])
+    shares = (CHANGE_SHARE, CHANGE_SHARE_ROUNDED, CHANGE_SHARE_RANDOM)
+    for own, share in _beside_each_other(known, shares):
+        first = own.iloc[0]
+        if workloads.data(first["workload"])[first["data"]].loader == "readers":
+            continue  # each framework has batches of its own
+        if first["warmup_steps"] + first["measured_steps"] > CHANGE_STEPS:
+            share = max(share, CHANGE_SHARE_LONG)
+        cases = own.groupby("number")[["weights_change", "weights_unchanged"]].median()
+        change, unchanged = cases.median()
+        far = (own["weights_change"] - change).abs() > share * change
+        found |= set(own["number"][far | (own["weights_unchanged"] > unchanged)])
+    return found
+
+
+def _beside_each_other(
+    known: pandas.DataFrame, shares: tuple[float, float, float]
+) -> Iterator[tuple[pandas.DataFrame, float]]:
+    """The repetitions of each table and topology, and which of `shares` may lie between them: of
+    float32, of other precisions, or of dropout, which is random.
+
+    The middle of two would be neither's: less than three cases are not compared.
+    """
+    exact, rounded, random = shares
+    for (*_, workload, precision), own in known.groupby(BESIDE):
+        if own["number"].nunique() >= 3:
+            share = exact if precision == "fp32" else rounded
+            dropout = hasattr(workloads.facts(workload), "DROPOUT")
+            yield own, max(share, random) if dropout else share
 
 
 def overlapping(rows: pandas.DataFrame) -> set[str]:

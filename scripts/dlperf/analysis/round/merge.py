@@ -152,6 +152,7 @@ def _measured(record: Mapping[str, Any], case: plan.Case) -> Row:
     window, steps, memory = record["window"], record["steps"], record["memory"]
     seconds = train.window_seconds(record)
     energy = [each["joules"] for each in record.get("energy", [])]
+    weights = record.get("weights", [])
     return {
         **{
             name: metric.value(record, case)
@@ -168,6 +169,10 @@ def _measured(record: Mapping[str, Any], case: plan.Case) -> Row:
         "loader_share": _share(steps.get("loader_seconds"), seconds),
         "loss_first": steps["loss"][0] if steps.get("loss") else None,
         "loss_last": steps["loss"][-1] if steps.get("loss") else None,
+        # of the rank that trained least
+        "weights_change": min((rank["change"] for rank in weights), default=None),
+        "weights_unchanged": _largest(weights, "unchanged"),
+        "weights_distinct": len({rank["sha256"] for rank in weights}) or None,
         "host_peak_rss_bytes": _largest(memory, "host_peak_rss_bytes"),
         "device_peak_bytes": _largest(memory, "device_peak_bytes"),
         "device_total_peak_bytes": _largest(memory, "device_total_peak_bytes"),
@@ -186,9 +191,9 @@ def _share(part: float | None, whole: float) -> float | None:
     return None if part is None else part / whole
 
 
-def _largest(memory: Sequence[Mapping[str, Any]], key: str) -> int | None:
+def _largest(ranks: Sequence[Mapping[str, Any]], key: str) -> int | None:
     """The most that any rank had, or None where no rank could say."""
-    values = [rank[key] for rank in memory if rank.get(key) is not None]
+    values = [rank[key] for rank in ranks if rank.get(key) is not None]
     return max(values, default=None)
 
 

@@ -236,7 +236,8 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
     for node, found in sorted(names.items()):
         if len(found) > 1:
             yield f"window: ranks of node {node} name several nodes: {', '.join(sorted(found))}"
-    unit, parameters = _facts(case.workload, tuple(case.dimensions.items()))
+    unit, parameters, matrices = _facts(case.workload, tuple(case.dimensions.items()))
+    yield from _weights(record.get("weights"), case.devices, matrices)
     if record["unit"] != unit:
         yield f"unit is {record['unit']!r}, but {case.workload} is measured in {unit!r}"
     wanted = {"parameters": parameters, "precision": case.precision, "compiler": case.compiler}
@@ -263,10 +264,30 @@ def _latency(record: dict[str, Any], case: Case) -> Iterator[str]:
             yield f"latency of rank {each['rank']} is longer than all of it (seconds_total)"
 
 
+def _weights(found: list[dict[str, Any]] | None, ranks: int, matrices: int) -> Iterator[str]:
+    """Whether each rank's trained weights are there once, and can be what is said of them."""
+    if found is None:  # older records have none
+        return
+    if sorted(each["rank"] for each in found) != list(range(ranks)):
+        yield f"weights does not have each of the {ranks} ranks once"
+    said: dict[str, tuple[float, int]] = {}
+    for each in found:
+        change, unchanged = each["change"], each["unchanged"]
+        if unchanged > matrices or (change == 0 and unchanged < matrices):
+            yield (
+                f"weights of rank {each['rank']}: {unchanged} of {matrices} kernels and matrices "
+                f"are unchanged, and change is {change}"
+            )
+        if said.setdefault(each["sha256"], (change, unchanged)) != (change, unchanged):
+            yield f"weights of rank {each['rank']}: the same sha256 as another rank's, other values"
+
+
 @cache
-def _facts(workload: str, dimensions: tuple[tuple[str, Any], ...]) -> tuple[str, int]:
-    """A workload's unit, and how many values of a model of that size are trained."""
-    return workloads.facts(workload).UNIT, workloads.parameter_count(workload, dict(dimensions))
+def _facts(workload: str, dimensions: tuple[tuple[str, Any], ...]) -> tuple[str, int, int]:
+    """A workload's unit; how many values, and matrices, of a model of that size are trained."""
+    facts, sizes = workloads.facts(workload), dict(dimensions)
+    matrices = sum(len(shape) > 1 for shape in facts.parameters(sizes).values())
+    return facts.UNIT, workloads.parameter_count(workload, sizes), matrices
 
 
 def strangers(cases: list[Case], repetitions: int, runs: Path) -> list[str]:

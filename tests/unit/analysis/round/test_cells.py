@@ -434,3 +434,73 @@ def test_1000_records_become_cells_and_tables_and_none_is_lost(tmp_path):
         cells = str(results / "cells.tsv")
         assert main(["table", "--cells", cells, "--table", name, *kinds]) == 0
     assert sum(row["n_ok"] for row in rows) == 1000
+
+
+@pytest.mark.parametrize(
+    "frameworks, changes, suspect",
+    [
+        (3, {"change": lambda change: change * 1.002}, False),  # rounding
+        (3, {"change": lambda change: change / 2}, True),  # half of the steps
+        (3, {"unchanged": lambda count: count + 1}, True),  # a layer that is not trained
+        (2, {"change": lambda change: change / 2}, False),  # which of two is wrong?
+    ],
+)
+def test_a_cell_that_trained_less_than_the_others_is_suspect(
+    tmp_path, frameworks, changes, suspect
+):
+    def change(record):  # in one repetition of three
+        identity = record["identity"]
+        if (identity["framework"], identity["repetition"]) == ("mxnet", 2):
+            for rank in record["weights"]:
+                rank.update({key: of(rank[key]) for key, of in changes.items()})
+
+    names = ["pytorch", "mxnet", "tensorflow"][:frameworks]
+    assert suspects(tmp_path, change, frameworks=names) == ({"mxnet"} if suspect else set())
+
+
+def test_ranks_that_end_with_different_weights_are_suspect(tmp_path):
+    def change(record):
+        if record["identity"]["framework"] == "mxnet":
+            for rank in record["weights"]:
+                rank["sha256"] = f"{rank['rank']:064x}"
+
+    rows = analyse(write_round(tmp_path, SMALL, change=change))
+    assert cell(rows, "mxnet", 2)["flags"] == "suspect:weights"
+    assert cell(rows, "mxnet", 1)["flags"] == cell(rows, "pytorch", 2)["flags"] == ""
+
+
+def test_of_records_without_weights_nothing_is_said(tmp_path):
+    def older(record):
+        del record["weights"]
+
+    assert suspects(tmp_path, older, frameworks=["pytorch", "mxnet", "tensorflow"]) == set()
+
+
+def test_batches_of_a_frameworks_own_move_weights_by_another_share(tmp_path):
+    def change(record):
+        if record["identity"]["framework"] == "mxnet":
+            for rank in record["weights"]:
+                rank["change"] *= 1.3
+
+    names = ["pytorch", "mxnet", "tensorflow"]
+    for data, expected in (("sample", {"mxnet"}), ("sample_native", set())):
+        found = suspects(tmp_path / data, change, frameworks=names, resnet50_data=[data])
+        assert found == expected
+
+
+@pytest.mark.parametrize(("measured", "expected"), [(10, {"mxnet"}), (50, set())])
+def test_in_a_long_run_rounding_alone_moves_weights_by_another_share(tmp_path, measured, expected):
+    def change(record):
+        if record["identity"]["framework"] == "mxnet":
+            for rank in record["weights"]:
+                rank["change"] *= 1.05
+
+    names, steps = ["pytorch", "mxnet", "tensorflow"], {"warmup": 2, "measured": measured}
+    assert suspects(tmp_path, change, frameworks=names, steps=steps) == expected
+
+
+def suspects(tmp_path, change, **round_):
+    """The frameworks of a made-up round whose weights are suspect; nothing else is."""
+    rows = analyse(write_round(tmp_path, config(**round_), change=change))
+    assert {row["flags"] for row in rows} <= {"", "suspect:weights"}
+    return {row["framework"] for row in rows if row["flags"]}

@@ -45,7 +45,10 @@ def test_the_schema_is_a_schema():
     jsonschema.Draft202012Validator.check_schema(documents.load(documents.RECORD))
 
 
-@pytest.mark.parametrize("document", [OK, CRASHED], ids=["ok", "crashed"])
+OLDER = {key: value for key, value in OK.items() if key != "weights"}
+
+
+@pytest.mark.parametrize("document", [OK, CRASHED, OLDER], ids=["ok", "crashed", "older"])
 def test_whole_records_pass(document):
     assert problems(document) == []
 
@@ -113,6 +116,12 @@ UTC = OK["window"][1]["start_utc"]
         (changed("steps", loss=[]), "steps.loss has 0 values for 10"),
         (changed("steps", warmup=7), "steps.warmup is 7"),
         ({**OK, "memory": OK["memory"][:1]}, "memory does not have each of the 2 ranks once"),
+        ({**OK, "weights": OK["weights"][:1]}, "weights does not have each of the 2 ranks once"),
+        (changed("weights", 0, unchanged=55), "55 of 54 kernels and matrices are unchanged"),
+        (changed("weights", 1, change=0), "0 of 54 kernels and matrices are unchanged, and change"),
+        (changed("weights", 1, unchanged=1), "the same sha256 as another rank's, other values"),
+        (changed("weights", 1, sha256="0"), "weights.1.sha256: '0' does not match"),
+        (changed("weights", 1, change=-0.1), "weights.1.change: -0.1 is less than the minimum"),
         ({**OK, "unit": "tokens"}, "unit is 'tokens'"),
         (changed("parity", parameters=1), "parity.parameters is 1, but the case's is 25557032"),
         (changed("parity", precision="amp"), "parity.precision is 'amp', but the case's is 'fp32'"),

@@ -1,0 +1,53 @@
+"""What a rank trained: the weights that it ended with, beside those that it was given.
+
+Read after the window and after the peak memory, tensor by tensor: neither model is held whole.
+"""
+
+import hashlib
+import math
+
+#: Values that are compared at a time: a core's cache holds as many.
+PART = 1 << 15
+
+
+def trained(rank, initial, weights):
+    """A rank's entry of the record's `weights`. `initial`: canonical name -> array at the start.
+
+    sha256: over a line a tensor, in canonical order: name, shape, sha256 of its float32 bytes.
+    change: |w - w0| / |w0| over all tensors together. unchanged: how many kernels and matrices are
+    exactly what they were (a vector may be: an update that is small beside 1 is rounded away).
+    Raises ValueError where tensors are not the workload's, or not finite.
+    """
+    import numpy as np  # not for the plan
+
+    lines, moved, length, unchanged = {}, 0.0, 0.0, 0
+    for name, array in weights.read():
+        begin = initial[name] if name in initial else None
+        if begin is None or begin.shape != array.shape:
+            raise ValueError("%s: %s is none of the trained tensors" % (name, array.shape))
+        array = np.ascontiguousarray(array, "float32")
+        lines[name] = "%s %s %s\n" % (name, array.shape, hashlib.sha256(array).hexdigest())
+        gone, before = squares(array.reshape(-1), begin.reshape(-1))
+        moved, length = moved + gone, length + before
+        unchanged += gone == 0 and array.ndim > 1
+    missing = [name for name in initial if name not in lines]
+    if missing:
+        raise ValueError("tensors were not trained: %s" % ", ".join(missing))
+    if not math.isfinite(moved):
+        raise ValueError("the trained weights are not finite")
+    return {
+        "rank": rank,
+        "sha256": hashlib.sha256("".join(lines[name] for name in initial).encode()).hexdigest(),
+        "change": math.sqrt(moved / length),
+        "unchanged": int(unchanged),
+    }
+
+
+def squares(array, begin):
+    """|array - begin|^2 and |begin|^2. In float64: 0 only where all float32 numbers are equal."""
+    moved = length = 0.0
+    for first in range(0, array.size, PART):
+        before = begin[first : first + PART].astype("float64")
+        gone = array[first : first + PART] - before
+        moved, length = moved + float(gone @ gone), length + float(before @ before)
+    return moved, length

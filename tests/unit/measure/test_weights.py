@@ -1,0 +1,73 @@
+"""What a rank says of the weights that it trained, read tensor by tensor."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from dlperf.measure.weights import PART, trained
+
+DICE = np.random.default_rng(1)
+INITIAL = {
+    "stem": DICE.normal(size=(4, 3, 3, 3)).astype("float32"),
+    "scale": np.ones(4, "float32"),
+    "bias": np.zeros(4, "float32"),
+    "head": DICE.normal(size=(2 * PART // 100 + 1, 100)).astype("float32"),  # in three parts
+}
+LENGTH = np.sqrt(sum(np.square(each, dtype="float64").sum() for each in INITIAL.values()))
+
+
+class Weights:
+    """Those that training starts with, but for `changed`, in the order of `names`."""
+
+    def __init__(self, names=INITIAL, **changed):
+        self.names, self.changed = names, changed
+
+    def read(self):
+        return ((name, {**INITIAL, **self.changed}[name]) for name in self.names)
+
+
+def with_last(name, value):
+    """A tensor of INITIAL with another last value."""
+    array = INITIAL[name].copy()
+    array.flat[-1] = value
+    return {name: array}
+
+
+def test_what_nothing_trained_is_unchanged():
+    entry = trained(3, INITIAL, Weights())
+    assert (entry["rank"], entry["change"], entry["unchanged"]) == (3, 0, 2)
+
+
+@pytest.mark.parametrize(("name", "unchanged"), [("head", 1), ("stem", 1), ("bias", 2)])
+def test_the_change_is_how_far_all_weights_went_over_their_length(name, unchanged):
+    entry = trained(0, INITIAL, Weights(**with_last(name, 5.0)))
+    moved = 5.0 - float(INITIAL[name].flat[-1])
+    assert entry["change"] == pytest.approx(moved / LENGTH, rel=1e-12)
+    assert entry["unchanged"] == unchanged
+
+
+def test_the_sha256_is_of_names_shapes_and_values_in_whatever_order_and_layout_they_come():
+    lines = [
+        f"{name} {each.shape} {hashlib.sha256(each.tobytes()).hexdigest()}\n"
+        for name, each in INITIAL.items()
+    ]
+    expected = hashlib.sha256("".join(lines).encode()).hexdigest()
+    turned = Weights(list(INITIAL)[::-1], head=np.asfortranarray(INITIAL["head"]))
+    assert trained(0, INITIAL, turned)["sha256"] == expected
+    nearly = with_last("head", np.nextafter(INITIAL["head"][-1, -1], np.float32(9)))
+    assert trained(0, INITIAL, Weights(**nearly))["sha256"] != expected
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        (Weights(["scale", "bias", "head"]), "tensors were not trained: stem"),
+        (Weights([*INITIAL, "more"], more=np.ones(2)), "more"),
+        (Weights(head=INITIAL["head"].T), "head"),
+        (Weights(**with_last("bias", np.nan)), "not finite"),
+    ],
+)
+def test_weights_that_are_not_the_workloads_end_the_rank(weights, said):
+    with pytest.raises(ValueError, match=said):
+        trained(0, INITIAL, weights)
