@@ -59,7 +59,7 @@ def _combinations(config: Config) -> Iterator[Case]:
                 section.parallel if scenario == "train" else [Parallel()],
                 section.data,
                 section.dimensions,
-                config.topologies,
+                section.topologies_of(scenario, config.topologies),
                 section.compilers,
                 config.frameworks,
             ):

@@ -112,6 +112,12 @@ class Inference(Section):
         description="Batch sizes of `infer`, if they differ from those of training.",
         examples=[{"fp32": [1, 2, 4, 8]}],
     )
+    topologies: Choices[Topology] | None = Field(
+        default=None,
+        description="Topologies of `infer`, if they differ from the round's: devices serve each by "
+        "itself, so that more of them show little.",
+        examples=[["1n1d"]],
+    )
     steps: Steps | None = Field(
         default=None,
         description="Batches of a repetition of `infer`, in each of its two windows, if they "
@@ -199,6 +205,11 @@ class Workload(Section):
         lists = [value if isinstance(value, list) else [value] for value in values]
         lists = [[int(each) if isinstance(each, bool) else each for each in one] for one in lists]
         return [dict(zip(own, each, strict=True)) for each in itertools.product(*lists)]
+
+    def topologies_of(self, scenario: str, of_round: list[str]) -> list[str]:
+        """The topologies, as far as they are not the round's."""
+        own = self.infer.topologies if scenario == "infer" and self.infer else None
+        return own or of_round
 
     def batch_sizes_of(self, scenario: str, precision: str) -> list[int]:
         """The batch sizes of one device."""
