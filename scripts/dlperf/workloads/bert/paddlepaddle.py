@@ -59,9 +59,7 @@ class Layer(nn.Layer):
         batch, tokens, width = x.shape
         heads = [batch, tokens, facts.HEADS, facts.HEAD_WIDTH]
         query, key, value = (each.reshape(heads) for each in self.qkv(x).split(3, -1))
-        mixed = self.attention(
-            query, key, value, attn_mask=bias, dropout_p=self.attention_dropout
-        )
+        mixed = self.attention(query, key, value, attn_mask=bias, dropout_p=self.attention_dropout)
         mixed = self.projection(mixed.reshape([batch, tokens, width]))
         x = self.norm1(x + self.dropout(mixed))
         inner = self.ffn2(F.gelu(self.ffn1(x)))
