@@ -6,10 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from gpu_runs import a_run
 
 from dlperf import frameworks
 from dlperf.contract.run import Run
-from gpu_runs import a_run
 
 ROOT = Path(__file__).resolve().parents[2]
 

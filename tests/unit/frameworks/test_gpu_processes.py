@@ -1,15 +1,15 @@
-"""What a rank's process on a GPU is started with, in MXNet, PaddlePaddle, OneFlow and TensorFlow 1."""
+"""What a rank on a GPU is started with: MXNet, PaddlePaddle, OneFlow, TensorFlow 1."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from gpu_runs import a_run
 
 from dlperf import frameworks
 from dlperf.contract.run import Run, Unsupported
 from dlperf.frameworks import gpus, horovod
-from gpu_runs import a_run
 
 MULTI_TENSOR = "ONEFLOW_ENABLE_MULTI_TENSOR_MODEL_UPDATE"
 FUSED_CAST = "ONEFLOW_FUSE_MODEL_UPDATE_CAST"

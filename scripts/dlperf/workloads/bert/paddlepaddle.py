@@ -1,11 +1,11 @@
 """BERT-Base pre-training in PaddlePaddle.
 
-One product for query, key and value, under AMP `scaled_dot_product_attention` (its kernels take
-a mask in the narrow types only; elsewhere plain products, as it does on a CPU), the decoder at predicted positions only, AdamW in one kernel a
-tensor, the clip in place. On the CPU: to_static without oneDNN, whose products are several times
-slower in training than Paddle's own (and whose gradients of a small attention differed). On the
-GPU, which this has not run on: level O2 (narrow weights, fp32 master weights) under AMP, with fp32
-gradients for the clip's norm.
+One product for query, key and value; under AMP `scaled_dot_product_attention`, whose flash kernels
+know the narrow types only, elsewhere plain products; the decoder at predicted positions only, AdamW
+in one kernel a tensor, the clip in place. On the CPU: to_static without oneDNN, whose products are
+several times slower in training than Paddle's own (and whose gradients of a small attention
+differed). On the GPU, which this has not run on: level O2 (narrow weights, fp32 master weights)
+under AMP, with fp32 gradients for the clip's norm.
 """
 
 import math
