@@ -93,6 +93,35 @@ work.step()
 print("weight:", float(network.weight.asnumpy()[0]), work.parity["loss_scaling"])
 """
 
+ATTENTION = """
+import math
+import numpy as np, paddle
+import paddle.nn.functional as F
+from dlperf.workloads.bert.paddlepaddle import attention
+
+random = np.random.RandomState(0)
+for dtype, off in (("float32", 1e-6), ("float64", 1e-15)):
+    q, k, v = (paddle.to_tensor(random.randn(2, 7, 12, 64), dtype) for _ in range(3))
+    bias = paddle.to_tensor([[0.0] * 7, [0.0] * 4 + [-math.inf] * 3], dtype).reshape([2, 1, 1, 7])
+    ours = attention(q, k, v, attn_mask=bias, dropout_p=0.0)
+    paddles = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=0.0)
+    np.testing.assert_allclose(ours.numpy(), paddles.numpy(), rtol=0, atol=10 * off)
+dropped = attention(q, k, paddle.ones_like(v), attn_mask=bias, dropout_p=0.5)
+assert 0.9 < dropped.mean().item() < 1.1 and dropped.std().item() > 0.1
+print("the same")
+"""
+
+VERSIONS = """
+import paddle
+from dlperf.frameworks.paddlepaddle import process, training
+
+for number in (2, 3):
+    process.version = training.version = lambda: number
+    asked = training.fusions(run)
+    assert all(hasattr(paddle.static.BuildStrategy, name) for name in asked), asked
+    print(number, type(process.step_timer(run)).__name__, len(asked))
+"""
+
 WAIT = """
 import numpy as np
 from dlperf.contract.run import Run
@@ -170,6 +199,17 @@ def test_the_loss_is_scaled_as_the_run_says(framework, code, environments, tmp_p
 def test_oneflows_graph_begins_with_the_runs_loss_scale(environments, tmp_path):
     run = on_gpu("oneflow", environments, precision="amp", compiler="graph", loss_scale=2.0)
     assert "scale: 2.0" in out(ONEFLOW, run, environments, tmp_path)
+
+
+def test_paddlepaddles_attention_by_products_is_its_own(environments, tmp_path):
+    run = on_gpu("paddlepaddle", environments, device="cpu", capability="", gpus=[])
+    assert "the same" in out(ATTENTION, run, environments, tmp_path)
+
+
+def test_paddlepaddle_2_has_fusions_and_no_events(environments, tmp_path):
+    run = on_gpu("paddlepaddle", environments, compiler="static", precision="amp")
+    found = out(VERSIONS, run, environments, tmp_path).splitlines()
+    assert found[-2:] == ["2 HostTimer 3", "3 EventTimer 0"]
 
 
 def test_tensorflow1_waits_for_the_updates(environments, tmp_path):

@@ -1,5 +1,6 @@
 """What a rank on a GPU is started with: MXNet, PaddlePaddle, OneFlow, TensorFlow 1."""
 
+import ctypes
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from gpu_runs import a_run
 from dlperf import frameworks
 from dlperf.contract.run import Run, Unsupported
 from dlperf.frameworks import gpus, horovod
+from dlperf.frameworks.mxnet import process
 
 MULTI_TENSOR = "ONEFLOW_ENABLE_MULTI_TENSOR_MODEL_UPDATE"
 FUSED_CAST = "ONEFLOW_FUSE_MODEL_UPDATE_CAST"
@@ -74,6 +76,17 @@ def test_mxnets_gpus_meet_by_horovod_where_the_environment_has_it(python_with_ho
     assert "DMLC_ROLE" not in found
     assert frameworks.load("mxnet").services(run) == []
     assert not horovod.has(python_with_horovod, "tensorflow")
+
+
+def test_horovods_symbols_do_not_reach_pillow(tmp_path, monkeypatch):
+    """What Horovod loads with RTLD_GLOBAL has a libjpeg, by which Pillow's images are broken."""
+    folder = tmp_path / "horovod" / "mxnet"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").touch()
+    (folder / "__init__.py").write_text("import ctypes\nmode = ctypes.RTLD_GLOBAL\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert process.import_horovod().mode == ctypes.RTLD_LOCAL
+    assert ctypes.RTLD_GLOBAL != ctypes.RTLD_LOCAL
 
 
 def test_without_horovod_mxnets_gpus_meet_at_parameter_servers():

@@ -1,5 +1,6 @@
 """A rank's process under MXNet: how it starts, what it says of itself, how it ends."""
 
+import ctypes
 import os
 
 from dlperf import frameworks
@@ -68,9 +69,21 @@ def start(run):
 
         amp.init(target_dtype=frameworks.half(run))
     if by_horovod(run):
-        import horovod.mxnet as hvd
+        horovod.join(run, import_horovod())
 
-        horovod.join(run, hvd)
+
+def import_horovod():
+    """Horovod for MXNet, with the symbols of what it loads kept to itself.
+
+    By default they are everybody's, and Pillow decodes with the libjpeg that is part of MXNet: it
+    is another version, and every image is "broken".
+    """
+    everybodys, ctypes.RTLD_GLOBAL = ctypes.RTLD_GLOBAL, ctypes.RTLD_LOCAL
+    try:
+        import horovod.mxnet as hvd
+    finally:
+        ctypes.RTLD_GLOBAL = everybodys
+    return hvd
 
 
 def scaled(run):
