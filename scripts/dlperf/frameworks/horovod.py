@@ -19,7 +19,7 @@ print(any(glob.glob("%s/%s/mpi_lib*" % (folder, sys.argv[1])) for folder in fold
 def has(interpreter, framework):
     """Whether this Python has Horovod built for `framework`; asked without importing either."""
     command = [interpreter, "-I", "-c", LOOK, framework]
-    return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.strip() == b"True"
+    return subprocess.run(command, stdout=subprocess.PIPE).stdout.strip() == b"True"
 
 
 def variables(run):

@@ -61,7 +61,7 @@ def session_config(run):
 
 
 def step_timer(run):
-    return HostTimer()
+    return HostTimer()  # on a GPU a call returns before its step is done (TF_SYNC_ON_FINISH)
 
 
 def memory(run):
