@@ -58,7 +58,13 @@ def start(run):
 
     ms.set_context(mode=ms.PYNATIVE_MODE)  # ms.jit compiles what it is put on
     if run.cuda:
-        ms.set_device("GPU", run.local_rank if run.distributed else 0)
+        try:
+            ms.set_device("GPU", run.local_rank if run.distributed else 0)
+        except RuntimeError as error:  # of many lines; the first names what it supports
+            reason = str(error).strip().split("\n")[0]
+            raise Unsupported(
+                "this build of MindSpore has no CUDA that works here, or sees no GPU: " + reason
+            ) from None
     else:
         ms.set_device("CPU")
         ms.runtime.dispatch_threads_num(run.cores_per_device)

@@ -7,6 +7,7 @@ gradient scaling, accumulation.
 import mindspore as ms
 from mindspore import nn, ops
 
+from dlperf import frameworks
 from dlperf.contract.work import Work, feed
 from dlperf.data.loaders import open_batches
 
@@ -21,7 +22,7 @@ def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
     reduce = None
     if run.distributed:
         reduce = nn.DistributedGradReducer(trained, mean=True, degree=run.ranks)
-    scaler = ms.amp.DynamicLossScaler(2**16, 2, 2000) if run.amp else None
+    scaler = ms.amp.DynamicLossScaler(run.loss_scale, 2, 2000) if run.amp else None
 
     def forward(*batch):
         value = loss(network, *batch)
@@ -65,8 +66,9 @@ def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
         parameters=sum(p.size for p in network.trainable_params()),
         batches=batches,
         parity=dict(
-            loss_scaling="dynamic" if run.amp else "none",
-            compute_dtype="float16" if run.amp else "float32",
+            # `if finite` is a branch of the graph, which the host takes
+            loss_scaling="dynamic, synchronises each step" if run.amp else "none",
+            compute_dtype=frameworks.half(run) if run.amp else "float32",
             **parity or {},
         ),
         weights=weights,

@@ -1,8 +1,9 @@
-"""MXNet 1.9: Gluon, imperative or hybridized; KVStore over parameter servers on one machine's CPUs.
+"""MXNet 1.9: Gluon, imperative or hybridized; KVStore over parameter servers, or Horovod on GPUs.
 
 Fastest settings its best users choose: hybridize(static_alloc, static_shape), cuDNN autotune on a
 GPU, as many servers as ranks (one took 7 % longer on two). The servers stay on the ranks' cores.
-The GPU path (dist_device_sync) has not run: there was no GPU where this was written.
+Horovod is taken where a GPU's environment has it; else the store is dist_device_sync. None of the
+GPU's side has run on one; Horovod has on CPUs, over gloo, with certificates of two ranks.
 """
 
 from dlperf.frameworks.mxnet.process import (  # noqa: F401

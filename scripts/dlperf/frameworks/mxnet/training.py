@@ -13,6 +13,7 @@ from mxnet.contrib import amp
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Work, feed
 from dlperf.data.loaders import open_batches
+from dlperf.frameworks.mxnet.process import by_horovod, scaled
 
 
 def train(run, network, loss, optimizer, weights, put, inputs, layout="", parity=None, losses=1):
@@ -29,20 +30,21 @@ def train(run, network, loss, optimizer, weights, put, inputs, layout="", parity
     if run.accumulation > 1:
         for parameter in trained:
             parameter.grad_req = "add"
-    scaled = run.amp and run.cuda  # fp16; bfloat16 needs no loss scaling
     batches = open_batches(run, layout)
     next_batch = feed(batches, lambda *batch: put(run, *batch))
-    count = losses * run.data_parallel * run.accumulation  # whose gradients the step averages
+    count = losses * run.accumulation  # whose gradients the step averages
+    if not by_horovod(run):  # whose trainer takes the mean over ranks by itself
+        count *= run.data_parallel
 
     def backward():
         """One micro-step: its gradients, or these added to those that are there."""
         batch = next_batch()
         with autograd.record():
             value = forward(*batch)
-            if scaled:
+            if scaled(run):
                 with amp.scale_loss(value, optimizer) as larger:
                     autograd.backward(larger)
-        if not scaled:
+        if not scaled(run):
             value.backward()
         return value
 
@@ -90,25 +92,37 @@ def initialized(run, network):
 
 def trainer(run, network, optimizer):
     """The trainer of a network's parameters, which joins the ranks where there are several."""
-    store = None
-    if run.distributed:
-        store = mx.kv.create("dist_device_sync" if run.cuda else "dist_sync")
+    parameters = network.collect_params()
+    if by_horovod(run):
+        import horovod.mxnet as hvd
+
+        made = hvd.DistributedTrainer(parameters, optimizer)
+    elif run.distributed:
+        made = stored(run, parameters, optimizer)
+    else:
+        made = gluon.Trainer(parameters, optimizer, kvstore=None)
+    if scaled(run):
+        amp.init_trainer(made)
+        scaler = made._amp_loss_scaler  # which offers no other way to say where it begins
+        scaler._loss_scale = scaler._next_loss_scale = run.loss_scale
+    return made
+
+
+def stored(run, parameters, optimizer):
+    """A trainer whose gradients are summed up in a store of parameter servers."""
     made = gluon.Trainer(
-        network.collect_params(),
+        parameters,
         optimizer,
-        kvstore=store,
+        kvstore=mx.kv.create("dist_device_sync" if run.cuda else "dist_sync"),
         # Each rank updates its own copy: a server would have to keep all moments, sees no norm of
         # all gradients, and knows nothing of `wd_mult`, which is lost when the optimizer is sent.
         update_on_kvstore=False,
     )
-    if run.distributed:
-        # Now, not in the first step as the trainer would: there, a rank's pull of the weights and
-        # its push of gradients are not ordered: one run in eight trained on gradients for weights.
-        made._init_kvstore()
-        made._init_params()
-        mx.nd.waitall()
-    if run.amp and run.cuda:
-        amp.init_trainer(made)
+    # Now, not in the first step as the trainer would: there, a rank's pull of the weights and its
+    # push of gradients are not ordered: one run in eight trained on gradients for weights.
+    made._init_kvstore()
+    made._init_params()
+    mx.nd.waitall()
     return made
 
 

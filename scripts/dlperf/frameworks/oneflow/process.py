@@ -4,8 +4,19 @@ import glob
 import os
 
 from dlperf.contract.timer import HostTimer
+from dlperf.frameworks import gpus
 
-PASSED_ON = ("OPENBLAS_CORETYPE", "ONEFLOW_ENABLE_NHWC", "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION")
+# In a graph on a GPU, as OneFlow's own recommendation models set them; a user's own setting stays.
+MULTI_TENSOR = "ONEFLOW_ENABLE_MULTI_TENSOR_MODEL_UPDATE"  # one kernel updates many weights
+FUSED_CAST = "ONEFLOW_FUSE_MODEL_UPDATE_CAST"  # the update also writes the float16 weights
+
+PASSED_ON = (
+    "OPENBLAS_CORETYPE",
+    "ONEFLOW_ENABLE_NHWC",
+    "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION",
+    MULTI_TENSOR,
+    FUSED_CAST,
+)
 
 
 def environment(run):
@@ -14,6 +25,10 @@ def environment(run):
         # of convolutions and matmul
         variables["ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"] = "1" if run.tf32 else "0"
         variables["ONEFLOW_ENABLE_NHWC"] = "1" if run.amp else "0"
+        if run.compiler == "graph":
+            variables[MULTI_TENSOR] = os.environ.get(MULTI_TENSOR, "1")
+            if run.amp:
+                variables[FUSED_CAST] = os.environ.get(FUSED_CAST, "1")
     if "OPENBLAS_CORETYPE" not in os.environ and {"avx2", "fma"} <= processor_flags():
         variables["OPENBLAS_CORETYPE"] = "Haswell"
     if run.distributed:
@@ -66,6 +81,8 @@ def start(run):
 
     flow.manual_seed(run.seed)
     if run.cuda:
+        built = flow._oneflow_internal.flags.with_cuda()
+        gpus.require("OneFlow", built, flow.cuda.is_available())
         flow.cuda.set_device(0)  # a rank sees its own card only
     if flow.env.get_world_size() != run.ranks:
         raise RuntimeError(

@@ -7,6 +7,7 @@ broadcast); AMP with dynamic loss scaling in a graph; accumulation, and the step
 import oneflow as flow
 from oneflow import nn
 
+from dlperf import frameworks
 from dlperf.contract.work import Work, feed
 from dlperf.data.loaders import open_batches
 
@@ -32,8 +33,9 @@ def train(run, network, loss, optimizer, weights, put, example, layout="", parit
         batches=batches,
         parity=dict(
             detail,
+            # the update's kernels read on the device whether to skip it: nothing waits
             loss_scaling="dynamic" if run.amp else "none",
-            compute_dtype="float16" if run.amp else "float32",
+            compute_dtype=frameworks.half(run) if run.amp else "float32",
             **parity or {},
         ),
         weights=weights,
@@ -122,7 +124,7 @@ class TrainingGraph(nn.Graph):
         if run.amp:
             self.config.enable_amp(True, dtype=flow.float16)
             self.config.allow_fuse_cast_scale(True)
-            self.set_grad_scaler(flow.amp.GradScaler())
+            self.set_grad_scaler(flow.amp.GradScaler(init_scale=run.loss_scale))
 
     def build(self, *batch):
         value = self.loss(self.run, self.network, *batch)

@@ -1,7 +1,13 @@
 """A rank's process under PaddlePaddle: how it starts, what it says of itself, how it ends."""
 
+import os
+
 from dlperf.contract.run import Unsupported
 from dlperf.contract.timer import HostTimer
+from dlperf.frameworks import gpus
+
+# Gradients that are added to one in place, as PaddleClas has it; a user's own setting stays.
+ADDED_IN_PLACE = "FLAGS_max_inplace_grad_add"
 
 
 def environment(run):
@@ -16,7 +22,8 @@ def environment(run):
             FLAGS_cudnn_batchnorm_spatial_persistent="1",
             FLAGS_conv_workspace_size_limit="4000",
         )
-    else:
+        variables[ADDED_IN_PLACE] = os.environ.get(ADDED_IN_PLACE, "8")
+    else:  # a build for CUDA does not know this flag
         onednn = run.compiler == "static" and not run.float64  # which oneDNN has not
         variables["FLAGS_use_onednn"] = "1" if onednn else "0"
     if run.distributed:
@@ -40,6 +47,9 @@ def services(run):
 def start(run):
     import paddle
 
+    if run.cuda:
+        seen = paddle.device.cuda.device_count()
+        gpus.require("PaddlePaddle", paddle.is_compiled_with_cuda(), seen)
     if run.float64:
         paddle.set_default_dtype("float64")
     paddle.set_device("gpu:0" if run.cuda else "cpu")
@@ -56,7 +66,15 @@ def start(run):
 
 
 def step_timer(run):
-    return EventTimer() if run.cuda else HostTimer()
+    # version 2's Event.elapsed_time gives 0
+    return EventTimer() if run.cuda and version() >= 3 else HostTimer()
+
+
+def version():
+    """The first number of Paddle's version."""
+    import paddle
+
+    return int(paddle.__version__.partition(".")[0])
 
 
 def memory(run):
@@ -86,6 +104,7 @@ def parity(run):
         core = paddle.base.core
         facts.update(
             autotune=flag("FLAGS_cudnn_exhaustive_search"),
+            max_inplace_grad_add=flag(ADDED_IN_PLACE),
             tf32_matmul=core.get_cublas_switch(),
             tf32_convolution=core.get_cudnn_switch(),
             cuda_version=paddle.version.cuda(),

@@ -1,6 +1,6 @@
 """Training in PaddlePaddle: what all workloads do alike.
 
-Data parallel, mixed precision at level O2 (fp16 weights, fp32 master weights), static programs,
+Data parallel, mixed precision at level O2 (narrow weights, fp32 master weights), static programs,
 accumulation, and the step itself.
 """
 
@@ -8,10 +8,12 @@ import contextlib
 
 import paddle
 
+from dlperf import frameworks
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Work, feed
 from dlperf.data.loaders import open_batches
+from dlperf.frameworks.paddlepaddle.process import version
 
 
 def train(run, network, loss, optimizer, weights, put, spec, layout="", parity=None):
@@ -24,9 +26,11 @@ def train(run, network, loss, optimizer, weights, put, spec, layout="", parity=N
     parameters = sum(p.size for p in trained(network))
     if run.amp:
         network, optimizer = paddle.amp.decorate(
-            network, optimizer, level="O2", dtype="float16", master_grad=True
+            network, optimizer, level="O2", dtype=frameworks.half(run), master_grad=True
         )
-    scaler = paddle.amp.GradScaler(enable=run.amp, init_loss_scaling=2.0**16)
+    # gradients in bfloat16 need no scale
+    scaled = run.amp and frameworks.half(run) == "float16"
+    scaler = paddle.amp.GradScaler(enable=scaled, init_loss_scaling=run.loss_scale)
     forward, detail = loss(run, network), {}
     if run.compiler != "none":
         forward, detail = compiled(run, forward, spec)
@@ -37,11 +41,11 @@ def train(run, network, loss, optimizer, weights, put, spec, layout="", parity=N
 
     def backward():
         """One micro-step: gradients are added to those that are there."""
-        with paddle.amp.auto_cast(enable=run.amp, level="O2", dtype="float16"):
+        with auto_cast(run):
             value = forward(*next_batch())
         if run.accumulation > 1:
             value = value / run.accumulation
-        if run.amp:
+        if scaled:
             scaler.scale(value).backward()
         else:
             value.backward()
@@ -57,7 +61,7 @@ def train(run, network, loss, optimizer, weights, put, spec, layout="", parity=N
 
     def step():
         value = gradients() if run.accumulation > 1 else backward()
-        if run.amp:
+        if scaled:
             scaler.step(optimizer)
             scaler.update()
         else:
@@ -73,12 +77,20 @@ def train(run, network, loss, optimizer, weights, put, spec, layout="", parity=N
         batches=batches,
         parity=dict(
             detail,
-            loss_scaling="dynamic" if scaler.is_enable() else "none",
+            # whether all gradients are finite is asked on the host, before the update
+            loss_scaling="dynamic, synchronises each step" if scaler.is_enable() else "none",
             compute_dtype=computed_in(network),
             **parity or {},
         ),
         weights=weights,
     )
+
+
+def auto_cast(run):
+    """The mixed precision in which a forward pass runs or is compiled; of other runs, nothing."""
+    if not run.amp:
+        return contextlib.nullcontext()
+    return paddle.amp.auto_cast(level="O2", dtype=frameworks.half(run))
 
 
 def trained(network):
@@ -98,17 +110,37 @@ def compiled(run, forward, spec):
     Raises Unsupported where CINN was asked for and left no kernel in them.
     """
     cinn = run.compiler == "cinn"
+    fused = fusions(run)
+    strategy = paddle.static.BuildStrategy()
+    for name in fused:
+        setattr(strategy, name, True)
     forward = paddle.jit.to_static(
-        forward, input_spec=spec, full_graph=True, backend="CINN" if cinn else None
+        forward,
+        input_spec=spec,
+        full_graph=True,
+        build_strategy=strategy,
+        backend="CINN" if cinn else None,
     )
-    with paddle.amp.auto_cast(enable=run.amp, level="O2", dtype="float16"):
+    with auto_cast(run):
         static, partial = forward.forward.get_concrete_program(*spec, is_train=True)
     detail = {"program_operations": len(static.main_program.global_block().ops)}
+    if run.cuda:
+        detail["build_strategy"] = ", ".join(fused) or "as it is"
     if cinn:
         detail["cinn_kernels"] = str(partial.program.forward_program).count("cinn_runtime.jit")
         if not detail["cinn_kernels"]:
             raise Unsupported("to_static with the CINN backend left no CINN kernel in the program")
     return forward, detail
+
+
+def fusions(run):
+    """What PaddleClas asks of a static program on a GPU. The programs of version 3 know none of it.
+
+    Batch-norm is fused with ReLU and addition in float16 and NHWC only.
+    """
+    if not run.cuda or version() >= 3:
+        return ()
+    return ("fuse_bn_act_ops", "fuse_bn_add_act_ops", "enable_addto")
 
 
 def put(run, *arrays):

@@ -1,9 +1,17 @@
 """A rank's process under TensorFlow 1: how it starts, what it says of itself, how it ends."""
 
 import os
-import threading
 
 from dlperf.contract.timer import HostTimer
+from dlperf.frameworks import gpus, horovod
+
+# A user's own setting of these stays.
+ON_GPU = {
+    # A call returns when its work is queued, not when it is done: `wait` in training.py waits.
+    "TF_SYNC_ON_FINISH": "0",
+    # What the driver compiles for a card newer than the build is kept, all of it.
+    "CUDA_CACHE_MAXSIZE": "4294967296",
+}
 
 
 def environment(run):
@@ -14,21 +22,9 @@ def environment(run):
             TF_ENABLE_WINOGRAD_NONFUSED="1",
             TF_AUTOTUNE_THRESHOLD="2",
         )
-    if run.distributed:  # what horovodrun would set; gloo meets at a server that rank 0 runs
-        variables.update(
-            HOROVOD_RANK=str(run.rank),
-            HOROVOD_SIZE=str(run.ranks),
-            HOROVOD_LOCAL_RANK=str(run.local_rank),
-            HOROVOD_LOCAL_SIZE=str(run.local_ranks),
-            HOROVOD_CROSS_RANK=str(run.node),
-            HOROVOD_CROSS_SIZE=str(run.ranks // run.local_ranks),
-            HOROVOD_HOSTNAME="node%d" % run.node,  # for horovod's own list of hosts
-            HOROVOD_CONTROLLER="gloo",
-            HOROVOD_CPU_OPERATIONS="gloo",
-            HOROVOD_GLOO_IFACE=run.interface,
-            HOROVOD_GLOO_RENDEZVOUS_ADDR=run.address,
-            HOROVOD_GLOO_RENDEZVOUS_PORT=str(run.port),
-        )
+        variables.update((name, os.environ.get(name, value)) for name, value in ON_GPU.items())
+    if run.distributed:
+        variables.update(horovod.variables(run))
     return variables
 
 
@@ -40,24 +36,13 @@ def start(run):
     import tensorflow as tf
 
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+    if run.cuda:
+        seen = tf.config.experimental.list_physical_devices("GPU")
+        gpus.require("TensorFlow 1", tf.test.is_built_with_cuda(), seen)
     if run.distributed:
         import horovod.tensorflow as hvd
 
-        if run.rank == 0:
-            serve_rendezvous(run)
-        run.wait_for_port()
-        hvd.init()
-
-
-def serve_rendezvous(run):
-    """The store where gloo's ranks find each other, as horovodrun serves it."""
-    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
-    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
-
-    nodes = ["node%d:%d" % (each, run.local_ranks) for each in range(run.ranks // run.local_ranks)]
-    server = RendezvousHTTPServer((run.address, run.port), RendezvousHandler, False)
-    server.init(get_host_assignments(parse_hosts(",".join(nodes)), run.ranks))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+        horovod.join(run, hvd)
 
 
 def session_config(run):
@@ -76,7 +61,7 @@ def session_config(run):
 
 
 def step_timer(run):
-    return HostTimer()  # session.run returns when the step is done
+    return HostTimer()  # on a GPU a call returns before its step is done (TF_SYNC_ON_FINISH)
 
 
 def memory(run):
@@ -99,15 +84,14 @@ def parity(run):
         "framework_version": tf.__version__,
         "compiler_detail": COMPILERS[run.compiler],
         "autotune": os.environ.get("TF_CUDNN_USE_AUTOTUNE") if run.cuda else None,
+        "sync_on_finish": os.environ.get("TF_SYNC_ON_FINISH") if run.cuda else None,
         "collective": None,
         "mkl": tf.pywrap_tensorflow.IsMklEnabled(),
     }
     if run.distributed:
-        import horovod
         import horovod.tensorflow as hvd
 
-        how = "NCCL" if run.cuda and hvd.nccl_built() else "gloo"
-        facts["collective"] = "Horovod %s, %s" % (horovod.__version__, how)
+        facts["collective"] = horovod.described(run, hvd)
     return facts
 
 

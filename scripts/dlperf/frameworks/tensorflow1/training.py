@@ -36,15 +36,20 @@ def train(run, network, loss, optimizer, weights, fields, layout="", parity=None
         initialize(session, first(fields, batches))
         named = weights(run, network)
         named.connect(session)
+        # A GPU has one stream of kernels: what comes from a read of a weight is behind all updates.
+        behind = tf.reduce_sum(min(tf.trainable_variables(), key=lambda v: v.shape.num_elements()))
         return Work(
             step=stepper(run, session, batches, tensors, [value, taken], update),
-            wait=lambda: None,  # a callable returns when the step, its update included, is done
+            # On a CPU a call returns when its step is done; on a GPU (TF_SYNC_ON_FINISH=0) when the
+            # loss is there and the rest of the step is queued.
+            wait=session.make_callable(behind),
             loss=lambda fetched: float(fetched[0]),
             parameters=sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables()),
             batches=batches,
             parity=dict(
                 graph_facts(run, session, value, tensors),
-                loss_scaling="dynamic" if run.amp else "none",
+                # `tf.cond` has its predicate, whether all gradients are finite, on the host
+                loss_scaling="dynamic, synchronises each step" if run.amp else "none",
                 **parity or {},
             ),
             weights=named,
@@ -91,7 +96,8 @@ def updates(run, optimizer, value):
     a micro-step.
     """
     if run.amp:
-        optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(optimizer)
+        scale = tf.train.experimental.DynamicLossScale(run.loss_scale)
+        optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(optimizer, scale)
     if run.distributed:
         import horovod.tensorflow as hvd
     if run.distributed and run.accumulation == 1:

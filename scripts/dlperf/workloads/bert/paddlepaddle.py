@@ -1,11 +1,11 @@
 """BERT-Base pre-training in PaddlePaddle.
 
-One product for query, key and value, `scaled_dot_product_attention` (flash or memory-efficient on
-the GPU, plain products on the CPU), the decoder at predicted positions only, AdamW in one kernel a
-tensor, the clip in place. On the CPU: to_static without oneDNN, whose products are several times
-slower in training than Paddle's own (and whose gradients of a small attention differed). On the
-GPU, which this has not run on: level O2 (fp16 weights, fp32 master weights) under AMP, with fp32
-gradients for the clip's norm.
+One product for query, key and value; under AMP `scaled_dot_product_attention`, whose flash kernels
+know the narrow types only, elsewhere plain products; the decoder at predicted positions only, AdamW
+in one kernel a tensor, the clip in place. On the CPU: to_static without oneDNN, whose products are
+several times slower in training than Paddle's own (and whose gradients of a small attention
+differed). On the GPU, which this has not run on: level O2 (narrow weights, fp32 master weights)
+under AMP, with fp32 gradients for the clip's norm.
 """
 
 import math
@@ -34,9 +34,18 @@ def zeros():
     return nn.initializer.Constant(0.0)
 
 
+def attention(query, key, value, attn_mask, dropout_p):
+    """As `scaled_dot_product_attention`, by products: (batch, tokens, heads, head width)."""
+    query, key, value = (each.transpose([0, 2, 1, 3]) for each in (query, key, value))
+    scores = paddle.matmul(query * facts.HEAD_WIDTH**-0.5, key, transpose_y=True)
+    shares = F.dropout(F.softmax(scores + attn_mask), dropout_p)
+    return paddle.matmul(shares, value).transpose([0, 2, 1, 3])
+
+
 class Layer(nn.Layer):
-    def __init__(self):
+    def __init__(self, fused):
         super().__init__()
+        self.attention = F.scaled_dot_product_attention if fused else attention
         self.qkv = dense(facts.WIDTH, 3 * facts.WIDTH)
         self.projection = dense(facts.WIDTH, facts.WIDTH)
         self.norm1 = layer_norm()
@@ -50,9 +59,7 @@ class Layer(nn.Layer):
         batch, tokens, width = x.shape
         heads = [batch, tokens, facts.HEADS, facts.HEAD_WIDTH]
         query, key, value = (each.reshape(heads) for each in self.qkv(x).split(3, -1))
-        mixed = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=bias, dropout_p=self.attention_dropout
-        )
+        mixed = self.attention(query, key, value, attn_mask=bias, dropout_p=self.attention_dropout)
         mixed = self.projection(mixed.reshape([batch, tokens, width]))
         x = self.norm1(x + self.dropout(mixed))
         inner = self.ffn2(F.gelu(self.ffn1(x)))
@@ -62,14 +69,14 @@ class Layer(nn.Layer):
 class Bert(nn.Layer):
     """The loss of a batch: masked words and sentence pairs."""
 
-    def __init__(self):
+    def __init__(self, fused):
         super().__init__()
         self.word_embedding = embedding(facts.VOCABULARY)
         self.position_embedding = embedding(facts.POSITIONS)
         self.segment_embedding = embedding(facts.SEGMENTS)
         self.embedding_norm = layer_norm()
         self.dropout = nn.Dropout(facts.DROPOUT)
-        self.layers = nn.LayerList([Layer() for _ in range(facts.LAYERS)])
+        self.layers = nn.LayerList([Layer(fused) for _ in range(facts.LAYERS)])
         self.mlm = dense(facts.WIDTH, facts.WIDTH)
         self.mlm_norm = layer_norm()
         self.mlm_bias = self.create_parameter([facts.VOCABULARY], is_bias=True)
@@ -100,7 +107,7 @@ class Bert(nn.Layer):
 
 
 def model(run):
-    network = Bert()
+    network = Bert(fused=run.amp)
     network.train()
     return network
 
@@ -148,7 +155,7 @@ def training(run):
         framework.put,
         spec=spec(run),
         parity={
-            "attention": "scaled_dot_product_attention",
+            "attention": "scaled_dot_product_attention" if run.amp else "products and softmax",
             "optimizer": "AdamW",
             "clip": "global norm" if run.dimensions["clip"] else "none",
         },

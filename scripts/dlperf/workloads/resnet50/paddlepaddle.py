@@ -7,7 +7,7 @@ pass; its ReLU hands the gradient on in another layout than the saved activation
 oneDNN has only its slow reference kernels (ReLU and batch-norm, half of the step). Its batch-norm
 leaves the running statistics alone, which are kept beside it. NCHW there:
 NHWC fails in batch-norm's backward pass. On the GPU, which this has not run on: NHWC for Tensor
-Cores and level O2 (fp16 weights, fp32 master weights) under AMP, as PaddleClas's fastest recipes.
+Cores and level O2 (narrow weights, fp32 master weights) under AMP, as PaddleClas's fastest recipes.
 """
 
 import functools

@@ -1,0 +1,41 @@
+"""A run of one rank on a GPU, as a rank is told of it."""
+
+import sys
+
+from dlperf.contract.parallel import Parallel
+from dlperf.contract.run import Run
+
+
+def a_run(framework: str, **changes) -> Run:
+    values = dict(
+        workload="resnet50",
+        framework=framework,
+        scenario="train",
+        precision="fp32",
+        compiler="none",
+        batch_size=8,
+        data="synthetic",
+        parallel=Parallel(),
+        dimensions={"image_size": 64},
+        device="cuda",
+        warmup_steps=1,
+        measured_steps=3,
+        cores_per_device=1,
+        seed=1,
+        data_dir="",
+        rank=0,
+        local_rank=0,
+        ranks=1,
+        local_ranks=1,
+        cores=[0],
+        interpreter=sys.executable,
+        address="127.0.0.1",
+        port=29517,
+        peers=["127.0.0.1:29517", "127.0.0.1:29518"],
+        interface="lo",
+        meeting="",
+        gpus=["0", "1"],
+        capability="8.0",
+        result="/nowhere/result.json",
+    )
+    return Run(**{**values, **changes})
