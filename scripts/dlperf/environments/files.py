@@ -28,6 +28,8 @@ class Build:
     library_path: tuple[str, ...] = ()
     torch_backend: str = ""
     otherwise: str = ""
+    capabilities: dict[str, Any] = field(default_factory=dict)
+    driver: str = ""
     distributed: dict[str, Any] = field(default_factory=dict)
 
 
@@ -152,6 +154,13 @@ def build_section(framework: str, name: str, yaml_path: Path) -> Build:
         allowed = ", ".join(Build.__dataclass_fields__)
         raise EnvironmentProblem(
             f"{path}: {name}: unknown key '{min(unknown)}' [allowed: {allowed}]"
+        )
+    kernels = section.get("capabilities", {"sass": [], "ptx": ""})
+    versions = [*kernels.get("sass", []), kernels.get("ptx"), section.get("driver", "")]
+    if kernels.keys() != {"sass", "ptx"} or not all(isinstance(each, str) for each in versions):
+        raise EnvironmentProblem(
+            f"{path}: {name}: capabilities, driver: must be like "
+            '{sass: ["8.0", "9.0"], ptx: ""} and "580", each number in quotes'
         )
     return Build(**{**section, "library_path": tuple(section.get("library_path", ()))})
 
