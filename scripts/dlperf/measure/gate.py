@@ -1,8 +1,8 @@
 """Whether a framework's build can run on the GPUs of a node, before any rank starts there.
 
-In: what env.json says of the build (`capabilities`, `driver`, from envs/build.yaml) and the facts of
-the cards. Out: a reason for the status `unsupported`, or "". Without it, a build that has no kernels
-for a card ends in a crash, and TensorFlow trains on the CPU.
+In: what env.json says of the build (`capabilities`, `driver`, from envs/build.yaml) and the facts
+of the cards. Out: a reason for the status `unsupported`, or "". Without it, a build that has no
+kernels for a card ends in a crash after minutes.
 """
 
 import re
@@ -14,26 +14,19 @@ def refusal(environment, gpus, name):
     A container, a user's own interpreter and a card that says nothing of itself are not judged.
     """
     has, driver = environment.get("capabilities") or {}, environment.get("driver")
-    build = ("%(framework)s %(version)s" % environment) if has or driver else ""
+    if not has and not driver:
+        return ""
+    build = "%(framework)s %(version)s" % environment
     for card in gpus:
         capability, installed = card.get("compute_capability"), card.get("driver")
         if has and capability and not runs(capability, **has):
-            return "%s has no kernels for the %s on %s (compute capability %s); it has %s%s: %s" % (
-                build,
-                card.get("name") or "GPU",
-                name,
-                capability,
-                ", ".join(has["sass"]),
-                " and PTX of %s" % has["ptx"] if has["ptx"] else " and no PTX",
-                "docs/environments.md says which build has them",
-            )
+            what = "%s (compute capability %s)" % (card.get("name") or "GPU", capability)
+            own = ", ".join(has["sass"]) + " and " + (has["ptx"] or "no") + " PTX"
+            reason = "%s has no kernels for the %s on %s, only for %s" % (build, what, name, own)
+            return reason + "; docs/environments.md says which build has them"
         if driver and installed and version(installed)[:1] < version(driver):
-            return "%s needs NVIDIA's driver %s or newer, but %s has %s" % (
-                build,
-                driver,
-                name,
-                installed,
-            )
+            needs = "%s needs NVIDIA's driver %s or newer" % (build, driver)
+            return "%s, but %s has %s" % (needs, name, installed)
     return ""
 
 

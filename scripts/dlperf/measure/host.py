@@ -173,9 +173,9 @@ def siblings(among):
     return list(found.values())
 
 
-# GPUs: asked of NVML (nvidia-ml-py), else of nvidia-smi, which knows less. Both count cards by their
-# place on the PCI bus. CUDA counts the fastest first unless it is told otherwise, so ranks are told.
-# What neither says is left out. None of this has run on a GPU yet.
+# GPUs: asked of NVML (nvidia-ml-py), else of nvidia-smi, which knows less. Both count cards by
+# their place on the PCI bus. CUDA counts the fastest first unless it is told otherwise, so ranks
+# are told. What neither says is left out. None of this has run on a GPU yet.
 
 PCI_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 

@@ -1,4 +1,4 @@
-"""What a node says of its GPUs, and what runs on them. No GPU is here: NVML's answers are made up."""
+"""What a node says of its GPUs, and which builds run there. NVML's answers are made up here."""
 
 import json
 import os
@@ -6,9 +6,11 @@ import sys
 import types
 
 import fake_nvml
+import jsonschema
 import pytest
 from fake_nvml import ampere, hopper
 
+from dlperf.analysis.schema import documents
 from dlperf.contract.run import Run
 from dlperf.environments import FILES as ENVS
 from dlperf.environments import files
@@ -134,6 +136,17 @@ def test_another_jobs_card_is_not_counted(insert):
     insert(ampere(0, foreign=True), hopper(1))
     assert host.visible_gpus() == ["0"]
     assert host.gpu_facts(["0"])[0]["name"] == hopper().name
+
+
+@pytest.mark.parametrize("schema", [documents.RECORD, documents.NODE], ids=lambda path: path.name)
+@pytest.mark.parametrize("source", ["nvml", "nvidia-smi"])
+def test_schemas_have_what_is_said_of_a_card(schema, source, insert, tmp_path):
+    insert(hopper()) if source == "nvml" else fake_nvml.nvidia_smi(tmp_path, SMI)
+    (facts,) = host.gpu_facts(["0"])
+    whole = json.loads(schema.read_text())
+    card = whole["$defs"]["gpu"]
+    jsonschema.validate(facts, {**card, "additionalProperties": False})
+    assert facts["compute_capability"] == "9.0"
 
 
 # Energy
@@ -342,7 +355,7 @@ def test_a_container_and_a_users_own_python_are_not_judged(insert, tmp_path):
 def test_each_card_of_a_node_is_looked_at():
     has = {"capabilities": {"sass": ["8.0"], "ptx": ""}, "framework": "x", "version": "1"}
     cards = [{"compute_capability": "8.6"}, {}, {"compute_capability": "7.5", "name": "T4"}]
-    assert "no kernels for the T4 on n1" in gate.refusal(has, cards, "n1")
+    assert "no kernels for the T4 (compute capability 7.5) on n1" in gate.refusal(has, cards, "n1")
     assert gate.refusal(has, cards[:2], "n1") == ""
 
 

@@ -26,7 +26,7 @@ OUT = [
     "CUFFT_ALLOC_FAILED",
     "CUDNN_BACKEND_API_FAILED: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
     "CUDA_ERROR_OUT_OF_MEMORY: out of memory",
-    "INTERNAL: Failed to allocate 2.00GiB (2147483648 bytes) on the device: cudaErrorMemoryAllocation",
+    "INTERNAL: 2.00GiB (2147483648 bytes) on the device: cudaErrorMemoryAllocation",
     "Memory not enough: current free memory size[1024] is smaller than required size[4096].",
     "CUDA error: cudaMalloc failed: out of memory",
     "  what():  std::bad_alloc",
