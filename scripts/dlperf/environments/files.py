@@ -155,12 +155,14 @@ def build_section(framework: str, name: str, yaml_path: Path) -> Build:
         raise EnvironmentProblem(
             f"{path}: {name}: unknown key '{min(unknown)}' [allowed: {allowed}]"
         )
-    kernels = section.get("capabilities", {"sass": [], "ptx": ""})
+    kernels = section.get("capabilities", {"sass": [], "ptx": "", "ptx_driver": ""})
     versions = [*kernels.get("sass", []), kernels.get("ptx"), section.get("driver", "")]
-    if kernels.keys() != {"sass", "ptx"} or not all(isinstance(each, str) for each in versions):
+    versions.append(kernels.get("ptx_driver"))
+    allowed = {"sass", "ptx", "ptx_driver"}
+    if kernels.keys() != allowed or not all(isinstance(each, str) for each in versions):
         raise EnvironmentProblem(
             f"{path}: {name}: capabilities, driver: must be like "
-            '{sass: ["8.0", "9.0"], ptx: ""} and "580", each number in quotes'
+            '{sass: ["8.0"], ptx: "9.0", ptx_driver: "555"} and "525", each number in quotes'
         )
     return Build(**{**section, "library_path": tuple(section.get("library_path", ()))})
 

@@ -11,32 +11,41 @@ import re
 def refusal(environment, gpus, name):
     """Why the build cannot run on one of these cards (host.gpu_facts) of node `name`, or "".
 
-    A container, a user's own interpreter and a card that says nothing of itself are not judged.
+    Builds of which nothing is known, as of containers, are not judged, nor are cards that say
+    nothing of themselves.
     """
-    has, driver = environment.get("capabilities") or {}, environment.get("driver")
-    if not has and not driver:
+    has, driver = environment.get("capabilities"), environment.get("driver")
+    if not has or not driver:
         return ""
     build = "%(framework)s %(version)s" % environment
     for card in gpus:
         capability, installed = card.get("compute_capability"), card.get("driver")
-        if has and capability and not runs(capability, **has):
-            what = "%s (compute capability %s)" % (card.get("name") or "GPU", capability)
-            own = ", ".join(has["sass"]) + " and " + (has["ptx"] or "no") + " PTX"
-            reason = "%s has no kernels for the %s on %s, only for %s" % (build, what, name, own)
-            return reason + "; docs/environments.md says which build has them"
-        if driver and installed and version(installed)[:1] < version(driver):
-            needs = "%s needs NVIDIA's driver %s or newer" % (build, driver)
+        needed, what = driver, ""
+        if capability and not runs_sass(capability, has["sass"]):
+            what = "the %s (compute capability %s)" % (card.get("name") or "GPU", capability)
+            if not runs_ptx(capability, has["ptx"]):
+                own = ", ".join(has["sass"]) + " and " + (has["ptx"] or "no") + " PTX"
+                reason = "%s has no kernels for %s on %s, only for %s" % (build, what, name, own)
+                return reason + "; docs/environments.md says which build has them"
+            needed, what = max(driver, has["ptx_driver"], key=version), " to compile for " + what
+        if installed and version(installed)[:1] < version(needed):
+            needs = "%s needs NVIDIA's driver %s or newer%s" % (build, needed, what)
             return "%s, but %s has %s" % (needs, name, installed)
     return ""
 
 
-def runs(capability, sass, ptx):
-    """Whether kernels run on a card: SASS of the same major and no later minor version, or PTX of
-    no later version, which the driver compiles (CUDA C++ Programming Guide, "Compute
-    Capabilities")."""
+# CUDA C++ Programming Guide, "Compute Capabilities" and "Just-in-Time Compilation"
+
+
+def runs_sass(capability, sass):
+    """Whether one of the versions is of the card's major version, and of no later minor one."""
     card = version(capability)
-    compiled = any(card[0] == each[0] and card >= each for each in map(version, sass))
-    return compiled or bool(ptx) and card >= version(ptx)
+    return any(card[0] == each[0] and card >= each for each in map(version, sass))
+
+
+def runs_ptx(capability, ptx):
+    """Whether there is PTX of no later version, which the driver compiles."""
+    return bool(ptx) and version(capability) >= version(ptx)
 
 
 def version(text):
