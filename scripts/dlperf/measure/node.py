@@ -104,6 +104,9 @@ class Node:
             "PYTHONDONTWRITEBYTECODE", None
         )  # would cost seconds of compiling in each repetition
         environment.update(environ)
+        ours, own = (each.get("LD_LIBRARY_PATH") for each in (environ, os.environ))
+        if ours and own:  # the user's, such as a network's plug-in for NCCL, comes second
+            environment["LD_LIBRARY_PATH"] = os.pathsep.join((ours, own))
         threads = str(len(run.cores))
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             environment[name] = threads

@@ -248,8 +248,9 @@ def test_placed_ranks_have_the_cores_of_their_cards():
     assert [run["cores"] for run in runs] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
-def test_ranks_count_cards_as_nvml_does(insert, monkeypatch):
+def test_ranks_count_cards_as_nvml_does_and_keep_the_sites_libraries(insert, monkeypatch):
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/site/nccl-plugin")
     insert(ampere(0), hopper(1))
     there = node.Node("cuda", 2, log=None)
     try:
@@ -260,11 +261,12 @@ def test_ranks_count_cards_as_nvml_does(insert, monkeypatch):
             "127.0.0.1:9",
         )
         run = Run(**runs[1], gpus=["0", "1"], capability="9.0", result="rank1.json")
-        environment = there._environment(run, {})
+        environment = there._environment(run, {"LD_LIBRARY_PATH": "/env/nvidia/lib"})
     finally:
         there.stop()
     assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert environment["CUDA_VISIBLE_DEVICES"] == "1"
+    assert environment["LD_LIBRARY_PATH"] == "/env/nvidia/lib:/site/nccl-plugin"
     assert there._capability({"local_rank": 1}) == "9.0"
 
 
