@@ -88,6 +88,8 @@ def document(request: Request, status: str, reason: str, **known: Any) -> dict[s
         "lock_applied": False,
         "lock_differences": [],
         "environ": {},
+        "capabilities": {},
+        "driver": "",
         "extras": {},
         "freeze": [],
         "download_bytes": size["download_bytes"],
@@ -150,6 +152,7 @@ def _virtual_environment(request: Request, descriptor: int) -> dict[str, Any]:
         size_bytes=disk.size(request.prefix),
         extras=added,
         **_reported(probe),
+        **_gpus(definition),
         environ=_environ(definition, python),
     )
     disk.write(made, marker)
@@ -222,6 +225,7 @@ def _existing(request: Request, descriptor: int) -> dict[str, Any]:
         size_bytes=disk.size(Path(os.environ["CONDA_PREFIX"])) if request.backend == "conda" else 0,
         extras=added,
         **_reported(probe),
+        **(_gpus(definition) if request.backend == "conda" else {}),
         environ=_environ(definition, python),
     )
 
@@ -331,6 +335,11 @@ def _probe(
 
 def _reported(probe: dict[str, Any]) -> dict[str, Any]:
     return {name: probe[name] for name in ("python", "version", "freeze")}
+
+
+def _gpus(definition: Definition) -> dict[str, Any]:
+    """The GPUs and the driver for which the locked packages are built, so not of other builds."""
+    return {"capabilities": definition.build.capabilities, "driver": definition.build.driver}
 
 
 def _check_space(request: Request) -> None:

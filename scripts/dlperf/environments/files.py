@@ -28,6 +28,8 @@ class Build:
     library_path: tuple[str, ...] = ()
     torch_backend: str = ""
     otherwise: str = ""
+    capabilities: dict[str, Any] = field(default_factory=dict)
+    driver: str = ""
     distributed: dict[str, Any] = field(default_factory=dict)
 
 
@@ -152,6 +154,15 @@ def build_section(framework: str, name: str, yaml_path: Path) -> Build:
         allowed = ", ".join(Build.__dataclass_fields__)
         raise EnvironmentProblem(
             f"{path}: {name}: unknown key '{min(unknown)}' [allowed: {allowed}]"
+        )
+    kernels = section.get("capabilities", {"sass": [], "ptx": "", "ptx_driver": ""})
+    versions = [*kernels.get("sass", []), kernels.get("ptx"), section.get("driver", "")]
+    versions.append(kernels.get("ptx_driver"))
+    allowed = {"sass", "ptx", "ptx_driver"}
+    if kernels.keys() != allowed or not all(isinstance(each, str) for each in versions):
+        raise EnvironmentProblem(
+            f"{path}: {name}: capabilities, driver: must be like "
+            '{sass: ["8.0"], ptx: "9.0", ptx_driver: "555"} and "525", each number in quotes'
         )
     return Build(**{**section, "library_path": tuple(section.get("library_path", ()))})
 

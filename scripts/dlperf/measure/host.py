@@ -164,7 +164,20 @@ def mkl_variables():
     return {"MKL_DEBUG_CPU_TYPE": "5"} if slow else {}
 
 
-# NVML, through nvidia-ml-py. Without the package, the driver or a counter, GPU facts are left out.
+def siblings(among):
+    """The CPU numbers `among` by physical core: hyper-threads of one core are in one list."""
+    path = "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list"
+    found = {}
+    for core in among:
+        found.setdefault(_read(path % core).strip() or str(core), []).append(core)
+    return list(found.values())
+
+
+# GPUs: asked of NVML (nvidia-ml-py), else of nvidia-smi, which knows less. Both count cards by
+# their place on the PCI bus. CUDA counts the fastest first unless it is told otherwise, so ranks
+# are told. What neither says is left out. None of this has run on a GPU yet.
+
+PCI_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def _nvml():
@@ -177,84 +190,173 @@ def _nvml():
         return None
 
 
+def _text(value):
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _ask(nvml, question, *arguments):
+    """NVML's answer; None if this card or driver does not have it."""
+    try:
+        return getattr(nvml, question)(*arguments)
+    except (AttributeError, nvml.NVMLError):
+        return None
+
+
+def _handles(nvml):
+    """NVML's handles of the GPUs that may be opened here: a job's cgroup may hide the others."""
+    count = _ask(nvml, "nvmlDeviceGetCount") or 0
+    found = [_ask(nvml, "nvmlDeviceGetHandleByIndex", index) for index in range(count)]
+    return [each for each in found if each is not None]
+
+
+#: gpu_facts' names of what nvidia-smi says, and its own; the last is unknown to drivers before 510.
+SMI = (
+    ("name", "name", str),
+    ("uuid", "uuid", str),
+    ("driver", "driver_version", str),
+    ("memory_bytes", "memory.total", lambda mib: int(mib) * 2**20),
+    ("sm_clock_mhz", "clocks.sm", int),
+    ("memory_clock_mhz", "clocks.mem", int),
+    ("power_limit_watts", "power.limit", float),
+    ("compute_capability", "compute_cap", str),
+)
+
+
+def _smi():
+    """The facts of all GPUs by nvidia-smi; [] without it."""
+    for asked in (SMI, SMI[:-1]):
+        query = "--query-gpu=" + ",".join(theirs for _, theirs, _ in asked)
+        command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
+        try:
+            answer = subprocess.run(
+                command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return []
+        if answer.returncode == 0:
+            lines = answer.stdout.decode(errors="replace").splitlines()
+            return [_said(asked, line.split(", ")) for line in lines if line.strip()]
+    return []
+
+
+def _said(asked, values):
+    found = dict.fromkeys(ours for ours, _, _ in SMI)
+    for (ours, _, kind), value in zip(asked, values):
+        try:
+            # "[N/A]", "[Not Supported]"
+            found[ours] = None if value.startswith("[") else kind(value.strip())
+        except ValueError:  # other words in place of a number
+            found[ours] = None
+    return found
+
+
 def visible_gpus():
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES spells them."""
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if listed is not None:
-        return [each for each in listed.split(",") if each and each != "-1"]
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES spells them.
+
+    As in CUDA, a list ends before the first GPU that is not there.
+    """
     nvml = _nvml()
     if nvml:
-        return [str(index) for index in range(nvml.nvmlDeviceGetCount())]
-    try:
-        listing = subprocess.run(
-            ["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-    except OSError:
-        return []
-    return [str(index) for index in range(listing.stdout.count(b"GPU "))]
+        uuids = [_text(_ask(nvml, "nvmlDeviceGetUUID", each)) for each in _handles(nvml)]
+    else:
+        uuids = [each["uuid"] for each in _smi()]
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return [str(index) for index in range(len(uuids))]
+    found = []
+    for each in (named.strip() for named in listed.split(",")):
+        part = each.startswith("MIG-") and uuids  # a part of a card is not among the cards
+        if _place(each, uuids) is None and not part:
+            break
+        found.append(each)
+    return found
+
+
+def _place(gpu, uuids):
+    """The index of a GPU that is named by index, UUID or the beginning of one; None without it."""
+    if gpu.isdigit():
+        return int(gpu) if int(gpu) < len(uuids) else None
+    places = [place for place, uuid in enumerate(uuids) if gpu and (uuid or "").startswith(gpu)]
+    return places[0] if places else None
 
 
 def _handle(nvml, gpu):
-    if gpu.isdigit():
-        return nvml.nvmlDeviceGetHandleByIndex(int(gpu))
-    return nvml.nvmlDeviceGetHandleByUUID(gpu)
+    """NVML's handle of the GPU that CUDA_VISIBLE_DEVICES spells so; None without one."""
+    if gpu.startswith("MIG-"):
+        return _ask(nvml, "nvmlDeviceGetHandleByUUID", gpu)
+    handles = _handles(nvml)
+    uuids = [_text(_ask(nvml, "nvmlDeviceGetUUID", each)) for each in handles]
+    place = _place(gpu, uuids)
+    return None if place is None else handles[place]
 
 
 def gpu_facts(gpus):
     """A dict a GPU: name, memory, driver, clocks, throttle reasons, temperature, processes."""
     nvml = _nvml()
-    if not nvml:
-        return []
+    if nvml:
+        handles = [_handle(nvml, gpu) for gpu in gpus]
+        return [_facts(nvml, handle) if handle is not None else {} for handle in handles]
+    cards = _smi()
+    places = [_place(gpu, [each["uuid"] for each in cards]) for gpu in gpus]
+    return [{} if place is None else cards[place] for place in places]
 
-    def text(value):
-        return value.decode() if isinstance(value, bytes) else value
 
+def _facts(nvml, handle):
     def ask(question, *arguments):
-        try:
-            return question(*arguments)
-        except nvml.NVMLError:
-            return None
+        return _ask(nvml, question, handle, *arguments)
 
+    memory = ask("nvmlDeviceGetMemoryInfo")
+    limit = ask("nvmlDeviceGetPowerManagementLimit")
+    capability = ask("nvmlDeviceGetCudaComputeCapability")
+    # a counter, which shows what happened between two readings even if the GPU is idle at both
+    hot = ask("nvmlDeviceGetViolationStatus", nvml.NVML_PERF_POLICY_THERMAL)
+    return {
+        "name": _text(ask("nvmlDeviceGetName")),
+        "uuid": _text(ask("nvmlDeviceGetUUID")),
+        "driver": _text(_ask(nvml, "nvmlSystemGetDriverVersion")),
+        "compute_capability": "%d.%d" % tuple(capability) if capability else None,
+        "memory_bytes": memory.total if memory else None,
+        "memory_used_bytes": memory.used if memory else None,
+        "power_limit_watts": limit / 1000.0 if limit else None,
+        "sm_clock_mhz": ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+        "throttle_reasons": ask("nvmlDeviceGetCurrentClocksThrottleReasons"),
+        "thermal_violation_seconds": hot.violationTime / 1e9 if hot else None,
+        "temperature_celsius": ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+        "processes": len(ask("nvmlDeviceGetComputeRunningProcesses") or []),
+        "ecc_errors": ask(
+            "nvmlDeviceGetTotalEccErrors",
+            nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            nvml.NVML_VOLATILE_ECC,
+        ),
+        # correctable, uncorrectable, pending, failed
+        "remapped_rows": ask("nvmlDeviceGetRemappedRows"),
+        "pcie": [
+            ask("nvmlDeviceGetCurrPcieLinkGeneration"),
+            ask("nvmlDeviceGetCurrPcieLinkWidth"),
+        ],
+        "nvlinks": sum(
+            ask("nvmlDeviceGetNvLinkState", link) == 1 for link in range(nvml.NVML_NVLINK_MAX_LINKS)
+        ),
+    }
+
+
+def gpu_cores(gpus):
+    """For each GPU the CPU numbers on its side of the machine; [] where NVML does not say."""
+    nvml = _nvml()
+    bits = 64
+    words = max(os.sysconf("SC_NPROCESSORS_CONF"), cores()[-1] + 1) // bits + 1
     found = []
     for gpu in gpus:
-        handle = _handle(nvml, gpu)
-        memory = ask(nvml.nvmlDeviceGetMemoryInfo, handle)
-        limit = ask(nvml.nvmlDeviceGetPowerManagementLimit, handle)
-        # a counter, which shows what happened between two readings even if the GPU is idle at both
-        hot = ask(nvml.nvmlDeviceGetViolationStatus, handle, nvml.NVML_PERF_POLICY_THERMAL)
+        handle = _handle(nvml, gpu) if nvml else None
+        mask = _ask(nvml, "nvmlDeviceGetCpuAffinity", handle, words) if handle is not None else None
         found.append(
-            {
-                "name": text(ask(nvml.nvmlDeviceGetName, handle)),
-                "uuid": text(ask(nvml.nvmlDeviceGetUUID, handle)),
-                "driver": text(ask(nvml.nvmlSystemGetDriverVersion)),
-                "memory_bytes": memory.total if memory else None,
-                "memory_used_bytes": memory.used if memory else None,
-                "power_limit_watts": limit / 1000.0 if limit else None,
-                "sm_clock_mhz": ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
-                "memory_clock_mhz": ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
-                "throttle_reasons": ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle),
-                "thermal_violation_seconds": hot.violationTime / 1e9 if hot else None,
-                "temperature_celsius": ask(
-                    nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU
-                ),
-                "processes": len(ask(nvml.nvmlDeviceGetComputeRunningProcesses, handle) or []),
-                "ecc_errors": ask(
-                    nvml.nvmlDeviceGetTotalEccErrors,
-                    handle,
-                    nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
-                    nvml.NVML_VOLATILE_ECC,
-                ),
-                # correctable, uncorrectable, pending, failed
-                "remapped_rows": ask(nvml.nvmlDeviceGetRemappedRows, handle),
-                "pcie": [
-                    ask(nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
-                    ask(nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
-                ],
-                "nvlinks": sum(
-                    ask(nvml.nvmlDeviceGetNvLinkState, handle, link) == 1
-                    for link in range(nvml.NVML_NVLINK_MAX_LINKS)
-                ),
-            }
+            [
+                bits * index + bit
+                for index, word in enumerate(mask or [])
+                for bit in range(bits)
+                if word >> bit & 1
+            ]
         )
     return found
 
@@ -266,19 +368,15 @@ class EnergyCounter:
 
     def __init__(self, run):
         self._nvml = _nvml() if run.cuda else None
-        self._handle = None
-        if self._nvml:
-            gpus = visible_gpus()  # a rank sees only its own card
-            self._handle = _handle(self._nvml, gpus[0]) if gpus else None
+        # by what the node gave it: a framework may let its ranks see more cards than their own
+        own = run.gpus[run.local_rank] if self._nvml else None
+        self._handle = _handle(self._nvml, own) if own else None
         self._before = None
 
     def _millijoules(self):
         if self._handle is None:
             return None
-        try:
-            return self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle)
-        except self._nvml.NVMLError:
-            return None
+        return _ask(self._nvml, "nvmlDeviceGetTotalEnergyConsumption", self._handle)
 
     def start(self):
         self._before = self._millijoules()

@@ -16,14 +16,19 @@ WORDS = {
         "unable to allocate",  # NumPy
         "memory allocation failed",
         "memory allocation failure",  # oneDNN
-        "cudnn_status_alloc_failed",
-        "cublas_status_alloc_failed",
         "cudaerrormemoryallocation",
+        # NVIDIA's libraries. Not CUDNN_STATUS_NOT_SUPPORTED, which cuDNN says of shapes, types and
+        # strides: where memory is the cause, the framework's own words below follow.
+        "_status_alloc_failed",  # cuDNN, cuBLAS, cuSOLVER, cuSPARSE
+        "_allocation_failed",  # cuDNN 9 (…_DEVICE_ALLOCATION_FAILED), cuRAND
+        "cufft_alloc_failed",
     ),
     "pytorch": (
         "outofmemoryerror",
         "defaultcpuallocator",
-        "unable to find a valid cudnn algorithm",  # none fits into what is left
+        # none fits into what is left
+        "unable to find a valid cudnn algorithm",
+        "unable to find an engine",
     ),
     "tensorflow": (
         "resource_exhausted",

@@ -24,8 +24,9 @@ class Node:
 
     device, devices: of the case. pinned: whether each rank has its own cores, as all timed ranks
     must. enter: what each process does first.
-    `about` describes the node: name, address, interface, cores, gpus (as CUDA_VISIBLE_DEVICES
-    spells them), ports (free, and kept so until the start), facts and state of the host.
+    `about` describes the node: name, address, interface, cores, threads (the same, hyper-threads of
+    one core together), gpus (how many), gpu_cores (those close to each), ports (free, and kept so
+    until the start), facts and state of the host.
     """
 
     lost = False  # a RemoteNode may be lost
@@ -34,7 +35,8 @@ class Node:
         self, device, devices, log, address="127.0.0.1", interface="lo", pinned=True, enter=None
     ):
         self._log, self._pinned, self._enter = log, pinned, enter
-        self._gpus = host.visible_gpus()[:devices] if device == "cuda" else []
+        visible = host.visible_gpus() if device == "cuda" else []
+        self._gpus = visible[:devices]
         self._reserved = _reserve_ports(address, devices + 1)
         self._scratch = tempfile.mkdtemp(prefix="dlperf-")
         self._ranks, self._services, self._runs = {}, [], []
@@ -45,7 +47,9 @@ class Node:
             "address": address,
             "interface": interface,
             "cores": host.cores(),
-            "gpus": len(host.visible_gpus()) if device == "cuda" else 0,
+            "threads": host.siblings(host.cores()),
+            "gpus": len(visible),
+            "gpu_cores": host.gpu_cores(self._gpus),
             "ports": [each.getsockname()[1] for each in self._reserved],
             "facts": dict(host.facts(), gpus=host.gpu_facts(self._gpus)),
             "state": state(self._gpus),
@@ -100,6 +104,9 @@ class Node:
             "PYTHONDONTWRITEBYTECODE", None
         )  # would cost seconds of compiling in each repetition
         environment.update(environ)
+        ours, own = (each.get("LD_LIBRARY_PATH") for each in (environ, os.environ))
+        if ours and own:  # the user's, such as a network's plug-in for NCCL, comes second
+            environment["LD_LIBRARY_PATH"] = os.pathsep.join((ours, own))
         threads = str(len(run.cores))
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             environment[name] = threads
@@ -109,6 +116,7 @@ class Node:
             environment[name] = run.interface  # the same network for every framework
         # else the address of all interfaces
         environment["JAX_COORDINATOR_BIND_ADDRESS"] = "%s:%d" % (run.address, run.port)
+        environment.update(host.PCI_ORDER)
         environment["CUDA_VISIBLE_DEVICES"] = self._gpus[run.local_rank] if run.cuda else ""
         environment.update(frameworks.load(run.framework).environment(run))
         return environment
@@ -177,7 +185,7 @@ def placed(case, nodes, interpreter, meeting):
     A case without a workload gives plain Ranks: nothing is trained.
 
     Ranks are numbered node by node. On a CPU a rank gets `cores_per_device` of its node's cores, on
-    GPUs an even share, as a launcher that binds by GPU gives.
+    GPUs its share of those close to its card.
     """
     identity, settings = case["identity"], case["settings"]
     devices, per_device = identity["devices_per_node"], settings["cores_per_device"]
@@ -191,7 +199,11 @@ def placed(case, nodes, interpreter, meeting):
     found = []
     for index, node in enumerate(nodes):
         runs, cores = [], node["cores"]
-        share = per_device if settings["device"] == "cpu" else max(1, len(cores) // devices)
+        if settings["device"] == "cpu":
+            turns = range(0, devices * per_device, per_device)
+            own = [cores[turn : turn + per_device] or cores for turn in turns]
+        else:
+            own = close_cores(node["threads"], node["gpu_cores"])
         for local_rank in range(devices):
             runs.append(
                 dict(
@@ -200,7 +212,7 @@ def placed(case, nodes, interpreter, meeting):
                     local_rank=local_rank,
                     ranks=len(peers),
                     local_ranks=devices,
-                    cores=cores[local_rank * share : (local_rank + 1) * share] or cores,
+                    cores=own[local_rank],
                     interpreter=interpreter,
                     address=first["address"],
                     port=first["ports"][0],
@@ -210,4 +222,26 @@ def placed(case, nodes, interpreter, meeting):
                 )
             )
         found.append(runs)
+    return found
+
+
+def close_cores(threads, close):
+    """The cores of each rank with a GPU: an even share of those close to it, in whole cores.
+
+    threads: the CPU numbers of the node, hyper-threads of one core together. close: for each rank
+    those on its GPU's side of the machine, [] if that is not known. Ranks on one side share it. All
+    ranks share all cores if a side is not known, has none that may be used, or overlaps another.
+    """
+    sides = [
+        tuple(index for index, core in enumerate(threads) if not set(core).isdisjoint(each))
+        for each in close
+    ]
+    listed = [index for side in set(sides) for index in side]
+    if not all(sides) or len(listed) > len(set(listed)):
+        sides = [tuple(range(len(threads)))] * len(close)
+    found = []
+    for rank, side in enumerate(sides):
+        share, turn = len(side) // sides.count(side), sides[:rank].count(side)
+        own = side[turn * share : (turn + 1) * share] or side  # more ranks than cores: no shares
+        found.append(sorted(core for index in own for core in threads[index]))
     return found

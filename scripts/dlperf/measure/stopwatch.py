@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract.case import NO_JOB
-from dlperf.measure import host, loopback, memory_words, record
+from dlperf.measure import gate, host, loopback, memory_words, record
 from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
 from dlperf.measure.meeting import Meeting
@@ -83,6 +83,10 @@ def too_small(case, name, cores, gpus):
     """Why a node with so many cores and GPUs cannot run its part of `case`, or ""."""
     devices = case["identity"]["devices_per_node"]
     needed = devices * case["settings"]["cores_per_device"]
+    if _cuda(case) and not gpus:
+        only = os.environ.get("CUDA_VISIBLE_DEVICES")
+        hidden = "" if only is None else " that CUDA_VISIBLE_DEVICES=%r lets it use" % only
+        return "no GPU on %s: neither NVML nor nvidia-smi finds one%s" % (name, hidden)
     if _cuda(case) and devices > gpus:
         return "%d GPUs are needed, but %d may be used on %s" % (devices, gpus, name)
     if not _cuda(case) and needed > cores:
@@ -152,6 +156,7 @@ class Attempt:
         for about in abouts:
             cores = len(about["cores"]) if pinned else sys.maxsize
             reason = too_small(self._case, about["name"], cores, about["gpus"])
+            reason = reason or gate.refusal(environment, about["facts"]["gpus"], about["name"])
             if reason:
                 self.failure = ("unsupported", reason)
                 return

@@ -20,6 +20,15 @@ OUT = [
     "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution",
     "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
     "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    "RuntimeError: GET was unable to find an engine to execute this computation",
+    "RuntimeError: FIND was unable to find an engine to execute this computation",
+    "cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`",
+    "CUFFT_ALLOC_FAILED",
+    "CUDNN_BACKEND_API_FAILED: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    "CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+    "INTERNAL: 2.00GiB (2147483648 bytes) on the device: cudaErrorMemoryAllocation",
+    "Memory not enough: current free memory size[1024] is smaller than required size[4096].",
+    "CUDA error: cudaMalloc failed: out of memory",
     "  what():  std::bad_alloc",
     "ResourceExhaustedError: OOM when allocating tensor with shape[256,4,4,1024]",
     "W tensorflow/core/framework/op_kernel.cc:1842] RESOURCE_EXHAUSTED: failed to allocate",
@@ -83,6 +92,23 @@ def test_a_rank_that_dies_of_a_signal_after_it_said_so_is_out_of_memory():
     assert reason == (
         "rank 0: ended with signal 11; its last output: "
         "RESOURCE_EXHAUSTED: OOM when allocating tensor"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "E0000 cuda_dnn.cc: CUDNN_STATUS_ALLOC_FAILED",
+        "[ERROR] Device(id:0) memory isn't enough and alloc failed",
+        "terminate called: cuda error CUDA_ERROR_OUT_OF_MEMORY",
+        "F check failed: CUBLAS_STATUS_ALLOC_FAILED",
+    ],
+)
+def test_a_rank_on_a_gpu_that_aborts_says_so_in_its_last_words(words):
+    how = ended(f"import os; print({words!r}); print('C++ traceback', flush=True); os.abort()")
+    assert why({0: how}, [None]) == (
+        "oom",
+        f"rank 0: ended with signal 6; its last output: {words}",
     )
 
 

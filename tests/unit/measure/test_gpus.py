@@ -1,0 +1,392 @@
+"""What a node says of its GPUs, and which builds run there. NVML's answers are made up here."""
+
+import json
+import os
+import sys
+import types
+
+import fake_nvml
+import jsonschema
+import pytest
+from fake_nvml import ampere, hopper
+
+from dlperf.analysis.schema import documents
+from dlperf.contract.run import Run
+from dlperf.environments import FILES as ENVS
+from dlperf.environments import files
+from dlperf.measure import gate, host, node, stopwatch
+
+CASE = {
+    "identity": {
+        "round": "gpu",
+        "workload": "resnet50",
+        "framework": "pytorch",
+        "compiler": "none",
+        "precision": "fp32",
+        "batch_size": 256,
+        "image_size": 224,
+        "scenario": "train",
+        "nodes": 1,
+        "devices_per_node": 1,
+        "parallel": {},
+        "data": "synthetic",
+        "repetition": 1,
+    },
+    "settings": {
+        "device": "cuda",
+        "warmup_steps": 20,
+        "measured_steps": 100,
+        "cores_per_device": 1,
+        "timeout_seconds": 60,
+        "seed": 1,
+        "data_dir": "",
+    },
+}
+RUN_ON_HOPPER = {"pytorch", "jax", "tensorflow", "mindspore"}
+FRAMEWORKS = sorted(RUN_ON_HOPPER | {"mxnet", "oneflow", "paddlepaddle", "tensorflow1"})
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch, tmp_path):
+    """A machine without GPUs, until a test puts some in."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.fixture
+def insert(monkeypatch):
+    def cards(*cards, driver="580.65.06"):
+        monkeypatch.setitem(sys.modules, "pynvml", fake_nvml.pynvml(list(cards), driver))
+
+    return cards
+
+
+SMI = {
+    "name": "NVIDIA H100 80GB HBM3",
+    "uuid": "GPU-0a-h100",
+    "driver_version": "580.65.06",
+    "memory.total": "81559",
+    "clocks.sm": "1980",
+    "clocks.mem": "2619",
+    "power.limit": "700.00",
+    "compute_cap": "9.0",
+}
+
+
+# Facts
+
+
+def test_nvml_says_what_a_card_can_compute(insert):
+    insert(ampere(0), hopper(1))
+    first, second = host.gpu_facts(["0", "1"])
+    assert (first["compute_capability"], second["compute_capability"]) == ("8.0", "9.0")
+    assert second["name"] == "NVIDIA H100 80GB HBM3" and second["driver"] == "580.65.06"
+    assert second["power_limit_watts"] is None  # this one does not say
+
+
+def test_without_pynvml_a_record_still_knows_its_card(tmp_path):
+    fake_nvml.nvidia_smi(tmp_path, SMI)
+    assert host.visible_gpus() == ["0"]
+    (facts,) = host.gpu_facts(["0"])
+    assert facts == {
+        "name": "NVIDIA H100 80GB HBM3",
+        "uuid": "GPU-0a-h100",
+        "driver": "580.65.06",
+        "memory_bytes": 81559 * 2**20,
+        "sm_clock_mhz": 1980,
+        "memory_clock_mhz": 2619,
+        "power_limit_watts": 700.0,
+        "compute_capability": "9.0",
+    }
+
+
+def test_an_old_nvidia_smi_says_less(tmp_path):
+    old = {key: value for key, value in SMI.items() if key != "compute_cap"}
+    fake_nvml.nvidia_smi(tmp_path, {**old, "power.limit": "[N/A]", "clocks.sm": "unknown"})
+    (facts,) = host.gpu_facts(["0"])
+    assert facts["name"] == "NVIDIA H100 80GB HBM3"
+    unknown = ("power_limit_watts", "sm_clock_mhz", "compute_capability")
+    assert [facts[key] for key in unknown] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("listed", "seen"),
+    [
+        (None, ["0", "1"]),
+        ("1", ["1"]),
+        ("1, 0", ["1", "0"]),
+        ("1,7,0", ["1"]),  # CUDA too stops at the first that is not there
+        ("GPU-1a", ["GPU-1a"]),
+        ("GPU-7", []),
+        ("MIG-5", ["MIG-5"]),
+        ("-1", []),
+        ("NoDevFiles", []),
+        ("", []),
+    ],
+)
+def test_visible_gpus_are_those_that_cuda_shows(insert, monkeypatch, listed, seen):
+    insert(hopper(0), hopper(1))
+    if listed is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    assert host.visible_gpus() == seen
+
+
+def test_another_jobs_card_is_not_counted(insert):
+    insert(ampere(0, foreign=True), hopper(1))
+    assert host.visible_gpus() == ["0"]
+    assert host.gpu_facts(["0"])[0]["name"] == hopper().name
+
+
+@pytest.mark.parametrize("schema", [documents.RECORD, documents.NODE], ids=lambda path: path.name)
+@pytest.mark.parametrize("source", ["nvml", "nvidia-smi"])
+def test_schemas_have_what_is_said_of_a_card(schema, source, insert, tmp_path):
+    insert(hopper()) if source == "nvml" else fake_nvml.nvidia_smi(tmp_path, SMI)
+    (facts,) = host.gpu_facts(["0"])
+    whole = json.loads(schema.read_text())
+    card = whole["$defs"]["gpu"]
+    jsonschema.validate(facts, {**card, "additionalProperties": False})
+    assert facts["compute_capability"] == "9.0"
+
+
+# Energy
+
+
+def a_run(gpus, local_rank, device="cuda"):
+    return types.SimpleNamespace(cuda=device == "cuda", gpus=gpus, local_rank=local_rank)
+
+
+def test_a_rank_counts_the_energy_of_its_own_card(insert, monkeypatch):
+    cards = [hopper(0), hopper(1), hopper(2)]
+    insert(*cards)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,1")  # as MindSpore's ranks see all of the node's
+    counters = [host.EnergyCounter(a_run(["2", "1"], local_rank)) for local_rank in (0, 1)]
+    for counter in counters:
+        counter.start()
+    cards[2].millijoules += 5000
+    cards[1].millijoules += 7000
+    assert [counter.stop() for counter in counters] == [5.0, 7.0]
+    named = host.EnergyCounter(a_run(["GPU-1a"], 0))
+    named.start()
+    cards[1].millijoules += 1000
+    assert named.stop() == 1.0
+
+
+def test_without_a_counter_there_is_no_energy():
+    counter = host.EnergyCounter(a_run(["0"], 0))
+    counter.start()
+    assert counter.stop() is None
+
+
+# Cores
+
+
+def pairs(cores):
+    """Hyper-threads as Linux numbers them: core n and n + cores."""
+    return [[core, core + cores] for core in range(cores)]
+
+
+EIGHT_CORES = pairs(8)  # of two sockets: 0 to 3 and 4 to 7, with 8 to 11 and 12 to 15
+LEFT, RIGHT = [0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]
+
+
+def test_a_rank_gets_cores_on_its_cards_side():
+    assert node.close_cores(EIGHT_CORES, [RIGHT, LEFT]) == [sorted(RIGHT), sorted(LEFT)]
+
+
+def test_ranks_on_one_side_share_it_in_whole_cores():
+    found = node.close_cores(EIGHT_CORES, [LEFT, LEFT, RIGHT, RIGHT])
+    assert found == [[0, 1, 8, 9], [2, 3, 10, 11], [4, 5, 12, 13], [6, 7, 14, 15]]
+
+
+def test_hyper_threads_of_a_core_go_to_one_rank():
+    unknown = [[], [], []]
+    found = node.close_cores(EIGHT_CORES, unknown)
+    assert found == [[0, 1, 8, 9], [2, 3, 10, 11], [4, 5, 12, 13]]
+    in_turn = [[0, 1], [2, 3], [4, 5]]  # as other machines number them
+    assert node.close_cores(in_turn, unknown) == in_turn
+
+
+@pytest.mark.parametrize("close", [[LEFT, []], [LEFT, [77]], [LEFT, [3, *RIGHT]]])
+def test_sides_that_are_not_known_or_overlap_are_not_used(close):
+    first, second = node.close_cores(EIGHT_CORES, close)
+    assert (first, second) == (sorted(LEFT), sorted(RIGHT))  # halves of all
+
+
+def test_only_cores_that_the_job_may_use_are_shared():
+    allowed = [[0, 8], [1, 9], [4, 12]]
+    found = node.close_cores(allowed, [LEFT, LEFT, RIGHT])
+    assert found == [[0, 8], [1, 9], [4, 12]]
+
+
+def test_more_ranks_than_cores_share_all_of_them():
+    assert node.close_cores([[0, 1]], [[], []]) == [[0, 1], [0, 1]]
+
+
+def test_a_node_says_which_cores_are_close_to_a_card(insert):
+    insert(hopper(0, cores=(0, 1, 64)), hopper(1))
+    assert host.gpu_cores(["0"])[0][:2] == [0, 1]
+    assert host.gpu_cores(["1"]) == [[]]
+    threads = host.siblings(host.cores())
+    assert sorted(core for each in threads for core in each) == host.cores()
+
+
+def test_placed_ranks_have_the_cores_of_their_cards():
+    about = {
+        "address": "127.0.0.1",
+        "interface": "lo",
+        "cores": list(range(16)),
+        "threads": EIGHT_CORES,
+        "gpu_cores": [RIGHT, LEFT],
+        "ports": [1, 2, 3],
+    }
+    case = {**CASE, "identity": {**CASE["identity"], "devices_per_node": 2}}
+    (runs,) = node.placed(case, [about], sys.executable, "127.0.0.1:9")
+    assert [run["cores"] for run in runs] == [RIGHT, LEFT]
+    cpu = {**case, "settings": {**case["settings"], "device": "cpu", "cores_per_device": 4}}
+    (runs,) = node.placed(cpu, [about], sys.executable, "127.0.0.1:9")
+    assert [run["cores"] for run in runs] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_ranks_count_cards_as_nvml_does_and_keep_the_sites_libraries(insert, monkeypatch):
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/site/nccl-plugin")
+    insert(ampere(0), hopper(1))
+    there = node.Node("cuda", 2, log=None)
+    try:
+        (runs,) = node.placed(
+            {**CASE, "identity": {**CASE["identity"], "devices_per_node": 2}},
+            [there.about],
+            sys.executable,
+            "127.0.0.1:9",
+        )
+        run = Run(**runs[1], gpus=["0", "1"], capability="9.0", result="rank1.json")
+        environment = there._environment(run, {"LD_LIBRARY_PATH": "/env/nvidia/lib"})
+    finally:
+        there.stop()
+    assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert environment["CUDA_VISIBLE_DEVICES"] == "1"
+    assert environment["LD_LIBRARY_PATH"] == "/env/nvidia/lib:/site/nccl-plugin"
+    assert there._capability({"local_rank": 1}) == "9.0"
+
+
+# The gate
+
+
+def measured(framework, tmp_path, **environment):
+    """The record of a case whose ranks, if they are started, end at once."""
+    build = files.build_section(framework, f"{framework}.cuda", ENVS / f"{framework}.cuda.yaml")
+    document = {
+        "status": "ok",
+        "framework": framework,
+        "version": "1.2.3",
+        "interpreter": "/bin/false",
+        "capabilities": build.capabilities,
+        "driver": build.driver,
+        **environment,
+    }
+    path = tmp_path / "env.json"
+    path.write_text(json.dumps(document))
+    compiler = {"jax": "xla"}.get(framework, "none")
+    identity = {**CASE["identity"], "framework": framework, "compiler": compiler}
+    case = {**CASE, "identity": identity}
+    with open(tmp_path / "log", "w") as log:
+        return stopwatch.measure(case, str(path), log=log)
+
+
+def started(record):
+    return record["status"] == "crashed" and "ended with exit status 1" in record["reason"]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_on_hopper_a_build_runs_or_says_why_not(framework, insert, tmp_path):
+    insert(hopper())
+    record = measured(framework, tmp_path)
+    if framework in RUN_ON_HOPPER:
+        assert started(record), record["reason"]
+    else:
+        assert record["status"] == "unsupported"
+        assert f"{framework} 1.2.3 has no kernels for the NVIDIA H100" in record["reason"]
+        assert "(compute capability 9.0)" in record["reason"] and "no PTX" in record["reason"]
+        assert record["host"]["gpus"][0]["compute_capability"] == "9.0"
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_on_ampere_all_but_the_oldest_build_run(framework, insert, tmp_path):
+    insert(ampere())
+    assert started(measured(framework, tmp_path)) == (framework != "tensorflow1")
+
+
+def test_a_missing_gpu_is_unsupported(tmp_path):
+    record = measured("tensorflow", tmp_path)
+    assert record["status"] == "unsupported"
+    assert record["reason"] == f"no GPU on {host.name()}: neither NVML nor nvidia-smi finds one"
+
+
+def test_a_gpu_that_is_hidden_or_not_there_is_unsupported(insert, monkeypatch, tmp_path):
+    insert(hopper())
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    record = measured("pytorch", tmp_path)
+    assert record["status"] == "unsupported"
+    assert "that CUDA_VISIBLE_DEVICES='3' lets it use" in record["reason"]
+
+
+def test_too_old_a_driver_is_named(insert, tmp_path):
+    insert(hopper(), driver="535.104.05")
+    record = measured("pytorch", tmp_path)
+    assert record["status"] == "unsupported"
+    assert record["reason"] == (
+        f"pytorch 1.2.3 needs NVIDIA's driver 580 or newer, but {host.name()} has 535.104.05"
+    )
+
+
+def test_kernels_that_the_driver_compiles_need_a_newer_one(insert, tmp_path):
+    """TensorFlow has machine code for Ampere, and PTX of CUDA 12.5 for Hopper."""
+    insert(ampere(), driver="535.104.05")
+    assert started(measured("tensorflow", tmp_path))
+    insert(hopper(), driver="535.104.05")
+    record = measured("tensorflow", tmp_path)
+    assert record["status"] == "unsupported"
+    assert "driver 555 or newer to compile for the NVIDIA H100" in record["reason"]
+
+
+def test_nvidia_smi_is_enough_for_the_gate(tmp_path):
+    fake_nvml.nvidia_smi(tmp_path, SMI)
+    assert "no kernels" in measured("mxnet", tmp_path)["reason"]
+    assert started(measured("pytorch", tmp_path))
+
+
+def test_a_container_and_a_users_own_python_are_not_judged(insert, tmp_path):
+    insert(hopper(), driver="400.1")
+    assert started(measured("mxnet", tmp_path, capabilities={}, driver=""))
+    document = json.loads((tmp_path / "env.json").read_text())
+    del document["capabilities"], document["driver"]  # env.json of an earlier version
+    assert gate.refusal(document, [{"compute_capability": "9.0"}], "n1") == ""
+
+
+def test_each_card_of_a_node_is_looked_at():
+    has = {"capabilities": {"sass": ["8.0"], "ptx": "", "ptx_driver": ""}, "driver": "450"}
+    has.update(framework="x", version="1")
+    cards = [{"compute_capability": "8.6"}, {}, {"compute_capability": "7.5", "name": "T4"}]
+    assert "no kernels for the T4 (compute capability 7.5) on n1" in gate.refusal(has, cards, "n1")
+    assert gate.refusal(has, cards[:2], "n1") == ""
+
+
+@pytest.mark.parametrize(
+    ("capability", "sass", "ptx", "expected"),
+    [
+        ("9.0", ["8.0", "9.0"], "", True),
+        ("8.9", ["8.0"], "", True),  # a later minor version runs it
+        ("8.0", ["8.6"], "", False),  # an earlier one does not
+        ("9.0", ["8.0", "8.6"], "", False),
+        ("9.0", ["8.0"], "8.6", True),
+        ("9.0", ["8.0"], "10.0", False),
+        ("12.0", ["10.0"], "9.0", True),
+        ("7.0", ["7.5"], "", False),
+    ],
+)
+def test_kernels_run_on_later_cards_of_their_generation_and_ptx_on_all_later_ones(
+    capability, sass, ptx, expected
+):
+    runs = gate.runs_sass(capability, sass) or gate.runs_ptx(capability, ptx)
+    assert runs is expected
