@@ -59,10 +59,9 @@ def refuse_without_gpu():
 
     try:
         jax.local_devices()
-    except RuntimeError as error:
-        raise Unsupported(
-            "JAX %s finds no GPU that it can use: %s" % (jax.__version__, str(error).split("\n")[0])
-        )
+    except (RuntimeError, AssertionError) as error:  # the latter where JAX has no CUDA plugin
+        why = str(error).split("\n")[0] or "it is installed without CUDA"
+        raise Unsupported("JAX %s finds no GPU that it can use: %s" % (jax.__version__, why))
 
 
 def write_own_cache(run):
