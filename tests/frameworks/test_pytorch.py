@@ -1,4 +1,4 @@
-"""PyTorch: float16's scaler and the optimisers under it, batches ahead of the step, DDP's buffers."""
+"""PyTorch: float16's scaler, the optimisers under it, batches ahead of the step, DDP's buffers."""
 
 import json
 

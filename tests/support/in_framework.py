@@ -1,4 +1,4 @@
-"""The project's code under a framework's own interpreter, as a rank runs it, without a stopwatch."""
+"""The project's code under a framework's own interpreter, as a rank runs it."""
 
 import dataclasses
 import json
@@ -58,7 +58,7 @@ def rank(framework: str, workload: str = "resnet50", **changes) -> Run:
 
 
 def printed(run: Run, code: str, environment: Path) -> str:
-    """What `code` prints: it has the Run as `run`, and the variables that its framework asks for."""
+    """What `code` prints, given the Run as `run` and the variables that its framework asks for."""
     built = json.loads((environment / "env.json").read_text())
     environ = dict(os.environ, PYTHONPATH=str(SCRIPTS), **built.get("environ", {}))
     environ.update(OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="0" if run.cuda else "")

@@ -21,7 +21,7 @@ def environment(run):
         if run.distributed:  # of a flag that is given twice, XLA takes the last: the user's
             variables["XLA_FLAGS"] = " ".join([OVERLAP, os.environ.get("XLA_FLAGS", "")]).strip()
         if not any(name in os.environ for name in MEMORY):
-            # JAX takes three quarters: the rest would be for other processes, of which there is none
+            # not JAX's three quarters, which leave room for other processes: there are none
             variables[MEMORY[0]] = ".92"
     else:
         variables["NPROC"] = str(run.cores_per_device)  # XLA's thread pool

@@ -122,7 +122,7 @@ def compiler_detail(run):
 
 
 def captured(run):
-    """How many CUDA graphs were captured of forward passes; each goes on in those of its backward."""
+    """How many forward passes were captured in CUDA graphs; their backward passes follow them."""
     if not cuda_graphs(run):
         return "none"
     from torch._dynamo.utils import counters

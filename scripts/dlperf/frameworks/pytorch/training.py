@@ -31,7 +31,7 @@ def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
             network,
             device_ids=[0] if run.cuda else None,
             gradient_as_bucket_view=True,
-            **buffers_apart(DistributedDataParallel)
+            **buffers_apart(DistributedDataParallel),
         )
     narrow = half(run) if run.amp else None
     dtype = narrow and getattr(torch, narrow)

@@ -118,7 +118,7 @@ def parity(run):
             tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
             cuda_version=build.get("cuda_version"),
             cudnn_version=build.get("cudnn_version"),
-            **{name.lower(): os.environ.get(name) for name in GPU_VARIABLES}
+            **{name.lower(): os.environ.get(name) for name in GPU_VARIABLES},
         )
     else:
         facts.update(

@@ -98,7 +98,7 @@ def train(run, network, loss, optimizer, weights, put, specs, layout="", parity=
             graph_facts(run, traced),
             loss_scaling="dynamic" if scale else "none",
             loss_scale=run.loss_scale if scale else None,
-            **parity or {}
+            **parity or {},
         ),
         weights=weights,
     )
