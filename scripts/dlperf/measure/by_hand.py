@@ -66,14 +66,14 @@ class _Parser(argparse.ArgumentParser):
         raise Mistake(message)
 
 
-def main(arguments, out=sys.stdout):
+def main(arguments):
     """Print the document. Exits with a message for a mistake."""
     try:
         document = of_options(arguments)
     except Mistake as mistake:
         sys.exit("error: %s" % mistake)
     identity = document["identity"]
-    out.write(json.dumps(document, indent=1) + "\n")
+    print(json.dumps(document, indent=1))
     place = (identity["round"], workloads.case(identity).folder, identity["repetition"])
     print(
         "the place of its record in a round: results/%s/runs/%s/rep%d.json" % place, file=sys.stderr

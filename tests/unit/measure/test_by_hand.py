@@ -1,5 +1,6 @@
 """By hand: a case from options, ranks that keep PYTHONPATH, a certificate without env.json."""
 
+import contextlib
 import io
 import json
 import os
@@ -19,8 +20,8 @@ ASKED = ["--workload", "resnet50", "--framework", "pytorch"]
 
 
 def printed(*options: str) -> dict:
-    out = io.StringIO()
-    by_hand.main([*ASKED, *options], out)
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        by_hand.main([*ASKED, *options])
     return json.loads(out.getvalue())
 
 
