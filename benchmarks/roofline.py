@@ -4,10 +4,10 @@
     python benchmarks/roofline.py rep1.json … --node node.json
 
 In: records of ResNet-50 or BERT-Base with status ok, and the calibration of the node that they ran
-on, or its TFLOP/s and GB/s by `--tflops` and `--gigabytes`. The formulas and what each column counts:
-scripts/dlperf/analysis/round/roofline.py. Printed in milliseconds a step, and the measured step as a
-multiple of each, and written to results/benchmarks/roofline.tsv. It is no test: it never fails for a
-slow step.
+on, or its TFLOP/s and GB/s by `--tflops` and `--gigabytes`. The formulas, and what each column
+counts, are in scripts/dlperf/analysis/round/roofline.py. Printed in milliseconds a step, and the
+measured step as a multiple of each, and written to results/benchmarks/roofline.tsv. No test: it
+never fails for a slow step.
 """
 
 import argparse
