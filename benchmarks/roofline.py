@@ -19,15 +19,15 @@ import common
 
 from dlperf import workloads
 from dlperf.analysis.round import roofline
-from dlperf.analysis.round.calibration import limits, nodes
+from dlperf.analysis.round.calibration import multiplied, nodes
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.scenarios import train
 
 WHAT = {
-    "arithmetic": "products at the calibrated speed",
+    "arithmetic": "arithmetic",
     "least": "least traffic",
     "fused": "fused kernels",
-    "eager": "kernels of its own each",
+    "eager": "a kernel of its own each",
 }
 
 
@@ -75,16 +75,16 @@ def row(path, calibration, asked):
     if step is None or case.parallel.devices_per_replica > 1:
         print(f"{path}: left out: {case.folder} is not counted", file=sys.stderr)
         return None
-    multiplied = limits.peak_precision(parity, case.precision, settings["device"])
-    tflops, gigabytes = roofline.reached(calibration, multiplied, case.devices_per_node)
+    precision = multiplied.peak_precision(parity, case.precision, settings["device"])
+    tflops, gigabytes = roofline.reached(calibration, precision, case.devices_per_node)
     tflops, gigabytes = asked.tflops or tflops, asked.gigabytes or gigabytes
     if not (tflops and gigabytes):
-        sys.exit(f"error: {asked.node}: has no products in {multiplied or 'an unknown precision'}")
+        sys.exit(f"error: {asked.node}: has no products in {precision or 'an unknown precision'}")
     measured = train.step_time(record, case)
     found = {name: 1e3 * each for name, each in step.seconds(tflops, gigabytes).items()}
     return {
         "case": case.folder,
-        "multiplied_in": multiplied,
+        "multiplied_in": precision,
         "tflops": round(tflops, 3),
         "gigabytes": round(gigabytes, 2),
         "gflop_a_step": round(step.flops / 1e9, 1),

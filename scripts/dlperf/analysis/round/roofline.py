@@ -103,7 +103,7 @@ def step(workload: str, dimensions: Mapping[str, Any], samples: int, precision: 
 def reached(document: Mapping[str, Any], precision: str, devices: int) -> tuple[float, float]:
     """TFLOP/s of products and GB/s of memory that a device reached in a node's calibration.
 
-    precision: that of limits.peak_precision. devices: so many worked at once, or the largest
+    precision: that of multiplied.peak_precision. devices: so many worked at once, or the largest
     smaller number that was tried. The fastest turn, the faster of copy and triad, and the mean over
     devices, as in limits.tsv. 0 for what was not measured.
     """
