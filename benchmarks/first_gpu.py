@@ -38,7 +38,7 @@ SMALL = {
     "bert": {"batch_size": 1, "sequence_length": 16},
 }
 #: A batch that no card holds: on a CPU, so large that the allocation itself is refused.
-TOO_LARGE = {"cuda": 8192, "cpu": 1 << 30}
+TOO_LARGE = {"cuda": 4096, "cpu": 1 << 30}
 DATA = {"resnet50": "sample", "bert": "prose"}  # that certificates train on
 HEAD = ("case", "status", "throughput", "step", "MFU stated / measured", "memory", "energy", "in")
 

@@ -42,7 +42,7 @@ def test_it_has_every_way_in_every_precision_and_ends_with_a_batch_that_no_card_
         documents.append(by_hand.document(values)["identity"])
     assert len(set(titles)) == 2 * 3 * 3 + 1
     assert documents[0]["batch_size"] == 256 and documents[3]["batch_size"] == 64
-    assert titles[-1].endswith("must be oom") and documents[-1]["batch_size"] == 8192
+    assert titles[-1].endswith("must be oom") and documents[-1]["batch_size"] == 4096
 
 
 def test_what_a_cpu_cannot_do_is_a_row_and_does_not_stop_the_list(first_gpu, tmp_path, monkeypatch):

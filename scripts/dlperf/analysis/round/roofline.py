@@ -51,8 +51,8 @@ class Kernels(NamedTuple):
     flops: float = 0.0
 
     def times(self, samples: int, width: int) -> "Kernels":
-        moved = (samples * width * each for each in self[:3])
-        return Kernels(*moved, flops=samples * self.flops)
+        least, fused, eager = (samples * width * each for each in self[:3])
+        return Kernels(least, fused, eager, samples * self.flops)
 
 
 @dataclass(frozen=True)
