@@ -68,7 +68,7 @@ def main():
             for row in certificates(workload, asked):
                 rows.append(row)
                 write(asked, rows)
-    print("->", write(asked, rows))
+    print("->", asked.out / "results.md")
 
 
 def cases(asked):
@@ -239,15 +239,13 @@ def certificate(same, reference, framework, compiler, precision, asked):
 
 
 def write(asked, rows):
-    """The table as Markdown, after each row; returns its path."""
+    """The table as Markdown, after each row, which is printed."""
     gpus = host.gpu_facts(host.visible_gpus()[:1]) if asked.device == "cuda" else []
     name = gpus[0]["name"] if gpus else host.facts()["cpu"]
     lines = [f"One device, {name}.", "", f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
     lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
-    path = asked.out / "results.md"
-    path.write_text("\n".join(lines) + "\n")
+    (asked.out / "results.md").write_text("\n".join(lines) + "\n")
     print(lines[-1], flush=True)
-    return path
 
 
 if __name__ == "__main__":
