@@ -4,6 +4,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import in_framework
+
 from dlperf.frameworks import jax
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,3 +47,23 @@ def test_op_by_op_is_refused_with_its_reason():
     case = {"compiler": "none", "device": "cpu", "precision": "fp32"}
     assert "jit" in jax.unsupported(case)
     assert not jax.unsupported(dict(case, compiler="xla"))
+
+
+COUNTED = '''
+from dlperf.frameworks.jax.training import counts
+print(counts("""
+  %f = f32[2] fusion(%a), kind=kLoop
+  %c = (f32[2], u8[0]) custom-call(%a, %b), custom_call_target="__cudnn$convForward"
+  %d = (f32[2], u8[0]) custom-call(%a, %b), custom_call_target="__cudnn$convForward"
+  %g = f32[2] custom-call(%a, %b), custom_call_target="__cublas$gemm"
+  %s = f32[2] all-reduce-start(%g), to_apply=%sum
+  %e = f32[2] all-reduce-done(%s)
+"""))
+'''
+
+
+def test_library_calls_of_a_gpus_program_are_counted_by_name(environments):
+    said = in_framework.printed(in_framework.rank("jax"), COUNTED, environments / "jax.cpu")
+    assert said.strip() == (
+        "1 fusions, 0 convolutions, 0 dots, 1 all-reduces, 1 __cublas$gemm, 2 __cudnn$convForward"
+    )

@@ -29,7 +29,7 @@ from dlperf import frameworks, workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SCHEMA, judge
 from dlperf.contract import case, files, storage
 from dlperf.contract.parallel import Layout
-from dlperf.measure import code, host, processes, record, stopwatch
+from dlperf.measure import code, host, node, processes, record, stopwatch
 from dlperf.scenarios import train
 
 
@@ -51,7 +51,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--interface", default="", help="network interface, as of dlperf.measure")
     parser.add_argument("--reference", required=True, help="folder of dlperf.certify.reference")
     parser.add_argument("--data-dir", required=True, help="folder of the sample data")
-    parser.add_argument("--environment", required=True, help="env.json of the environment")
+    parser.add_argument(
+        "--environment", default="", help="env.json of the environment (default: this Python)"
+    )
     parser.add_argument("--timeout", type=float, default=300, help="seconds for each of the runs")
     parser.add_argument(
         "--cores", type=int, help="of a CPU, a rank takes one (default: all that there are)"
@@ -64,6 +66,16 @@ def main(arguments: list[str] | None = None) -> None:
         asked.layout = Layout.parse(asked.layout)
     except ValueError as error:
         parser.error(f"--layout: {error}")
+    package = frameworks.find(asked.framework)
+    if package and asked.compiler not in package.COMPILERS:
+        has = ", ".join(package.COMPILERS)
+        parser.error(f"--compiler: {asked.compiler!r}; {package.TITLE} has: {has}")
+    if asked.environment and not Path(asked.environment).exists():
+        sys.exit(f"error: {asked.environment}: no such file")
+    reference = Path(asked.reference) / "manifest.json"
+    if not reference.exists():
+        fix = f"python -m dlperf.certify.reference --workload {asked.workload} …"
+        sys.exit(f"error: {reference}: no reference is there; make it: {fix}")
     asked.ranks = asked.layout.devices
     asked.nodes = asked.layout.nodes
     # End at once, as by SIGTERM: the processes of the runs see it, and end their ranks.
@@ -86,7 +98,9 @@ def certify(asked: argparse.Namespace) -> dict[str, Any]:
     started = time.time()
     manifest_path = Path(asked.reference) / "manifest.json"
     manifest = json.loads(manifest_path.read_text())
-    environment = json.loads(Path(asked.environment).read_text())
+    environment = json.loads(Path(asked.environment).read_text()) if asked.environment else {}
+    if environment:
+        node.nothing_else_to_import()
     allowed = frameworks.load(asked.framework).FLOAT64_COMPILERS if asked.device == "cpu" else ()
     float64_compiler = asked.compiler if asked.compiler in allowed else next(iter(allowed), None)
     parity: dict[str, Any] = {}

@@ -2,8 +2,10 @@
 
     PYTHONPATH=scripts python -m dlperf.measure --case case.json --out rep1.json
 
-The ranks run under the interpreter that `--environment` names, or else under this one. `--case`
-takes a case document, a record (whose case is run again) or the JSON text itself. Several nodes
+The ranks run under the interpreter that `--environment` names, or else under this one, which then
+keeps the user's PYTHONPATH. `--case` takes a case document, a record (whose case is run again), the
+JSON text itself, or `-`: standard input. `python -m dlperf.measure case` prints a document
+(by_hand.py). Several nodes
 need a `--launcher`, such as `srun --nodes=2 --ntasks=2`, that starts one process on each. A crash
 gives a record too. The exit status is 0 when a record was written (with `--on-failure stop`: only
 when its status is ok or unsupported), 1 for a mistake of the caller, and 130 or 143 when it was
@@ -19,16 +21,19 @@ import sys
 from dlperf import frameworks, workloads
 from dlperf.contract import storage
 from dlperf.contract.case import CaseError, Known, load
-from dlperf.measure import host, processes, record
+from dlperf.measure import by_hand, host, node, processes, record
 
 
 def main(arguments=None):
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["case"]:
+        return by_hand.main(arguments[1:])
     parser = argparse.ArgumentParser(
         prog="python -m dlperf.measure",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--case", required=True, help="case document: a path or the JSON text")
+    parser.add_argument("--case", required=True, help="case document: a path, the JSON text, or -")
     parser.add_argument("--out", required=True, help="the record to write")
     parser.add_argument("--environment", default="", help="env.json of the environment")
     parser.add_argument("--config-sha256", default="", help="sha256 of the round's config")
@@ -43,15 +48,19 @@ def main(arguments=None):
     parser.add_argument("--on-failure", choices=("record", "stop"), default="record")
     asked = parser.parse_args(arguments)
     try:
+        source = _from_standard_input() if asked.case == "-" else asked.case
         case = load(
-            asked.case,
+            source,
             Known(workloads.NAMES, frameworks.NAMES, workloads.dimensions, workloads.data),
         )
+        _check_compiler(source, case["identity"])
     except CaseError as error:
         sys.exit("\n".join("error: " + line for line in str(error).splitlines()))
     if asked.environment and not os.path.exists(asked.environment):
         sys.exit("error: %s: no such file" % asked.environment)
 
+    if asked.environment:
+        node.nothing_else_to_import()
     processes.end_with_ranks()
     from dlperf.measure.stopwatch import measure
 
@@ -70,6 +79,30 @@ def main(arguments=None):
     print(_summary(document, asked.out))
     if asked.on_failure == "stop" and document["status"] not in ("ok", "unsupported"):
         sys.exit(1)
+
+
+def _from_standard_input():
+    text = sys.stdin.read()
+    if not text.lstrip().startswith("{"):  # else it would be taken for a path
+        raise CaseError("--case -: no case document on standard input, but %r" % text[:60])
+    return text
+
+
+def _check_compiler(source, identity):
+    """Raise CaseError for a compiler that the framework does not have; it would only fail late."""
+    name = "--case" if source.lstrip().startswith("{") else source
+    package = frameworks.find(identity["framework"])
+    if package and identity["compiler"] not in package.COMPILERS:
+        raise CaseError(
+            "%s: identity.compiler: %r%s; %s has: %s"
+            % (
+                name,
+                identity["compiler"],
+                by_hand.meant(identity["compiler"], list(package.COMPILERS)),
+                package.TITLE,
+                ", ".join(package.COMPILERS),
+            )
+        )
 
 
 @contextlib.contextmanager

@@ -17,6 +17,17 @@ from dlperf.measure import host, processes
 from dlperf.measure.door import TOKEN
 
 IDLE_SAMPLE_SECONDS = 0.25
+#: The folder that has the package.
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def nothing_else_to_import():
+    """Leave the user's PYTHONPATH out of what this process starts.
+
+    An environment of the workflow has all that its framework needs, and no other folder may hide a
+    module of it. By hand, without one, PYTHONPATH may be what makes the framework importable.
+    """
+    os.environ["PYTHONPATH"] = PACKAGE
 
 
 class Node:
@@ -94,10 +105,10 @@ class Node:
     def _environment(self, run, environ):
         """A rank's variables: this process's, the environment's, the launch's, the framework's."""
         environment = dict(os.environ)
-        package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        environment["PYTHONPATH"] = (
-            package  # and nothing else, so that no other folder hides a module
-        )
+        # first, so that no other folder hides a module of the package
+        others = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+        others = [each for each in others if os.path.abspath(each) != PACKAGE]
+        environment["PYTHONPATH"] = os.pathsep.join([PACKAGE] + others)
         environment["PYTHONUNBUFFERED"] = "1"
         environment["TMPDIR"] = self._scratch  # files that ranks leave there are removed with it
         environment.pop(

@@ -19,7 +19,8 @@ from dlperf.plan.config import Config
 from dlperf.plan.state import records
 
 # Rough defaults until there are records: the training speed of a device in GFLOP/s, on one core of
-# a 2023 server CPU in fp32 and on a V100. They are right within a factor of about 3.
+# a 2023 server CPU in fp32, and on a GPU between a V100 (ResNet-50 in fp32, as DLPerf published it:
+# 9,000) and an H100. They are right within a factor of about 3.
 CPU_CORE_GFLOPS = {
     "pytorch": 66,
     "tensorflow": 56,
@@ -30,7 +31,8 @@ CPU_CORE_GFLOPS = {
     "mindspore": 16,
     "jax": 29,
 }
-GPU_GFLOPS, GPU_GFLOPS_MIXED = 9_000, 25_000
+GPU_GFLOPS = {"fp32": 15_000, "tf32": 30_000}
+GPU_GFLOPS_MIXED = 60_000
 STARTUP_SECONDS = 12
 CERTIFICATE_SECONDS = 20  # on two cores, one after the other
 COMPILE_SECONDS = {"none": 0, "static": 2, "graph": 20, "xla": 30, "inductor": 60, "cinn": 60}
@@ -87,8 +89,7 @@ def default_seconds(case: Case, config: Config) -> float:
     if config.device == "cpu":
         speed = CPU_CORE_GFLOPS.get(case.framework, 30) * config.cores_per_device
     else:
-        mixed = case.precision.startswith("amp")
-        speed = GPU_GFLOPS_MIXED if mixed else GPU_GFLOPS
+        speed = GPU_GFLOPS.get(case.precision, GPU_GFLOPS_MIXED)
     asked = config.steps_of(case.workload, case.scenario)
     compilation = COMPILE_SECONDS.get(case.compiler, 30)
     seconds = STARTUP_SECONDS + compilation

@@ -18,7 +18,7 @@ from dlperf import plan, scenarios
 from dlperf.analysis.publications.config import is_import
 from dlperf.analysis.publications.records import measurements as imported_rows
 from dlperf.analysis.round import certificates, checksums, metrics, names, throttling
-from dlperf.analysis.round.calibration.limits import peak_precision
+from dlperf.analysis.round.calibration.multiplied import peak_precision
 from dlperf.analysis.round.records import Repetition, read_round, strangers
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, lines, write_lines, write_table

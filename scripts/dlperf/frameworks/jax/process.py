@@ -2,7 +2,13 @@
 
 import os
 
+from dlperf.contract.run import Unsupported
 from dlperf.contract.timer import HostTimer
+
+#: The all-reduce of gradients beside the backward pass.
+OVERLAP = "--xla_gpu_enable_latency_hiding_scheduler=true"
+#: The share of a GPU's memory that XLA takes at once: by JAX's name for it and its older one.
+MEMORY = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")
 
 
 def environment(run):
@@ -12,8 +18,11 @@ def environment(run):
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
     if run.cuda:
-        if run.distributed:  # the all-reduce of gradients beside the backward pass
-            variables["XLA_FLAGS"] = "--xla_gpu_enable_latency_hiding_scheduler=true"
+        if run.distributed:  # of a flag that is given twice, XLA takes the last: the user's
+            variables["XLA_FLAGS"] = " ".join([OVERLAP, os.environ.get("XLA_FLAGS", "")]).strip()
+        if not any(name in os.environ for name in MEMORY):
+            # not JAX's three quarters, which leave room for other processes: there are none
+            variables[MEMORY[0]] = ".92"
     else:
         variables["NPROC"] = str(run.cores_per_device)  # XLA's thread pool
         variables["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] = "gloo"
@@ -41,6 +50,18 @@ def start(run):
         )
         if not run.cuda:
             write_own_cache(run)
+    if run.cuda:
+        refuse_without_gpu()
+
+
+def refuse_without_gpu():
+    import jax
+
+    try:
+        jax.local_devices()
+    except (RuntimeError, AssertionError) as error:  # the latter where JAX has no CUDA plugin
+        why = str(error).split("\n")[0] or "it is installed without CUDA"
+        raise Unsupported("JAX %s finds no GPU that it can use: %s" % (jax.__version__, why))
 
 
 def write_own_cache(run):
@@ -70,7 +91,7 @@ def memory(run):
     statistics = jax.local_devices()[0].memory_stats()
     return {
         "device_peak_bytes": statistics["peak_bytes_in_use"],
-        # XLA takes three quarters of the card at once and keeps them
+        # XLA takes its share of the card at once and keeps it
         "device_total_peak_bytes": statistics.get("peak_pool_bytes", statistics["bytes_limit"]),
     }
 
@@ -90,6 +111,7 @@ def parity(run):
     if run.cuda:
         # of products and convolutions in float32; the default is TF32
         facts["matmul_precision"] = jax.config.jax_default_matmul_precision
+        facts["memory_fraction"] = next(filter(None, map(os.environ.get, MEMORY)), None)
         facts["tf32"] = facts["matmul_precision"] in (None, "default", "tensorfloat32")
     return facts
 

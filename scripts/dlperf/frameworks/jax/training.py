@@ -4,7 +4,9 @@ One program a step (forward, backward, all-reduce, update), compiled ahead, its 
 several ranks it runs by `shard_map`, so that each computes by itself and gradients are averaged.
 """
 
+import collections
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +20,7 @@ from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Work, feed
 from dlperf.data.loaders import open_batches
+from dlperf.frameworks import half
 
 
 def train(run, network, loss, optimizer, weights, put, carried, shapes, layout="", parity=None):
@@ -64,7 +67,8 @@ def train(run, network, loss, optimizer, weights, put, carried, shapes, layout="
         parity=dict(
             read_back(run, compiled),
             loss_scaling="none",
-            compute_dtype="bfloat16" if run.amp else "float32",
+            compute_dtype=half(run) if run.amp else "float64" if run.float64 else "float32",
+            random_bits=generator(run),
             **parity or {},
         ),
         weights=weights,
@@ -161,11 +165,28 @@ def read_back(run, compiled):
     program = compiled.as_text()
     if jax.config.jax_disable_jit:
         raise Unsupported("JAX_DISABLE_JIT is set: nothing is compiled")
-    if run.amp and "bf16[" not in program:
+    if run.amp and "bf16[" not in program:  # the one narrow type that it has here
         raise Unsupported("XLA computes in float32 on this device, bfloat16 has no effect")
+    return {"compiler_detail": "one program: " + counts(program)}
+
+
+def counts(program):
+    """How many instructions of some kinds XLA's text of a program has.
+
+    On a GPU, convolutions, products and attention may be calls of libraries: then their names are
+    said. An all-reduce may be a start and a done.
+    """
     kinds = ("fusion", "convolution", "dot", "all-reduce")
-    counts = ["%d %ss" % (program.count(" %s(" % kind), kind) for kind in kinds]
-    return {"compiler_detail": "one program: " + ", ".join(counts)}
+    found = [
+        "%d %ss" % (len(re.findall(" %s(?:-start)?\\(" % kind, program)), kind) for kind in kinds
+    ]
+    calls = collections.Counter(re.findall('custom_call_target="([^"]+)"', program))
+    return ", ".join(found + ["%d %s" % (calls[name], name) for name in sorted(calls)])
+
+
+def compute_dtype(run):
+    """What a model computes in; None: in its parameters' type."""
+    return jnp.dtype(half(run)) if run.amp else None
 
 
 def shapes_of(run, network, *example):

@@ -1,12 +1,17 @@
 """A rank's process under PyTorch: how it starts, what it says of itself, how it ends."""
 
+import os
+
 from dlperf.contract.run import Unsupported
 from dlperf.contract.timer import HostTimer
 
 
 def environment(run):
+    # kept: else every repetition compiles anew, as a rank's TMPDIR ends with it
+    cache = os.path.abspath(os.path.join("results", ".cache", "inductor"))
     return {
         "TORCHINDUCTOR_COMPILE_THREADS": str(max(1, len(run.cores))),
+        "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", cache),
     }
 
 
@@ -18,12 +23,15 @@ def start(run):
     import torch
     import torch.distributed as dist
 
+    if run.cuda:
+        refuse_without_gpu(torch)
     torch.manual_seed(run.seed)
     if run.float64:
         torch.set_default_dtype(torch.float64)
     if run.cuda:
         torch.cuda.set_device(0)  # a rank sees its own card only
         torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.benchmark_limit = 0  # all of cuDNN's algorithms, not the first ten
         torch.backends.cudnn.allow_tf32 = run.tf32
         torch.backends.cuda.matmul.allow_tf32 = run.tf32
     else:
@@ -36,6 +44,29 @@ def start(run):
             rank=run.rank,
             world_size=run.ranks,
         )
+
+
+def refuse_without_gpu(torch):
+    if torch.version.cuda is None:
+        raise Unsupported(
+            "PyTorch %s is built without CUDA: install a build with it, or ask for device cpu"
+            % torch.__version__
+        )
+    if not torch.cuda.is_available():
+        raise Unsupported(
+            "PyTorch %s for CUDA %s finds no GPU that it can use: see what nvidia-smi says of "
+            "the driver and its CUDA version" % (torch.__version__, torch.version.cuda)
+        )
+
+
+def cuda_graphs(run):
+    """Whether a compiled step is captured in CUDA graphs and replayed.
+
+    Not over ranks, whose exchange cuts the step into pieces, nor over micro-steps, whose gradients
+    must outlive a replay: Inductor alone does these.
+    """
+    compiled = run.cuda and run.compiler == "inductor"
+    return compiled and not run.distributed and run.accumulation == 1
 
 
 def step_timer(run):
@@ -68,6 +99,8 @@ def parity(run):
         facts.update(
             tf32_matmul=torch.backends.cuda.matmul.allow_tf32,
             tf32_convolution=torch.backends.cudnn.allow_tf32,
+            autotune_limit=torch.backends.cudnn.benchmark_limit,
+            cuda_graphs=captured(run),
             cuda_version=torch.version.cuda,
             cudnn_version=torch.backends.cudnn.version(),
         )
@@ -86,6 +119,18 @@ def compiler_detail(run):
     if not graphs:
         raise Unsupported("torch.compile gave no graph: the step ran eagerly")
     return "torch.compile (Inductor), graphs: %d, breaks: %d" % (graphs, breaks)
+
+
+def captured(run):
+    """How many forward passes were captured in CUDA graphs; their backward passes follow them."""
+    if not cuda_graphs(run):
+        return "none"
+    from torch._dynamo.utils import counters
+    from torch._inductor import cudagraph_trees
+
+    manager = cudagraph_trees.get_manager(0, create_if_none_exists=False)
+    count = sum(len(nodes) for nodes in manager.roots.values()) if manager else 0
+    return "captured: %d, skipped: %d" % (count, counters["inductor"]["cudagraph_skips"])
 
 
 def stop(run):

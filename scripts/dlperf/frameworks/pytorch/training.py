@@ -3,7 +3,10 @@
 Data parallel, autocast and gradient scaling, compiling, accumulation, and the step itself.
 """
 
+import concurrent.futures
 import contextlib
+import inspect
+import time
 
 import numpy as np
 import torch
@@ -11,6 +14,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dlperf.contract.work import Work, feed
 from dlperf.data.loaders import open_batches
+from dlperf.frameworks import half
+from dlperf.frameworks.pytorch.process import cuda_graphs
 
 
 def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
@@ -26,18 +31,24 @@ def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
             network,
             device_ids=[0] if run.cuda else None,
             gradient_as_bucket_view=True,
-            forward_sync_buffers=False,  # batch-norm statistics stay each rank's own
+            **buffers_apart(DistributedDataParallel),
         )
-    half = torch.float16 if run.cuda else torch.bfloat16
-    scaler = torch.amp.GradScaler("cuda", enabled=run.amp and run.cuda)
+    narrow = half(run) if run.amp else None
+    dtype = narrow and getattr(torch, narrow)
+    scaler = torch.amp.GradScaler(
+        run.device, init_scale=run.loss_scale, enabled=narrow == "float16"
+    )
 
     def forward(*batch):
-        with torch.autocast(run.device, dtype=half, enabled=run.amp):
+        with torch.autocast(run.device, dtype, enabled=run.amp):
             return loss(run, network, *batch)
 
+    graphs = cuda_graphs(run)
     if run.compiler == "inductor":
-        forward = torch.compile(forward)
+        forward = torch.compile(forward, mode="reduce-overhead" if graphs else None)
     batches = open_batches(run, layout)
+    if run.cuda and not (batches.constant or batches.on_device):
+        batches = Ahead(batches, lambda *batch: put(run, *batch), torch.cuda.Stream())
     next_batch = feed(batches, lambda *batch: put(run, *batch))
 
     def backward():
@@ -45,8 +56,11 @@ def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
         value = forward(*next_batch())
         if run.accumulation > 1:
             value = value / run.accumulation
+        mean = value.detach()
+        if graphs:  # the next replay writes over it
+            mean = mean.clone()
         scaler.scale(value).backward()
-        return value.detach()
+        return mean
 
     def gradients():
         """All micro-steps; ranks exchange gradients in the last one."""
@@ -57,6 +71,8 @@ def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
         return value + backward()
 
     def step():
+        if graphs:
+            torch.compiler.cudagraph_mark_step_begin()
         # Not after the update: on a CPU, what is freed there is faulted in again (7 % of a step).
         optimizer.zero_grad(set_to_none=True)
         value = gradients() if run.accumulation > 1 else backward()
@@ -73,11 +89,65 @@ def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
         batches=batches,
         parity=dict(
             loss_scaling="dynamic" if scaler.is_enabled() else "none",
-            compute_dtype=str(half).replace("torch.", "") if run.amp else "float32",
+            loss_scale=run.loss_scale if scaler.is_enabled() else None,
+            compute_dtype=narrow or str(torch.get_default_dtype()).replace("torch.", ""),
+            copies="one batch ahead, on their own stream" if isinstance(batches, Ahead) else None,
             **parity or {},
         ),
         weights=weights,
     )
+
+
+def buffers_apart(parallel):
+    """The argument of DistributedDataParallel by which ranks keep batch-norm's statistics apart."""
+    known = inspect.signature(parallel).parameters
+    newer = "forward_sync_buffers" in known  # torch 2.12; before it, the other one did this alone
+    return {"forward_sync_buffers" if newer else "broadcast_buffers": False}
+
+
+class Ahead:
+    """A loader's batches on the GPU: a thread pins and copies them, one ahead of the step.
+
+    put(*arrays): a loader's batch as tensors on the device; it is called with `stream` as the
+    current one (None: on a CPU, in tests). `waited_seconds` are the step's own, copies included.
+    """
+
+    constant = False
+    on_device = True
+
+    def __init__(self, batches, put, stream):
+        self._batches, self._put, self._stream = batches, put, stream
+        self.waited_seconds = 0.0
+        self._thread = concurrent.futures.ThreadPoolExecutor(1)
+        self._coming = self._thread.submit(self._copy)
+
+    def __getattr__(self, name):  # what is known of the data: digests, parity
+        return getattr(self._batches, name)
+
+    def _copy(self):
+        with torch.cuda.stream(self._stream):
+            tensors = self._put(*self._batches.next())
+            return tensors, self._stream and self._stream.record_event()
+
+    def next(self):
+        start = time.perf_counter()
+        tensors, copied = self._coming.result()
+        self.waited_seconds += time.perf_counter() - start
+        self._coming = self._thread.submit(self._copy)
+        if copied:
+            computing = torch.cuda.current_stream()
+            computing.wait_event(copied)
+            for tensor in tensors:  # their memory may be used again only when the step is done
+                tensor.record_stream(computing)
+        return tensors
+
+    def fill(self):
+        self._batches.fill()
+        self._coming.result()
+
+    def close(self):
+        self._batches.close()  # which ends a `next` that waits
+        self._thread.shutdown()
 
 
 def put(run, *arrays):

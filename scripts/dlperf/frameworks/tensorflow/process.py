@@ -1,10 +1,23 @@
 """A rank's process under TensorFlow 2: how it starts, what it says of itself, how it ends."""
 
+import os
+
+from dlperf.contract.run import Unsupported
 from dlperf.contract.timer import HostTimer
 
 # Gradients are summed in packs of this size, sent while the backward pass goes on. One pack of all,
 # the default, took half as much CPU time again for a step of two ranks on one core each.
 PACK_BYTES = 16 * 2**20
+
+#: On a GPU, where the user has not set them.
+GPU_VARIABLES = {
+    "TF_GPU_THREAD_MODE": "gpu_private",
+    "TF_GPU_THREAD_COUNT": "2",
+    # cuDNN's faster batch-norm, whose sums may overflow for large values
+    "TF_USE_CUDNN_BATCHNORM_SPATIAL_PERSISTENT": "1",
+    # what the driver compiles for a card that has no kernels of its own is kept
+    "CUDA_CACHE_MAXSIZE": str(4 * 2**30),
+}
 
 _state = {}
 
@@ -12,8 +25,9 @@ _state = {}
 def environment(run):
     variables = {"TF_CPP_MIN_LOG_LEVEL": "1", "TF_ENABLE_ONEDNN_OPTS": "1"}
     if run.cuda:
-        variables["TF_GPU_THREAD_MODE"] = "gpu_private"
-        variables["TF_GPU_THREAD_COUNT"] = "2"
+        variables.update(
+            (name, os.environ.get(name, value)) for name, value in GPU_VARIABLES.items()
+        )
     return variables
 
 
@@ -26,8 +40,15 @@ def start(run):
 
     _state["dtype"] = tf.float64 if run.float64 else tf.float32
     if run.cuda:
+        gpus = tf.config.list_physical_devices("GPU")
+        if not gpus:  # it would train on the CPU
+            built = "for CUDA" if tf.test.is_built_with_cuda() else "without CUDA"
+            raise Unsupported(
+                "TensorFlow %s, built %s, finds no GPU that it can use: its log says which "
+                "library or driver it lacks" % (tf.__version__, built)
+            )
         tf.config.experimental.enable_tensor_float_32_execution(run.tf32)
-        for gpu in tf.config.list_physical_devices("GPU"):
+        for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
     else:
         tf.config.threading.set_intra_op_parallelism_threads(run.cores_per_device)
@@ -97,6 +118,7 @@ def parity(run):
             tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
             cuda_version=build.get("cuda_version"),
             cudnn_version=build.get("cudnn_version"),
+            **{name.lower(): os.environ.get(name) for name in GPU_VARIABLES},
         )
     else:
         facts.update(

@@ -1,8 +1,8 @@
 """Training in TensorFlow 2: what all workloads do alike.
 
 The whole step is one traced function of static shapes, or, where micro-steps share an update, one
-for a micro-step and one for the update. Under AMP, fp32 variables are cast to bfloat16 (CPU) or
-float16 (GPU) where they are used.
+for a micro-step and one for the update. Under AMP, fp32 variables are cast to bfloat16 or float16
+where they are used.
 """
 
 import tensorflow as tf
@@ -11,19 +11,21 @@ from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Work, feed
 from dlperf.data.loaders import open_batches
+from dlperf.frameworks import half
 from dlperf.frameworks.tensorflow.process import dtype, strategy
 
 
 def train(run, network, loss, optimizer, weights, put, specs, layout="", parity=None):
     """The Work of training `network`, a tf.Module.
 
-    loss(run, network, *batch): the mean loss of a batch. optimizer.apply(gradients, norm=None):
-    updates the weights; norm is that of all gradients together, where it is known. put(*arrays): a
+    loss(run, network, *batch): the mean loss of a batch. optimizer.apply(gradients, norm=None,
+    finite=None): updates the weights, or leaves all as it is where `finite`, a tensor, is false
+    (see `choose`); norm is that of all gradients together, where it is known. put(*arrays): a
     loader's batch as tensors. specs: a TensorSpec for each of them. layout: of a loader's images.
     """
     tf.random.set_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
     variables = network.trainable_variables
-    scale = LossScale() if run.amp and run.cuda else None
+    scale = LossScale(run.loss_scale) if run.amp and half(run) == "float16" else None
     batches = open_batches(run, layout)
     next_batch = feed(batches, put)
 
@@ -93,7 +95,10 @@ def train(run, network, loss, optimizer, weights, put, specs, layout="", parity=
         parameters=sum(variable.shape.num_elements() for variable in variables),
         batches=batches,
         parity=dict(
-            graph_facts(run, traced), loss_scaling="dynamic" if scale else "none", **parity or {}
+            graph_facts(run, traced),
+            loss_scaling="dynamic" if scale else "none",
+            loss_scale=run.loss_scale if scale else None,
+            **parity or {},
         ),
         weights=weights,
     )
@@ -114,30 +119,37 @@ def put(*arrays):
 
 def compute_dtype(run):
     """What the forward pass computes in."""
-    if not run.amp:
-        return dtype()
-    return tf.float16 if run.cuda else tf.bfloat16
+    return tf.as_dtype(half(run)) if run.amp else dtype()
 
 
 class LossScale(tf.Module):
-    """Dynamic: halved where gradients overflow (that step is left out), doubled after 2000 good."""
+    """Dynamic: halved where gradients overflow (that step is left out), doubled after 2000 good.
+
+    Whether they do is known on the device alone: a branch would bring it to the host each step.
+    """
 
     GROWTH_STEPS = 2000
 
-    def __init__(self):
+    def __init__(self, first):
         super().__init__()
-        self.scale = tf.Variable(2.0**15, trainable=False)
-        self.good_steps = tf.Variable(0, trainable=False)
+        self.scale = tf.Variable(first, dtype=tf.float32, trainable=False)
+        # not an int32, which TensorFlow keeps on the host
+        self.good_steps = tf.Variable(0.0, trainable=False)
 
     def apply(self, optimizer, gradients):
         gradients = [gradient / self.scale for gradient in gradients]
         norm = tf.linalg.global_norm(gradients)
         finite = tf.math.is_finite(norm)
-        tf.cond(finite, lambda: optimizer.apply(gradients, norm), lambda: None)
-        good = tf.where(finite, self.good_steps + 1, 0)
+        optimizer.apply(gradients, norm, finite)
+        good = tf.where(finite, self.good_steps + 1, 0.0)
         grown = tf.where(good == self.GROWTH_STEPS, self.scale * 2, self.scale)
         self.scale.assign(tf.where(finite, grown, self.scale / 2))
-        self.good_steps.assign(tf.where(good == self.GROWTH_STEPS, 0, good))
+        self.good_steps.assign(tf.where(good == self.GROWTH_STEPS, 0.0, good))
+
+
+def choose(finite, value, otherwise):
+    """`value` where gradients are finite, or may not be otherwise (`finite` is None)."""
+    return value if finite is None else tf.where(finite, value, otherwise)
 
 
 def wait(run):

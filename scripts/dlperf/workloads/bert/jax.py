@@ -93,7 +93,7 @@ def cross_entropy(logits, labels):
 
 
 def model(run):
-    return Bert(jnp.bfloat16 if run.amp else None)
+    return Bert(framework.compute_dtype(run))
 
 
 def weights(run, network):

@@ -3,9 +3,11 @@
 As fast as it gets: the whole step is one traced function of static shapes; tokens lie in rows of a
 matrix, as a product of more dimensions is a slower operator with a slower gradient; one product for
 query, key and value; the decoder at predicted positions only; Adam is one operator a tensor. Under
-AMP, fp32 variables are cast to bfloat16 (CPU) or float16 (GPU) where they are used. TensorFlow has
-no fused operator for attention.
+AMP, fp32 variables are cast to bfloat16 or float16 where they are used. TensorFlow has no fused
+operator for attention.
 """
+
+import functools
 
 import tensorflow as tf
 
@@ -134,31 +136,31 @@ class AdamW(tf.Module):
         self.first = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
         self.second = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
 
-    def apply(self, gradients, norm=None):
-        """One step; norm: of all gradients together, where it is known."""
+    def apply(self, gradients, norm=None, finite=None):
+        """One step, or none: see training.train."""
         if self.clip_norm:
             gradients, _ = tf.clip_by_global_norm(gradients, self.clip_norm, norm)
-        dtype = framework.dtype()
+        dtype, choose = framework.dtype(), functools.partial(framework.choose, finite)
         beta1, beta2 = (tf.constant(beta, dtype) for beta in (facts.BETA1, facts.BETA2))
         # corrections are of the betas as the operator has them: rounded
         exact1, exact2 = tf.cast(beta1, tf.float64), tf.cast(beta2, tf.float64)
-        steps = tf.cast(self.steps.assign_add(1), tf.float64)
+        steps = tf.cast(self.steps.assign_add(choose(tf.constant(1, tf.int64), 0)), tf.float64)
         root = tf.sqrt(1 - exact2**steps)
         settings = {
-            "lr": tf.cast(self.learning_rate * root / (1 - exact1**steps), dtype),
-            "epsilon": tf.cast(facts.EPSILON * root, dtype),
-            "beta1": beta1,
-            "beta2": beta2,
+            "lr": choose(tf.cast(self.learning_rate * root / (1 - exact1**steps), dtype), 0.0),
+            "epsilon": choose(tf.cast(facts.EPSILON * root, dtype), 1.0),
+            "beta1": choose(beta1, 1.0),
+            "beta2": choose(beta2, 1.0),
             "beta1_power": tf.constant(0.0, dtype),
             "beta2_power": tf.constant(0.0, dtype),
         }
-        kept = tf.cast(1 - self.learning_rate * facts.WEIGHT_DECAY, dtype)
+        kept = choose(tf.cast(1 - self.learning_rate * facts.WEIGHT_DECAY, dtype), 1.0)
         moments = zip(self.first, self.second)
         for variable, (first, second), gradient in zip(self.trained, moments, gradients):
             if variable.shape.rank > 1:  # embeddings, dense weights
                 variable.assign(variable * kept)
             handles = {"var": variable.handle, "m": first.handle, "v": second.handle}
-            tf.raw_ops.ResourceApplyAdam(grad=gradient, **handles, **settings)
+            tf.raw_ops.ResourceApplyAdam(grad=choose(gradient, 0.0), **handles, **settings)
 
 
 def model(run):

@@ -116,7 +116,7 @@ def layers(dtype):
 
 
 def model(run):
-    return ResNet50(jnp.bfloat16 if run.amp else None)
+    return ResNet50(framework.compute_dtype(run))
 
 
 def variables(run, network):

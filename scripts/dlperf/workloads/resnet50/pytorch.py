@@ -1,7 +1,7 @@
 """ResNet-50 v1.5 in PyTorch.
 
 As fast as it gets: channels_last tensors (fp32 too: oneDNN and Tensor Core kernels want NHWC),
-a fused SGD but under a gradient scaler.
+a fused SGD.
 """
 
 import torch
@@ -92,20 +92,16 @@ def loss(run, network, images, labels):
 
 
 def optimizer(run, network):
-    return torch.optim.SGD(
+    sgd = torch.optim.SGD(
         framework.by_decay(network, facts.WEIGHT_DECAY),
         lr=facts.learning_rate(run.global_batch_size),
         momentum=facts.MOMENTUM,
-        fused=fused(run),
+        fused=True,
     )
-
-
-def fused(run):
-    """Whether the update is one kernel: not under a gradient scaler.
-
-    A first step that overflows is skipped, but leaves the fused SGD's momentum uninitialised.
-    """
-    return not (run.amp and run.cuda)
+    # Else the first step makes them, uninitialised where it overflows and is skipped.
+    for parameter in network.parameters():
+        sgd.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return sgd
 
 
 def put(run, images, labels):
@@ -126,7 +122,7 @@ def training(run):
         layout="NHWC",
         parity={
             "layout": "NHWC (channels_last)",
-            "optimizer": "SGD, fused" if fused(run) else "SGD, foreach",
+            "optimizer": "SGD, fused",
         },
     )
 

@@ -9,7 +9,7 @@ from generated_round import CPU, calibrate, config, stretch, write_round
 
 from dlperf import plan, workloads
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.round.calibration.limits import peak_precision
+from dlperf.analysis.round.calibration.multiplied import peak_precision
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import read_table
 from dlperf.plan import ConfigError, peaks

@@ -1,0 +1,72 @@
+"""The project's code under a framework's own interpreter, as a rank runs it."""
+
+import dataclasses
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from conftest import ROOT, SCRIPTS
+
+from dlperf import frameworks
+from dlperf.contract.parallel import Parallel
+from dlperf.contract.run import Run
+
+START = """
+import json, sys
+from dlperf import frameworks, workloads
+from dlperf.contract.run import Run, Unsupported
+run = Run(**json.loads(sys.argv[1]))
+"""
+
+
+def rank(framework: str, workload: str = "resnet50", **changes) -> Run:
+    """The only rank of a small training on synthetic data."""
+    dimensions = {"resnet50": {"image_size": 8}, "bert": {"sequence_length": 16, "clip": True}}
+    values = {
+        "workload": workload,
+        "framework": framework,
+        "scenario": "train",
+        "precision": "fp32",
+        "compiler": frameworks.load(framework).DEFAULT_COMPILER["cpu"],
+        "batch_size": 2,
+        "parallel": Parallel(),
+        "data": "synthetic",
+        "dimensions": dimensions[workload],
+        "device": "cpu",
+        "warmup_steps": 1,
+        "measured_steps": 3,
+        "cores_per_device": 1,
+        "seed": 1,
+        "data_dir": "",
+        "rank": 0,
+        "local_rank": 0,
+        "ranks": 1,
+        "local_ranks": 1,
+        "cores": [0],
+        "interpreter": "",
+        "address": "127.0.0.1",
+        "port": 0,
+        "peers": ["127.0.0.1:0"],
+        "interface": "lo",
+        "meeting": "",
+        "gpus": [],
+        "capability": "",
+        "result": "",
+    }
+    return Run(**{**values, **changes})
+
+
+def printed(run: Run, code: str, environment: Path) -> str:
+    """What `code` prints, given the Run as `run` and the variables that its framework asks for."""
+    built = json.loads((environment / "env.json").read_text())
+    environ = dict(os.environ, PYTHONPATH=str(SCRIPTS), **built.get("environ", {}))
+    environ.update(OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="0" if run.cuda else "")
+    environ.update(frameworks.load(run.framework).environment(run))
+    spec = json.dumps(dataclasses.asdict(run))
+    command = [str(ROOT / built["interpreter"]), "-c", START + code, spec]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
