@@ -331,7 +331,7 @@ def _over_batches(axes: Axes, series: Sequence[Series], rows: Sequence[Row], hei
         axes.errorbar(xs, ys, yerr=_whiskers(own, "median"), **_line(each))
         _rings(axes, own, xs, ys)
         ends.append((each, xs[-1], ys[-1]))
-    axes.set_ylabel(f"{_axis(rows[0])} (log scale)", size=8.5)
+    axes.set_ylabel(f"{_axis(rows[0])} (log scale)".replace(") (", "; "), size=8.5)
     axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(plain))

@@ -34,7 +34,10 @@ def select(rows: Iterable[Row], name: str = "") -> list[Row]:
 
 
 def shown(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
-    """(name, rows) of each table that always stands in a report, in the order of the rows."""
+    """(name, rows) of each table that stands in a report, in the order of the rows.
+
+    One of another metric than the scenario's own does where any cell has a value.
+    """
     tables: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
         tables.setdefault(row["table"], {}).setdefault(row["metric"], []).append(row)
@@ -42,7 +45,8 @@ def shown(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
     for table, of_metric in tables.items():
         scenario = next(iter(of_metric.values()))[0]["scenario"]
         for name in scenarios.shown(scenario):
-            if name in of_metric:
+            some = any(row["status"] == "ok" for row in of_metric.get(name, ()))
+            if some or (name == own(scenario) and name in of_metric):
                 found.append(
                     (table if name == own(scenario) else f"{table}-{name}", of_metric[name])
                 )

@@ -33,7 +33,8 @@ def of(cells: Rows) -> Origin:
 def _measured(cells: Rows) -> Origin:
     row, title = cells[0], metrics.of_row(cells[0]).title.lower()
     many, interval = labels.plural(row["n_asked"], "repetition"), labels.interval(row["n_asked"])
-    steps = f"{row['measured_steps']} steps after {row['warmup_steps']} of warm-up"
+    what = "batches" if row["scenario"] == "infer" else "steps"
+    steps = f"{row['measured_steps']} {what} after {row['warmup_steps']} of warm-up"
     fewer = any(row["n_ok"] < row["n_asked"] for row in cells if row["status"] == "ok")
     return Origin(
         first=[],
