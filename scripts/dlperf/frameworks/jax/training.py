@@ -229,10 +229,11 @@ class Weights:
 
     def __init__(self, names, shapes):
         self.names, self.shapes = names, shapes
-        self._tree = self._write = self._carried = None
+        self._tree = self._write = self._carried = self._write_carried = None
 
-    def connect(self, tree, write, carried):
+    def connect(self, tree, write, carried, write_carried=None):
         self._tree, self._write, self._carried = tree, write, carried
+        self._write_carried = write_carried
 
     def statistics(self):
         """Of flax.linen.BatchNorm, which are carried from step to step."""
@@ -245,6 +246,14 @@ class Weights:
 
     def write(self, arrays):
         self._write(self.nested(arrays))
+
+    def write_statistics(self, arrays):
+        flat = flatten_dict(self._carried()["batch_stats"], sep=".")
+        flat = {
+            key: np.asarray(arrays[key.replace(".var", ".variance")], leaf.dtype)
+            for key, leaf in flat.items()
+        }
+        self._write_carried({"batch_stats": unflatten_dict(flat, sep=".")})
 
     def arrays(self, tree):
         """Nested dicts of arrays -> (canonical name, NumPy array), one by one."""

@@ -197,9 +197,17 @@ class Weights:
         return ((name, layouts.canonical(name, v.numpy())) for name, v in self.named.items())
 
     def write(self, arrays):
-        for name, variable in self.named.items():
-            dtype = variable.dtype.as_numpy_dtype
-            variable.assign(layouts.channels_last(name, arrays[name], dtype))
+        assign(arrays, self.named)
+
+    def write_statistics(self, arrays):
+        assign(arrays, self.running)
+
+
+def assign(arrays, variables):
+    """Write canonical arrays into variables of the same names."""
+    for name, variable in variables.items():
+        dtype = variable.dtype.as_numpy_dtype
+        variable.assign(layouts.channels_last(name, arrays[name], dtype))
 
 
 def optimize(run, implementation, start, gradients):

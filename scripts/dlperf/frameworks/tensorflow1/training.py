@@ -212,8 +212,14 @@ class Weights:
         return self.session.run(self.running).items()
 
     def write(self, arrays):
+        self._assign(arrays, self.named)
+
+    def write_statistics(self, arrays):
+        self._assign(arrays, self.running)
+
+    def _assign(self, arrays, variables):
         initializers, values = [], {}
-        for name, variable in self.named.items():
+        for name, variable in variables.items():
             initializers.append(variable.initializer)
             value = variable.initializer.inputs[1]
             values[value] = layouts.channels_last(name, arrays[name], value.dtype.as_numpy_dtype)

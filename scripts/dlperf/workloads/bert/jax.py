@@ -10,8 +10,11 @@ import optax
 from flax import linen as nn
 
 from dlperf.data import text
+from dlperf.frameworks.jax import inference as answers
 from dlperf.frameworks.jax import training as framework
 from dlperf.workloads.bert import facts
+
+ATTENTION = "flax.linen.dot_product_attention, fused by XLA"
 
 
 def norm(dtype, name):
@@ -28,10 +31,11 @@ def dense(outputs, dtype, name):
 
 class Layer(nn.Module):
     dtype: jnp.dtype
+    training: bool
 
     @nn.compact
     def __call__(self, x, mask):
-        dropout = nn.Dropout(facts.DROPOUT, deterministic=False)
+        dropout = nn.Dropout(facts.DROPOUT, deterministic=not self.training)
         qkv = dense(3 * facts.WIDTH, self.dtype, "qkv")(x)
         query, key, value = (
             part.reshape(len(mask), -1, facts.HEADS, facts.HEAD_WIDTH)
@@ -43,9 +47,9 @@ class Layer(nn.Module):
             value,
             mask=mask,
             dropout_rate=facts.ATTENTION_DROPOUT,
-            dropout_rng=self.make_rng("dropout"),
+            dropout_rng=self.make_rng("dropout") if self.training else None,
             broadcast_dropout=False,  # Flax's default drops the same shares of every head
-            deterministic=False,
+            deterministic=not self.training,
             dtype=self.dtype,
         )
         mixed = dense(facts.WIDTH, self.dtype, "projection")(mixed.reshape(x.shape))
@@ -56,9 +60,10 @@ class Layer(nn.Module):
 
 
 class Bert(nn.Module):
-    """The loss of a batch: masked words and sentence pairs."""
+    """The loss of a batch: masked words and sentence pairs. Without training, the encoder alone."""
 
     dtype: jnp.dtype  # of the computation; None: the parameters'
+    training: bool = True
 
     @nn.compact
     def __call__(self, tokens, segments, mask, positions, labels, predicted, follows):
@@ -69,13 +74,15 @@ class Bert(nn.Module):
         x = words(tokens) + embed(facts.SEGMENTS, "segment_embedding")(segments)
         x = x + embed(facts.POSITIONS, "position_embedding")(jnp.arange(tokens.shape[1]))
         x = norm(self.dtype, "embedding_norm")(x)
-        x = nn.Dropout(facts.DROPOUT, deterministic=False)(x)
+        x = nn.Dropout(facts.DROPOUT, deterministic=not self.training)(x)
         x = x.reshape(-1, facts.WIDTH)  # a token a row
         mask = (mask > 0)[:, None, None, :]
         for layer in range(facts.LAYERS):
-            x = Layer(self.dtype, name="layer%d" % layer)(x, mask)
+            x = Layer(self.dtype, self.training, name="layer%d" % layer)(x, mask)
 
         x = x.reshape(tokens.shape + (facts.WIDTH,))
+        if not self.training:
+            return x
         hidden = jnp.take_along_axis(x, positions[:, :, None], axis=1)
         hidden = gelu(dense(facts.WIDTH, self.dtype, "mlm")(hidden))
         hidden = norm(self.dtype, "mlm_norm")(hidden)
@@ -92,8 +99,8 @@ def cross_entropy(logits, labels):
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
 
 
-def model(run):
-    return Bert(framework.compute_dtype(run))
+def model(run, training=True):
+    return Bert(framework.compute_dtype(run), training)
 
 
 def weights(run, network):
@@ -143,9 +150,14 @@ def put(run, *batch):
     return batch._replace(predicted=batch.predicted.astype("f8" if run.float64 else "f4"))
 
 
+def shapes(run, count):
+    """Of a batch of `count` sequences."""
+    batch = text.empty(count, run.dimensions["sequence_length"])
+    return [(each.shape, each.dtype) for each in put(run, *batch)]
+
+
 def training(run):
     network = model(run)
-    batch = text.empty(run.batch_size * run.data_parallel, run.dimensions["sequence_length"])
     return framework.train(
         run,
         network,
@@ -154,10 +166,22 @@ def training(run):
         weights(run, network),
         put,
         carried=framework.first_key(run),
-        shapes=[(each.shape, each.dtype) for each in put(run, *batch)],
+        shapes=shapes(run, run.batch_size * run.data_parallel),
         parity={
-            "attention": "flax.linen.dot_product_attention, fused by XLA",
+            "attention": ATTENTION,
             "optimizer": "optax.adamw, fused by XLA",
             "clip": "global norm, fused by XLA" if run.dimensions["clip"] else "none",
         },
     )
+
+
+def inference(run):
+    own = weights(run, model(run))  # the whole model's; the encoder takes what it has a use for
+    network = model(run, training=False)
+    given = shapes(run, run.batch_size)
+    parity = {"attention": ATTENTION}
+    return answers.infer(run, network, outputs, own, put, given, parity=parity)
+
+
+def outputs(run, network, parameters, carried, *batch):
+    return network.apply({"params": parameters}, *batch)

@@ -12,8 +12,11 @@ import functools
 import tensorflow as tf
 
 from dlperf.data import text
+from dlperf.frameworks.tensorflow import inference as answers
 from dlperf.frameworks.tensorflow import training as framework
 from dlperf.workloads.bert import facts
+
+ATTENTION = "matmul, softmax, matmul (TensorFlow has none fused)"
 
 
 def variable(*shape):
@@ -50,8 +53,8 @@ def gelu(x):
     return 0.5 * x * tf.math.erfc(x * -(0.5**0.5))
 
 
-def dropout(x, rate=None):
-    return tf.nn.dropout(x, facts.DROPOUT if rate is None else rate)
+def dropout(x, training, rate=None):
+    return tf.nn.dropout(x, facts.DROPOUT if rate is None else rate) if training else x
 
 
 class Layer(tf.Module):
@@ -64,18 +67,20 @@ class Layer(tf.Module):
         self.ffn2 = Dense(facts.INNER_WIDTH, facts.WIDTH)
         self.norm2 = LayerNorm()
 
-    def __call__(self, x, bias):
+    def __call__(self, x, bias, training):
         """x (batch x tokens, width), bias (batch, 1, 1, tokens): added to attention's scores."""
-        x = self.norm1(x + dropout(self.projection(self.attention(x, bias))))
+        mixed = self.projection(self.attention(x, bias, training))
+        x = self.norm1(x + dropout(mixed, training))
         inner = self.ffn2(gelu(self.ffn1(x)))
-        return self.norm2(x + dropout(inner))
+        return self.norm2(x + dropout(inner, training))
 
-    def attention(self, x, bias):
+    def attention(self, x, bias, training):
         batch, tokens = bias.shape[0], bias.shape[-1]
         qkv = tf.reshape(self.qkv(x), [batch, tokens, 3, facts.HEADS, facts.HEAD_WIDTH])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))
         scores = tf.matmul(query * facts.HEAD_WIDTH**-0.5, key, transpose_b=True) + bias
-        mixed = tf.matmul(dropout(tf.nn.softmax(scores), facts.ATTENTION_DROPOUT), value)
+        shares = dropout(tf.nn.softmax(scores), training, facts.ATTENTION_DROPOUT)
+        mixed = tf.matmul(shares, value)
         return tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [batch * tokens, facts.WIDTH])
 
 
@@ -93,22 +98,27 @@ class Bert(tf.Module):
         self.pooler = Dense(facts.WIDTH, facts.WIDTH)
         self.nsp = Dense(facts.WIDTH, 2)
 
-    def __call__(self, tokens, segments, mask, positions, dtype):
-        """Logits of words (batch x predictions, vocabulary) and of sentence pairs (batch, 2)."""
+    def encode(self, table, tokens, segments, mask, dtype, training):
+        """The encoder's output (batch x tokens, width); table: the word embedding."""
         batch, length = tokens.shape
-        # as a tensor: once rows were gathered from a variable, each read of it is a copy
-        table = tf.convert_to_tensor(self.word_embedding)
         x = tf.gather(table, tokens)
         # of two rows, a product is faster than a gather and its gradient
         segments = tf.one_hot(segments, facts.SEGMENTS, dtype=dtype)
         segments = tf.tensordot(segments, tf.cast(self.segment_embedding, dtype), 1)
         x += tf.cast(segments, x.dtype) + self.position_embedding[:length]
         x = tf.reshape(x, [batch * length, facts.WIDTH])
-        x = dropout(tf.cast(self.embedding_norm(x), dtype))
+        x = dropout(tf.cast(self.embedding_norm(x), dtype), training)
         bias = tf.where(mask[:, None, None, :] == 0, tf.constant(float("-inf"), dtype), 0)
         for layer in self.layers:
-            x = layer(x, bias)
+            x = layer(x, bias, training)
+        return x
 
+    def __call__(self, tokens, segments, mask, positions, dtype):
+        """Logits of words (batch x predictions, vocabulary) and of sentence pairs (batch, 2)."""
+        batch, length = tokens.shape
+        # as a tensor: once rows were gathered from a variable, each read of it is a copy
+        table = tf.convert_to_tensor(self.word_embedding)
+        x = self.encode(table, tokens, segments, mask, dtype, training=True)
         starts = tf.range(0, batch * length, length)  # the row of each sequence's first token
         hidden = tf.gather(x, tf.reshape(positions + starts[:, None], [-1]))
         hidden = self.mlm_norm(gelu(self.mlm(hidden)))
@@ -202,9 +212,13 @@ def optimizer(run, network):
     )
 
 
+def specs(run):
+    batch = text.empty(run.batch_size, run.dimensions["sequence_length"])
+    return [tf.TensorSpec(array.shape, array.dtype) for array in batch]
+
+
 def training(run):
     network = model(run)
-    batch = text.empty(run.batch_size, run.dimensions["sequence_length"])
     return framework.train(
         run,
         network,
@@ -212,10 +226,23 @@ def training(run):
         optimizer(run, network),
         weights(run, network),
         framework.put,
-        specs=[tf.TensorSpec(array.shape, array.dtype) for array in batch],
+        specs(run),
         parity={
-            "attention": "matmul, softmax, matmul (TensorFlow has none fused)",
+            "attention": ATTENTION,
             "optimizer": "AdamW, Adam fused (ResourceApplyAdam)",
             "clip": "global norm" if run.dimensions["clip"] else "none",
         },
     )
+
+
+def inference(run):
+    network = model(run)
+    own = weights(run, network)
+    parity = {"attention": ATTENTION}
+    return answers.infer(run, network, outputs, own, framework.put, specs(run), parity=parity)
+
+
+def outputs(run, network, tokens, segments, mask, *_):
+    dtype, table = framework.compute_dtype(run), network.word_embedding
+    x = network.encode(table, tokens, segments, mask, dtype, training=False)
+    return tf.cast(tf.reshape(x, tokens.shape + [facts.WIDTH]), framework.dtype())

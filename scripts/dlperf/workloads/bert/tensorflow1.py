@@ -13,9 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from dlperf.data import text
+from dlperf.frameworks.tensorflow1 import inference as answers
 from dlperf.frameworks.tensorflow1 import training as framework
 from dlperf.workloads.bert import facts
 
+ATTENTION = "products and softmax"
 HIDDEN = -10000.0  # added to the scores of padding: as a share, zero in every type
 FEW_ROWS = 256  # measured on one core: up to here for every kernel, beyond for tall ones alone
 
@@ -100,11 +102,11 @@ def gelu(x):
     return x * share, gradient
 
 
-def dropout(x, rate=None):
-    return tf.nn.dropout(x, rate=facts.DROPOUT if rate is None else rate)
+def dropout(x, training, rate=None):
+    return tf.nn.dropout(x, rate=facts.DROPOUT if rate is None else rate) if training else x
 
 
-def attention(x, bias, name):
+def attention(x, bias, name, training):
     """x (batch * tokens, width), bias (batch, 1, 1, tokens)."""
     batch, tokens = int(bias.shape[0]), int(bias.shape[3])
     qkv = dense(x, 3 * facts.WIDTH, name + "/qkv")
@@ -112,19 +114,20 @@ def attention(x, bias, name):
     query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))
     query = query * (1 / math.sqrt(facts.HEAD_WIDTH))
     shares = tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + bias)
-    shares = dropout(shares, facts.ATTENTION_DROPOUT)
+    shares = dropout(shares, training, facts.ATTENTION_DROPOUT)
     mixed = tf.transpose(tf.matmul(shares, value), [0, 2, 1, 3])
     return dense(tf.reshape(mixed, x.shape), facts.WIDTH, name + "/projection")
 
 
-def layer(x, bias, name):
-    x = layer_norm(x + dropout(attention(x, bias, name)), name + "/norm1")
-    inner = gelu(dense(x, facts.INNER_WIDTH, name + "/ffn1"))
-    return layer_norm(x + dropout(dense(inner, facts.WIDTH, name + "/ffn2")), name + "/norm2")
+def layer(x, bias, name, training):
+    mixed = dropout(attention(x, bias, name, training), training)
+    x = layer_norm(x + mixed, name + "/norm1")
+    inner = dense(gelu(dense(x, facts.INNER_WIDTH, name + "/ffn1")), facts.WIDTH, name + "/ffn2")
+    return layer_norm(x + dropout(inner, training), name + "/norm2")
 
 
-def bert(run, tokens, segments, mask, positions):
-    """Logits of the predicted words (batch * predictions, vocabulary) and of the pairs."""
+def encode(run, tokens, segments, mask, training):
+    """The encoder's output (batch, tokens, width), and the words for the decoder."""
     batch, length = tokens.shape.as_list()
     dtype = framework.dtype(run)
     rows, words = tied(variable("word_embedding", facts.VOCABULARY, facts.WIDTH), tokens)
@@ -133,21 +136,29 @@ def bert(run, tokens, segments, mask, positions):
     kinds = tf.one_hot(tf.reshape(segments, [-1]), facts.SEGMENTS, dtype=dtype)
     # as a product, so that its gradient is dense
     x = x + tf.matmul(kinds, variable("segment_embedding", facts.SEGMENTS, facts.WIDTH))
-    x = dropout(layer_norm(x, "embedding_norm"))
+    x = dropout(layer_norm(x, "embedding_norm"), training)
     bias = HIDDEN * (1 - tf.cast(mask, dtype))[:, None, None, :]
     with tf.get_default_graph().gradient_override_map(
         {} if run.cuda else {"MatMul": "KernelFirst"}
     ):
         for index in range(facts.LAYERS):
-            x = layer(x, bias, "layer%d" % index)
+            x = layer(x, bias, "layer%d" % index, training)
+    return tf.reshape(x, [batch, length, facts.WIDTH]), words
 
-    x = tf.reshape(x, [batch, length, facts.WIDTH])
+
+def heads(run, x, words, positions):
+    """Logits of the predicted words (batch * predictions, vocabulary) and of the pairs."""
     hidden = tf.gather_nd(x, positions[:, :, None], batch_dims=1)  # tf.gather's would be slices
     hidden = gelu(dense(tf.reshape(hidden, [-1, facts.WIDTH]), facts.WIDTH, "mlm"))
     hidden = decoder(run, layer_norm(hidden, "mlm_norm"), words)
     bias = variable("mlm_bias", facts.VOCABULARY)
     pooled = tf.tanh(dense(x[:, 0], facts.WIDTH, "pooler"))
     return tf.nn.bias_add(hidden, bias), dense(pooled, 2, "nsp")
+
+
+def bert(run, tokens, segments, mask, positions):
+    """The logits of `heads`."""
+    return heads(run, *encode(run, tokens, segments, mask, training=True), positions)
 
 
 def model(run):
@@ -245,7 +256,7 @@ def training(run):
         weights,
         fields(run),
         parity={
-            "attention": "products and softmax",
+            "attention": ATTENTION,
             "optimizer": "AdamW by ApplyAdam",
             "clip": "global norm" if run.dimensions["clip"] else "none",
         },
@@ -255,3 +266,14 @@ def training(run):
 def fields(run):
     batch = text.empty(run.batch_size, run.dimensions["sequence_length"])
     return [(name, each.shape, each.dtype) for name, each in batch._asdict().items()]
+
+
+def inference(run):
+    parity = {"attention": ATTENTION}
+    return answers.infer(run, model(run), outputs, weights, fields(run), parity=parity)
+
+
+def outputs(run, network, tokens, segments, mask, positions, *_):
+    x, words = encode(run, tokens, segments, mask, training=False)
+    heads(run, x, words, positions)  # for their weights; the frozen graph leaves them out
+    return x

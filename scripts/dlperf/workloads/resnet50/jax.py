@@ -13,6 +13,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 
+from dlperf.frameworks.jax import inference as answers
 from dlperf.frameworks.jax import training as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -55,11 +56,12 @@ class Bottleneck(nn.Module):
     stride: int
     project: bool
     dtype: jnp.dtype
+    training: bool
 
     @nn.compact
     def __call__(self, x):
         outputs = self.width * facts.EXPANSION
-        conv, norm = layers(self.dtype)
+        conv, norm = layers(self.dtype, self.training)
         shortcut = x
         if self.project:
             shortcut = norm(name="bn4")(conv(outputs, 1, self.stride, name="conv4")(x))
@@ -71,10 +73,11 @@ class Bottleneck(nn.Module):
 
 class ResNet50(nn.Module):
     dtype: jnp.dtype  # of the computation; None: the parameters'
+    training: bool = True  # else batch-norm takes its running statistics
 
     @nn.compact
     def __call__(self, x):
-        conv, norm = layers(self.dtype)
+        conv, norm = layers(self.dtype, self.training)
         x = nn.relu(norm(name="bn1")(conv(64, 7, 2, name="conv1")(x)))
         x = nn.max_pool(x, (3, 3), (2, 2), padding=((1, 1), (1, 1)))
         block = 0
@@ -85,6 +88,7 @@ class ResNet50(nn.Module):
                     stride if index == 0 else 1,
                     project=index == 0,
                     dtype=self.dtype,
+                    training=self.training,
                     name="block%d" % block,
                 )(x)
                 block += 1
@@ -92,7 +96,7 @@ class ResNet50(nn.Module):
         return nn.Dense(facts.CLASSES, name="fc")(x)
 
 
-def layers(dtype):
+def layers(dtype, training):
     def conv(outputs, size, stride=1, name=None):
         return nn.Conv(
             outputs,
@@ -107,7 +111,7 @@ def layers(dtype):
 
     norm = functools.partial(
         nn.BatchNorm,
-        use_running_average=False,
+        use_running_average=not training,
         momentum=facts.BATCH_NORM_MOMENTUM,
         epsilon=facts.BATCH_NORM_EPSILON,
         dtype=dtype,
@@ -115,8 +119,8 @@ def layers(dtype):
     return conv, norm
 
 
-def model(run):
-    return ResNet50(framework.compute_dtype(run))
+def model(run, training=True):
+    return ResNet50(framework.compute_dtype(run), training)
 
 
 def variables(run, network):
@@ -160,7 +164,7 @@ def training(run):
         weights(run, network),
         put,
         carried=statistics(run, network),
-        shapes=shapes(run),
+        shapes=shapes(run, run.batch_size * run.data_parallel),
         layout="NHWC",
         parity={"layout": "NHWC", "optimizer": "optax.sgd, fused by XLA", "fused_optimizer": True},
     )
@@ -176,7 +180,27 @@ def statistics(run, network):
     return jax.tree_util.tree_map_with_path(fill, shapes)
 
 
-def shapes(run):
-    count, px = run.batch_size * run.data_parallel, run.dimensions["image_size"]
+def shapes(run, count):
+    """Of a batch of `count` images."""
+    px = run.dimensions["image_size"]
     dtype = np.float64 if run.float64 else np.float32
     return [((count, px, px, 3), dtype), ((count,), np.int32)]
+
+
+def inference(run):
+    network = model(run, training=False)
+    return answers.infer(
+        run,
+        network,
+        outputs,
+        weights(run, network),
+        put,
+        carried=statistics(run, network),
+        shapes=shapes(run, run.batch_size),
+        layout="NHWC",
+        parity={"layout": "NHWC"},
+    )
+
+
+def outputs(run, network, parameters, statistics, images, labels):
+    return network.apply(dict(statistics, params=parameters), images)

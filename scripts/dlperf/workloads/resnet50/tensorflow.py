@@ -10,6 +10,7 @@ twice as fast in fp32, six times in bfloat16.
 
 import tensorflow as tf
 
+from dlperf.frameworks.tensorflow import inference as answers
 from dlperf.frameworks.tensorflow import training as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -47,9 +48,19 @@ class BatchNorm(tf.Module):
         ones = tf.ones([channels], framework.dtype())
         self.variance = tf.Variable(ones, trainable=False, name="variance")
 
-    def __call__(self, x):
+    def __call__(self, x, training):
         if x.dtype == tf.float64:
-            return self.in_float64(x)
+            return self.in_float64(x, training)
+        if not training:
+            return tf.compat.v1.nn.fused_batch_norm(
+                x,
+                self.gamma,
+                self.beta,
+                self.mean,
+                self.variance,
+                epsilon=facts.BATCH_NORM_EPSILON,
+                is_training=False,
+            )[0]
         y, mean, variance = tf.compat.v1.nn.fused_batch_norm(
             x,
             self.gamma,
@@ -63,11 +74,13 @@ class BatchNorm(tf.Module):
         self.variance.assign(variance)
         return y
 
-    def in_float64(self, x):
+    def in_float64(self, x, training):
         """The fused operator has no float64."""
-        mean, variance = tf.nn.moments(x, [0, 1, 2])
-        for moving, new in ((self.mean, mean), (self.variance, variance)):
-            moving.assign_sub((1 - facts.BATCH_NORM_MOMENTUM) * (moving - new))
+        mean, variance = self.mean, self.variance
+        if training:
+            mean, variance = tf.nn.moments(x, [0, 1, 2])
+            for moving, new in ((self.mean, mean), (self.variance, variance)):
+                moving.assign_sub((1 - facts.BATCH_NORM_MOMENTUM) * (moving - new))
         epsilon = facts.BATCH_NORM_EPSILON
         return tf.nn.batch_normalization(x, mean, variance, self.beta, self.gamma, epsilon)
 
@@ -83,14 +96,14 @@ class Bottleneck(tf.Module):
         if project:
             self.shortcut = Conv(inputs, outputs, 1, stride), BatchNorm(outputs)
 
-    def __call__(self, x):
+    def __call__(self, x, training):
         shortcut = x
         if self.shortcut is not None:
             conv, batch_norm = self.shortcut
-            shortcut = batch_norm(conv(x))
-        y = tf.nn.relu(self.bn1(self.conv1(x)))
-        y = tf.nn.relu(self.bn2(self.conv2(y)))
-        return tf.nn.relu(self.bn3(self.conv3(y)) + shortcut)
+            shortcut = batch_norm(conv(x), training)
+        y = tf.nn.relu(self.bn1(self.conv1(x), training))
+        y = tf.nn.relu(self.bn2(self.conv2(y), training))
+        return tf.nn.relu(self.bn3(self.conv3(y), training) + shortcut)
 
 
 class ResNet50(tf.Module):
@@ -106,12 +119,12 @@ class ResNet50(tf.Module):
         self.weight = tf.Variable(zeros(channels, facts.CLASSES), name="weight")
         self.bias = tf.Variable(zeros(facts.CLASSES), name="bias")
 
-    def __call__(self, x):
-        x = tf.nn.relu(self.bn1(self.conv1(x)))
+    def __call__(self, x, training=True):
+        x = tf.nn.relu(self.bn1(self.conv1(x), training))
         # zeros are as good as minus infinity: nothing is below them after a ReLU
         x = tf.nn.max_pool2d(tf.pad(x, pads(1)), 3, 2, "VALID")
         for block in self.blocks:
-            x = block(x)
+            x = block(x, training)
         x = tf.reduce_mean(x, [1, 2])
         x = tf.matmul(x, tf.cast(self.weight, x.dtype))
         return tf.cast(x, self.bias.dtype) + self.bias  # the loss is not for half precision
@@ -179,8 +192,16 @@ def optimizer(run, network):
     return SGD(network.trainable_variables, facts.learning_rate(run.global_batch_size))
 
 
+def specs(run):
+    size = run.dimensions["image_size"]
+    return [
+        tf.TensorSpec([run.batch_size, size, size, 3], framework.dtype()),
+        tf.TensorSpec([run.batch_size], tf.int32),
+    ]
+
+
 def training(run):
-    network, size = model(run), run.dimensions["image_size"]
+    network = model(run)
     return framework.train(
         run,
         network,
@@ -188,10 +209,25 @@ def training(run):
         optimizer(run, network),
         weights(run, network),
         framework.put,
-        specs=[
-            tf.TensorSpec([run.batch_size, size, size, 3], framework.dtype()),
-            tf.TensorSpec([run.batch_size], tf.int32),
-        ],
+        specs(run),
         layout="NHWC",
         parity={"layout": "NHWC", "optimizer": "SGD, fused (ResourceApplyMomentum)"},
     )
+
+
+def inference(run):
+    network = model(run)
+    return answers.infer(
+        run,
+        network,
+        outputs,
+        weights(run, network),
+        framework.put,
+        specs(run),
+        layout="NHWC",
+        parity={"layout": "NHWC"},
+    )
+
+
+def outputs(run, network, images, labels):
+    return network(tf.cast(images, framework.compute_dtype(run)), training=False)

@@ -13,6 +13,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
+from dlperf.frameworks.tensorflow1 import inference as answers
 from dlperf.frameworks.tensorflow1 import training as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -42,13 +43,15 @@ def conv(x, outputs, size, stride, order, name):
     return tf.nn.conv2d(x, kernel, strides, padding, data_format=order)
 
 
-def batch_norm(x, order, name):
+def batch_norm(x, order, name, training):
     channels = int(x.shape[1 if order == "NCHW" else 3])
     scale, shift = variable(name + "/gamma", channels), variable(name + "/beta", channels)
     fixed = {"shape": [channels], "trainable": False}
     mean = tf.get_variable(name + "/mean", initializer=tf.zeros_initializer(), **fixed)
     variance = tf.get_variable(name + "/variance", initializer=tf.ones_initializer(), **fixed)
     epsilon = facts.BATCH_NORM_EPSILON
+    if not training:
+        return normalised(x, mean, variance, shift, scale, epsilon, order)
     if x.dtype == tf.float64:  # the fused operator has none; a CPU's layout is NHWC
         batch_mean, batch_variance = tf.nn.moments(x, [0, 1, 2])
         y = tf.nn.batch_normalization(x, batch_mean, batch_variance, shift, scale, epsilon)
@@ -64,24 +67,41 @@ def batch_norm(x, order, name):
     return y
 
 
-def bottleneck(x, width, stride, project, order, name):
+def normalised(x, mean, variance, shift, scale, epsilon, order):
+    """By given statistics."""
+    if x.dtype == tf.float64:
+        return tf.nn.batch_normalization(x, mean, variance, shift, scale, epsilon)
+    return tf.raw_ops.FusedBatchNormV3(
+        x=x,
+        scale=scale,
+        offset=shift,
+        mean=mean,
+        variance=variance,
+        epsilon=epsilon,
+        data_format=order,
+        is_training=False,
+    )[0]
+
+
+def bottleneck(x, width, stride, project, order, name, training):
     outputs = width * facts.EXPANSION
     shortcut = x
     if project:
         shortcut = conv(x, outputs, 1, stride, order, name + "/conv4")
-        shortcut = batch_norm(shortcut, order, name + "/bn4")
-    y = tf.nn.relu(batch_norm(conv(x, width, 1, 1, order, name + "/conv1"), order, name + "/bn1"))
+        shortcut = batch_norm(shortcut, order, name + "/bn4", training)
+    y = conv(x, width, 1, 1, order, name + "/conv1")
+    y = tf.nn.relu(batch_norm(y, order, name + "/bn1", training))
     y = conv(y, width, 3, stride, order, name + "/conv2")
-    y = tf.nn.relu(batch_norm(y, order, name + "/bn2"))
-    y = batch_norm(conv(y, outputs, 1, 1, order, name + "/conv3"), order, name + "/bn3")
-    return tf.nn.relu(y + shortcut)
+    y = tf.nn.relu(batch_norm(y, order, name + "/bn2", training))
+    y = conv(y, outputs, 1, 1, order, name + "/conv3")
+    return tf.nn.relu(batch_norm(y, order, name + "/bn3", training) + shortcut)
 
 
-def resnet50(run, images):
+def resnet50(run, images, training=True):
     """Logits of `images`; batch-norm's updates are in the graph's UPDATE_OPS."""
     order = layout(run)
     x = conv(images, 64, 7, 2, order, "conv1")
-    x = tf.nn.relu(batch_norm(x, order, "bn1"))
+    x = tf.nn.relu(batch_norm(x, order, "bn1", training))
     # zeros are as good as minus infinity under a maximum: nothing is below zero after a ReLU
     x = tf.pad(x, spatial(order, [1, 1], [1, 1], [0, 0]))
     window, strides = spatial(order, 3, 3, 1), spatial(order, 2, 2, 1)
@@ -89,8 +109,8 @@ def resnet50(run, images):
     block = 0
     for width, count, stride in facts.STAGES:
         for index in range(count):
-            first = index == 0
-            x = bottleneck(x, width, stride if first else 1, first, order, "block%d" % block)
+            first, name = index == 0, "block%d" % block
+            x = bottleneck(x, width, stride if first else 1, first, order, name, training)
             block += 1
     x = tf.reduce_mean(x, [2, 3] if order == "NCHW" else [1, 2])
     dense = variable("fc/kernel", int(x.shape[1]), facts.CLASSES)
@@ -163,3 +183,19 @@ def fields(run):
         ("images", [run.batch_size] + image, framework.dtype(run)),
         ("labels", [run.batch_size], tf.int32),
     ]
+
+
+def inference(run):
+    return answers.infer(
+        run,
+        model(run),
+        outputs,
+        weights,
+        fields(run),
+        layout=layout(run),
+        parity={"layout": layout(run)},
+    )
+
+
+def outputs(run, network, images, labels):
+    return network(images, training=False)

@@ -1,0 +1,77 @@
+"""Inference in JAX: what all workloads do alike.
+
+One program for the forward pass, compiled ahead; weights and statistics are its arguments and stay
+on the device. Every rank infers by itself, on its own device.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+
+from dlperf.contract.work import Inference, feed
+from dlperf.data.loaders import open_batches
+from dlperf.frameworks.jax.training import read_back
+
+
+def infer(run, network, outputs, weights, put, shapes, carried=None, layout="", parity=None):
+    """The Inference of `network`, in evaluation mode.
+
+    outputs(run, network, parameters, carried, *batch): a batch's outputs. carried: what they take
+    beside the weights (statistics), as it starts. shapes: of a rank's batch, [(shape, type)]. put,
+    layout: as of training.train.
+    """
+    here = SingleDeviceSharding(jax.local_devices()[0])
+    parameters, carried = None, jax.device_put(carried, here)
+    queued = []
+
+    def forward(parameters, carried, *batch):
+        found = outputs(run, network, parameters, carried, *batch)
+        return found.astype(jnp.promote_types(found.dtype, jnp.float32))  # NumPy has no bfloat16
+
+    def shape(leaf):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here)
+
+    batch = [jax.ShapeDtypeStruct(*each, sharding=here) for each in shapes]
+    given = jax.tree.map(shape, (weights.shapes, carried))
+    compiled = jax.jit(forward).lower(*given, *batch).compile()
+    batches = open_batches(run, layout)
+
+    def to_device(*batch):
+        return jax.device_put(tuple(put(run, *batch)), here)
+
+    next_batch = feed(batches, to_device)
+
+    def step():
+        found = compiled(parameters, carried, *next_batch())
+        queued.append(found)  # a CPU's may end in another order
+        return found
+
+    def wait():
+        jax.block_until_ready(queued)
+        queued.clear()
+
+    def write(tree):
+        nonlocal parameters
+        parameters = jax.device_put(tree, here)
+
+    def write_carried(tree):
+        nonlocal carried
+        carried = jax.device_put(tree, here)
+
+    weights.connect(lambda: parameters, write, lambda: carried, write_carried)
+    return Inference(
+        step=step,
+        wait=wait,
+        outputs=np.asarray,
+        answer=lambda *batch: np.asarray(compiled(parameters, carried, *to_device(*batch))),
+        parameters=sum(leaf.size for leaf in jax.tree.leaves(weights.shapes)),
+        batches=batches,
+        parity=dict(
+            read_back(run, compiled),
+            inference="jit, compiled ahead, weights as arguments",
+            compute_dtype="bfloat16" if run.amp else "float32",
+            **parity or {},
+        ),
+        weights=weights,
+    )
