@@ -17,16 +17,12 @@ from dlperf.data.loaders import open_batches
 from dlperf.frameworks.paddlepaddle import training
 
 
-def infer(run, network, outputs, weights, put, spec, layout="", parity=None, onednn=True):
+def infer(run, network, outputs, weights, put, spec, layout="", parity=None):
     """The Inference of `network`, in evaluation mode.
 
     outputs(run, network): a layer that gives a batch's outputs. spec: InputSpecs of those first
-    arrays of a batch that it takes. put, layout: as of training.train. onednn: whether its kernels
-    are faster on a CPU.
+    arrays of a batch that it takes. put, layout: as of training.train.
     """
-    onednn = onednn and not run.cuda and not run.float64 and run.compiler == "static"
-    if not run.cuda:
-        paddle.set_flags({"FLAGS_use_onednn": onednn})
     parameters = sum(p.size for p in training.trained(network))
     if run.amp:
         network = paddle.amp.decorate(network, level="O2", dtype=frameworks.half(run))
@@ -34,7 +30,7 @@ def infer(run, network, outputs, weights, put, spec, layout="", parity=None, one
 
     def forward(batch):
         if not made:  # by the first batch the weights are there
-            made.append(layer if run.compiler == "none" else frozen(run, layer, spec, onednn))
+            made.append(layer if run.compiler == "none" else frozen(run, layer, spec))
         with paddle.no_grad(), autocast(run):
             return made[0](*batch[: len(spec)])
 
@@ -61,7 +57,7 @@ def autocast(run):
     return paddle.amp.auto_cast(enable=run.amp, level="O2", dtype=dtype)
 
 
-def frozen(run, layer, spec, onednn):
+def frozen(run, layer, spec):
     """A predictor of a layer as it is now: from tensors to the output, a tensor of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model")
@@ -74,7 +70,7 @@ def frozen(run, layer, spec, onednn):
         else:
             config.disable_gpu()
             config.set_cpu_math_library_num_threads(run.cores_per_device)
-        if onednn:
+        if not run.cuda and not run.float64:  # which oneDNN has not
             config.enable_mkldnn()
         else:
             config.disable_mkldnn()
