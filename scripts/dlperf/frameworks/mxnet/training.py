@@ -162,6 +162,10 @@ class Weights:
         for name, parameter in self.named.items():
             parameter.set_data(self.own(name, arrays[name]))
 
+    def write_statistics(self, arrays):
+        for name, parameter in self.running.items():
+            parameter.set_data(arrays[name])
+
     def own(self, name, array):
         return array.transpose(0, 2, 3, 1) if self.last and array.ndim == 4 else array
 

@@ -213,9 +213,16 @@ class Weights:
         for name, parameter in self.named.items():
             parameter.data.copy_(self.tensor(name, arrays[name]))
 
+    def write_statistics(self, arrays):
+        for name, each in self.running.items():
+            each.data.copy_(self.alike(each, arrays[name]))
+
     def tensor(self, name, array):
         """A canonical array as the parameter has it."""
-        parameter = self.named[name]
+        return self.alike(self.named[name], array)
+
+    @staticmethod
+    def alike(parameter, array):
         tensor = flow.tensor(array.copy(), dtype=parameter.dtype)
         if parameter.is_global:
             return tensor.to_global(placement=parameter.placement, sbp=parameter.sbp)

@@ -173,6 +173,10 @@ class Weights:
         for name, parameter in self.named.items():
             parameter.set_value(self.tensor(name, arrays[name]))
 
+    def write_statistics(self, arrays):
+        for name, each in self.running.items():
+            each.set_value(paddle.to_tensor(arrays[name], dtype=each.dtype))
+
     def tensor(self, name, array):
         """A canonical array as the parameter has it."""
         array = layouts.dense_transposed(name, array)

@@ -12,6 +12,7 @@ import numpy as np
 from mxnet.gluon import nn
 
 from dlperf.data.text import Batch
+from dlperf.frameworks.mxnet import inference as answers
 from dlperf.frameworks.mxnet import training as framework
 from dlperf.workloads.bert import facts
 
@@ -121,10 +122,10 @@ class Bert(nn.HybridBlock):
     def embedding(self, name, entries):
         return self.params.get(name, shape=(entries, facts.WIDTH), init="zeros")
 
-    def hybrid_forward(self, F, *inputs, **own):
-        tokens, segments, mask, rows, labels, predicted, follows = inputs
+    def encode(self, F, tokens, segments, mask, own):
+        """(tokens x batch, width)"""
         word, segment = own["word_embedding"], own["segment_embedding"]
-        batch, length = self.run.batch_size, self.run.dimensions["sequence_length"]
+        length = self.run.dimensions["sequence_length"]
         x = F.Embedding(tokens.transpose(), word, facts.VOCABULARY, facts.WIDTH)
         x = x + F.Embedding(segments.transpose(), segment, facts.SEGMENTS, facts.WIDTH)
         position = F.slice_axis(own["position_embedding"], axis=0, begin=0, end=length)
@@ -136,7 +137,12 @@ class Bert(nn.HybridBlock):
         bias = F.broadcast_axis(bias, axis=1, size=length)
         for layer in self.layers:
             x = layer(x, bias)
+        return x
 
+    def hybrid_forward(self, F, *inputs, **own):
+        tokens, segments, mask, rows, labels, predicted, follows = inputs
+        word, batch = own["word_embedding"], self.run.batch_size
+        x = self.encode(F, tokens, segments, mask, own)
         hidden = self.mlm_norm(gelu(F, self.mlm(F.take(x, rows.reshape((-1,)))), self.run))
         words = F.FullyConnected(hidden, word, own["mlm_bias"], num_hidden=facts.VOCABULARY)
         hits = F.pick(F.log_softmax(words), labels.reshape((-1,)))
@@ -145,8 +151,16 @@ class Bert(nn.HybridBlock):
         return -(language + F.mean(F.pick(F.log_softmax(pairs), follows)))
 
 
-def model(run):
-    network = framework.initialized(run, Bert(run))
+class Encoder(Bert):
+    """The encoder's output, (batch, tokens, width)."""
+
+    def hybrid_forward(self, F, tokens, segments, mask, **own):
+        x = self.encode(F, tokens, segments, mask, own)
+        return x.reshape((-1, self.run.batch_size, facts.WIDTH)).transpose((1, 0, 2))
+
+
+def model(run, kind=Bert):
+    network = framework.initialized(run, kind(run))
     for parameter in network.collect_params().values():
         if len(parameter.shape) == 1:
             parameter.wd_mult = 0.0
@@ -269,8 +283,29 @@ def training(run):
         put,
         inputs=len(Batch._fields),
         parity={
-            "attention": "batch_dot" if run.float64 else "interleaved_matmul_selfatt",
+            "attention": attention(run),
             "optimizer": "AdamW, fused, %d tensors an operator" % trainer.optimizer.many,
             "clip": "global norm" if run.dimensions["clip"] else "none",
         },
     )
+
+
+def attention(run):
+    return "batch_dot" if run.float64 else "interleaved_matmul_selfatt"
+
+
+def inference(run):
+    network = model(run, Encoder)
+    return answers.infer(
+        run,
+        network,
+        outputs,
+        weights(run, network),
+        put,
+        inputs=3,
+        parity={"attention": attention(run)},
+    )
+
+
+def outputs(run, network):
+    return network

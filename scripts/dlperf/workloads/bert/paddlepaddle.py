@@ -14,6 +14,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
+from dlperf.frameworks.paddlepaddle import inference as answers
 from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.workloads.bert import facts
 
@@ -59,7 +60,8 @@ class Layer(nn.Layer):
         batch, tokens, width = x.shape
         heads = [batch, tokens, facts.HEADS, facts.HEAD_WIDTH]
         query, key, value = (each.reshape(heads) for each in self.qkv(x).split(3, -1))
-        mixed = self.attention(query, key, value, attn_mask=bias, dropout_p=self.attention_dropout)
+        dropped = self.attention_dropout if self.training else 0.0
+        mixed = self.attention(query, key, value, attn_mask=bias, dropout_p=dropped)
         mixed = self.projection(mixed.reshape([batch, tokens, width]))
         x = self.norm1(x + self.dropout(mixed))
         inner = self.ffn2(F.gelu(self.ffn1(x)))
@@ -83,7 +85,7 @@ class Bert(nn.Layer):
         self.pooler = dense(facts.WIDTH, facts.WIDTH)
         self.nsp = dense(facts.WIDTH, 2)
 
-    def forward(self, tokens, segments, mask, positions, labels, predicted, follows):
+    def encode(self, tokens, segments, mask):
         batch, length = tokens.shape
         x = self.word_embedding(tokens) + self.segment_embedding(segments)
         x = x + self.position_embedding(paddle.arange(length))
@@ -92,7 +94,11 @@ class Bert(nn.Layer):
         bias = bias.reshape([batch, 1, 1, length])
         for layer in self.layers:
             x = layer(x, bias)
+        return x
 
+    def forward(self, tokens, segments, mask, positions, labels, predicted, follows):
+        batch, length = tokens.shape
+        x = self.encode(tokens, segments, mask)
         first = paddle.arange(0, batch * length, length, dtype=positions.dtype)
         flat = x.reshape([batch * length, facts.WIDTH])
         chosen = flat.gather((positions + first.unsqueeze(1)).flatten())
@@ -104,6 +110,17 @@ class Bert(nn.Layer):
         language = (each * predicted).sum() / predicted.sum()
         pairs = self.nsp(F.tanh(self.pooler(flat.gather(first))))
         return language + F.cross_entropy(pairs, follows)
+
+
+class Encoder(nn.Layer):
+    """The encoder's output, (batch, tokens, width)."""
+
+    def __init__(self, bert):
+        super().__init__()
+        self.bert = bert
+
+    def forward(self, tokens, segments, mask):
+        return self.bert.encode(tokens, segments, mask)
 
 
 def model(run):
@@ -168,3 +185,21 @@ def spec(run):
     shapes = [tokens] * 3 + [places] * 3 + [(run.batch_size,)]
     types = ["int64"] * 5 + [paddle.get_default_dtype(), "int64"]
     return [paddle.static.InputSpec(*each) for each in zip(shapes, types)]
+
+
+def inference(run):
+    network = model(run)
+    network.eval()
+    return answers.infer(
+        run,
+        network,
+        outputs,
+        weights(run, network),
+        framework.put,
+        spec=spec(run)[:3],
+        parity={"attention": "scaled_dot_product_attention"},
+    )
+
+
+def outputs(run, network):
+    return Encoder(network)

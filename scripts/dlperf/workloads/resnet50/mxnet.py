@@ -9,6 +9,7 @@ import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn
 
+from dlperf.frameworks.mxnet import inference as answers
 from dlperf.frameworks.mxnet import training as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -190,3 +191,21 @@ def training(run):
 
 def layout(run):
     return "NHWC" if run.cuda and run.amp else "NCHW"
+
+
+def inference(run):
+    network = model(run)
+    return answers.infer(
+        run,
+        network,
+        outputs,
+        weights(run, network),
+        put,
+        inputs=1,
+        layout=layout(run),
+        parity={"layout": layout(run)},
+    )
+
+
+def outputs(run, network):
+    return network

@@ -11,6 +11,7 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
+from dlperf.frameworks.oneflow import inference as answers
 from dlperf.frameworks.oneflow import training as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -113,9 +114,6 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    size = run.dimensions["image_size"]
-    shape = (size, size, 3) if layout(run) == "NHWC" else (3, size, size)
-    images = np.zeros((run.batch_size,) + shape, np.float32)
     return framework.train(
         run,
         network,
@@ -123,10 +121,35 @@ def training(run):
         optimizer(run, network),
         weights(run, network),
         framework.put,
-        example=(images, np.zeros(run.batch_size, np.int64)),
+        example=example(run),
         layout=layout(run),
         parity={
             "layout": layout(run),
             "optimizer": "SGD, fused" if run.cuda or run.compiler == "graph" else "SGD",
         },
     )
+
+
+def example(run):
+    size = run.dimensions["image_size"]
+    shape = (size, size, 3) if layout(run) == "NHWC" else (3, size, size)
+    images = np.zeros((run.batch_size,) + shape, np.float32)
+    return images, np.zeros(run.batch_size, np.int64)
+
+
+def inference(run):
+    network = model(run).eval()
+    return answers.infer(
+        run,
+        network,
+        outputs,
+        weights(run, network),
+        framework.put,
+        example=example(run),
+        layout=layout(run),
+        parity={"layout": layout(run)},
+    )
+
+
+def outputs(run, network, images, labels):
+    return network(images)

@@ -18,6 +18,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
+from dlperf.frameworks.paddlepaddle import inference as answers
 from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -207,3 +208,22 @@ def spec(run):
         paddle.static.InputSpec((run.batch_size,) + shape, paddle.get_default_dtype(), "images"),
         paddle.static.InputSpec((run.batch_size,), "int64", "labels"),
     ]
+
+
+def inference(run):
+    network = ResNet50(layout(run))  # without training's detours round oneDNN
+    network.eval()
+    return answers.infer(
+        run,
+        network,
+        outputs,
+        weights(run, network),
+        framework.put,
+        spec=spec(run)[:1],
+        layout=layout(run),
+        parity={"layout": layout(run)},
+    )
+
+
+def outputs(run, network):
+    return network

@@ -1,0 +1,47 @@
+"""Inference in MXNet's Gluon: what all workloads do alike.
+
+A hybridized block in prediction mode. On a CPU oneDNN's backend puts convolution, batch-norm and
+ReLU into one operator, and a dense layer and its activation; it knows float32 only.
+"""
+
+import mxnet as mx
+
+from dlperf.contract.work import Inference, feed
+from dlperf.data.loaders import open_batches
+from dlperf.frameworks.mxnet import training
+
+
+def infer(run, network, outputs, weights, put, inputs, layout="", parity=None):
+    """The Inference of `network`.
+
+    outputs(run, network): a hybrid block that gives a batch's outputs from the first so many
+    `inputs` arrays of a batch. put, layout: as of training.train.
+    """
+    forward, how = outputs(run, network), "imperative"
+    if run.compiler == "static":
+        fused = not (run.cuda or run.amp or run.float64)
+        # the graph is made in the first call: by then the weights are there
+        backend = "MKLDNN" if fused else None
+        forward.hybridize(backend=backend, static_alloc=True, static_shape=True)
+        how = "hybridize, oneDNN's fused operators" if fused else "hybridize"
+    trained = [p for p in network.collect_params().values() if p.grad_req != "null"]
+    batches = open_batches(run, layout)
+    next_batch = feed(batches, lambda *batch: put(run, *batch))
+
+    def copied(batch):
+        """Outputs in an array of their own: a static graph writes the next ones to the same place.
+
+        They may be bfloat16, which NumPy has not.
+        """
+        return forward(*batch[:inputs]).astype("float64" if run.float64 else "float32")
+
+    return Inference(
+        step=lambda: copied(next_batch()),
+        wait=mx.nd.waitall,
+        outputs=lambda value: value.asnumpy(),
+        answer=lambda *batch: copied(put(run, *batch)).asnumpy(),
+        parameters=sum(p.data().size for p in trained),
+        batches=batches,
+        parity=dict(training.read_back(run, forward, inputs), inference=how, **parity or {}),
+        weights=weights,
+    )
