@@ -22,3 +22,10 @@ def test_amp_needs_a_gpu_and_a_graph():
     assert not oneflow.unsupported(case)
     assert "CPU" in oneflow.unsupported(dict(case, device="cpu"))
     assert "graph" in oneflow.unsupported(dict(case, compiler="none"))
+
+
+def test_what_a_graph_cannot_clip_on_a_cpu_it_still_infers():
+    case = {"precision": "fp32", "compiler": "graph", "device": "cpu", "clip": 1}
+    case.update(scenario="train", parallel={"accumulation": 1})
+    assert "clips" in oneflow.unsupported(case)
+    assert not oneflow.unsupported(dict(case, scenario="infer"))

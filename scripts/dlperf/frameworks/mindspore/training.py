@@ -151,6 +151,10 @@ class Weights:
         for name, parameter in self.named.items():
             parameter.set_data(tensor(arrays[name], parameter))
 
+    def write_statistics(self, arrays):
+        for name, parameter in self.running.items():
+            parameter.set_data(tensor(arrays[name], parameter))
+
 
 def optimize(run, implementation, start, gradients):
     """The weights after the implementation's optimizer took these gradients, one set a step."""

@@ -13,8 +13,11 @@ import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from mindspore.common.initializer import initializer
 
+from dlperf.frameworks.mindspore import inference as answers
 from dlperf.frameworks.mindspore import training as framework
 from dlperf.workloads.bert import facts
+
+ATTENTION = "products and softmax"
 
 
 def dense(inputs, outputs):
@@ -81,7 +84,8 @@ class Bert(nn.Cell):
         self.pooler = dense(facts.WIDTH, facts.WIDTH)
         self.nsp = dense(facts.WIDTH, 2)
 
-    def construct(self, tokens, segments, mask, positions, labels, predicted, follows):
+    def encode(self, tokens, segments, mask):
+        """(batch x tokens, width)"""
         batch, length = tokens.shape
         x = ops.gather(self.word_embedding, tokens, 0)
         x = x + ops.gather(self.segment_embedding, segments, 0)
@@ -91,7 +95,11 @@ class Bert(nn.Cell):
         bias = (mask.reshape((batch, 1, 1, length)) - 1).astype(x.dtype) * 1e4  # exp(-1e4) is 0
         for layer in self.layers:
             x = layer(x, bias)
+        return x
 
+    def construct(self, tokens, segments, mask, positions, labels, predicted, follows):
+        batch, length = tokens.shape
+        x = self.encode(tokens, segments, mask)
         first = ops.arange(0, batch * length, length)  # of each sequence
         hidden = ops.gather(x, (first.reshape((batch, 1)) + positions).reshape(-1), 0)
         hidden = self.mlm_norm(gelu(self.mlm(hidden)))
@@ -103,8 +111,16 @@ class Bert(nn.Cell):
         return language + ops.cross_entropy(pairs.astype(ms.float32), follows)
 
 
-def model(run):
-    network = Bert().set_train()
+class Encoder(Bert):
+    """The encoder's output, (batch, tokens, width)."""
+
+    def construct(self, tokens, segments, mask, *_):
+        x = self.encode(tokens, segments, mask)
+        return x.reshape((*tokens.shape, -1))
+
+
+def model(run, kind=Bert):
+    network = kind().set_train()
     dropouts = [each for _, each in network.cells_and_names() if isinstance(each, nn.Dropout)]
     for index, each in enumerate(dropouts):  # ranks drop other elements
         each.dropout = ops.Dropout(1 - each.p, run.seed + run.rank, index)
@@ -196,8 +212,19 @@ def training(run):
         weights(run, network),
         framework.put,
         parity={
-            "attention": "products and softmax",
+            "attention": ATTENTION,
             "optimizer": "ops.Adam, decay apart",
             "clip": "global norm" if run.dimensions["clip"] else "none",
         },
     )
+
+
+def inference(run):
+    network = model(run, Encoder).set_train(False)
+    own = weights(run, network)
+    parity = {"attention": ATTENTION}
+    return answers.infer(run, network, outputs, own, framework.put, parity=parity)
+
+
+def outputs(network, *batch):
+    return network(*batch).astype(ms.float32)

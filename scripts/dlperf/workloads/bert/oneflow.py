@@ -15,6 +15,7 @@ import oneflow.nn.functional as F
 from oneflow import nn
 
 from dlperf.data import text
+from dlperf.frameworks.oneflow import inference as answers
 from dlperf.frameworks.oneflow import training as framework
 from dlperf.workloads.bert import facts
 
@@ -57,6 +58,7 @@ class Layer(nn.Module):
 
     def forward(self, x, mask):
         batch, tokens, width = x.shape
+        dropped = self.attention_dropout if self.training else 0.0
         qkv = self.qkv(x).view(batch, tokens, 3 * facts.HEADS, facts.HEAD_WIDTH)
         query, key, value = qkv.transpose(1, 2).contiguous().chunk(3, 1)
         scale = facts.HEAD_WIDTH**-0.5
@@ -65,16 +67,16 @@ class Layer(nn.Module):
             # a share of exp(-10000) is 0, as OneFlow's own BERT has it
             seen = (mask != 0).expand_as(scores)
             shares = flow._C.fused_scale_mask_softmax_dropout(
-                scores, seen, fill_value=-10000.0, scale=scale, p=self.attention_dropout
+                scores, seen, fill_value=-10000.0, scale=scale, p=dropped
             )[0]
         else:
             scores = flow._C.matmul(query, key, transpose_b=True, alpha=scale)
             shares = flow.softmax(scores.masked_fill(mask == 0, float("-inf")), -1)
-            shares = F.dropout(shares, self.attention_dropout)
+            shares = F.dropout(shares, dropped, self.training)
         mixed = flow.matmul(shares, value).transpose(1, 2).reshape(batch, tokens, width)
-        x = self.norm1(x + F.dropout(self.projection(mixed), self.dropout))
+        x = self.norm1(x + F.dropout(self.projection(mixed), self.dropout, self.training))
         inner = self.ffn2(F.gelu(self.ffn1(x)))
-        return self.norm2(x + F.dropout(inner, self.dropout))
+        return self.norm2(x + F.dropout(inner, self.dropout, self.training))
 
 
 class Bert(nn.Module):
@@ -99,14 +101,17 @@ class Bert(nn.Module):
         self.pooler = framework.Linear(facts.WIDTH, facts.WIDTH)
         self.nsp = framework.Linear(facts.WIDTH, 2)
 
-    def forward(self, tokens, segments, mask, positions):
+    def encode(self, tokens, segments, mask):
         x = self.word_embedding(tokens) + self.segment_embedding(segments)
         x = x + self.position_embedding.weight[: tokens.shape[1]]
-        x = F.dropout(self.embedding_norm(x), self.dropout)
+        x = F.dropout(self.embedding_norm(x), self.dropout, self.training)
         mask = mask.unsqueeze(1).unsqueeze(1)
         for layer in self.layers:
             x = layer(x, mask)
+        return x
 
+    def forward(self, tokens, segments, mask, positions):
+        x = self.encode(tokens, segments, mask)
         hidden = self.mlm_norm(F.gelu(self.mlm(flow._C.batch_gather(x, positions))))
         words = flow._C.matmul(hidden, self.word_embedding.weight, transpose_b=True)
         return words + self.mlm_bias, self.nsp(flow.tanh(self.pooler(x[:, 0])))
@@ -196,10 +201,35 @@ def training(run):
         optimizer(run, network),
         weights(run, network),
         framework.put,
-        example=text.empty(run.batch_size, run.dimensions["sequence_length"]),
+        example=example(run),
         parity={
-            "attention": "products, fused softmax" if run.cuda else "products, softmax",
+            "attention": attention(run),
             "optimizer": "AdamW, fused" if fused else "AdamW",
             "clip": clip if run.dimensions["clip"] else "none",
         },
     )
+
+
+def example(run):
+    return text.empty(run.batch_size, run.dimensions["sequence_length"])
+
+
+def attention(run):
+    return "products, fused softmax" if run.cuda else "products, softmax"
+
+
+def inference(run):
+    network = model(run).eval()
+    return answers.infer(
+        run,
+        network,
+        outputs,
+        weights(run, network),
+        framework.put,
+        example=example(run),
+        parity={"attention": attention(run)},
+    )
+
+
+def outputs(run, network, tokens, segments, mask, *_):
+    return network.encode(tokens, segments, mask)

@@ -8,6 +8,7 @@ whole step, update and reduction included, in one graph.
 import mindspore as ms
 from mindspore import nn, ops
 
+from dlperf.frameworks.mindspore import inference as answers
 from dlperf.frameworks.mindspore import training as framework
 from dlperf.workloads.resnet50 import facts
 
@@ -113,3 +114,20 @@ def training(run):
         layout="NCHW",
         parity={"layout": "NCHW", "optimizer": "nn.Momentum, one operator a parameter"},
     )
+
+
+def inference(run):
+    network = model(run).set_train(False)
+    return answers.infer(
+        run,
+        network,
+        outputs,
+        weights(run, network),
+        framework.put,
+        layout="NCHW",
+        parity={"layout": "NCHW"},
+    )
+
+
+def outputs(network, images, labels):
+    return network(images).astype(ms.float32)

@@ -1,0 +1,37 @@
+"""Inference in MindSpore: what all workloads do alike.
+
+The network in evaluation mode, operator by operator or as one graph.
+"""
+
+from dlperf.contract.work import Inference, feed
+from dlperf.data.loaders import open_batches
+from dlperf.frameworks.mindspore import training
+
+
+def infer(run, network, outputs, weights, put, layout="", parity=None):
+    """The Inference of `network`, in evaluation mode.
+
+    outputs(network, *batch): a batch's outputs in float32, without a Run, which no graph takes.
+    put, layout: as of training.train.
+    """
+
+    def forward(*batch):
+        return outputs(network, *batch)
+
+    forward = training.compiled(run, forward)
+    batches = open_batches(run, layout)
+    next_batch = feed(batches, lambda *batch: put(run, *batch))
+    return Inference(
+        step=lambda: forward(*next_batch()),
+        wait=lambda: training.synchronize(run),
+        outputs=lambda value: value.asnumpy(),
+        answer=lambda *batch: forward(*put(run, *batch)).asnumpy(),
+        parameters=sum(p.size for p in network.trainable_params()),
+        batches=batches,
+        parity=dict(
+            inference="evaluation mode",
+            compute_dtype="float16" if run.amp else "float32",
+            **parity or {},
+        ),
+        weights=weights,
+    )
