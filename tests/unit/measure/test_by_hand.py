@@ -84,7 +84,7 @@ def test_each_option_stands_where_the_document_has_it():
 
 def test_the_place_of_the_record_in_a_round_is_told_beside_the_document(capsys):
     printed("--device", "cuda", "--round", "gpu")
-    place = "results/gpu/runs/resnet50/pytorch/train-amp-1n1d-b256-synthetic/rep1.json"
+    place = "results/gpu/runs/resnet50/pytorch/train-amp-inductor-1n1d-b256-synthetic/rep1.json"
     assert capsys.readouterr().err.strip().endswith(place)
 
 

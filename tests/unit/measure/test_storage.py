@@ -36,7 +36,7 @@ WRITES = {
     "a record": """
 from dlperf.measure import __main__ as command, stopwatch
 stopwatch.measure = lambda *_, **__: {"provenance": {"start_utc": ""}, "more": "x" * 10**6}
-command.load = lambda *_: None
+command.load = lambda *_: {"identity": {"framework": "jax", "compiler": "xla"}}
 command.main(["--case", "", "--out", "{0}/rep1.json"])
 """,
     "a calibration": """
@@ -47,6 +47,7 @@ probe.main(["--environment", "", "--out", "{0}/node1.json"])
     "a certificate": """
 from dlperf.certify import __main__ as command
 command.certify = lambda _: {"more": "x" * 10**6}
+command.Path.exists = lambda _: True
 command.main(["--workload=resnet50", "--framework=jax", "--reference=", "--data-dir=",
               "--environment=", "--out", "{0}/cpu.json"])
 """,

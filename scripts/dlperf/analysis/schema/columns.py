@@ -11,9 +11,10 @@ from dlperf.analysis.schema import forms
 from dlperf.contract.case import COLUMNS
 from dlperf.contract.parallel import NAMES as PARALLEL
 
-_METRICS = [each for name in scenarios.NAMES for each in scenarios.load(name).METRICS]
+#: By name; what two scenarios have is the same in both.
+_METRICS = {each.name: each for name in scenarios.NAMES for each in scenarios.load(name).METRICS}
 #: What repetitions are measured by, in all scenarios.
-METRICS = tuple(dict.fromkeys(each.name for each in _METRICS))
+METRICS = tuple(_METRICS)
 
 
 class Column(NamedTuple):
@@ -54,7 +55,10 @@ ALL = (
     # what a repetition gave
     Column("status", str, "Status", forms.status),
     Column("reason"),
-    *(Column(each.name, float, f"{each.title}, {each.unit}", forms.number) for each in _METRICS),
+    *(
+        Column(each.name, float, f"{each.title}, {each.unit}", forms.number)
+        for each in _METRICS.values()
+    ),
     Column("outlier"),
     Column("unit", str, "Unit"),
     Column("samples", int),
