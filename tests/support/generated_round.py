@@ -147,7 +147,8 @@ def record(
     """A valid dlperf.record/2 of that repetition."""
     dice = random.Random(f"{case.folder}/{repetition}")
     document = plan.document(case, made, repetition)
-    ranks, steps = case.devices, made.steps_of(case.workload).measured
+    ranks, asked = case.devices, made.steps_of(case.workload, case.scenario)
+    steps = asked.measured
     samples = case.global_batch_size * steps
     seconds = samples / (throughput(case) * (1 + noise * dice.uniform(-1, 1)))
     start = clock + timedelta(seconds=6)
@@ -188,11 +189,10 @@ def record(
     weights = hashlib.sha256(str(change).encode()).hexdigest()
     made_record |= {
         "steps": {
-            "warmup": made.steps_of(case.workload).warmup,
+            "warmup": asked.warmup,
             "measured": steps,
             "clock": "host",
             "seconds": each,
-            "loss": [7.05 - 0.02 * step + 0.001 * dice.random() for step in range(steps)],
         },
         "window": [
             {
@@ -216,12 +216,27 @@ def record(
             for rank in range(ranks)
         ],
         "parity": _parity(case),
-        "weights": [
+    }
+    if case.scenario == "infer":
+        made_record["latency"] = {
+            "clock": "host",
+            "from": "an array on the host",
+            "to": "outputs on the host",
+            "in_flight": 1,
+            "ranks": [
+                {"rank": rank, "seconds": [1.1 * value for value in each], "outputs": [0.31, 42.0]}
+                for rank in range(ranks)
+            ],
+        }
+        made_record["provenance"]["seconds_total"] = round(3 * seconds + 9, 3)
+    else:
+        losses = [7.05 - 0.02 * step + 0.001 * dice.random() for step in range(steps)]
+        made_record["steps"]["loss"] = losses
+        made_record["weights"] = [
             # of one sha256, as ranks end with the same weights
             {"rank": rank, "sha256": weights, "change": change, "unchanged": 0}
             for rank in range(ranks)
-        ],
-    }
+        ]
     if made.device == "cuda":
         made_record["energy"] = [
             {"device": rank, "joules": 210.0 * seconds, "counter": "nvml_total_energy"}

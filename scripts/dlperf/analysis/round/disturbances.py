@@ -27,6 +27,9 @@ CHANGE_SHARE, CHANGE_SHARE_ROUNDED, CHANGE_SHARE_RANDOM = 0.01, 0.15, 0.05
 CHANGE_STEPS, CHANGE_SHARE_LONG = 12, 0.1
 #: What cells have in common that are beside each other.
 BESIDE = ["table", "nodes", "devices_per_node", "workload", "precision"]
+#: Outputs may be so far from the median over the frameworks of their table: in float32, and in
+#: other precisions.
+OUTPUT_SHARE, OUTPUT_SHARE_ROUNDED = 1e-4, 0.05
 #: What a frame must have for `overlapping`.
 SPANS = (
     *("record", "hostname", "nodes_used"),
@@ -60,6 +63,7 @@ def raised(measured: pandas.DataFrame, ok: pandas.DataFrame) -> dict[str, set[in
         "suspect:drift": cases(cell.isin(displaced)),
         "suspect:losses": strange_losses(ok),
         "suspect:weights": strange_weights(ok),
+        "suspect:outputs": strange_outputs(ok),
     }
 
 
@@ -104,6 +108,22 @@ def strange_weights(ok: pandas.DataFrame) -> set[int]:
         change, unchanged = cases.median()
         far = (own["weights_change"] - change).abs() > share * change
         found |= set(own["number"][far | (own["weights_unchanged"] > unchanged)])
+    return found
+
+
+def strange_outputs(ok: pandas.DataFrame) -> set[int]:
+    """Cases that infer and answer a batch otherwise than those beside them.
+
+    All frameworks have the same weights and the same batches, and nothing is random. Compared are
+    the outputs' norm, and a fixed projection of them over that norm.
+    """
+    outputs, found = ["outputs_projection", "outputs_norm"], set[int]()
+    known = ok.dropna(subset=outputs)
+    for own, share in _beside_each_other(known, (OUTPUT_SHARE, OUTPUT_SHARE_ROUNDED, 0.0)):
+        cases = own.groupby("number")[outputs].median()
+        far = (cases - cases.median()).abs()
+        far["outputs_norm"] /= cases["outputs_norm"].median()
+        found |= set(cases.index[(far > share).any(axis=1)])
     return found
 
 

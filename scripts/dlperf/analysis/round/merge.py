@@ -173,12 +173,22 @@ def _measured(record: Mapping[str, Any], case: plan.Case) -> Row:
         "weights_change": min((rank["change"] for rank in weights), default=None),
         "weights_unchanged": _largest(weights, "unchanged"),
         "weights_distinct": len({rank["sha256"] for rank in weights}) or None,
+        **_outputs(record),
         "host_peak_rss_bytes": _largest(memory, "host_peak_rss_bytes"),
         "device_peak_bytes": _largest(memory, "device_peak_bytes"),
         "device_total_peak_bytes": _largest(memory, "device_total_peak_bytes"),
         "energy_joules": sum(energy) if energy else None,
         "nodes_used": " ".join(sorted({rank["node"] for rank in window})),
     }
+
+
+def _outputs(record: Mapping[str, Any]) -> Row:
+    """What rank 0 answered to its first batch, where something was inferred."""
+    if "latency" not in record:
+        return {}
+    first = next(rank for rank in record["latency"]["ranks"] if rank["rank"] == 0)
+    projection, norm = first["outputs"]
+    return {"outputs_projection": projection, "outputs_norm": norm}
 
 
 def _mean(gpus: Sequence[Mapping[str, Any]] | None, key: str) -> float | None:
