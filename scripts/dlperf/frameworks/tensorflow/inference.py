@@ -6,7 +6,6 @@ would not; XLA reads them from variables.
 Every rank infers by itself: its variables and functions are outside of the strategy.
 """
 
-import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from dlperf.contract.work import Inference, feed

@@ -14,7 +14,6 @@ from dlperf.frameworks.jax import inference as answers
 from dlperf.frameworks.jax import training as framework
 from dlperf.workloads.bert import facts
 
-
 ATTENTION = "flax.linen.dot_product_attention, fused by XLA"
 
 

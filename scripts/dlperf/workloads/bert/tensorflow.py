@@ -14,7 +14,6 @@ from dlperf.frameworks.tensorflow import inference as answers
 from dlperf.frameworks.tensorflow import training as framework
 from dlperf.workloads.bert import facts
 
-
 ATTENTION = "matmul, softmax, matmul (TensorFlow has none fused)"
 
 
