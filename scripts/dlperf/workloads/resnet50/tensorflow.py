@@ -224,6 +224,7 @@ def inference(run):
         weights(run, network),
         framework.put,
         specs(run),
+        freeze=True,  # fuses batch-norm into convolutions
         layout="NHWC",
         parity={"layout": "NHWC"},
     )
