@@ -30,8 +30,8 @@ FLAGS = {
     "suspect:drift": "the host's speed drifted, and this was measured at other times than the rest",
     "suspect:losses": "its losses are not those of the other frameworks, or do not change: it may "
     "compute something else while it is timed than its certificate proves",
-    "suspect:outputs": "its outputs are not those of the other frameworks: another model may be timed "
-    "than its certificate proves",
+    "suspect:outputs": "its outputs are not those of the other frameworks: it may be timed with "
+    "another model than its certificate proves",
     "suspect:weights": "its ranks ended with different weights, or training changed them otherwise "
     "than in the other frameworks: work may be left out while it is timed",
 }
