@@ -43,12 +43,19 @@ def one_of_all(first: str) -> list:
 
 
 def _proved() -> dict[tuple[str, str, str], str]:
-    """The released certificates: (workload, framework, layout) -> path below results/."""
+    """The released certificates: (workload, framework, layout) -> path below results/.
+
+    The layout of an inference is `infer-1`.
+    """
     from dlperf import plan
 
     config = plan.load(ROOT / "config/rounds/released.yaml")
     return {
-        (case.workload, case.framework, case.layout): (case.certificate(config.device))
+        (
+            case.workload,
+            case.framework,
+            f"infer-{case.layout}" if case.scenario == "infer" else case.layout,
+        ): case.certificate(config.device)
         for case in plan.expand(config)
         if not case.unsupported
     }
@@ -76,7 +83,8 @@ PROVED = _proved()
 PROVED_SHORT = [
     (workload, framework, layout)
     for workload, framework, layout in PROVED
-    if workload == "resnet50" and (layout == "1" or framework in SMALL_ROUND["frameworks"])
+    if workload == "resnet50"
+    and (layout in ("1", "infer-1") or framework in SMALL_ROUND["frameworks"])
 ]
 
 

@@ -114,11 +114,11 @@ RESNET50 = [
         "batch-norm over all ranks",
         "tensorflow",
         "none",
-        "        mean, variance = tf.nn.moments(x, [0, 1, 2])\n",
-        "        mean, square = tf.distribute.get_replica_context().all_reduce(\n"
-        '            "mean", [tf.reduce_mean(x, [0, 1, 2]), tf.reduce_mean(x * x, [0, 1, 2])]\n'
-        "        )\n"
-        "        variance = square - mean * mean\n",
+        "            mean, variance = tf.nn.moments(x, [0, 1, 2])\n",
+        "            mean, square = tf.distribute.get_replica_context().all_reduce(\n"
+        '                "mean", [tf.reduce_mean(x, [0, 1, 2]), tf.reduce_mean(x * x, [0, 1, 2])]\n'
+        "            )\n"
+        "            variance = square - mean * mean\n",
         layout="dp2",
     ),
     Mutation(

@@ -72,7 +72,7 @@ from dlperf.data import loaders
 from dlperf.frameworks.mindspore import training
 
 class Batches:
-    constant, on_device = True, False
+    constant, distinct, on_device = True, 1, False
     def next(self):
         return ()
 
