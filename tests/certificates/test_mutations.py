@@ -313,6 +313,9 @@ def leave_uncorrected(adam):
 # and so does optax.adamw
 UNCORRECTED_OPTAX = """
 
+import jax
+
+
 def uncorrected(rate, beta1, beta2, epsilon, weight_decay, mask):
     def init(parameters):
         zeros = jax.tree.map(jnp.zeros_like, parameters)
