@@ -12,18 +12,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-#: What people call things, where spelling alone would lead to a wrong name.
-OTHER_WORDS = {
-    "gpu": "cuda",
-    "fp16": "amp_fp16",
-    "bf16": "amp_bf16",
-    "float32": "fp32",
-    "torch": "pytorch",
-    "tf": "tensorflow",
-    "paddle": "paddlepaddle",
-    "torch.compile": "inductor",
-}
-
+from dlperf.contract.words import OTHER_WORDS
 
 #: The most values that a config may have: some hundred times as many as the largest here.
 MOST_VALUES = 100_000

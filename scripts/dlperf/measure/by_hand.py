@@ -18,6 +18,7 @@ from collections import OrderedDict
 
 from dlperf import frameworks, workloads
 from dlperf.contract import case as cases
+from dlperf.contract import words
 from dlperf.contract.case import IDENTITY, SETTINGS, Field
 from dlperf.contract.parallel import SPELLED, Parallel
 from dlperf.measure import host
@@ -40,20 +41,8 @@ ALIKE = {
 #: A step has about so many TFLOP: on a GPU 256 images of ResNet-50, or 64 sequences of BERT-Base.
 STEP_TFLOP = {"cuda": 5.0, "cpu": 0.2}
 LARGEST_BATCH = 1 << 14
-#: What people call things, where spelling alone would lead to no name or a wrong one.
-OTHER_WORDS = {
-    "gpu": "cuda",
-    "fp16": "amp_fp16",
-    "bf16": "amp_bf16",
-    "float32": "fp32",
-    "torch": "pytorch",
-    "tf": "tensorflow",
-    "paddle": "paddlepaddle",
-    "torch.compile": "inductor",
-    "eager": "none",
-    "off": "none",
-    "resnet": "resnet50",
-}
+#: Beside those that configs know.
+OTHER_WORDS = dict(words.OTHER_WORDS, eager="none", off="none", resnet="resnet50")
 SHORTER = {"devices_per_node": "--devices"}
 
 

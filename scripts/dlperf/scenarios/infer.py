@@ -35,28 +35,22 @@ def warm(work, handle):
 
 
 def window(run, work, stopwatch):
-    """Time both windows. In the first nothing but the steps, a clock and the final wait."""
-    clock, step, mark = time.perf_counter, work.step, stopwatch.mark
-    handles = []
-    stopwatch.open()
-    start_utc, start = time.time(), clock()
-    mark()
-    for _ in range(run.measured_steps):
-        handles.append(step())
-        mark()
-    work.wait()
-    end = clock()
-    end_utc = time.time()
-    stopwatch.close()
+    """Time both windows."""
+    handles, window = train.timed(run, work, stopwatch, lambda handle: read(work, handle))
     queued = [fingerprint(work.outputs(handle)) for handle in handles]
     del handles
     seconds, answered = latencies(run, work, stopwatch)
     if work.batches.constant:
         check(work, queued, answered)
-    return {
-        "window": stopwatch.window(start, end, start_utc, end_utc),
-        "latency": {"rank": run.rank, "seconds": seconds, "outputs": answered[0]},
-    }
+    latency = {"rank": run.rank, "seconds": seconds, "outputs": answered[0]}
+    return {"window": window, "latency": latency}
+
+
+def read(work, handle):
+    """Seconds to read a batch's outputs."""
+    begin = time.perf_counter()
+    work.outputs(handle)
+    return time.perf_counter() - begin
 
 
 def latencies(run, work, stopwatch):

@@ -23,10 +23,21 @@ def warm(work, handle):
 
 
 def window(run, work, stopwatch):
-    """Time the measured steps. Nothing in here but the steps, a clock and the final wait.
+    """Time the measured steps."""
+    handles, window = timed(run, work, stopwatch, lambda handle: read(work, handle))
+    # a rank may have none: of layers in pipeline parallel, only the last ones' have
+    losses = [work.loss(handle) for handle in handles] if work.loss else None
+    if not all(math.isfinite(value) for value in losses or ()):
+        raise ValueError("the loss is not finite: %s" % losses)
+    return {"window": window, "loss": losses}
 
-    stopwatch: what the rank meets its peers with (measure/rank.py). `clock` and `mark` are plain
-    functions, looked up before the window.
+
+def timed(run, work, stopwatch, read):
+    """(the handles of the measured steps, this rank's window), for every scenario that queues.
+
+    Nothing between its ends but the steps, a clock and the final wait. stopwatch: what the rank
+    meets its peers with (measure/rank.py). `clock` and `mark` are plain functions, looked up before
+    the window. read(handle): seconds to read what a step gave.
     """
     clock, step, mark = time.perf_counter, work.step, stopwatch.mark
     handles = []
@@ -39,25 +50,21 @@ def window(run, work, stopwatch):
     work.wait()
     end = clock()
     end_utc = time.time()
-    all_is_done(work, handles[-1], (end - start) / run.measured_steps)
+    all_is_done(read, handles[-1], (end - start) / run.measured_steps)
     stopwatch.close()
-    # a rank may have none: of layers in pipeline parallel, only the last ones' have
-    losses = [work.loss(handle) for handle in handles] if work.loss else None
-    if not all(math.isfinite(value) for value in losses or ()):
-        raise ValueError("the loss is not finite: %s" % losses)
-    return {"window": stopwatch.window(start, end, start_utc, end_utc), "loss": losses}
+    return handles, stopwatch.window(start, end, start_utc, end_utc)
 
 
-def all_is_done(work, handle, step):
+def all_is_done(read, handle, step):
     """Raise RuntimeError where results of the last step come long after `wait` returned.
 
     They are read twice: the second time says how long that takes when nothing is left to do.
     """
-    first, again = read(work, handle), read(work, handle)
+    first, again = read(handle), read(handle)
     late = first - again
     if late > LATE_STEPS * step + LATE_SECONDS:
         raise RuntimeError(
-            "`wait` returned %.3f s too early: the last loss and weights came so much later" % late
+            "`wait` returned %.3f s too early: the last results came so much later" % late
         )
 
 

@@ -1,6 +1,7 @@
 """Inference: percentiles of latency, and the check that every batch got its own outputs."""
 
 import itertools
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -139,3 +140,41 @@ def test_a_frameworks_own_reader_does_not_feed_an_inference():
     )
     (case,) = plan.expand(asked)
     assert "shared loader" in case.unsupported
+
+
+class Alone:
+    """The stopwatch of a rank without others."""
+
+    def open(self):
+        pass
+
+    mark = close = open
+
+    def meet(self, name):
+        pass
+
+    def window(self, *times):
+        return times
+
+
+def queueing(seconds):
+    """An inference whose outputs come so long after `wait` returned."""
+    work, waited = work_of(lambda batch: 3 * batch), []
+    work.batches.constant = True
+    turns = itertools.cycle(BATCHES)
+
+    def outputs(handle):
+        if not waited:
+            time.sleep(seconds)
+            waited.append(True)
+        return 3 * handle
+
+    work.step, work.wait, work.outputs = lambda: next(turns), lambda: None, outputs
+    return work
+
+
+def test_a_wait_that_waits_for_nothing_is_an_error():
+    run = SimpleNamespace(measured_steps=8, rank=0)
+    assert len(infer.window(run, queueing(0), Alone())["latency"]["seconds"]) == 8
+    with pytest.raises(RuntimeError, match="`wait` returned .* s too early"):
+        infer.window(run, queueing(0.2), Alone())
