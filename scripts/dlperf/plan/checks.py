@@ -17,11 +17,16 @@ def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
     for name, section in sections.items() if isinstance(sections, Mapping) else ():
         if not isinstance(section, Mapping):
             continue
-        precisions, sizes = section.get("precisions"), section.get("batch_sizes")
-        if isinstance(precisions, list) and isinstance(sizes, Mapping):
+        precisions, own = section.get("precisions"), section.get("infer")
+        asked = {"batch_sizes": section.get("batch_sizes")}
+        if isinstance(own, Mapping):
+            asked["infer.batch_sizes"] = own.get("batch_sizes")
+        for place, sizes in asked.items():
+            if not isinstance(precisions, list) or not isinstance(sizes, Mapping):
+                continue
             for precision in PRECISIONS:
                 if precision in precisions and precision not in sizes:
-                    key = f"workloads.{name}.batch_sizes.{precision}"
+                    key = f"workloads.{name}.{place}.{precision}"
                     yield Problem(key, "", f"is missing, but `precisions` has '{precision}'")
 
 

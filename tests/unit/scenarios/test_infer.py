@@ -102,6 +102,13 @@ def test_a_round_infers_with_batches_and_steps_of_its_own():
     assert steps == {"train": 100, "infer": 400}
 
 
+def test_a_precision_without_batch_sizes_of_its_own_is_named():
+    own = {"batch_sizes": {"fp32": [1]}}
+    both = {"precisions": ["fp32", "amp"], "batch_sizes": {"fp32": [8], "amp": [8]}}
+    with pytest.raises(plan.ConfigError, match=r"bert\.infer\.batch_sizes\.amp.*is missing"):
+        config(infer=own, **both)
+
+
 def test_how_a_model_is_trained_does_not_multiply_its_inferences():
     cases = plan.expand(config(clip=[True, False], accumulation=[1, 2]))
     assert [case.name for case in cases] == [
