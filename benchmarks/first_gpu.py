@@ -24,10 +24,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from dlperf import workloads  # noqa: E402
 from dlperf.analysis.round.calibration.multiplied import peak_precision  # noqa: E402
 from dlperf.measure import by_hand, host  # noqa: E402
 from dlperf.scenarios import train  # noqa: E402
+from dlperf.workloads.cases import case_of  # noqa: E402
 
 PACKAGES = {"pytorch": "torch", "jax": "jax"}
 WAYS = (("pytorch", "none"), ("pytorch", "inductor"), ("jax", "xla"))
@@ -129,7 +129,7 @@ def measure(title, values, asked, peaks):
         document = by_hand.document(values)
     except by_hand.Mistake as mistake:
         return said(title, f"unsupported: {mistake}")
-    path = asked.out / "runs" / workloads.case(document["identity"]).folder / "rep1.json"
+    path = asked.out / "runs" / case_of(document["identity"]).folder / "rep1.json"
     record = read(path)
     if record.get("status") != "ok" or record.get("settings") != document["settings"]:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def measure(title, values, asked, peaks):
 
 def row(title, record, peaks):
     """What a record says, as a row of the table."""
-    case, parity = workloads.case(record["identity"]), record["parity"]
+    case, parity = case_of(record["identity"]), record["parity"]
     precision = peak_precision(parity, case.precision, record["settings"]["device"])
     gpus = record["host"].get("gpus_before") or [{}]
     stated = stated_peaks(str(gpus[0].get("name") or "")).get(precision)
@@ -226,7 +226,7 @@ def certificates(workload, asked):
 def certificate(same, reference, framework, compiler, precision, asked):
     title = f"certificate of {same[1]} {framework}-{compiler} {precision}"
     identity = by_hand.document(of(same[1], framework, compiler, precision, asked))["identity"]
-    out = asked.out / workloads.case(identity).certificate(asked.device)
+    out = asked.out / case_of(identity).certificate(asked.device)
     out.parent.mkdir(parents=True, exist_ok=True)
     way = ["--framework", framework, "--compiler", compiler, "--precision", precision]
     options = ["--device", asked.device, "--reference", reference, "--out", out]

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import common
 
-from dlperf import workloads
 from dlperf.analysis.round import roofline
 from dlperf.analysis.round.calibration import multiplied, nodes
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.scenarios import train
+from dlperf.workloads.cases import case_of
 
 WHAT = {
     "arithmetic": "arithmetic",
@@ -64,7 +64,7 @@ def row(path, calibration, asked):
         record = json.loads(path.read_text())
         identity, settings, parity = (record[key] for key in ("identity", "settings", "parity"))
         status = record["status"]
-        case = workloads.case(identity)
+        case = case_of(identity)
     except (OSError, ValueError, KeyError) as error:
         sys.exit(f"error: {path}: not a record ({error!r})")
     if status != "ok":

@@ -2,8 +2,8 @@
 
 A case's name is its path: what it says is what is passed on. A document
 `{"schema", "identity", "settings"}` asks for one repetition; a record carries the same two keys, so
-that `--case rep1.json` runs a recorded repetition again. Documents and records of version 1 know of
-no `parallel`: they are read as if all of it were standard.
+that `--case rep1.json` runs a recorded repetition again. Older ones lack `parallel`, `epochs` or
+`searched`: they are read as if these were standard.
 """
 
 import dataclasses
@@ -48,10 +48,14 @@ IDENTITY = OrderedDict(
         ("devices_per_node", Field(int, 1)),
         ("parallel", Field(dict)),
         ("batch_size", Field(int, 1)),
+        ("searched", Field(str)),
+        ("epochs", Field(int, 0)),
         ("data", Field(str)),
         ("repetition", Field(int, 1)),
     ]
 )
+#: What an identity that lacks a field stands for.
+ABSENT = {"parallel": {}, "searched": "", "epochs": 0}
 SETTINGS = OrderedDict(
     [
         ("device", Field(str, words=DEVICES)),
@@ -72,7 +76,7 @@ _NAME = re.compile(
     r"(?P<scenario>[a-z]+)-(?P<precision>[a-z0-9_]+)(?:-(?P<compiler>[a-z0-9_]+))?"
     r"-(?P<nodes>\d+)n(?P<devices_per_node>\d+)d"
     r"(?:-tp(?P<tensor_parallel>\d+))?(?:-pp(?P<pipeline_parallel>\d+))?(?:-zero(?P<zero_stage>\d+))?"
-    r"-b(?P<batch_size>\d+)(?:-acc(?P<accumulation>\d+))?"
+    r"-b(?P<batch_size>\d+|max)(?:-acc(?P<accumulation>\d+))?(?:-e(?P<epochs>\d+))?"
     r"-(?P<data>[a-z0-9_]+)(?P<dimensions>(?:-[a-z0-9_]+)*)"
 )
 
@@ -83,7 +87,12 @@ class CaseError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What a repetition is asked to do. `unsupported` says why the framework cannot, or ''."""
+    """What a repetition is asked to do.
+
+    searched: 'batch_size' or the dimension whose largest value a search finds, or ''. Its value is
+    0 until it is found; the case's name has `max` in its place. epochs: of a training to a quality,
+    else 0. unsupported: why the framework cannot, or ''.
+    """
 
     workload: str
     framework: str
@@ -96,6 +105,8 @@ class Case:
     batch_size: int
     data: str
     dimensions: Dimensions
+    searched: str = ""
+    epochs: int = 0
     unsupported: str = dataclasses.field(default="", compare=False)
 
     @property
@@ -106,9 +117,15 @@ class Case:
             parts.append(self.compiler)
         parts.append(self.topology)
         parts += self.parallel.spelled("tensor_parallel", "pipeline_parallel", "zero_stage")
-        parts.append("b%d" % self.batch_size)
+        parts.append(self.batch)
         parts += self.parallel.spelled("accumulation")
-        return "-".join(parts + [self.data] + self.dimensions.spelled())
+        parts += ["e%d" % self.epochs] if self.epochs else []
+        return "-".join(parts + [self.data] + self.dimensions.spelled(self.searched))
+
+    @property
+    def batch(self):
+        """'b256', or 'bmax' where the largest batch is searched."""
+        return "bmax" if self.searched == "batch_size" else "b%d" % self.batch_size
 
     @property
     def folder(self):
@@ -132,7 +149,7 @@ class Case:
             for key, (_, standard) in SPELLED.items()
         }
         try:
-            dimensions = Dimensions.parse(
+            dimensions, searched = Dimensions.parse(
                 declared(workload), filter(None, found["dimensions"].split("-"))
             )
         except (KeyError, ValueError) as error:
@@ -146,9 +163,11 @@ class Case:
             int(found["nodes"]),
             int(found["devices_per_node"]),
             Parallel(**parallel),
-            int(found["batch_size"]),
+            0 if found["batch_size"] == "max" else int(found["batch_size"]),
             found["data"],
             dimensions,
+            "batch_size" if found["batch_size"] == "max" else searched,
+            int(found["epochs"] or 0),
         )
         if case.folder != folder:
             raise ValueError(
@@ -233,16 +252,11 @@ class Case:
 
 def upgraded(identity):
     """An identity of version 1 or 2 as one of version 2, in its order."""
-    found = OrderedDict(
-        (
-            name,
-            dict(dataclasses.asdict(Parallel()), **identity.get(name, {}))
-            if name == "parallel"
-            else identity[name],
-        )
-        for name in IDENTITY
-        if name in identity or name == "parallel"
-    )
+    found = OrderedDict()
+    for name in IDENTITY:
+        if name in identity or name in ABSENT:
+            found[name] = identity.get(name, ABSENT.get(name))
+    found["parallel"] = dict(dataclasses.asdict(Parallel()), **found["parallel"])
     found.update((name, value) for name, value in identity.items() if name not in IDENTITY)
     return dict(found)
 
@@ -307,7 +321,7 @@ def problems(document, known):
         values, fields = dict(values), dict(fields)
         dimensions = {}
         if section == "identity":
-            values.setdefault("parallel", {})  # as in version 1
+            values = dict(ABSENT, **values)
             fields["framework"] = Field(str, words=tuple(known.frameworks))
             fields["workload"] = Field(str, words=tuple(known.workloads))
             if values.get("workload") in known.workloads:
@@ -363,7 +377,7 @@ def schema():
     properties = {}
     for name, field in IDENTITY.items():
         properties[name] = {"type": kinds[field.kind]}
-        if field.kind is str:
+        if field.kind is str and name not in ABSENT:
             properties[name]["minLength"] = 1
         if field.least is not None:
             properties[name]["minimum"] = field.least
@@ -376,7 +390,7 @@ def schema():
     )
     return {
         "type": "object",
-        "required": [name for name in IDENTITY if name != "parallel"],
+        "required": [name for name in IDENTITY if name not in ABSENT],
         "properties": properties,
         "additionalProperties": {"type": ["integer", "string"]},
     }

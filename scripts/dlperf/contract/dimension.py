@@ -80,12 +80,12 @@ class Dimensions(Mapping):
     def __repr__(self):
         return "Dimensions(%r)" % dict(self._values)
 
-    def spelled(self):
-        """['seq512', 'clip0']: the values that are not the standard ones."""
+    def spelled(self, searched=""):
+        """['seq512', 'clip0']: the values that are not the standard ones; 'max' if searched."""
         return [
-            each.spell(self[name])
+            each.spell("max" if name == searched else self[name])
             for name, each in self.declared.items()
-            if self[name] != each.standard
+            if name == searched or self[name] != each.standard
         ]
 
     def variant(self):
@@ -95,17 +95,23 @@ class Dimensions(Mapping):
 
     @classmethod
     def parse(cls, declared, parts):
-        """The dimensions that the parts of a name spell. Raises ValueError for one that is none."""
-        values = {}
+        """(the dimensions that the parts of a name spell, which of them is searched or "").
+
+        A searched one is 0. Raises ValueError for a part that spells none.
+        """
+        values, searched = {}, ""
         for part in parts:
             for name, each in declared.items():
+                if part == each.spell("max") and not (each.is_choice or searched):
+                    searched, values[name] = name, 0
+                    break
                 value = each.parse(part[len(each.key) :]) if part.startswith(each.key) else None
                 if value is not None:
                     values[name] = value
                     break
             else:
                 raise ValueError("%r spells no dimension of the workload" % part)
-        return cls(declared, values)
+        return cls(declared, values), searched
 
 
 class Data(NamedTuple):

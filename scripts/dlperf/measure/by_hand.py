@@ -17,11 +17,12 @@ import sys
 from collections import OrderedDict
 
 from dlperf import frameworks, workloads
-from dlperf.contract import case as cases
+from dlperf.contract import case as contract
 from dlperf.contract import words
 from dlperf.contract.case import IDENTITY, SETTINGS, Field
 from dlperf.contract.parallel import SPELLED, Parallel
 from dlperf.measure import host
+from dlperf.workloads.cases import case_of
 
 #: What a user of one device expects, where the option is left out; of steps, as in a round.
 DEFAULTS = {
@@ -33,6 +34,8 @@ ALIKE = {
     "scenario": "train",
     "nodes": 1,
     "devices_per_node": 1,
+    "searched": "",
+    "epochs": 0,
     "data": "synthetic",
     "repetition": 1,
     "timeout_seconds": 600,
@@ -63,7 +66,7 @@ def main(arguments):
         sys.exit("error: %s" % mistake)
     identity = document["identity"]
     print(json.dumps(document, indent=1))
-    place = (identity["round"], workloads.case(identity).folder, identity["repetition"])
+    place = (identity["round"], case_of(identity).folder, identity["repetition"])
     print(
         "the place of its record in a round: results/%s/runs/%s/rep%d.json" % place, file=sys.stderr
     )
@@ -99,7 +102,7 @@ def options(names):
     """Option -> (key, Field): what a document has, and the dimensions of these workloads."""
     found = OrderedDict()
     for key, field in list(IDENTITY.items()) + list(SETTINGS.items()):
-        if key != "parallel":
+        if key not in ("parallel", "searched"):
             found[_option(key)] = (key, field)
     found["--workload"] = ("workload", Field(str, words=workloads.NAMES))
     there = tuple(name for name in frameworks.NAMES if frameworks.find(name))
@@ -144,12 +147,12 @@ def document(given):
         asked = ("framework", "device", "precision", "compiler")
         raise Mistake("%s: %s" % (" ".join("--%s %s" % (k, values[k]) for k in asked), reason))
     found = {
-        "schema": cases.SCHEMA,
+        "schema": contract.SCHEMA,
         "identity": dict(identity),
         "settings": {key: values[key] for key in SETTINGS},
     }
-    known = cases.Known(workloads.NAMES, frameworks.NAMES, workloads.dimensions, workloads.data)
-    wrong = cases.problems(found, known)
+    known = contract.Known(workloads.NAMES, frameworks.NAMES, workloads.dimensions, workloads.data)
+    wrong = contract.problems(found, known)
     if wrong:
         raise Mistake(wrong[0])
     return found

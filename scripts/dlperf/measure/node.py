@@ -11,10 +11,11 @@ import shutil
 import socket
 import tempfile
 
-from dlperf import frameworks, workloads
+from dlperf import frameworks
 from dlperf.contract.run import Rank, Run, rank_of
 from dlperf.measure import host, processes
 from dlperf.measure.door import TOKEN
+from dlperf.workloads.cases import case_of
 
 IDLE_SAMPLE_SECONDS = 0.25
 #: The folder that has the package.
@@ -204,7 +205,7 @@ def placed(case, nodes, interpreter, meeting):
     named = {each.name for each in dataclasses.fields(Run if trained else Rank)}
     same = {key: value for key, value in {**identity, **settings}.items() if key in named}
     if trained:
-        same["dimensions"] = dict(workloads.case(identity).dimensions)
+        same["dimensions"] = dict(case_of(identity).dimensions)
     first = nodes[0]
     peers = ["%s:%d" % (node["address"], port) for node in nodes for port in node["ports"][1:]]
     found = []

@@ -18,6 +18,7 @@ from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
 from dlperf.measure.meeting import Meeting
 from dlperf.measure.node import Node, placed
+from dlperf.workloads.cases import case_of
 
 POLL_SECONDS = 0.02
 # After one rank fails, the others have this long to report why they failed.
@@ -246,7 +247,7 @@ class Attempt:
         identity, settings = self._case["identity"], self._case["settings"]
         outcome = {"status": "ok", "reason": ""}
         scenario = scenarios.load(identity["scenario"])
-        outcome.update(scenario.summary(self.facts, workloads.case(identity), settings))
+        outcome.update(scenario.summary(self.facts, case_of(identity), settings))
         outcome.update(
             window=[facts["window"] for facts in self.facts],
             memory=[facts["memory"] for facts in self.facts],

@@ -12,9 +12,7 @@ import functools
 import importlib
 import os
 
-from dlperf.contract.case import Case
 from dlperf.contract.dimension import Dimensions
-from dlperf.contract.parallel import NAMES as PARALLEL
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 #: The workloads: the folders that have facts.
@@ -45,31 +43,11 @@ def data(workload):
     return facts(workload).DATA
 
 
-def case(identity):
-    """The case of a document's or record's identity."""
-    return Case.of(identity, dimensions)
-
-
-def case_of_row(row):
-    """The case of a table's row, in which `parallel` stands as its parts."""
-    return case(dict(row, parallel={name: row[name] for name in PARALLEL}))
-
-
-def parse(folder):
-    """The case that a folder under runs/ spells. Raises ValueError for one that no case has."""
-    return Case.parse(folder, dimensions)
-
-
-def base(case):
-    """The case that a speed-up of `case` is over."""
-    return facts(case.workload).base(case)
-
-
 def certified(workload, variant=""):
     """The dimensions of a certificate: reduced sizes, and the choices that `variant` spells."""
     declared = dimensions(workload)
     words = [word for word in variant.split("-") if word not in ("", "infer")]
-    choices = Dimensions.parse(declared, words)
+    choices, _ = Dimensions.parse(declared, words)
     return Dimensions(declared, dict(choices, **proof(workload).DIMENSIONS))
 
 
@@ -129,7 +107,7 @@ def normal(random, shape, deviation):
 
 
 #: Scenario -> the function that a page has for it.
-ENTRIES = {"train": "training", "infer": "inference"}
+ENTRIES = {"train": "training", "infer": "inference", "quality": "training"}
 
 
 @functools.lru_cache(maxsize=None)

@@ -14,6 +14,7 @@ from dlperf import frameworks, workloads
 from dlperf.contract.case import Known, load
 from dlperf.measure import by_hand, host
 from dlperf.measure.__main__ import main
+from dlperf.workloads.cases import case_of
 
 KNOWN = Known(workloads.NAMES, frameworks.NAMES, workloads.dimensions, workloads.data)
 ASKED = ["--workload", "resnet50", "--framework", "pytorch"]
@@ -74,7 +75,7 @@ def test_each_option_stands_where_the_document_has_it():
         *("--timeout-seconds", "90.5", "--round", "gpu", "--repetition", "4", "--seed", "7"),
     )
     identity, settings = document["identity"], document["settings"]
-    assert workloads.case(identity).folder == (
+    assert case_of(identity).folder == (
         "resnet50/pytorch/train-tf32-inductor-1n2d-b512-sample-px160"
     )
     assert (identity["round"], identity["repetition"]) == ("gpu", 4)

@@ -10,11 +10,12 @@ from conftest import ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlperf import frameworks, workloads
+from dlperf import frameworks
 from dlperf.contract.problems import keys
 from dlperf.plan import Config, ConfigError, check_beside, dump, load, problems_here
 from dlperf.plan.estimate import default_seconds
 from dlperf.plan.schema import json_schema, with_table
+from dlperf.workloads.cases import parse_case
 
 CONFIG = ROOT / "config"
 ROUNDS = sorted([CONFIG / "config.yaml", *(CONFIG / "rounds").glob("*.yaml")])
@@ -90,7 +91,7 @@ def test_a_gpu_is_expected_to_be_faster_in_tf32_and_fastest_in_mixed_precision()
     config = load(CONFIG / "rounds" / "one-gpu.yaml")
     seconds = {
         precision: default_seconds(
-            workloads.parse(f"resnet50/pytorch/train-{precision}-1n1d-b512-synthetic"), config
+            parse_case(f"resnet50/pytorch/train-{precision}-1n1d-b512-synthetic"), config
         )
         for precision in config.workloads.resnet50.precisions
     }

@@ -12,6 +12,7 @@ from dlperf import frameworks, plan, workloads
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.parallel import Parallel
 from dlperf.plan import Case, expand, load, order
+from dlperf.workloads.cases import base_case, case_of, case_of_row, parse_case
 
 
 def framework(title, compilers, default="none", unsupported=lambda case: ""):
@@ -173,6 +174,8 @@ def test_a_document_says_all_that_a_repetition_needs_to_know():
                 "accumulation": 1,
             },
             "batch_size": 8,
+            "searched": "",
+            "epochs": 0,
             "data": "sample",
             "repetition": 3,
             "image_size": 64,
@@ -222,17 +225,17 @@ def test_synthetic_data_have_no_folder():
     )
 )
 def test_a_folder_spells_the_case_and_nothing_but_the_case(case):
-    assert workloads.parse(case.folder) == case
-    assert workloads.case(case.identity("mine", 1)) == case
-    assert workloads.case_of_row(case.columns("mine", 1)) == case
+    assert parse_case(case.folder) == case
+    assert case_of(case.identity("mine", 1)) == case
+    assert case_of_row(case.columns("mine", 1)) == case
 
 
 def test_a_name_says_how_a_model_is_split():
-    case = workloads.parse("bert/jax/train-amp-xla-2n8d-tp8-pp2-zero1-b4-acc8-synthetic-seq512")
+    case = parse_case("bert/jax/train-amp-xla-2n8d-tp8-pp2-zero1-b4-acc8-synthetic-seq512")
     assert case.parallel == Parallel(8, 2, 1, 8)
     assert case.global_batch_size == 4 * 1 * 8
     assert case.certificate("cuda").endswith("/cuda-amp-xla-tp2pp2zero1acc2-2n.json")
-    assert workloads.base(case).name == case.name.replace("2n8d", "1n1d")
+    assert base_case(case).name == case.name.replace("2n8d", "1n1d")
 
 
 @pytest.mark.parametrize(
@@ -253,7 +256,7 @@ def test_a_name_says_how_a_model_is_split():
 )
 def test_a_folder_that_no_case_has_is_refused(folder):
     with pytest.raises(ValueError, match="not the folder of a case"):
-        workloads.parse(folder)
+        parse_case(folder)
 
 
 class TestOrder:

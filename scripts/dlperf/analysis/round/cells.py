@@ -24,6 +24,7 @@ from dlperf.analysis.statistics.medians import (
 )
 from dlperf.analysis.statistics.separation import LEAST, detectable, higher, ranks
 from dlperf.scenarios import Metric
+from dlperf.workloads.cases import base_case, case_of_row
 
 #: One reason for a cell without any ok repetition; the first of these that occurs names it.
 FAILURES = ("oom", "timeout", "crashed", "unsupported", "missing")
@@ -57,7 +58,7 @@ def summarise(
     `known` are the rows of limits.tsv.
     """
     cases = by_case(measured)
-    spelled = [workloads.case_of_row(each.first) for each in cases]
+    spelled = [case_of_row(each.first) for each in cases]
     by_place = {
         _place(case.folder, each.first): each for case, each in zip(spelled, cases, strict=True)
     }
@@ -67,9 +68,9 @@ def summarise(
     }
     found: list[tuple[Row, Sequence[float]]] = []
     for case, each in zip(spelled, cases, strict=True):
-        base_case = workloads.facts(case.workload).base(case)
-        place = _place(base_case.folder, each.first)
-        base = each if base_case == case else by_place.get(place)
+        over = base_case(case)
+        place = _place(over.folder, each.first)
+        base = each if over == case else by_place.get(place)
         proof = proofs.get(certificates.key(each.first), [])
         first, *others = present[case.scenario]
         cell = _cell(each, base, first, proof, known)

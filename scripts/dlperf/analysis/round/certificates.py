@@ -12,12 +12,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from dlperf import workloads
 from dlperf.analysis.round import labels
 from dlperf.analysis.round.flags import NOT_EQUIVALENT
 from dlperf.analysis.schema import columns, documents
 from dlperf.analysis.schema.files import AnalysisError, Row
 from dlperf.plan import Case, Config
+from dlperf.workloads.cases import case_of_row
 
 #: What a certificate is of, and what its path says.
 KEY = columns.CERTIFICATE[:7]
@@ -27,7 +27,7 @@ Key = tuple[Any, ...]
 
 def key(row: Mapping[str, Any]) -> Key:
     """Which certificate covers a cell."""
-    case = workloads.case_of_row(row)
+    case = case_of_row(row)
     found = {**row, "variant": case.variant, "layout": case.layout}
     return tuple(found[name] for name in KEY)
 

@@ -46,6 +46,8 @@ ALL = (
     Column("devices_per_node", int),
     *(Column(name, int) for name in PARALLEL),
     Column("batch_size", int, "Batch a device"),
+    Column("searched", str, "Largest that fits"),
+    Column("epochs", int),
     Column("data"),
     # how it was asked for
     Column("device"),

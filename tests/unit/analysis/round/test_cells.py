@@ -410,10 +410,11 @@ def test_measurements_can_be_read_with_anything(tmp_path):
     with gzip.open(results / "measurements.tsv.gz", "rt") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     assert len(rows) == 12
-    assert list(rows[0])[:16] == [
+    assert list(rows[0])[:18] == [
         *("round", "workload", "framework", "scenario", "precision", "compiler", "nodes"),
         *("devices_per_node", "tensor_parallel", "pipeline_parallel", "zero_stage"),
-        *("accumulation", "batch_size", "data", "image_size", "repetition"),
+        *("accumulation", "batch_size", "searched", "epochs", "data", "image_size"),
+        "repetition",
     ]
     assert all(math.isfinite(float(row["throughput"])) for row in rows)
 

@@ -1,0 +1,29 @@
+"""Cases with the dimensions of their workloads.
+
+Apart from the package itself, which decides what implementations compute: how a case is spelled
+does not.
+"""
+
+from dlperf import workloads
+from dlperf.contract.case import Case
+from dlperf.contract.parallel import NAMES as PARALLEL
+
+
+def case_of(identity):
+    """The case of a document's or record's identity."""
+    return Case.of(identity, workloads.dimensions)
+
+
+def case_of_row(row):
+    """The case of a table's row, in which `parallel` stands as its parts."""
+    return case_of(dict(row, parallel={name: row[name] for name in PARALLEL}))
+
+
+def parse_case(folder):
+    """The case that a folder under runs/ spells. Raises ValueError for one that no case has."""
+    return Case.parse(folder, workloads.dimensions)
+
+
+def base_case(case):
+    """The case that a speed-up of `case` is over."""
+    return workloads.facts(case.workload).base(case)
