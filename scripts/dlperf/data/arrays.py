@@ -1,7 +1,7 @@
 """Reads labelled images that are small enough to be held in memory, for trainings to a quality.
 
-The input is a folder with train.npz, test.npz (`images`, uint8, (n, side, side); `labels`) and their
-manifest, which says the mean and deviation of the pixels. The output is float32 images of
+The input is a folder with train.npz and test.npz (`images`, uint8, (n, side, side); `labels`) and
+their manifest, which says the mean and deviation of the pixels. The output is float32 images of
 `image_size` pixels, a multiple of the side, each pixel repeated, in three equal channels; and int32
 labels. Nothing is cropped or turned: of a digit that would make another one. Each epoch is a
 shuffle; its remainder that fills no global batch is left out. Two ranks of 8 see what one of 16

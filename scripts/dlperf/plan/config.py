@@ -127,7 +127,7 @@ class Inference(Section):
 
 
 class Quality(Section):
-    """A training to a quality: a fixed number of epochs, tested on the way; a repetition is a seed."""
+    """A training to a quality: of so many epochs, tested on the way; a repetition is a seed."""
 
     epochs: Choices[PositiveInt] = Field(
         description="The numbers of epochs of a training. The learning rate warms up, and falls to "
@@ -138,8 +138,8 @@ class Quality(Section):
         default=10,
         ge=1,
         le=10_000,
-        description="How often the model is tested, evenly spaced; the last time is at the end. The "
-        "time to the target is a multiple of this, and includes the tests.",
+        description="How often the model is tested, evenly spaced; the last time is at the end. "
+        "The time to the target is a multiple of this, and includes the tests.",
         examples=[12],
     )
     target: float | None = Field(

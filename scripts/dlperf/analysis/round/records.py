@@ -272,7 +272,7 @@ def _latency(record: dict[str, Any], case: Case) -> Iterator[str]:
 
 
 def _curve(record: dict[str, Any], case: Case) -> Iterator[str]:
-    """Whether the model was tested when it should be, with all of the test set, within the window."""
+    """Whether the model was tested when it should be, with the whole test set, in the window."""
     if "curve" not in record:
         yield "curve is missing"
         return
