@@ -30,7 +30,6 @@ class Work:
         host, a NumPy array: the forward pass of an inference, with the weights as they are.
     restart: begins anew from these weights, as `weights.write` takes them: running statistics 0 and
         1, no moments, the first rate. What is compiled stays.
-    layout: of the images that `evaluate` takes.
     """
 
     step: Callable[[], Any]
@@ -42,15 +41,14 @@ class Work:
     weights: Any = None
     evaluate: Optional[Callable[..., Any]] = None
     restart: Optional[Callable[[Any], None]] = None
-    layout: str = ""
 
 
-def scheduled(work, rates, set_rate, forget, evaluate, layout=""):
+def scheduled(work, rates, set_rate, forget, evaluate):
     """The same Work with a learning rate of its own in each step, for a training to a quality.
 
     rates: of the steps; the last one stays. set_rate(rate): called on the host before each step; it
-    must not wait for the device. forget(): sets the optimiser's state to its start. evaluate,
-    layout: as of Work.
+    must not wait for the device. forget(): sets the optimiser's state to its start. evaluate: as of
+    Work.
     """
     step, coming = work.step, itertools.count()
 
@@ -71,9 +69,7 @@ def scheduled(work, rates, set_rate, forget, evaluate, layout=""):
             )
         forget()
 
-    return dataclasses.replace(
-        work, step=step_at_rate, evaluate=evaluate, restart=restart, layout=layout
-    )
+    return dataclasses.replace(work, step=step_at_rate, evaluate=evaluate, restart=restart)
 
 
 @dataclasses.dataclass

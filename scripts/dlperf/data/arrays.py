@@ -33,22 +33,6 @@ def open_batches(input, layout="NHWC", prefetch=None):
     return Labelled(input, layout, prefetch)
 
 
-def open_tests(input, layout="NHWC"):
-    """[(a batch's arrays, how many of its samples count)]: this part's share of the test set.
-
-    The last batch is filled up with its first sample, so that all have one shape.
-    """
-    check(input)
-    images, labels = Set(input, layout).read("test")
-    own = np.array_split(np.arange(len(labels)), input.parts)[input.part]
-    found = []
-    for start in range(0, len(own), input.batch_size):
-        taken = own[start : start + input.batch_size]
-        filled = np.append(taken, np.repeat(taken[:1], input.batch_size - len(taken)))
-        found.append(((images(filled), labels[filled]), len(taken)))
-    return found
-
-
 class Set:
     """The images of a folder, as the input asks for them."""
 
@@ -100,6 +84,20 @@ class Labelled(Prefetched):
     def begin(self):
         """Let the batches to train on come."""
         self._begun.set()
+
+    def tests(self):
+        """[(a batch's arrays, how many of its samples count)]: this part's share of the test set.
+
+        The last batch is filled up with its first sample, so that all have one shape.
+        """
+        images, labels = self._set.read("test")
+        size, found = self._input.batch_size, []
+        own = np.array_split(np.arange(len(labels)), self._input.parts)[self._input.part]
+        for start in range(0, len(own), size):
+            taken = own[start : start + size]
+            filled = np.append(taken, np.repeat(taken[:1], size - len(taken)))
+            found.append(((images(filled), labels[filled]), len(taken)))
+        return found
 
     def close(self):
         self._begun.set()

@@ -1,9 +1,9 @@
 """Which loader gives a run its batches, and which folder it reads: as its workload says.
 
 A loader is a module of this package with `open_batches(input, layout, prefetch=None)`, whose input
-is a contract.run.Input; the readers, which are frameworks' own, take the Run itself. One of data
-with a test set has `open_tests(input, layout)` too. As a program, it prints the sha256 of a
-reader's first batches, to compare interpreters.
+is a contract.run.Input; the readers, which are frameworks' own, take the Run itself. Batches of
+data with a test set have `begin()` and `tests()` too (arrays.py). As a program, it prints the
+sha256 of a reader's first batches, to compare interpreters.
 """
 
 import argparse
@@ -26,11 +26,6 @@ def open_batches(run, layout="NHWC"):
     """
     module = loader(run.workload, run.data)
     return module.open_batches(run if module.__name__.endswith(".readers") else run.input, layout)
-
-
-def open_tests(run, layout="NHWC"):
-    """[(a batch's arrays, how many of its samples count)] of a rank's share of the test set."""
-    return loader(run.workload, run.data).open_tests(run.input, layout)
 
 
 def loader(workload, kind):

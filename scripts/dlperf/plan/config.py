@@ -298,7 +298,8 @@ def _section(name: str) -> type[Workload]:
         field = Field(default=standard, description=each.description, examples=list(each.examples))
         fields[own] = (kind, field)
     if any(each.tests for each in facts.DATA.values()):
-        fields["quality"] = (_quality(name) | None, Workload.model_fields["quality"])
+        quality: Any = _quality(name) | None, Workload.model_fields["quality"]
+        fields["quality"] = quality
     title = "".join(part.capitalize() for part in name.split("_"))
     text = f"{facts.TITLE}: {facts.SUMMARY}"
     model = create_model(title, __base__=Workload, __doc__=text, **fields)  # type: ignore[call-overload]
@@ -307,7 +308,7 @@ def _section(name: str) -> type[Workload]:
 
 def _quality(name: str) -> type[Quality]:
     """The section `quality` of a workload: its data with a test set, and its own sizes."""
-    facts, fields = workloads.facts(name), {}
+    facts, fields = workloads.facts(name), dict[str, Any]()
     tested = tuple(kind for kind, each in facts.DATA.items() if each.tests)
     kinds = Annotated[str, OneOf("a kind of data with a test set", tested)]
     fields["data"] = (

@@ -11,7 +11,6 @@ import time
 
 from dlperf import workloads
 from dlperf.contract.run import Unsupported
-from dlperf.data import loaders
 from dlperf.scenarios import Metric, train
 
 TITLE = "training to a quality"
@@ -29,7 +28,7 @@ def prepare(run, implementation):
 def warm(run, work, handle, initial):
     """All that the window does, once before; then everything as if it had not been."""
     train.read(work, handle)
-    for batch, _ in loaders.open_tests(run, work.layout)[:1]:
+    for batch, _ in work.batches.tests()[:1]:
         work.evaluate(*(each * 0 for each in batch))
     work.restart(initial)
 
@@ -51,7 +50,7 @@ def window(run, work, stopwatch):
             work.wait()
             trained = clock()
             if tests is None:
-                tests = loaders.open_tests(run, work.layout)
+                tests = work.batches.tests()
             right, count = test(run, work, tests)
             losses += [work.loss(handle) for handle in handles] if work.loss else []
             handles = []

@@ -136,7 +136,7 @@ def train(
         alone.train()
         return found
 
-    return scheduled(work, schedule, set_rate, forget, evaluate, layout)
+    return scheduled(work, schedule, set_rate, forget, evaluate)
 
 
 def buffers_apart(parallel):
