@@ -135,9 +135,14 @@ def _by_devices(topology: tuple[int, int]) -> tuple[int, int]:
 
 def title(row: Row) -> str:
     """'ResNet-50 v1.5 training, fp32, batch 8 a device', with the metric where it is another."""
-    what = f"{labels.workload(row)} {labels.scenario(row)}"
-    text = f"{what}, {row['precision']}, batch {labels.batch(row)} a device"
+    text = of_case(row)
     return text if metrics.is_own(row) else f"{text}: {metrics.of_row(row).title.lower()}"
+
+
+def of_case(row: Row) -> str:
+    """'ResNet-50 v1.5 training, fp32, batch 8 a device'."""
+    what = f"{labels.workload(row)} {labels.scenario(row)}"
+    return f"{what}, {row['precision']}, batch {labels.batch(row)} a device"
 
 
 def lines(cells: Sequence[Row]) -> list[str]:

@@ -55,11 +55,24 @@ def shown(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
 
 def over_batches(rows: Iterable[Row], group: str) -> list[Row]:
     """The rows of a figure over batch sizes (`names.over_batches`), on the fewest devices."""
-    found = [
+    return _on_fewest_devices(
         row
         for row in rows
         if row["metric"] in OVER_BATCHES and names.without_batch(row["table"]) == group
-    ]
+    )
+
+
+def distribution(rows: Iterable[Row], table: str) -> list[Row]:
+    """The rows of a table's figure of latencies, its marked percentiles, on the fewest devices."""
+    return _on_fewest_devices(
+        row
+        for row in rows
+        if row["table"] == table and row["metric"] in scenarios.marked(row["scenario"])
+    )
+
+
+def _on_fewest_devices(rows: Iterable[Row]) -> list[Row]:
+    found = list(rows)
     fewest = min((labels.devices(row) for row in found), default=0)
     return [row for row in found if labels.devices(row) == fewest]
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:  # a figure needs names only, and must not wait for the plan's
 SCALING = "scaling"
 #: The figure of tables that differ in batch size: throughput and latency over it.
 BATCHES = "batches"
+#: The figure of how latencies are distributed, of a scenario that has some.
+ECDF = "ecdf"
+#: The file of a round that it is drawn from, beside cells.tsv.
+LATENCIES = "latencies.tsv.gz"
 
 
 def by_table(cases: Iterable[Case]) -> dict[str, list[Case]]:
@@ -46,13 +50,20 @@ def table_ids(cases: Iterable[Case]) -> list[str]:
 
 def figure_ids(cases: Iterable[Case]) -> list[str]:
     """The figures of each table: of its scenario's metrics that are shown, as of a training the
-    throughput, and scaling where the table has more than one topology."""
+    throughput, the distribution of its latencies, and scaling where the table has more than one
+    topology."""
     cases, found = list(cases), []
     for table, members in by_table(cases).items():
         found += [f"{table}-{name}" for name in scenarios.shown(members[0].scenario)]
+        found += [f"{table}-{ECDF}"] if scenarios.marked(members[0].scenario) else []
         if len({case.topology for case in members}) > 1:
             found.append(f"{table}-{SCALING}")
     return found + over_batches(cases)
+
+
+def have_latencies(cases: Iterable[Case]) -> bool:
+    """Whether a round of these cases has the file LATENCIES."""
+    return any(scenarios.marked(case.scenario) for case in cases)
 
 
 def over_batches(cases: Iterable[Case]) -> list[str]:

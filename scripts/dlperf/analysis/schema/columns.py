@@ -167,6 +167,7 @@ ALL = (
     Column("certificate_sha256"),
     Column("processor"),
     Column("released"),
+    Column("milliseconds"),
     # what a process reported of its settings
     Column("key"),
     Column("value"),
@@ -394,6 +395,8 @@ LIMIT = (
 PUBLISHED = ("implementation", "published_table", "batch_label", "hardware")
 #: What only they have: the same, how the number was got, `imported`, and where it stands.
 IMPORTED = (*PUBLISHED, "estimator", "kind", "source")
+#: Of a repetition with latencies: all of them, the smallest first.
+LATENCIES = (*CASE[:5], "case", "table", "nodes", "devices_per_node", "repetition", "milliseconds")
 PARITY = (*CASE[:5], "case", "table", "nodes", "devices_per_node", "key", "value", "repetitions")
 
 
