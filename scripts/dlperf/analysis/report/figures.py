@@ -83,7 +83,7 @@ class Series:
 
 def figure(cells: Path, name: str, svg: Path, png: Path) -> None:
     """Draw one figure of the round. Raises AnalysisError where there is no such figure."""
-    rows, kind = select(read_table(cells), name)
+    rows, kind = select(metrics.with_ratios(read_table(cells)), name)
     times = latencies(cells.with_name(names.LATENCIES), rows) if kind == names.ECDF else {}
     drawn = draw(rows, kind, name, times)
     write(svg, drawn["svg"])
@@ -301,6 +301,8 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
         axes.text(
             high + 0.015 * highest, place, f"{forms.number(value)}{some}", va="center", size=8
         )
+    if rows[0].get("over"):
+        axes.axvline(1, color=INK, linewidth=1, linestyle=(0, (5, 3)))
     axes.set_xlim(0, 1.22 * highest)
     axes.set_ylim(len(series) - 0.45, -0.55)
     axes.set_yticks(range(len(series)), [each.title for each in series] if named else [])

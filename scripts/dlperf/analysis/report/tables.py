@@ -59,7 +59,7 @@ class Table:
 
 def table(cells: Path, name: str, tsv: Path, md: Path, html: Path) -> None:
     """Write one table of the round in its three forms."""
-    own = select(read_table(cells), name)
+    own = select(metrics.with_ratios(read_table(cells)), name)
     write_table(tsv, columns.of_rows(own), own)
     made = build(name, own)
     write(md, markdown(made))
@@ -160,6 +160,9 @@ def lines(cells: Sequence[Row]) -> list[str]:
 
 def unit(row: Row) -> str:
     """'images/s, higher is better; in brackets the speed-up over 1n1d'."""
+    if over := row.get("over"):
+        title = metrics.of_row(row).title.lower()
+        return f"{title} in units of that in {over} with an equal batch, {row['better']} is better"
     ratio = "speed-up over" if row["metric"] == "throughput" else "ratio to"
     return f"{labels.unit(row)}, {row['better']} is better; in brackets the {ratio} 1n1d"
 
