@@ -1,8 +1,10 @@
 """
-Required inputs: cells.tsv, and measurements.tsv.gz for tables.md.
+Required inputs: cells.tsv, measurements.tsv.gz for tables.md, and latencies.tsv.gz for the figure of
+their distribution.
 
 Outputs: a table for each workload, scenario, precision and batch size, as TSV, Markdown and HTML;
-and for each table a figure of throughput and one of scaling, as SVG and PNG. The plan gives their
+and for each table a figure of throughput, one of scaling and one of how latencies are distributed,
+as SVG and PNG. The plan gives their
 names. On request, the same for another metric: tables/<table>-memory.md,
 figures/<table>-step_time.svg. tables.md has all tables in one file, for a README.
 """
@@ -64,7 +66,11 @@ rule tables_markdown:
 
 rule figure:
     input:
-        f"{RESULTS}/cells.tsv",
+        cells=f"{RESULTS}/cells.tsv",
+        # found beside the cells
+        latencies=lambda wildcards: (
+            LATENCIES if wildcards.figure.endswith(f"-{names.ECDF}") else []
+        ),
     output:
         svg=report(
             f"{RESULTS}/figures/{{figure}}.svg",
@@ -77,5 +83,5 @@ rule figure:
         f"{RESULTS}/logs/figures/{{figure}}.log",
     localrule: True
     shell:
-        "{PYTHON:q} -m dlperf.analysis figure --cells {input:q} --figure {wildcards.figure:q}"
+        "{PYTHON:q} -m dlperf.analysis figure --cells {input.cells:q} --figure {wildcards.figure:q}"
         " --svg {output.svg:q} --png {output.png:q} > {log:q} 2>&1"

@@ -20,13 +20,15 @@ FILES = {
     "parity": "parity.tsv",
     "certificates": "certificates.tsv",
     "sums": "SHA256SUMS",
+    "latencies": names.LATENCIES,
     "limits": "limits.tsv",
     "cells": "cells.tsv",
 }
 
 
 def merging(results: Path) -> list[str]:
-    own = ("config", "runs", "measurements", "parity", "certificates", "sums")
+    own: tuple[str, ...] = ("config", "runs", "measurements", "parity", "certificates", "sums")
+    own += ("latencies",) if names.have_latencies(_cases(results)) else ()
     return _step("merge", results, own, shared=results.parent)
 
 
@@ -58,13 +60,17 @@ def everything(results: Path) -> None:
 
 def show(results: Path) -> None:
     """From cells to the report."""
-    cases = plan.expand(plan.load(results / "config.yaml"))
+    cases = _cases(results)
     for name in names.table_ids(cases):
         assert main(shown("table", results, name)) == 0
     for name in names.figure_ids(cases):
         assert main(shown("figure", results, name)) == 0
     assert main(listing(results)) == 0
     assert main(reporting(results)) == 0
+
+
+def _cases(results: Path) -> list[plan.Case]:
+    return plan.expand(plan.load(results / "config.yaml"))
 
 
 def shown(what: str, results: Path, name: str) -> list[str]:

@@ -10,6 +10,8 @@ A module has
     METRICS                                      by name, the first one is the scenario's own
     SHOWN                                        names of those that always have a table and a
                                                  figure, the scenario's own first
+    MARKED, all_seconds(record)                  where it has latencies: the percentiles marked in
+                                                 the figure of their distribution; all of them
 
 Runs beside every framework: Python 3.7, standard library only.
 """
@@ -62,3 +64,11 @@ def metrics(name):
 def shown(name):
     """Names of a scenario's metrics that always have a table and a figure, its own first."""
     return load(name).SHOWN
+
+
+def marked(name):
+    """{name of a percentile: its share} that the figure of a scenario's latencies marks.
+
+    Empty of a scenario without latencies.
+    """
+    return getattr(load(name), "MARKED", {})

@@ -400,7 +400,8 @@ def made_again(
     if (folder / "plan.tsv").exists():
         (scratch / "plan.tsv").write_text(tsv(config, cases))
         yield compared("plan.tsv")
-    merged = ("measurements.tsv.gz", "parity.tsv", "certificates.tsv", checksums.NAME)
+    merged = ["measurements.tsv.gz", "parity.tsv", "certificates.tsv", checksums.NAME]
+    merged += [names.LATENCIES] if names.have_latencies(cases) else []
     peaks = folder / checksums.PEAKS if (folder / checksums.PEAKS).exists() else PEAKS
     tables, figures = names.table_ids(cases), names.figure_ids(cases)
     for other in names.of_other_metrics(cases):  # made on request
@@ -414,8 +415,9 @@ def made_again(
             return drawn + [pool.submit(_table, of, scratch, name) for name in tables]
 
         # Drawn from the round's cells while records are read: of use where those turn out right.
+        drawn_from = ["cells.tsv", *(each for each in merged if each == names.LATENCIES)]
         there = folder / "cells.tsv"
-        waiting = shown(there) if there.exists() else []
+        waiting = shown(there) if all((folder / each).exists() for each in drawn_from) else []
         try:
             merge(config_path, folder / "runs", shared, *(scratch / name for name in merged))
             if older and (folder / checksums.NAME).exists():
@@ -426,7 +428,9 @@ def made_again(
             yield compared("limits.tsv")
             cells(measured, scratch / "certificates.tsv", scratch / "limits.tsv", own)
             yield compared("cells.tsv")
-            if not waiting or there.read_bytes() != own.read_bytes():
+            if not waiting or any(
+                (folder / each).read_bytes() != (scratch / each).read_bytes() for each in drawn_from
+            ):
                 _forget(waiting)
                 waiting = shown(own)
             for each in waiting:

@@ -15,6 +15,8 @@ def describe(cells: Sequence[Row], kind: str) -> str:
     """What a figure shows, in words, for those who do not see it."""
     if kind == names.BATCHES:
         return _over_batches(cells)
+    if kind == names.ECDF:
+        return _distribution(cells)
     parts = []
     for key in labels.series(cells):
         ok = [row for row in cells if labels.series_key(row) == key and row["status"] == "ok"]
@@ -50,6 +52,19 @@ def _over_batches(cells: Sequence[Row]) -> str:
     return f"Curves of throughput and of median latency over batch sizes: {'; '.join(parts)}."
 
 
+def _distribution(cells: Sequence[Row]) -> str:
+    parts = []
+    for key in labels.series(cells):
+        own = [row for row in cells if labels.series_key(row) == key and row["status"] == "ok"]
+        said = [
+            f"{metrics.of_row(row).title.rpartition(' ')[2]} {forms.number(row['median'])}"
+            f" {labels.unit(row)}{_mark(row)}"
+            for row in own
+        ]
+        parts.append(f"{names.series_title(*key)} {', '.join(said) or 'no value'}")
+    return f"Curves of the share of answers over latency: {'; '.join(parts)}."
+
+
 def _mark(row: Row) -> str:
     return " (not equivalent)" if flags.not_equivalent(row) else ""
 
@@ -60,5 +75,11 @@ def caption(cells: Sequence[Row], kind: str) -> str:
         row = cells[0]
         parts = [f"{labels.workload(row)} {labels.scenario(row)}", row["precision"]]
         return f"{', '.join([*parts, *labels.sizes(row)])}: over batch sizes. {origin.bars}"
+    if kind == names.ECDF:
+        what = ", ".join([tables.of_case(cells[0]), *labels.sizes(cells[0])])
+        return (
+            f"{what}: the share of answers that took no longer, of all repetitions together "
+            f"(empirical distribution). Marks: p50 and p99 as in the tables, each the {origin.bars}"
+        )
     what = ", ".join([tables.title(cells[0]), *labels.sizes(cells[0])])
     return f"{what}: {origin.scaling if kind == names.SCALING else origin.bars}"

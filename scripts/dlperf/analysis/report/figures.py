@@ -1,15 +1,16 @@
 """cells.tsv -> one figure, as SVG (text stays text) and PNG.
 
-Three kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
+Four kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
 each nodes x devices; `scaling`, throughput and scaling efficiency over devices, with the ideal;
-`batches`, throughput and latency of inference over batch sizes, on the fewest devices. A
-framework has the same colour, marker and hatch in every figure; a hollow bar or a ringed point is
-of a cell that is not equivalent. The same cells always give the same bytes.
+`batches`, throughput and latency of inference over batch sizes, on the fewest devices; `ecdf`, how
+its latencies are distributed (from latencies.tsv.gz, beside cells.tsv). A framework has the same
+colour, marker and hatch in every figure; a hollow bar or a ringed point is of a cell that is not
+equivalent. The same cells always give the same bytes.
 """
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from dlperf import scenarios
 from dlperf.analysis.report.styles import STYLES
 from dlperf.analysis.round import flags, labels, metrics, names, origins
 from dlperf.analysis.schema import forms
@@ -63,6 +65,8 @@ OUTLINE: Any = {"facecolor": PAPER, "linewidth": 1.2, "linestyle": (0, (3, 2))}
 NOT_EQUIVALENT = "not equivalent: equal work is not certified (see the table)"
 PNG_DPI = 200
 WIDTH = 9.0  # inches
+#: Of a distribution so many values are drawn, spread evenly, and so many of the largest.
+STEPS, TAIL = 200, 20
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,9 @@ class Series:
 
 def figure(cells: Path, name: str, svg: Path, png: Path) -> None:
     """Draw one figure of the round. Raises AnalysisError where there is no such figure."""
-    rows, kind = select(read_table(cells), name)
-    drawn = draw(rows, kind, name)
+    rows, kind = select(metrics.with_ratios(read_table(cells)), name)
+    times = latencies(cells.with_name(names.LATENCIES), rows) if kind == names.ECDF else {}
+    drawn = draw(rows, kind, name, times)
     write(svg, drawn["svg"])
     write(png, drawn["png"])
 
@@ -91,12 +96,19 @@ def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:
     if group != name and (found := metrics.over_batches(rows, group)):
         return found, names.BATCHES
     table, kind = names.split(name, {row["table"] for row in rows})
+    if kind == names.ECDF and (found := metrics.distribution(rows, table)):
+        return found, kind
     own = metrics.select(
         (row for row in rows if row["table"] == table), "" if kind == names.SCALING else kind
     )
     if not own or not kind:
         there = [
-            f"{row['table']}-{kind}" for row in rows for kind in (row["metric"], names.SCALING)
+            f"{row['table']}-{kind}"
+            for row in rows
+            for kind in (
+                *(row["metric"], names.SCALING),
+                *([names.ECDF] if scenarios.marked(row["scenario"]) else []),
+            )
         ]
         try:
             names.known(name, list(dict.fromkeys(there)), "figure")
@@ -105,13 +117,33 @@ def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:
     return own, kind
 
 
-def draw(rows: Sequence[Row], kind: str, name: str) -> dict[str, bytes]:
-    """The figure of these cells as {"svg": …, "png": …}. `name` makes the ids in the SVG unique."""
+def latencies(path: Path, rows: Sequence[Row]) -> dict[str, list[float]]:
+    """{framework/case: the milliseconds of all its repetitions, sorted} of these cells."""
+    found: dict[str, list[float]] = {_place(row): [] for row in rows}
+    for row in read_table(path):
+        if _place(row) in found:
+            found[_place(row)] += map(float, row["milliseconds"].split())
+    return {place: sorted(values) for place, values in found.items()}
+
+
+def _place(row: Row) -> str:
+    return f"{row['workload']}/{row['framework']}/{row['case']}"
+
+
+def draw(
+    rows: Sequence[Row], kind: str, name: str, times: Mapping[str, Sequence[float]] | None = None
+) -> dict[str, bytes]:
+    """The figure of these cells as {"svg": …, "png": …}. `name` makes the ids in the SVG unique.
+
+    `times` are those of `latencies`, for their distribution.
+    """
 
     def make() -> Figure:
         series = series_of(rows)
         if kind == names.BATCHES:
             return _batches(rows, series)
+        if kind == names.ECDF:
+            return _distribution(rows, series, times or {})
         return _scaling(rows, series) if kind == names.SCALING else _medians(rows, series)
 
     return rendered(make, name, heading(rows[0], kind))
@@ -131,6 +163,8 @@ def rendered(make: Callable[[], Figure], name: str, title: str) -> dict[str, byt
 def heading(row: Row, kind: str) -> str:
     if kind == names.BATCHES:
         return f"{labels.workload(row)} {labels.scenario(row)}: throughput and latency"
+    if kind == names.ECDF:
+        return f"{labels.workload(row)} {labels.scenario(row)}: distribution of latency"
     what = names.SCALING if kind == names.SCALING else metrics.of_row(row).title.lower()
     return f"{labels.workload(row)} {labels.scenario(row)}: {what}"
 
@@ -185,7 +219,7 @@ def _canvas(
         made.text(0.012, (0.13 + 0.17 * line) / height, note, size=7.5, color=MUTED, va="center")
     if any(flags.not_equivalent(row) for row in rows):
         sign: Patch | Line2D = Patch(edgecolor=INK, label=NOT_EQUIVALENT, **OUTLINE)
-        if kind in (names.SCALING, names.BATCHES):
+        if kind in (names.SCALING, names.BATCHES, names.ECDF):
             sign = Line2D([], [], label=NOT_EQUIVALENT, **RING)
         made.legend(
             handles=[sign],
@@ -267,6 +301,8 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
         axes.text(
             high + 0.015 * highest, place, f"{forms.number(value)}{some}", va="center", size=8
         )
+    if rows[0].get("over"):
+        axes.axvline(1, color=INK, linewidth=1, linestyle=(0, (5, 3)))
     axes.set_xlim(0, 1.22 * highest)
     axes.set_ylim(len(series) - 0.45, -0.55)
     axes.set_yticks(range(len(series)), [each.title for each in series] if named else [])
@@ -340,6 +376,80 @@ def _over_batches(axes: Axes, series: Sequence[Series], rows: Sequence[Row], hei
         _nothing(axes)
     elif height:
         _name_ends(axes, height, ends)
+
+
+def _distribution(
+    rows: Sequence[Row], series: Sequence[Series], times: Mapping[str, Sequence[float]]
+) -> Figure:
+    """For each framework the share of answers over the time that they took at most, as steps."""
+    whole = max(3.2, 0.19 * len(series) + 0.6)
+    notes = [
+        f"Steps: all answers of all repetitions together. Marks: {_marks(rows)}, as in the tables.",
+        origins.of(rows).note,
+    ]
+    made, top, bottom = _canvas(rows, names.ECDF, whole, notes)
+    room = 0.12 + 0.0076 * max(len(each.title) for each in series)
+    axes = made.add_axes((0.075, bottom, 0.985 - 0.075 - room, top - bottom))
+    drawn = [each for each in series if times.get(_place(each.cells[0]))]
+    for each in drawn:
+        values = times[_place(each.cells[0])]
+        line = {key: _line(each)[key] for key in ("color", "linestyle", "linewidth")}
+        axes.plot(*_steps(values), drawstyle="steps-post", **line)
+        ok = _ok(each)
+        heights = [100 * scenarios.marked(row["scenario"])[row["metric"]] for row in ok]
+        marks = {**_line(each), "linestyle": "none"}
+        middles = [row["median"] for row in ok]
+        axes.errorbar(middles, heights, xerr=_whiskers(ok, "median"), **marks)
+        _rings(axes, ok, middles, heights)
+    if drawn:
+        ends = [value for each in drawn for value in _steps(times[_place(each.cells[0])])[0]]
+        if max(ends) > 4 * min(ends):
+            axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(10, subs=(1, 1.5, 2, 3, 5, 7)))
+            axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(plain))
+        handles = [Line2D([], [], label=each.title, **_marked_line(each)) for each in drawn]
+        axes.legend(
+            handles=handles,
+            loc="upper left",
+            bbox_to_anchor=(1.01, 1),
+            frameon=False,
+            fontsize=8.5,
+        )
+    else:
+        _nothing(axes)
+        axes.set_xticks([])
+    scale = " (log scale)" if axes.get_xscale() == "log" else ""
+    axes.set_xlabel(f"latency, {labels.unit(rows[0])}{scale}", size=8.5)
+    axes.set_ylabel("answers that took no longer, %", size=8.5)
+    axes.set_ylim(0, 103)
+    axes.grid()
+    return made
+
+
+def _marks(rows: Sequence[Row]) -> str:
+    """'p50 and p99': the percentiles that any of these cells has."""
+    having = dict.fromkeys(row["metric"] for row in rows if row["status"] == "ok")
+    return labels.listed([name.rpartition("_")[2] for name in having]) or "none"
+
+
+def _marked_line(series: Series) -> dict[str, Any]:
+    return {
+        key: value for key, value in _line(series).items() if key not in ("elinewidth", "capsize")
+    }
+
+
+def _steps(values: Sequence[float]) -> tuple[list[float], list[float]]:
+    """(times, percent of the values up to each), of sorted values: at most STEPS of them.
+
+    The last ones are all there, where a percent is a few values.
+    """
+    count = len(values)
+    ranks = {round((count - 1) * step / STEPS) for step in range(STEPS + 1)}
+    ranks |= set(range(max(0, count - TAIL), count))
+    there = sorted(ranks)
+    percents = [100 * (rank + 1) / count for rank in there]
+    return [values[there[0]], *(values[rank] for rank in there)], [0.0, *percents]
 
 
 def _ok(series: Series, key: str = "median") -> list[Row]:

@@ -23,7 +23,10 @@ def markdown(cells: Path, measurements: Path, out: Path) -> None:
 
 def text(cells: Sequence[Row], found: Sequence[Standing]) -> str:
     parts = [won(found)] if found else []
-    parts += [tables.markdown(tables.build(name, own)) for name, own in metrics.shown(cells)]
+    parts += [
+        tables.markdown(tables.build(name, own))
+        for name, own in metrics.shown(metrics.with_ratios(cells))
+    ]
     return "\n".join(parts)
 
 

@@ -143,7 +143,7 @@ def _sections(
 ) -> list[Section]:
     found = []
     groups: set[str] = set()
-    for name, own in metrics.shown(cells):
+    for name, own in metrics.shown(metrics.with_ratios(cells)):
         table, is_own = own[0]["table"], metrics.is_own(own[0])
         standing = [each for each in compared if each.best["table"] == table and is_own]
         drawn = []
@@ -154,12 +154,15 @@ def _sections(
             said = captions.describe(rows, names.BATCHES)
             svg = inline((figures / f"{group}.svg").read_text(), group, said)
             drawn.append((group, svg, captions.caption(rows, names.BATCHES)))
-        for kind in (own[0]["metric"], names.SCALING) if is_own else (own[0]["metric"],):
+        of_kind = {own[0]["metric"]: own}
+        if is_own:
+            of_kind |= {names.SCALING: own, names.ECDF: metrics.distribution(cells, table)}
+        for kind, rows in of_kind.items():
             path = figures / f"{table}-{kind}.svg"
             if path.exists():
-                alternative = captions.describe(own, kind)
+                alternative = captions.describe(rows, kind)
                 svg = inline(path.read_text(), path.stem, alternative)
-                drawn.append((path.stem, svg, captions.caption(own, kind)))
+                drawn.append((path.stem, svg, captions.caption(rows, kind)))
         found.append(Section(tables.build(name, own), drawn, summary.standing(own, standing)))
     return found
 

@@ -59,7 +59,7 @@ class Table:
 
 def table(cells: Path, name: str, tsv: Path, md: Path, html: Path) -> None:
     """Write one table of the round in its three forms."""
-    own = select(read_table(cells), name)
+    own = select(metrics.with_ratios(read_table(cells)), name)
     write_table(tsv, columns.of_rows(own), own)
     made = build(name, own)
     write(md, markdown(made))
@@ -135,9 +135,14 @@ def _by_devices(topology: tuple[int, int]) -> tuple[int, int]:
 
 def title(row: Row) -> str:
     """'ResNet-50 v1.5 training, fp32, batch 8 a device', with the metric where it is another."""
-    what = f"{labels.workload(row)} {labels.scenario(row)}"
-    text = f"{what}, {row['precision']}, batch {labels.batch(row)} a device"
+    text = of_case(row)
     return text if metrics.is_own(row) else f"{text}: {metrics.of_row(row).title.lower()}"
+
+
+def of_case(row: Row) -> str:
+    """'ResNet-50 v1.5 training, fp32, batch 8 a device'."""
+    what = f"{labels.workload(row)} {labels.scenario(row)}"
+    return f"{what}, {row['precision']}, batch {labels.batch(row)} a device"
 
 
 def lines(cells: Sequence[Row]) -> list[str]:
@@ -155,6 +160,9 @@ def lines(cells: Sequence[Row]) -> list[str]:
 
 def unit(row: Row) -> str:
     """'images/s, higher is better; in brackets the speed-up over 1n1d'."""
+    if over := row.get("over"):
+        title = metrics.of_row(row).title.lower()
+        return f"{title} in units of that in {over} with an equal batch, {row['better']} is better"
     ratio = "speed-up over" if row["metric"] == "throughput" else "ratio to"
     return f"{labels.unit(row)}, {row['better']} is better; in brackets the {ratio} 1n1d"
 

@@ -5,13 +5,14 @@ row too, with its reason. Flags say what a reader must know before believing a n
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas
 
 from dlperf import workloads
 from dlperf.analysis import frames
-from dlperf.analysis.round import certificates, flags, labels, metrics
+from dlperf.analysis.round import certificates, flags, labels, metrics, names
 from dlperf.analysis.round.calibration import limits
 from dlperf.analysis.round.repetitions import Repetitions, by_case
 from dlperf.analysis.schema import columns
@@ -72,10 +73,21 @@ def summarise(
         place = _place(over.folder, each.first)
         base = each if over == case else by_place.get(place)
         proof = proofs.get(certificates.key(each.first), [])
+        full = next(
+            (
+                by_place[place]
+                for precision in names.full_precisions(case.precision)
+                if (place := _place(replace(case, precision=precision).folder, each.first))
+                in by_place
+            ),
+            None,
+        )
         first, *others = present[case.scenario]
         cell = _cell(each, base, first, proof, known)
-        found.append((cell, each.values[first.name]))
-        found += [(_other(cell, each, base, metric), each.values[metric.name]) for metric in others]
+        own = [cell, *(_other(cell, each, base, metric) for metric in others)]
+        for row in own:
+            row |= _over_precision(each, full, row["metric"])
+            found.append((row, each.values[row["metric"]]))
     _rank(found)
     return [cell for cell, _ in found]
 
@@ -179,6 +191,20 @@ def _summary(own: Repetitions, base: Repetitions | None, metric: Metric) -> Row:
         # somebody's estimate: an interval around one number would be made up
         found |= dict.fromkeys(INTERVALS)
     return found
+
+
+def _over_precision(own: Repetitions, full: Repetitions | None, metric: str) -> Row:
+    """A metric's ratio to that of the same work in a full precision; of what was measured here."""
+    if not full or not own.values[metric] or not full.values[metric] or "estimator" in own.first:
+        return {}
+    ratio = ratio_interval(own.values[metric], full.values[metric])
+    return {
+        "precision_base": full.first["precision"],
+        "precision_ratio": median(own.values[metric]) / median(full.values[metric]),
+        "precision_ratio_low": ratio.low,
+        "precision_ratio_high": ratio.high,
+        "precision_ratio_coverage": ratio.coverage,
+    }
 
 
 def _rank(found: Iterable[tuple[Row, Sequence[float]]]) -> None:

@@ -1,5 +1,6 @@
 """Records and plan -> measurements.tsv.gz (a row a repetition), parity.tsv (a row a setting),
-certificates.tsv (a row a tier) and SHA256SUMS (a line a file that numbers depend on).
+certificates.tsv (a row a tier) and SHA256SUMS (a line a file that numbers depend on); of a round
+with latencies, latencies.tsv.gz (a row a repetition: all of them).
 
 Every repetition of the plan has a row: measured, failed, unsupported or missing. Rows stand in the
 order of the plan, and the same records give the same bytes.
@@ -35,8 +36,9 @@ def merge(
     parity: Path,
     certified: Path,
     listed: Path,
+    latencies: Path | None = None,
 ) -> list[str]:
-    """Write the four files. Returns the records under `runs` that the plan does not ask for.
+    """Write the files. Returns the records under `runs` that the plan does not ask for.
 
     `shared` has certificates/ and data/; the folder that holds `runs` has what else is listed in
     SHA256SUMS. Raises AnalysisError for files that are not what their path says,
@@ -58,6 +60,8 @@ def merge(
     tiers = certificates.read(config, cases, shared)
     write_lines(measurements, wanted, [each.measurements for each in read])
     write_lines(parity, columns.PARITY, [each.parity for each in read])
+    if latencies:
+        write_lines(latencies, columns.LATENCIES, [each.latencies for each in read])
     write_table(certified, columns.CERTIFICATE, tiers)
     digests = {path: digest for each in read for path, digest in each.digests.items()} | {
         f"../{row['certificate']}": row["certificate_sha256"]
@@ -76,14 +80,15 @@ def _digests(rows: Sequence[Row]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _OfCase:
-    """What is merged of one case: lines of the two tables, and the records' sha256.
+    """What is merged of one case: lines of the three tables, and the records' sha256.
 
-    Lines, not rows: so they are made where the records are read, by a process a core, and two
+    Lines, not rows: so they are made where the records are read, by a process a core, and
     strings are sent back in place of a dict a repetition.
     """
 
     measurements: str
     parity: str
+    latencies: str
     digests: dict[str, str]
 
 
@@ -109,6 +114,7 @@ def _of_case(
     return _OfCase(
         measurements=lines(wanted, rows),
         parity=lines(columns.PARITY, _parity_rows(repetitions, rows)),
+        latencies=lines(columns.LATENCIES, _latencies(repetitions, rows)),
         digests=_digests(rows),
     )
 
@@ -191,6 +197,20 @@ def _outputs(record: Mapping[str, Any]) -> Row:
     first = next(rank for rank in record["latency"]["ranks"] if rank["rank"] == 0)
     projection, norm = first["outputs"]
     return {"outputs_projection": projection, "outputs_norm": norm}
+
+
+def _latencies(repetitions: Sequence[Repetition], rows: Sequence[Row]) -> list[Row]:
+    """All latencies of each ok repetition in milliseconds, the smallest first."""
+    if not scenarios.marked(rows[0]["scenario"]):
+        return []
+    all_seconds = scenarios.load(rows[0]["scenario"]).all_seconds
+    found = []
+    for repetition, row in zip(repetitions, rows, strict=True):
+        if row["status"] == "ok":
+            sorted_seconds = sorted(all_seconds(repetition.record))
+            values = " ".join(f"{1000 * each:.7g}" for each in sorted_seconds)
+            found.append({**row, "milliseconds": values})
+    return found
 
 
 def _mean(gpus: Sequence[Mapping[str, Any]] | None, key: str) -> float | None:

@@ -3,11 +3,11 @@
 In: rows of cells.tsv. Out: those of one metric, and what a metric is called.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dlperf import scenarios
-from dlperf.analysis.round import labels, names
+from dlperf.analysis.round import flags, labels, names
 from dlperf.analysis.schema.files import Row
 from dlperf.scenarios import Metric
 
@@ -53,13 +53,82 @@ def shown(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
     return found
 
 
+def with_ratios(cells: Sequence[Row]) -> list[Row]:
+    """The rows of cells.tsv, and behind them those of the tables of one precision over another.
+
+    They have the ratio in place of the median, its interval and coverage; `over` names the other
+    precision. What is said against one of the two cells is said of their ratio.
+    """
+    by_place = {_place(row, row["precision"]): row for row in cells}
+    found = []
+    for row in cells:
+        base = next(
+            (
+                by_place[place]
+                for each in names.full_precisions(row["precision"])
+                if (place := _place(row, each)) in by_place
+            ),
+            None,
+        )
+        if base and not row.get("kind") and row["metric"] in scenarios.shown(row["scenario"]):
+            found.append(_ratio(row, base))
+    return [*cells, *found]
+
+
+def _place(row: Row, precision: str) -> tuple[str, ...]:
+    """The place of the same work in this precision."""
+    start = f"{row['workload']}-{row['scenario']}-"
+    table = names.in_precision(row["table"], start, row["precision"], precision)
+    return (*labels.series_key(row), table, labels.short_topology(row), row["metric"])
+
+
+def _ratio(row: Row, base: Row) -> Row:
+    said, over = f"{row['precision']}-over-{base['precision']}", base["precision"]
+    start = f"{row['workload']}-{row['scenario']}-"
+    table = names.in_precision(row["table"], start, row["precision"], said)
+    ends = ("", "_low", "_high")
+    made = {
+        **row,
+        **dict.fromkeys(("rank", "rank_last", "detectable", "cv"), None),
+        **dict.fromkeys((f"{key}{end}" for key in ("ratio", "efficiency") for end in ends), None),
+        **{f"median{end}": row[f"precision_ratio{end}"] for end in ends},
+        "table": table,
+        "precision": said.replace("-", " "),
+        "over": over,
+        "unit": f"× {over}",
+        "coverage": row["precision_ratio_coverage"],
+        "n_outliers": None,
+        "n_ok": min(row["n_ok"], base["n_ok"]),
+        "certificate": base["certificate"] if flags.comparable(row) else row["certificate"],
+        "flags": " ".join(dict.fromkeys(f"{row['flags']} {base['flags']}".split())),
+    }
+    for each in (base, row):
+        if each["status"] != "ok":
+            reason = f"in {each['precision']}: {each['reason']}"
+            made |= {"status": each["status"], "reason": reason}
+    return made
+
+
 def over_batches(rows: Iterable[Row], group: str) -> list[Row]:
     """The rows of a figure over batch sizes (`names.over_batches`), on the fewest devices."""
-    found = [
+    return _on_fewest_devices(
         row
         for row in rows
         if row["metric"] in OVER_BATCHES and names.without_batch(row["table"]) == group
-    ]
+    )
+
+
+def distribution(rows: Iterable[Row], table: str) -> list[Row]:
+    """The rows of a table's figure of latencies, its marked percentiles, on the fewest devices."""
+    return _on_fewest_devices(
+        row
+        for row in rows
+        if row["table"] == table and row["metric"] in scenarios.marked(row["scenario"])
+    )
+
+
+def _on_fewest_devices(rows: Iterable[Row]) -> list[Row]:
+    found = list(rows)
     fewest = min((labels.devices(row) for row in found), default=0)
     return [row for row in found if labels.devices(row) == fewest]
 

@@ -21,8 +21,14 @@ if TYPE_CHECKING:  # a figure needs names only, and must not wait for the plan's
 
 #: The figure of a table that is of no metric: over devices, with the ideal.
 SCALING = "scaling"
+#: What other precisions are shown over, equal batch: the first of these that the round has.
+FULL_PRECISIONS = ("fp32", "tf32")
 #: The figure of tables that differ in batch size: throughput and latency over it.
 BATCHES = "batches"
+#: The figure of how latencies are distributed, of a scenario that has some.
+ECDF = "ecdf"
+#: The file of a round that it is drawn from, beside cells.tsv.
+LATENCIES = "latencies.tsv.gz"
 
 
 def by_table(cases: Iterable[Case]) -> dict[str, list[Case]]:
@@ -37,22 +43,59 @@ def by_table(cases: Iterable[Case]) -> dict[str, list[Case]]:
 
 def table_ids(cases: Iterable[Case]) -> list[str]:
     """Each table, of its scenario's own metric, and those of the other metrics that are shown."""
-    found = []
+    cases, found = list(cases), []
     for table, members in by_table(cases).items():
         _, *others = scenarios.shown(members[0].scenario)
         found += [table, *(f"{table}-{name}" for name in others)]
+    for table, scenario in over_precision(cases).items():
+        found += [table, *(f"{table}-{name}" for name in scenarios.shown(scenario)[1:])]
     return found
 
 
 def figure_ids(cases: Iterable[Case]) -> list[str]:
     """The figures of each table: of its scenario's metrics that are shown, as of a training the
-    throughput, and scaling where the table has more than one topology."""
+    throughput, the distribution of its latencies, and scaling where the table has more than one
+    topology."""
     cases, found = list(cases), []
     for table, members in by_table(cases).items():
         found += [f"{table}-{name}" for name in scenarios.shown(members[0].scenario)]
+        found += [f"{table}-{ECDF}"] if scenarios.marked(members[0].scenario) else []
         if len({case.topology for case in members}) > 1:
             found.append(f"{table}-{SCALING}")
+    for table, scenario in over_precision(cases).items():
+        found += [f"{table}-{name}" for name in scenarios.shown(scenario)]
     return found + over_batches(cases)
+
+
+def over_precision(cases: Iterable[Case]) -> dict[str, str]:
+    """The tables of one precision over another, `resnet50-train-amp-over-fp32-b8`: scenarios."""
+    tables = by_table(cases)
+    found = {}
+    for table, (case, *_) in tables.items():
+        for base in full_precisions(case.precision):
+            start = f"{case.workload}-{case.scenario}-"
+            if in_precision(table, start, case.precision, base) in tables:
+                name = in_precision(table, start, case.precision, f"{case.precision}-over-{base}")
+                found[name] = case.scenario
+                break
+    return found
+
+
+def full_precisions(precision: str) -> tuple[str, ...]:
+    """What a precision is shown over: mixed ones over fp32, else TF32; TF32 over fp32."""
+    if precision in FULL_PRECISIONS:
+        return FULL_PRECISIONS[: FULL_PRECISIONS.index(precision)]
+    return FULL_PRECISIONS
+
+
+def in_precision(table: str, start: str, precision: str, other: str) -> str:
+    """The name of the table of another precision."""
+    return start + other + table.removeprefix(start + precision)
+
+
+def have_latencies(cases: Iterable[Case]) -> bool:
+    """Whether a round of these cases has the file LATENCIES."""
+    return any(scenarios.marked(case.scenario) for case in cases)
 
 
 def over_batches(cases: Iterable[Case]) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dlperf.analysis.round import labels, metrics, names
+from dlperf.analysis.schema import forms
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -27,7 +28,9 @@ class Origin(NamedTuple):
 
 
 def of(cells: Rows) -> Origin:
-    return _imported(cells) if cells[0].get("kind") == "imported" else _measured(cells)
+    if cells[0].get("kind") == "imported":
+        return _imported(cells)
+    return _ratios(cells) if cells[0].get("over") else _measured(cells)
 
 
 def _measured(cells: Rows) -> Origin:
@@ -44,6 +47,22 @@ def _measured(cells: Rows) -> Origin:
         bars=f"median {title}. Whiskers are the interval of the median ({interval}).",
         scaling=f"{title} over devices with the ideal from one device (dotted, both axes "
         "logarithmic), and scaling efficiency with its conservative interval (dashed: ideal).",
+    )
+
+
+def _ratios(cells: Rows) -> Origin:
+    """Of a table of one precision over another."""
+    row, title = cells[0], metrics.of_row(cells[0]).title.lower()
+    medians = f"medians of {labels.plural(row['n_asked'], 'repetition')}"
+    coverages = [row["coverage"] for row in cells if row["status"] == "ok"]
+    sure = f", with a coverage of at least {forms.percent(min(coverages))}" if coverages else ""
+    interval = f"conservative, from those of both medians{sure}"
+    return Origin(
+        first=[],
+        last=[f"each is the ratio of two {medians}", f"interval: {interval}"],
+        note=f"Ratio of two {medians}; whiskers: the interval, {interval}.",
+        bars=f"ratio of the median {title}. Whiskers are the interval ({interval}).",
+        scaling="",
     )
 
 

@@ -147,6 +147,11 @@ ALL = (
     Column("efficiency_low", float, "low", forms.percent),
     Column("efficiency_high", float, "high", forms.percent),
     Column("ratio_coverage", float, "Coverage", forms.percent),
+    Column("precision_base", str, "Over precision"),
+    Column("precision_ratio", float, "Ratio to that precision", forms.real(3)),
+    Column("precision_ratio_low", float, "low", forms.real(3)),
+    Column("precision_ratio_high", float, "high", forms.real(3)),
+    Column("precision_ratio_coverage", float, "Coverage", forms.percent),
     Column("flops_per_sample", float, "GFLOP a sample", forms.giga),
     Column("peak_stated_tflops", float, "Stated peak, TFLOP/s"),
     Column("peak_measured_tflops", float, "Measured peak, TFLOP/s"),
@@ -167,6 +172,7 @@ ALL = (
     Column("certificate_sha256"),
     Column("processor"),
     Column("released"),
+    Column("milliseconds"),
     # what a process reported of its settings
     Column("key"),
     Column("value"),
@@ -318,6 +324,8 @@ CELL = (
     "efficiency_low",
     "efficiency_high",
     "ratio_coverage",
+    *("precision_base", "precision_ratio", "precision_ratio_low", "precision_ratio_high"),
+    "precision_ratio_coverage",
     "loader_share",
     "loss_first",
     "loss_last",
@@ -335,6 +343,8 @@ OF_METRIC = (
     *("detectable", "n_outliers", "rank", "rank_last"),
     *("ratio", "ratio_low", "ratio_high", "ratio_coverage"),
     *("efficiency", "efficiency_low", "efficiency_high"),
+    *("precision_base", "precision_ratio", "precision_ratio_low", "precision_ratio_high"),
+    "precision_ratio_coverage",
     *("loader_share", "loss_first", "loss_last", "host_peak_rss_bytes", "device_peak_bytes"),
     *("flops_per_sample", "peak_precision", "peak_stated_tflops", "peak_measured_tflops"),
     *("mfu_stated", "mfu_measured"),
@@ -394,6 +404,8 @@ LIMIT = (
 PUBLISHED = ("implementation", "published_table", "batch_label", "hardware")
 #: What only they have: the same, how the number was got, `imported`, and where it stands.
 IMPORTED = (*PUBLISHED, "estimator", "kind", "source")
+#: Of a repetition with latencies: all of them, the smallest first.
+LATENCIES = (*CASE[:5], "case", "table", "nodes", "devices_per_node", "repetition", "milliseconds")
 PARITY = (*CASE[:5], "case", "table", "nodes", "devices_per_node", "key", "value", "repetitions")
 
 

@@ -18,6 +18,8 @@ from dlperf.contract.files import write
 Row = dict[str, Any]
 #: What the csv module writes as we do: a float by its repr, None as nothing.
 AS_IT_IS = {float, int, type(None)}
+# All latencies of a repetition are one field.
+csv.field_size_limit(2**31 - 1)
 
 
 class AnalysisError(Exception):

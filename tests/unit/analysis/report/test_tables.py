@@ -96,7 +96,8 @@ def test_a_table_a_precision_and_batch_size():
         resnet50_batch_sizes={"fp32": [8], "amp": [8, 16]},
     )
     found = names.table_ids(cases(mapping))
-    assert found == [NAME, "resnet50-train-amp-b8", "resnet50-train-amp-b16"]
+    measured = [NAME, "resnet50-train-amp-b8", "resnet50-train-amp-b16"]
+    assert found == [*measured, "resnet50-train-amp-over-fp32-b8"]
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():

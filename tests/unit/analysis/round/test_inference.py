@@ -4,14 +4,15 @@ import json
 
 import pytest
 from analysed_round import analyse
-from analysis_steps import merging
+from analysis_steps import everything, merging
 from generated_round import config, write_round
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.report import captions, figures, tables
 from dlperf.analysis.round import metrics, names
-from dlperf.analysis.schema.files import read_table
+from dlperf.analysis.schema import columns
+from dlperf.analysis.schema.files import read_table, write_table
 
 
 def inferring(frameworks=("pytorch", "mxnet", "tensorflow"), batches=(1, 8), measured=400, **more):
@@ -76,6 +77,52 @@ def test_the_figure_over_batch_sizes_has_both_and_says_so_in_words(rows):
     assert "Latency, p50" in svg and "Throughput" in svg and "batch size" in svg
     assert "ms at batch 8" in captions.describe(own, kind)
     assert captions.caption(own, kind).startswith("ResNet-50 v1.5 inference, fp32")
+
+
+def test_the_distribution_of_latencies_is_a_figure_of_all_answers(tmp_path):
+    """Of 2 x 400 answers, p50 and p99 are marked where the cells have them."""
+    results = write_round(tmp_path, inferring(batches=[1], repetitions=2))
+    analyse(results)
+    name = "resnet50-infer-fp32-b1-ecdf"
+    assert name in names.figure_ids(plan.expand(plan.load(results / "config.yaml")))
+    own, kind = figures.select(read_table(results / "cells.tsv"), name)
+    assert {row["metric"] for row in own} == {"latency_p50", "latency_p99"}
+    times = figures.latencies(results / names.LATENCIES, own)
+    assert [len(values) for values in times.values()] == [800] * 3
+    p50 = next(row["median"] for row in own if row["framework"] == "pytorch")
+    pytorch = times[figures._place(own[0])]
+    assert pytorch[399] == pytest.approx(p50, rel=0.01)
+    svg = figures.draw(own, kind, name, times)["svg"].decode()
+    assert "answers that took no longer" in svg and "Marks: p50 and p99" in svg
+    assert "p99 " in captions.describe(own, kind)
+    assert "share of answers that took no longer" in captions.caption(own, kind)
+
+
+def test_steps_of_a_distribution_keep_its_first_value_and_its_tail():
+    values = list(map(float, range(1, 10_001)))
+    times, shares = figures._steps(values)
+    assert (times[0], shares[0]) == (1, 0) and (times[-1], shares[-1]) == (10_000, 100)
+    assert len(times) < 230
+    assert all(value in times for value in values[-20:])
+    assert all(share == value / 100 for value, share in zip(times[1:], shares[1:], strict=True))
+
+
+def test_a_round_that_infers_is_audited_with_its_latencies(tmp_path, capsys):
+    results = write_round(tmp_path, inferring(batches=[1], measured=40, repetitions=2))
+    everything(results)
+    asked = ["audit", "--round", str(results), "--out", str(tmp_path / "audit.tsv")]
+    assert main(asked) == 0
+    assert 'id="resnet50-infer-fp32-b1-ecdf"' in (results / "report.html").read_text()
+    path = results / names.LATENCIES
+    rows = read_table(path)
+    rows[0]["milliseconds"] = "1 " + rows[0]["milliseconds"]
+    write_table(path, columns.LATENCIES, rows)
+    assert main(asked) == 1
+    assert "latencies.tsv.gz" in capsys.readouterr().out
+
+
+def test_a_round_without_inference_has_no_file_of_latencies():
+    assert not names.have_latencies(plan.expand(plan.load(config())))
 
 
 def test_a_table_counts_batches_not_steps(rows):

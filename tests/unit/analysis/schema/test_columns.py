@@ -13,6 +13,7 @@ FILES = {
     "measurements": [*columns.IMPORTED, *columns.measurements(workloads.NAMES)],
     "parity": columns.PARITY,
     "certificates": columns.CERTIFICATE,
+    "latencies": columns.LATENCIES,
     "limits": columns.LIMIT,
     "cells": columns.cells(workloads.NAMES),
     "comparison": columns.comparison(workloads.NAMES),
