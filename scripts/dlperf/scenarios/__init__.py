@@ -10,6 +10,7 @@ A module has
     METRICS                                      by name, the first one is the scenario's own
     SHOWN                                        names of those that always have a table and a
                                                  figure, the scenario's own first
+    points(record)                               where models are tested on the way: its curve
     MARKED, all_seconds(record)                  where it has latencies: the percentiles marked in
                                                  the figure of their distribution; all of them
 
@@ -72,3 +73,8 @@ def marked(name):
     Empty of a scenario without latencies.
     """
     return getattr(load(name), "MARKED", {})
+
+
+def curved(name):
+    """Whether a scenario's models are tested on the way: then a round has a file of curves."""
+    return hasattr(load(name), "points")
