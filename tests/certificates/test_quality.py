@@ -1,0 +1,83 @@
+"""A training to a quality is certified by its rates, tests and new starts: wrong ones fail."""
+
+from pathlib import Path
+
+import pytest
+from conftest import SCRIPTS, one_of_all
+from test_mutations import Mutation, assert_fails, certificate_of, run
+
+from dlperf import frameworks
+
+WRONG = [
+    Mutation(
+        "a rate that stays",
+        "pytorch",
+        "none",
+        'group["lr"] = rate',
+        "pass",
+        tier="float64-losses",
+    ),
+    Mutation(
+        "tested in training mode",
+        "pytorch",
+        "none",
+        "        alone.eval()\n        with",
+        "        with",
+        tier="float64-tested",
+    ),
+    Mutation(
+        "moments that stay",
+        "pytorch",
+        "none",
+        "moment.zero_()",
+        "pass",
+        tier="float64-again",
+    ),
+    Mutation(
+        "a rate of one step ahead",
+        "pytorch",
+        "none",
+        "schedule, set_rate",
+        "schedule[1:], set_rate",
+        tier="float64-gradient",
+    ),
+]
+SHOWN = WRONG[1:3]  # `make test` takes these
+FULL = [
+    pytest.param(each, marks=pytest.mark.full, id=each.name) for each in WRONG if each not in SHOWN
+]
+
+
+@pytest.fixture(scope="module")
+def reference_quality(environments, sample_data, tmp_path_factory) -> Path:
+    """ResNet-50's steps at changing rates, a test and a new start, by plain float64 formulas."""
+    folder = tmp_path_factory.mktemp("reference")
+    run(
+        SCRIPTS,
+        "dlperf.certify.reference",
+        "--workload=resnet50",
+        "--variant=quality",
+        f"--environment={environments}/pytorch.cpu/env.json",
+        f"--data-dir={sample_data}",
+        f"--out={folder}",
+    )
+    return folder
+
+
+@pytest.mark.parametrize("mutation", SHOWN + FULL, ids=lambda each: getattr(each, "name", None))
+def test_a_wrong_setting_does_not_pass(mutation, reference_quality, sample_data, tmp_path):
+    found = certificate_of(mutation, "resnet50", SCRIPTS, reference_quality, sample_data, tmp_path)
+    assert found["variant"] == "quality"
+    assert_fails(found, mutation.tier)
+
+
+@pytest.mark.parametrize("framework", one_of_all("pytorch"))
+def test_rates_tests_and_new_starts_are_the_references(
+    framework, reference_quality, sample_data, tmp_path
+):
+    compiler = frameworks.load(framework).DEFAULT_COMPILER["cpu"]
+    as_it_is = Mutation("as it is", framework, compiler, "", "", float64_only=False)
+    found = certificate_of(as_it_is, "resnet50", SCRIPTS, reference_quality, sample_data, tmp_path)
+    assert found["passed"], found["tiers"]
+    names = {tier["name"] for tier in found["tiers"]}
+    assert {"float64-tested", "float64-again", "timed-tested"} <= names
