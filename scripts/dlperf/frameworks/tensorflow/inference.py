@@ -10,7 +10,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 from dlperf.contract.work import Inference, feed
 from dlperf.data.loaders import open_batches
-from dlperf.frameworks.tensorflow.training import function, graph_facts, wait
+from dlperf.frameworks.tensorflow.training import graph_facts, trace_outputs, wait
 
 
 def infer(run, network, outputs, weights, put, specs, freeze=False, layout="", parity=None):
@@ -20,10 +20,8 @@ def infer(run, network, outputs, weights, put, specs, freeze=False, layout="", p
     freeze: make weights constants. Of products alone that is a gain at batch 1 only (a quarter of
     BERT-Base's time), and the model's memory many times: 8 GB in place of 1.2.
     """
-    xla = run.compiler == "xla"
-    freeze = freeze and not xla
-    traced = function(lambda *batch: outputs(run, network, *batch), jit_compile=xla or None)
-    traced = traced.get_concrete_function(*specs)
+    freeze = freeze and run.compiler != "xla"
+    traced = trace_outputs(run, network, outputs, specs)
     batches = open_batches(run, layout)
     next_batch = feed(batches, put)
     frozen = None

@@ -9,19 +9,33 @@ import tensorflow as tf
 
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed
+from dlperf.contract.work import Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks import half
 from dlperf.frameworks.tensorflow.process import dtype, strategy
 
 
-def train(run, network, loss, optimizer, weights, put, specs, layout="", parity=None):
+def train(
+    run,
+    network,
+    loss,
+    optimizer,
+    weights,
+    put,
+    specs,
+    layout="",
+    parity=None,
+    schedule=None,
+    outputs=None,
+):
     """The Work of training `network`, a tf.Module.
 
     loss(run, network, *batch): the mean loss of a batch. optimizer.apply(gradients, norm=None,
     finite=None): updates the weights, or leaves all as it is where `finite`, a tensor, is false
     (see `choose`); norm is that of all gradients together, where it is known. put(*arrays): a
     loader's batch as tensors. specs: a TensorSpec for each of them. layout: of a loader's images.
+    schedule: a rate for each step, of a training to a quality: the optimizer's `learning_rate` is a
+    variable there; outputs: as of inference.infer.
     """
     tf.random.set_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
     variables = network.trainable_variables
@@ -88,7 +102,7 @@ def train(run, network, loss, optimizer, weights, put, specs, layout="", parity=
             last()
             return value / run.accumulation
 
-    return Work(
+    work = Work(
         step=step,
         wait=lambda: wait(run),
         loss=float,
@@ -102,6 +116,31 @@ def train(run, network, loss, optimizer, weights, put, specs, layout="", parity=
         ),
         weights=weights,
     )
+    if not schedule:
+        return work
+    test = trace_outputs(run, network, outputs, specs)
+
+    def forget():
+        for each in optimizer.variables:
+            if not each.trainable:  # among them are those that it trains
+                each.assign(tf.zeros_like(each))
+        if scale:
+            scale.restart()
+
+    return scheduled(
+        work,
+        schedule,
+        set_rate=optimizer.learning_rate.assign,
+        forget=forget,
+        evaluate=lambda *batch: test(*put(*batch)).numpy(),
+    )
+
+
+def trace_outputs(run, network, outputs, specs):
+    """Outputs of a batch as a graph of static shapes, outside of the strategy: of one rank."""
+    xla = run.compiler == "xla"
+    traced = function(lambda *batch: outputs(run, network, *batch), jit_compile=xla or None)
+    return traced.get_concrete_function(*specs)
 
 
 def trace(run, body, specs):
@@ -132,9 +171,14 @@ class LossScale(tf.Module):
 
     def __init__(self, first):
         super().__init__()
+        self.first = first
         self.scale = tf.Variable(first, dtype=tf.float32, trainable=False)
         # not an int32, which TensorFlow keeps on the host
         self.good_steps = tf.Variable(0.0, trainable=False)
+
+    def restart(self):
+        self.scale.assign(self.first)
+        self.good_steps.assign(0.0)
 
     def apply(self, optimizer, gradients):
         gradients = [gradient / self.scale for gradient in gradients]

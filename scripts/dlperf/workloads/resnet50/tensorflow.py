@@ -140,7 +140,7 @@ class SGD(tf.Module):
 
     def apply(self, gradients, norm=None, finite=None):
         dtype = framework.dtype()
-        rate = framework.choose(finite, tf.constant(self.learning_rate, dtype), 0.0)
+        rate = framework.choose(finite, tf.convert_to_tensor(self.learning_rate, dtype), 0.0)
         momentum = framework.choose(finite, tf.constant(facts.MOMENTUM, dtype), 1.0)
         for variable, velocity, gradient in zip(self.trained, self.velocities, gradients):
             if variable.shape.rank > 1:  # convolutions, the dense weight
@@ -189,7 +189,10 @@ def loss(run, network, images, labels):
 
 
 def optimizer(run, network):
-    return SGD(network.trainable_variables, facts.learning_rate(run.global_batch_size))
+    rate = facts.learning_rate(run.global_batch_size)
+    if facts.schedule(run):  # else a constant of the graph
+        rate = tf.Variable(rate, trainable=False, dtype=framework.dtype())
+    return SGD(network.trainable_variables, rate)
 
 
 def specs(run):
@@ -212,6 +215,8 @@ def training(run):
         specs(run),
         layout="NHWC",
         parity={"layout": "NHWC", "optimizer": "SGD, fused (ResourceApplyMomentum)"},
+        schedule=facts.schedule(run),
+        outputs=outputs,
     )
 
 
