@@ -5,13 +5,12 @@ on the device. Every rank infers by itself, on its own device.
 """
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from dlperf.contract.work import Inference, feed
 from dlperf.data.loaders import open_batches
-from dlperf.frameworks.jax.training import read_back
+from dlperf.frameworks.jax.training import forward_pass, read_back
 
 
 def infer(run, network, outputs, weights, put, shapes, carried=None, layout="", parity=None):
@@ -25,16 +24,12 @@ def infer(run, network, outputs, weights, put, shapes, carried=None, layout="", 
     parameters, carried = None, jax.device_put(carried, here)
     queued = []
 
-    def forward(parameters, carried, *batch):
-        found = outputs(run, network, parameters, carried, *batch)
-        return found.astype(jnp.promote_types(found.dtype, jnp.float32))  # NumPy has no bfloat16
-
     def shape(leaf):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here)
 
     batch = [jax.ShapeDtypeStruct(*each, sharding=here) for each in shapes]
     given = jax.tree.map(shape, (weights.shapes, carried))
-    compiled = jax.jit(forward).lower(*given, *batch).compile()
+    compiled = jax.jit(forward_pass(run, network, outputs)).lower(*given, *batch).compile()
     batches = open_batches(run, layout)
 
     def to_device(*batch):

@@ -18,25 +18,43 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed
+from dlperf.contract.work import Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks import half
 
 
-def train(run, network, loss, optimizer, weights, put, carried, shapes, layout="", parity=None):
+def train(
+    run,
+    network,
+    loss,
+    optimizer,
+    weights,
+    put,
+    carried,
+    shapes,
+    layout="",
+    parity=None,
+    schedule=None,
+    outputs=None,
+):
     """The Work of training `network`.
 
     loss(run, network, parameters, carried, *batch) -> (mean loss of a batch, carried): `carried` is
     what goes from one step to the next beside the weights (statistics, a random key), its first
     value an argument. put(run, *arrays): a loader's batch in the types that the program takes.
     shapes: of a micro-step's batch over all ranks, [(shape, type)]. layout: of a loader's images.
+    schedule: a rate for each step, of a training to a quality, whose optimizer is one of
+    optax.inject_hyperparams with a `learning_rate`; outputs: as of inference.infer.
     """
     exchange = Exchange(run)
     parameters = jax.tree.map(exchange.shape, weights.shapes)  # until they are written
-    state = jax.tree.map(  # moments start at zero
-        lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(optimizer.init, parameters)
-    )
-    state, carried = exchange.put((state, carried), exchange.same)
+    moments = jax.eval_shape(optimizer.init, parameters)
+
+    def start_of_state():
+        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), moments)
+        return exchange.put(zeros, exchange.same)
+
+    state, carried = start_of_state(), exchange.put(carried, exchange.same)
     batches = open_batches(run, layout)
     next_batch = feed(batches, lambda *batch: exchange.put(tuple(put(run, *batch)), exchange.own))
 
@@ -57,8 +75,12 @@ def train(run, network, loss, optimizer, weights, put, carried, shapes, layout="
         nonlocal parameters
         parameters = exchange.put(tree, exchange.same)
 
-    weights.connect(lambda: parameters, write, lambda: carried)
-    return Work(
+    def write_carried(tree):
+        nonlocal carried
+        carried = exchange.put(tree, exchange.same)
+
+    weights.connect(lambda: parameters, write, lambda: carried, write_carried)
+    work = Work(
         step=step,
         wait=lambda: jax.block_until_ready(parameters),
         loss=lambda value: value.addressable_data(0).item(),
@@ -73,6 +95,36 @@ def train(run, network, loss, optimizer, weights, put, carried, shapes, layout="
         ),
         weights=weights,
     )
+    if not schedule:
+        return work
+    test = jax.jit(forward_pass(run, network, outputs))  # the first one compiles it
+
+    def set_rate(rate):
+        there = state.hyperparams["learning_rate"]
+        state.hyperparams["learning_rate"] = exchange.put(
+            np.asarray(rate, there.dtype), exchange.same
+        )
+
+    def forget():
+        nonlocal state
+        state = start_of_state()
+
+    def evaluate(*batch):
+        # by itself: of what ranks have in common, its own copy
+        own = jax.tree.map(lambda leaf: leaf.addressable_data(0), (parameters, carried))
+        return np.asarray(test(*own, *put(run, *batch)))
+
+    return scheduled(work, schedule, set_rate, forget, evaluate)
+
+
+def forward_pass(run, network, outputs):
+    """A function of parameters, what is carried and a batch's arrays: its outputs."""
+
+    def forward(parameters, carried, *batch):
+        found = outputs(run, network, parameters, carried, *batch)
+        return found.astype(jnp.promote_types(found.dtype, jnp.float32))  # NumPy has no bfloat16
+
+    return forward
 
 
 def update(run, network, loss, optimizer, parameters, state, carried, batches):

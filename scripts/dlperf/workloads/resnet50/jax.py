@@ -119,8 +119,8 @@ def layers(dtype, training):
     return conv, norm
 
 
-def model(run, training=True):
-    return ResNet50(framework.compute_dtype(run), training)
+def model(run):
+    return ResNet50(framework.compute_dtype(run))
 
 
 def variables(run, network):
@@ -144,10 +144,15 @@ def loss(run, network, parameters, statistics, images, labels):
 
 
 def optimizer(run, network):
-    return optax.chain(
-        optax.add_decayed_weights(facts.WEIGHT_DECAY, framework.decayed),
-        optax.sgd(facts.learning_rate(run.global_batch_size), facts.MOMENTUM),
-    )
+    def sgd(learning_rate):
+        return optax.chain(
+            optax.add_decayed_weights(facts.WEIGHT_DECAY, framework.decayed),
+            optax.sgd(learning_rate, facts.MOMENTUM),
+        )
+
+    if facts.schedule(run):  # its state has the rate, which else is a constant of the program
+        sgd = optax.inject_hyperparams(sgd)
+    return sgd(facts.learning_rate(run.global_batch_size))
 
 
 def put(run, images, labels):
@@ -167,6 +172,8 @@ def training(run):
         shapes=shapes(run, run.batch_size * run.data_parallel),
         layout="NHWC",
         parity={"layout": "NHWC", "optimizer": "optax.sgd, fused by XLA", "fused_optimizer": True},
+        schedule=facts.schedule(run),
+        outputs=outputs,
     )
 
 
@@ -188,7 +195,7 @@ def shapes(run, count):
 
 
 def inference(run):
-    network = model(run, training=False)
+    network = model(run)
     return answers.infer(
         run,
         network,
@@ -203,4 +210,5 @@ def inference(run):
 
 
 def outputs(run, network, parameters, statistics, images, labels):
+    network = network.clone(training=False)
     return network.apply(dict(statistics, params=parameters), images)
