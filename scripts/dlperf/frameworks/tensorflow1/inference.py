@@ -12,7 +12,7 @@ from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 from dlperf.contract.work import Inference, feed
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks.tensorflow1.process import session_config
-from dlperf.frameworks.tensorflow1.training import dtype, graph, graph_facts, initialize
+from dlperf.frameworks.tensorflow1.training import forward_pass, graph, graph_facts, initialize
 
 
 def infer(run, network, outputs, weights, fields, layout="", parity=None):
@@ -22,8 +22,7 @@ def infer(run, network, outputs, weights, fields, layout="", parity=None):
     training.train.
     """
     with graph(run):
-        tensors = [tf.placeholder(kind, shape, name) for name, shape, kind in fields]
-        found = tf.cast(outputs(run, network, *tensors), dtype(run))
+        _, found = forward_pass(run, network, outputs, fields)
         session = tf.Session(config=session_config(run))
         initialize(session)
         named = weights(run, network)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed
+from dlperf.contract.work import Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks.tensorflow1.process import session_config
 
@@ -19,26 +19,45 @@ from dlperf.frameworks.tensorflow1.process import session_config
 PRODUCTS = ("Conv2D", "_FusedConv2D", "MatMul", "_FusedMatMul", "BatchMatMulV2")
 
 
-def train(run, network, loss, optimizer, weights, fields, layout="", parity=None):
+def train(
+    run,
+    network,
+    loss,
+    optimizer,
+    weights,
+    fields,
+    layout="",
+    parity=None,
+    schedule=None,
+    outputs=None,
+):
     """The Work of training a network, which is built into a graph of its own.
 
     network: a function of a batch's tensors that builds what `loss` takes. loss(run, network,
     *batch): the mean loss of a batch. optimizer(run, network), weights(run, network): called in the
     graph. fields: (name, shape, type) of a batch's arrays. layout: of a loader's images.
+    schedule: a rate for each step, of a training to a quality: then the optimizer gets a variable
+    for it, as its `rate`; outputs: as of inference.infer.
     """
     with graph(run):
         batches = open_batches(run, layout)
         tf.set_random_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
         tensors = batches.tensors if batches.on_device else inputs(fields, batches.constant)
         value = loss(run, network, *tensors)
-        taken, update = updates(run, optimizer(run, network), value)
+        given = {}
+        if schedule:  # on the device: a step that is queued reads it before the next one is set
+            given["rate"] = tf.Variable(tf.zeros([], dtype(run)), trainable=False)
+        taken, update = updates(run, optimizer(run, network, **given), value)
+        if schedule:
+            with tf.variable_scope(tf.get_variable_scope(), reuse=True):
+                tested, answers = forward_pass(run, network, outputs, fields)
         session = tf.Session(config=session_config(run))
         initialize(session, first(fields, batches))
         named = weights(run, network)
         named.connect(session)
         # A GPU has one stream of kernels: what comes from a read of a weight is behind all updates.
         behind = tf.reduce_sum(min(tf.trainable_variables(), key=lambda v: v.shape.num_elements()))
-        return Work(
+        work = Work(
             step=stepper(run, session, batches, tensors, [value, taken], update),
             # On a CPU a call returns when its step is done; on a GPU (TF_SYNC_ON_FINISH=0) when the
             # loss is there and the rest of the step is queued.
@@ -54,6 +73,23 @@ def train(run, network, loss, optimizer, weights, fields, layout="", parity=None
             ),
             weights=named,
         )
+        if not schedule:
+            return work
+        coming = tf.placeholder(dtype(run), [])
+        set_rate = session.make_callable(given["rate"].assign(coming).op, feed_list=[coming])
+        test = session.make_callable(answers, feed_list=tested)
+
+    def forget():
+        with session.graph.as_default():
+            initialize(session)
+
+    return scheduled(work, schedule, set_rate, forget, evaluate=test)
+
+
+def forward_pass(run, network, outputs, fields):
+    """(placeholders of a batch, its outputs in evaluation mode), in the default graph."""
+    fed = [tf.placeholder(kind, shape, name) for name, shape, kind in fields]
+    return fed, tf.cast(outputs(run, network, *fed), dtype(run))
 
 
 def stepper(run, session, batches, tensors, fetched, update):

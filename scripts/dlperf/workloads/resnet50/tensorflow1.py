@@ -158,8 +158,9 @@ class SGD(tf.train.MomentumOptimizer):
         return super().apply_gradients(decayed, *more, **named)
 
 
-def optimizer(run, network):
-    rate = np.float64(facts.learning_rate(run.global_batch_size))  # a float would become float32
+def optimizer(run, network, rate=None):
+    if rate is None:  # not a float, which would become float32
+        rate = np.float64(facts.learning_rate(run.global_batch_size))
     return SGD(rate, facts.MOMENTUM)
 
 
@@ -173,6 +174,8 @@ def training(run):
         fields(run),
         layout=layout(run),
         parity={"layout": layout(run), "optimizer": "MomentumOptimizer"},
+        schedule=facts.schedule(run),
+        outputs=outputs,
     )
 
 
