@@ -8,15 +8,27 @@ import mindspore as ms
 from mindspore import nn, ops
 
 from dlperf import frameworks
-from dlperf.contract.work import Work, feed
+from dlperf.contract.work import Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 
 
-def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
+def train(
+    run,
+    network,
+    loss,
+    optimizer,
+    weights,
+    put,
+    layout="",
+    parity=None,
+    schedule=None,
+    outputs=None,
+):
     """The Work of training `network`.
 
     loss(network, *batch): the mean loss of a batch, without a Run, which no graph takes. put(run,
-    *arrays): a loader's batch as tensors. layout: of a loader's images.
+    *arrays): a loader's batch as tensors. layout: of a loader's images. schedule: a rate for each
+    step, of a training to a quality; outputs: as of inference.infer.
     """
     trained = optimizer.parameters
     reduce = None
@@ -59,7 +71,7 @@ def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
         def step():
             return whole(*next_batch())
 
-    return Work(
+    work = Work(
         step=step,
         wait=lambda: synchronize(run),
         loss=lambda value: float(value.asnumpy()),
@@ -73,6 +85,36 @@ def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
         ),
         weights=weights,
     )
+    if not schedule:
+        return work
+    states = states_of(optimizer)
+
+    def set_rate(rate):
+        optimizer.learning_rate.set_data(ms.Tensor(rate, optimizer.learning_rate.dtype))
+
+    def forget():
+        for parameter, value in states:
+            parameter.set_data(ops.full_like(parameter, value))
+
+    def shown(*batch):
+        return outputs(network, *batch)
+
+    shown = compiled(run, shown)
+
+    def evaluate(*batch):
+        network.set_train(False)
+        found = shown(*put(run, *batch)).asnumpy()
+        network.set_train()
+        return found
+
+    return scheduled(work, schedule, set_rate, forget, evaluate, layout)
+
+
+def states_of(optimizer):
+    """(parameter, the value that all of it begins with) of what an optimizer keeps by itself."""
+    others = [optimizer.learning_rate, *optimizer.parameters]
+    kept = [p for p in optimizer.get_parameters() if not any(p is other for other in others)]
+    return [(parameter, parameter.asnumpy().flat[0].item()) for parameter in kept]
 
 
 def accumulated(run, next_batch, gradients_of, scaler, trained, update):

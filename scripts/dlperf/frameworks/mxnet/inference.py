@@ -29,11 +29,7 @@ def infer(run, network, outputs, weights, put, inputs, layout="", parity=None):
     next_batch = feed(batches, lambda *batch: put(run, *batch))
 
     def copied(batch):
-        """Outputs in an array of their own: a static graph writes the next ones to the same place.
-
-        They may be bfloat16, which NumPy has not.
-        """
-        return forward(*batch[:inputs]).astype("float64" if run.float64 else "float32")
+        return training.copied(run, forward(*batch[:inputs]))
 
     return Inference(
         step=lambda: copied(next_batch()),

@@ -11,17 +11,32 @@ from mxnet import autograd, gluon
 from mxnet.contrib import amp
 
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed
+from dlperf.contract.work import Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks.mxnet.process import by_horovod, scaled
 
 
-def train(run, network, loss, optimizer, weights, put, inputs, layout="", parity=None, losses=1):
+def train(
+    run,
+    network,
+    loss,
+    optimizer,
+    weights,
+    put,
+    inputs,
+    layout="",
+    parity=None,
+    losses=1,
+    schedule=None,
+    outputs=None,
+    tested=1,
+):
     """The Work of training `network`.
 
     loss(run, network): a hybrid block of network and loss as one graph, from `inputs` arrays; it
     gives so many `losses`, one or one a sample. put(run, *arrays): a loader's batch on the device.
-    layout: of a loader's images.
+    layout: of a loader's images. schedule: a rate for each step, of a training to a quality;
+    outputs: as of inference.infer, a block of the first `tested` arrays.
     """
     forward = loss(run, network)
     if run.compiler == "static":
@@ -57,7 +72,7 @@ def train(run, network, loss, optimizer, weights, put, inputs, layout="", parity
             network.collect_params().zero_grad()
         return value
 
-    return Work(
+    work = Work(
         step=step,
         wait=mx.nd.waitall,
         loss=lambda value: float(value.asnumpy().mean()) / run.accumulation,
@@ -66,6 +81,44 @@ def train(run, network, loss, optimizer, weights, put, inputs, layout="", parity
         parity=dict(read_back(run, forward, inputs), **parity or {}),
         weights=weights,
     )
+    if not schedule:
+        return work
+
+    momentum = getattr(optimizer.optimizer, "momentum", None)
+    shown = outputs(run, network)
+    if run.compiler == "static":
+        shown.hybridize(static_alloc=True, static_shape=True)
+
+    def set_rate(rate):
+        if momentum:
+            # The buffer has the rates of their steps in it, so the last one is taken out, and this
+            # one put in (Goyal et al. 2017, section 3).
+            optimizer.optimizer.momentum = momentum * rate / optimizer.learning_rate
+        optimizer.set_learning_rate(rate)
+
+    def evaluate(*batch):
+        return copied(run, shown(*put(run, *batch)[:tested])).asnumpy()
+
+    return scheduled(work, schedule, set_rate, lambda: forget(optimizer), evaluate, layout)
+
+
+def forget(trainer):
+    """The optimizer's state as before the first step, which makes it."""
+    for updater in trainer._updaters:
+        updater.states.clear()
+        updater.states_synced.clear()
+    own = trainer.optimizer
+    own.num_update = own.begin_num_update
+    for counts in own._all_index_update_counts.values():
+        counts.clear()
+
+
+def copied(run, value):
+    """Outputs in an array of their own: a static graph writes the next ones to the same place.
+
+    They may be bfloat16, which NumPy has not.
+    """
+    return value.astype("float64" if run.float64 else "float32")
 
 
 def read_back(run, forward, inputs):
@@ -160,7 +213,9 @@ class Weights:
 
     def write(self, arrays):
         for name, parameter in self.named.items():
-            parameter.set_data(self.own(name, arrays[name]))
+            # Not NumPy's: a test leaves weights in oneDNN's layout, into which only MXNet copies.
+            array = mx.nd.array(self.own(name, arrays[name]), dtype=parameter.dtype)
+            parameter.set_data(array)
 
     def write_statistics(self, arrays):
         for name, parameter in self.running.items():

@@ -41,8 +41,8 @@ def infer(run, network, outputs, weights, put, example, layout="", parity=None):
     return Inference(
         step=lambda: forward(next_batch()),
         wait=flow._oneflow_internal.eager.Sync,
-        outputs=to_host,
-        answer=lambda *batch: to_host(forward(there(*batch))),
+        outputs=training.to_host,
+        answer=lambda *batch: training.to_host(forward(there(*batch))),
         parameters=sum(p.numel() for p in network.parameters()),
         batches=batches,
         parity=dict(
@@ -70,11 +70,3 @@ class InferenceGraph(nn.Graph):
 
     def build(self, *batch):
         return self.outputs(self.run, self.network, *batch)
-
-
-def to_host(value):
-    """A rank's own outputs as a NumPy array."""
-    if value.is_global:
-        value = value.to_global(sbp=flow.sbp.split(0)).to_local()
-    value = value.detach()
-    return (value.float() if value.dtype == flow.float16 else value).numpy()

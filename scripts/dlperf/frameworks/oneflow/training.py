@@ -8,16 +8,29 @@ import oneflow as flow
 from oneflow import nn
 
 from dlperf import frameworks
-from dlperf.contract.work import Work, feed
+from dlperf.contract.work import Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 
 
-def train(run, network, loss, optimizer, weights, put, example, layout="", parity=None):
+def train(
+    run,
+    network,
+    loss,
+    optimizer,
+    weights,
+    put,
+    example,
+    layout="",
+    parity=None,
+    schedule=None,
+    outputs=None,
+):
     """The Work of training `network`, which `place` gave.
 
     loss(run, network, *batch): the mean loss of a batch; its network is the data-parallel one.
     put(run, *arrays): a loader's batch as tensors on the device. example: arrays of such a batch,
-    to compile a graph with. layout: of a loader's images.
+    to compile a graph with. layout: of a loader's images. schedule: a rate for each step, of a
+    training to a quality; outputs: as of inference.infer.
     """
     flow.manual_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
     batches = open_batches(run, layout)
@@ -25,7 +38,7 @@ def train(run, network, loss, optimizer, weights, put, example, layout="", parit
         step, detail = in_graph(run, network, loss, optimizer, put, example, batches)
     else:
         step, detail = eager(run, network, loss, optimizer, put, batches), {}
-    return Work(
+    work = Work(
         step=step,
         wait=flow._oneflow_internal.eager.Sync,  # all queued instructions, graphs included
         loss=lambda value: local(value).mean().item(),
@@ -40,6 +53,35 @@ def train(run, network, loss, optimizer, weights, put, example, layout="", parit
         ),
         weights=weights,
     )
+    if not schedule or run.compiler == "graph":
+        return work
+
+    def set_rate(rate):
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+
+    def forget():
+        optimizer._state["step"] = 0
+        for state in optimizer._state.values():
+            for moment in state.values() if isinstance(state, dict) else ():
+                moment.zero_()
+
+    def evaluate(*batch):
+        network.eval()
+        with flow.no_grad():
+            found = to_host(outputs(run, network, *put(run, *batch)))
+        network.train()
+        return found
+
+    return scheduled(work, schedule, set_rate, forget, evaluate, layout)
+
+
+def to_host(value):
+    """A rank's own outputs as a NumPy array."""
+    if value.is_global:
+        value = value.to_global(sbp=flow.sbp.split(0)).to_local()
+    value = value.detach()
+    return (value.float() if value.dtype == flow.float16 else value).numpy()
 
 
 def eager(run, network, loss, optimizer, put, batches):

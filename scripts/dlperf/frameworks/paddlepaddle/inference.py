@@ -39,8 +39,8 @@ def infer(run, network, outputs, weights, put, spec, layout="", parity=None):
     return Inference(
         step=lambda: forward(next_batch()),
         wait=paddle.device.synchronize if run.cuda else lambda: None,
-        outputs=to_host,
-        answer=lambda *batch: to_host(forward(put(run, *batch))),
+        outputs=training.to_host,
+        answer=lambda *batch: training.to_host(forward(put(run, *batch))),
         parameters=parameters,
         batches=batches,
         parity=dict(
@@ -79,10 +79,3 @@ def frozen(run, layer, spec):
         predictor = inference.create_predictor(config)
 
     return lambda *batch: predictor.run(list(batch))[0].clone()
-
-
-def to_host(value):
-    """A NumPy array, which has no bfloat16."""
-    if value.dtype in (paddle.bfloat16, paddle.float16):
-        value = value.astype("float32")
-    return value.numpy()

@@ -11,17 +11,32 @@ import paddle
 from dlperf import frameworks
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed
+from dlperf.contract.work import Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks.paddlepaddle.process import version
 
 
-def train(run, network, loss, optimizer, weights, put, spec, layout="", parity=None):
+def train(
+    run,
+    network,
+    loss,
+    optimizer,
+    weights,
+    put,
+    spec,
+    layout="",
+    parity=None,
+    schedule=None,
+    outputs=None,
+    tested=1,
+):
     """The Work of training `network`.
 
     loss(run, network): a layer that gives the mean loss of a batch; it is made static and data
     parallel as a whole. spec: InputSpecs of a batch, for static programs. put(run, *arrays): a
-    loader's batch as tensors on the device. layout: of a loader's images.
+    loader's batch as tensors on the device. layout: of a loader's images. schedule: a rate for each
+    step, of a training to a quality; outputs: as of inference.infer, a layer that takes the first
+    `tested` arrays of a batch.
     """
     parameters = sum(p.size for p in trained(network))
     if run.amp:
@@ -69,7 +84,7 @@ def train(run, network, loss, optimizer, weights, put, spec, layout="", parity=N
         optimizer.clear_grad(set_to_zero=False)
         return value
 
-    return Work(
+    work = Work(
         step=step,
         wait=paddle.device.synchronize if run.cuda else lambda: None,
         loss=lambda value: value.item(),
@@ -84,6 +99,56 @@ def train(run, network, loss, optimizer, weights, put, spec, layout="", parity=N
         ),
         weights=weights,
     )
+    if not schedule:
+        return work
+    shown = Shown(outputs(run, network))
+    if run.compiler != "none":
+        backend = "CINN" if run.compiler == "cinn" else None
+        shown = paddle.jit.to_static(shown, [spec[:tested]], full_graph=True, backend=backend)
+
+    def evaluate(*batch):
+        shown.eval()
+        with paddle.no_grad(), auto_cast(run):
+            found = to_host(shown(put(run, *batch)[:tested]))
+        shown.train()
+        return found
+
+    def forget_all():
+        forget(optimizer, trained(network))
+
+    return scheduled(work, schedule, optimizer.set_lr, forget_all, evaluate, layout)
+
+
+class Shown(paddle.nn.Layer):
+    """A layer's outputs, as a static program of their own."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, batch):
+        # a copy: a program whose last operator is one of oneDNN's crashes
+        return paddle.assign(self.layer(*batch))
+
+
+def forget(optimizer, parameters):
+    """The optimizer's state as it begins; float32 copies of narrow weights as these now are."""
+    begin = {"beta1_pow_acc": "_beta1", "beta2_pow_acc": "_beta2"}  # Adam's; others begin with 0
+    for kind, tensors in optimizer._accumulators.items():
+        value = getattr(optimizer, begin[kind]) if kind in begin else 0.0
+        for each in tensors.values():
+            each.set_value(paddle.full_like(each, value))
+    for parameter in parameters:
+        if parameter.name in optimizer._master_weights:
+            master = optimizer._master_weights[parameter.name]
+            master.set_value(parameter.astype(master.dtype))
+
+
+def to_host(value):
+    """A NumPy array, which has no bfloat16."""
+    if value.dtype in (paddle.bfloat16, paddle.float16):
+        value = value.astype("float32")
+    return value.numpy()
 
 
 def auto_cast(run):

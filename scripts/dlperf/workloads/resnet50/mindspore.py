@@ -113,6 +113,8 @@ def training(run):
         framework.put,
         layout="NCHW",
         parity={"layout": "NCHW", "optimizer": "nn.Momentum, one operator a parameter"},
+        schedule=facts.schedule(run),
+        outputs=outputs,
     )
 
 

@@ -157,7 +157,7 @@ def optimizer(run, network):
     kind = mx.optimizer.SGD if run.cuda else SGD
     sgd = kind(
         learning_rate=facts.learning_rate(run.global_batch_size),
-        momentum=facts.MOMENTUM,  # MXNet keeps the rate in the buffer: equal while it is constant
+        momentum=facts.MOMENTUM,  # its buffer has the rate in it, which train takes into account
         wd=facts.WEIGHT_DECAY,
     )
     return framework.trainer(run, network, sgd)
@@ -186,6 +186,8 @@ def training(run):
             "optimizer": "SGD, fused momentum, %d tensors an operator" % many,
             "fused_optimizer": True,
         },
+        schedule=facts.schedule(run),
+        outputs=outputs,
     )
 
 

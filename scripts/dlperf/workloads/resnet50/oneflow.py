@@ -127,6 +127,8 @@ def training(run):
             "layout": layout(run),
             "optimizer": "SGD, fused" if run.cuda or run.compiler == "graph" else "SGD",
         },
+        schedule=facts.schedule(run),
+        outputs=outputs,
     )
 
 
