@@ -65,8 +65,11 @@ SETTINGS = OrderedDict(
         ("timeout_seconds", Field((int, float), 1)),
         ("seed", Field(int, 0)),
         ("data_dir", Field(str)),
+        ("memory_limit_bytes", Field(int, 0)),
     ]
 )
+#: What settings that lack a field stand for. memory_limit_bytes: of a device, 0 without a limit.
+UNSAID = {"memory_limit_bytes": 0}
 #: The identity as columns of a table: `parallel` stands as its parts.
 COLUMNS = tuple(
     column for name in IDENTITY for column in (PARALLEL if name == "parallel" else (name,))
@@ -229,6 +232,15 @@ class Case:
         """The framework with its compiler: one line of a plot, one column of a table."""
         return self.framework if self.compiler == "none" else self.framework + "-" + self.compiler
 
+    def sized(self, value):
+        """The same case with `value` as what a search finds."""
+        if self.searched == "batch_size":
+            return dataclasses.replace(self, batch_size=value)
+        sizes = dict(self.dimensions, **{self.searched: value})
+        return dataclasses.replace(
+            self, dimensions=Dimensions(self.dimensions.declared, sizes)
+        )
+
     def on(self, nodes, devices_per_node):
         """The same work on other devices."""
         return dataclasses.replace(
@@ -320,6 +332,8 @@ def problems(document, known):
             continue
         values, fields = dict(values), dict(fields)
         dimensions = {}
+        if section == "settings":
+            values = dict(UNSAID, **values)
         if section == "identity":
             values = dict(ABSENT, **values)
             fields["framework"] = Field(str, words=tuple(known.frameworks))
@@ -327,6 +341,8 @@ def problems(document, known):
             if values.get("workload") in known.workloads:
                 dimensions = known.dimensions(values["workload"])
                 fields["data"] = Field(str, words=tuple(known.data(values["workload"])))
+                sizes = [name for name, each in dimensions.items() if each.granule]
+                fields["searched"] = Field(str, words=("", "batch_size", *sizes))
         for key, field in fields.items():
             found.extend(_value_problems("%s.%s" % (section, key), key, field, values))
         for key, each in dimensions.items():
