@@ -2,7 +2,7 @@
 
     python -m dlperf.analysis merge  --config C --runs DIR --shared DIR \\
                                      --measurements OUT --parity OUT --certificates OUT \\
-                                     --sums OUT
+                                     --sums OUT [--searches OUT]
     python -m dlperf.analysis limits --config C --measurements IN --nodes DIR --peaks IN --out OUT
     python -m dlperf.analysis cells  --measurements IN --certificates IN [--limits IN] --out OUT
     python -m dlperf.analysis table  --cells IN --table ID --tsv OUT --md OUT --html OUT
@@ -43,7 +43,7 @@ from dlperf.contract import storage
 def _merge(asked: argparse.Namespace) -> None:
     from dlperf.analysis.round.merge import merge
 
-    made = asked.measurements, asked.parity, asked.certificates, asked.sums
+    made = asked.measurements, asked.parity, asked.certificates, asked.sums, asked.searches
     left_out = merge(asked.config, asked.runs, asked.shared, *made)
     for path in left_out:
         print(f"{path}: not a repetition of this round's plan; left out", file=sys.stderr)
@@ -157,10 +157,12 @@ def _show_verdict(tsv: Path, html: Path) -> int:
     return 3 if bad else 0
 
 
-#: Options that may be left out. An imported round has no limits: nothing of it was probed.
+#: Options that may be left out. An imported round has no limits: nothing of it was probed; most
+#: rounds search nothing.
 DEFAULTS = {
     "tolerance": 0.02,
     "limits": None,
+    "searches": None,
     "metric": "",
     "sha256": "",
 }
@@ -175,6 +177,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int | None], dict[str, 
             "parity": Path,
             "certificates": Path,
             "sums": Path,
+            "searches": Path,
         },
     ),
     "limits": (

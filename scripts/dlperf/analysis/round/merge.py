@@ -17,7 +17,7 @@ from typing import Any
 from dlperf import plan, scenarios
 from dlperf.analysis.publications.config import is_import
 from dlperf.analysis.publications.records import measurements as imported_rows
-from dlperf.analysis.round import certificates, checksums, metrics, names, throttling
+from dlperf.analysis.round import certificates, checksums, metrics, names, searches, throttling
 from dlperf.analysis.round.calibration.multiplied import peak_precision
 from dlperf.analysis.round.records import Repetition, read_round, strangers
 from dlperf.analysis.schema import columns
@@ -35,8 +35,9 @@ def merge(
     parity: Path,
     certified: Path,
     listed: Path,
+    searched: Path | None = None,
 ) -> list[str]:
-    """Write the four files. Returns the records under `runs` that the plan does not ask for.
+    """Write the four files, and searches.tsv to `searched` where a size is searched. Returns the records under `runs` that the plan does not ask for.
 
     `shared` has certificates/ and data/; the folder that holds `runs` has what else is listed in
     SHA256SUMS. Raises AnalysisError for files that are not what their path says,
@@ -55,6 +56,8 @@ def merge(
     table_of = {case.folder: name for name, own in names.by_table(cases).items() for case in own}
     wanted = columns.measurements(list(config.workloads.asked()))
     read = read_round(config, cases, runs, partial(_of_case, config, table_of, wanted))
+    if searched:
+        write_table(searched, columns.SEARCH, searches.rows(config, cases, runs.parent))
     tiers = certificates.read(config, cases, shared)
     write_lines(measurements, wanted, [each.measurements for each in read])
     write_lines(parity, columns.PARITY, [each.parity for each in read])
@@ -99,7 +102,7 @@ def _of_case(
         **case.columns(config.round, 1),
         "table": table_of[case.folder],
         "case": case.name,
-        **{key: settings[key] for key in columns.SETTINGS},
+        **{key: settings.get(key) for key in columns.SETTINGS},
     }
     rows = [_row(each, shared) for each in repetitions]
     ok = [row for row in rows if row["status"] == "ok"]

@@ -50,7 +50,7 @@ def figure_ids(cases: Iterable[Case]) -> list[str]:
     cases, found = list(cases), []
     for table, members in by_table(cases).items():
         found += [f"{table}-{name}" for name in scenarios.shown(members[0].scenario)]
-        if len({case.topology for case in members}) > 1:
+        if len({case.topology for case in members}) > 1 and not members[0].searched:
             found.append(f"{table}-{SCALING}")
     return found + over_batches(cases)
 
@@ -114,6 +114,7 @@ def _varying(workload: str, cases: Sequence[Case]) -> set[str]:
         name
         for name in workloads.dimensions(workload)
         if len({case.dimensions[name] for case in own}) > 1
+        or any(case.searched == name for case in own)
     }
     return varying | ({"data"} if len({case.data for case in own}) > 1 else set())
 
@@ -121,10 +122,11 @@ def _varying(workload: str, cases: Sequence[Case]) -> set[str]:
 def _table(case: Case, varying: set[str]) -> str:
     parts = [case.workload, case.scenario, case.precision]
     parts += case.parallel.spelled("tensor_parallel", "pipeline_parallel", "zero_stage")
-    parts += [f"b{case.batch_size}", *case.parallel.spelled("accumulation")]
+    parts += [case.batch, *case.parallel.spelled("accumulation")]
     if "data" in varying:
         parts.append(case.data)
     for name, each in case.dimensions.declared.items():
         if name in varying:
-            parts.append(each.spell(case.dimensions[name]))
+            value = "max" if name == case.searched else case.dimensions[name]
+            parts.append(each.spell(value))
     return "-".join(parts)
