@@ -22,11 +22,11 @@ rule merge:
         searches=searches,
         certificates=certificates_of,
     output:
+        **({"searches": f"{RESULTS}/searches.tsv"} if SEARCHED else {}),
         measurements=f"{RESULTS}/measurements.tsv.gz",
         parity=f"{RESULTS}/parity.tsv",
         certificates=f"{RESULTS}/certificates.tsv",
         sums=f"{RESULTS}/SHA256SUMS",
-        **({"searches": f"{RESULTS}/searches.tsv"} if SEARCHED else {}),
     log:
         f"{RESULTS}/logs/merge.log",
     localrule: True

@@ -20,6 +20,7 @@ FILES = {
     "parity": "parity.tsv",
     "certificates": "certificates.tsv",
     "sums": "SHA256SUMS",
+    "searches": "searches.tsv",
     "limits": "limits.tsv",
     "cells": "cells.tsv",
 }
@@ -27,6 +28,7 @@ FILES = {
 
 def merging(results: Path) -> list[str]:
     own = ("config", "runs", "measurements", "parity", "certificates", "sums")
+    own += ("searches",) if (results / "searches").exists() else ()
     return _step("merge", results, own, shared=results.parent)
 
 

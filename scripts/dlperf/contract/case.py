@@ -237,9 +237,7 @@ class Case:
         if self.searched == "batch_size":
             return dataclasses.replace(self, batch_size=value)
         sizes = dict(self.dimensions, **{self.searched: value})
-        return dataclasses.replace(
-            self, dimensions=Dimensions(self.dimensions.declared, sizes)
-        )
+        return dataclasses.replace(self, dimensions=Dimensions(self.dimensions.declared, sizes))
 
     def on(self, nodes, devices_per_node):
         """The same work on other devices."""

@@ -163,7 +163,9 @@ class Node:
             "left": left,
             "times": self._times,
             "oom_kills": host.oom_kills() - self._oom_kills,
-            "committed": {rank: child.committed_peak_bytes() for rank, child in self._ranks.items()},
+            "committed": {
+                rank: child.committed_peak_bytes() for rank, child in self._ranks.items()
+            },
         }
 
     def stop(self):

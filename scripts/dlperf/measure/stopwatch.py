@@ -289,7 +289,9 @@ class Attempt:
         found = [facts["memory"] for facts in self.facts]
         if not self._case["settings"].get("memory_limit_bytes"):
             return found
-        committed = {rank: peak for each in self._results for rank, peak in each["committed"].items()}
+        committed = {
+            rank: peak for each in self._results for rank, peak in each["committed"].items()
+        }
         return [
             dict(each, committed_peak_bytes=committed.get(rank, 0))
             for rank, each in enumerate(found)

@@ -37,7 +37,7 @@ GIVEN = ("quality",)
 
 
 def cannot_be_searched(data: Mapping[str, Any]) -> Iterator[Problem]:
-    """What asks for `max` where nothing can be searched, and `memory_limit` where it limits nothing."""
+    """What asks for `max` where it cannot be found, or limits memory that has its own limit."""
     cpu, limit = data.get("device") == "cpu", data.get("memory_limit")
     if data.get("device") == "cuda" and limit is not None:
         message = "is for `device: cpu`; a GPU's limit is its own memory, so leave it out"

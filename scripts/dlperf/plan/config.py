@@ -155,8 +155,8 @@ class Workload(Section):
         examples=[["default"], ["off", "on"], ["inductor"]],
     )
     batch_sizes: dict[Precision, Choices[BatchSize]] = Field(
-        description="Batch sizes of one device: a list for each precision in `precisions`. `max` is "
-        "the largest that fits, which a search finds for each case "
+        description="Batch sizes of one device: a list for each precision in `precisions`. `max` "
+        "is the largest that fits, which a search finds for each case "
         "([docs/largest-batch.md](../docs/largest-batch.md)).",
         examples=[{"fp32": [128], "amp": [256, MAX]}],
     )

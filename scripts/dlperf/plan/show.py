@@ -117,7 +117,8 @@ def _searches(
     if wanted:
         seconds = SEARCH_TRIES * sum(expected(case)[0] for case in missing)
         left = f"{len(missing)} to do, at most about {duration(seconds)}"
-        yield f"Searches for the largest that fits: {len(wanted)}, {left if missing else 'all are done'}"
+        how = left if missing else "all are done"
+        yield f"Searches for the largest that fits: {len(wanted)}, {how}"
 
 
 def _certificates(config: Config, cases: Sequence[Case], results: Path) -> Iterator[str]:

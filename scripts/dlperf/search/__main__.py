@@ -1,7 +1,7 @@
 """Search the largest size that fits, of one case.
 
-    python -m dlperf.search --case DOCUMENT --out FILE --least 1 --most 65536 --granule 8 --fine 1 \\
-                            --steps 4 --repetitions 2
+    python -m dlperf.search --case DOCUMENT --out FILE --least 1 --most 65536 --granule 8 \\
+                            --fine 1 --steps 4 --repetitions 2
 
 DOCUMENT is a case document (path or JSON) whose identity says what is searched; its own size is not
 used. A search that was stopped takes its tries from FILE.tries and goes on. The exit status is 0

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 #: More tries than this no search makes: it ends with what it has.
 MOST_TRIES = 48
-#: A first guess from two small sizes is so much of what they predict: it shall fit, because what it
-#: takes then makes the second guess good.
+#: A first guess from two small sizes is so much of what they predict: it shall fit, because the
+#: memory that it takes makes the second guess a good one.
 CAREFUL = 0.9
 #: How far above the largest that fits a guess may be.
 FARTHEST = 16
 #: Guesses by memory between a size that fits and one that does not, before halves are taken.
 GUESSES = 3
-#: Granules above the largest that are tried too, because what fits is not always monotone: one more
-#: image can make a library choose another algorithm.
+#: So many granules above the largest are tried too, because what fits is not always monotone: one
+#: more image can make a library choose another algorithm.
 BEYOND = (2, 4)
 
 #: A try of a few steps, and one as long as a repetition.

@@ -1,7 +1,8 @@
 """A search with real processes, resumable: a fresh one a try, all tries in one document.
 
 In: a case document whose size is searched. Out: the document of the search (dlperf.search/1). Each
-try is written to a file beside it as soon as it ends; a search that was killed takes them from there.
+try is written to a file beside it as soon as it ends; a search that was killed takes them from
+there.
 """
 
 import json
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf.contract import files, searched
-from dlperf.search.find import FULL, SHORT, Attempt, Found, Grid, Try, find
+from dlperf.search.find import SHORT, Attempt, Found, Grid, Try, find
 
 Document = dict[str, Any]
 Measure = Callable[[Document], Document]
@@ -147,7 +148,9 @@ def _why(case: Document, last: Try) -> str:
     size = f"{case['identity']['searched']} {last.value}"
     limit = case["settings"].get("memory_limit_bytes", 0)
     within = f" within memory_limit ({limit / 1e9:g} GB)" if limit else ""
-    how = f"not even {size} fits{within}" if last.status == "oom" else f"not even {size} ran{within}"
+    how = (
+        f"not even {size} fits{within}" if last.status == "oom" else f"not even {size} ran{within}"
+    )
     return f"{how}: {last.reason}"
 
 

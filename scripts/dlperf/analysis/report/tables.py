@@ -171,7 +171,7 @@ def lines(cells: Sequence[Row]) -> list[str]:
     searched = row.get("searched")
     how = f"the largest {searched.replace('_', ' ')} that fits" if searched else ""
     if searched and row.get("memory_limit_bytes"):
-        how += f" into {forms.size(row['memory_limit_bytes'])} a device"
+        how += f" into {forms.giga(row['memory_limit_bytes'])} GB a device (committed)"
     return [
         *origin.first,
         *([f"{how}; sizes differ, so nothing is ranked"] if how else []),

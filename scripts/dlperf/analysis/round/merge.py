@@ -37,7 +37,9 @@ def merge(
     listed: Path,
     searched: Path | None = None,
 ) -> list[str]:
-    """Write the four files, and searches.tsv to `searched` where a size is searched. Returns the records under `runs` that the plan does not ask for.
+    """Write the four files, and searches.tsv to `searched` where a size is searched.
+
+    Returns the records under `runs` that the plan does not ask for.
 
     `shared` has certificates/ and data/; the folder that holds `runs` has what else is listed in
     SHA256SUMS. Raises AnalysisError for files that are not what their path says,

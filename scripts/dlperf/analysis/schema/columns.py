@@ -61,8 +61,6 @@ ALL = (
     Column("why"),
     Column("try", int),
     Column("size", int),
-    Column("kind"),
-    Column("seconds", float),
     Column("peak_bytes", int, "Memory a device", forms.size),
     Column("limit_bytes", int, "Limit of memory", forms.size),
     # what a repetition gave

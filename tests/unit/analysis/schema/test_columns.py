@@ -15,6 +15,7 @@ FILES = {
     "certificates": columns.CERTIFICATE,
     "limits": columns.LIMIT,
     "cells": columns.cells(workloads.NAMES),
+    "searches": columns.SEARCH,
     "comparison": columns.comparison(workloads.NAMES),
 }
 DESCRIBED = [each.name for each in columns.ALL]
