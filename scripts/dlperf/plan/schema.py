@@ -93,7 +93,7 @@ def _kind(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     if {"const": MAX} in entry.get("anyOf", ()):
         return f"{_kind(_followed(entry, schema), schema)}, or `{MAX}`"
     entry = _followed(entry, schema)
-    if "B|" in entry.get("pattern", ""):
+    if "|GB|" in entry.get("pattern", ""):
         return "amount such as `4 GB`"
     if "enum" in entry:
         return ", ".join(f"`{word}`" for word in entry["enum"] if isinstance(word, str))

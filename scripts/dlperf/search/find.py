@@ -27,7 +27,7 @@ SHORT, FULL = "short", "full"
 
 @dataclass(frozen=True)
 class Try:
-    """One try: `peak_bytes` of its `limit_bytes` of memory were taken; 0 where that is not known."""
+    """One try. peak_bytes: what it took of its limit_bytes of memory, 0 where that is not known."""
 
     value: int
     kind: str

@@ -57,9 +57,10 @@ def merge(
     cases = plan.expand(config)
     table_of = {case.folder: name for name, own in names.by_table(cases).items() for case in own}
     wanted = columns.measurements(list(config.workloads.asked()))
+    tries = searches.rows(config, cases, runs.parent) if searched else []
     read = read_round(config, cases, runs, partial(_of_case, config, table_of, wanted))
     if searched:
-        write_table(searched, columns.SEARCH, searches.rows(config, cases, runs.parent))
+        write_table(searched, columns.SEARCH, tries)
     tiers = certificates.read(config, cases, shared)
     write_lines(measurements, wanted, [each.measurements for each in read])
     write_lines(parity, columns.PARITY, [each.parity for each in read])
