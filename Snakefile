@@ -1,6 +1,6 @@
 """Makes a round's report from its config.
 
-plan -> environments, data -> certify -> measure -> merge -> figures -> report
+plan -> environments, data -> certify -> search, measure -> merge -> figures -> report
 """
 
 import gc
@@ -35,6 +35,7 @@ include: "rules/data.smk"
 include: "rules/certify.smk"
 include: "rules/screen.smk"
 include: "rules/measure.smk"
+include: "rules/search.smk"
 include: "rules/merge.smk"
 include: "rules/limits.smk"
 include: "rules/figures.smk"

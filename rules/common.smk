@@ -80,6 +80,7 @@ FIRST = 3_100_000  # what references need, and what takes a minute to compile
 REFERENCE = 3_001_000  # plus the millions of parameters, so that the longest starts first
 ENVIRONMENT = 3_000_000
 CERTIFICATE = 1_000_000  # before repetitions, whose speeds do not count without it
+SEARCHES = 950_000  # before the repetitions that wait for what they find
 SCREEN = 900_000  # close in time to the repetitions whose limit it gives
 
 # What starts processes on several nodes, and the network between them. It is part of commands and
@@ -106,13 +107,19 @@ def cases_by_folder():
     return {case.folder: case for case in CASES}
 
 
+def repetition_of(wildcards):
+    """Which repetition a path is of; a search's document is that of the first."""
+    return int(wildcards.get("repetition", 1))
+
+
 def case_of(wildcards):
-    """The case that a record's path names."""
+    """The case that the path of a record or of a search names."""
     folder = f"{wildcards.workload}/{wildcards.framework}/{wildcards.case}"
     case = cases_by_folder().get(folder)
-    if case is None or int(wildcards.repetition) not in REPETITIONS:
+    number = repetition_of(wildcards)
+    if case is None or number not in REPETITIONS:
         raise WorkflowError(
-            f"{RESULTS}/runs/{folder}/rep{wildcards.repetition}.json: not in the round of {SOURCE}; "
+            f"{RESULTS}/runs/{folder}/rep{number}.json: not in the round of {SOURCE}; "
             "`snakemake --profile local plan` lists what is"
         )
     return case

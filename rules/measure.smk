@@ -1,5 +1,6 @@
 """
-Required inputs: the framework's environment (env.json) and, for real input, the data's manifest.
+Required inputs: the framework's environment (env.json), for real input the data's manifest, and where
+the largest size is measured the search that finds it.
 
 Outputs: a record for each repetition, which is never changed, with its log beside it; and a copy of
 every record in `attempts/`. A repetition that fails gives a record too, and the rule succeeds.
@@ -26,18 +27,18 @@ def turn(wildcards):
 @of_each_job
 def document(wildcards):
     """The case as JSON, so that the stopwatch gets exactly what the path says."""
-    return json.dumps(plan.document(case_of(wildcards), CONFIG, int(wildcards.repetition)))
+    return json.dumps(plan.document(case_of(wildcards), CONFIG, repetition_of(wildcards)))
 
 
 def record_of(wildcards):
     return f"{RESULTS}/runs/{case_of(wildcards).folder}/rep{wildcards.repetition}.json"
 
 
-def to_try_again(wildcards):
-    """Whether there is a record that should be made again, because the config says so or because
-    there was no environment at that time."""
-    status, reason = outcome(record_of(wildcards))
-    if reason == NO_JOB % case_of(wildcards).nodes:
+def to_try_again(path, case):
+    """Whether there is a record, or a search, that should be made again, because the config says so
+    or because there was no environment at that time."""
+    status, reason = outcome(path)
+    if reason == NO_JOB % case.nodes:
         return not workflow.local_exec
     return status in CONFIG.retry or reason.startswith("no environment:")
 
@@ -54,7 +55,8 @@ def inputs_of(wildcards):
     return {
         "environment": ancient(environment) if recorded else environment,
         "data": manifest_of_case(case),
-        "again": again_if(to_try_again(wildcards)),
+        "again": again_if(to_try_again(record_of(wildcards), case)),
+        "search": search_before(wildcards),
     }
 
 
@@ -94,7 +96,7 @@ if CONFIG.device == "cuda":
 MEASURE = (
     f"exec {shlex.quote(PYTHON)} -m dlperf.measure {OVER_NODES} --config-sha256 {CONFIG_SHA256}"
     f" --on-failure {CONFIG.on_failure} --lock results/.measuring"
-    f" --attempts {RESULTS}/attempts"
+    f" --attempts {RESULTS}/attempts --round {RESULTS}"
 )
 
 

@@ -2,8 +2,8 @@
 Required inputs: the round's config.yaml, every record that the plan asks for, and the certificates
 of its cases; and what else its numbers depend on, to be listed: calibrations, peaks.yaml, manifests.
 
-Outputs: measurements.tsv.gz (a row for each repetition), parity.tsv (the settings that the
-processes reported), certificates.tsv (a row for each tier), SHA256SUMS (the files that its numbers
+Outputs: measurements.tsv.gz (a row for each repetition), searches.tsv (a row for each
+try, where the largest size is searched), parity.tsv (the settings that the processes reported), certificates.tsv (a row for each tier), SHA256SUMS (the files that its numbers
 depend on), cells.tsv (a row for each case and metric: median, interval, speed-up, certificate,
 flags). Of a round that infers also latencies.tsv.gz (a row for each repetition: all latencies), of
 one that trains to a quality also curves.tsv.gz (a row for each test).
@@ -23,8 +23,10 @@ rule merge:
         peaks=f"{RESULTS}/peaks.yaml",
         manifests=data_of_round,
         records=records,
+        searches=searches,
         certificates=certificates_of,
     output:
+        **({"searches": f"{RESULTS}/searches.tsv"} if SEARCHED else {}),
         measurements=f"{RESULTS}/measurements.tsv.gz",
         parity=f"{RESULTS}/parity.tsv",
         certificates=f"{RESULTS}/certificates.tsv",
@@ -38,7 +40,8 @@ rule merge:
         runs=f"{RESULTS}/runs",  # a folder, as thousands of records do not fit on a command line
         shared="results",  # the folder of the certificates
         more=[f"--latencies={path}" for path in LATENCIES]
-        + [f"--curves={path}" for path in CURVES],
+        + [f"--curves={path}" for path in CURVES]
+        + [f"--searches={RESULTS}/searches.tsv" for _ in SEARCHED[:1]],
     shell:
         "{PYTHON:q} -m dlperf.analysis merge --config {input.config:q} --runs {params.runs:q}"
         " --shared {params.shared:q} --measurements {output.measurements:q}"

@@ -16,6 +16,7 @@ rule report_page:
         cells=f"{RESULTS}/cells.tsv",
         limits=f"{RESULTS}/limits.tsv",
         sums=f"{RESULTS}/SHA256SUMS",
+        searches=f"{RESULTS}/searches.tsv" if SEARCHED else [],
         figures=[f"{RESULTS}/figures/{name}.svg" for name in FIGURES],
         environments=[environment_of(framework) for framework in FRAMEWORKS],
         manifests=data_of_round,

@@ -22,6 +22,7 @@ FILES = {
     "sums": "SHA256SUMS",
     "latencies": names.LATENCIES,
     "curves": names.CURVES,
+    "searches": "searches.tsv",
     "limits": "limits.tsv",
     "cells": "cells.tsv",
 }
@@ -31,6 +32,7 @@ def merging(results: Path) -> list[str]:
     own: tuple[str, ...] = ("config", "runs", "measurements", "parity", "certificates", "sums")
     own += ("latencies",) if names.have_latencies(_cases(results)) else ()
     own += ("curves",) if names.have_curves(_cases(results)) else ()
+    own += ("searches",) if (results / "searches").exists() else ()
     return _step("merge", results, own, shared=results.parent)
 
 

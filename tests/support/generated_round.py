@@ -16,8 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import plan, workloads
+from dlperf.contract import searched
+from dlperf.plan import searches
 from dlperf.plan.peaks import PEAKS
 from dlperf.scenarios import quality
+from dlperf.search import tries
+from dlperf.search.find import find
 
 START = datetime(2026, 11, 21, 5, 0, 0, tzinfo=UTC)
 CPU = "Example CPU @ 2.50GHz"
@@ -120,14 +124,19 @@ def write_round(
         write_manifest(root)
     write_certificates(root, made, verdict)
     clock = START
-    turns = plan.order(made, plan.expand(made))
+    cases = plan.expand(made)
+    turns = plan.order(made, cases)
+    for case in cases:
+        if case.searched and not case.unsupported:
+            write_search(results, case, made)
     for case, repetition in sorted(turns, key=lambda turn: turns[turn]):
         status, reason = fate(case, repetition)
         if status == "ok" and case.unsupported:
             status, reason = "missing", ""
         if status == "missing":
             continue
-        made_record = record(case, made, repetition, clock, status, reason, noise)
+        sized = searches.found(case, results)
+        made_record = record(sized, made, repetition, clock, status, reason, noise)
         if change:
             change(made_record)
         path = results / "runs" / case.folder / f"rep{repetition}.json"
@@ -135,6 +144,32 @@ def write_round(
         path.write_text(json.dumps(made_record) + "\n")
         clock += timedelta(seconds=made_record["provenance"]["seconds_total"] + 2)
     return results
+
+
+def largest(case: plan.Case) -> int:
+    """The size that a case's made-up search finds; 0 for a framework that takes all memory."""
+    return {"mxnet": 432, "oneflow": 0}.get(case.framework, 512)
+
+
+def write_search(results: Path, case: plan.Case, made: plan.Config) -> Path:
+    """The document of a search, as the workflow leaves it; a size takes 7 MB."""
+    options = plan.search_of(case, made)
+    how, done = tries.Search(**options), []
+
+    def attempt(value: int, kind: str) -> tries.Try:
+        fits = value <= largest(case)
+        reason = "" if fits else "rank 0: out of memory"
+        peak, limit = 10**8 + 7_000_000 * value, made.memory_limit or 0
+        status = "ok" if fits else "oom"
+        done.append(tries.Try(value, kind, status, reason, 9.5, peak if fits else 0, limit))
+        return done[-1]
+
+    found = find(attempt, how.grid, how.repetitions)
+    document = tries.document(plan.document(case, made, 1), how, done, found)
+    path = results / searched.path_of(case)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document) + "\n")
+    return path
 
 
 def record(

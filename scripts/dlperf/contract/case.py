@@ -67,10 +67,11 @@ SETTINGS = OrderedDict(
         ("data_dir", Field(str)),
         ("evaluations", Field(int, 0)),
         ("target", Field((int, float), 0)),
+        ("memory_limit_bytes", Field(int, 0)),
     ]
 )
-#: What settings that lack a field stand for.
-UNSET = {"evaluations": 0, "target": 0}
+#: What settings that lack a field stand for. memory_limit_bytes: of a device, 0 without a limit.
+UNSAID = {"evaluations": 0, "target": 0, "memory_limit_bytes": 0}
 #: The identity as columns of a table: `parallel` stands as its parts.
 COLUMNS = tuple(
     column for name in IDENTITY for column in (PARALLEL if name == "parallel" else (name,))
@@ -233,6 +234,13 @@ class Case:
         """The framework with its compiler: one line of a plot, one column of a table."""
         return self.framework if self.compiler == "none" else self.framework + "-" + self.compiler
 
+    def sized(self, value):
+        """The same case with `value` as what a search finds."""
+        if self.searched == "batch_size":
+            return dataclasses.replace(self, batch_size=value)
+        sizes = dict(self.dimensions, **{self.searched: value})
+        return dataclasses.replace(self, dimensions=Dimensions(self.dimensions.declared, sizes))
+
     def on(self, nodes, devices_per_node):
         """The same work on other devices."""
         return dataclasses.replace(
@@ -324,13 +332,15 @@ def problems(document, known):
             continue
         values, fields = dict(values), dict(fields)
         dimensions = {}
-        values = dict(ABSENT if section == "identity" else UNSET, **values)
+        values = dict(ABSENT if section == "identity" else UNSAID, **values)
         if section == "identity":
             fields["framework"] = Field(str, words=tuple(known.frameworks))
             fields["workload"] = Field(str, words=tuple(known.workloads))
             if values.get("workload") in known.workloads:
                 dimensions = known.dimensions(values["workload"])
                 fields["data"] = Field(str, words=tuple(known.data(values["workload"])))
+                sizes = [name for name, each in dimensions.items() if each.granule]
+                fields["searched"] = Field(str, words=("", "batch_size", *sizes))
         for key, field in fields.items():
             found.extend(_value_problems("%s.%s" % (section, key), key, field, values))
         for key, each in dimensions.items():

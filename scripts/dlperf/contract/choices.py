@@ -53,6 +53,55 @@ class Pattern:
         return value
 
 
+MAX = "max"
+
+
+class OrMax:
+    """A number, or `max`: the largest that fits, which a search finds."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        as_it_is = core_schema.plain_serializer_function_ser_schema(lambda value: value)
+        return core_schema.no_info_wrap_validator_function(
+            self.check, handler(source), serialization=as_it_is
+        )
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {"anyOf": [{"const": MAX}, handler(schema["schema"])]}
+
+    def check(self, value: Any, number: Any) -> Any:
+        if isinstance(value, str) and value != MAX:
+            raise PydanticCustomError("or_max", "is no number", {"allowed": (MAX,)})
+        return value if value == MAX else number(value)
+
+
+UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
+UNITS |= {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+class Bytes:
+    """An amount of memory that a process can begin with: '4 GB', '4 GiB', or a number of bytes."""
+
+    least = 100 * 10**6
+
+    expression = r"([0-9]+(?:\.[0-9]+)?) ?(MB|GB|TB|MiB|GiB|TiB)"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.check)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        text = {"type": "string", "pattern": f"^{self.expression}$"}
+        return {"anyOf": [{"type": "integer", "minimum": self.least}, text]}
+
+    def check(self, value: Any) -> int:
+        match = re.fullmatch(self.expression, value) if isinstance(value, str) else None
+        if match:
+            value = int(float(match[1]) * UNITS[match[2]])
+        if isinstance(value, bool) or not isinstance(value, int) or not self.least <= value < 2**63:
+            message = "is no amount of memory such as '4 GB' or '4 GiB', of 100 MB or more"
+            raise PydanticCustomError("bytes", message)
+        return value
+
+
 Choices = Annotated[list[Item], Field(min_length=1, json_schema_extra={"uniqueItems": True})]
 
 

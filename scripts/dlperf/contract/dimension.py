@@ -13,7 +13,8 @@ class Dimension(NamedTuple):
     `key` spells it in a case's name, where the value differs from the `standard` one; `words` says
     what each value of a choice means. A choice makes tables and certificates of its own; sizes are
     reduced in certificates (`proof.DIMENSIONS`). `description`, `minimum`, `maximum` and `examples`
-    are those of the config's key.
+    are those of the config's key. `granule`: a size whose largest value can be searched is tried in
+    multiples of it; 0 where no search makes sense.
     """
 
     key: str
@@ -23,6 +24,7 @@ class Dimension(NamedTuple):
     minimum: Optional[int] = None
     maximum: Optional[int] = None
     examples: Tuple[Any, ...] = ()
+    granule: int = 0
 
     @property
     def is_choice(self):
@@ -102,7 +104,7 @@ class Dimensions(Mapping):
         values, searched = {}, ""
         for part in parts:
             for name, each in declared.items():
-                if part == each.spell("max") and not (each.is_choice or searched):
+                if part == each.spell("max") and each.granule and not searched:
                     searched, values[name] = name, 0
                     break
                 value = each.parse(part[len(each.key) :]) if part.startswith(each.key) else None

@@ -13,15 +13,15 @@ stopped by a signal; then there is no record.
 """
 
 import argparse
-import contextlib
-import fcntl
 import os
 import sys
 
-from dlperf import frameworks, workloads
-from dlperf.contract import storage
-from dlperf.contract.case import CaseError, Known, load
-from dlperf.measure import by_hand, host, node, processes, record
+from dlperf import frameworks
+from dlperf.contract import searched, storage
+from dlperf.contract.case import CaseError, load
+from dlperf.measure import by_hand, node, processes, record
+from dlperf.measure.lock import held
+from dlperf.workloads.cases import case_of, known
 
 
 def main(arguments=None):
@@ -35,6 +35,7 @@ def main(arguments=None):
     )
     parser.add_argument("--case", required=True, help="case document: a path, the JSON text, or -")
     parser.add_argument("--out", required=True, help="the record to write")
+    parser.add_argument("--round", help="folder of a round, whose searches/ say the largest size")
     parser.add_argument("--environment", default="", help="env.json of the environment")
     parser.add_argument("--config-sha256", default="", help="sha256 of the round's config")
     parser.add_argument("--attempts", help="folder that keeps a copy of every record")
@@ -49,12 +50,15 @@ def main(arguments=None):
     asked = parser.parse_args(arguments)
     try:
         source = _from_standard_input() if asked.case == "-" else asked.case
-        case = load(
-            source,
-            Known(workloads.NAMES, frameworks.NAMES, workloads.dimensions, workloads.data),
-        )
+        case = load(source, known())
         _check_compiler(source, case["identity"])
-    except CaseError as error:
+        ended = None
+        if asked.round and case["identity"]["searched"]:
+            path = os.path.join(asked.round, searched.path_of(case_of(case["identity"])))
+            search = searched.read(path)
+            case = searched.sized(case, search["value"])
+            ended = None if search["status"] == "ok" else (search["status"], search["reason"])
+    except ValueError as error:
         sys.exit("\n".join("error: " + line for line in str(error).splitlines()))
     if asked.environment and not os.path.exists(asked.environment):
         sys.exit("error: %s: no such file" % asked.environment)
@@ -64,13 +68,14 @@ def main(arguments=None):
     processes.end_with_ranks()
     from dlperf.measure.stopwatch import measure
 
-    with _held(asked.lock):
+    with held(asked.lock):
         document = measure(
             case,
             asked.environment,
             asked.config_sha256,
             launcher=asked.launcher,
             interface=asked.interface,
+            known=ended,
         )
     try:
         record.write(document, asked.out, asked.attempts)
@@ -103,23 +108,6 @@ def _check_compiler(source, identity):
                 ", ".join(package.COMPILERS),
             )
         )
-
-
-@contextlib.contextmanager
-def _held(path):
-    """Hold the lock file `path`; the kernel frees it however this process ends."""
-    if not path:
-        yield
-        return
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    # each node has its own, as nodes that share the folder need not wait for each other
-    with open("%s-%s" % (path, host.name()), "a") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            print("waiting for another repetition on this machine to end", file=sys.stderr)
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
 
 
 def _summary(document, path):

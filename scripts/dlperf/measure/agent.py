@@ -76,8 +76,8 @@ class Agent:
         self._node = Node(device, devices, sys.stdout, address, interface)
         self.send(about=self._node.about)
 
-    def do_start(self, runs, program, environ, token):
-        self._node.start(runs, program, environ, token)
+    def do_start(self, runs, program, environ, token, limit_bytes):
+        self._node.start(runs, program, environ, token, limit_bytes)
 
     def do_note(self, moment):
         self._node.note(moment)

@@ -22,7 +22,7 @@ from dlperf.contract import words
 from dlperf.contract.case import IDENTITY, SETTINGS, Field
 from dlperf.contract.parallel import SPELLED, Parallel
 from dlperf.measure import host
-from dlperf.workloads.cases import case_of
+from dlperf.workloads.cases import case_of, known
 
 #: What a user of one device expects, where the option is left out; of steps, as in a round.
 DEFAULTS = {
@@ -40,6 +40,7 @@ ALIKE = {
     "repetition": 1,
     "timeout_seconds": 600,
     "seed": 1,
+    "memory_limit_bytes": 0,
 }
 #: A step has about so many TFLOP: on a GPU 256 images of ResNet-50, or 64 sequences of BERT-Base.
 STEP_TFLOP = {"cuda": 5.0, "cpu": 0.2}
@@ -151,8 +152,7 @@ def document(given):
         "identity": dict(identity),
         "settings": {key: values[key] for key in SETTINGS},
     }
-    known = contract.Known(workloads.NAMES, frameworks.NAMES, workloads.dimensions, workloads.data)
-    wrong = contract.problems(found, known)
+    wrong = contract.problems(found, known())
     if wrong:
         raise Mistake(wrong[0])
     return found

@@ -115,6 +115,11 @@ def free_bytes(folder="."):
     return found.f_bavail * found.f_frsize
 
 
+def memory_bytes(field="MemTotal"):
+    """This host's memory; of `MemAvailable`, what can be had without swapping."""
+    return int((_field(_read("/proc/meminfo"), field) or "0 kB").split()[0]) * 1024
+
+
 def oom_kills():
     """How many processes the kernel has killed for lack of memory since boot."""
     for line in _read("/proc/vmstat").splitlines():
@@ -135,7 +140,7 @@ def clock_mhz():
 
 def facts():
     """The facts of this host that do not change during a repetition."""
-    cpuinfo, meminfo = _read("/proc/cpuinfo"), _read("/proc/meminfo")
+    cpuinfo = _read("/proc/cpuinfo")
     release = _read("/etc/os-release")
     system = [line for line in release.splitlines() if line.startswith("PRETTY_NAME=")]
     flags = _field(cpuinfo, "flags").split()
@@ -145,7 +150,7 @@ def facts():
         "cpu_features": [each for each in flags if each.startswith(("avx", "amx", "fma"))],
         "cores": os.cpu_count(),
         "cores_allowed": len(cores()),
-        "memory_bytes": int((_field(meminfo, "MemTotal") or "0 kB").split()[0]) * 1024,
+        "memory_bytes": memory_bytes(),
         "os": system[0].partition("=")[2].strip('"') if system else platform.system(),
         "kernel": platform.release(),
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip(),

@@ -39,8 +39,9 @@ class RemoteNode:
         self.about = self._answer("about", seconds)
         return self.about is not None
 
-    def start(self, runs, program, environ, token):
-        self._tell("start", runs=runs, program=list(program), environ=environ, token=token)
+    def start(self, runs, program, environ, token, limit_bytes=0):
+        asked = dict(runs=runs, program=list(program), environ=environ, token=token)
+        self._tell("start", limit_bytes=limit_bytes, **asked)
 
     def exits(self):
         return dict(self._exits)
@@ -52,8 +53,9 @@ class RemoteNode:
         self._tell("results")
         found = self._answer("results", ANSWER_SECONDS)
         if found is None:
-            return {"left": {}, "times": {}, "oom_kills": 0}
-        found["left"] = {int(rank): facts for rank, facts in found["left"].items()}
+            return {"left": {}, "times": {}, "oom_kills": 0, "committed": {}}
+        for key in ("left", "committed"):
+            found[key] = {int(rank): value for rank, value in found[key].items()}
         return found
 
     def stop(self):

@@ -67,11 +67,12 @@ class Node:
             "state": state(self._gpus),
         }
 
-    def start(self, runs, program, environ, token):
+    def start(self, runs, program, environ, token, limit_bytes=0):
         """Start the ranks (Runs or Ranks, as dicts) and the framework's processes beside them.
 
         program: the module and arguments that each rank runs; its Run is appended.
         environ: the variables of the framework's environment. token: lets ranks into their meeting.
+        limit_bytes: the memory that a rank may commit, 0 without a limit; services have none.
         """
         for each in self._reserved:
             each.close()
@@ -91,7 +92,9 @@ class Node:
             argv = [run.interpreter, "-m"] + list(program) + [spec]
             environment = self._environment(run, environ)
             environment[TOKEN] = token
-            self._ranks[run.rank] = self._child("rank %d" % run.rank, argv, environment, run.cores)
+            self._ranks[run.rank] = self._child(
+                "rank %d" % run.rank, argv, environment, run.cores, limit_bytes
+            )
 
     def _capability(self, fields):
         """The compute capability of a rank's GPU, "" if it is not known."""
@@ -99,9 +102,9 @@ class Node:
         own = facts[fields["local_rank"]] if fields["local_rank"] < len(facts) else {}
         return own.get("compute_capability") or ""
 
-    def _child(self, name, argv, environment, cores):
+    def _child(self, name, argv, environment, cores, limit_bytes=0):
         own = cores if self._pinned else []
-        return processes.Child(name, argv, environment, own, self._log, self._enter)
+        return processes.Child(name, argv, environment, own, self._log, self._enter, limit_bytes)
 
     def _environment(self, run, environ):
         """A rank's variables: this process's, the environment's, the launch's, the framework's."""
@@ -160,6 +163,9 @@ class Node:
             "left": left,
             "times": self._times,
             "oom_kills": host.oom_kills() - self._oom_kills,
+            "committed": {
+                rank: child.committed_peak_bytes() for rank, child in self._ranks.items()
+            },
         }
 
     def stop(self):

@@ -24,13 +24,14 @@ def die_with_parent():
 class Child:
     """A process in its own session; its output goes to `log` line by line, with its name if any.
 
-    enter: what it does first of all, such as joining a namespace.
+    enter: what it does first of all, such as joining a namespace. limit_bytes: the private memory
+    that it may commit (RLIMIT_DATA), 0 without a limit of its own.
     """
 
-    def __init__(self, name, argv, environment, cores, log, enter=None):
+    def __init__(self, name, argv, environment, cores, log, enter=None, limit_bytes=0):
         self.name = name
         self.tail = collections.deque(maxlen=40)
-        self._limit, self._most = resource.getrlimit(resource.RLIMIT_DATA)[0], 0
+        self._limit, self._most = _limit(limit_bytes), 0
 
         def prepare():
             if enter:
@@ -38,6 +39,8 @@ class Child:
             die_with_parent()  # after it: other credentials make the kernel forget this
             if cores:
                 os.sched_setaffinity(0, cores)
+            if limit_bytes:
+                resource.setrlimit(resource.RLIMIT_DATA, (self._limit, self._limit))
 
         self._process = subprocess.Popen(
             argv,
@@ -64,6 +67,10 @@ class Child:
         if self._limit != resource.RLIM_INFINITY:
             self._most = max(self._most, self._data_bytes())
         return self._process.poll()
+
+    def committed_peak_bytes(self):
+        """The most private memory that was seen of it; 0 where nothing limits it."""
+        return self._most
 
     def last_words(self):
         """The last of its lines that says that memory ended, or is not empty.
@@ -102,6 +109,14 @@ class Child:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:
             pass
+
+
+def _limit(asked):
+    """The limit of a child that may commit `asked` bytes: no more than this process may allow."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if not asked:
+        return soft
+    return asked if hard == resource.RLIM_INFINITY else min(asked, hard)
 
 
 def stop(children, grace_seconds=3.0):

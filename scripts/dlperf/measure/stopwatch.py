@@ -25,12 +25,20 @@ POLL_SECONDS = 0.02
 PEER_GRACE_SECONDS = 2.0
 
 
-def measure(case, environment="", config_sha256="", log=sys.stderr, launcher="", interface=""):
+#: The share of a machine's memory that the limits of its devices may add up to: the rest is for the
+#: system, which would begin to swap.
+MEMORY_SHARE = 0.75
+
+
+def measure(
+    case, environment="", config_sha256="", log=sys.stderr, launcher="", interface="", known=None
+):
     """Run the repetition that `case` (a document of contract/case.py) describes; return its record.
 
     environment: the path of an env.json, whose interpreter runs the ranks and whose `environ` is
     set for them; without one, this interpreter runs them. launcher, interface: for several nodes,
-    see launch.Launch.
+    see launch.Launch. known: (status, reason) of a repetition of which it is known before it runs
+    how it ends.
     """
     built = {}
     if environment:
@@ -45,7 +53,10 @@ def measure(case, environment="", config_sha256="", log=sys.stderr, launcher="",
     document["provenance"]["start_utc"] = started_utc
 
     reason = cannot_run(case, launcher)
-    if reason:
+    if known:
+        document.update(status=known[0], reason=known[1])
+        document["host"] = host.facts()
+    elif reason:
         document.update(status="unsupported", reason=reason)
         document["host"] = host.facts()
     elif built.get("status") == "failed":
@@ -77,11 +88,12 @@ def cannot_run(case, launcher="", pinned=True):
         # what each node lacks is known when it has connected
         return "" if launcher and not outside else NO_JOB % identity["nodes"]
     cores = len(host.cores()) if pinned else sys.maxsize
-    return too_small(case, host.name(), cores, len(host.visible_gpus()) if _cuda(case) else 0)
+    gpus = len(host.visible_gpus()) if _cuda(case) else 0
+    return too_small(case, host.name(), cores, gpus, host.memory_bytes())
 
 
-def too_small(case, name, cores, gpus):
-    """Why a node with so many cores and GPUs cannot run its part of `case`, or ""."""
+def too_small(case, name, cores, gpus, memory_bytes):
+    """Why a node with so many cores, GPUs and memory cannot run its part of `case`, or ""."""
     devices = case["identity"]["devices_per_node"]
     needed = devices * case["settings"]["cores_per_device"]
     if _cuda(case) and not gpus:
@@ -92,7 +104,18 @@ def too_small(case, name, cores, gpus):
         return "%d GPUs are needed, but %d may be used on %s" % (devices, gpus, name)
     if not _cuda(case) and needed > cores:
         return "%d cores are needed, but %d may be used on %s" % (needed, cores, name)
+    limit = case["settings"].get("memory_limit_bytes", 0)
+    if devices * limit > MEMORY_SHARE * memory_bytes:
+        return (
+            "%s (%d devices x memory_limit) are more than three quarters of the %s that %s has"
+            % (gigabytes(devices * limit), devices, gigabytes(memory_bytes), name)
+        )
     return ""
+
+
+def gigabytes(count):
+    """Bytes for people: '4.3 GB'."""
+    return "%.1f GB" % (count / 1e9)
 
 
 def _cuda(case):
@@ -156,7 +179,8 @@ class Attempt:
         abouts = [node.about for node in self._nodes]
         for about in abouts:
             cores = len(about["cores"]) if pinned else sys.maxsize
-            reason = too_small(self._case, about["name"], cores, about["gpus"])
+            memory = about["facts"]["memory_bytes"]
+            reason = too_small(self._case, about["name"], cores, about["gpus"], memory)
             reason = reason or gate.refusal(environment, about["facts"]["gpus"], about["name"])
             if reason:
                 self.failure = ("unsupported", reason)
@@ -170,8 +194,9 @@ class Attempt:
         interpreter = environment.get("interpreter", sys.executable)
         self._started = time.perf_counter()
         self._runs = placed(self._case, abouts, interpreter, self._meeting.address)
+        limit = 0 if _cuda(self._case) else self._case["settings"].get("memory_limit_bytes", 0)
         for node, runs in zip(self._nodes, self._runs):
-            node.start(runs, program, environment.get("environ", {}), token)
+            node.start(runs, program, environment.get("environ", {}), token, limit)
         self._watch()
 
     def _note(self, barrier):
@@ -250,7 +275,7 @@ class Attempt:
         outcome.update(scenario.summary(self.facts, case_of(identity), settings))
         outcome.update(
             window=[facts["window"] for facts in self.facts],
-            memory=[facts["memory"] for facts in self.facts],
+            memory=self._memory(),
             parity=self.facts[0]["parity"],
         )
         if scenario.TRAINS:
@@ -259,6 +284,18 @@ class Attempt:
         if len(energy) == len(self.facts):  # else the sum would be of some of them
             outcome["energy"] = energy
         return outcome
+
+    def _memory(self):
+        found = [facts["memory"] for facts in self.facts]
+        if not self._case["settings"].get("memory_limit_bytes"):
+            return found
+        committed = {
+            rank: peak for each in self._results for rank, peak in each["committed"].items()
+        }
+        return [
+            dict(each, committed_peak_bytes=committed.get(rank, 0))
+            for rank, each in enumerate(found)
+        ]
 
     def hosts(self):
         """The node's facts and load; with several nodes those of the first, and a list of all."""

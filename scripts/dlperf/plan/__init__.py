@@ -7,7 +7,7 @@ campaign imports it again.
 
 from dlperf.contract.case import Case
 from dlperf.contract.problems import ConfigError, read_yaml
-from dlperf.plan.cases import document, expand, order, seed
+from dlperf.plan.cases import document, expand, order, search_of, seed
 from dlperf.plan.checks import check_beside, problems_here
 from dlperf.plan.config import Config, dump, load
 
@@ -23,5 +23,6 @@ __all__ = [
     "order",
     "problems_here",
     "read_yaml",
+    "search_of",
     "seed",
 ]

@@ -12,6 +12,7 @@ from typing import Any
 
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract.case import SCHEMA, Case
+from dlperf.contract.choices import MAX
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.parallel import Parallel
 from dlperf.data import loaders
@@ -20,8 +21,14 @@ from dlperf.plan.config import Config
 
 
 def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
-    """The case document of a repetition, which `dlperf.measure` takes."""
+    """The case document of a repetition, which `dlperf.measure` takes.
+
+    A size that is not found yet is the least that can be.
+    """
     steps, folder = config.steps_of(case.workload, case.scenario), loaders.folder(case)
+    if case.searched and not size_of(case):
+        case = case.sized(search_of(case, config)["least"])
+    limit = {"memory_limit_bytes": config.memory_limit} if config.memory_limit else {}
     section = config.workloads.asked()[case.workload].quality
     quality = section if case.scenario == "quality" else None
     target = workloads.data(case.workload)[case.data].target
@@ -38,6 +45,7 @@ def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
             "data_dir": f"results/data/{folder}" if folder else "",
             "evaluations": min(quality.evaluations, _steps(case)) if quality else 0,
             "target": (quality.target or target) if quality else 0,
+            **limit,
         },
     }
 
@@ -52,6 +60,24 @@ def _steps(case: Case) -> int:
     out."""
     samples = workloads.data(case.workload)[case.data].samples
     return case.epochs * (samples // case.global_batch_size)
+
+
+def size_of(case: Case) -> int:
+    """The size that is searched; 0 until it is found."""
+    if case.searched == "batch_size":
+        return case.batch_size
+    return int(case.dimensions[case.searched])
+
+
+def search_of(case: Case, config: Config) -> dict[str, int]:
+    """How the size of a case is searched: the options of `dlperf.search`."""
+    how = config.search
+    found = {"least": 1, "most": how.most, "granule": how.granule, "fine": 1}
+    if case.searched != "batch_size":
+        each = case.dimensions.declared[case.searched]
+        least, most = each.minimum or each.granule, each.maximum or 2**31 - 1
+        found = {"least": least, "most": most, "granule": each.granule, "fine": each.granule}
+    return {**found, "steps": how.steps, "repetitions": how.repetitions}
 
 
 def expand(config: Config) -> list[Case]:
@@ -82,6 +108,7 @@ def _combinations(config: Config) -> Iterator[Case]:
                 section.compilers,
                 config.frameworks,
             ):
+                sizes, searched = _dimensions(workload, scenario, dimensions)
                 yield Case(
                     workload,
                     framework,
@@ -90,19 +117,23 @@ def _combinations(config: Config) -> Iterator[Case]:
                     _compiler(word, framework, config.device),
                     *split_topology(topology),
                     parallel,
-                    batch_size,
+                    0 if batch_size == MAX else int(batch_size),
                     data,
-                    _dimensions(workload, scenario, dimensions),
-                    epochs=epochs,
+                    sizes,
+                    "batch_size" if batch_size == MAX else searched,
+                    epochs,
                 )
 
 
-def _dimensions(workload: str, scenario: str, asked: dict[str, int | str]) -> Dimensions:
-    """A case's dimensions; the choices are of how a model is trained."""
+def _dimensions(
+    workload: str, scenario: str, asked: dict[str, int | str]
+) -> tuple[Dimensions, str]:
+    """A case's dimensions, the choices are of how a model is trained; and which one is searched."""
     declared = workloads.dimensions(workload)
     if scenario == "infer":
         asked = {name: each for name, each in asked.items() if not declared[name].is_choice}
-    return Dimensions(declared, asked)
+    searched = next((name for name, each in asked.items() if each == MAX), "")
+    return Dimensions(declared, {**asked, searched: 0} if searched else asked), searched
 
 
 def _compiler(word: str, framework: str, device: str) -> str:

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dlperf import workloads
 from dlperf.contract.case import PRECISIONS
+from dlperf.contract.choices import MAX
 from dlperf.contract.problems import ConfigError, Problem, nearest
 
 if TYPE_CHECKING:
@@ -40,6 +42,61 @@ def without_section(data: Mapping[str, Any]) -> Iterator[Problem]:
         if isinstance(scenarios, list) and "quality" in scenarios and not section.get("quality"):
             message = "is missing, but `scenarios` has 'quality'; it needs `epochs`, such as [6]"
             yield Problem(f"workloads.{name}.quality", "", message)
+
+
+#: Scenarios whose sizes are part of what is compared.
+GIVEN = ("quality",)
+
+
+def cannot_be_searched(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """What asks for `max` where it cannot be found, or limits memory that has its own limit."""
+    cpu, limit = data.get("device") == "cpu", data.get("memory_limit")
+    if data.get("device") == "cuda" and limit is not None:
+        message = "is for `device: cpu`; a GPU's limit is its own memory, so leave it out"
+        yield Problem("memory_limit", repr(limit), message)
+    places: list[str] = []
+    sections = data.get("workloads")
+    for name, section in sections.items() if isinstance(sections, Mapping) else ():
+        if not isinstance(section, Mapping):
+            continue
+        batches = [*_with_max(section, "batch_sizes"), *_with_max(section.get("infer"), "infer")]
+        declared = workloads.dimensions(name) if name in workloads.NAMES else {}
+        sizes = [key for key in declared if section.get(key) == MAX]
+        places += [f"workloads.{name}.{key}" for key in [*batches, *sizes]]
+        scenarios = section.get("scenarios")
+        for scenario in GIVEN:
+            own = section.get(scenario)
+            if isinstance(own, Mapping) and own.get("batch_sizes") and not sizes:
+                continue
+            if isinstance(scenarios, list) and scenario in scenarios and (batches or sizes):
+                key = f"workloads.{name}.{[*batches, *sizes][0]}"
+                message = (
+                    f"cannot be searched for `{scenario}`, where all train with the same size; "
+                    "give a number, or a round of its own"
+                )
+                yield Problem(key, MAX, message)
+        if len(sizes) + bool(batches) > 1:
+            found = ", ".join([*batches[:1], *sizes])
+            message = f"one size at a time can be searched, but `{MAX}` stands in {found}"
+            yield Problem(f"workloads.{name}", "", message)
+    if places and cpu and limit is None:
+        message = (
+            f"is missing, but {places[0]} has `{MAX}`: say how much memory a device may take, such "
+            "as `memory_limit: 4 GB`; without a limit the machine would swap"
+        )
+        yield Problem("memory_limit", "", message)
+
+
+def _with_max(section: Any, key: str) -> list[str]:
+    """['batch_sizes.fp32']: where a section, or its part `infer`, asks for the largest batch."""
+    section = section if isinstance(section, Mapping) else {}
+    sizes = section.get("batch_sizes")
+    before = "" if key == "batch_sizes" else f"{key}."
+    return [
+        f"{before}batch_sizes.{precision}"
+        for precision, own in (sizes.items() if isinstance(sizes, Mapping) else ())
+        if isinstance(own, list) and MAX in own
+    ]
 
 
 def split_topology(topology: str) -> tuple[int, int]:

@@ -26,11 +26,11 @@ from pydantic_core import PydanticCustomError
 from dlperf import frameworks, workloads
 from dlperf.contract import parallel
 from dlperf.contract.case import DEVICES, PRECISIONS, SCENARIOS
-from dlperf.contract.choices import Choices, OneOf, Pattern, Section
+from dlperf.contract.choices import MAX, Bytes, Choices, OneOf, OrMax, Pattern, Section
 from dlperf.contract.dimension import Dimension
 from dlperf.contract.parallel import Parallel
 from dlperf.contract.problems import ConfigError, check_size, explain, read_yaml, repeated
-from dlperf.plan.checks import without_batch_size, without_section
+from dlperf.plan.checks import cannot_be_searched, without_batch_size, without_section
 from dlperf.plan.compilers import CompilerName
 from dlperf.plan.peaks import DeviceName, PeakPrecision, Teraflops, above_dense
 
@@ -82,6 +82,8 @@ PublishedName = Annotated[
 ]
 # The largest numbers are beyond every machine, and what all programs here can count to.
 PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
+BatchSize = Annotated[PositiveInt, OrMax()]
+Memory = Annotated[int, Bytes()]
 
 
 class Steps(Section):
@@ -107,9 +109,10 @@ class Steps(Section):
 class Inference(Section):
     """What differs where a workload infers."""
 
-    batch_sizes: dict[Precision, Choices[PositiveInt]] | None = Field(
+    batch_sizes: dict[Precision, Choices[BatchSize]] | None = Field(
         default=None,
-        description="Batch sizes of `infer`, if they differ from those of training.",
+        description="Batch sizes of `infer`, if they differ from those of training; `max` is the "
+        "largest that fits.",
         examples=[{"fp32": [1, 2, 4, 8]}],
     )
     topologies: Choices[Topology] | None = Field(
@@ -194,9 +197,11 @@ class Workload(Section):
         "then unsupported.",
         examples=[["default"], ["off", "on"], ["inductor"]],
     )
-    batch_sizes: dict[Precision, Choices[PositiveInt]] = Field(
-        description="Batch sizes of one device: a list for each precision in `precisions`.",
-        examples=[{"fp32": [128], "amp": [256]}],
+    batch_sizes: dict[Precision, Choices[BatchSize]] = Field(
+        description="Batch sizes of one device: a list for each precision in `precisions`. `max` "
+        "is the largest that fits, which a search finds for each case "
+        "([docs/largest-batch.md](../docs/largest-batch.md)).",
+        examples=[{"fp32": [128], "amp": [256, MAX]}],
     )
     tensor_parallel: Choices[PositiveInt] = Field(
         default=[1],
@@ -272,8 +277,8 @@ class Workload(Section):
         """The numbers of epochs of a training to a quality; 0 of what has none."""
         return list(self.quality.epochs) if scenario == "quality" and self.quality else [0]
 
-    def batch_sizes_of(self, scenario: str, precision: str) -> list[int]:
-        """The batch sizes of one device."""
+    def batch_sizes_of(self, scenario: str, precision: str) -> list[int | str]:
+        """The batch sizes of one device; MAX is one too."""
         section = self.of(scenario)
         return list(((section and section.batch_sizes) or self.batch_sizes)[precision])
 
@@ -331,7 +336,8 @@ def _quality(name: str) -> type[Quality]:
 def _type_of(dimension: Dimension) -> tuple[Any, Any]:
     """(type, default) of a dimension's key: a size, or a list of choices."""
     if not dimension.is_choice:
-        return Annotated[int, Field(ge=dimension.minimum, le=dimension.maximum)], dimension.standard
+        size: Any = Annotated[int, Field(ge=dimension.minimum, le=dimension.maximum)]
+        return Annotated[size, OrMax()] if dimension.granule else size, dimension.standard
     if set(dimension.words) == {0, 1}:
         return Choices[bool], [bool(dimension.standard)]
     words = Annotated[str, OneOf("a choice", tuple(map(str, dimension.words)))]
@@ -363,6 +369,41 @@ if TYPE_CHECKING:  # its keys are only known when it is imported
     Workloads = _Workloads
 else:
     Workloads = _sections()
+
+
+class Search(Section):
+    """How the largest batch is searched for, where `batch_sizes` has `max`."""
+
+    most: int = Field(
+        default=65_536,
+        ge=1,
+        le=2**30,
+        description="The largest batch of a device that is tried.",
+        examples=[1024],
+    )
+    granule: int = Field(
+        default=8,
+        ge=1,
+        le=2**20,
+        description="Batches are tried in multiples of this number, and each one below twice the "
+        "number. What is found is right within it.",
+        examples=[8],
+    )
+    steps: int = Field(
+        default=4,
+        ge=2,
+        le=1_000_000,
+        description="The steps of a try. Memory can still grow in the second one.",
+        examples=[4],
+    )
+    repetitions: int = Field(
+        default=2,
+        ge=1,
+        le=10_000,
+        description="The number of runs as long as a repetition that the largest batch must pass "
+        "before it is taken.",
+        examples=[2],
+    )
 
 
 class Environments(Section):
@@ -491,6 +532,15 @@ class Config(Section):
         "recorded as `timeout`.",
         examples=[300],
     )
+    memory_limit: Memory | None = Field(
+        default=None,
+        description="On `cpu`, the memory that a device may commit, as `4 GB`, `4 GiB` or a number "
+        "of bytes: beyond it a repetition is out of memory. Needed where something is searched, so "
+        "that the machine does not swap; all devices of a node together may have three quarters of "
+        "its memory.",
+        examples=["4 GB"],
+    )
+    search: Search = Field(default=Search(), description="How `max` is searched for.")
     on_failure: OnFailure = Field(
         default="record",
         description="What to do when a repetition runs out of memory, crashes or takes too long: "
@@ -556,6 +606,7 @@ def load(config: Mapping[str, Any] | str | os.PathLike[str], source: str = "") -
         source = source or str(config)
         data = read_yaml(Path(config), source)
     problems = [*repeated(data), *without_batch_size(data), *without_section(data)]
+    problems += cannot_be_searched(data)
     try:
         valid = Config.model_validate(data, context={"frameworks": _frameworks(data)})
     except ValidationError as error:

@@ -39,6 +39,10 @@ CERTIFICATE_SECONDS = 20  # on two cores, one after the other
 COMPILE_SECONDS = {"none": 0, "static": 2, "graph": 20, "xla": 30, "inductor": 60, "cinn": 60}
 
 
+GUESSED_BATCH = 256  # where the largest one is still to be found
+SEARCH_TRIES = 11  # two of them as long as a repetition
+
+
 class Build(NamedTuple):
     """An environment that is still to be built."""
 
@@ -86,7 +90,8 @@ def default_seconds(case: Case, config: Config) -> float:
     """A rough guess from the workload's FLOPs, for when nothing has been measured yet."""
     facts = workloads.facts(case.workload)
     gigaflops = facts.flops_per_sample(case.dimensions, case.scenario)
-    gigaflops *= case.batch_size * case.parallel.accumulation / 1e9
+    batch_size = case.batch_size or GUESSED_BATCH
+    gigaflops *= batch_size * case.parallel.accumulation / 1e9
     if config.device == "cpu":
         speed = CPU_CORE_GFLOPS.get(case.framework, 30) * config.cores_per_device
     else:

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from dlperf import measure
 from dlperf.contract import case
+from dlperf.contract.choices import MAX
 from dlperf.contract.files import write_if_changed
 from dlperf.contract.problems import keys
 from dlperf.plan.config import Config
@@ -89,11 +90,16 @@ def _property(key: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _kind(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     """The allowed values of a key, in a few words."""
+    if {"const": MAX} in entry.get("anyOf", ()):
+        return f"{_kind(_followed(entry, schema), schema)}, or `{MAX}`"
+    entry = _followed(entry, schema)
+    if "|GB|" in entry.get("pattern", ""):
+        return "amount such as `4 GB`"
     if "enum" in entry:
         return ", ".join(f"`{word}`" for word in entry["enum"] if isinstance(word, str))
     kind = entry.get("type", "string")  # the names of keys have no type
     if kind == "array":
-        return f"list of {_kind(_followed(entry['items'], schema), schema)}"
+        return f"list of {_kind(entry['items'], schema)}"
     if kind == "integer":
         if "maximum" in entry:
             return f"{entry['minimum']} to {entry['maximum']}"
@@ -105,7 +111,7 @@ def _kind(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     if kind == "object":
         if "properties" in entry:
             return "section"
-        of = _kind(_followed(entry["additionalProperties"], schema), schema)
+        of = _kind(entry["additionalProperties"], schema)
         return f"for each of {_kind(entry['propertyNames'], schema)}: {of}"
     return "words such as `1n1d`" if "n[1-9]" in entry.get("pattern", "") else "text"
 

@@ -2,14 +2,17 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from dlperf.contract import searched
 from dlperf.contract.case import COLUMNS, Case
+from dlperf.contract.choices import MAX
 from dlperf.plan import data
 from dlperf.plan.config import Config
 from dlperf.plan.estimate import (
     CERTIFICATE_SECONDS,
+    SEARCH_TRIES,
     builds,
     check_disk,
     free_bytes,
@@ -58,6 +61,7 @@ def show(config: Config, cases: Sequence[Case], results: Path = Path("results"))
         lines.append("")
     lines += _reasons(cases)
     lines += _time(seconds, [text for ground, text in GROUNDS.items() if ground in grounds])
+    lines += _searches(config, cases, expected, results)
     lines += _certificates(config, cases, results)
     lines += _environments(config, cases, results)
     lines += _data(cases, results)
@@ -101,6 +105,22 @@ def _time(seconds: float, grounds: Sequence[str]) -> Iterator[str]:
         return
     yield f"Expected time: {duration(seconds)} of measuring, one repetition after another"
     yield from (f"  estimated from {ground}" for ground in grounds)
+
+
+def _searches(
+    config: Config,
+    cases: Sequence[Case],
+    expected: Callable[[Case], tuple[float, str]],
+    results: Path,
+) -> Iterator[str]:
+    wanted = [case for case in cases if case.searched and not case.unsupported]
+    folder = results / config.round
+    missing = [case for case in wanted if not (folder / searched.path_of(case)).exists()]
+    if wanted:
+        seconds = SEARCH_TRIES * sum(expected(case)[0] for case in missing)
+        left = f"{len(missing)} to do, at most about {duration(seconds)}"
+        how = left if missing else "all are done"
+        yield f"Searches for the largest that fits: {len(wanted)}, {how}"
 
 
 def _certificates(config: Config, cases: Sequence[Case], results: Path) -> Iterator[str]:
@@ -159,5 +179,7 @@ def tsv(config: Config, cases: Sequence[Case]) -> str:
                 "unsupported": case.unsupported,
                 "record": record_path(config, case, repetition),
             }
+            if case.searched:  # a search says the number; a plan does not depend on one
+                values[case.searched] = MAX
             rows.append([str(values.get(column, "")) for column in columns])
     return "".join("\t".join(row) + "\n" for row in rows)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dlperf.contract.case import Case
+from dlperf.contract.case import UNSAID, Case
 from dlperf.plan.cases import document
 from dlperf.plan.config import Config
 
@@ -48,7 +48,8 @@ def states(
 
 def _state(path: Path, settings: dict[str, Any]) -> str:
     status, measured_with = read_head(path)
-    if any(measured_with.get(key, value) != value for key, value in settings.items()):
+    known = {**UNSAID, **measured_with} if measured_with else {}
+    if any(known.get(key, value) != value for key, value in {**UNSAID, **settings}.items()):
         return "outdated"
     if status == "unsupported":
         return status

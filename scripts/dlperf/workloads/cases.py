@@ -4,9 +4,14 @@ Apart from the package itself, which decides what implementations compute: how a
 does not.
 """
 
-from dlperf import workloads
-from dlperf.contract.case import Case
+from dlperf import frameworks, workloads
+from dlperf.contract.case import Case, Known
 from dlperf.contract.parallel import NAMES as PARALLEL
+
+
+def known():
+    """What a case document may name."""
+    return Known(workloads.NAMES, frameworks.NAMES, workloads.dimensions, workloads.data)
 
 
 def case_of(identity):

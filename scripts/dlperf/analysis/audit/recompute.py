@@ -34,7 +34,7 @@ from dlperf.analysis.audit.differences import (
     pinned,
 )
 from dlperf.analysis.audit.differences import ROUNDING as ROUNDED
-from dlperf.analysis.round import checksums, labels, names
+from dlperf.analysis.round import checksums, labels, names, searches
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
 from dlperf.contract import storage
 from dlperf.contract.files import write
@@ -64,6 +64,7 @@ NOT_MADE = {"config.yaml", checksums.PEAKS, checksums.NAME, OWN}
 #: Folders of what is not made from the records, with the endings of the files in them.
 FOLDERS = {
     "runs": (".json", ".log"),
+    "searches": (".json", ".log", ".tries"),
     "attempts": (".json",),
     "nodes": (".json", ".log"),
     "logs": (".log",),
@@ -72,6 +73,7 @@ FOLDERS = {
 #: What a file in a list is, by the folder that it lies in.
 KINDS = {
     "runs": "record",
+    "searches": "search",
     "attempts": "attempt",
     "nodes": "calibration",
     "../certificates": "certificate",
@@ -270,7 +272,7 @@ def raw(folder: Path, older: bool = False) -> Iterator[Finding]:
             yield Finding(what, name, column="sha256", stored=wanted)
         elif there != wanted:
             yield Finding(f"changed {kind}", name, "", "sha256", wanted, there)
-    for top in ("runs",) if older else ("runs", "attempts", "nodes"):
+    for top in ("runs",) if older else ("runs", "searches", "attempts", "nodes"):
         for name in (f"{top}/{each}" for each in _json_files(folder / top)):
             if name not in listed:
                 there = checksums.of_file(folder / name)
@@ -403,6 +405,7 @@ def made_again(
     merged = ("measurements.tsv.gz", "parity.tsv", "certificates.tsv", checksums.NAME)
     beside = [names.LATENCIES] if names.have_latencies(cases) else []
     beside += [names.CURVES] if names.have_curves(cases) else []
+    beside += [searches.NAME] if searches.asked(cases) else []
     more = {each.partition(".")[0]: scratch / each for each in beside}
     peaks = folder / checksums.PEAKS if (folder / checksums.PEAKS).exists() else PEAKS
     tables, figures = names.table_ids(cases), names.figure_ids(cases)

@@ -168,6 +168,9 @@ def _hindrance(old: Row, new: Row) -> tuple[str, str]:
     ]
     if settings:
         return "not compared", f"measured otherwise: {', '.join(settings)}"
+    size = new.get("searched") or ""
+    if size and old.get(size) != new.get(size):
+        return "not compared", f"another largest {size}: {old.get(size)} → {new.get(size)}"
     if old["status"] == "ok" and new["status"] in ("oom", "timeout", "crashed"):
         return "broken", _happened(new)
     failed = [

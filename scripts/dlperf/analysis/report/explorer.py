@@ -183,7 +183,7 @@ def _cell(row: Row, others: Sequence[Row], runs: Sequence[Row]) -> dict[str, Any
         "compiler": row["compiler"],
         "implementation": labels.implementation(row),
         "precision": row["precision"],
-        "batch": str(row["batch_size"]),
+        "batch": labels.batch(row),
         "topology": labels.short_topology(row),
         "data": ", ".join(filter(None, (row["data"], labels.short_sizes(row)))),
         "equal": "yes" if row["certificate"] == "passed" else "no",

@@ -23,7 +23,7 @@ from dlperf.analysis.report import captions, explorer, provenance, summary, tabl
 from dlperf.analysis.report.cost import campaign
 from dlperf.analysis.report.published import beside
 from dlperf.analysis.report.scripts import scripts
-from dlperf.analysis.round import certificates, checksums, flags, labels, metrics, names
+from dlperf.analysis.round import certificates, checksums, flags, labels, metrics, names, searches
 from dlperf.analysis.round.calibration import nodes
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
@@ -35,6 +35,7 @@ from dlperf.contract.files import write
 CONTENTS = (
     ("summary", "Summary"),
     ("results", "Results"),
+    ("searches", "Searches for the largest that fits"),  # where the config asks for any
     ("cells", "All cells"),
     ("how-sure", "How sure"),
     ("beside", "Published elsewhere, not measured here"),  # where the config names any
@@ -85,9 +86,11 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
     ]
     compared = summary.standings(cells, repetitions)
     published = beside(config, cells, shared)
+    searched = _searches(folder / searches.NAME)
+    there = {"beside": bool(published), "searches": bool(searched)}
     content = {
         "config": config,
-        "contents": [each for each in CONTENTS if each[0] != "beside" or published],
+        "contents": [each for each in CONTENTS if there.get(each[0], True)],
         "config_text": config_path.read_text(),
         "config_sha256": hashlib.sha256(config_path.read_bytes()).hexdigest(),
         "sums_sha256": checksums.of_file(folder / checksums.NAME),
@@ -99,6 +102,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "period": provenance.period(repetitions),
         "sections": _sections(all_cells, compared, folder / "figures"),
         "beside": published,
+        "searches": searched,
         "lead": summary.lead(config, repetitions, cells),
         "standings": compared,
         "won": summary.won(compared),
@@ -166,6 +170,38 @@ def _sections(
                 drawn.append((path.stem, svg, captions.caption(rows, kind)))
         found.append(Section(tables.build(name, own), drawn, summary.standing(own, standing)))
     return found
+
+
+def _searches(path: Path) -> list[dict[str, Any]]:
+    """Each search of searches.tsv with its tries, and what it found in a few words."""
+    if not path.exists():
+        return []
+    found: dict[tuple[str, str, str], list[Row]] = {}
+    for row in read_table(path):
+        found.setdefault((row["workload"], row["framework"], row["case"]), []).append(row)
+    return [
+        {
+            "implementation": labels.implementation(tries[0]),
+            "workload": labels.workload(tries[0]),
+            "case": tries[0]["case"],
+            "searched": tries[0]["searched"].replace("_", " "),
+            "said": _found(tries[0]),
+            "tries": tries,
+        }
+        for tries in found.values()
+    ]
+
+
+def _found(row: Row) -> str:
+    """'512; 520 runs out of memory', or why nothing was found."""
+    if row["largest"] is None:
+        return str(row["why"])
+    above = {
+        "oom": "the next size runs out of memory",
+        "most": "the largest that was to be tried (`most`)",
+    }
+    told = above.get(row["above"], f"unknown above: the next size ended as {row['above']}")
+    return f"{row['largest']}; {told}"
 
 
 def inline(svg: str, prefix: str, alternative: str) -> markupsafe.Markup:

@@ -72,7 +72,7 @@ def standings(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[Standing
     groups: dict[tuple[str, int, int, int], list[Row]] = {}
     tables = list(dict.fromkeys(row["table"] for row in cells))
     for row in cells:
-        if flags.comparable(row):
+        if flags.comparable(row) and not row.get("searched"):  # other sizes are other work
             place = row["table"], labels.devices(row), row["nodes"], row["devices_per_node"]
             groups.setdefault(place, []).append(row)
     places = sorted(groups, key=lambda place: (tables.index(place[0]), *place[1:]))

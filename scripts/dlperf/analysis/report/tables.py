@@ -86,6 +86,8 @@ def select(rows: Sequence[Row], name: str) -> list[Row]:
 
 def build(name: str, cells: Sequence[Row]) -> Table:
     """The table of these cells, all of one table, in the order of the plan."""
+    if cells[0].get("searched"):
+        return _of_largest(name, cells)
     series = labels.series(cells)
     topologies = sorted({(row["nodes"], row["devices_per_node"]) for row in cells}, key=_by_devices)
     found = {_place(row): row for row in cells}
@@ -97,6 +99,29 @@ def build(name: str, cells: Sequence[Row]) -> Table:
         row = {"nodes": nodes, "devices_per_node": devices}
         made.rows.append((labels.short_topology(row), labels.topology(row), entries))
         made.ranking += ranking([cell for cell in cells if _topology(cell) == (nodes, devices)])
+    return made
+
+
+def _of_largest(name: str, cells: Sequence[Row]) -> Table:
+    """A line for each implementation and topology: the largest size, the number there, memory.
+
+    Without ranks and ratios: each line is of another size, so of other work.
+    """
+    size = cells[0]["searched"].replace("_", " ")
+    heads = [f"Largest {size}", metrics.of_row(cells[0]).title, "Peak memory a device"]
+    made = Table(name, title(cells[0]), lines(cells), heads, [], corner="Framework, devices")
+    series = labels.series(cells)
+    for row in sorted(
+        cells, key=lambda row: (series.index(labels.series_key(row)), _by_devices(_topology(row)))
+    ):
+        entry = _entry(row, made.notes)
+        largest, memory = Entry("", ok=False), Entry("", ok=False)
+        if row["status"] == "ok":
+            peak = row["device_peak_bytes"] or row["host_peak_rss_bytes"]
+            largest, memory = Entry(str(row[row["searched"]])), Entry(forms.size(peak))
+        where = f"{labels.implementation(row)}, {labels.short_topology(row)}"
+        spoken = f"{labels.implementation(row)}, {labels.topology(row)}"
+        made.rows.append((where, spoken, [largest, entry, memory]))
     return made
 
 
@@ -149,8 +174,13 @@ def of_case(row: Row) -> str:
 def lines(cells: Sequence[Row]) -> list[str]:
     """What must be known to read the numbers: unit, sizes, data, device, repetitions, interval."""
     row, origin = cells[0], origins.of(cells)
+    searched = row.get("searched")
+    how = f"the largest {searched.replace('_', ' ')} that fits" if searched else ""
+    if searched and row.get("memory_limit_bytes"):
+        how += f" into {forms.giga(row['memory_limit_bytes'])} GB a device (committed)"
     return [
         *origin.first,
+        *([f"{how}; sizes differ, so nothing is ranked"] if how else []),
         unit(row),
         *labels.sizes(row),
         f"data: {labels.data(row)}",
@@ -164,6 +194,8 @@ def unit(row: Row) -> str:
     if over := row.get("over"):
         title = metrics.of_row(row).title.lower()
         return f"{title} in units of that in {over} with an equal batch, {row['better']} is better"
+    if row.get("searched"):
+        return f"{labels.unit(row)}, {row['better']} is better"
     ratio = "speed-up over" if row["metric"] == "throughput" else "ratio to"
     return f"{labels.unit(row)}, {row['better']} is better; in brackets the {ratio} 1n1d"
 

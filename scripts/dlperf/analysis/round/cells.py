@@ -74,6 +74,8 @@ def summarise(
         over = base_case(case)
         place = _place(over.folder, each.first)
         base = each if over == case else by_place.get(place)
+        if case.searched:  # on other devices it may be another size, so other work
+            base = None
         proof = proofs.get(certificates.key(each.first), [])
         full = next(
             (
@@ -243,7 +245,7 @@ def _rank(found: Iterable[tuple[Row, Sequence[float]]]) -> None:
     """
     groups: dict[tuple[object, ...], list[tuple[Row, Sequence[float]]]] = {}
     for cell, values in found:
-        if cell["status"] == "ok":
+        if cell["status"] == "ok" and not cell.get("searched"):  # of equal work only
             key = cell["table"], cell["nodes"], cell["devices_per_node"], cell["metric"]
             groups.setdefault(key, []).append((cell, values))
     for own in groups.values():

@@ -26,11 +26,14 @@ LIBRARIES = (
     *("pydantic", "pyyaml", "rocrate", "scipy", "vl-convert-python"),
 )
 #: The folders of the package that they come from.
-CODE = ("analysis", "contract", "plan", "scenarios", "frameworks", "workloads")
+CODE = (
+    *("analysis", "contract", "plan", "scenarios", "search"),
+    *("frameworks", "workloads"),
+)
 # What may stand in a list. One that comes with an archive must not lead anywhere else.
 _LINE = re.compile(
     r"([0-9a-f]{64})  ((?:config\.yaml|peaks\.yaml"
-    r"|(?:runs|attempts|nodes|\.\./certificates|\.\./data)(?:/[\w-][\w.-]*)+))",
+    r"|(?:runs|searches|attempts|nodes|\.\./certificates|\.\./data)(?:/[\w-][\w.-]*)+))",
     re.ASCII,
 )
 
@@ -38,10 +41,13 @@ _LINE = re.compile(
 def beside(folder: Path, shared: Path, data: Iterable[str]) -> dict[str, str]:
     """The sha256 of what a round's numbers depend on beside its records and certificates.
 
-    Its config and peaks, calibrations, every attempt at a repetition, and the manifests of `data`.
+    Its config and peaks, calibrations, searches, every attempt at a repetition, and the manifests
+    of `data`.
     """
     found = [folder / name for name in ("config.yaml", PEAKS)]
-    found += [*(folder / "nodes").glob("*.json"), *(folder / "attempts").rglob("*.json")]
+    found += (folder / "nodes").glob("*.json")
+    for name in ("searches", "attempts"):
+        found += (folder / name).rglob("*.json")
     own = {path.relative_to(folder).as_posix(): of_file(path) for path in found}
     names = [f"data/{name}/manifest.json" for name in data]
     own |= {f"../{name}": of_file(shared / name) for name in names}
@@ -74,7 +80,8 @@ def parse(path: Path) -> tuple[dict[str, str], dict[int, str]]:
         if not match:
             problems[number] = (
                 f"is {line[:200]!r}; expected a sha256, two spaces, and the path of config.yaml, "
-                "peaks.yaml, or of a file in runs/, attempts/, nodes/, ../certificates/ or ../data/"
+                "peaks.yaml, or of a file in runs/, searches/, attempts/, nodes/, ../certificates/ "
+                "or ../data/"
             )
         elif match[2] in found:
             problems[number] = f"lists {match[2]} a second time"

@@ -29,7 +29,9 @@ def data(row: Mapping[str, Any]) -> str:
 
 
 def batch(row: Mapping[str, Any]) -> str:
-    """'8', or what a publication calls its batch: 'max'."""
+    """'8', or 'max' where it is the largest that fits, or a publication calls it so."""
+    if row.get("searched") == "batch_size":
+        return "max"
     return row.get("batch_label") or str(row["batch_size"])
 
 
@@ -47,6 +49,9 @@ def sizes(row: Mapping[str, Any]) -> list[str]:
     facts, found = workloads.facts(row["workload"]), []
     for name, each in facts.DIMENSIONS.items():
         value, standard = row[name], each.standard
+        if name == row.get("searched"):
+            found.append(f"{name.replace('_', ' ')}: the largest that fits")
+            continue
         if each.is_choice:
             text = each.words[value]
         elif each.key == "px":
@@ -64,6 +69,9 @@ def short_sizes(row: Mapping[str, Any]) -> str:
     facts, found = workloads.facts(row["workload"]), []
     for name, each in facts.DIMENSIONS.items():
         standard = each.standard
+        if name == row.get("searched"):
+            found.append(f"largest {name.replace('_', ' ')}")
+            continue
         if each.is_choice:
             if row[name] != standard:
                 found.append(each.words[row[name]])
@@ -127,8 +135,13 @@ def cell(row: Mapping[str, Any]) -> str:
 
 
 def where(row: Mapping[str, Any]) -> str:
-    """'fp32 b8 1n2d'."""
-    return f"{row['precision']} b{row['batch_size']} {short_topology(row)}"
+    """'fp32 b8 1n2d', 'fp32 bmax (512) 1n2d'."""
+    text = f"{row['precision']} b{row['batch_size']}"
+    if row.get("searched"):
+        key = "b" if row["searched"] == "batch_size" else f"{text} {row['searched']} "
+        text = f"{row['precision']} " if key == "b" else ""
+        text += f"{key}max ({row[row['searched']]})"
+    return f"{text} {short_topology(row)}"
 
 
 def topology(row: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from dlperf import plan, scenarios
 from dlperf.analysis.publications.config import is_import
 from dlperf.analysis.publications.records import measurements as imported_rows
 from dlperf.analysis.round import certificates, checksums, metrics, names, throttling
+from dlperf.analysis.round import searches as tries
 from dlperf.analysis.round.calibration.multiplied import peak_precision
 from dlperf.analysis.round.records import Repetition, read_round, strangers
 from dlperf.analysis.schema import columns
@@ -39,6 +40,7 @@ def merge(
     listed: Path,
     latencies: Path | None = None,
     curves: Path | None = None,
+    searches: Path | None = None,
 ) -> list[str]:
     """Write the files. Returns the records under `runs` that the plan does not ask for.
 
@@ -58,7 +60,10 @@ def merge(
     cases = plan.expand(config)
     table_of = {case.folder: name for name, own in names.by_table(cases).items() for case in own}
     wanted = columns.measurements(list(config.workloads.asked()))
+    tried = tries.rows(config, cases, runs.parent) if searches else []
     read = read_round(config, cases, runs, partial(_of_case, config, table_of, wanted))
+    if searches:
+        write_table(searches, columns.SEARCH, tried)
     tiers = certificates.read(config, cases, shared)
     write_lines(measurements, wanted, [each.measurements for each in read])
     write_lines(parity, columns.PARITY, [each.parity for each in read])
@@ -109,7 +114,7 @@ def _of_case(
         **case.columns(config.round, 1),
         "table": table_of[case.folder],
         "case": case.name,
-        **{key: settings[key] for key in columns.SETTINGS},
+        **{key: settings.get(key) for key in columns.SETTINGS},
     }
     rows = [_row(each, shared, settings["target"]) for each in repetitions]
     ok = [row for row in rows if row["status"] == "ok"]

@@ -63,7 +63,7 @@ def figure_ids(cases: Iterable[Case]) -> list[str]:
         found += [f"{table}-{name}" for name in scenarios.shown(members[0].scenario)]
         found += [f"{table}-{ECDF}"] if scenarios.marked(members[0].scenario) else []
         found += [f"{table}-{CURVE}"] if scenarios.curved(members[0].scenario) else []
-        if len({case.topology for case in members}) > 1:
+        if len({case.topology for case in members}) > 1 and not members[0].searched:
             found.append(f"{table}-{SCALING}")
     for table, scenario in over_precision(cases).items():
         found += [f"{table}-{name}" for name in scenarios.shown(scenario)]
@@ -165,6 +165,7 @@ def _varying(workload: str, cases: Sequence[Case]) -> set[str]:
         name
         for name in workloads.dimensions(workload)
         if len({case.dimensions[name] for case in own}) > 1
+        or any(case.searched == name for case in own)
     }
     return varying | ({"data"} if len({case.data for case in own}) > 1 else set())
 
@@ -178,5 +179,6 @@ def _table(case: Case, varying: set[str]) -> str:
         parts.append(case.data)
     for name, each in case.dimensions.declared.items():
         if name in varying:
-            parts.append(each.spell(case.dimensions[name]))
+            value = "max" if name == case.searched else case.dimensions[name]
+            parts.append(each.spell(value))
     return "-".join(parts)

@@ -19,12 +19,16 @@ from typing import Any, TypeVar
 from dlperf import plan, workloads
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
-from dlperf.contract.case import UNSET, upgraded
-from dlperf.plan import Case, Config
+from dlperf.contract import searched
+from dlperf.contract.case import UNSAID, upgraded
+from dlperf.plan import Case, Config, searches
 from dlperf.scenarios import quality, train
 
 #: Settings that change what a number means; a record measured with others is not of this round.
-BINDING_SETTINGS = ("device", "warmup_steps", "measured_steps", "cores_per_device", "evaluations")
+BINDING_SETTINGS = (
+    *("device", "warmup_steps", "measured_steps", "cores_per_device"),
+    *("evaluations", "memory_limit_bytes"),
+)
 #: Cases that a process reads in one go, and records from which on another process is worth it.
 CHUNK, WORTH = 25, 1500
 #: How far a window may be from its UTC stamps (a clock may be set meanwhile), steps from their
@@ -91,6 +95,11 @@ def _read_cases(
 
 def _read_case(config: Config, case: Case, runs: Path) -> tuple[list[Repetition], list[str]]:
     found, problems = [], []
+    unsized = case
+    try:
+        case = searches.found(case, runs.parent)
+    except ValueError as error:
+        problems.append(str(error))
     wanted = plan.document(case, config, 1)
     folder = runs / case.folder
     for number in range(1, config.repetitions + 1):
@@ -105,6 +114,10 @@ def _read_case(config: Config, case: Case, runs: Path) -> tuple[list[Repetition]
             problems.append(f"{path}: cannot be read: {error.strerror}")
         else:
             sha256 = hashlib.sha256(content).hexdigest()
+            if case.searched and case == unsized:
+                search = runs.parent / searched.path_of(case)
+                problems.append(f"{path}: its size is not known: there is no {search}")
+                continue
             wanted["identity"]["repetition"] = number
             wanted["settings"]["seed"] = plan.seed(case, config, number)
             record, wrong = parse(content, wanted, case)
@@ -147,11 +160,10 @@ def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[s
             if there != asked:
                 yield f"identity.{key} is {there!r}, but its path says {asked!r}"
     for key in BINDING_SETTINGS:
-        there = settings.get(key, UNSET.get(key))
-        if there != wanted["settings"][key]:
+        there, asked = (each.get(key, UNSAID.get(key)) for each in (settings, wanted["settings"]))
+        if there != asked:
             yield (
-                f"was measured with {key}={there!r}, but the round's config.yaml asks for "
-                f"{wanted['settings'][key]!r}"
+                f"was measured with {key}={there!r}, but the round's config.yaml asks for {asked!r}"
             )
     if identity["scenario"] == "quality" and settings.get("seed") != wanted["settings"]["seed"]:
         yield f"was trained from seed {settings.get('seed')!r}, not {wanted['settings']['seed']!r}"

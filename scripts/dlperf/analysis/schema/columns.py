@@ -54,6 +54,15 @@ ALL = (
     Column("cores_per_device", int, "Cores a device"),
     Column("warmup_steps", int, "Steps of warm-up"),
     Column("measured_steps", int, "Steps"),
+    Column("memory_limit_bytes", int, "Memory limit a device", forms.size),
+    # a try of a search
+    Column("largest", int),
+    Column("above"),
+    Column("why"),
+    Column("try", int),
+    Column("size", int),
+    Column("peak_bytes", int, "Memory a device", forms.size),
+    Column("limit_bytes", int, "Limit of memory", forms.size),
     # what a repetition gave
     Column("status", str, "Status", forms.status),
     Column("reason"),
@@ -224,7 +233,15 @@ _BY_NAME = {each.name: each for each in ALL}
 
 #: A case, without its workload's own dimensions.
 CASE = tuple(name for name in COLUMNS if name not in ("round", "repetition"))
-SETTINGS = ("device", "cores_per_device", "warmup_steps", "measured_steps")
+SETTINGS = (
+    *("device", "cores_per_device", "warmup_steps", "measured_steps"),
+    "memory_limit_bytes",
+)
+#: Of searches.tsv.
+SEARCH = (
+    *("workload", "framework", "compiler", "case", "searched", "largest", "above", "why", "try"),
+    *("size", "kind", "status", "reason", "seconds", "peak_bytes", "limit_bytes"),
+)
 
 #: What merge copies from a record's host and provenance.
 HOST = (

@@ -16,6 +16,7 @@ FILES = {
     "latencies": columns.LATENCIES,
     "limits": columns.LIMIT,
     "cells": columns.cells(workloads.NAMES),
+    "searches": columns.SEARCH,
     "comparison": columns.comparison(workloads.NAMES),
 }
 DESCRIBED = [each.name for each in columns.ALL]
