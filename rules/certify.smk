@@ -17,8 +17,8 @@ from dlperf.contract.parallel import Layout
 from dlperf.measure import code
 
 PRECISION = "|".join(PRECISIONS)
-COMPILER = "(-(?!clip0|infer)[a-z0-9_]+)?"
-VARIANT = "(-clip0|-infer)?"  # certificates exist for these and for training in standard form
+COMPILER = "(-(?!clip0|infer|quality)[a-z0-9_]+)?"
+VARIANT = "(-clip0|-infer|-quality)?"  # certificates exist for these and for training in standard form
 LAYOUT = "(1|(dp2)?(acc2)?)(-2n)?"
 PACKAGE = os.path.relpath(f"{SCRIPTS}/dlperf")
 OF_CERTIFICATE = (

@@ -12,6 +12,7 @@ the sha256 of every file. Rounds share them. `data` makes what the round trains 
 SAMPLES = {
     "sample": "sample",
     "prose": "prose",
+    "digits": "digits",
     "wikipedia-sample": "wikipedia.sample",
     "criteo-sample": "criteo_sample",
     "faces-sample": "faces_sample",

@@ -110,7 +110,7 @@ rule repetition:
     resources:
         **GEOMETRY,
         exclusive=1,
-        runtime=of_case(lambda case: CONFIG.timeout_of(case.workload) // 60 + 2),
+        runtime=of_case(lambda case: CONFIG.timeout_of(case.workload, case.scenario) // 60 + 2),
         tmpdir=tempfile.gettempdir(),  # the default, but without a function
     params:
         case=document,

@@ -7,6 +7,7 @@ generated, always the same for the same round.
 
 import hashlib
 import json
+import math
 import random
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import Any
 
 from dlperf import plan, workloads
 from dlperf.plan.peaks import PEAKS
+from dlperf.scenarios import quality
 
 START = datetime(2026, 11, 21, 5, 0, 0, tzinfo=UTC)
 CPU = "Example CPU @ 2.50GHz"
@@ -147,8 +149,8 @@ def record(
     """A valid dlperf.record/2 of that repetition."""
     dice = random.Random(f"{case.folder}/{repetition}")
     document = plan.document(case, made, repetition)
-    ranks, asked = case.devices, made.steps_of(case.workload, case.scenario)
-    steps = asked.measured
+    ranks, asked = case.devices, document["settings"]
+    steps = asked["measured_steps"]
     samples = case.global_batch_size * steps
     seconds = samples / (throughput(case) * (1 + noise * dice.uniform(-1, 1)))
     start = clock + timedelta(seconds=6)
@@ -189,7 +191,7 @@ def record(
     weights = hashlib.sha256(str(change).encode()).hexdigest()
     made_record |= {
         "steps": {
-            "warmup": asked.warmup,
+            "warmup": asked["warmup_steps"],
             "measured": steps,
             "clock": "host",
             "seconds": each,
@@ -237,12 +239,35 @@ def record(
             {"rank": rank, "sha256": weights, "change": change, "unchanged": 0}
             for rank in range(ranks)
         ]
+    if case.scenario == "quality":
+        made_record["curve"] = _curve(case, asked, seconds, dice)
     if made.device == "cuda":
         made_record["energy"] = [
             {"device": rank, "joules": 210.0 * seconds, "counter": "nvml_total_energy"}
             for rank in range(ranks)
         ]
     return made_record
+
+
+def _curve(
+    case: plan.Case, asked: dict[str, Any], seconds: float, dice: random.Random
+) -> list[dict[str, Any]]:
+    """Tests of a model that comes near to 98 %, alike in all frameworks; a tenth of the time."""
+    tests = workloads.data(case.workload)[case.data].tests
+    found = []
+    for step in quality.evaluated_at(asked["measured_steps"], asked["evaluations"]):
+        share = step / asked["measured_steps"]
+        right = round(tests * (0.985 - 0.9 * math.exp(-8 * share) + 0.004 * dice.uniform(-1, 1)))
+        found.append(
+            {
+                "samples": step * case.global_batch_size,
+                "seconds_trained": seconds * (share - 0.1 / asked["evaluations"]),
+                "seconds_tested": seconds * share * 0.9999,
+                "right": right,
+                "count": tests,
+            }
+        )
+    return found
 
 
 def stretch(made_record: dict[str, Any], factor: float) -> None:

@@ -28,6 +28,7 @@ from typing import Any
 from dlperf import frameworks, workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SCHEMA, judge
 from dlperf.contract import case, files, storage
+from dlperf.contract.case import SCENARIOS
 from dlperf.contract.parallel import Layout
 from dlperf.measure import code, host, node, processes, record, stopwatch
 from dlperf.scenarios import train
@@ -149,13 +150,15 @@ def _tiers(
     expected = manifest["parts"][str(asked.layout.parts)]
     runs = {}  # the longest first
     whole = asked.layout.name == "1"  # of others, what matters is how they exchange or accumulate
-    if whole and way != ("fp32", "none") and not asked.no_long_run:
+    quality = manifest["variant"] == "quality"  # its training is another certificate's
+    if whole and way != ("fp32", "none") and not (asked.no_long_run or quality):
         runs["long"] = (*way, {"kind": "long", "steps": LONG_STEPS})
     if float64_compiler:
         steps = len(expected["loss"])
         runs["float64"] = ("fp64", float64_compiler, {"kind": "steps", "steps": steps})
     if not asked.float64_only:
-        task = {"kind": "gradient", "steps": 1, "optimizer": whole, "dropout": whole}
+        alone = whole and not quality
+        task = {"kind": "gradient", "steps": 1, "optimizer": alone, "dropout": alone}
         runs["timed"] = (*way, dict(task, neutral=whole and not float64_compiler))
         more = getattr(workloads.proof(asked.workload), "TIMED_RANKS", 0)
         if asked.layout.name == "dp2" and more and asked.device == "cpu":
@@ -235,7 +238,7 @@ def _run(
         "identity": {
             "workload": asked.workload,
             "framework": asked.framework,
-            "scenario": "infer" if task["kind"] == "outputs" else "train",
+            "scenario": manifest["variant"] if manifest["variant"] in SCENARIOS else "train",
             "precision": precision,
             "compiler": compiler,
             "nodes": asked.nodes,

@@ -6,7 +6,7 @@ below, every wrong setting that is tested (tests/certificates/) lies above in at
 Those of the precision that is timed are the workload's own (proof.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dlperf import workloads
@@ -41,7 +41,28 @@ def tiers(
             found += _timed(allowed, manifest, reference, timed)
         if free is not None:
             found += _free(allowed, reference, free)
+        if manifest["variant"] == "quality":
+            found += _tested(allowed, reference, runs)
     return found
+
+
+def _tested(
+    allowed: Mapping[str, Any],
+    reference: Mapping[str, Any],
+    runs: Mapping[str, Mapping[str, Any]],
+) -> Iterator[dict[str, Any]]:
+    """Of a training to a quality: its tests of the model, and its new start."""
+    timed, float64, free = (runs.get(name) for name in ("timed", "float64", "free"))
+    if float64 and float64["status"] == "ok":
+        yield _tier("float64-tested", float64["tested"], FLOAT64["update"], {})
+        [again] = _distances([float64["again_loss"]], [reference["again_loss"]])
+        yield _tier("float64-again-loss", again, FLOAT64["loss"], {})
+        yield _worst("float64-again", float64["compared"]["again"], FLOAT64["gradient"])
+    if timed and "tested" in timed:
+        yield _tier("timed-tested", timed["tested"], allowed["outputs"], {})
+    if free and free["status"] == "ok":
+        [again] = _distances([free["again_loss"]], [reference["again_loss"]])
+        yield _tier("timed-again-loss", again, allowed["losses"], {})
 
 
 def of_inference(

@@ -18,6 +18,7 @@ import traceback
 import numpy as np
 
 from dlperf import frameworks, workloads
+from dlperf.certify import SHARES
 from dlperf.certify.reference import (
     ALL,
     BATCHES,
@@ -75,6 +76,11 @@ def certify(run, task):
         return found
     changes = dict(proof.SETTINGS)
     changes["learning_rate"] = lambda global_batch_size: proof.LEARNING_RATE
+    if run.scenario == "quality":
+        facts = workloads.facts(run.workload)
+        changes["schedule"] = lambda run: [
+            share * facts.learning_rate(run.global_batch_size) for share in SHARES
+        ]
     with settings(run.workload, changes):
         try:
             found = compared(run, task, guest, framework, implementation)
@@ -136,11 +142,36 @@ def train(run, task, guest, framework, implementation):
     if task["kind"] == "steps":
         found["compared"]["last"] = compare(work.weights.read(), start, run, task, "last")
         compare_statistics(run, task, work, found, "last")
+    if run.scenario == "quality":
+        test_and_restart(run, task, work, found, load(run, task, "weights"))
     found["data_digest"] = work.batches.first_batch_sha256
     found["parity"] = dict(framework.parity(run), **work.parity)
     guest.wait("compared")
     work.batches.close()
     return found
+
+
+def test_and_restart(run, task, work, found, start):
+    """A test of the model behind its steps, and the first step of a new start.
+
+    Behind the step that is timed, in place of both: a test of the model after a new start.
+    """
+    if task["kind"] == "gradient":
+        if task["own"]:
+            expected = np.load(path_of(task["reference"], "tested"))
+            work.restart(start)
+            found["tested"] = distance(work.evaluate(*work.batches.next()), expected)
+        return
+    parts = run.data_parallel * run.accumulation
+    expected = np.load(path_of(task["reference"], "%d-outputs" % parts))[:, run.replica]
+    outputs = work.evaluate(*work.batches.next())
+    found["tested"] = min(distance(outputs, each) for each in expected)
+    work.restart(start)
+    handle = work.step()
+    work.wait()
+    found["again_loss"] = work.loss(handle)
+    rate = workloads.facts(run.workload).learning_rate(run.global_batch_size)
+    found["compared"]["again"] = compare(work.weights.read(), start, run, task, "again", -rate)
 
 
 def infer(run, task, guest, framework, implementation):

@@ -31,7 +31,7 @@ import sys
 import numpy as np
 
 from dlperf import workloads
-from dlperf.certify import KEPT_MEMORY, LONG_STEPS, STEPS
+from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SHARES, STEPS
 from dlperf.contract import files
 from dlperf.contract.run import Input
 from dlperf.data import loaders
@@ -125,6 +125,14 @@ def save(path, size, arrays):
     return hashed.sha256.hexdigest()
 
 
+def save_whole(path, array):
+    """Write an array as it is; its sha256."""
+    with open(path, "wb") as stream:
+        hashed = Hashed(stream)
+        np.save(hashed, array)
+    return hashed.sha256.hexdigest()
+
+
 class Plain:
     """The workload's own formulas on global batches of one or more parts."""
 
@@ -177,6 +185,28 @@ class Plain:
             batch = self.module.tensors(*self.sources[0].next(), dtype=self.type)
             return self.module.loss(self.weights, batch).item()
 
+    def outputs(self, statistics):
+        """Those of the next batch by given running statistics, where the model has some."""
+        with self.torch.no_grad():
+            batch = self.module.tensors(*self.sources[0].next(), dtype=self.type)
+            return self.module.outputs(self.weights, statistics, batch).numpy()
+
+    def tested(self):
+        """Outputs of each part's next batch by running statistics: (conventions, parts, …)."""
+        with self.torch.no_grad():
+            batches = [
+                self.module.tensors(*source.next(), dtype=self.type) for source in self.sources
+            ]
+            return np.stack(
+                [
+                    [
+                        self.module.outputs(self.weights, each.running, batch).numpy()
+                        for each, batch in zip(kind, batches)
+                    ]
+                    for kind in zip(*self.statistics)
+                ]
+            )
+
     def changes_of_statistics(self):
         """What was added to the running statistics: by convention, part and tensor."""
         for kind in zip(*self.statistics):
@@ -214,15 +244,32 @@ def first_steps(asked, start, parts, keep):
             keep_statistics("first")
             optimizer = module.Optimizer(first, asked.dimensions)
         rate = module.LEARNING_RATE
-        plain.weights = optimizer.update(plain.weights, gradients, rate)
+        share = SHARES[step] if asked.variant == "quality" else 1.0
+        plain.weights = optimizer.update(plain.weights, gradients, rate * share)
         if step == 0:
             keep("%d-first" % parts, differences(plain.weights, first, -rate))
     keep("%d-last" % parts, differences(plain.weights, first))
     keep_statistics("last")
+    again = again_from(asked, plain, first, parts, keep) if asked.variant == "quality" else None
     digests = [each.first_batch_sha256 for each in plain.sources]
     plain.close()
     norms = getattr(optimizer, "norms", None)  # of all gradients, where the optimiser clips them
-    return {"loss": losses, "gradient_norm": norms, "data_digest": digests}
+    return {"loss": losses, "again_loss": again, "gradient_norm": norms, "data_digest": digests}
+
+
+def again_from(asked, plain, first, parts, keep):
+    """Of a training to a quality, behind its steps: a test of the model, and a new start.
+
+    Keeps <parts>-outputs.npy, a test of each part's next batch, and <parts>-again.npy: what the
+    first step of a new start takes from the weights, divided by the rate. Returns its loss.
+    """
+    module = workloads.proof(asked.workload)
+    keep("%d-outputs" % parts, plain.tested())
+    plain.weights = first
+    loss, gradients = plain.gradients()
+    new = module.Optimizer(first, asked.dimensions).update(first, gradients, module.LEARNING_RATE)
+    keep("%d-again" % parts, differences(new, first, -module.LEARNING_RATE))
+    return loss
 
 
 def linear_step(asked, weights, gradients):
@@ -322,7 +369,10 @@ def make(asked, proof):
     size = sum(each.size for each in start.values())
 
     def keep(name, arrays, size=size):
-        sha256[name] = save(path_of(asked.out, name), size, arrays)
+        if isinstance(arrays, np.ndarray):
+            sha256[name] = save_whole(path_of(asked.out, name), arrays)
+        else:
+            sha256[name] = save(path_of(asked.out, name), size, arrays)
 
     keep("weights", start.values())
     keep("optimizer", optimizer_alone(asked, start))
@@ -335,6 +385,16 @@ def make(asked, proof):
         keep("timed", timed.values())
         for count in [*counts, proof.TIMED_RANKS]:
             parts.setdefault(str(count), {})["timed_loss"] = timed_step(asked, timed, count, keep)
+    if asked.variant == "quality":  # a test of the second batch, of a model that was not trained
+        plain = Plain(asked, start)
+        plain.sources[0].next()
+        ones = plain.torch.ones
+        statistics = {
+            name: ones(shape, dtype=plain.type) * name.endswith("variance")
+            for name, shape in statistics_of(asked).items()
+        }
+        keep("tested", plain.outputs(statistics))
+        plain.close()
     own = {"parts": parts, "dropped": dropped(asked, start), "sha256": sha256}
     return {**about(asked, proof), **own}
 
@@ -352,15 +412,10 @@ def make_outputs(asked, proof):
     plain = Plain(asked, start, steps=OUTPUTS)
     statistics = {name: torch.from_numpy(each).double() for name, each in running.items()}
     found = []
-    with torch.no_grad():
-        for _ in range(OUTPUTS):
-            batch = plain.module.tensors(*plain.sources[0].next())
-            found.append(plain.module.outputs(plain.weights, statistics, batch).numpy())
+    for _ in range(OUTPUTS):
+        found.append(plain.outputs(statistics))
     plain.close()
-    with open(path_of(asked.out, "outputs"), "wb") as stream:
-        hashed = Hashed(stream)
-        np.save(hashed, np.stack(found))
-    sha256["outputs"] = hashed.sha256.hexdigest()
+    sha256["outputs"] = save_whole(path_of(asked.out, "outputs"), np.stack(found))
     digest = plain.sources[0].first_batch_sha256
     return {**about(asked, proof), "data_digest": [digest], "sha256": sha256}
 

@@ -21,7 +21,7 @@ SCHEMA = "dlperf.case/2"
 # The reason of a record that a cluster makes again.
 NO_JOB = "%d nodes need a job of a cluster: snakemake --profile slurm"
 
-SCENARIOS = ("train", "infer")
+SCENARIOS = ("train", "infer", "quality")
 #: `amp` is the mixed precision that suits the device best; the others ask for one narrow type.
 PRECISIONS = ("fp32", "tf32", "amp", "amp_bf16", "amp_fp16")
 DEVICES = ("cpu", "cuda")
@@ -65,8 +65,12 @@ SETTINGS = OrderedDict(
         ("timeout_seconds", Field((int, float), 1)),
         ("seed", Field(int, 0)),
         ("data_dir", Field(str)),
+        ("evaluations", Field(int, 0)),
+        ("target", Field((int, float), 0)),
     ]
 )
+#: What settings that lack a field stand for.
+UNSET = {"evaluations": 0, "target": 0}
 #: The identity as columns of a table: `parallel` stands as its parts.
 COLUMNS = tuple(
     column for name in IDENTITY for column in (PARALLEL if name == "parallel" else (name,))
@@ -209,8 +213,8 @@ class Case:
 
     @property
     def variant(self):
-        """'', 'clip0' or 'infer': what its certificate is of, beside training in standard form."""
-        return "infer" if self.scenario == "infer" else self.dimensions.variant()
+        """'', 'clip0', 'infer' or 'quality': what its certificate is of, beside plain training."""
+        return self.dimensions.variant() if self.scenario == "train" else self.scenario
 
     @property
     def devices(self):
@@ -320,8 +324,8 @@ def problems(document, known):
             continue
         values, fields = dict(values), dict(fields)
         dimensions = {}
+        values = dict(ABSENT if section == "identity" else UNSET, **values)
         if section == "identity":
-            values = dict(ABSENT, **values)
             fields["framework"] = Field(str, words=tuple(known.frameworks))
             fields["workload"] = Field(str, words=tuple(known.workloads))
             if values.get("workload") in known.workloads:

@@ -120,9 +120,14 @@ class Data(NamedTuple):
     folder: under results/data, '' where data is synthetic; {format} is the format that a
     framework's own reader takes, and a dimension's name stands for its value. loader: the module of
     dlperf.data that gives the batches. title: for tables. description: for the config's key.
+    samples, tests: how many there are to train on and to test with, where a model may be trained to
+    a quality on them; target: the one that is usual, a share of 1.
     """
 
     folder: str
     loader: str
     title: str
     description: str
+    samples: int = 0
+    tests: int = 0
+    target: float = 0.0

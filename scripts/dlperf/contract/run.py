@@ -19,7 +19,8 @@ class Input(NamedTuple):
 
     part, parts: of each global batch of `parts` x batch_size samples, which slice is this reader's.
     batches: how many will be asked for (None: not known). float64: images in that type. distinct:
-    how many synthetic batches there are, in turn.
+    how many synthetic batches there are, in turn. warmup: so many batches of noise come first, of a
+    training to a quality: what it trains on is not touched before it begins.
     """
 
     workload: str
@@ -33,6 +34,7 @@ class Input(NamedTuple):
     batches: Optional[int] = None
     float64: bool = False
     distinct: int = 1
+    warmup: int = 0
 
 
 #: Synthetic batches of an inference: nobody gets the same one twice in a row.
@@ -138,8 +140,8 @@ class Rank:
 class Run(Rank):
     """One rank of one repetition of a case. `batch_size` is of one replica in one micro-step.
 
-    loss_scale: what the loss is multiplied by at first where gradients are float16. A certificate
-    takes 1: its only step must not overflow.
+    epochs, evaluations: of a training to a quality, else 0. loss_scale: what the loss is multiplied
+    by at first where gradients are float16. A certificate takes 1: its only step must not overflow.
     """
 
     workload: str
@@ -151,6 +153,8 @@ class Run(Rank):
     warmup_steps: int
     measured_steps: int
     data_dir: str
+    epochs: int = 0
+    evaluations: int = 0
     loss_scale: float = 2.0**16
 
     def __post_init__(self):
@@ -196,6 +200,7 @@ class Run(Rank):
             batches=self.steps * self.accumulation,
             float64=self.float64,
             distinct=DISTINCT if self.scenario == "infer" else 1,
+            warmup=self.warmup_steps * self.accumulation if self.scenario == "quality" else 0,
         )
 
 

@@ -23,6 +23,13 @@ class Work:
         `parameters(dimensions)`. Written before the first step and only then: until then the
         model's weights may be anything. Where the facts have `statistics`, `statistics()` gives
         this rank's running ones of batch-norm, in the same way.
+
+    Of a training to a quality, by `scheduled`; None where a framework's page has no such training:
+
+    evaluate: from a batch's arrays on the host, as the loader gives them, to its outputs on the
+        host, a NumPy array: the forward pass of an inference, with the weights as they are.
+    restart: begins anew from these weights, as `weights.write` takes them: running statistics 0 and
+        1, no moments, the first rate. What is compiled stays.
     """
 
     step: Callable[[], Any]
@@ -32,6 +39,37 @@ class Work:
     batches: Any
     parity: Dict[str, Any]
     weights: Any = None
+    evaluate: Optional[Callable[..., Any]] = None
+    restart: Optional[Callable[[Any], None]] = None
+
+
+def scheduled(work, rates, set_rate, forget, evaluate):
+    """The same Work with a learning rate of its own in each step, for a training to a quality.
+
+    rates: of the steps; the last one stays. set_rate(rate): called on the host before each step; it
+    must not wait for the device. forget(): sets the optimiser's state to its start. evaluate: as of
+    Work.
+    """
+    step, coming = work.step, itertools.count()
+
+    def step_at_rate():
+        set_rate(rates[min(next(coming), len(rates) - 1)])
+        return step()
+
+    def restart(arrays):
+        nonlocal coming
+        coming = itertools.count()
+        work.weights.write(arrays)
+        if hasattr(work.weights, "statistics"):
+            work.weights.write_statistics(
+                {
+                    name: (array * 0) + (1 if name.endswith("variance") else 0)
+                    for name, array in work.weights.statistics()
+                }
+            )
+        forget()
+
+    return dataclasses.replace(work, step=step_at_rate, evaluate=evaluate, restart=restart)
 
 
 @dataclasses.dataclass

@@ -1,8 +1,9 @@
 """Which loader gives a run its batches, and which folder it reads: as its workload says.
 
 A loader is a module of this package with `open_batches(input, layout, prefetch=None)`, whose input
-is a contract.run.Input; the readers, which are frameworks' own, take the Run itself. As a program,
-it prints the sha256 of a reader's first batches, to compare interpreters.
+is a contract.run.Input; the readers, which are frameworks' own, take the Run itself. Batches of
+data with a test set have `begin()` and `tests()` too (arrays.py). As a program, it prints the
+sha256 of a reader's first batches, to compare interpreters.
 """
 
 import argparse

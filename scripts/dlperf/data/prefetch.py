@@ -38,6 +38,7 @@ class Prefetched:
     constant = False
     on_device = False
     parity = {"data_loader": "shared, one thread ahead"}
+    _first = 0  # whose digest is told: batches of noise may come before it
 
     def __init__(self, batch_bytes, batches, prefetch):
         self._steps = math.inf if batches is None else batches + LOOK_AHEAD
@@ -117,7 +118,7 @@ class Prefetched:
                     if self._closed:
                         return
                 batch = next(batches)
-                if self._made == 0:
+                if self._made == self._first:
                     self.first_batch_sha256 = self._digest(batch)
                 with self._changed:
                     if self._closed:

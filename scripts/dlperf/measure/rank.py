@@ -68,8 +68,7 @@ def measure(run):
     for _ in range(run.warmup_steps):
         handle = work.step()
     work.wait()
-    scenario.warm(work, handle)
-    work.batches.fill()
+    scenario.warm(run, work, handle, initial)
     warmup_seconds = time.perf_counter() - warmup_started
 
     stopwatch = Stopwatch(run, framework, work, guest)

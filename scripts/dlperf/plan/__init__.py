@@ -7,7 +7,7 @@ campaign imports it again.
 
 from dlperf.contract.case import Case
 from dlperf.contract.problems import ConfigError, read_yaml
-from dlperf.plan.cases import document, expand, order
+from dlperf.plan.cases import document, expand, order, seed
 from dlperf.plan.checks import check_beside, problems_here
 from dlperf.plan.config import Config, dump, load
 
@@ -23,4 +23,5 @@ __all__ = [
     "order",
     "problems_here",
     "read_yaml",
+    "seed",
 ]

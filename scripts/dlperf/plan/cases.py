@@ -22,19 +22,36 @@ from dlperf.plan.config import Config
 def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
     """The case document of a repetition, which `dlperf.measure` takes."""
     steps, folder = config.steps_of(case.workload, case.scenario), loaders.folder(case)
+    section = config.workloads.asked()[case.workload].quality
+    quality = section if case.scenario == "quality" else None
+    target = workloads.data(case.workload)[case.data].target
     return {
         "schema": SCHEMA,
         "identity": case.identity(config.round, repetition),
         "settings": {
             "device": config.device,
             "warmup_steps": steps.warmup,
-            "measured_steps": steps.measured,
+            "measured_steps": _steps(case) if quality else steps.measured,
             "cores_per_device": config.cores_per_device,
-            "timeout_seconds": config.timeout_of(case.workload),
-            "seed": config.seed,
+            "timeout_seconds": config.timeout_of(case.workload, case.scenario),
+            "seed": seed(case, config, repetition),
             "data_dir": f"results/data/{folder}" if folder else "",
+            "evaluations": min(quality.evaluations, _steps(case)) if quality else 0,
+            "target": (quality.target or target) if quality else 0,
         },
     }
+
+
+def seed(case: Case, config: Config, repetition: int) -> int:
+    """The seed of a repetition: the round's, but a training to a quality is of one of its own."""
+    return config.seed + (repetition - 1 if case.scenario == "quality" else 0)
+
+
+def _steps(case: Case) -> int:
+    """The steps of a training to a quality: what fills no global batch at an epoch's end is left
+    out."""
+    samples = workloads.data(case.workload)[case.data].samples
+    return case.epochs * (samples // case.global_batch_size)
 
 
 def expand(config: Config) -> list[Case]:
@@ -51,14 +68,16 @@ def _combinations(config: Config) -> Iterator[Case]:
                 parallel,
                 data,
                 dimensions,
+                epochs,
                 topology,
                 word,
                 framework,
             ) in itertools.product(
                 section.batch_sizes_of(scenario, precision),
                 section.parallel if scenario == "train" else [Parallel()],
-                section.data,
-                section.dimensions,
+                section.data_of(scenario),
+                section.dimensions_of(scenario),
+                section.epochs_of(scenario),
                 section.topologies_of(scenario, config.topologies),
                 section.compilers,
                 config.frameworks,
@@ -74,13 +93,14 @@ def _combinations(config: Config) -> Iterator[Case]:
                     batch_size,
                     data,
                     _dimensions(workload, scenario, dimensions),
+                    epochs=epochs,
                 )
 
 
 def _dimensions(workload: str, scenario: str, asked: dict[str, int | str]) -> Dimensions:
     """A case's dimensions; the choices are of how a model is trained."""
     declared = workloads.dimensions(workload)
-    if scenario != "train":
+    if scenario == "infer":
         asked = {name: each for name, each in asked.items() if not declared[name].is_choice}
     return Dimensions(declared, asked)
 
@@ -105,6 +125,10 @@ def _unsupported(case: Case, config: Config) -> str:
         return f"its implementation has no {scenarios.load(case.scenario).TITLE} yet"
     if case.scenario == "infer" and "{format}" in workloads.data(case.workload)[case.data].folder:
         return "inference takes the shared loader's batches, not those of a framework's own reader"
+    if case.scenario == "quality" and not workloads.data(case.workload)[case.data].tests:
+        return f"data: {case.data} has no test set"
+    if case.scenario == "quality" and not _steps(case):
+        return f"data: {case.data} has fewer samples than a global batch"
     if case.compiler not in facts.COMPILERS:
         return f"no such compiler; {facts.TITLE} has: {', '.join(facts.COMPILERS)}"
     if not loaders.reads(case):

@@ -17,10 +17,12 @@ def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
     for name, section in sections.items() if isinstance(sections, Mapping) else ():
         if not isinstance(section, Mapping):
             continue
-        precisions, own = section.get("precisions"), section.get("infer")
+        precisions = section.get("precisions")
         asked = {"batch_sizes": section.get("batch_sizes")}
-        if isinstance(own, Mapping):
-            asked["infer.batch_sizes"] = own.get("batch_sizes")
+        for scenario in ("infer", "quality"):
+            own = section.get(scenario)
+            if isinstance(own, Mapping):
+                asked[f"{scenario}.batch_sizes"] = own.get("batch_sizes")
         for place, sizes in asked.items():
             if not isinstance(precisions, list) or not isinstance(sizes, Mapping):
                 continue
@@ -28,6 +30,16 @@ def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
                 if precision in precisions and precision not in sizes:
                     key = f"workloads.{name}.{place}.{precision}"
                     yield Problem(key, "", f"is missing, but `precisions` has '{precision}'")
+
+
+def without_section(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Workloads that are to be trained to a quality, and do not say how long."""
+    sections = data.get("workloads")
+    for name, section in sections.items() if isinstance(sections, Mapping) else ():
+        scenarios = section.get("scenarios") if isinstance(section, Mapping) else None
+        if isinstance(scenarios, list) and "quality" in scenarios and not section.get("quality"):
+            message = "is missing, but `scenarios` has 'quality'; it needs `epochs`, such as [6]"
+            yield Problem(f"workloads.{name}.quality", "", message)
 
 
 def split_topology(topology: str) -> tuple[int, int]:

@@ -30,7 +30,7 @@ from dlperf.contract.choices import Choices, OneOf, Pattern, Section
 from dlperf.contract.dimension import Dimension
 from dlperf.contract.parallel import Parallel
 from dlperf.contract.problems import ConfigError, check_size, explain, read_yaml, repeated
-from dlperf.plan.checks import without_batch_size
+from dlperf.plan.checks import without_batch_size, without_section
 from dlperf.plan.compilers import CompilerName
 from dlperf.plan.peaks import DeviceName, PeakPrecision, Teraflops, above_dense
 
@@ -126,13 +126,56 @@ class Inference(Section):
     )
 
 
+class Quality(Section):
+    """A training to a quality: of so many epochs, tested on the way; a repetition is a seed."""
+
+    epochs: Choices[PositiveInt] = Field(
+        description="The numbers of epochs of a training. The learning rate warms up, and falls to "
+        "0 at the end.",
+        examples=[[6], [50, 90]],
+    )
+    evaluations: int = Field(
+        default=10,
+        ge=1,
+        le=10_000,
+        description="How often the model is tested, evenly spaced; the last time is at the end. "
+        "The time to the target is a multiple of this, and includes the tests.",
+        examples=[12],
+    )
+    target: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="The share of the test set that must be right. Records have the whole curve: "
+        "another target needs no other run. By default, the one that is usual for the data.",
+        examples=[0.97, 0.759],
+    )
+    batch_sizes: dict[Precision, Choices[PositiveInt]] | None = Field(
+        default=None,
+        description="Batch sizes of `quality`, if they differ from those of training.",
+        examples=[{"fp32": [32]}],
+    )
+    topologies: Choices[Topology] | None = Field(
+        default=None,
+        description="Topologies of `quality`, if they differ from the round's.",
+        examples=[["1n1d"]],
+    )
+    timeout_seconds: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        description="The longest time of a repetition of `quality`, if it differs.",
+        examples=[3600],
+    )
+
+
 class Workload(Section):
     """What to measure of a workload. Every combination of the lists is a case."""
 
     scenarios: Choices[Scenario] = Field(
         default=["train"],
         description="`train`: training throughput. `infer`: throughput and latency of a model's "
-        "outputs.",
+        "outputs. `quality`: training until a test metric reaches its target.",
         examples=[["train"], ["train", "infer"]],
     )
     precisions: Choices[Precision] = Field(
@@ -189,6 +232,9 @@ class Workload(Section):
     infer: Inference | None = Field(
         default=None, description="What differs in the scenario `infer`."
     )
+    quality: Quality | None = Field(
+        default=None, description="How long the scenario `quality` trains, and what differs in it."
+    )
     timeout_seconds: int | None = Field(
         default=None,
         ge=1,
@@ -197,24 +243,39 @@ class Workload(Section):
         examples=[600],
     )
 
-    @property
-    def dimensions(self) -> list[dict[str, int | str]]:
+    def of(self, scenario: str) -> Inference | Quality | None:
+        """The section of a scenario, in which it may differ from training."""
+        return {"infer": self.infer, "quality": self.quality}.get(scenario)
+
+    def dimensions_of(self, scenario: str) -> list[dict[str, int | str]]:
         """Every combination of the dimensions that only this workload has."""
         own = [name for name in type(self).model_fields if name not in Workload.model_fields]
-        values = [getattr(self, name) for name in own]
+        differing = self.of(scenario)
+        values = []
+        for name in own:
+            other = getattr(differing, name, None)
+            values.append(getattr(self, name) if other is None else other)
         lists = [value if isinstance(value, list) else [value] for value in values]
         lists = [[int(each) if isinstance(each, bool) else each for each in one] for one in lists]
         return [dict(zip(own, each, strict=True)) for each in itertools.product(*lists)]
 
     def topologies_of(self, scenario: str, of_round: list[str]) -> list[str]:
         """The topologies, as far as they are not the round's."""
-        own = self.infer.topologies if scenario == "infer" and self.infer else None
-        return own or of_round
+        section = self.of(scenario)
+        return (section and section.topologies) or of_round
+
+    def data_of(self, scenario: str) -> list[str]:
+        """The kinds of data."""
+        return getattr(self.of(scenario), "data", None) or self.data
+
+    def epochs_of(self, scenario: str) -> list[int]:
+        """The numbers of epochs of a training to a quality; 0 of what has none."""
+        return list(self.quality.epochs) if scenario == "quality" and self.quality else [0]
 
     def batch_sizes_of(self, scenario: str, precision: str) -> list[int]:
         """The batch sizes of one device."""
-        own = self.infer.batch_sizes if scenario == "infer" and self.infer else None
-        return list((own or self.batch_sizes)[precision])
+        section = self.of(scenario)
+        return list(((section and section.batch_sizes) or self.batch_sizes)[precision])
 
     @property
     def parallel(self) -> list[Parallel]:
@@ -236,9 +297,34 @@ def _section(name: str) -> type[Workload]:
         kind, standard = _type_of(each)
         field = Field(default=standard, description=each.description, examples=list(each.examples))
         fields[own] = (kind, field)
+    if any(each.tests for each in facts.DATA.values()):
+        quality: Any = _quality(name) | None, Workload.model_fields["quality"]
+        fields["quality"] = quality
     title = "".join(part.capitalize() for part in name.split("_"))
     text = f"{facts.TITLE}: {facts.SUMMARY}"
     model = create_model(title, __base__=Workload, __doc__=text, **fields)  # type: ignore[call-overload]
+    return globals().setdefault(title, model)  # pickle looks for it there
+
+
+def _quality(name: str) -> type[Quality]:
+    """The section `quality` of a workload: its data with a test set, and its own sizes."""
+    facts, fields = workloads.facts(name), dict[str, Any]()
+    tested = tuple(kind for kind, each in facts.DATA.items() if each.tests)
+    kinds = Annotated[str, OneOf("a kind of data with a test set", tested)]
+    fields["data"] = (
+        Choices[kinds],  # type: ignore[valid-type]
+        Field(
+            default=list(tested[:1]),
+            description="The kinds of data with a test set.",
+            examples=[list(tested[:1])],
+        ),
+    )
+    for own, each in facts.DIMENSIONS.items():
+        if not each.is_choice:
+            text = f"The same of `quality`, if it differs: {each.description}"
+            fields[own] = (_type_of(each)[0] | None, Field(default=None, description=text))
+    title = "".join(part.capitalize() for part in name.split("_")) + "Quality"
+    model = create_model(title, __base__=Quality, __doc__=Quality.__doc__, **fields)  # type: ignore[call-overload]
     return globals().setdefault(title, model)  # pickle looks for it there
 
 
@@ -437,9 +523,11 @@ class Config(Section):
         examples=[{"AMD EPYC 9554 64-Core Processor": {"fp32": 0.12}}],
     )
 
-    def timeout_of(self, workload: str) -> int:
+    def timeout_of(self, workload: str, scenario: str = "train") -> int:
         """The longest time of one repetition of this workload, in seconds."""
-        return self.workloads.asked()[workload].timeout_seconds or self.timeout_seconds
+        section = self.workloads.asked()[workload]
+        own = section.quality.timeout_seconds if scenario == "quality" and section.quality else None
+        return own or section.timeout_seconds or self.timeout_seconds
 
     def steps_of(self, workload: str, scenario: str = "train") -> Steps:
         """The steps of a repetition of this workload."""
@@ -467,7 +555,7 @@ def load(config: Mapping[str, Any] | str | os.PathLike[str], source: str = "") -
     else:
         source = source or str(config)
         data = read_yaml(Path(config), source)
-    problems = [*repeated(data), *without_batch_size(data)]
+    problems = [*repeated(data), *without_batch_size(data), *without_section(data)]
     try:
         valid = Config.model_validate(data, context={"frameworks": _frameworks(data)})
     except ValidationError as error:

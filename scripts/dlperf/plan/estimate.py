@@ -15,6 +15,7 @@ from typing import NamedTuple
 from dlperf import environments, workloads
 from dlperf.contract.case import Case
 from dlperf.plan import data
+from dlperf.plan.cases import document
 from dlperf.plan.config import Config
 from dlperf.plan.state import records
 
@@ -90,12 +91,16 @@ def default_seconds(case: Case, config: Config) -> float:
         speed = CPU_CORE_GFLOPS.get(case.framework, 30) * config.cores_per_device
     else:
         speed = GPU_GFLOPS.get(case.precision, GPU_GFLOPS_MIXED)
-    asked = config.steps_of(case.workload, case.scenario)
+    asked = document(case, config, 1)["settings"]
     compilation = COMPILE_SECONDS.get(case.compiler, 30)
     seconds = STARTUP_SECONDS + compilation
     windows = 2 if case.scenario == "infer" else 1
-    seconds += (asked.warmup + windows * asked.measured) * gigaflops / speed
-    return min(seconds, config.timeout_of(case.workload))
+    steps = asked["warmup_steps"] + windows * asked["measured_steps"]
+    seconds += steps * gigaflops / speed
+    if case.scenario == "quality":  # each test is a forward pass of so many samples
+        tests = workloads.data(case.workload)[case.data].tests * asked["evaluations"]
+        seconds += tests * facts.flops_per_sample(case.dimensions, "infer") / 1e9 / speed
+    return min(seconds, config.timeout_of(case.workload, case.scenario))
 
 
 def builds(config: Config, cases: Sequence[Case], results: Path = Path("results")) -> list[Build]:

@@ -43,6 +43,8 @@ def show(config: Config, cases: Sequence[Case], results: Path = Path("results"))
         lines.append(f"{workload}, each {steps.warmup} + {steps.measured} steps")
         if (inferred := config.steps_of(workload, "infer")) != steps:
             lines[-1] += f"; infer {inferred.warmup} + twice {inferred.measured} batches"
+        if quality := config.workloads.asked()[workload].quality:
+            lines[-1] += f"; quality {', '.join(map(str, quality.epochs))} epochs"
         lines += [f"  {'framework':<13}{'case':<44}{'seconds':>7}  repetitions"]
         for case in _by_framework(config, cases, workload):
             own = [state[case, number] for number in numbers]

@@ -27,11 +27,12 @@ def prepare(run, implementation):
     return implementation.inference(run)
 
 
-def warm(work, handle):
+def warm(run, work, handle, initial):
     """What the windows do, once before: nothing is made there for the first time."""
     work.outputs(handle)
     for _ in range(3):
         work.answer(*work.batches.next())
+    work.batches.fill()
 
 
 def window(run, work, stopwatch):

@@ -17,9 +17,10 @@ def prepare(run, implementation):
     return implementation.training(run)
 
 
-def warm(work, handle):
+def warm(run, work, handle, initial):
     """What the window's end does, once before: nothing is made there for the first time."""
     read(work, handle)
+    work.batches.fill()
 
 
 def window(run, work, stopwatch):

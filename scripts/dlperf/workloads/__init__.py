@@ -46,7 +46,7 @@ def data(workload):
 def certified(workload, variant=""):
     """The dimensions of a certificate: reduced sizes, and the choices that `variant` spells."""
     declared = dimensions(workload)
-    words = [word for word in variant.split("-") if word not in ("", "infer")]
+    words = [word for word in variant.split("-") if word not in ("", "infer", "quality")]
     choices, _ = Dimensions.parse(declared, words)
     return Dimensions(declared, dict(choices, **proof(workload).DIMENSIONS))
 

@@ -106,7 +106,7 @@ def _of_case(
         "case": case.name,
         **{key: settings[key] for key in columns.SETTINGS},
     }
-    rows = [_row(each, shared) for each in repetitions]
+    rows = [_row(each, shared, settings["target"]) for each in repetitions]
     ok = [row for row in rows if row["status"] == "ok"]
     own = metrics.own(case.scenario)
     for row, mark in zip(ok, outliers([row[own] for row in ok]), strict=True):
@@ -124,7 +124,7 @@ def utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _row(repetition: Repetition, shared: Mapping[str, Any]) -> Row:
+def _row(repetition: Repetition, shared: Mapping[str, Any], target: float) -> Row:
     """A repetition's row; `shared` is what it has in common with the case's others."""
     case, record = repetition.case, repetition.record
     row: Row = {**shared, "repetition": repetition.number}
@@ -149,12 +149,14 @@ def _row(repetition: Repetition, shared: Mapping[str, Any]) -> Row:
         "record_sha256": repetition.sha256,
     }
     if record["status"] == "ok":
-        row |= _measured(record, case)
+        row |= _measured(record, case, target)
         row["peak_precision"] = peak_precision(record["parity"], case.precision, shared["device"])
     return row
 
 
-def _measured(record: Mapping[str, Any], case: plan.Case) -> Row:
+def _measured(record: Mapping[str, Any], case: plan.Case, target: float) -> Row:
+    # the config's: another one needs no other run
+    record = {**record, "settings": {**record["settings"], "target": target}}
     window, steps, memory = record["window"], record["steps"], record["memory"]
     seconds = train.window_seconds(record)
     energy = [each["joules"] for each in record.get("energy", [])]

@@ -164,7 +164,8 @@ def _varying(workload: str, cases: Sequence[Case]) -> set[str]:
 def _table(case: Case, varying: set[str]) -> str:
     parts = [case.workload, case.scenario, case.precision]
     parts += case.parallel.spelled("tensor_parallel", "pipeline_parallel", "zero_stage")
-    parts += [f"b{case.batch_size}", *case.parallel.spelled("accumulation")]
+    parts += [case.batch, *case.parallel.spelled("accumulation")]
+    parts += [f"e{case.epochs}"] if case.epochs else []
     if "data" in varying:
         parts.append(case.data)
     for name, each in case.dimensions.declared.items():

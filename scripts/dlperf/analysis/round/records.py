@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 from dlperf import plan, workloads
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
-from dlperf.contract.case import upgraded
+from dlperf.contract.case import UNSET, upgraded
 from dlperf.plan import Case, Config
+from dlperf.scenarios import quality, train
 
 #: Settings that change what a number means; a record measured with others is not of this round.
-BINDING_SETTINGS = ("device", "warmup_steps", "measured_steps", "cores_per_device")
+BINDING_SETTINGS = ("device", "warmup_steps", "measured_steps", "cores_per_device", "evaluations")
 #: Cases that a process reads in one go, and records from which on another process is worth it.
 CHUNK, WORTH = 25, 1500
 #: How far a window may be from its UTC stamps (a clock may be set meanwhile), steps from their
@@ -105,6 +106,7 @@ def _read_case(config: Config, case: Case, runs: Path) -> tuple[list[Repetition]
         else:
             sha256 = hashlib.sha256(content).hexdigest()
             wanted["identity"]["repetition"] = number
+            wanted["settings"]["seed"] = plan.seed(case, config, number)
             record, wrong = parse(content, wanted, case)
             problems += [f"{path}: {each}" for each in wrong]
         found.append(Repetition(case, number, shown, record, sha256))
@@ -145,11 +147,14 @@ def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[s
             if there != asked:
                 yield f"identity.{key} is {there!r}, but its path says {asked!r}"
     for key in BINDING_SETTINGS:
-        if settings[key] != wanted["settings"][key]:
+        there = settings.get(key, UNSET.get(key))
+        if there != wanted["settings"][key]:
             yield (
-                f"was measured with {key}={settings[key]!r}, but the round's config.yaml asks for "
+                f"was measured with {key}={there!r}, but the round's config.yaml asks for "
                 f"{wanted['settings'][key]!r}"
             )
+    if identity["scenario"] == "quality" and settings.get("seed") != wanted["settings"]["seed"]:
+        yield f"was trained from seed {settings.get('seed')!r}, not {wanted['settings']['seed']!r}"
 
 
 def _contradictions(record: dict[str, Any], case: Case) -> Iterator[str]:
@@ -216,7 +221,7 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
             f"{settings['warmup_steps']}"
         )
     losses = steps.get("loss", [])
-    if len(losses) != (steps["measured"] if case.scenario == "train" else 0):
+    if len(losses) != (0 if case.scenario == "infer" else steps["measured"]):
         yield f"steps.loss has {len(losses)} values for {steps['measured']} measured steps"
     if sorted(each["rank"] for each in record["memory"]) != list(range(case.devices)):
         yield f"memory does not have each of the {case.devices} ranks once"
@@ -224,6 +229,8 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
         yield "steps.loss is not finite"
     if case.scenario == "infer":
         yield from _latency(record, case)
+    if case.scenario == "quality":
+        yield from _curve(record, case)
     counted = record.get("energy")
     math.fsum(each["joules"] for each in counted or ())  # OverflowError where it has none
     if counted and sorted(each["device"] for each in counted) != list(range(case.devices)):
@@ -262,6 +269,30 @@ def _latency(record: dict[str, Any], case: Case) -> Iterator[str]:
             yield f"latency of rank {each['rank']} has {found} values, not {measured}"
         if math.fsum(each["seconds"]) > record["provenance"].get("seconds_total", math.inf):
             yield f"latency of rank {each['rank']} is longer than all of it (seconds_total)"
+
+
+def _curve(record: dict[str, Any], case: Case) -> Iterator[str]:
+    """Whether the model was tested when it should be, with the whole test set, in the window."""
+    if "curve" not in record:
+        yield "curve is missing"
+        return
+    settings, tests = record["settings"], workloads.data(case.workload)[case.data].tests
+    steps = quality.evaluated_at(settings["measured_steps"], settings.get("evaluations", 0))
+    wanted = [step * case.global_batch_size for step in steps]
+    if [point["samples"] for point in record["curve"]] != wanted:
+        yield f"curve has not its {len(wanted)} points, evenly over the samples"
+    before = 0.0
+    for point in record["curve"]:
+        if point["count"] != tests or point["right"] > tests:
+            yield (
+                f"curve at {point['samples']} samples: {point['right']:g} of {point['count']} are "
+                f"right, but {case.data} has {tests} to test with"
+            )
+        if not before < point["seconds_trained"] < point["seconds_tested"]:
+            yield f"curve at {point['samples']} samples: its seconds do not follow the ones before"
+        before = point["seconds_tested"]
+    if before > train.window_seconds(record) * (1 + STEPS_SHARE) + 0.001:
+        yield f"curve: its last test ends after {before:.3f} s, behind the window"
 
 
 def _weights(found: list[dict[str, Any]] | None, ranks: int, matrices: int) -> Iterator[str]:

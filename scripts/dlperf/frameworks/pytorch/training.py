@@ -12,18 +12,32 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from dlperf.contract.work import Work, feed
+from dlperf.contract.work import Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks import half
+from dlperf.frameworks.pytorch.inference import to_host
 from dlperf.frameworks.pytorch.process import cuda_graphs
 
 
-def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
+def train(
+    run,
+    network,
+    loss,
+    optimizer,
+    weights,
+    put,
+    layout="",
+    parity=None,
+    schedule=None,
+    outputs=None,
+):
     """The Work of training `network`.
 
     loss(run, network, *batch): the mean loss of a batch; its network is the data-parallel one.
     put(run, *arrays): a loader's batch as tensors on the device. layout: of a loader's images.
+    schedule: a rate for each step, of a training to a quality; outputs: as of inference.infer.
     """
+    alone = network
     parameters = sum(p.numel() for p in network.parameters())
     torch.manual_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
     if run.distributed:
@@ -81,7 +95,7 @@ def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
         scaler.update()
         return value
 
-    return Work(
+    work = Work(
         step=step,
         wait=torch.cuda.synchronize if run.cuda else lambda: None,
         loss=lambda value: value.item(),
@@ -96,6 +110,33 @@ def train(run, network, loss, optimizer, weights, put, layout="", parity=None):
         ),
         weights=weights,
     )
+    if not schedule:
+        return work
+
+    def set_rate(rate):
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+
+    def forget():
+        for state in optimizer.state.values():
+            for moment in state.values():
+                moment.zero_()
+
+    def test(*batch):
+        with torch.autocast(run.device, dtype, enabled=run.amp):
+            return outputs(run, alone, *batch)
+
+    if run.compiler == "inductor":
+        test = torch.compile(test)
+
+    def evaluate(*batch):
+        alone.eval()
+        with torch.no_grad():
+            found = to_host(test(*put(run, *batch)))
+        alone.train()
+        return found
+
+    return scheduled(work, schedule, set_rate, forget, evaluate)
 
 
 def buffers_apart(parallel):

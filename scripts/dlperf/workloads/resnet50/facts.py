@@ -4,6 +4,7 @@ v1.5: the stride 2 of a down-sampling bottleneck sits in its 3x3 convolution (v1
 1x1). Source of the recipe: NVIDIA DeepLearningExamples, ResNet50 v1.5; He et al. 2015.
 """
 
+import math
 from collections import OrderedDict
 
 from dlperf.contract.dimension import Data, Dimension
@@ -47,6 +48,15 @@ DATA = OrderedDict(
         "readers",
         "ImageNet in each framework's own format, by its own input pipeline",
         "ImageNet, likewise",
+    ),
+    digits=Data(
+        "digits",
+        "arrays",
+        "handwritten digits, enlarged",
+        "1,797 handwritten digits of 8×8 pixels, enlarged: a small real set, to train to a quality",
+        samples=1438,
+        tests=359,
+        target=0.97,
     ),
 )
 PARALLEL = ()  # not accumulation: batch norm's statistics would be those of a micro-step
@@ -138,6 +148,27 @@ def learning_rate(global_batch_size):
     return 0.1 * LEARNING_RATE * global_batch_size / 256
 
 
+def schedule(run):
+    """The rate of each step of a training to a quality; None of others, whose rate is constant.
+
+    Linear warm-up over 5 epochs, of fewer than 50 over a tenth of them, then half a cosine to 0.
+    """
+    if run.scenario != "quality":
+        return None
+    peak = LEARNING_RATE * run.global_batch_size / 256
+    steps = run.measured_steps
+    warmup = max(1, round(steps * min(5.0 / run.epochs, 0.1)))
+    rates = [peak * (step + 1) / warmup for step in range(warmup)]
+    for step in range(warmup, steps):
+        rates.append(peak * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))))
+    return rates
+
+
+def score(outputs, images, labels):
+    """1.0 for each image whose largest output is that of its label (top-1), else 0.0."""
+    return (outputs.argmax(1) == labels) * 1.0
+
+
 def flops_per_sample(dimensions, scenario):
     """FLOPs an image: 24.5 GFLOP to train at 224 px; training is 3 x the forward pass.
 
@@ -147,7 +178,7 @@ def flops_per_sample(dimensions, scenario):
     the whole at 224 px.
     """
     forward = 2.0 * sum(multiply_adds(dimensions["image_size"]).values())
-    return 3 * forward if scenario == "train" else forward
+    return forward if scenario == "infer" else 3 * forward
 
 
 def multiply_adds(image_size):

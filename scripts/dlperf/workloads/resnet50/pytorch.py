@@ -124,6 +124,8 @@ def training(run):
             "layout": "NHWC (channels_last)",
             "optimizer": "SGD, fused",
         },
+        schedule=facts.schedule(run),
+        outputs=outputs,
     )
 
 

@@ -1,0 +1,178 @@
+"""Training to a quality: how long, and how many samples, until a test metric reaches its target.
+
+A repetition trains a fixed number of epochs and is tested at fixed numbers of samples; so one run
+gives the curve, the final metric and the time to any target. The clock starts before the first
+sample to train on is touched, after start-up and compilation on noise, with the weights written
+anew; it includes the tests, as in MLPerf [mlcommons/training_policies]. A repetition is a seed.
+"""
+
+import math
+import time
+
+from dlperf import workloads
+from dlperf.contract.run import Unsupported
+from dlperf.scenarios import Metric, train
+
+TITLE = "training to a quality"
+TRAINS = True
+
+
+def prepare(run, implementation):
+    work = implementation.training(run)
+    if work.evaluate is None:
+        name = "%s of %s" % (run.workload, run.framework)
+        raise Unsupported("%s cannot test a model while it is trained, yet" % name)
+    return work
+
+
+def warm(run, work, handle, initial):
+    """All that the window does, once before; then everything as if it had not been."""
+    train.read(work, handle)
+    for batch, _ in work.batches.tests()[:1]:
+        work.evaluate(*(each * 0 for each in batch))
+    work.restart(initial)
+
+
+def window(run, work, stopwatch):
+    """Train all epochs and test at the evaluations' steps; a rank's raw facts."""
+    clock, step, mark = time.perf_counter, work.step, stopwatch.mark
+    tested_at = set(evaluated_at(run.measured_steps, run.evaluations))
+    handles, losses, points = [], [], []
+    stopwatch.open()
+    start_utc, start = time.time(), clock()
+    mark()
+    work.batches.begin()
+    tests = None
+    for number in range(1, run.measured_steps + 1):
+        handles.append(step())
+        mark()
+        if number in tested_at:
+            work.wait()
+            trained = clock()
+            if tests is None:
+                tests = work.batches.tests()
+            right, count = test(run, work, tests)
+            losses += [work.loss(handle) for handle in handles] if work.loss else []
+            handles = []
+            points.append([number, trained - start, clock() - start, right, count])
+    end = clock()
+    end_utc = time.time()
+    stopwatch.close()
+    if not all(math.isfinite(value) for value in losses):
+        raise ValueError("the loss is not finite: step %d" % (_first_wrong(losses) + 1))
+    return {
+        "window": stopwatch.window(start, end, start_utc, end_utc),
+        "loss": losses or None,
+        "points": points,
+    }
+
+
+def _first_wrong(losses):
+    return next(index for index, value in enumerate(losses) if not math.isfinite(value))
+
+
+def evaluated_at(steps, evaluations):
+    """The steps after which the model is tested: evenly spaced, the last one among them."""
+    return [round(steps * (index + 1) / evaluations) for index in range(evaluations)]
+
+
+def test(run, work, tests):
+    """(sum of the scores of this rank's test samples, how many they are).
+
+    The score is computed from outputs by the workload's facts, in NumPy: one program for all.
+    """
+    score, total, count = workloads.facts(run.workload).score, 0.0, 0
+    for batch, own in tests:
+        total += float(score(work.evaluate(*batch), *batch)[:own].sum())
+        count += own
+    return total, count
+
+
+def summary(facts, case, settings):
+    """What the record says of all ranks: `steps`, `samples`, and the `curve`.
+
+    A point of the curve: after so many samples, so many seconds of training (tests before it
+    included) and with its own test; `right` is the sum of scores of `count` test samples.
+    """
+    found = train.throughput_summary(facts, case, settings)
+    found["steps"]["loss"] = train.mean_losses(facts)
+    points = []
+    for ranks in zip(*(each["points"] for each in facts)):
+        points.append(
+            {
+                "samples": ranks[0][0] * case.global_batch_size,
+                "seconds_trained": max(each[1] for each in ranks),
+                "seconds_tested": max(each[2] for each in ranks),
+                "right": sum(each[3] for each in ranks),
+                "count": sum(each[4] for each in ranks),
+            }
+        )
+    found["curve"] = points
+    return found
+
+
+def accuracies(record):
+    """The test metric at each point, a share of 1."""
+    return [point["right"] / point["count"] for point in record["curve"]]
+
+
+def reached(record):
+    """The first point at which the target is met; None where it never is."""
+    target = record["settings"]["target"]
+    for point, value in zip(record["curve"], accuracies(record)):
+        if value >= target:
+            return point
+    return None
+
+
+def final(record, case):
+    return 100 * accuracies(record)[-1]
+
+
+def best(record, case):
+    return 100 * max(accuracies(record))
+
+
+def seconds_to_target(record, case):
+    point = reached(record)
+    return point and point["seconds_tested"]
+
+
+def samples_to_target(record, case):
+    point = reached(record)
+    return point and float(point["samples"])
+
+
+def training_seconds(record, case):
+    """Without the tests."""
+    found, before = 0.0, 0.0
+    for point in record["curve"]:
+        found += point["seconds_trained"] - before
+        before = point["seconds_tested"]
+    return found
+
+
+def throughput(record, case):
+    """Of training alone."""
+    return record["curve"][-1]["samples"] / training_seconds(record, case)
+
+
+MISSED = "the target was not reached"
+METRICS = (
+    Metric("accuracy", "%", "higher", "Final accuracy", final),
+    Metric("seconds_to_target", "s", "lower", "Time to target", seconds_to_target, lacking=MISSED),
+    Metric(
+        "samples_to_target",
+        "{samples}",
+        "lower",
+        "Samples to target",
+        samples_to_target,
+        lacking=MISSED,
+    ),
+    Metric("accuracy_best", "%", "higher", "Best accuracy", best),
+    Metric("throughput", "{samples}/s", "higher", "Throughput", throughput, True),
+    Metric("training_seconds", "s", "lower", "Time of training alone", training_seconds),
+    Metric("memory", "GiB", "lower", "Peak memory a device", train.memory),
+    Metric("energy", "J/{sample}", "lower", "Energy a sample", train.energy),
+)
+SHOWN = ("accuracy", "seconds_to_target", "samples_to_target")

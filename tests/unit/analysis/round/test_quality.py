@@ -1,0 +1,142 @@
+"""Rounds that train to a quality: what cells say of the time to a target, and what they refuse."""
+
+import json
+
+import pytest
+from analysed_round import analyse
+from analysis_steps import merging
+from generated_round import config, write_round
+
+from dlperf import plan
+from dlperf.analysis.__main__ import main
+from dlperf.analysis.round import metrics, names
+from dlperf.analysis.schema.files import read_table
+
+TABLE = "resnet50-quality-fp32-b32-e6"
+
+
+def training(target=0.97, frameworks=("pytorch", "mxnet"), **more):
+    return config(
+        frameworks=list(frameworks),
+        topologies=["1n1d"],
+        resnet50_scenarios=["quality"],
+        resnet50_quality={
+            "epochs": [6],
+            "evaluations": 12,
+            "target": target,
+            "image_size": 32,
+            "batch_sizes": {"fp32": [32], "amp": [32]},
+        },
+        **more,
+    )
+
+
+def cells(tmp_path, mapping, **more):
+    results = write_round(tmp_path, mapping, **more)
+    analyse(results)
+    return read_table(results / "cells.tsv")
+
+
+def test_a_case_says_its_epochs_and_each_repetition_has_a_seed_of_its_own():
+    made = plan.load(training())
+    case = plan.expand(made)[0]
+    assert case.folder == "resnet50/pytorch/quality-fp32-1n1d-b32-e6-digits-px32"
+    assert case.certificate("cpu").endswith("/cpu-fp32-quality-1.json")
+    documents = [plan.document(case, made, number)["settings"] for number in (1, 2, 3)]
+    assert [each["seed"] for each in documents] == [1, 2, 3]
+    # what fills no batch at an epoch's end is left out: 1438 images make 44 batches of 32
+    assert documents[0]["measured_steps"] == 6 * 44
+    assert documents[0]["data_dir"] == "results/data/digits"
+
+
+def test_cells_have_the_accuracy_and_the_time_and_samples_to_the_target(tmp_path):
+    rows = cells(tmp_path, training())
+    assert metrics.own("quality") == "accuracy"
+    by_metric = {row["metric"]: row for row in rows if row["framework"] == "pytorch"}
+    assert by_metric["accuracy"]["median"] == pytest.approx(98.5, abs=0.5)
+    assert (by_metric["accuracy"]["unit"], by_metric["accuracy"]["better"]) == ("%", "higher")
+    seconds, samples = by_metric["seconds_to_target"], by_metric["samples_to_target"]
+    assert (seconds["unit"], seconds["better"]) == ("s", "lower")
+    assert 0 < samples["median"] < 6 * 44 * 32 and samples["median"] % (22 * 32) == 0
+    assert seconds["median"] == pytest.approx(samples["median"] / 14.2, rel=0.03)
+    assert by_metric["training_seconds"]["median"] == pytest.approx(
+        0.9 * 6 * 44 * 32 / 14.2, rel=0.03
+    )
+
+
+def test_another_target_needs_no_other_run_and_one_that_is_missed_is_no_number(tmp_path):
+    results = write_round(tmp_path, training())
+    (results / "config.yaml").write_text(plan.dump(plan.load(training(target=0.999))))
+    analyse(results)
+    rows = [row for row in read_table(results / "cells.tsv") if row["framework"] == "mxnet"]
+    by_metric = {row["metric"]: row for row in rows}
+    assert by_metric["accuracy"]["status"] == "ok"
+    missed = by_metric["seconds_to_target"]
+    assert (missed["status"], missed["reason"]) == ("missing", "the target was not reached")
+    assert missed["median"] is None
+
+
+def test_tables_are_made_of_accuracy_and_of_time_and_samples_to_the_target():
+    found = names.table_ids(plan.expand(plan.load(training())))
+    assert found[:3] == [TABLE, f"{TABLE}-seconds_to_target", f"{TABLE}-samples_to_target"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda record: record.pop("curve"), "curve is missing"),
+        (lambda record: record["curve"].pop(), "curve has not its 12 points"),
+        (lambda record: record["curve"][3].update(count=100), "has 359 to test with"),
+        (lambda record: record["curve"][3].update(seconds_tested=1.0), "do not follow"),
+        (lambda record: record["settings"].update(seed=9), "was trained from seed 9, not 1"),
+        (lambda record: record["settings"].update(evaluations=6), "evaluations=6"),
+        (
+            lambda record: record["curve"][-1].update(seconds_tested=10000.0),
+            "behind the window",
+        ),
+    ],
+)
+def test_a_record_whose_curve_cannot_be_stops_the_merge(tmp_path, capsys, change, message):
+    results = write_round(tmp_path, training(frameworks=["pytorch"]))
+    path = next(results.glob("runs/resnet50/pytorch/quality-fp32*/rep1.json"))
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+    assert main(merging(results)) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("quality", "message"),
+    [
+        (None, r"workloads.resnet50.quality.* is missing, but `scenarios` has 'quality'"),
+        ({"epochs": [6], "target": 1.5}, r"workloads.resnet50.quality.target"),
+        ({"epochs": [0]}, r"workloads.resnet50.quality.epochs"),
+        ({"epochs": [6], "data": ["sample"]}, r"a kind of data with a test set.*digits"),
+        (
+            {"epochs": [6], "batch_sizes": {"amp": [32]}},
+            r"workloads.resnet50.quality.batch_sizes.fp32.* is missing",
+        ),
+    ],
+)
+def test_a_mistake_in_the_section_is_one_message(quality, message):
+    mapping = training(resnet50_precisions=["fp32"])
+    mapping["workloads"]["resnet50"]["quality"] = quality
+    if quality is None:
+        del mapping["workloads"]["resnet50"]["quality"]
+    with pytest.raises(plan.ConfigError, match=message):
+        plan.load(mapping)
+
+
+def test_data_without_a_test_set_are_unsupported_for_it():
+    mapping = config(workloads={"bert": dict(BERT, quality={"epochs": [1]})})
+    (reason,) = {case.unsupported for case in plan.expand(plan.load(mapping))}
+    assert reason == "data: sample has no test set"
+
+
+BERT = {
+    "scenarios": ["quality"],
+    "precisions": ["fp32"],
+    "batch_sizes": {"fp32": [2]},
+    "data": ["sample"],
+}
