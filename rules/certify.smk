@@ -18,7 +18,9 @@ from dlperf.measure import code
 
 PRECISION = "|".join(PRECISIONS)
 COMPILER = "(-(?!clip0|infer|quality)[a-z0-9_]+)?"
-VARIANT = "(-clip0|-infer|-quality)?"  # certificates exist for these and for training in standard form
+VARIANT = (
+    "(-clip0|-infer|-quality)?"  # certificates exist for these and for training in standard form
+)
 LAYOUT = "(1|(dp2)?(acc2)?)(-2n)?"
 PACKAGE = os.path.relpath(f"{SCRIPTS}/dlperf")
 OF_CERTIFICATE = (

@@ -203,6 +203,7 @@ def _canvas(
     facts = [
         row["precision"],
         "" if kind == names.BATCHES else f"batch {labels.batch(row)} a device",
+        labels.rate(row),
         labels.short_sizes(row),
         f"{row['data']} data",
         labels.device(row).removeprefix("a device is ").replace("one ", "device = one ", 1),

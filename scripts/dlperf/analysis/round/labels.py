@@ -33,6 +33,11 @@ def batch(row: Mapping[str, Any]) -> str:
     return row.get("batch_label") or str(row["batch_size"])
 
 
+def rate(row: Mapping[str, Any]) -> str:
+    """'50 requests/s a device', of a server."""
+    return f"{row['arrival_rate']:,} requests/s a device" if row.get("arrival_rate") else ""
+
+
 def workload(row: Mapping[str, Any]) -> str:
     return workloads.facts(row["workload"]).TITLE
 
@@ -122,8 +127,9 @@ def cell(row: Mapping[str, Any]) -> str:
 
 
 def where(row: Mapping[str, Any]) -> str:
-    """'fp32 b8 1n2d'."""
-    return f"{row['precision']} b{row['batch_size']} {short_topology(row)}"
+    """'fp32 b8 1n2d', of a server 'fp32 b1 r50 1n2d'."""
+    rate = f" r{row['arrival_rate']}" if row.get("arrival_rate") else ""
+    return f"{row['precision']} b{row['batch_size']}{rate} {short_topology(row)}"
 
 
 def topology(row: Mapping[str, Any]) -> str:
