@@ -1,6 +1,6 @@
 """
-Required inputs: cells.tsv, measurements.tsv.gz for tables.md, and latencies.tsv.gz for the figure of
-their distribution.
+Required inputs: cells.tsv, measurements.tsv.gz for tables.md, latencies.tsv.gz for the figure of
+their distribution, and curves.tsv.gz for that of trainings to a quality.
 
 Outputs: a table for each workload, scenario, precision and batch size, as TSV, Markdown and HTML;
 and for each table a figure of throughput, one of scaling and one of how latencies are distributed,
@@ -68,8 +68,8 @@ rule figure:
     input:
         cells=f"{RESULTS}/cells.tsv",
         # found beside the cells
-        latencies=lambda wildcards: (
-            LATENCIES if wildcards.figure.endswith(f"-{names.ECDF}") else []
+        more=lambda wildcards: {names.ECDF: LATENCIES, names.CURVE: CURVES}.get(
+            wildcards.figure.rpartition("-")[2], []
         ),
     output:
         svg=report(

@@ -5,13 +5,15 @@ of its cases; and what else its numbers depend on, to be listed: calibrations, p
 Outputs: measurements.tsv.gz (a row for each repetition), parity.tsv (the settings that the
 processes reported), certificates.tsv (a row for each tier), SHA256SUMS (the files that its numbers
 depend on), cells.tsv (a row for each case and metric: median, interval, speed-up, certificate,
-flags). Of a round that infers also latencies.tsv.gz (a row for each repetition: all latencies).
+flags). Of a round that infers also latencies.tsv.gz (a row for each repetition: all latencies), of
+one that trains to a quality also curves.tsv.gz (a row for each test).
 
 1. merge reads and checks records and certificates. It stops if one disagrees with its path.
 2. cells summarises them; all tables, figures and the report are made from that.
 """
 
 LATENCIES = [f"{RESULTS}/{names.LATENCIES}"] if names.have_latencies(CASES) else []
+CURVES = [f"{RESULTS}/{names.CURVES}"] if names.have_curves(CASES) else []
 
 
 rule merge:
@@ -28,18 +30,19 @@ rule merge:
         certificates=f"{RESULTS}/certificates.tsv",
         sums=f"{RESULTS}/SHA256SUMS",
         latencies=LATENCIES,
+        curves=CURVES,
     log:
         f"{RESULTS}/logs/merge.log",
     localrule: True
     params:
         runs=f"{RESULTS}/runs",  # a folder, as thousands of records do not fit on a command line
         shared="results",  # the folder of the certificates
-        latencies=[f"--latencies={path}" for path in LATENCIES],
+        more=[f"--latencies={path}" for path in LATENCIES] + [f"--curves={path}" for path in CURVES],
     shell:
         "{PYTHON:q} -m dlperf.analysis merge --config {input.config:q} --runs {params.runs:q}"
         " --shared {params.shared:q} --measurements {output.measurements:q}"
         " --parity {output.parity:q} --certificates {output.certificates:q} --sums {output.sums:q}"
-        " {params.latencies:q}"
+        " {params.more:q}"
         " > {log:q} 2>&1"
 
 

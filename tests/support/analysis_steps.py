@@ -21,6 +21,7 @@ FILES = {
     "certificates": "certificates.tsv",
     "sums": "SHA256SUMS",
     "latencies": names.LATENCIES,
+    "curves": names.CURVES,
     "limits": "limits.tsv",
     "cells": "cells.tsv",
 }
@@ -29,6 +30,7 @@ FILES = {
 def merging(results: Path) -> list[str]:
     own: tuple[str, ...] = ("config", "runs", "measurements", "parity", "certificates", "sums")
     own += ("latencies",) if names.have_latencies(_cases(results)) else ()
+    own += ("curves",) if names.have_curves(_cases(results)) else ()
     return _step("merge", results, own, shared=results.parent)
 
 

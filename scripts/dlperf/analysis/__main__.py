@@ -2,7 +2,7 @@
 
     python -m dlperf.analysis merge  --config C --runs DIR --shared DIR \\
                                      --measurements OUT --parity OUT --certificates OUT \\
-                                     --sums OUT [--latencies OUT]
+                                     --sums OUT [--latencies OUT] [--curves OUT]
     python -m dlperf.analysis limits --config C --measurements IN --nodes DIR --peaks IN --out OUT
     python -m dlperf.analysis cells  --measurements IN --certificates IN [--limits IN] --out OUT
     python -m dlperf.analysis table  --cells IN --table ID --tsv OUT --md OUT --html OUT
@@ -43,8 +43,9 @@ from dlperf.contract import storage
 def _merge(asked: argparse.Namespace) -> None:
     from dlperf.analysis.round.merge import merge
 
-    made = asked.measurements, asked.parity, asked.certificates, asked.sums, asked.latencies
-    left_out = merge(asked.config, asked.runs, asked.shared, *made)
+    made = asked.measurements, asked.parity, asked.certificates, asked.sums
+    more = asked.latencies, asked.curves
+    left_out = merge(asked.config, asked.runs, asked.shared, *made, *more)
     for path in left_out:
         print(f"{path}: not a repetition of this round's plan; left out", file=sys.stderr)
 
@@ -158,11 +159,12 @@ def _show_verdict(tsv: Path, html: Path) -> int:
 
 
 #: Options that may be left out. An imported round has no limits: nothing of it was probed. Not
-#: every round has latencies.
+#: every round has latencies or curves.
 DEFAULTS = {
     "tolerance": 0.02,
     "limits": None,
     "latencies": None,
+    "curves": None,
     "metric": "",
     "sha256": "",
 }
@@ -178,6 +180,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int | None], dict[str, 
             "certificates": Path,
             "sums": Path,
             "latencies": Path,
+            "curves": Path,
         },
     ),
     "limits": (

@@ -11,6 +11,7 @@ A module has
     SHOWN                                        names of those that always have a table and a
                                                  figure, the scenario's own first
     Run                                          where a rank is told more than contract.run.Run has
+    points(record)                               where models are tested on the way: its curve
     MARKED, all_seconds(record)                  where it has latencies: the percentiles marked in
                                                  the figure of their distribution; all of them
 
@@ -79,3 +80,8 @@ def marked(name):
     Empty of a scenario without latencies.
     """
     return getattr(load(name), "MARKED", {})
+
+
+def curved(name):
+    """Whether a scenario's models are tested on the way: then a round has a file of curves."""
+    return hasattr(load(name), "points")

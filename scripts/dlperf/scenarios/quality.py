@@ -116,6 +116,27 @@ def accuracies(record):
     return [point["right"] / point["count"] for point in record["curve"]]
 
 
+def points(record):
+    """The curve: dicts of samples, seconds (tests included), accuracy in percent, and the mean loss
+    of the steps since the last test."""
+    found, losses = [], record["steps"]["loss"]
+    each = len(losses) / record["curve"][-1]["samples"]  # steps a sample
+    before = 0
+    for point, value in zip(record["curve"], accuracies(record)):
+        step = int(round(point["samples"] * each))
+        own = losses[before:step]
+        before = step
+        found.append(
+            {
+                "samples": point["samples"],
+                "seconds": point["seconds_tested"],
+                "accuracy": 100 * value,
+                "loss": math.fsum(own) / len(own),
+            }
+        )
+    return found
+
+
 def reached(record):
     """The first point at which the target is met; None where it never is."""
     target = record["settings"]["target"]

@@ -400,8 +400,10 @@ def made_again(
     if (folder / "plan.tsv").exists():
         (scratch / "plan.tsv").write_text(tsv(config, cases))
         yield compared("plan.tsv")
-    merged = ["measurements.tsv.gz", "parity.tsv", "certificates.tsv", checksums.NAME]
-    merged += [names.LATENCIES] if names.have_latencies(cases) else []
+    merged = ("measurements.tsv.gz", "parity.tsv", "certificates.tsv", checksums.NAME)
+    beside = [names.LATENCIES] if names.have_latencies(cases) else []
+    beside += [names.CURVES] if names.have_curves(cases) else []
+    more = {each.partition(".")[0]: scratch / each for each in beside}
     peaks = folder / checksums.PEAKS if (folder / checksums.PEAKS).exists() else PEAKS
     tables, figures = names.table_ids(cases), names.figure_ids(cases)
     for other in names.of_other_metrics(cases):  # made on request
@@ -415,14 +417,15 @@ def made_again(
             return drawn + [pool.submit(_table, of, scratch, name) for name in tables]
 
         # Drawn from the round's cells while records are read: of use where those turn out right.
-        drawn_from = ["cells.tsv", *(each for each in merged if each == names.LATENCIES)]
+        drawn_from = ["cells.tsv", *beside]
         there = folder / "cells.tsv"
         waiting = shown(there) if all((folder / each).exists() for each in drawn_from) else []
         try:
-            merge(config_path, folder / "runs", shared, *(scratch / name for name in merged))
+            made = (scratch / name for name in merged)
+            merge(config_path, folder / "runs", shared, *made, **more)
             if older and (folder / checksums.NAME).exists():
                 write(scratch / checksums.NAME, (folder / checksums.NAME).read_bytes())
-            yield from map(compared, merged)
+            yield from map(compared, [*merged, *beside])
             own, measured = scratch / "cells.tsv", scratch / "measurements.tsv.gz"
             limits(config_path, measured, folder / "nodes", peaks, scratch / "limits.tsv")
             yield compared("limits.tsv")

@@ -17,6 +17,8 @@ def describe(cells: Sequence[Row], kind: str) -> str:
         return _over_batches(cells)
     if kind == names.ECDF:
         return _distribution(cells)
+    if kind == names.CURVE:
+        return f"Curves of accuracy over samples and over seconds. At the end: {_ends(cells)}."
     parts = []
     for key in labels.series(cells):
         ok = [row for row in cells if labels.series_key(row) == key and row["status"] == "ok"]
@@ -52,6 +54,15 @@ def _over_batches(cells: Sequence[Row]) -> str:
     return f"Curves of throughput and of median latency over batch sizes: {'; '.join(parts)}."
 
 
+def _ends(cells: Sequence[Row]) -> str:
+    return "; ".join(
+        f"{labels.implementation(row)} {forms.number(row['median'])} %{_mark(row)}"
+        if row["status"] == "ok"
+        else f"{labels.implementation(row)} no value"
+        for row in cells
+    )
+
+
 def _distribution(cells: Sequence[Row]) -> str:
     parts = []
     for key in labels.series(cells):
@@ -80,6 +91,12 @@ def caption(cells: Sequence[Row], kind: str) -> str:
         return (
             f"{what}: the share of answers that took no longer, of all repetitions together "
             f"(empirical distribution). Marks: p50 and p99 as in the tables, each the {origin.bars}"
+        )
+    if kind == names.CURVE:
+        what = ", ".join([tables.of_case(cells[0]), *labels.sizes(cells[0])])
+        return (
+            f"{what}: accuracy on the test set over the samples trained on, and over seconds (with "
+            "the tests). A thin line is a repetition, which is a seed; a thick one their median."
         )
     what = ", ".join([tables.title(cells[0]), *labels.sizes(cells[0])])
     return f"{what}: {origin.scaling if kind == names.SCALING else origin.bars}"

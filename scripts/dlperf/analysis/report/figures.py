@@ -1,16 +1,17 @@
 """cells.tsv -> one figure, as SVG (text stays text) and PNG.
 
-Four kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
+Five kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
 each nodes x devices; `scaling`, throughput and scaling efficiency over devices, with the ideal;
 `batches`, throughput and latency of inference over batch sizes, on the fewest devices; `ecdf`, how
-its latencies are distributed (from latencies.tsv.gz, beside cells.tsv). A framework has the same
+its latencies are distributed (from latencies.tsv.gz, beside cells.tsv); `curve`, the accuracy of
+trainings over samples and seconds (from curves.tsv.gz). A framework has the same
 colour, marker and hatch in every figure; a hollow bar or a ringed point is of a cell that is not
 equivalent. The same cells always give the same bytes.
 """
 
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from dlperf.analysis.report.styles import STYLES
 from dlperf.analysis.round import flags, labels, metrics, names, origins
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table
+from dlperf.analysis.statistics.medians import median
 from dlperf.contract.files import write
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#d8dee4", "#ffffff"
@@ -84,8 +86,12 @@ class Series:
 def figure(cells: Path, name: str, svg: Path, png: Path) -> None:
     """Draw one figure of the round. Raises AnalysisError where there is no such figure."""
     rows, kind = select(metrics.with_ratios(read_table(cells)), name)
-    times = latencies(cells.with_name(names.LATENCIES), rows) if kind == names.ECDF else {}
-    drawn = draw(rows, kind, name, times)
+    more: dict[str, Any] = {}
+    if kind == names.ECDF:
+        more["times"] = latencies(cells.with_name(names.LATENCIES), rows)
+    if kind == names.CURVE:
+        more["points"] = curves(cells.with_name(names.CURVES), rows)
+    drawn = draw(rows, kind, name, **more)
     write(svg, drawn["svg"])
     write(png, drawn["png"])
 
@@ -98,6 +104,8 @@ def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:
     table, kind = names.split(name, {row["table"] for row in rows})
     if kind == names.ECDF and (found := metrics.distribution(rows, table)):
         return found, kind
+    if kind == names.CURVE and (found := metrics.tested(rows, table)):
+        return found, kind
     own = metrics.select(
         (row for row in rows if row["table"] == table), "" if kind == names.SCALING else kind
     )
@@ -108,6 +116,7 @@ def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:
             for kind in (
                 *(row["metric"], names.SCALING),
                 *([names.ECDF] if scenarios.marked(row["scenario"]) else []),
+                *([names.CURVE] if scenarios.curved(row["scenario"]) else []),
             )
         ]
         try:
@@ -126,16 +135,29 @@ def latencies(path: Path, rows: Sequence[Row]) -> dict[str, list[float]]:
     return {place: sorted(values) for place, values in found.items()}
 
 
+def curves(path: Path, rows: Sequence[Row]) -> dict[str, dict[int, list[Row]]]:
+    """{framework/case: {repetition: its tests, rows of curves.tsv.gz}} of these cells."""
+    found: dict[str, dict[int, list[Row]]] = {_place(row): {} for row in rows}
+    for row in read_table(path):
+        if _place(row) in found:
+            found[_place(row)].setdefault(row["repetition"], []).append(row)
+    return found
+
+
 def _place(row: Row) -> str:
     return f"{row['workload']}/{row['framework']}/{row['case']}"
 
 
 def draw(
-    rows: Sequence[Row], kind: str, name: str, times: Mapping[str, Sequence[float]] | None = None
+    rows: Sequence[Row],
+    kind: str,
+    name: str,
+    times: Mapping[str, Sequence[float]] | None = None,
+    points: Mapping[str, Mapping[int, Sequence[Row]]] | None = None,
 ) -> dict[str, bytes]:
     """The figure of these cells as {"svg": …, "png": …}. `name` makes the ids in the SVG unique.
 
-    `times` are those of `latencies`, for their distribution.
+    `times` are those of `latencies`, for their distribution; `points` those of `curves`.
     """
 
     def make() -> Figure:
@@ -144,6 +166,8 @@ def draw(
             return _batches(rows, series)
         if kind == names.ECDF:
             return _distribution(rows, series, times or {})
+        if kind == names.CURVE:
+            return _trainings(rows, series, points or {})
         return _scaling(rows, series) if kind == names.SCALING else _medians(rows, series)
 
     return rendered(make, name, heading(rows[0], kind))
@@ -165,6 +189,8 @@ def heading(row: Row, kind: str) -> str:
         return f"{labels.workload(row)} {labels.scenario(row)}: throughput and latency"
     if kind == names.ECDF:
         return f"{labels.workload(row)} {labels.scenario(row)}: distribution of latency"
+    if kind == names.CURVE:
+        return f"{labels.workload(row)} {labels.scenario(row)}: accuracy and loss"
     what = names.SCALING if kind == names.SCALING else metrics.of_row(row).title.lower()
     return f"{labels.workload(row)} {labels.scenario(row)}: {what}"
 
@@ -204,6 +230,7 @@ def _canvas(
         row["precision"],
         "" if kind == names.BATCHES else f"batch {labels.batch(row)} a device",
         labels.rate(row),
+        f"{row['epochs']} epochs" if row.get("epochs") else "",
         labels.short_sizes(row),
         f"{row['data']} data",
         labels.device(row).removeprefix("a device is ").replace("one ", "device = one ", 1),
@@ -220,7 +247,7 @@ def _canvas(
         made.text(0.012, (0.13 + 0.17 * line) / height, note, size=7.5, color=MUTED, va="center")
     if any(flags.not_equivalent(row) for row in rows):
         sign: Patch | Line2D = Patch(edgecolor=INK, label=NOT_EQUIVALENT, **OUTLINE)
-        if kind in (names.SCALING, names.BATCHES, names.ECDF):
+        if kind in (names.SCALING, names.BATCHES, names.ECDF, names.CURVE):
             sign = Line2D([], [], label=NOT_EQUIVALENT, **RING)
         made.legend(
             handles=[sign],
@@ -426,6 +453,88 @@ def _distribution(
     axes.set_ylim(0, 103)
     axes.grid()
     return made
+
+
+def _trainings(
+    rows: Sequence[Row], series: Sequence[Series], points: Mapping[str, Mapping[int, Sequence[Row]]]
+) -> Figure:
+    """Accuracy and loss, over samples and over seconds: a line a seed, and one of their medians."""
+    notes = [
+        "A thin line is a seed; a thick one has, at each test, the medians of their values and "
+        "times.",
+        "Seconds count from the first sample to the end of a test, tests included. Loss: the mean "
+        "of the steps since the test before.",
+    ]
+    made, top, bottom = _canvas(rows, names.CURVE, 5.6, notes)
+    room = 0.06 + 0.0076 * max(len(each.title) for each in series)
+    width, height = (0.985 - room - 0.075 - 0.05) / 2, (top - bottom) * 0.46
+    drawn = [each for each in series if points.get(_place(each.cells[0]))]
+    unit = labels.unit_of_samples(rows[0])
+    for line, (key, title) in enumerate(
+        (("accuracy", "right on the test set, %"), ("loss", "loss of training"))
+    ):
+        for column, (over, below) in enumerate((("samples", unit), ("seconds", "seconds"))):
+            left = 0.075 + column * (0.05 + width)
+            low = bottom + (1 - line) * (top - bottom - height)
+            axes = made.add_axes((left, low, width, height))
+            for each in drawn:
+                _training(axes, _line(each), points[_place(each.cells[0])].values(), over, key)
+            if not drawn:
+                _nothing(axes)
+                axes.set_xticks([])
+            axes.set_xlim(left=0)
+            axes.set_ylim(0, 103 if key == "accuracy" else None)
+            axes.xaxis.set_major_locator(MaxNLocator(5))
+            axes.xaxis.set_major_formatter(FuncFormatter(plain))
+            axes.grid()
+            axes.tick_params(labelleft=not column, labelbottom=bool(line))
+            if line:
+                axes.set_xlabel(below, size=8.5)
+            if not column:
+                axes.set_ylabel(title, size=8.5)
+            if drawn and key == "accuracy":
+                _target(axes, points[_place(drawn[0].cells[0])])
+            if column and not line:
+                handles = [
+                    Line2D([], [], label=each.title, **{**_marked_line(each), "marker": "none"})
+                    for each in drawn
+                ]
+                axes.legend(
+                    handles=handles,
+                    loc="upper left",
+                    bbox_to_anchor=(1.01, 1),
+                    frameon=False,
+                    fontsize=8.5,
+                )
+    return made
+
+
+def _training(
+    axes: Axes, line: Mapping[str, Any], runs: Iterable[Sequence[Row]], over: str, key: str
+) -> None:
+    """The curves of one case: of each seed, and of their medians at each test."""
+    own = {"color": line["color"], "linestyle": line["linestyle"]}
+    for run in runs:
+        axes.plot([p[over] for p in run], [p[key] for p in run], linewidth=0.6, alpha=0.45, **own)
+    tests = list(zip(*runs, strict=True))
+    places = [median([point[over] for point in test]) for test in tests]
+    values = [median([point[key] for point in test]) for test in tests]
+    axes.plot(places, values, linewidth=1.8, **own)
+
+
+def _target(axes: Axes, runs: Mapping[int, Sequence[Row]]) -> None:
+    """A line at the target."""
+    target = next(iter(runs.values()))[0]["target"]
+    axes.axhline(target, color=INK, linewidth=1, linestyle=(0, (5, 3)))
+    axes.annotate(
+        f"target {target:g} %",
+        (1, target),
+        xycoords=("axes fraction", "data"),
+        xytext=(-4, -11),
+        textcoords="offset points",
+        ha="right",
+        size=8,
+    )
 
 
 def _marks(rows: Sequence[Row]) -> str:

@@ -157,6 +157,7 @@ def _sections(
         of_kind = {own[0]["metric"]: own}
         if is_own:
             of_kind |= {names.SCALING: own, names.ECDF: metrics.distribution(cells, table)}
+            of_kind[names.CURVE] = metrics.tested(cells, table)
         for kind, rows in of_kind.items():
             path = figures / f"{table}-{kind}.svg"
             if path.exists():

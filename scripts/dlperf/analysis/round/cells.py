@@ -4,6 +4,7 @@ A cell's value is the median over its ok repetitions. What failed, is unsupporte
 row too, with its reason. Flags say what a reader must know before believing a number.
 """
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from dlperf.analysis.round.calibration import limits
 from dlperf.analysis.round.repetitions import Repetitions, by_case
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, read_table, write_table
+from dlperf.analysis.statistics import alike
 from dlperf.analysis.statistics.medians import (
     coefficient_of_variation,
     median,
@@ -89,6 +91,7 @@ def summarise(
             row |= _over_precision(each, full, row["metric"])
             found.append((row, each.values[row["metric"]]))
     _rank(found)
+    _compare_convergence(found)
     return [cell for cell, _ in found]
 
 
@@ -174,6 +177,10 @@ def _summary(own: Repetitions, base: Repetitions | None, metric: Metric) -> Row:
         "median_high": interval.high,
         "coverage": interval.coverage,
         "cv": coefficient_of_variation(values),
+        "mean": statistics.fmean(values),
+        "deviation": statistics.stdev(values) if len(values) > 1 else None,
+        "minimum": min(values),
+        "maximum": max(values),
     }
     under = base.values[metric.name] if base else ()
     if base is own:
@@ -209,6 +216,26 @@ def _over_precision(own: Repetitions, full: Repetitions | None, metric: str) -> 
         "precision_ratio_high": ratio.high,
         "precision_ratio_coverage": ratio.coverage,
     }
+
+
+def _compare_convergence(found: Iterable[tuple[Row, Sequence[float]]]) -> None:
+    """Add to the samples that trainings take to the target whether they are as many as others'."""
+    groups: dict[tuple[object, ...], list[tuple[Row, Sequence[float]]]] = {}
+    for cell, values in found:
+        if cell["metric"] == "samples_to_target" and flags.comparable(cell):
+            key = cell["table"], cell["nodes"], cell["devices_per_node"]
+            groups.setdefault(key, []).append((cell, values))
+    for own in groups.values():
+        verdicts = alike.compare([values for _, values in own])
+        for (cell, _), verdict in zip(own, verdicts, strict=True):
+            if verdict:
+                cell |= {
+                    "convergence": verdict.verdict,
+                    "convergence_ratio": verdict.ratio,
+                    "convergence_low": verdict.low,
+                    "convergence_high": verdict.high,
+                    "convergence_p": verdict.p,
+                }
 
 
 def _rank(found: Iterable[tuple[Row, Sequence[float]]]) -> None:

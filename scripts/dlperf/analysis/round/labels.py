@@ -86,6 +86,11 @@ def unit(row: Mapping[str, Any]) -> str:
     return f"{workloads.facts(row['workload']).UNIT}/s"
 
 
+def unit_of_samples(row: Mapping[str, Any]) -> str:
+    """'images'."""
+    return str(workloads.facts(row["workload"]).UNIT)
+
+
 def device(row: Mapping[str, Any]) -> str:
     """What one device is."""
     gpu = f"a device is one {row.get('hardware') or 'GPU'}"

@@ -1,6 +1,7 @@
 """Records and plan -> measurements.tsv.gz (a row a repetition), parity.tsv (a row a setting),
 certificates.tsv (a row a tier) and SHA256SUMS (a line a file that numbers depend on); of a round
-with latencies, latencies.tsv.gz (a row a repetition: all of them).
+with latencies, latencies.tsv.gz (a row a repetition: all of them); of one that trains to a quality,
+curves.tsv.gz (a row a test).
 
 Every repetition of the plan has a row: measured, failed, unsupported or missing. Rows stand in the
 order of the plan, and the same records give the same bytes.
@@ -37,6 +38,7 @@ def merge(
     certified: Path,
     listed: Path,
     latencies: Path | None = None,
+    curves: Path | None = None,
 ) -> list[str]:
     """Write the files. Returns the records under `runs` that the plan does not ask for.
 
@@ -62,6 +64,8 @@ def merge(
     write_lines(parity, columns.PARITY, [each.parity for each in read])
     if latencies:
         write_lines(latencies, columns.LATENCIES, [each.latencies for each in read])
+    if curves:
+        write_lines(curves, columns.CURVES, [each.curves for each in read])
     write_table(certified, columns.CERTIFICATE, tiers)
     digests = {path: digest for each in read for path, digest in each.digests.items()} | {
         f"../{row['certificate']}": row["certificate_sha256"]
@@ -80,7 +84,7 @@ def _digests(rows: Sequence[Row]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _OfCase:
-    """What is merged of one case: lines of the three tables, and the records' sha256.
+    """What is merged of one case: lines of the tables, and the records' sha256.
 
     Lines, not rows: so they are made where the records are read, by a process a core, and
     strings are sent back in place of a dict a repetition.
@@ -89,6 +93,7 @@ class _OfCase:
     measurements: str
     parity: str
     latencies: str
+    curves: str
     digests: dict[str, str]
 
 
@@ -115,6 +120,7 @@ def _of_case(
         measurements=lines(wanted, rows),
         parity=lines(columns.PARITY, _parity_rows(repetitions, rows)),
         latencies=lines(columns.LATENCIES, _latencies(repetitions, rows)),
+        curves=lines(columns.CURVES, _curves(repetitions, rows, settings["target"])),
         digests=_digests(rows),
     )
 
@@ -212,6 +218,19 @@ def _latencies(repetitions: Sequence[Repetition], rows: Sequence[Row]) -> list[R
             values = " ".join(f"{1000 * each:.7g}" for each in sorted_seconds)
             found.append({**row, "milliseconds": values})
     return found
+
+
+def _curves(repetitions: Sequence[Repetition], rows: Sequence[Row], target: float) -> list[Row]:
+    """The tests of each ok repetition, in percent."""
+    if not scenarios.curved(rows[0]["scenario"]):
+        return []
+    points = scenarios.load(rows[0]["scenario"]).points
+    return [
+        {**row, **point, "target": 100 * target}
+        for repetition, row in zip(repetitions, rows, strict=True)
+        if row["status"] == "ok"
+        for point in points(repetition.record)
+    ]
 
 
 def _mean(gpus: Sequence[Mapping[str, Any]] | None, key: str) -> float | None:

@@ -127,6 +127,12 @@ def distribution(rows: Iterable[Row], table: str) -> list[Row]:
     )
 
 
+def tested(rows: Iterable[Row], table: str) -> list[Row]:
+    """The rows of a table's figure of curves: its scenario's own metric, on the fewest devices."""
+    own = [row for row in rows if row["table"] == table and scenarios.curved(row["scenario"])]
+    return _on_fewest_devices(select(own))
+
+
 def _on_fewest_devices(rows: Iterable[Row]) -> list[Row]:
     found = list(rows)
     fewest = min((labels.devices(row) for row in found), default=0)

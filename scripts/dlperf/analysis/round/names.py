@@ -29,6 +29,8 @@ BATCHES = "batches"
 ECDF = "ecdf"
 #: The file of a round that it is drawn from, beside cells.tsv.
 LATENCIES = "latencies.tsv.gz"
+#: The figure of how trainings to a quality go, and the file that it is drawn from.
+CURVE, CURVES = "curve", "curves.tsv.gz"
 
 
 def by_table(cases: Iterable[Case]) -> dict[str, list[Case]]:
@@ -60,6 +62,7 @@ def figure_ids(cases: Iterable[Case]) -> list[str]:
     for table, members in by_table(cases).items():
         found += [f"{table}-{name}" for name in scenarios.shown(members[0].scenario)]
         found += [f"{table}-{ECDF}"] if scenarios.marked(members[0].scenario) else []
+        found += [f"{table}-{CURVE}"] if scenarios.curved(members[0].scenario) else []
         if len({case.topology for case in members}) > 1:
             found.append(f"{table}-{SCALING}")
     for table, scenario in over_precision(cases).items():
@@ -91,6 +94,11 @@ def full_precisions(precision: str) -> tuple[str, ...]:
 def in_precision(table: str, start: str, precision: str, other: str) -> str:
     """The name of the table of another precision."""
     return start + other + table.removeprefix(start + precision)
+
+
+def have_curves(cases: Iterable[Case]) -> bool:
+    """Whether a round of these cases has the file CURVES."""
+    return any(scenarios.curved(case.scenario) for case in cases)
 
 
 def have_latencies(cases: Iterable[Case]) -> bool:

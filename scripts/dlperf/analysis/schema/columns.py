@@ -73,6 +73,8 @@ ALL = (
     Column("step_seconds_min", float),
     Column("step_seconds_max", float),
     Column("loader_share", float, "Waited for data", forms.fine_percent),
+    Column("loss", float),
+    Column("target", float),
     Column("loss_first", float, "Loss, first", forms.real(3)),
     Column("loss_last", float, "Loss, last", forms.real(3)),
     Column("weights_change", float),
@@ -140,6 +142,10 @@ ALL = (
     Column("median_high", float, "high", forms.number),
     Column("coverage", float, "Coverage", forms.percent),
     Column("cv", float, "CV", forms.fine_percent),
+    Column("mean", float, "Mean", forms.number),
+    Column("deviation", float, "Deviation", forms.number),
+    Column("minimum", float, "Least", forms.number),
+    Column("maximum", float, "Largest", forms.number),
     Column("detectable", float, "Detectable", forms.fine_percent),
     Column("n_outliers", int, "Outliers"),
     Column("rank", int, "Rank, best"),
@@ -153,6 +159,11 @@ ALL = (
     Column("precision_ratio_low", float, "low", forms.real(3)),
     Column("precision_ratio_high", float, "high", forms.real(3)),
     Column("precision_ratio_coverage", float, "Coverage", forms.percent),
+    Column("convergence", str, "Converges"),
+    Column("convergence_ratio", float, "Ratio to the others", forms.real(3)),
+    Column("convergence_low", float, "low", forms.real(3)),
+    Column("convergence_high", float, "high", forms.real(3)),
+    Column("convergence_p", float, "p", forms.real(3)),
     Column("flops_per_sample", float, "GFLOP a sample", forms.giga),
     Column("peak_stated_tflops", float, "Stated peak, TFLOP/s"),
     Column("peak_measured_tflops", float, "Measured peak, TFLOP/s"),
@@ -314,6 +325,7 @@ CELL = (
     "median_high",
     "coverage",
     "cv",
+    *("mean", "deviation", "minimum", "maximum"),
     "detectable",
     "n_outliers",
     "rank",
@@ -327,6 +339,7 @@ CELL = (
     "ratio_coverage",
     *("precision_base", "precision_ratio", "precision_ratio_low", "precision_ratio_high"),
     "precision_ratio_coverage",
+    *("convergence", "convergence_ratio", "convergence_low", "convergence_high", "convergence_p"),
     "loader_share",
     "loss_first",
     "loss_last",
@@ -341,11 +354,13 @@ CELL = (
 #: case's, or stands in the row of the scenario's own metric alone.
 OF_METRIC = (
     *("metric", "better", "unit", "median", "median_low", "median_high", "coverage", "cv"),
+    *("mean", "deviation", "minimum", "maximum"),
     *("detectable", "n_outliers", "rank", "rank_last"),
     *("ratio", "ratio_low", "ratio_high", "ratio_coverage"),
     *("efficiency", "efficiency_low", "efficiency_high"),
     *("precision_base", "precision_ratio", "precision_ratio_low", "precision_ratio_high"),
     "precision_ratio_coverage",
+    *("convergence", "convergence_ratio", "convergence_low", "convergence_high", "convergence_p"),
     *("loader_share", "loss_first", "loss_last", "host_peak_rss_bytes", "device_peak_bytes"),
     *("flops_per_sample", "peak_precision", "peak_stated_tflops", "peak_measured_tflops"),
     *("mfu_stated", "mfu_measured"),
@@ -405,6 +420,11 @@ LIMIT = (
 PUBLISHED = ("implementation", "published_table", "batch_label", "hardware")
 #: What only they have: the same, how the number was got, `imported`, and where it stands.
 IMPORTED = (*PUBLISHED, "estimator", "kind", "source")
+#: Of a repetition that is tested on the way: a row a test.
+CURVES = (
+    *(*CASE[:5], "case", "table", "nodes", "devices_per_node", "repetition"),
+    *("samples", "seconds", "accuracy", "loss", "target"),
+)
 #: Of a repetition with latencies: all of them, the smallest first.
 LATENCIES = (*CASE[:5], "case", "table", "nodes", "devices_per_node", "repetition", "milliseconds")
 PARITY = (*CASE[:5], "case", "table", "nodes", "devices_per_node", "key", "value", "repetitions")

@@ -413,7 +413,8 @@ def test_measurements_can_be_read_with_anything(tmp_path):
     assert list(rows[0])[:18] == [
         *("round", "workload", "framework", "scenario", "precision", "compiler", "nodes"),
         *("devices_per_node", "tensor_parallel", "pipeline_parallel", "zero_stage"),
-        *("accumulation", "batch_size", "searched", "epochs", "data", "image_size"),
+        *("accumulation", "batch_size", "searched", "epochs", "arrival_rate", "data"),
+        "image_size",
         "repetition",
     ]
     assert all(math.isfinite(float(row["throughput"])) for row in rows)

@@ -9,6 +9,7 @@ from generated_round import config, write_round
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
+from dlperf.analysis.report import figures
 from dlperf.analysis.round import metrics, names
 from dlperf.analysis.schema.files import read_table
 
@@ -140,3 +141,20 @@ BERT = {
     "batch_sizes": {"fp32": [2]},
     "data": ["sample"],
 }
+
+
+def test_a_round_has_a_figure_of_its_curves_which_the_audit_makes_again(tmp_path):
+    results = write_round(tmp_path, training(resnet50_precisions=["fp32"]))
+    analyse(results)
+    name = f"{TABLE}-curve"
+    assert name in names.figure_ids(plan.expand(plan.load(training())))
+    svg, png = results / "figures" / f"{name}.svg", results / "figures" / f"{name}.png"
+    svg.parent.mkdir()
+    figures.figure(results / "cells.tsv", name, svg, png)
+    text = svg.read_text()
+    assert "target 97 %" in text and "images" in text and "seconds" in text
+    points = read_table(results / names.CURVES)
+    assert len(points) == 2 * 3 * 12
+    assert {point["repetition"] for point in points} == {1, 2, 3}
+    last = [point["accuracy"] for point in points if point["samples"] == 6 * 44 * 32]
+    assert min(last) > 97 and {point["target"] for point in points} == {97}
