@@ -3,6 +3,8 @@
 Made-up PyTorch answers 14.2 requests a second, OneFlow 8.9.
 """
 
+import json
+
 import pytest
 from analysed_round import analyse, write_table
 from analysis_steps import everything, merging
@@ -10,7 +12,7 @@ from generated_round import config, write_round
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.report import figures
+from dlperf.analysis.report import explorer, figures
 from dlperf.analysis.round import metrics, names
 from dlperf.analysis.schema.files import read_table
 
@@ -114,3 +116,16 @@ def test_a_record_of_requests_that_cannot_be_is_refused(tmp_path, capsys, change
     results = write_round(tmp_path, serving(frameworks=["pytorch"]), change=changed)
     assert main(merging(results)) == 1
     assert said in capsys.readouterr().err
+
+
+def test_the_explorer_compares_servers_of_one_rate(tmp_path):
+    results = write_round(tmp_path, serving(rates=(5, 10), frameworks=["pytorch"]))
+    analyse(results)
+    rows = read_table(results / "cells.tsv")
+    measured = read_table(results / "measurements.tsv.gz")
+    data = json.loads(explorer.explorer(rows, measured).json)
+    said = [each["data"] for each in data["cells"] if each["scenario"] == "inference server"]
+    assert [each.split(", ")[1] for each in said] == [
+        "5 requests/s a device",
+        "10 requests/s a device",
+    ]
