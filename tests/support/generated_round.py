@@ -19,7 +19,7 @@ from dlperf import plan, workloads
 from dlperf.contract import searched
 from dlperf.plan import searches
 from dlperf.plan.peaks import PEAKS
-from dlperf.scenarios import quality
+from dlperf.scenarios import quality, server
 from dlperf.search import tries
 from dlperf.search.find import find
 
@@ -254,7 +254,10 @@ def record(
         ],
         "parity": _parity(case),
     }
-    if case.scenario == "infer":
+    if case.scenario == "server":
+        made_record["server"] = _server(case, made, repetition, made_record)
+        made_record["provenance"]["seconds_total"] = round(steps / case.arrival_rate * 2 + 99, 3)
+    elif case.scenario == "infer":
         made_record["latency"] = {
             "clock": "host",
             "from": "an array on the host",
@@ -282,6 +285,33 @@ def record(
             for rank in range(ranks)
         ]
     return made_record
+
+
+def _server(
+    case: plan.Case, made: plan.Config, repetition: int, made_record: dict[str, Any]
+) -> dict[str, Any]:
+    """Requests as they are due, each as long as a batch; the window and its steps are theirs."""
+    steps, service = made_record["steps"], 1 / throughput(case)
+    ranks = []
+    for window in made_record["window"]:
+        due = server.schedule(
+            made.seed, repetition, window["rank"], case.arrival_rate, steps["measured"]
+        )
+        begun: list[float] = []
+        ended: list[float] = []
+        for moment in due:
+            begun.append(max(moment, ended[-1] if ended else 0.0))
+            ended.append(begun[-1] + service)
+        longer = ended[-1] - (window["end"] - window["start"])
+        window["end"] += longer
+        window["end_utc"] += longer
+        own = {"due": due, "begun": begun, "ended": ended, "outputs": [0.31, 42.0]}
+        ranks.append({"rank": window["rank"], **own})
+    first = ranks[0]["ended"]
+    steps["seconds"] = [end - begin for begin, end in zip([0.0, *first[:-1]], first, strict=True)]
+    end = datetime.fromtimestamp(made_record["window"][0]["end_utc"] + 3, UTC)
+    made_record["provenance"]["end_utc"] = end.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"clock": "host", "arrivals": "poisson", "to": "outputs on the host", "ranks": ranks}
 
 
 def _curve(

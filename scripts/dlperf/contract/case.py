@@ -2,8 +2,8 @@
 
 A case's name is its path: what it says is what is passed on. A document
 `{"schema", "identity", "settings"}` asks for one repetition; a record carries the same two keys, so
-that `--case rep1.json` runs a recorded repetition again. Older ones lack `parallel`, `epochs` or
-`searched`: they are read as if these were standard.
+that `--case rep1.json` runs a recorded repetition again. Older ones lack what ABSENT
+names: they are read as if these were standard.
 """
 
 import dataclasses
@@ -21,7 +21,9 @@ SCHEMA = "dlperf.case/2"
 # The reason of a record that a cluster makes again.
 NO_JOB = "%d nodes need a job of a cluster: snakemake --profile slurm"
 
-SCENARIOS = ("train", "infer", "quality")
+SCENARIOS = ("train", "infer", "server", "quality")
+#: Those in which a model only gives outputs: certified alike.
+INFERRING = ("infer", "server")
 #: `amp` is the mixed precision that suits the device best; the others ask for one narrow type.
 PRECISIONS = ("fp32", "tf32", "amp", "amp_bf16", "amp_fp16")
 DEVICES = ("cpu", "cuda")
@@ -50,12 +52,13 @@ IDENTITY = OrderedDict(
         ("batch_size", Field(int, 1)),
         ("searched", Field(str)),
         ("epochs", Field(int, 0)),
+        ("arrival_rate", Field(int, 0)),
         ("data", Field(str)),
         ("repetition", Field(int, 1)),
     ]
 )
 #: What an identity that lacks a field stands for.
-ABSENT = {"parallel": {}, "searched": "", "epochs": 0}
+ABSENT = {"parallel": {}, "searched": "", "epochs": 0, "arrival_rate": 0}
 SETTINGS = OrderedDict(
     [
         ("device", Field(str, words=DEVICES)),
@@ -82,6 +85,7 @@ _NAME = re.compile(
     r"-(?P<nodes>\d+)n(?P<devices_per_node>\d+)d"
     r"(?:-tp(?P<tensor_parallel>\d+))?(?:-pp(?P<pipeline_parallel>\d+))?(?:-zero(?P<zero_stage>\d+))?"
     r"-b(?P<batch_size>\d+|max)(?:-acc(?P<accumulation>\d+))?(?:-e(?P<epochs>\d+))?"
+    r"(?:-r(?P<arrival_rate>\d+))?"
     r"-(?P<data>[a-z0-9_]+)(?P<dimensions>(?:-[a-z0-9_]+)*)"
 )
 
@@ -96,7 +100,8 @@ class Case:
 
     searched: 'batch_size' or the dimension whose largest value a search finds, or ''. Its value is
     0 until it is found; the case's name has `max` in its place. epochs: of a training to a quality,
-    else 0. unsupported: why the framework cannot, or ''.
+    else 0. arrival_rate: requests a second to a device that serves, else 0. unsupported: why the
+    framework cannot, or ''.
     """
 
     workload: str
@@ -112,6 +117,7 @@ class Case:
     dimensions: Dimensions
     searched: str = ""
     epochs: int = 0
+    arrival_rate: int = 0
     unsupported: str = dataclasses.field(default="", compare=False)
 
     @property
@@ -125,6 +131,7 @@ class Case:
         parts.append(self.batch)
         parts += self.parallel.spelled("accumulation")
         parts += ["e%d" % self.epochs] if self.epochs else []
+        parts += ["r%d" % self.arrival_rate] if self.arrival_rate else []
         return "-".join(parts + [self.data] + self.dimensions.spelled(self.searched))
 
     @property
@@ -173,6 +180,7 @@ class Case:
             dimensions,
             "batch_size" if found["batch_size"] == "max" else searched,
             int(found["epochs"] or 0),
+            int(found["arrival_rate"] or 0),
         )
         if case.folder != folder:
             raise ValueError(
@@ -208,13 +216,15 @@ class Case:
     @property
     def layout(self):
         """The layout that its certificate is of: ranks that infer exchange nothing."""
-        if self.scenario == "infer":
+        if self.scenario in INFERRING:
             return "1"
         return self.parallel.layout(self.devices, self.nodes)
 
     @property
     def variant(self):
         """'', 'clip0', 'infer' or 'quality': what its certificate is of, beside plain training."""
+        if self.scenario in INFERRING:
+            return "infer"
         return self.dimensions.variant() if self.scenario == "train" else self.scenario
 
     @property
@@ -260,6 +270,11 @@ class Case:
     def columns(self, round, repetition):
         """The identity as a table has it."""
         return flat(self.identity(round, repetition))
+
+
+def made_as(scenario):
+    """The scenario as which an implementation makes it ready: a server only asks for answers."""
+    return "infer" if scenario in INFERRING else scenario
 
 
 def upgraded(identity):
@@ -349,9 +364,18 @@ def problems(document, known):
         for key in sorted(set(values) - set(fields) - set(dimensions)):
             known_keys = ", ".join(list(fields) + list(dimensions))
             found.append("%s.%s: unknown key; known: %s" % (section, key, known_keys))
+        if section == "identity" and not found:
+            found.extend(_rate_problems(values))
         if section == "identity" and isinstance(values["parallel"], dict):
             found.extend(_parallel_problems(values))
     return found
+
+
+def _rate_problems(identity):
+    rate, serves = identity["arrival_rate"], identity["scenario"] == "server"
+    if serves != (rate > 0):
+        wanted = "at least 1 in the scenario server" if serves else "0 but in the scenario server"
+        yield "identity.arrival_rate: %d; %s" % (rate, wanted)
 
 
 def _parallel_problems(identity):

@@ -36,6 +36,7 @@ ALIKE = {
     "devices_per_node": 1,
     "searched": "",
     "epochs": 0,
+    "arrival_rate": 0,
     "data": "synthetic",
     "repetition": 1,
     "timeout_seconds": 600,

@@ -11,8 +11,7 @@ import shutil
 import socket
 import tempfile
 
-from dlperf import frameworks
-from dlperf.contract.run import Rank, Run, rank_of
+from dlperf import frameworks, scenarios
 from dlperf.measure import host, processes
 from dlperf.measure.door import TOKEN
 from dlperf.workloads.cases import case_of
@@ -79,7 +78,7 @@ class Node:
         for fields in runs:
             result = os.path.join(self._scratch, "rank%d.json" % fields["rank"])
             own = dict(gpus=self._gpus, capability=self._capability(fields), result=result)
-            self._runs.append(rank_of(dict(fields, **own)))
+            self._runs.append(scenarios.run_class(fields)(**dict(fields, **own)))
         first = self._runs[0]
         all_cores = sorted({core for run in self._runs for core in run.cores})
         for name, argv, variables in frameworks.load(first.framework).services(first):
@@ -208,7 +207,7 @@ def placed(case, nodes, interpreter, meeting):
     identity, settings = case["identity"], case["settings"]
     devices, per_device = identity["devices_per_node"], settings["cores_per_device"]
     trained = "workload" in identity
-    named = {each.name for each in dataclasses.fields(Run if trained else Rank)}
+    named = {each.name for each in dataclasses.fields(scenarios.run_class(identity))}
     same = {key: value for key, value in {**identity, **settings}.items() if key in named}
     if trained:
         same["dimensions"] = dict(case_of(identity).dimensions)

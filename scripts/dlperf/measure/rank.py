@@ -15,13 +15,15 @@ import traceback
 
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract import files
-from dlperf.contract.run import Run, Unsupported
+from dlperf.contract.run import Unsupported
 from dlperf.measure import host, memory_words, weights
 from dlperf.measure.meeting import Guest
 
 
 def main(spec):
-    run = Run.load(spec)
+    with open(spec) as stream:
+        fields = json.load(stream)
+    run = scenarios.run_class(fields)(**fields)
     try:
         result = measure(run)
     except BaseException as error:  # the stopwatch must be told of every failure, including Ctrl-C

@@ -12,7 +12,7 @@ import time
 from datetime import datetime, timezone
 
 from dlperf import frameworks, scenarios, workloads
-from dlperf.contract.case import NO_JOB
+from dlperf.contract.case import NO_JOB, made_as
 from dlperf.measure import gate, host, loopback, memory_words, record
 from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
@@ -78,9 +78,10 @@ def cannot_run(case, launcher="", pinned=True):
     """
     identity, settings = case["identity"], case["settings"]
     wanted = [identity[key] for key in ("framework", "workload", "scenario")]
-    if not workloads.implements(wanted[1], wanted[0], wanted[2]):
+    made = made_as(identity["scenario"])
+    if not workloads.implements(wanted[1], wanted[0], made):
         return "%s has no implementation of %s for %s" % tuple(wanted)
-    reason = frameworks.unsupported(dict(identity, device=settings["device"]))
+    reason = frameworks.unsupported(dict(identity, scenario=made, device=settings["device"]))
     if reason:
         return reason
     if identity["nodes"] > 1:

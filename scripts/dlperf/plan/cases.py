@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from dlperf import frameworks, scenarios, workloads
-from dlperf.contract.case import SCHEMA, Case
+from dlperf.contract.case import INFERRING, SCHEMA, Case, made_as
 from dlperf.contract.choices import MAX
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.parallel import Parallel
@@ -88,13 +88,14 @@ def expand(config: Config) -> list[Case]:
 
 def _combinations(config: Config) -> Iterator[Case]:
     for workload, section in config.workloads.asked().items():
-        for scenario, precision in itertools.product(section.scenarios, section.precisions):
+        for scenario, precision in itertools.product(section.all_scenarios, section.precisions):
             for (
                 batch_size,
                 parallel,
                 data,
                 dimensions,
                 epochs,
+                arrival_rate,
                 topology,
                 word,
                 framework,
@@ -104,6 +105,7 @@ def _combinations(config: Config) -> Iterator[Case]:
                 section.data_of(scenario),
                 section.dimensions_of(scenario),
                 section.epochs_of(scenario),
+                section.arrival_rates_of(scenario),
                 section.topologies_of(scenario, config.topologies),
                 section.compilers,
                 config.frameworks,
@@ -122,6 +124,7 @@ def _combinations(config: Config) -> Iterator[Case]:
                     sizes,
                     "batch_size" if batch_size == MAX else searched,
                     epochs,
+                    arrival_rate,
                 )
 
 
@@ -130,7 +133,7 @@ def _dimensions(
 ) -> tuple[Dimensions, str]:
     """A case's dimensions, the choices are of how a model is trained; and which one is searched."""
     declared = workloads.dimensions(workload)
-    if scenario == "infer":
+    if scenario in INFERRING:
         asked = {name: each for name, each in asked.items() if not declared[name].is_choice}
     searched = next((name for name, each in asked.items() if each == MAX), "")
     return Dimensions(declared, {**asked, searched: 0} if searched else asked), searched
@@ -152,9 +155,10 @@ def _unsupported(case: Case, config: Config) -> str:
     facts = frameworks.find(case.framework)
     if facts is None or not workloads.implements(case.workload, case.framework):
         return "no implementation yet"
-    if not workloads.implements(case.workload, case.framework, case.scenario):
-        return f"its implementation has no {scenarios.load(case.scenario).TITLE} yet"
-    if case.scenario == "infer" and "{format}" in workloads.data(case.workload)[case.data].folder:
+    made = made_as(case.scenario)
+    if not workloads.implements(case.workload, case.framework, made):
+        return f"its implementation has no {scenarios.load(made).TITLE} yet"
+    if made == "infer" and "{format}" in workloads.data(case.workload)[case.data].folder:
         return "inference takes the shared loader's batches, not those of a framework's own reader"
     if case.scenario == "quality" and not workloads.data(case.workload)[case.data].tests:
         return f"data: {case.data} has no test set"
@@ -169,7 +173,8 @@ def _unsupported(case: Case, config: Config) -> str:
     for name in case.parallel.asked():
         if name not in workloads.facts(case.workload).PARALLEL:
             return f"{workloads.facts(case.workload).TITLE} has no {name}"
-    return frameworks.unsupported({**case.identity(config.round, 1), "device": config.device})
+    own = {"device": config.device, "scenario": made}
+    return frameworks.unsupported({**case.identity(config.round, 1), **own})
 
 
 def order(config: Config, cases: Sequence[Case] | None = None) -> dict[tuple[Case, int], int]:

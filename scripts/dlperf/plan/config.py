@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError
 
 from dlperf import frameworks, workloads
 from dlperf.contract import parallel
-from dlperf.contract.case import DEVICES, PRECISIONS, SCENARIOS
+from dlperf.contract.case import DEVICES, INFERRING, PRECISIONS, SCENARIOS
 from dlperf.contract.choices import MAX, Bytes, Choices, OneOf, OrMax, Pattern, Section
 from dlperf.contract.dimension import Dimension
 from dlperf.contract.parallel import Parallel
@@ -70,7 +70,9 @@ Topology = Annotated[
 ]
 Framework = Annotated[str, OneOf("a framework", frameworks.NAMES)]
 Device = Annotated[str, OneOf("a device", DEVICES)]
-Scenario = Annotated[str, OneOf("a scenario", SCENARIOS)]
+# A server is asked for by `infer.arrival_rate`.
+ASKED = tuple(scenario for scenario in SCENARIOS if scenario != "server")
+Scenario = Annotated[str, OneOf("a scenario", ASKED)]
 Precision = Annotated[str, OneOf("a precision", PRECISIONS)]
 Compiler = Annotated[str, CompilerName()]
 Backend = Annotated[str, OneOf("a backend", ("venv", "conda"))]
@@ -82,6 +84,7 @@ PublishedName = Annotated[
 ]
 # The largest numbers are beyond every machine, and what all programs here can count to.
 PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
+ArrivalRate = Annotated[int, Field(ge=1, le=1_000_000)]
 BatchSize = Annotated[PositiveInt, OrMax()]
 Memory = Annotated[int, Bytes()]
 
@@ -126,6 +129,13 @@ class Inference(Section):
         description="Batches of a repetition of `infer`, in each of its two windows, if they "
         "differ from the steps of training. A p99 needs 368 measured batches, a p95 72.",
         examples=[{"warmup": 20, "measured": 400}],
+    )
+    arrival_rate: Choices[ArrivalRate] | None = Field(
+        default=None,
+        description="Beside the closed loop of `infer`, a server in an open one: single samples "
+        "arrive at random, so many a second at each device, and their latency counts from their "
+        "arrival. As many are measured as `steps` says.",
+        examples=[[20, 40]],
     )
 
 
@@ -250,7 +260,20 @@ class Workload(Section):
 
     def of(self, scenario: str) -> Inference | Quality | None:
         """The section of a scenario, in which it may differ from training."""
-        return {"infer": self.infer, "quality": self.quality}.get(scenario)
+        sections = {"infer": self.infer, "server": self.infer, "quality": self.quality}
+        return sections.get(scenario)
+
+    @property
+    def all_scenarios(self) -> list[str]:
+        """Those asked for, and a server behind `infer` where requests shall arrive."""
+        served = ["server"] if "infer" in self.scenarios and self.arrival_rates_of("server") else []
+        return [*self.scenarios, *served]
+
+    def arrival_rates_of(self, scenario: str) -> list[int]:
+        """Requests a second to each device that serves; 0 of other scenarios."""
+        if scenario != "server":
+            return [0]
+        return list((self.infer and self.infer.arrival_rate) or [])
 
     def dimensions_of(self, scenario: str) -> list[dict[str, int | str]]:
         """Every combination of the dimensions that only this workload has."""
@@ -279,6 +302,8 @@ class Workload(Section):
 
     def batch_sizes_of(self, scenario: str, precision: str) -> list[int | str]:
         """The batch sizes of one device; MAX is one too."""
+        if scenario == "server":
+            return [1]
         section = self.of(scenario)
         return list(((section and section.batch_sizes) or self.batch_sizes)[precision])
 
@@ -582,7 +607,7 @@ class Config(Section):
     def steps_of(self, workload: str, scenario: str = "train") -> Steps:
         """The steps of a repetition of this workload."""
         section = self.workloads.asked()[workload]
-        own = section.infer.steps if scenario == "infer" and section.infer else None
+        own = section.infer.steps if scenario in INFERRING and section.infer else None
         return own or section.steps or self.steps
 
     @field_validator("workloads")

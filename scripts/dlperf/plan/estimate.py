@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlperf import environments, workloads
-from dlperf.contract.case import Case
+from dlperf.contract.case import Case, made_as
 from dlperf.plan import data
 from dlperf.plan.cases import document
 from dlperf.plan.config import Config
@@ -89,7 +89,7 @@ def _seconds_total(path: Path) -> float:
 def default_seconds(case: Case, config: Config) -> float:
     """A rough guess from the workload's FLOPs, for when nothing has been measured yet."""
     facts = workloads.facts(case.workload)
-    gigaflops = facts.flops_per_sample(case.dimensions, case.scenario)
+    gigaflops = facts.flops_per_sample(case.dimensions, made_as(case.scenario))
     batch_size = case.batch_size or GUESSED_BATCH
     gigaflops *= batch_size * case.parallel.accumulation / 1e9
     if config.device == "cpu":
@@ -102,6 +102,8 @@ def default_seconds(case: Case, config: Config) -> float:
     windows = 2 if case.scenario == "infer" else 1
     steps = asked["warmup_steps"] + windows * asked["measured_steps"]
     seconds += steps * gigaflops / speed
+    if case.arrival_rate:  # a server waits for requests
+        seconds += asked["measured_steps"] / case.arrival_rate
     if case.scenario == "quality":  # each test is a forward pass of so many samples
         tests = workloads.data(case.workload)[case.data].tests * asked["evaluations"]
         seconds += tests * facts.flops_per_sample(case.dimensions, "infer") / 1e9 / speed

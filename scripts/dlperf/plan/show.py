@@ -46,6 +46,8 @@ def show(config: Config, cases: Sequence[Case], results: Path = Path("results"))
         lines.append(f"{workload}, each {steps.warmup} + {steps.measured} steps")
         if (inferred := config.steps_of(workload, "infer")) != steps:
             lines[-1] += f"; infer {inferred.warmup} + twice {inferred.measured} batches"
+        if rates := config.workloads.asked()[workload].arrival_rates_of("server"):
+            lines[-1] += f"; server {', '.join(map(str, rates))} requests/s"
         if quality := config.workloads.asked()[workload].quality:
             lines[-1] += f"; quality {', '.join(map(str, quality.epochs))} epochs"
         lines += [f"  {'framework':<13}{'case':<44}{'seconds':>7}  repetitions"]

@@ -10,6 +10,7 @@ A module has
     METRICS                                      by name, the first one is the scenario's own
     SHOWN                                        names of those that always have a table and a
                                                  figure, the scenario's own first
+    Run                                          where a rank is told more than contract.run.Run has
     points(record)                               where models are tested on the way: its curve
     MARKED, all_seconds(record)                  where it has latencies: the percentiles marked in
                                                  the figure of their distribution; all of them
@@ -21,6 +22,7 @@ import importlib
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
 from dlperf.contract.case import SCENARIOS
+from dlperf.contract.run import Rank, Run
 
 
 class Metric(NamedTuple):
@@ -65,6 +67,11 @@ def metrics(name):
 def shown(name):
     """Names of a scenario's metrics that always have a table and a figure, its own first."""
     return load(name).SHOWN
+
+
+def run_class(fields):
+    """The class of what a rank is told: of its scenario; Rank where it has no workload."""
+    return getattr(load(fields["scenario"]), "Run", Run) if "workload" in fields else Rank
 
 
 def marked(name):

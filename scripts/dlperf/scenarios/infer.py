@@ -42,7 +42,7 @@ def window(run, work, stopwatch):
     del handles
     seconds, answered = latencies(run, work, stopwatch)
     if work.batches.constant:
-        check(work, queued, answered)
+        check(work, queued=queued, answered=answered)
     latency = {"rank": run.rank, "seconds": seconds, "outputs": answered[0]}
     return {"window": window, "latency": latency}
 
@@ -81,7 +81,7 @@ def fingerprint(outputs):
     return [float(flat @ signs) / max(norm, 1e-300), norm]
 
 
-def check(work, queued, answered):
+def check(work, **timed):
     """Raise RuntimeError where a batch did not get its own outputs: nothing is cached or left out.
 
     Batches come in turn. Each must be nearer to the outputs of its own place in the turn than half
@@ -92,7 +92,7 @@ def check(work, queued, answered):
     between = min(far(one, other) for one, other in itertools.combinations(own, 2))
     if between <= LEAST_BETWEEN:
         raise RuntimeError("different batches get the same outputs")
-    for name, found in (("queued", queued), ("answered", answered)):
+    for name, found in timed.items():
         first = min(range(turn), key=lambda place: far(found[0], own[place]))
         for index, value in enumerate(found):
             if far(value, own[(first + index) % turn]) > between / 2:

@@ -176,6 +176,7 @@ def test_a_document_says_all_that_a_repetition_needs_to_know():
             "batch_size": 8,
             "searched": "",
             "epochs": 0,
+            "arrival_rate": 0,
             "data": "sample",
             "repetition": 3,
             "image_size": 64,

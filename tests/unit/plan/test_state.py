@@ -221,7 +221,8 @@ def test_plan_tsv_has_one_row_a_repetition_with_the_path_of_its_record(config):
     assert list(rows[0]) == [
         *("workload", "framework", "scenario", "precision", "compiler", "nodes"),
         *("devices_per_node", "tensor_parallel", "pipeline_parallel", "zero_stage"),
-        *("accumulation", "batch_size", "searched", "epochs", "data", "image_size"),
+        *("accumulation", "batch_size", "searched", "epochs", "arrival_rate", "data"),
+        "image_size",
         *("repetition", "unsupported", "record"),
     ]
     assert {row["unsupported"] for row in rows} == {"", "too slow"}

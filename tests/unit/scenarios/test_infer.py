@@ -49,7 +49,8 @@ def timed(order):
 
 
 def test_each_batch_has_its_own_outputs_whichever_was_the_first():
-    infer.check(work_of(lambda batch: 3 * batch), timed(range(2, 12)), timed(range(1, 9)))
+    found = {"queued": timed(range(2, 12)), "answered": timed(range(1, 9))}
+    infer.check(work_of(lambda batch: 3 * batch), **found)
 
 
 @pytest.mark.parametrize(
@@ -63,13 +64,15 @@ def test_each_batch_has_its_own_outputs_whichever_was_the_first():
 )
 def test_outputs_of_another_batch_are_an_error(queued, answered, said):
     with pytest.raises(RuntimeError, match=said):
-        infer.check(work_of(lambda batch: 3 * batch), timed(queued), timed(answered))
+        infer.check(
+            work_of(lambda batch: 3 * batch), queued=timed(queued), answered=timed(answered)
+        )
 
 
 def test_outputs_that_no_input_changes_are_an_error():
     constant = [infer.fingerprint(np.ones(5))] * 8
     with pytest.raises(RuntimeError, match="different batches get the same outputs"):
-        infer.check(work_of(lambda batch: np.ones(5)), constant, constant)
+        infer.check(work_of(lambda batch: np.ones(5)), queued=constant)
 
 
 def test_outputs_that_are_not_finite_are_an_error():

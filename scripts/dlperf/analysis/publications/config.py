@@ -62,6 +62,12 @@ class Import(BaseModel):
         "does not know. Others are refused: they are mostly misspelt.",
         examples=[["vit"]],
     )
+    notes: dict[str, Annotated[str, Field(min_length=1)]] = Field(
+        default={},
+        description="By metric, what its published numbers really are, where that is not what "
+        "their name says. It stands above each table of them.",
+        examples=[{"latency": "the cycle of a pipelined loop"}],
+    )
 
 
 def load(path: Path) -> Import:

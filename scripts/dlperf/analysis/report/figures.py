@@ -229,6 +229,7 @@ def _canvas(
     facts = [
         row["precision"],
         "" if kind == names.BATCHES else f"batch {labels.batch(row)} a device",
+        labels.rate(row),
         f"{row['epochs']} epochs" if row.get("epochs") else "",
         labels.short_sizes(row),
         f"{row['data']} data",

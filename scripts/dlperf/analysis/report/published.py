@@ -1,6 +1,7 @@
 """Imported rounds beside a measured one: their tables of the same workload, scenario and precision.
 
-In: the round's config (`beside`) and cells.tsv of those rounds. Out: tables for a section of the
+In: the round's config (`beside`), and of those rounds cells.tsv and, where something was inferred
+here, values.tsv. Out: tables for a section of the
 report that is theirs alone. No number of theirs is in any other table, figure or sentence.
 """
 
@@ -8,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlperf import plan
+from dlperf import plan, scenarios
 from dlperf.analysis.publications import config as configs
-from dlperf.analysis.report import tables
+from dlperf.analysis.report import published_tables, tables
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table
 
 
@@ -41,6 +42,13 @@ def beside(config: plan.Config, cells: Sequence[Row], shared: Path) -> list[Besi
         own = [row for row in read_table(folder / "cells.tsv") if _of(row) in wanted]
         names = list(dict.fromkeys(row["table"] for row in own))
         made = [tables.build(table, tables.select(own, table)) for table in names]
+        made += [
+            published_tables.table(grid, imported)
+            for grid in published_tables.grids(
+                folder / "values.tsv",
+                lambda row: _of(row) in wanted and bool(scenarios.marked(row["scenario"])),
+            )
+        ]
         found.append(Beside(imported.title, f"results/{imported.round}", made))
     return found
 

@@ -7,12 +7,13 @@ column.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dlperf.analysis.publications import records
+from dlperf.analysis.publications.config import Import
 from dlperf.analysis.report import tables
 from dlperf.analysis.round import labels, origins
 from dlperf.analysis.schema import forms
@@ -81,9 +82,9 @@ class Grid:
         return most if most <= 3 else None
 
 
-def grids(values: Path) -> list[Grid]:
-    """The tables in values.tsv, in the order of the publication."""
-    rows = read_table(values)
+def grids(values: Path, wanted: Callable[[Row], bool] = lambda row: True) -> list[Grid]:
+    """The tables in values.tsv of the rows that are wanted, in the order of the publication."""
+    rows = [row for row in read_table(values) if wanted(row)]
     own = [
         name
         for name in (rows[0] if rows else ())
@@ -186,9 +187,9 @@ def said(key: str, value: Any) -> str:
     return f"{'batch' if key == 'batch_size' else key.replace('_', ' ')} {text}"
 
 
-def table(grid: Grid, title: str) -> tables.Table:
-    """The grid as the one form in which tables are shown. `title` names the publication."""
-    row = grid.row
+def table(grid: Grid, publication: Import) -> tables.Table:
+    """The grid as the one form in which tables are shown."""
+    row, title = grid.row, publication.title
     several = any(len(own) > 1 for own in grid.values.values())
     better = "lower" if any(word in row["metric"] for word in LOWER) else "higher"
     lines = [
@@ -202,6 +203,7 @@ def table(grid: Grid, title: str) -> tables.Table:
         origins.NO_INTERVAL if not several else SEVERAL,
         origins.NO_CERTIFICATE,
         *(f"the publication's note: {note}" for note in grid.notes[:3]),
+        publication.notes.get(row["metric"], ""),
     ]
     made = tables.Table(
         grid.name, grid.title, [line for line in lines if line], grid.columns, [], corner="Case"

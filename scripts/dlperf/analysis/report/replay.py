@@ -41,7 +41,7 @@ def replay(folder: Path, published: Path) -> None:
     cells = read_table(folder / "cells.tsv")
     sections = [_section(folder, name, cells) for name in _tables(cells)]
     sections += [
-        _grid(folder, grid, config.title) for grid in published_tables.grids(folder / "values.tsv")
+        _grid(folder, grid, config) for grid in published_tables.grids(folder / "values.tsv")
     ]
     listed, counted = _contradictions(config, published)
     content = {
@@ -84,15 +84,15 @@ def _section(folder: Path, name: str, cells: list[Row]) -> Section:
     return Section(made, drawn)
 
 
-def _grid(folder: Path, grid: published_tables.Grid, title: str) -> Section:
-    made = published_tables.table(grid, title)
+def _grid(folder: Path, grid: published_tables.Grid, config: configs.Import) -> Section:
+    made = published_tables.table(grid, config)
     _write_table(folder, made)
     rows = [row for own in grid.values.values() for row in own]
     names = [*records.HEAD, *(k for k in grid.varying if k not in records.HEAD), *records.TAIL]
     write_table(folder / f"tables/{grid.name}.tsv", names, rows)
     drawn = []
     if published_figures.drawable(grid):
-        files = published_figures.draw(grid, title)
+        files = published_figures.draw(grid, config.title)
         _write_figure(folder, grid.name, files)
         svg = page.inline(files["svg"].decode(), grid.name, f"{grid.title}, as in the table")
         drawn.append((grid.name, svg, f"{grid.title}. Imported, not measured here."))

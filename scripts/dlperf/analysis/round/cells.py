@@ -149,13 +149,17 @@ def _other(cell: Row, own: Repetitions, base: Repetitions | None, metric: Metric
     """The row of another metric: its own numbers, and what makes the case's believable."""
     case = {key: value for key, value in cell.items() if key not in columns.OF_METRIC}
     found = {**case, **_of_metric(own.first, metric)}
-    if values := own.values[metric.name]:
+    values, ok = own.values[metric.name], own.statuses.get("ok", 0)
+    # of repetitions of which some lack it for a reason, the others would be a selection
+    if values and (len(values) == ok or not metric.lacking):
         found |= {"n_ok": len(values), **_summary(own, base, metric)}
     elif cell["status"] == "ok":
         found |= {
             "status": "missing",
             "reason": metric.lacking or f"no {metric.title.lower()} was recorded",
         }
+        if values:
+            found["reason"] += f" ({len(values)} of {ok} repetitions have it)"
     return found
 
 

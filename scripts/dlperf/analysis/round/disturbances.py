@@ -56,6 +56,7 @@ def raised(measured: pandas.DataFrame, ok: pandas.DataFrame) -> dict[str, set[in
         "mixed-code": several("git_commit", "git_dirty"),
         "mixed-environment": several("lock_sha256"),
         "mixed-data": several("data_manifest_sha256"),
+        "saturated": cases(ok["utilisation"] >= 100),
         "suspect:overlapping-repetitions": cases(ok["record"].isin(overlapping(measured))),
         "suspect:busy-host-before": cases(ok["idle_share_before"] < IDLE_SHARE),
         "suspect:foreign-load": cases(ok["foreign_cpu_share"] > FOREIGN_SHARE),

@@ -19,6 +19,8 @@ FLAGS = {
     "mixed-code": "repetitions were measured at different commits",
     "mixed-environment": "repetitions were measured with different locks",
     "mixed-data": "repetitions were measured on different data",
+    "saturated": "more requests arrive than are answered: they pile up, and their latency would "
+    "only say how long that went on",
     "suspect:scaling-above-100%": "scaling efficiency is above 100 % by more than the noise",
     "suspect:overlapping-repetitions": "another repetition ran on the same host at that time",
     "suspect:busy-host-before": "the host was not idle before a repetition started",

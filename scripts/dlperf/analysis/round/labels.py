@@ -35,6 +35,11 @@ def batch(row: Mapping[str, Any]) -> str:
     return row.get("batch_label") or str(row["batch_size"])
 
 
+def rate(row: Mapping[str, Any]) -> str:
+    """'50 requests/s a device', of a server."""
+    return f"{row['arrival_rate']:,} requests/s a device" if row.get("arrival_rate") else ""
+
+
 def workload(row: Mapping[str, Any]) -> str:
     return workloads.facts(row["workload"]).TITLE
 
@@ -135,8 +140,9 @@ def cell(row: Mapping[str, Any]) -> str:
 
 
 def where(row: Mapping[str, Any]) -> str:
-    """'fp32 b8 1n2d', 'fp32 bmax (512) 1n2d'."""
-    text = f"{row['precision']} b{row['batch_size']}"
+    """'fp32 b8 1n2d', 'fp32 bmax (512) 1n2d', of a server 'fp32 b1 r50 1n2d'."""
+    rate = f" r{row['arrival_rate']}" if row.get("arrival_rate") else ""
+    text = f"{row['precision']} b{row['batch_size']}{rate}"
     if row.get("searched"):
         key = "b" if row["searched"] == "batch_size" else f"{text} {row['searched']} "
         text = f"{row['precision']} " if key == "b" else ""

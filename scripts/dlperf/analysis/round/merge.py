@@ -203,9 +203,10 @@ def _measured(record: Mapping[str, Any], case: plan.Case, target: float) -> Row:
 
 def _outputs(record: Mapping[str, Any]) -> Row:
     """What rank 0 answered to its first batch, where something was inferred."""
-    if "latency" not in record:
+    answered = record.get("latency") or record.get("server")
+    if not answered:
         return {}
-    first = next(rank for rank in record["latency"]["ranks"] if rank["rank"] == 0)
+    first = next(rank for rank in answered["ranks"] if rank["rank"] == 0)
     projection, norm = first["outputs"]
     return {"outputs_projection": projection, "outputs_norm": norm}
 

@@ -175,6 +175,7 @@ def _table(case: Case, varying: set[str]) -> str:
     parts += case.parallel.spelled("tensor_parallel", "pipeline_parallel", "zero_stage")
     parts += [case.batch, *case.parallel.spelled("accumulation")]
     parts += [f"e{case.epochs}"] if case.epochs else []
+    parts += [f"r{case.arrival_rate}"] if case.arrival_rate else []
     if "data" in varying:
         parts.append(case.data)
     for name, each in case.dimensions.declared.items():

@@ -36,7 +36,7 @@ def of(cells: Rows) -> Origin:
 def _measured(cells: Rows) -> Origin:
     row, title = cells[0], metrics.of_row(cells[0]).title.lower()
     many, interval = labels.plural(row["n_asked"], "repetition"), labels.interval(row["n_asked"])
-    what = "batches" if row["scenario"] == "infer" else "steps"
+    what = {"infer": "batches", "server": "requests"}.get(row["scenario"], "steps")
     steps = f"{row['measured_steps']} {what} after {row['warmup_steps']} of warm-up"
     fewer = any(row["n_ok"] < row["n_asked"] for row in cells if row["status"] == "ok")
     return Origin(

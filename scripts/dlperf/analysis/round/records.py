@@ -20,9 +20,9 @@ from dlperf import plan, workloads
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract import searched
-from dlperf.contract.case import UNSAID, upgraded
+from dlperf.contract.case import INFERRING, UNSAID, upgraded
 from dlperf.plan import Case, Config, searches
-from dlperf.scenarios import quality, train
+from dlperf.scenarios import quality, server, train
 
 #: Settings that change what a number means; a record measured with others is not of this round.
 BINDING_SETTINGS = (
@@ -233,7 +233,7 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
             f"{settings['warmup_steps']}"
         )
     losses = steps.get("loss", [])
-    if len(losses) != (0 if case.scenario == "infer" else steps["measured"]):
+    if len(losses) != (0 if case.scenario in INFERRING else steps["measured"]):
         yield f"steps.loss has {len(losses)} values for {steps['measured']} measured steps"
     if sorted(each["rank"] for each in record["memory"]) != list(range(case.devices)):
         yield f"memory does not have each of the {case.devices} ranks once"
@@ -241,6 +241,8 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
         yield "steps.loss is not finite"
     if case.scenario == "infer":
         yield from _latency(record, case)
+    if case.scenario == "server":
+        yield from _requests(record, case)
     if case.scenario == "quality":
         yield from _curve(record, case)
     counted = record.get("energy")
@@ -281,6 +283,36 @@ def _latency(record: dict[str, Any], case: Case) -> Iterator[str]:
             yield f"latency of rank {each['rank']} has {found} values, not {measured}"
         if math.fsum(each["seconds"]) > record["provenance"].get("seconds_total", math.inf):
             yield f"latency of rank {each['rank']} is longer than all of it (seconds_total)"
+
+
+def _requests(record: dict[str, Any], case: Case) -> Iterator[str]:
+    """Whether each request came as scheduled, and was answered in its turn, within the window."""
+    if "server" not in record:
+        yield "server is missing"
+        return
+    identity, settings = record["identity"], record["settings"]
+    if sorted(each["rank"] for each in record["server"]["ranks"]) != list(range(case.devices)):
+        yield f"server does not have each of the {case.devices} ranks once"
+        return
+    ends = {each["rank"]: each["end"] - each["start"] for each in record["window"]}
+    for each in record["server"]["ranks"]:
+        due = server.schedule(
+            *(settings["seed"], identity["repetition"], each["rank"], case.arrival_rate),
+            settings["measured_steps"],
+        )
+        if any(len(each[key]) != len(due) for key in ("due", "begun", "ended")):
+            yield f"server of rank {each['rank']} has not {len(due)} requests"
+        elif any(
+            not math.isclose(*pair, rel_tol=1e-9) for pair in zip(each["due"], due, strict=True)
+        ):
+            yield f"server of rank {each['rank']}: its requests are not due as scheduled"
+        else:
+            before = [0.0, *each["ended"][:-1]]
+            turns = zip(each["due"], before, each["begun"], each["ended"], strict=True)
+            if any(not max(due, last) <= begun < ended for due, last, begun, ended in turns):
+                yield f"server of rank {each['rank']}: requests are not answered one after another"
+            if each["ended"][-1] > ends[each["rank"]] + 0.001:
+                yield f"server of rank {each['rank']} ends after its window"
 
 
 def _curve(record: dict[str, Any], case: Case) -> Iterator[str]:

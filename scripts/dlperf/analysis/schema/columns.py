@@ -48,6 +48,7 @@ ALL = (
     Column("batch_size", int, "Batch a device"),
     Column("searched", str, "Largest that fits"),
     Column("epochs", int),
+    Column("arrival_rate", int, "Requests/s"),
     Column("data"),
     # how it was asked for
     Column("device"),

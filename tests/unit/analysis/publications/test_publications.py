@@ -14,10 +14,11 @@ from generated_round import config, write_round
 
 from dlperf import plan, workloads
 from dlperf.analysis.__main__ import main
+from dlperf.analysis.publications import config as configs
 from dlperf.analysis.publications import records, speedups
 from dlperf.analysis.publications import rows as rows_of
 from dlperf.analysis.publications.values import COLUMNS
-from dlperf.analysis.report import published_figures, published_tables, tables
+from dlperf.analysis.report import published, published_figures, published_tables, tables
 from dlperf.analysis.round import flags
 from dlperf.analysis.schema.files import read_table
 
@@ -169,7 +170,7 @@ def test_what_is_no_throughput_has_a_table_with_out_of_memory_as_a_result(tmp_pa
     name = "dlperf-v1-wide-deep"
     folder = imported(PUBLISHED / f"{name}.yaml", tmp_path / f"imported-{name}")
     grid = next(g for g in published_tables.grids(folder / "values.tsv") if "8 GPUs" in g.title)
-    text = tables.markdown(published_tables.table(grid, "DLPerf"))
+    text = tables.markdown(published_tables.table(grid, configs.load(folder / "config.yaml")))
     assert re.search(r"vocab size 51,200,000 +\| +13\.974 +\| +57\.106", text)
     assert re.search(r"vocab size 102,400,000 +\| +13\.846 +\| +out of memory", text)
     assert "lower is better" in text
@@ -497,6 +498,36 @@ def test_published_tables_stand_beside_a_measured_round_and_in_nothing_else(v1, 
     assert "training, amp" not in section  # of another precision than was measured
     assert "12411.97" not in before + after
     assert not any("kind" in row for row in read_table(results / "cells.tsv"))
+
+
+def test_published_latencies_stand_beside_an_inference_with_what_they_really_are(tmp_path):
+    own = {"resnet50_scenarios": ["infer"], "resnet50_precisions": ["amp"]}
+    mapping = config(frameworks=["mxnet"], topologies=["1n1d"], repetitions=2, **own)
+    results = write_round(tmp_path, mapping | {"beside": ["nvidia-mxnet-resnet50"]})
+    name = "imported-nvidia-mxnet-resnet50"
+    imported(PUBLISHED / "nvidia-mxnet-resnet50.yaml", results.parent / name)
+    analyse(results)
+    out = results / "report.html"
+    given = ["--config", str(results / "config.yaml"), "--round", str(results)]
+    assert main(["report", *given, "--shared", str(results.parent), "--out", str(out)]) == 0
+    before, _, section = out.read_text().partition('<section aria-labelledby="beside">')
+    section, _, after = section.partition("</section>")
+    assert "ResNet-50 v1.5, latency: inference" in section and "NGC MXNet, p95" in section
+    assert "pipelined loop" in section  # no latency of one batch
+    assert "0.84" in section and "1431.99" in section
+    assert "memory" not in section and "training" not in section
+    assert "1431.99" not in before + after
+    cells = [row | {"precision": "fp32"} for row in read_table(results / "cells.tsv")]
+    (other,) = published.beside(plan.load(results / "config.yaml"), cells, results.parent)
+    assert other.tables == []  # all are of another precision
+
+
+def test_a_percentile_that_is_none_is_said_to_be_none(tmp_path):
+    folder = imported(PUBLISHED / "nvidia-electra.yaml", tmp_path / "imported-nvidia-electra")
+    publication = configs.load(folder / "config.yaml")
+    for grid in published_tables.grids(folder / "values.tsv"):
+        said = tables.markdown(published_tables.table(grid, publication))
+        assert ("the mean of the fastest" in said) == (grid.row["metric"] == "latency")
 
 
 def test_a_round_beside_that_was_not_imported_is_told(tmp_path, capsys):

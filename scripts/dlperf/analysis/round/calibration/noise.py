@@ -210,10 +210,10 @@ def displaced(rows: Sequence[Row]) -> set[Cell]:
 
 
 def by_cell(rows: Iterable[Row]) -> list[list[Row]]:
-    """The ok repetitions of each cell."""
+    """The ok repetitions of each cell that has a throughput."""
     found: dict[Cell, list[Row]] = {}
     for row in rows:
-        if row["status"] == "ok":
+        if row["status"] == "ok" and row["throughput"] is not None:
             found.setdefault(_cell(row), []).append(row)
     return list(found.values())
 
