@@ -41,6 +41,30 @@ WRONG = [
         "schedule[1:], set_rate",
         tier="float64-gradient",
     ),
+    Mutation(
+        "a rate that stays, of JAX",
+        "jax",
+        "xla",
+        "np.asarray(rate, there.dtype)",
+        "np.asarray(schedule[0], there.dtype)",
+        tier="float64-losses",
+    ),
+    Mutation(
+        "moments that stay, of TensorFlow",
+        "tensorflow",
+        "none",
+        "each.assign(tf.zeros_like(each))",
+        "pass",
+        tier="float64-again",
+    ),
+    Mutation(
+        "tested in training mode, of TensorFlow 1",
+        "tensorflow1",
+        "none",
+        "network(images, training=False)",
+        "network(images)",
+        tier="float64-tested",
+    ),
 ]
 SHOWN = WRONG[1:3]  # `make test` takes these
 FULL = [
