@@ -21,6 +21,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -280,15 +281,24 @@ def _run(
         )
     if attempt.failure:
         return dict(zip(("status", "reason"), attempt.failure, strict=True))
-    first = attempt.facts[0]
+    return of_all_ranks(attempt.facts, task)
+
+
+def of_all_ranks(ranks: list[dict[str, Any]], task: Mapping[str, Any]) -> dict[str, Any]:
+    """What rank 0 left, with the mean loss and the largest differences of all ranks."""
+    first = ranks[0]
     if task["kind"] == "outputs":
         return first
-    first["loss"] = train.mean_losses(attempt.facts)
+    first["loss"] = train.mean_losses(ranks)
+    if "again_loss" in first:
+        first["again_loss"] = sum(each["again_loss"] for each in ranks) / len(ranks)
+    if "tested" in first:
+        first["tested"] = max(each["tested"] for each in ranks)
     if "ranks" in task:
         first["parts"] = task["ranks"]
     for what, compared in first["compared"].items():
         for tensor in compared:
-            compared[tensor] = max(facts["compared"][what][tensor] for facts in attempt.facts)
+            compared[tensor] = max(each["compared"][what][tensor] for each in ranks)
     return first
 
 

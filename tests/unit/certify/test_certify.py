@@ -8,6 +8,7 @@ import pytest
 
 from dlperf import workloads
 from dlperf.certify import judge
+from dlperf.certify.__main__ import of_all_ranks
 from dlperf.certify.rank import OtherModel, compare, wrong_shapes
 from dlperf.certify.reference import (
     given_gradients,
@@ -289,3 +290,12 @@ def test_comparison_is_by_norm_of_the_whole_tensor(tmp_path):
         ["bn1.bias", (64,), None],
         ["fc.weight", (1000, 2048), (2048, 1000)],
     ]
+
+
+def test_a_certificate_of_several_ranks_has_their_mean_loss_and_the_worst_of_their_tests():
+    """Of a new start too: each rank has the loss of its own part of the batch."""
+    ranks = [left(again_loss=7.5, tested=1e-9), left(again_loss=6.5, tested=1e-3)]
+    found = of_all_ranks(ranks, {"kind": "steps"})
+    assert found["again_loss"] == 7.0
+    assert found["tested"] == 1e-3
+    assert found["loss"] == REFERENCE["loss"]

@@ -90,11 +90,11 @@ def train(
     states = states_of(optimizer)
 
     def set_rate(rate):
-        optimizer.learning_rate.set_data(ms.Tensor(rate, optimizer.learning_rate.dtype))
+        assign(optimizer.learning_rate, ms.Tensor(rate, optimizer.learning_rate.dtype))
 
     def forget():
         for parameter, value in states:
-            parameter.set_data(ops.full_like(parameter, value))
+            assign(parameter, ops.full_like(parameter, value))
 
     def shown(*batch):
         return outputs(network, *batch)
@@ -108,6 +108,11 @@ def train(
         return found
 
     return scheduled(work, schedule, set_rate, forget, evaluate, layout)
+
+
+def assign(parameter, value):
+    """Write into the parameter's own memory, which a compiled graph has; `set_data` gives another."""
+    ops.assign(parameter, value)
 
 
 def states_of(optimizer):
@@ -191,11 +196,11 @@ class Weights:
 
     def write(self, arrays):
         for name, parameter in self.named.items():
-            parameter.set_data(tensor(arrays[name], parameter))
+            assign(parameter, tensor(arrays[name], parameter))
 
     def write_statistics(self, arrays):
         for name, parameter in self.running.items():
-            parameter.set_data(tensor(arrays[name], parameter))
+            assign(parameter, tensor(arrays[name], parameter))
 
 
 def optimize(run, implementation, start, gradients):
