@@ -55,7 +55,9 @@ def inputs_of(wildcards):
     return {
         "environment": ancient(environment) if recorded else environment,
         "data": manifest_of_case(case),
-        "again": again_if(to_try_again(record_of(wildcards), case)),
+        "again": again_if(
+            to_try_again(record_of(wildcards), case) or (recorded and lacks_search(case))
+        ),
         "search": search_before(wildcards),
     }
 

@@ -21,6 +21,12 @@ def search_before(wildcards):
     return f"{RESULTS}/{searched.path_of(case)}" if case.searched else []
 
 
+def lacks_search(case):
+    """Whether a case's search was stopped when it was made again. Snakemake makes no missing file
+    for the sake of a record that is there already."""
+    return bool(case.searched) and not os.path.exists(f"{RESULTS}/{searched.path_of(case)}")
+
+
 def searches(wildcards=None):
     return [f"{RESULTS}/{searched.path_of(case)}" for case in SEARCHED]
 
