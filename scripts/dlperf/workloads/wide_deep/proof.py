@@ -16,7 +16,18 @@ GRADIENT_LEARNING_RATE = 2.0**30
 
 #: Tolerances in the precision that is timed: one step, and the optimiser alone. `amp` holds for
 #: bfloat16 and `amp_fp16` for float16.
-TIMED = {}
+TIMED = {
+    kind: {
+        "loss": 1e-6,
+        "gradient": 2e-3,
+        "gradient_median": 1e-3,
+        "dropout": 1e-5,
+        "losses": 1e-5,
+        "update": 0.02,
+        "optimizer": 1e-3,
+    }
+    for kind in ("fp32", "tf32", "amp", "amp_fp16")
+}
 LONG_RUNS = {}
 # Of the gradients given to the optimiser alone, a step each: as small as the model's, beside which
 # an epsilon of 1e-7 shows.
