@@ -51,6 +51,17 @@ def certified(workload, variant=""):
     return Dimensions(declared, dict(choices, **proof(workload).DIMENSIONS))
 
 
+def variants():
+    """The choices, other than standard ones, that certificates are of: ['clip0', …]."""
+    return sorted(
+        each.spell(word)
+        for workload in NAMES
+        for each in dimensions(workload).values()
+        for word in each.words
+        if word != each.standard
+    )
+
+
 def parameter_count(workload, dimensions):
     """The number of trained values."""
     count = 0
@@ -118,7 +129,9 @@ class Draw:
         flat = array.reshape(-1)
         for start in range(0, flat.size, 1 << 15):  # a core's cache holds as many
             part = flat[start : start + (1 << 15)]
-            numbers.take(self._random.integers(0, 1 << 16, part.size, "uint16"), out=part, mode="wrap")
+            numbers.take(
+                self._random.integers(0, 1 << 16, part.size, "uint16"), out=part, mode="wrap"
+            )
         return array
 
 

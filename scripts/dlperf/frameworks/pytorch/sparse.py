@@ -1,12 +1,21 @@
 """Tables of which a step touches some rows, in PyTorch: their gradients, and Adam of those rows.
 
-A table is an `nn.Embedding` with `sparse=True`, so its gradient has the ids of a batch, duplicates
+A table is an `nn.Embedding` with `sparse=True`: its gradient has the ids of a batch, duplicates
 and all, and a row of numbers for each. No step takes time or memory for rows that it does not touch.
 """
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+
+def table(rows, width, lazy):
+    """An embedding, with sparse gradients where it is lazy, without weights yet."""
+    found = nn.utils.skip_init(nn.Embedding, rows, width, sparse=lazy)
+    if lazy:  # Inductor has no sparse gradients (torch 2.13): it compiles what comes behind
+        found.forward = torch.compiler.disable(found.forward)
+    return found
 
 
 def exchange(run, network, tables):
@@ -55,7 +64,9 @@ class Adam(torch.optim.Optimizer):
         groups = [{"params": each} for each in (parameters, tables) if each]
         super().__init__(groups, dict(lr=lr, betas=betas, eps=eps))
         self.dense = torch.optim.Adam(parameters, lr=lr, betas=betas, eps=eps, fused=True)
-        self.moments = [(table, torch.zeros_like(table), torch.zeros_like(table)) for table in tables]
+        self.moments = [
+            (table, torch.zeros_like(table), torch.zeros_like(table)) for table in tables
+        ]
         self.steps = 0
 
     @torch.no_grad()

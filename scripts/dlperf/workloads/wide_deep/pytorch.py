@@ -22,17 +22,18 @@ class WideDeep(nn.Module):
         super().__init__()
         rows, lazy = dimensions["vocabulary"], bool(facts.sparse(dimensions))
         columns = [facts.inputs(dimensions)] + dimensions["layers"] * [facts.UNITS]
-        self.wide = nn.utils.skip_init(nn.Embedding, rows, 1, sparse=lazy)
-        self.deep = nn.utils.skip_init(nn.Embedding, rows, dimensions["width"], sparse=lazy)
+        self.wide = sparse.table(rows, 1, lazy)
+        self.deep = sparse.table(rows, dimensions["width"], lazy)
         self.hidden = nn.ModuleList(map(dense, columns, columns[1:]))
         self.output = dense(facts.UNITS, 1)
         self.dropout = nn.Dropout(facts.DROPOUT)
 
     def forward(self, numbers, wide, deep):
-        x = torch.cat([self.deep(deep).flatten(1), numbers], 1)
+        crosses, fields = self.wide(wide), self.deep(deep)
+        x = torch.cat([fields.flatten(1), numbers], 1)
         for layer in self.hidden:
             x = self.dropout(F.relu(layer(x)))
-        return self.output(x)[:, 0] + self.wide(wide).sum((1, 2))
+        return self.output(x)[:, 0] + crosses.sum((1, 2))
 
 
 def model(run):
