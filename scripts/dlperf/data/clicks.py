@@ -1,8 +1,8 @@
 """Batches of rows of Criteo's form, with ids in place of categories, the same for every framework.
 
 In: a folder that data/criteo.py made, and a case. Out: `Batch`es. All ids of the deep table lie in
-one space, field after field, and so do those of the wide one: a row of a table belongs to one field.
-`synthetic` draws ids over all rows of the tables.
+one space, field after field, and so do those of the wide one: a row of a table belongs to one
+field. `synthetic` draws ids over all rows of the tables.
 
 Runs in every framework's interpreter: Python 3.7, the standard library and NumPy.
 """

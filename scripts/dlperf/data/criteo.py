@@ -7,9 +7,10 @@ numbers and 26 categories of 8 hexadecimal digits, separated by tabs; missing va
 its manifest. The output is shards in the format npz, and their manifest.
 
 Categories become ids, as in the samples of HugeCTR and OneFlow: a value that is seen fewer than 6
-times counts as missing; a field's ids are that of missing and then those of its values in order; and
-fields follow each other. So do the two crosses (C1 with C2, C3 with C4) in a space of their own. A
-number becomes its rank among the column's values, divided by how many there are; a missing one is 0.
+times counts as missing; a field's ids are that of missing and then those of its values in order;
+and fields follow each other. So do the two crosses (C1 with C2, C3 with C4) in a space of their
+own. A number becomes its rank among the column's values, divided by how many there are; a missing
+one is 0.
 """
 
 import argparse

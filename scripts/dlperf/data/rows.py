@@ -1,9 +1,9 @@
 """Reads batches of rows from shards on disk, shuffled, the same ones for every framework.
 
 The input is the manifest of a folder of shards in the format npz. In each epoch the shards are
-shuffled, and the rows within each. Each rank takes its own slice of every global batch, so two ranks
-with a batch of 8 see what one rank with a batch of 16 sees. Shards are mapped, not loaded, so memory
-does not grow with them.
+shuffled, and the rows within each. Each rank takes its own slice of every global batch, so two
+ranks with a batch of 8 see what one rank with a batch of 16 sees. Shards are mapped, not loaded, so
+memory does not grow with them.
 
 Runs in every framework's interpreter: Python 3.7, the standard library and NumPy.
 """

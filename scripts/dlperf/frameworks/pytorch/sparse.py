@@ -1,7 +1,7 @@
 """Tables of which a step touches some rows, in PyTorch: their gradients, and Adam of those rows.
 
-A table is an `nn.Embedding` with `sparse=True`: its gradient has the ids of a batch, duplicates
-and all, and a row of numbers for each. No step takes time or memory for rows that it does not touch.
+A table is an `nn.Embedding` with `sparse=True`: its gradient has the ids of a batch, duplicates and
+all, and a row of numbers for each. A step takes no time for rows that it does not touch.
 """
 
 import torch
@@ -89,15 +89,19 @@ class Adam(torch.optim.Optimizer):
 
 
 def summed(ids, rows):
-    """(ids, for each the sum of all its rows).
-
-    On a CPU no id stands twice. How many there are, a GPU knows only when it is done, and nobody
-    waits for it: there, ids may stand as often as they were given, each time with the same sum.
-    """
+    """(ids, for each the sum of all its rows); on a CPU no id stands twice."""
     if ids.is_cuda:
-        ids, order = ids.sort()
-        place = torch.zeros_like(ids)
-        place[1:] = (ids[1:] != ids[:-1]).cumsum(0)
-        return ids, torch.zeros_like(rows).index_add_(0, place, rows[order])[place]
+        return summed_repeatedly(ids, rows)
     ids, place = ids.unique(return_inverse=True)
     return ids, rows.new_zeros(len(ids), rows.shape[1]).index_add_(0, place, rows)
+
+
+def summed_repeatedly(ids, rows):
+    """The same, with ids as often as they were given, each time with the same sum.
+
+    How many different ones there are, a GPU knows only when it is done, and nobody waits for it.
+    """
+    ids, order = ids.sort()
+    place = torch.zeros_like(ids)
+    place[1:] = (ids[1:] != ids[:-1]).cumsum(0)
+    return ids, torch.zeros_like(rows).index_add_(0, place, rows[order])[place]

@@ -5,12 +5,12 @@ from dlperf.workloads.wide_deep import facts
 #: Of certificates: 600 rows a field. The sample's ids end at 14,668; the rows behind them rest.
 DIMENSIONS = {"vocabulary": 15600, "width": 16, "layers": 7}
 BATCH_SIZE = 64
-SEED = 1  # of batches: in each, fields of few values repeat a row, and most rows rest in others
+SEED = 5  # of batches: in each, fields of few values repeat a row; most rows rest in the others
 LEARNING_RATE = 2.0**-10  # a power of two: some frameworks keep it in float32
 SETTINGS = {"DROPOUT": 0.0}  # in every run: random numbers differ between frameworks
 DROPOUTS = ("DROPOUT",)
-# With an epsilon far above every gradient, Adam's first step is sqrt(1 - b2) = 1/32 of the gradient,
-# times the rate over epsilon. 2^30: so that it is as large as the weights, and their rounding small.
+# With an epsilon far above every gradient, Adam's first step is sqrt(1 - b2), 1/32, of the gradient
+# times the rate over epsilon. A large rate, so that the rounding of float32 weights does not count.
 GRADIENT_SETTINGS = {"EPSILON": 2.0**20}
 GRADIENT_LEARNING_RATE = 2.0**30
 
@@ -59,7 +59,11 @@ TIMED = {
         "optimizer": 1e-2,
     },
 }
-LONG_RUNS = {}
+#: Mean losses of the reference's float32 runs of LONG_STEPS steps on batches of five seeds, by
+#: variant: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`.
+LONG_RUNS = {
+    "": (0.8256, 0.7972, 0.7858, 0.7796, 0.8067),
+}
 # Of the gradients given to the optimiser alone, a step each: as small as the model's, beside which
 # an epsilon of 1e-7 shows.
 GIVEN_SCALES = (1e-6, 1e-3, 1e-5)
