@@ -641,8 +641,9 @@ WIDE_DEEP += [
         "gradients of tables stay on their rank as they are timed",
         "pytorch",
         "none",
-        "    if not run.distributed:\n        return\n\n    def gather",
-        "    if not run.distributed or not run.float64:\n        return\n\n    def gather",
+        "        table.grad = gradient(table, gathered(run, ids), gathered(run, rows))\n",
+        "        if run.float64:\n"
+        "            table.grad = gradient(table, gathered(run, ids), gathered(run, rows))\n",
         layout="dp2",
         tier="timed-gradient",
         **TIMED,
