@@ -4,8 +4,9 @@ of the workflow itself; for MindRecord also MindSpore's environment.
 
 Outputs: results/data/<sample>/, made without any download; results/data/downloads/<source>/,
 fetched and verified; results/data/<set>-<format>/, images in a framework's own format;
-results/data/<corpus>-documents/ and -seq<tokens>-<format>/, text for BERT. Each has a manifest with
-the sha256 of every file. Rounds share them. `data` makes what the round trains on.
+results/data/<corpus>-documents/ and -seq<tokens>-<format>/, text for BERT;
+results/data/<clicks>-npz/, rows with ids for Wide & Deep. Each has a manifest with the sha256 of
+every file. Rounds share them. `data` makes what the round trains on.
 """
 
 # Sets that are made without any download: the folder, and the module that makes it.
@@ -160,6 +161,24 @@ rule images:
         "{PYTHON:q} -m dlperf.data.images --source {params.source:q} --dataset {wildcards.images:q}"
         " --format {wildcards.format:q} {params.environment:q} --shards {params.shards:q}"
         " --jobs {threads} --out {params.folder:q} > {log:q} 2>&1"
+
+
+rule clicks:
+    input:
+        "results/data/{clicks}/manifest.json",
+    output:
+        "results/data/{clicks}-npz/manifest.json",
+    log:
+        "results/data/{clicks}-npz.log",
+    wildcard_constraints:
+        clicks="criteo-sample",
+    threads: lambda wildcards: all_cores(8)
+    params:
+        source=subpath(input[0], parent=True),
+        folder=subpath(output[0], parent=True),
+    shell:
+        "{PYTHON:q} -m dlperf.data.criteo --source {params.source:q} --jobs {threads}"
+        " --out {params.folder:q} > {log:q} 2>&1"
 
 
 rule documents:

@@ -126,6 +126,13 @@ def prose() -> Path:
 
 
 @pytest.fixture(scope="session")
+def criteo() -> Path:
+    """results/data/criteo-sample-npz, made by the workflow where missing."""
+    snakemake("--", "results/data/criteo-sample-npz/manifest.json")
+    return ROOT / "results/data/criteo-sample-npz"
+
+
+@pytest.fixture(scope="session")
 def reference(environments, sample_data) -> Path:
     """results/certificates/resnet50/reference, made by the workflow where missing."""
     snakemake("--", "results/certificates/resnet50/reference/manifest.json")

@@ -1,7 +1,7 @@
 """The smallest wrong settings do not pass: real runs of an implementation with one thing changed.
 
 Each mutation replaces a piece of an implementation's source, in its page or in its framework's
-training.py or inference.py, in a copy of the package; the reference stays what it is.
+training.py, inference.py or sparse.py, in a copy of the package; the reference stays what it is.
 """
 
 import json
@@ -600,6 +600,81 @@ RIGHT = [
 ]
 
 
+WIDE_DEEP = [
+    Mutation(name, "pytorch", "none", old, new)
+    for name, old, new in (
+        (
+            "all rows move",
+            "summed(table.grad._indices()[0], table.grad._values())\n",
+            "torch.arange(len(table)), table.grad.to_dense()\n",
+        ),
+        (
+            "places of a row squared singly",
+            "addcmul_(g, g, value=1 - beta2)",
+            "add_(\n                summed(table.grad._indices()[0], table.grad._values() ** 2)[1],"
+            " alpha=1 - beta2\n            )",
+        ),
+        ("epsilon beside the corrected root", 'eps"] = epsilon / root', 'eps"] = epsilon'),
+        ("epsilon beside the corrected root, of tables", "add_(epsilon)", "add_(epsilon * root)"),
+        ("epsilon 1e-8", "eps=facts.EPSILON", "eps=1e-8"),
+        ("a step ahead", "self.steps += 1", "self.steps += 1 + (self.steps == 0)"),
+        ("no correction", " * root / (1 - beta1**self.steps)", ""),
+        ("a sum over the batch", "deep), labels)", 'deep), labels, reduction="sum")'),
+        ("a mean of the crosses", "crosses.sum((1, 2))", "crosses.mean((1, 2))"),
+        ("no bias of the output", "self.output(x)[:", "F.linear(x, self.output.weight)[:"),
+        ("one table for all fields", "self.deep(deep)", "self.deep(deep % 600)"),
+        ("a row of padding", "sparse=lazy)", "sparse=lazy, padding_idx=0)"),
+        ("numbers first", "[fields.flatten(1), numbers]", "[numbers, fields.flatten(1)]"),
+    )
+]
+WIDE_DEEP += [
+    Mutation(
+        "gradients of tables added up over ranks",
+        "pytorch",
+        "none",
+        "mine._values() / run.ranks",
+        "mine._values()",
+        layout="dp2",
+        tier="float64-gradient",
+    ),
+    Mutation(
+        "gradients of tables stay on their rank as they are timed",
+        "pytorch",
+        "none",
+        "        table.grad = gradient(table, gathered(run, ids), gathered(run, rows))\n",
+        "        if run.float64:\n"
+        "            table.grad = gradient(table, gathered(run, ids), gathered(run, rows))\n",
+        layout="dp2",
+        tier="timed-gradient",
+        **TIMED,
+    ),
+    Mutation(
+        "no dropout behind the layers",
+        "pytorch",
+        "none",
+        "self.dropout(F.relu(layer(x)))",
+        "F.relu(layer(x))",
+        tier="timed-dropout",
+        **TIMED,
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def wide_deep(environments, criteo, tmp_path_factory) -> Path:
+    """The reference of Wide & Deep."""
+    folder = tmp_path_factory.mktemp("wide_deep")
+    run(
+        SCRIPTS,
+        "dlperf.certify.reference",
+        "--workload=wide_deep",
+        f"--environment={environments}/pytorch.cpu/env.json",
+        f"--data-dir={criteo}",
+        f"--out={folder}",
+    )
+    return folder
+
+
 @pytest.fixture(scope="module")
 def small_bert(environments, prose, tmp_path_factory) -> Path:
     """A copy of the package whose BERT has two layers, and its reference: settings show as well."""
@@ -635,8 +710,9 @@ def certificate_of(mutation, workload, package, reference, data, folder) -> dict
     shutil.copytree(package, scripts, ignore=shutil.ignore_patterns("__pycache__"))
     package = scripts / f"dlperf/frameworks/{mutation.framework}"
     page = scripts / f"dlperf/workloads/{workload}/{mutation.framework}.py"
-    paths = [page, package / "training.py", package / "inference.py"]
-    path = next((each for each in paths if mutation.old in each.read_text()), None)
+    paths = [page, *(package / f"{name}.py" for name in ("training", "inference", "sparse"))]
+    there = [each for each in paths if each.exists()]
+    path = next((each for each in there if mutation.old in each.read_text()), None)
     assert path, "the implementation reads otherwise now: change the mutation"
     source = path.read_text()
     path.write_text(source.replace(mutation.old, mutation.new) + mutation.more)
@@ -673,12 +749,15 @@ def certificate(request, environments, tmp_path_factory) -> Iterator[Callable[[M
     if set(chosen) & set(RESNET50):
         fixtures = map(request.getfixturevalue, ("reference", "sample_data"))
         parts["resnet50"] = (SCRIPTS, *fixtures)
-    if set(chosen) - set(RESNET50):
+    if set(chosen) & set(WIDE_DEEP):
+        parts["wide_deep"] = (SCRIPTS, *map(request.getfixturevalue, ("wide_deep", "criteo")))
+    if set(chosen) - set(RESNET50) - set(WIDE_DEEP):
         package = request.getfixturevalue("small_bert")
         parts["bert"] = (package, package.parent / "reference", request.getfixturevalue("prose"))
     pool, running = ThreadPoolExecutor(2), {}
     for mutation in chosen:
         workload = "resnet50" if mutation in RESNET50 else "bert"
+        workload = "wide_deep" if mutation in WIDE_DEEP else workload
         folder = tmp_path_factory.mktemp("mutation")
         running[mutation] = pool.submit(
             certificate_of, mutation, workload, *parts[workload], folder
@@ -721,6 +800,11 @@ def test_a_wrong_setting_of_resnet50_does_not_pass(mutation, certificate):
 
 @pytest.mark.parametrize("mutation", shortened(BERT))
 def test_a_wrong_setting_of_bert_does_not_pass(mutation, certificate):
+    assert_fails(certificate(mutation), mutation.tier)
+
+
+@pytest.mark.parametrize("mutation", WIDE_DEEP, ids=title)
+def test_a_wrong_setting_of_wide_and_deep_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 

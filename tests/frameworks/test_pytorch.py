@@ -38,6 +38,64 @@ def test_a_step_that_overflows_leaves_weights_and_moments_as_they_were(workload,
     assert skipped_first == skipped_between == two
 
 
+TABLE = """
+import torch
+from dlperf.frameworks.pytorch import sparse
+
+def trained(gradients):
+    torch.manual_seed(0)
+    network = torch.nn.ModuleList([torch.nn.Linear(3, 2), torch.nn.Embedding(5, 2)])
+    table = network[1].weight
+    optimizer = sparse.Adam(network[0].parameters(), [table], 0.1, (0.9, 0.999), 1e-7)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=10**6)
+    for gradient in gradients:
+        scale = scaler.scale(torch.ones(()))
+        for parameter in network[0].parameters():
+            parameter.grad = torch.full_like(parameter, gradient) * scale
+        rows = torch.full((3, 2), gradient) * scale
+        table.grad = sparse.gradient(table, torch.tensor([3, 1, 3]), rows)
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+    return [parameter.tolist() for parameter in network.parameters()]
+
+print(json.dumps([trained(each) for each in ([], [float("inf")], [1.0, 0.5],
+                                            [float("inf"), 1.0, 0.5], [1.0, float("inf"), 0.5])]))
+"""
+
+
+def test_a_step_that_overflows_leaves_tables_and_the_count_of_steps_as_they_were(environments):
+    run = in_framework.rank("pytorch", "wide_deep")
+    found = json.loads(in_framework.printed(run, TABLE, environments / "pytorch.cpu"))
+    start, skipped, two, skipped_first, skipped_between = found
+    assert skipped == start != two
+    assert skipped_first == skipped_between == two
+    rests = [before == after for before, after in zip(start[-1], two[-1], strict=True)]
+    assert rests == [True, False, True, False, True]
+
+
+SUMMED = """
+import torch
+from dlperf.frameworks.pytorch import sparse
+
+torch.manual_seed(0)
+ids, rows = torch.randint(0, 9, (40,)), torch.randn(40, 3)
+once = [each.tolist() for each in sparse.summed(ids, rows)]
+repeated = [each.tolist() for each in sparse.summed_repeatedly(ids, rows)]
+print(json.dumps([ids.tolist(), once, repeated]))
+"""
+
+
+def test_on_a_gpu_each_id_has_the_sum_of_its_rows_as_often_as_it_is_given(environments):
+    run = in_framework.rank("pytorch", "wide_deep")
+    found = in_framework.printed(run, SUMMED, environments / "pytorch.cpu")
+    given, (ids, sums), (repeated, each) = json.loads(found)
+    assert ids == sorted(set(given)) and repeated == sorted(given)
+    of = dict(zip(ids, sums, strict=True))
+    for place, row in zip(repeated, each, strict=True):
+        assert row == pytest.approx(of[place], abs=1e-6)
+
+
 TRAINED = """
 import torch
 from dlperf.frameworks.pytorch import training as framework

@@ -10,7 +10,17 @@ from conftest import ROOT
 from dlperf import workloads
 
 PACKAGE = ROOT / "scripts/dlperf"
-DATA = ("batches", "examples", "loaders", "manifest", "native", "prefetch", "text")
+DATA = (
+    "batches",
+    "clicks",
+    "examples",
+    "loaders",
+    "manifest",
+    "native",
+    "prefetch",
+    "rows",
+    "text",
+)
 PACKAGES = ("contract", "measure", "frameworks", "scenarios", "workloads")
 NEWER = [PACKAGE / "contract" / f"{name}.py" for name in ("choices", "problems")]
 FILES = [path for folder in PACKAGES for path in sorted((PACKAGE / folder).rglob("*.py"))]
@@ -39,7 +49,8 @@ def imported_at_the_top(path: Path) -> set[str]:
 
 def needs_a_framework(path: Path) -> bool:
     pages = path.parent.name in workloads.NAMES
-    return pages or ("frameworks" in path.parts and path.name in ("training.py", "inference.py"))
+    own = ("training.py", "inference.py", "sparse.py")
+    return pages or ("frameworks" in path.parts and path.name in own)
 
 
 @pytest.mark.parametrize("path", FILES + OWN + CERTIFY, ids=name)

@@ -220,10 +220,14 @@ def _free(
         return [failed("timed-losses", facts)]
     losses = _distances(facts["loss"], reference["loss"])
     worst = max(range(len(losses)), key=losses.__getitem__)
-    return [
+    last = facts["compared"]["last"]
+    found = [
         _tier("timed-losses", losses[worst], allowed["losses"], {"step": worst + 1}),
-        _tier("timed-update", _median(facts["compared"]["last"]), allowed["update"], {}),
+        _tier("timed-update", _median(last), allowed["update"], {}),
     ]
+    if "update_worst" in allowed:
+        found.append(_worst("timed-update-worst", last, allowed["update_worst"]))
+    return found
 
 
 def _distances(mine: list[float], theirs: list[float]) -> list[float]:

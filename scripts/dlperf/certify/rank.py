@@ -353,7 +353,7 @@ def compare(weights, start, run, task, name, share=1.0):
 def optimizer_alone(run, task, implementation):
     """Given gradients on given weights, no network."""
     start = load(run, task, "weights")
-    given = given_gradients(run.workload, shapes_of(run))
+    given = given_gradients(run.workload, run.dimensions)
     optimize = frameworks.load_training(run.framework).optimize
     new = optimize(run, implementation, start, given)
     return compare(new, start, run, task, "optimizer")

@@ -34,6 +34,7 @@ from dlperf import workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SHARES, STEPS
 from dlperf.contract import files
 from dlperf.contract.run import Input
+from dlperf.contract.work import Rows
 from dlperf.data import loaders
 from dlperf.measure import code
 
@@ -79,15 +80,34 @@ def settings(workload, changes):
         vars(facts).update(kept)
 
 
-def given_gradients(workload, shapes):
-    """Gradients for the optimiser alone: {name: float32 array}, a step each; noise from SEED."""
-    module = workloads.proof(workload)
+def given_gradients(workload, dimensions):
+    """Gradients for the optimiser alone: {name: float32 array, or Rows}, a step each, from SEED.
+
+    Of tensors that the facts name as `sparse`, half as many rows as there are, some repeatedly.
+    """
+    facts, module = workloads.facts(workload), workloads.proof(workload)
+    sparse = facts.sparse(dimensions) if hasattr(facts, "sparse") else ()
     noise = np.random.RandomState(SEED).standard_normal(1 << 16).astype(np.float32)
     for step, scale in enumerate(module.GIVEN_SCALES):
-        yield {
-            name: np.resize(np.float32(scale) * np.roll(noise, 17 * step + index), shape)
-            for index, (name, shape) in enumerate(shapes.items())
-        }
+        given = {}
+        for index, (name, shape) in enumerate(facts.parameters(dimensions).items()):
+            values = np.float32(scale) * np.roll(noise, 17 * step + index)
+            if name in sparse:
+                random = np.random.RandomState([SEED, step, index])
+                ids = random.randint(0, shape[0], shape[0] // 2).astype(np.int64)
+                given[name] = Rows(ids, np.resize(values, (len(ids), *shape[1:])))
+            else:
+                given[name] = np.resize(values, shape)
+        yield given
+
+
+def whole(given, shape):
+    """A given gradient as an array of this shape."""
+    if not isinstance(given, Rows):
+        return given
+    found = np.zeros(shape)
+    np.add.at(found, given.ids, given.values)
+    return found
 
 
 def split(shapes, flat):
@@ -316,7 +336,8 @@ def optimizer_alone(asked, start):
     shapes = workloads.facts(asked.workload).parameters(asked.dimensions)
     new = {name: each.astype(np.float64) for name, each in start.items()}
     formula = workloads.proof(asked.workload).Optimizer(new, asked.dimensions)
-    for given in given_gradients(asked.workload, shapes):
+    for given in given_gradients(asked.workload, asked.dimensions):
+        given = {name: whole(each, shapes[name]) for name, each in given.items()}
         new = formula.update(new, given, GIVEN_LEARNING_RATE)
     return (new[name] - start[name] for name in start)
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
 
 @dataclasses.dataclass
@@ -96,6 +96,17 @@ class Inference:
     batches: Any
     parity: Dict[str, Any]
     weights: Any = None
+
+
+class Rows(NamedTuple):
+    """A sparse gradient, of a table's rows: what an optimiser alone is given for one.
+
+    ids: int64, (n,); one may stand several times, and its gradient is the sum of its values.
+    values: float32, (n, width).
+    """
+
+    ids: Any
+    values: Any
 
 
 def feed(batches, put):

@@ -51,6 +51,17 @@ def certified(workload, variant=""):
     return Dimensions(declared, dict(choices, **proof(workload).DIMENSIONS))
 
 
+def variants():
+    """The choices, other than standard ones, that certificates are of: ['clip0', …]."""
+    return sorted(
+        each.spell(word)
+        for workload in NAMES
+        for each in dimensions(workload).values()
+        for word in each.words
+        if word != each.standard
+    )
+
+
 def parameter_count(workload, dimensions):
     """The number of trained values."""
     count = 0
@@ -77,7 +88,7 @@ class Initial(collections.abc.Mapping):
 
         random = np.random.default_rng([self._seed, list(self._shapes).index(name)])
         shape = self._shapes[name]
-        value = self._facts.initial(name, shape, functools.partial(normal, random))
+        value = self._facts.initial(name, shape, Draw(random))
         return value if np.ndim(value) else np.full(shape, value, "float32")
 
     def __iter__(self):
@@ -87,23 +98,41 @@ class Initial(collections.abc.Mapping):
         return len(self._shapes)
 
 
-def normal(random, shape, deviation):
-    """A float32 array of normal numbers, by a NumPy Generator.
+class Draw:
+    """Draws float32 arrays by a NumPy Generator, the same ones with every NumPy.
 
-    Each is one of 65,536 that are drawn first, half of them the others' negatives. To draw each
-    anew takes three times as long: a second of every repetition that starts with 110 million.
+    Each number is one of 65,536, half of them the others' negatives. To draw each anew takes three
+    times as long: a second of every repetition that starts with 110 million. An array is filled
+    part by part: that of a large table is in memory once.
     """
-    import numpy as np
 
-    # in float64: rounded to float32, the last digits in which NumPy's versions differ are gone
-    half = deviation * random.standard_normal(1 << 15)
-    numbers = np.concatenate([half, -half]).astype("float32")
-    array = np.empty(shape, "float32")
-    flat = array.reshape(-1)
-    for start in range(0, flat.size, 1 << 15):  # a core's cache holds as many
-        part = flat[start : start + (1 << 15)]
-        numbers.take(random.integers(0, 1 << 16, part.size, "uint16"), out=part, mode="wrap")
-    return array
+    def __init__(self, random):
+        self._random = random
+
+    def normal(self, shape, deviation):
+        """Normal numbers, of those that are drawn first."""
+        # in float64: rounded to float32, the last digits in which NumPy's versions differ are gone
+        return self._of(deviation * self._random.standard_normal(1 << 15), shape)
+
+    def uniform(self, shape, limit):
+        """Numbers between -limit and limit, evenly spaced ones."""
+        import numpy as np  # not for the plan
+
+        return self._of(limit * (np.arange(1 << 15) + 0.5) / (1 << 15), shape)
+
+    def _of(self, half, shape):
+        """An array of these numbers and their negatives."""
+        import numpy as np
+
+        numbers = np.concatenate([half, -half]).astype("float32")
+        array = np.empty(shape, "float32")
+        flat = array.reshape(-1)
+        for start in range(0, flat.size, 1 << 15):  # a core's cache holds as many
+            part = flat[start : start + (1 << 15)]
+            numbers.take(
+                self._random.integers(0, 1 << 16, part.size, "uint16"), out=part, mode="wrap"
+            )
+        return array
 
 
 #: Scenario -> the function that a page has for it.

@@ -44,8 +44,8 @@ def parameters(dimensions):
     )
 
 
-def initial(name, shape, normal):
-    return normal(shape, shape[1] ** -0.5) if len(shape) == 2 else 0.0
+def initial(name, shape, draw):
+    return draw.normal(shape, shape[1] ** -0.5) if len(shape) == 2 else 0.0
 
 
 def learning_rate(global_batch_size):

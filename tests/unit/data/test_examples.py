@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dlperf.contract.run import Input
-from dlperf.data import examples, shards
+from dlperf.data import examples, rows, shards
 from dlperf.data.examples import open_batches
 from dlperf.data.formats import npz
 from dlperf.data.manifest import SAMPLES, DataError, Digest
@@ -112,7 +112,7 @@ def test_a_shard_that_is_missing_or_cut_off_is_named(folder):
 
 def test_mapped_arrays_are_those_of_numpy_and_compressed_ones_are_refused(folder, tmp_path):
     path = next(folder.glob("*.npz"))
-    mapped = examples.mapped(str(path))
+    mapped = rows.mapped(str(path))
     with np.load(path) as loaded:
         assert set(loaded.files) == set(mapped)
         for name in loaded.files:
@@ -120,7 +120,7 @@ def test_mapped_arrays_are_those_of_numpy_and_compressed_ones_are_refused(folder
             assert isinstance(mapped[name], np.memmap)
     np.savez_compressed(tmp_path / "small.npz", a=np.zeros(9))
     with pytest.raises(DataError, match="compressed"):
-        examples.mapped(str(tmp_path / "small.npz"))
+        rows.mapped(str(tmp_path / "small.npz"))
     with pytest.raises(DataError, match="not a whole NPZ archive"):
         (tmp_path / "none.npz").write_bytes(b"nothing")
-        examples.mapped(str(tmp_path / "none.npz"))
+        rows.mapped(str(tmp_path / "none.npz"))

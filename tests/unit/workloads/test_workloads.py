@@ -1,6 +1,7 @@
 """What training starts with: the same under NumPy 1.18 to 2.4, of the deviation asked for."""
 
 import hashlib
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -21,15 +22,16 @@ def test_initial_weights_are_the_same_everywhere_and_each_tensors_own():
 
 @pytest.mark.parametrize("workload", workloads.NAMES)
 def test_initial_weights_have_the_facts_shapes_in_float32(workload):
-    initial = workloads.Initial(workload, {}, seed=1)
-    shapes = workloads.facts(workload).parameters({})
+    dimensions = workloads.certified(workload)
+    initial = workloads.Initial(workload, dimensions, seed=1)
+    shapes = workloads.facts(workload).parameters(dimensions)
     assert list(initial) == list(shapes)
     for name in list(shapes)[-6:]:
         assert (initial[name].shape, initial[name].dtype) == (tuple(shapes[name]), np.float32)
 
 
 def test_normal_numbers_have_their_deviation_and_are_independent():
-    drawn = workloads.normal(np.random.default_rng(3), (300, 1000), 0.02)
+    drawn = workloads.Draw(np.random.default_rng(3)).normal((300, 1000), 0.02)
     assert abs(drawn.mean()) < 5 * 0.02 / 300_000**0.5
     assert drawn.std() == pytest.approx(0.02, rel=0.02)
     within = (np.abs(drawn) < 0.02).mean()
@@ -38,3 +40,19 @@ def test_normal_numbers_have_their_deviation_and_are_independent():
     assert abs(neighbours) < 0.01
     rows = np.corrcoef(drawn[0], drawn[1])[0, 1]
     assert abs(rows) < 0.15
+
+
+def test_uniform_numbers_fill_their_range_evenly():
+    drawn = workloads.Draw(np.random.default_rng(3)).uniform((300, 1000), 0.05)
+    assert drawn.dtype == np.float32
+    counts, _ = np.histogram(drawn, 10, (-0.05, 0.05))
+    assert counts.sum() == drawn.size, "none beyond the limit"
+    assert np.abs(counts - 30_000).max() < 6 * 30_000**0.5
+    assert abs(np.corrcoef(drawn[:, :-1].ravel(), drawn[:, 1:].ravel())[0, 1]) < 0.01
+
+
+def test_a_large_table_is_drawn_without_a_second_copy():
+    tracemalloc.start()
+    table = workloads.Draw(np.random.default_rng(3)).uniform((1_000_000, 16), 0.05)
+    assert tracemalloc.get_traced_memory()[1] < 1.05 * table.nbytes
+    tracemalloc.stop()

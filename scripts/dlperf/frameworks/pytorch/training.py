@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from dlperf.contract.work import Work, feed, scheduled
+from dlperf.contract.work import Rows, Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks import half
+from dlperf.frameworks.pytorch import sparse
 from dlperf.frameworks.pytorch.inference import to_host
 from dlperf.frameworks.pytorch.process import cuda_graphs
 
@@ -248,6 +249,10 @@ def optimize(run, implementation, start, gradients):
     weights.write(start)
     for given in gradients:
         for name, parameter in weights.named.items():
-            parameter.grad = torch.empty_like(parameter).copy_(torch.from_numpy(given[name]))
+            if isinstance(given[name], Rows):
+                ids, rows = map(torch.from_numpy, given[name])
+                parameter.grad = sparse.gradient(parameter, ids.to(run.device), rows.to(parameter))
+            else:
+                parameter.grad = torch.empty_like(parameter).copy_(torch.from_numpy(given[name]))
         optimizer.step()
     return weights.read()

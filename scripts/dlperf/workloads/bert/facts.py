@@ -124,13 +124,13 @@ def parameters(dimensions):
     return shapes
 
 
-def initial(name, shape, normal):
-    """What a tensor starts with, a float32 array or one number; `normal(shape, deviation)` draws.
+def initial(name, shape, draw):
+    """What a tensor starts with, a float32 array or one number; `draw` draws.
 
     Weights and embeddings are normal, scales 1, biases 0.
     """
     if len(shape) == 2:
-        return normal(shape, INITIAL_DEVIATION)
+        return draw.normal(shape, INITIAL_DEVIATION)
     return 1.0 if "norm" in name and name.endswith("weight") else 0.0
 
 

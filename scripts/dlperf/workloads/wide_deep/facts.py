@@ -1,0 +1,138 @@
+"""Wide & Deep on rows of Criteo: sizes, arithmetic and optimiser, the same for every framework.
+
+The probability of a click, from 13 numbers, 2 crosses of categories (wide) and 26 categories
+(deep). Sources: Cheng et al. 2016 for the model; the sizes of NVIDIA-Merlin/HugeCTR samples/wdl and
+of Oneflow-Inc/DLPerf, which measured it.
+"""
+
+import math
+from collections import OrderedDict
+
+from dlperf.contract.dimension import Data, Dimension
+
+TITLE = "Wide & Deep"
+SUMMARY = "clicks, from two tables of 2,322,444 rows and 7 layers of 1024."
+UNIT = "samples"
+DIMENSIONS = OrderedDict(
+    vocabulary=Dimension(
+        key="voc",
+        standard=2322444,
+        minimum=26,
+        maximum=2**31 - 1,
+        examples=(260000, 2322444),
+        description="Rows of each of the two tables, on all devices together. 2,322,444 are those "
+        "of Criteo's rows; 260,000 fit a laptop. Training takes 12 x rows x (width + 1) bytes.",
+    ),
+    width=Dimension(
+        key="w",
+        standard=16,
+        minimum=1,
+        maximum=1024,
+        examples=(16, 32),
+        description="Numbers of a row of the deep table.",
+    ),
+    layers=Dimension(
+        key="l",
+        standard=7,
+        minimum=1,
+        maximum=64,
+        examples=(7, 2),
+        description="Hidden layers, of 1024 units each. Published figures use 7 and 2.",
+    ),
+    adam=Dimension(
+        key="adam",
+        standard="lazy",
+        words={
+            "lazy": "Adam of touched rows only",
+            "dense": "Adam of all rows",
+        },
+        examples=(["lazy"], ["lazy", "dense"]),
+        description="Which rows of the tables a step updates. `lazy`: those that its batch looks "
+        "up. `dense`: all, as their moments go on; it takes as long as the tables are large. The "
+        "two never stand in one table.",
+    ),
+)
+DATA = OrderedDict(
+    synthetic=Data(
+        "",
+        "clicks",
+        "a synthetic batch, made once on the device",
+        "one batch, made once, whose ids lie over all rows of the tables",
+    ),
+    sample=Data(
+        "criteo-sample-npz",
+        "clicks",
+        "rows in Criteo's form, drawn at random",
+        "50,000 rows in Criteo's form, drawn at random, with 14,668 ids; needs no download",
+    ),
+)
+PARALLEL = ()  # data parallel alone
+
+NUMBERS = 13
+CROSSES = 2  # ids of a sample in the wide table
+FIELDS = 26  # ids of a sample in the deep table
+UNITS = 1024
+DROPOUT = 0.5  # behind each hidden layer
+
+TABLE_LIMIT = 0.05  # tables start uniform between this and its negative; biases at 0
+
+LEARNING_RATE = 1e-3
+BETA1, BETA2 = 0.9, 0.999
+EPSILON = 1e-7  # beside the root of the second moment as it is, not of the corrected one
+
+
+def base(case):
+    """What a speed-up is over: the same work on one device."""
+    return case.on(1, 1)
+
+
+def inputs(dimensions):
+    """Columns that the first hidden layer takes: the fields' rows one by one, then the numbers."""
+    return FIELDS * dimensions["width"] + NUMBERS
+
+
+def parameters(dimensions):
+    """Canonical name -> shape of every trained tensor, in the order of the forward pass.
+
+    Dense weights are (outputs, inputs). There is no bias of the wide part: the output has one.
+    """
+    shapes, columns = OrderedDict(), inputs(dimensions)
+    shapes["wide_embedding"] = (dimensions["vocabulary"], 1)
+    shapes["deep_embedding"] = (dimensions["vocabulary"], dimensions["width"])
+    for layer in range(dimensions["layers"]):
+        shapes["hidden%d.weight" % layer] = (UNITS, columns)
+        shapes["hidden%d.bias" % layer] = (UNITS,)
+        columns = UNITS
+    shapes["output.weight"], shapes["output.bias"] = (1, columns), (1,)
+    return shapes
+
+
+def sparse(dimensions):
+    """The tensors whose rows are updated only where a batch touches them."""
+    return ("wide_embedding", "deep_embedding") if dimensions["adam"] == "lazy" else ()
+
+
+def initial(name, shape, draw):
+    """What a tensor starts with, a float32 array or one number.
+
+    Tables are uniform, dense weights as Glorot and Bengio 2010 have them ("Xavier"), biases 0.
+    """
+    if "embedding" in name:
+        return draw.uniform(shape, TABLE_LIMIT)
+    return draw.uniform(shape, math.sqrt(6.0 / sum(shape))) if len(shape) == 2 else 0.0
+
+
+def learning_rate(global_batch_size):
+    """The constant rate of a throughput run, whatever the batch: that of HugeCTR's sample."""
+    return LEARNING_RATE
+
+
+def flops_per_sample(dimensions, scenario):
+    """FLOPs a sample: 40.4 MFLOP to train one at 7 layers and a width of 16.
+
+    Counted are the products of the hidden layers and of the output, a multiply-add as 2; training
+    is 3 x the forward pass. Left out are lookups, activations, dropout, loss and optimiser.
+    """
+    multiply_adds = inputs(dimensions) * UNITS + UNITS
+    multiply_adds += (dimensions["layers"] - 1) * UNITS * UNITS
+    return (2.0 if scenario == "infer" else 6.0) * multiply_adds

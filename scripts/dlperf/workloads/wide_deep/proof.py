@@ -1,0 +1,117 @@
+"""What proves Wide & Deep's equal work: neutral weights, the optimiser as formulas, tolerances."""
+
+from dlperf.workloads.wide_deep import facts
+
+#: Of certificates: 600 rows a field. The sample's ids end at 14,668; the rows behind them rest.
+DIMENSIONS = {"vocabulary": 15600, "width": 16, "layers": 7}
+BATCH_SIZE = 64
+SEED = 5  # of batches: in each, fields of few values repeat a row; most rows rest in the others
+LEARNING_RATE = 2.0**-10  # a power of two: some frameworks keep it in float32
+SETTINGS = {"DROPOUT": 0.0}  # in every run: random numbers differ between frameworks
+DROPOUTS = ("DROPOUT",)
+# With an epsilon far above every gradient, Adam's first step is sqrt(1 - b2), 1/32, of the gradient
+# times the rate over epsilon. A large rate, so that the rounding of float32 weights does not count.
+GRADIENT_SETTINGS = {"EPSILON": 2.0**20}
+GRADIENT_LEARNING_RATE = 2.0**30
+
+#: Tolerances in the precision that is timed: one step, and the optimiser alone. `amp` holds for
+#: bfloat16 and `amp_fp16` for float16. Steps from neutral weights stay together: where float64 is
+#: missing, `update_worst` holds each tensor of five steps in float32.
+TIMED = {
+    "fp32": {
+        "loss": 1e-6,
+        "gradient": 1e-4,
+        "gradient_median": 2e-5,
+        "dropout": 1e-5,
+        "losses": 1e-5,
+        "update": 5e-3,
+        "update_worst": 1e-2,
+        "optimizer": 1e-4,
+    },
+    "tf32": {
+        "loss": 1e-4,
+        "gradient": 5e-2,
+        "gradient_median": 2e-2,
+        "least_error": 1e-4,
+        "dropout": 1e-4,
+        "losses": 1e-3,
+        "update": 0.2,
+        "optimizer": 1e-4,
+    },
+    "amp": {
+        "loss": 1e-3,
+        "gradient": 0.3,
+        "gradient_median": 0.1,
+        "least_error": 5e-3,
+        "dropout": 1e-3,
+        "losses": 1e-2,
+        "update": 0.5,
+        "optimizer": 1e-2,
+    },
+    "amp_fp16": {
+        "loss": 1e-3,
+        "gradient": 0.1,
+        "gradient_median": 0.05,
+        "least_error": 1e-3,
+        "dropout": 3e-4,
+        "losses": 2e-3,
+        "update": 0.3,
+        "optimizer": 1e-2,
+    },
+}
+#: Mean losses of the reference's float32 runs of LONG_STEPS steps on batches of five seeds, by
+#: variant: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`.
+LONG_RUNS = {
+    "": (0.8256, 0.7972, 0.7858, 0.7796, 0.8067),
+    "adamdense": (0.8288, 0.7986, 0.7858, 0.7816, 0.8069),
+}
+# Of the gradients given to the optimiser alone, a step each: as small as the model's, beside which
+# an epsilon of 1e-7 shows.
+GIVEN_SCALES = (1e-6, 1e-3, 1e-5)
+
+
+def neutral(name, shape, random):
+    """Neutral weights, float32, that make settings visible; `random` is a NumPy RandomState.
+
+    Rows of the tables are wide apart, so that another row or another order shows; no bias is zero.
+    """
+    if "embedding" in name:
+        return 0.5 * random.standard_normal(shape)
+    if len(shape) == 2:  # He et al. 2015: as large in the last layer as in the first
+        return (2.0 / shape[1]) ** 0.5 * random.standard_normal(shape)
+    return 0.1 * random.standard_normal(shape)
+
+
+class Optimizer:
+    """Adam, of which a row of a table that no sample looked up rests, moments and all, where the
+    dimension `adam` says `lazy`.
+
+    m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;
+    w -= rate sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + epsilon); t counts steps, not those of a
+    row; g is the sum over all places that look a row up (Kingma and Ba 2015, end of section 2).
+    A row whose gradient is zero to the last digit counts as one that nobody looked up.
+    Settings are taken from the facts when it is made.
+    """
+
+    def __init__(self, weights, dimensions):
+        self.epsilon, self.sparse = facts.EPSILON, facts.sparse(dimensions)
+        self.first = {name: 0.0 * weight for name, weight in weights.items()}
+        self.second = {name: 0.0 * weight for name, weight in weights.items()}
+        self.steps = 0
+
+    def update(self, weights, gradients, learning_rate):
+        """The weights after a step: {name: array}; NumPy or PyTorch."""
+        self.steps += 1
+        correction = (1 - facts.BETA2**self.steps) ** 0.5 / (1 - facts.BETA1**self.steps)
+        new = {}
+        for name, weight in weights.items():
+            gradient, m, v = gradients[name], self.first[name], self.second[name]
+            rows = slice(None)
+            if name in self.sparse:
+                rows = (gradient != 0).any(1)
+            m[rows] = facts.BETA1 * m[rows] + (1 - facts.BETA1) * gradient[rows]
+            v[rows] = facts.BETA2 * v[rows] + (1 - facts.BETA2) * gradient[rows] ** 2
+            change = 0.0 * weight
+            change[rows] = learning_rate * correction * m[rows] / (v[rows] ** 0.5 + self.epsilon)
+            new[name] = weight - change
+        return new
