@@ -105,3 +105,13 @@ def test_rates_tests_and_new_starts_are_the_references(
     assert found["passed"], found["tiers"]
     names = {tier["name"] for tier in found["tiers"]}
     assert {"float64-tested", "float64-again", "timed-tested"} <= names
+
+
+@pytest.mark.full
+def test_over_two_ranks_each_tests_by_itself_and_the_loss_of_a_new_start_is_their_mean(
+    reference_quality, sample_data, tmp_path
+):
+    two = Mutation("as it is", "pytorch", "none", "", "", layout="dp2")
+    found = certificate_of(two, "resnet50", SCRIPTS, reference_quality, sample_data, tmp_path)
+    assert found["passed"], found["tiers"]
+    assert "float64-again-loss" in {tier["name"] for tier in found["tiers"]}
