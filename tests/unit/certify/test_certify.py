@@ -25,7 +25,7 @@ from dlperf.workloads.bert import facts as bert
 from dlperf.workloads.bert import proof
 from dlperf.workloads.resnet50 import facts
 
-MANIFEST = {"dropped": {"ATTENTION_DROPOUT": [5.0, 5.1, 5.2]}}
+MANIFEST = {"variant": "", "dropped": {"ATTENTION_DROPOUT": [5.0, 5.1, 5.2]}}
 REFERENCE = {"loss": [7.0, 6.9, 6.8, 6.7, 6.6], "data_digest": ["d0"]}
 
 

@@ -111,7 +111,7 @@ def train(
 
 
 def assign(parameter, value):
-    """Write into the parameter's memory, which a compiled graph has; `set_data` gives another."""
+    """Write into the parameter's own memory, which graphs have; `set_data` gives it another."""
     ops.assign(parameter, value)
 
 
