@@ -164,7 +164,7 @@ def _tiers(
         more = getattr(workloads.proof(asked.workload), "TIMED_RANKS", 0)
         if asked.layout.name == "dp2" and more and asked.device == "cpu":
             runs["timed"][-1]["ranks"] = more
-        shows = "update_worst" in workloads.proof(asked.workload).TIMED["fp32"]
+        shows = quality or "update_worst" in workloads.proof(asked.workload).TIMED["fp32"]
         if not float64_compiler and shows if whole else not (float64_compiler and exchange):
             runs["free"] = (*way, {"kind": "steps", "steps": len(expected["loss"])})
 

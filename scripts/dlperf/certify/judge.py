@@ -41,7 +41,7 @@ def tiers(
             found += _timed(allowed, manifest, reference, timed)
         if free is not None:
             found += _free(allowed, reference, free)
-        if manifest["variant"] == "quality":
+        if manifest.get("variant") == "quality":
             found += _tested(allowed, reference, runs)
     return found
 

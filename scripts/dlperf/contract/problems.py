@@ -202,7 +202,8 @@ def _section(model: type[BaseModel], place: Sequence[str | int]) -> type[BaseMod
 
 def _elsewhere(name: str, model: type[BaseModel]) -> str:
     """The full path of a key that stands in the wrong section."""
-    return next((path for path, _ in keys(model) if path.split(".")[-1] == name), "")
+    found = [path for path, _ in keys(model) if path.split(".")[-1] == name]
+    return min(found, key=lambda path: path.count("."), default="")
 
 
 def repeated(data: Any, place: tuple[str | int, ...] = ()) -> Iterator[Problem]:

@@ -151,7 +151,7 @@ def document(given):
     found = {
         "schema": contract.SCHEMA,
         "identity": dict(identity),
-        "settings": {key: values[key] for key in SETTINGS},
+        "settings": {key: values[key] for key in SETTINGS if key in values},
     }
     wrong = contract.problems(found, known())
     if wrong:

@@ -31,7 +31,11 @@ def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
     limit = {"memory_limit_bytes": config.memory_limit} if config.memory_limit else {}
     section = config.workloads.asked()[case.workload].quality
     quality = section if case.scenario == "quality" else None
-    target = workloads.data(case.workload)[case.data].target
+    tested = {}
+    if quality:
+        target = workloads.data(case.workload)[case.data].target
+        tested["evaluations"] = min(quality.evaluations, _steps(case))
+        tested["target"] = quality.target or target
     return {
         "schema": SCHEMA,
         "identity": case.identity(config.round, repetition),
@@ -43,8 +47,7 @@ def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
             "timeout_seconds": config.timeout_of(case.workload, case.scenario),
             "seed": seed(case, config, repetition),
             "data_dir": f"results/data/{folder}" if folder else "",
-            "evaluations": min(quality.evaluations, _steps(case)) if quality else 0,
-            "target": (quality.target or target) if quality else 0,
+            **tested,
             **limit,
         },
     }

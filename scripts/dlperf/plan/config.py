@@ -352,7 +352,8 @@ def _quality(name: str) -> type[Quality]:
     for own, each in facts.DIMENSIONS.items():
         if not each.is_choice:
             text = f"The same of `quality`, if it differs: {each.description}"
-            fields[own] = (_type_of(each)[0] | None, Field(default=None, description=text))
+            field = Field(default=None, description=text, examples=list(each.examples))
+            fields[own] = (_type_of(each)[0] | None, field)
     title = "".join(part.capitalize() for part in name.split("_")) + "Quality"
     model = create_model(title, __base__=Quality, __doc__=Quality.__doc__, **fields)  # type: ignore[call-overload]
     return globals().setdefault(title, model)  # pickle looks for it there

@@ -116,7 +116,7 @@ def _of_case(
         "case": case.name,
         **{key: settings.get(key) for key in columns.SETTINGS},
     }
-    rows = [_row(each, shared, settings["target"]) for each in repetitions]
+    rows = [_row(each, shared, settings.get("target", 0)) for each in repetitions]
     ok = [row for row in rows if row["status"] == "ok"]
     own = metrics.own(case.scenario)
     for row, mark in zip(ok, outliers([row[own] for row in ok]), strict=True):
@@ -125,7 +125,7 @@ def _of_case(
         measurements=lines(wanted, rows),
         parity=lines(columns.PARITY, _parity_rows(repetitions, rows)),
         latencies=lines(columns.LATENCIES, _latencies(repetitions, rows)),
-        curves=lines(columns.CURVES, _curves(repetitions, rows, settings["target"])),
+        curves=lines(columns.CURVES, _curves(repetitions, rows, settings.get("target", 0))),
         digests=_digests(rows),
     )
 

@@ -224,7 +224,7 @@ LOGS = {
     "HugeCTR": (
         "hugectr",
         upstream.hugectr(),
-        case("workload=wide_deep", "data=criteo", "vocab_size=3200000", batch_size=128),
+        case("workload=wide_deep", "data=criteo", "vocabulary=3200000", batch_size=128),
         (20, 100),
         {"wall_clock": 1024 * CLOCK, "mean_of_rates": 1024 * CLOCK},
     ),

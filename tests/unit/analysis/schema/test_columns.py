@@ -14,6 +14,7 @@ FILES = {
     "parity": columns.PARITY,
     "certificates": columns.CERTIFICATE,
     "latencies": columns.LATENCIES,
+    "curves": columns.CURVES,
     "limits": columns.LIMIT,
     "cells": columns.cells(workloads.NAMES),
     "searches": columns.SEARCH,
