@@ -74,7 +74,11 @@ def show(results: Path) -> None:
 
 
 def _cases(results: Path) -> list[plan.Case]:
-    return plan.expand(plan.load(results / "config.yaml"))
+    """Those of the round; none of a config that is wrong, which the step itself must say."""
+    try:
+        return plan.expand(plan.load(results / "config.yaml"))
+    except plan.ConfigError:
+        return []
 
 
 def shown(what: str, results: Path, name: str) -> list[str]:

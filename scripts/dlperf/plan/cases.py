@@ -31,7 +31,7 @@ def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
     limit = {"memory_limit_bytes": config.memory_limit} if config.memory_limit else {}
     section = config.workloads.asked()[case.workload].quality
     quality = section if case.scenario == "quality" else None
-    tested = {}
+    tested: dict[str, float] = {}
     if quality:
         target = workloads.data(case.workload)[case.data].target
         tested["evaluations"] = min(quality.evaluations, _steps(case))
