@@ -45,7 +45,7 @@ def one_of_all(first: str) -> list:
 def _proved() -> dict[tuple[str, str, str], str]:
     """The released certificates: (workload, framework, layout) -> path below results/.
 
-    The layout of an inference is `infer-1`.
+    The layout of another variant than plain training has its name: `infer-1`, `quality-1`.
     """
     from dlperf import plan
 
@@ -54,7 +54,7 @@ def _proved() -> dict[tuple[str, str, str], str]:
         (
             case.workload,
             case.framework,
-            f"infer-{case.layout}" if case.scenario == "infer" else case.layout,
+            "-".join(filter(None, (case.variant, case.layout))),
         ): case.certificate(config.device)
         for case in plan.expand(config)
         if not case.unsupported
@@ -83,8 +83,8 @@ PROVED = _proved()
 PROVED_SHORT = [
     (workload, framework, layout)
     for workload, framework, layout in PROVED
-    if workload == "resnet50"
-    and (layout in ("1", "infer-1") or framework in SMALL_ROUND["frameworks"])
+    if (workload == "resnet50" and layout in ("1", "infer-1"))
+    or (workload != "bert" and framework in SMALL_ROUND["frameworks"])
 ]
 
 

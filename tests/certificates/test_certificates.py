@@ -46,15 +46,20 @@ def assert_passes(key: tuple[str, str, str]) -> None:
         assert "float64-outputs" in names or framework == "mindspore"
         return
     assert {"timed-loss", "timed-gradient", "timed-gradient-median"} <= names
-    if layout != "1" and not frameworks.load(framework).FLOAT64_EXCHANGE:
+    if layout == "quality-1":
+        assert "timed-tested" in names
+        assert {"float64-tested", "float64-again"} <= names or framework == "mindspore"
+    if "dp2" in layout and not frameworks.load(framework).FLOAT64_EXCHANGE:
         assert {"timed-losses", "timed-update"} <= names
     if workload == "resnet50":
         assert "timed-statistics" in names
     if layout == "1" and workload == "bert":
         assert {"timed-dropout", "timed-attention-dropout"} <= names
-    if framework != "mindspore":  # it has no float64 convolution on a CPU
+    if workload == "wide_deep" and "float64-loss" not in names:
+        assert "timed-update-worst" in names or layout.endswith("dp2")
+    elif framework != "mindspore":  # it has no float64 convolution on a CPU
         assert {"float64-loss", "float64-gradient", "float64-losses", "float64-update"} <= names
-    if layout == "1":
+    if layout in ("1", "adamdense-1"):
         assert "optimizer" in names  # alone, it follows the formula
 
 

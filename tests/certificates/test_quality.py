@@ -3,10 +3,8 @@
 from pathlib import Path
 
 import pytest
-from conftest import SCRIPTS, one_of_all
+from conftest import SCRIPTS
 from test_mutations import Mutation, assert_fails, certificate_of, run
-
-from dlperf import frameworks
 
 WRONG = [
     Mutation(
@@ -93,18 +91,6 @@ def test_a_wrong_setting_does_not_pass(mutation, reference_quality, sample_data,
     found = certificate_of(mutation, "resnet50", SCRIPTS, reference_quality, sample_data, tmp_path)
     assert found["variant"] == "quality"
     assert_fails(found, mutation.tier)
-
-
-@pytest.mark.parametrize("framework", one_of_all("pytorch"))
-def test_rates_tests_and_new_starts_are_the_references(
-    framework, reference_quality, sample_data, tmp_path
-):
-    compiler = frameworks.load(framework).DEFAULT_COMPILER["cpu"]
-    as_it_is = Mutation("as it is", framework, compiler, "", "", float64_only=False)
-    found = certificate_of(as_it_is, "resnet50", SCRIPTS, reference_quality, sample_data, tmp_path)
-    assert found["passed"], found["tiers"]
-    names = {tier["name"] for tier in found["tiers"]}
-    assert {"float64-tested", "float64-again", "timed-tested"} <= names
 
 
 @pytest.mark.full
