@@ -775,6 +775,14 @@ def assert_fails(certificate: dict, tier: str = "") -> None:
     assert tier in ("", failed[0]["name"])
 
 
+def every_other(mutations: list[Mutation]) -> list:
+    """All; every other one is for `make test-full`."""
+    return [
+        pytest.param(each, id=title(each), marks=[pytest.mark.full] * (index % 2))
+        for index, each in enumerate(mutations)
+    ]
+
+
 def shortened(mutations: list[Mutation]) -> list:
     """PyTorch's, one of another framework, and of micro-steps; the rest is for `make test-full`."""
     kept = [next(each for each in mutations if each.framework == "tensorflow")]
@@ -803,7 +811,7 @@ def test_a_wrong_setting_of_bert_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 
-@pytest.mark.parametrize("mutation", WIDE_DEEP, ids=title)
+@pytest.mark.parametrize("mutation", every_other(WIDE_DEEP))
 def test_a_wrong_setting_of_wide_and_deep_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
