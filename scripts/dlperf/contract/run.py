@@ -202,8 +202,3 @@ class Run(Rank):
             distinct=DISTINCT if self.scenario == "infer" else 1,
             warmup=self.warmup_steps * self.accumulation if self.scenario == "quality" else 0,
         )
-
-
-def rank_of(fields):
-    """The Run or, where nothing is trained, the Rank of these fields."""
-    return (Run if "workload" in fields else Rank)(**fields)

@@ -62,11 +62,14 @@ def refuse_without_gpu(torch):
 def cuda_graphs(run):
     """Whether a compiled step is captured in CUDA graphs and replayed.
 
-    Not over ranks, whose exchange cuts the step into pieces, nor over micro-steps, whose gradients
-    must outlive a replay: Inductor alone does these.
+    Not of a training over ranks, whose exchange cuts the step into pieces, nor over micro-steps,
+    whose gradients must outlive a replay: Inductor alone does these. Ranks that infer exchange
+    nothing.
     """
-    compiled = run.cuda and run.compiler == "inductor"
-    return compiled and not run.distributed and run.accumulation == 1
+    whole = not run.distributed and run.accumulation == 1
+    return (
+        run.cuda and run.compiler == "inductor" and (whole or run.scenario in ("infer", "server"))
+    )
 
 
 def step_timer(run):
