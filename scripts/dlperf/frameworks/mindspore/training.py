@@ -107,7 +107,7 @@ def train(
         network.set_train()
         return found
 
-    return scheduled(work, schedule, set_rate, forget, evaluate, layout)
+    return scheduled(work, schedule, set_rate, forget, evaluate)
 
 
 def assign(parameter, value):

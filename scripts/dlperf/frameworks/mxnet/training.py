@@ -99,7 +99,7 @@ def train(
     def evaluate(*batch):
         return copied(run, shown(*put(run, *batch)[:tested])).asnumpy()
 
-    return scheduled(work, schedule, set_rate, lambda: forget(optimizer), evaluate, layout)
+    return scheduled(work, schedule, set_rate, lambda: forget(optimizer), evaluate)
 
 
 def forget(trainer):

@@ -73,7 +73,7 @@ def train(
         network.train()
         return found
 
-    return scheduled(work, schedule, set_rate, forget, evaluate, layout)
+    return scheduled(work, schedule, set_rate, forget, evaluate)
 
 
 def to_host(value):

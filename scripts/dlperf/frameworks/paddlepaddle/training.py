@@ -116,7 +116,7 @@ def train(
     def forget_all():
         forget(optimizer, trained(network))
 
-    return scheduled(work, schedule, optimizer.set_lr, forget_all, evaluate, layout)
+    return scheduled(work, schedule, optimizer.set_lr, forget_all, evaluate)
 
 
 class Shown(paddle.nn.Layer):
