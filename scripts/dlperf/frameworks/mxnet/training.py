@@ -11,7 +11,7 @@ from mxnet import autograd, gluon
 from mxnet.contrib import amp
 
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed, scheduled
+from dlperf.contract.work import Rows, Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks.mxnet.process import by_horovod, scaled
 
@@ -27,6 +27,7 @@ def train(
     layout="",
     parity=None,
     losses=1,
+    lookup=None,
     schedule=None,
     outputs=None,
     tested=1,
@@ -35,8 +36,9 @@ def train(
 
     loss(run, network): a hybrid block of network and loss as one graph, from `inputs` arrays; it
     gives so many `losses`, one or one a sample. put(run, *arrays): a loader's batch on the device.
-    layout: of a loader's images. schedule: a rate for each step, of a training to a quality;
-    outputs: as of inference.infer, a block of the first `tested` arrays.
+    lookup(*batch): what the graph takes in its place, with rows of tables for ids. layout: of a
+    loader's images. schedule: a rate for each step, of a training to a quality; outputs: as of
+    inference.infer, a block of the first `tested` arrays.
     """
     forward = loss(run, network)
     if run.compiler == "static":
@@ -54,6 +56,8 @@ def train(
     def backward():
         """One micro-step: its gradients, or these added to those that are there."""
         batch = next_batch()
+        if lookup:
+            batch = lookup(*batch)
         with autograd.record():
             value = forward(*batch)
             if scaled(run):
@@ -236,6 +240,11 @@ def optimize(run, implementation, start, gradients):
     weights.write(start)
     for given in gradients:
         for name, parameter in weights.named.items():
+            if isinstance(given[name], Rows):
+                ids, rows = given[name]
+                place = parameter.data().context
+                trainer.give(parameter, *(mx.nd.array(e, place, e.dtype) for e in (ids, rows)))
+                continue
             number = mx.nd.array(weights.own(name, given[name]), ctx=parameter.data().context)
             with autograd.record():
                 # of a product of weights and numbers, the gradient of the sum is the numbers

@@ -11,7 +11,7 @@ import paddle
 from dlperf import frameworks
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed, scheduled
+from dlperf.contract.work import Rows, Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks.paddlepaddle.process import version
 
@@ -26,6 +26,7 @@ def train(
     spec,
     layout="",
     parity=None,
+    lookup=None,
     schedule=None,
     outputs=None,
     tested=1,
@@ -34,9 +35,10 @@ def train(
 
     loss(run, network): a layer that gives the mean loss of a batch; it is made static and data
     parallel as a whole. spec: InputSpecs of a batch, for static programs. put(run, *arrays): a
-    loader's batch as tensors on the device. layout: of a loader's images. schedule: a rate for each
-    step, of a training to a quality; outputs: as of inference.infer, a layer that takes the first
-    `tested` arrays of a batch.
+    loader's batch as tensors on the device. layout: of a loader's images. lookup(*batch): what the
+    layer takes in its place, with rows of tables for ids. schedule: a rate for each step, of a
+    training to a quality; outputs: as of inference.infer, a layer that takes the first `tested`
+    arrays of a batch.
     """
     parameters = sum(p.size for p in trained(network))
     if run.amp:
@@ -56,8 +58,11 @@ def train(
 
     def backward():
         """One micro-step: gradients are added to those that are there."""
+        batch = next_batch()
+        if lookup:
+            batch = lookup(*batch)
         with auto_cast(run):
-            value = forward(*next_batch())
+            value = forward(*batch)
         if run.accumulation > 1:
             value = value / run.accumulation
         if scaled:
@@ -256,6 +261,10 @@ def optimize(run, implementation, start, gradients):
     weights.write(start)
     for given in gradients:
         for name, parameter in weights.named.items():
+            if isinstance(given[name], Rows):
+                ids, rows = map(paddle.to_tensor, given[name])
+                optimizer.give(parameter, ids, rows.astype(parameter.dtype))
+                continue
             parameter.grad = weights.tensor(name, given[name])
         optimizer.step()
         optimizer.clear_grad(set_to_zero=False)

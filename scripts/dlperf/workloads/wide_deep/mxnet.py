@@ -1,0 +1,113 @@
+"""Wide & Deep in MXNet's Gluon.
+
+As fast as it gets: the layers and the loss are one hybrid block with `static_alloc` and
+`static_shape`; tables are looked up in front of it, and Adam's fused operator updates the rows that
+a batch looks up. With `adam: dense`, tables are parameters of the block like others.
+"""
+
+from mxnet import gluon
+from mxnet.gluon import nn
+
+from dlperf.data.clicks import Batch
+from dlperf.frameworks.mxnet import sparse
+from dlperf.frameworks.mxnet import training as framework
+from dlperf.workloads.wide_deep import facts
+
+
+def dense(inputs, outputs, activation=None):
+    # the stopwatch writes all weights
+    return nn.Dense(outputs, activation, in_units=inputs, weight_initializer="zeros")
+
+
+class Layers(nn.HybridBlock):
+    """The loss of a batch, from the rows of its ids."""
+
+    def __init__(self, dimensions):
+        super().__init__()
+        self.hidden = nn.HybridSequential()
+        columns = [facts.inputs(dimensions)] + dimensions["layers"] * [facts.UNITS]
+        for inputs, outputs in zip(columns, columns[1:]):
+            self.hidden.add(dense(inputs, outputs, "relu"))
+        self.output = dense(facts.UNITS, 1)
+        self.dropout = nn.Dropout(facts.DROPOUT)
+        self.cross_entropy = gluon.loss.SigmoidBinaryCrossEntropyLoss()
+
+    def hybrid_forward(self, F, numbers, crosses, fields, labels):
+        x = F.concat(fields.reshape((0, -1)), numbers, dim=1)
+        for layer in self.hidden:
+            x = self.dropout(layer(x))
+        logits = self.output(x) + F.sum(crosses, axis=1)
+        return F.mean(self.cross_entropy(logits, labels))
+
+
+class WideDeep(nn.HybridBlock):
+    """The loss of a batch."""
+
+    def __init__(self, dimensions):
+        super().__init__()
+        rows, lazy = dimensions["vocabulary"], bool(facts.sparse(dimensions))
+        self.wide = sparse.table(rows, 1, lazy)
+        self.deep = sparse.table(rows, dimensions["width"], lazy)
+        self.layers = Layers(dimensions)
+
+    def hybrid_forward(self, F, numbers, wide, deep, labels):
+        return self.layers(numbers, self.wide(wide), self.deep(deep), labels)
+
+
+def model(run):
+    return framework.initialized(run, WideDeep(run.dimensions))
+
+
+def weights(run, network):
+    """The parameters by the names of facts.parameters."""
+    tables = {"wide.weight": "wide_embedding", "deep.weight": "deep_embedding"}
+    own = framework.named(network)
+    return framework.Weights(
+        {
+            tables.get(name) or name.replace("layers.", "").replace("hidden.", "hidden"): parameter
+            for name, parameter in own
+        }
+    )
+
+
+def loss(run, network):
+    return network.layers if facts.sparse(run.dimensions) else network
+
+
+def optimizer(run, network):
+    adam = sparse.adam(
+        facts.learning_rate(run.global_batch_size), (facts.BETA1, facts.BETA2), facts.EPSILON
+    )
+    if not facts.sparse(run.dimensions):
+        return framework.trainer(run, network, adam)
+    tables = {network.wide.weight: facts.CROSSES, network.deep.weight: facts.FIELDS}
+    return sparse.Trainer(run, network.layers, tables, adam)
+
+
+def put(run, *batch):
+    """A clicks.Batch -> arrays: ids in int32, the others in the model's type."""
+    dtype = "float64" if run.float64 else "float32"
+    return [
+        framework.put(run, array, "int32" if array.dtype.kind == "i" else dtype) for array in batch
+    ]
+
+
+def training(run):
+    network = model(run)
+    trainer = optimizer(run, network)
+
+    def lookup(numbers, wide, deep, labels):
+        crosses = trainer.lookup(network.wide.weight, wide)
+        return numbers, crosses, trainer.lookup(network.deep.weight, deep), labels
+
+    return framework.train(
+        run,
+        network,
+        loss,
+        trainer,
+        weights(run, network),
+        put,
+        inputs=len(Batch._fields),
+        lookup=lookup if facts.sparse(run.dimensions) else None,
+        parity={"optimizer": "Adam, fused; of the tables " + run.dimensions["adam"]},
+    )

@@ -1,0 +1,57 @@
+"""Tables with sparse gradients: ids on their way between ranks, and what is refused."""
+
+import json
+
+import in_framework
+import pytest
+
+from dlperf import frameworks
+
+EXCHANGED = """
+from types import SimpleNamespace
+import mxnet as mx
+from dlperf.frameworks.mxnet import sparse
+
+trainer = SimpleNamespace(_kvstore=mx.kv.create("local"), _params=[])
+ids = mx.nd.array([5, 2**24 + 1, 2**31 - 2, 2**24 + 1], dtype="int32")
+rows = mx.nd.arange(8).reshape((4, 2))
+table = SimpleNamespace(shape=(2**31 - 1, 2), dtype="float32")
+exchange = sparse.Exchange(run, trainer, 0, 4, table)
+found = [exchange(ids, rows) for _ in range(2)][1]
+print(json.dumps([each.asnumpy().tolist() for each in (*found, *sparse.summed(*found))]))
+"""
+
+
+def test_ids_beyond_float32_pass_mxnets_store_unchanged(environments):
+    run = in_framework.rank("mxnet", "wide_deep")
+    ids, rows, sorted_ids, sums = json.loads(
+        in_framework.printed(run, EXCHANGED, environments / "mxnet.cpu")
+    )
+    assert ids == [5, 2**24 + 1, 2**31 - 2, 2**24 + 1]
+    assert rows == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert sorted_ids == [5, 2**24 + 1, 2**24 + 1, 2**31 - 2]
+    assert sums == [[0, 1], [8, 10], [8, 10], [4, 5]]
+
+
+@pytest.mark.parametrize("framework, reason", [("mxnet", "overflow"), ("paddlepaddle", "narrows")])
+def test_mixed_precision_on_a_gpu_is_refused_for_lazy_tables_alone(framework, reason):
+    case = {
+        "workload": "wide_deep",
+        "framework": framework,
+        "device": "cuda",
+        "precision": "amp",
+        "compiler": "static",
+        "vocabulary": 260_000,
+        "width": 16,
+        "adam": "lazy",
+    }
+    assert reason in frameworks.unsupported(case)
+    assert not frameworks.unsupported(dict(case, adam="dense"))
+    assert not frameworks.unsupported(dict(case, precision="fp32"))
+
+
+def test_tables_of_more_numbers_than_mxnet_counts_are_refused():
+    case = {"workload": "wide_deep", "device": "cpu", "precision": "fp32", "framework": "mxnet"}
+    case.update(compiler="static", adam="lazy", width=16, vocabulary=2**27)
+    assert "32 bits" in frameworks.unsupported(case)
+    assert not frameworks.unsupported(dict(case, vocabulary=2**27 - 1))
