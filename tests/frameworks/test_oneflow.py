@@ -1,4 +1,9 @@
-"""OneFlow needs libraries from its interpreter's own folder, and a graph for mixed precision."""
+"""OneFlow: libraries from its interpreter's own folder, what its graph can do, Adam of rows."""
+
+import json
+
+import in_framework
+import pytest
 
 from dlperf.frameworks import oneflow
 from dlperf.frameworks.oneflow import process
@@ -29,3 +34,41 @@ def test_what_a_graph_cannot_clip_on_a_cpu_it_still_infers():
     case.update(scenario="train", parallel={"accumulation": 1})
     assert "clips" in oneflow.unsupported(case)
     assert not oneflow.unsupported(dict(case, scenario="infer"))
+
+
+def test_wide_deep_is_eager():
+    case = {"workload": "wide_deep", "precision": "fp32", "compiler": "graph", "device": "cpu"}
+    case.update(scenario="train", parallel={"accumulation": 1})
+    assert "epsilon" in oneflow.unsupported(case)
+    assert not oneflow.unsupported(dict(case, compiler="none"))
+
+
+TABLE = """
+import oneflow as flow
+from dlperf.frameworks.oneflow import sparse
+
+table = sparse.Table(5, 3, True)
+table.weight.data.fill_(1.0)
+dense = flow.nn.Parameter(flow.zeros(2))
+adam = sparse.Adam(run, [dense], [table], lr=0.5, betas=(0.9, 0.999), eps=1e-7)
+weights = []
+for ids in ([[1, 3], [3, 3]], [[3, 0]]):
+    table(flow.tensor(ids)).sum().backward()
+    adam.step()
+    weights.append(table.weight.numpy().tolist())
+    moments = [each.numpy()[:, 0].tolist() for each in adam.tables[0][1:]]
+print(json.dumps([weights, moments]))
+"""
+
+
+def test_a_step_moves_the_rows_of_its_batch_by_the_sum_of_what_each_place_gave(environments):
+    run = in_framework.rank("oneflow", "wide_deep")
+    found = json.loads(in_framework.printed(run, TABLE, environments / "oneflow.cpu"))
+    (one, two), (first, second) = found
+    assert [row != [1.0] * 3 for row in one] == [False, True, False, True, False]
+    assert [before != after for before, after in zip(one, two, strict=True)] == [
+        *(True, False, False, True, False)
+    ]
+    # row 3: a gradient of 3 in the first step, of 1 in the second; row 0: of 1 in the second
+    assert first == pytest.approx([0.1, 0.1, 0.0, 0.9 * 0.3 + 0.1, 0.0], rel=1e-6)
+    assert second == pytest.approx([0.001, 0.001, 0.0, 0.999 * 0.009 + 0.001, 0.0], rel=1e-4)

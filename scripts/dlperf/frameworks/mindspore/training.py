@@ -8,7 +8,7 @@ import mindspore as ms
 from mindspore import nn, ops
 
 from dlperf import frameworks
-from dlperf.contract.work import Work, feed, scheduled
+from dlperf.contract.work import Rows, Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 
 
@@ -221,5 +221,7 @@ def optimize(run, implementation, start, gradients):
 
 
 def tensor(array, parameter):
-    """A copy of the array, in the parameter's type."""
+    """A copy of the array, in the parameter's type; of a table's rows, ids and such a copy."""
+    if isinstance(array, Rows):
+        return ms.Tensor(array.ids, ms.int32), tensor(array.values, parameter)
     return ms.Tensor(array.copy(), parameter.dtype)

@@ -8,7 +8,7 @@ import oneflow as flow
 from oneflow import nn
 
 from dlperf import frameworks
-from dlperf.contract.work import Work, feed, scheduled
+from dlperf.contract.work import Rows, Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 
 
@@ -117,6 +117,8 @@ def eager(run, network, loss, optimizer, put, batches):
 
 def mean_over_ranks(run, network):
     for parameter in network.parameters():
+        if not parameter.requires_grad:  # a lazy table, of which ranks exchange rows
+            continue
         flow._C.local_all_reduce(parameter.grad, inplace=True).mul_(1 / run.ranks)
 
 
@@ -284,14 +286,25 @@ def optimize(run, implementation, start, gradients):
     update = graph_update if run.compiler == "graph" else eager_update
     update = update(run, weights.named, optimizer)
     for given in gradients:
-        update({name: weights.tensor(name, given[name]) for name in weights.named})
+        update({name: as_tensors(weights, name, given[name]) for name in weights.named})
     return weights.read()
+
+
+def as_tensors(weights, name, given):
+    """A gradient as its parameter has it; the ids of rows as they are."""
+    if isinstance(given, Rows):
+        device = weights.named[name].device
+        return Rows(flow.from_numpy(given.ids).to(device), weights.tensor(name, given.values))
+    return weights.tensor(name, given)
 
 
 def eager_update(run, named, optimizer):
     def update(gradients):
         for name, parameter in named.items():
-            parameter.grad = gradients[name]
+            if isinstance(gradients[name], Rows):
+                optimizer.give(parameter, *gradients[name])
+            else:
+                parameter.grad = gradients[name]
         optimizer.step()
 
     return update

@@ -1,0 +1,68 @@
+"""Tables of which a step touches some rows, in MindSpore: their lookups, and Adam of those rows.
+
+In a graph on a CPU `ops.EmbeddingLookup` gives a table's gradient as a RowTensor: the ids of a
+batch, duplicates and all, and a row of numbers for each. A step takes no time for other rows.
+"""
+
+import math
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
+from mindspore.common.initializer import initializer
+
+
+class Table(nn.Cell):
+    """An embedding, without weights yet."""
+
+    def __init__(self, rows, width, lazy):
+        super().__init__()
+        self.weight = Parameter(initializer("zeros", (rows, width)))
+        self.look_up = ops.EmbeddingLookup().set_device("CPU") if lazy else ops.Gather()
+
+    def construct(self, ids):
+        return self.look_up(self.weight, ids, 0)
+
+
+class Adam(nn.Cell):
+    """Adam whose epsilon is beside the root of the second moment as it is (facts.EPSILON).
+
+    Kingma and Ba 2015, end of section 2. tables: those of the parameters that have sparse gradients
+    (a RowTensor, or ids and rows). Their rows are updated where a batch looked them up, by the sum
+    of what each place gave; the others rest, moments and all. Steps are counted for all together.
+    """
+
+    def __init__(self, parameters, tables, lr, betas, eps):
+        super().__init__()
+        self.parameters = ParameterTuple(parameters)
+        self.sparse = tuple(any(each is table for table in tables) for each in parameters)
+        self.first = self.parameters.clone("first", init="zeros")
+        self.second = self.parameters.clone("second", init="zeros")
+        self.steps = Parameter(Tensor(0, ms.float32), name="steps")
+        # Of the betas as the operators have them: where a correction has the same error, both
+        # cancel. Epsilon keeps its size beside a root of 1 - beta2, which that changes by 6e-6.
+        exact, betas = betas[1], np.array(betas, np.float32)
+        eps *= ((1 - float(betas[1])) / (1 - exact)) ** 0.5
+        logarithms = [math.log(beta) for beta in betas]
+        # a graph keeps Python's numbers in float32
+        self.constants = tuple(Tensor(each, ms.float32) for each in [*betas, *logarithms, lr, eps])
+        self.none = Tensor(0, ms.float32)  # for the operators' own bias correction
+        self.adam, self.lazy_adam = ops.Adam(), ops.FusedSparseLazyAdam()
+
+    def construct(self, gradients):
+        beta1, beta2, log1, log2, rate, epsilon = self.constants
+        ops.assign_add(self.steps, ops.ones_like(self.steps))
+        rate = rate * ops.sqrt(-ops.expm1(self.steps * log2)) / -ops.expm1(self.steps * log1)
+        none = self.none
+        for index, sparse in enumerate(self.sparse):
+            state = self.parameters[index], self.first[index], self.second[index], none, none
+            gradient = gradients[index]
+            if sparse:
+                if isinstance(gradient, tuple):
+                    ids, rows = gradient
+                else:
+                    ids, rows = gradient.indices, gradient.values
+                self.lazy_adam(*state, rate, beta1, beta2, epsilon, rows, ids)
+            else:
+                self.adam(*state, rate, beta1, beta2, epsilon, gradient)
+        return True

@@ -1,0 +1,102 @@
+"""Tables of which a step touches some rows, in OneFlow: their gradients, and Adam of those rows.
+
+OneFlow's eager mode has no sparse gradients: what it gives for a table is as large as the table. So
+the rows that a batch looks up are what is differentiated. A step takes no time for other rows.
+"""
+
+import numpy as np
+import oneflow as flow
+from oneflow import nn
+
+
+class Table(nn.Module):
+    """An embedding, without weights yet.
+
+    Where it is lazy, its `lookups` are what the forward passes since the last update looked up, ids
+    and rows; the backward pass leaves a gradient with the rows.
+    """
+
+    def __init__(self, rows, width, lazy):
+        super().__init__()
+        self.weight = nn.Parameter(flow.empty(rows, width), requires_grad=not lazy)
+        self.lazy, self.lookups = lazy, []
+
+    def forward(self, ids):
+        rows = flow._C.gather(self.weight, ids, axis=0)
+        if self.lazy:
+            rows.requires_grad_()
+            self.lookups.append((ids, rows))
+        return rows
+
+    def gradient(self, run):
+        """Ids (n,), some of which may be the same, and a row (n, width) for each; of all ranks."""
+        ids = flow.cat([each.flatten() for each, _ in self.lookups])
+        rows = flow.cat([each.grad.flatten(0, -2) for _, each in self.lookups])
+        self.lookups.clear()
+        if run.distributed:
+            ids, rows = gathered(run, ids), gathered(run, rows) / run.ranks
+        return ids, rows
+
+
+def gathered(run, tensor):
+    """All ranks' tensors of this shape, one behind the other."""
+    whole = flow.empty(
+        run.ranks * tensor.shape[0], *tensor.shape[1:], dtype=tensor.dtype, device=tensor.device
+    )
+    flow.comm.all_gather_into_tensor(whole, tensor)
+    return whole
+
+
+class Adam(flow.optim.Adam):
+    """Adam whose epsilon is beside the root of the second moment as it is (facts.EPSILON).
+
+    Kingma and Ba 2015, end of section 2. OneFlow's own corrects both moments first, or neither: it
+    is told to correct neither, and the rate of each step holds both corrections. Rows of lazy
+    tables are updated where a batch looked them up, by the sum of what each place gave; the others
+    rest, moments and all. Steps are counted for all together.
+    """
+
+    def __init__(self, run, parameters, tables, lr, betas, eps):
+        # Betas are rounded as the kernel has them, so that the corrections belong to them; epsilon
+        # keeps its size beside a root of 1 - beta2, which that changes by 6e-6.
+        exact, betas = betas[1], tuple(float(np.float32(beta)) for beta in betas)
+        eps *= ((1 - betas[1]) / (1 - exact)) ** 0.5
+        options = dict(lr=lr, betas=betas, eps=eps, do_bias_correction=False, fused=run.cuda)
+        super().__init__(parameters, **options)
+        self.run, self.lr, self.betas, self.eps, self.steps = run, lr, betas, eps, 0
+        self.tables = [
+            (table, flow.zeros_like(table.weight), flow.zeros_like(table.weight))
+            for table in tables
+        ]
+
+    def give(self, parameter, ids, rows):
+        """The gradient of a table's next update."""
+        [table] = [table for table, _, _ in self.tables if table.weight is parameter]
+        looked_up = flow.zeros_like(rows)
+        looked_up.grad = rows
+        table.lookups.append((ids, looked_up))
+
+    def step(self, closure=None):
+        self.steps += 1
+        beta1, beta2 = self.betas
+        rate = self.lr * (1 - beta2**self.steps) ** 0.5 / (1 - beta1**self.steps)
+        for group in self.param_groups:
+            group["lr"] = rate
+        super().step(closure)
+        with flow.no_grad():
+            for table, first, second in self.tables:
+                ids, g = summed(*table.gradient(self.run))
+                # index_add_ is the one write of rows whose time does not grow with the table's
+                m = flow._C.gather(first, ids, axis=0)
+                v = flow._C.gather(second, ids, axis=0)
+                by1, by2 = (g - m).mul_(1 - beta1), (g * g - v).mul_(1 - beta2)
+                first.index_add_(0, ids, by1)
+                second.index_add_(0, ids, by2)
+                change = m.add_(by1).div_(v.add_(by2).sqrt().add_(self.eps))
+                table.weight.index_add_(0, ids, change, alpha=-rate)
+
+
+def summed(ids, rows):
+    """(ids, none of which stands twice; for each the sum of all its rows)"""
+    ids, place = flow.unique(ids, return_inverse=True)
+    return ids, flow._C.unsorted_segment_sum(rows, place, axis=0, num_segments=ids.shape[0])

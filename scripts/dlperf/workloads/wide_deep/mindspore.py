@@ -1,0 +1,85 @@
+"""Wide & Deep in MindSpore.
+
+As fast as it gets: sparse gradients of both tables, of which one operator sums and updates the rows
+that a batch looks up; the whole step in one graph. With `adam: dense`, tables are parameters like
+others.
+"""
+
+from mindspore import nn, ops
+
+from dlperf.frameworks.mindspore import sparse
+from dlperf.frameworks.mindspore import training as framework
+from dlperf.workloads.wide_deep import facts
+
+
+def dense(inputs, outputs):
+    # the stopwatch writes all weights
+    return nn.Dense(inputs, outputs, weight_init="zeros", bias_init="zeros")
+
+
+class WideDeep(nn.Cell):
+    """The loss of a batch."""
+
+    def __init__(self, run):
+        super().__init__()
+        rows, lazy = run.dimensions["vocabulary"], bool(facts.sparse(run.dimensions))
+        columns = [facts.inputs(run.dimensions)] + run.dimensions["layers"] * [facts.UNITS]
+        self.wide = sparse.Table(rows, 1, lazy)
+        self.deep = sparse.Table(rows, run.dimensions["width"], lazy)
+        self.hidden = nn.CellList(list(map(dense, columns, columns[1:])))
+        self.output = dense(facts.UNITS, 1)
+        # each with a seed of its own, and ranks too: one for all would drop the same elements
+        self.dropouts = nn.CellList([nn.Dropout(p=facts.DROPOUT) for _ in self.hidden])
+        for index, each in enumerate(self.dropouts):
+            each.dropout = ops.Dropout(1 - each.p, run.seed + run.rank, index)
+
+    def construct(self, numbers, wide, deep, labels):
+        fields = self.deep(deep).reshape((numbers.shape[0], -1))
+        x = ops.concat((fields, numbers), 1)
+        for layer, dropout in zip(self.hidden, self.dropouts):
+            x = dropout(ops.relu(layer(x)))
+        clicks = (self.output(x) + self.wide(wide).sum(1)).reshape(-1)
+        return ops.binary_cross_entropy_with_logits(clicks, labels)
+
+
+def model(run):
+    return WideDeep(run).set_train()
+
+
+def weights(run, network):
+    """The parameters by the names of facts.parameters."""
+    named = {}
+    for own, parameter in network.parameters_and_names():
+        name = own.replace("hidden.", "hidden")
+        named[{"wide.weight": "wide_embedding", "deep.weight": "deep_embedding"}.get(own, name)] = (
+            parameter
+        )
+    return framework.Weights(named)
+
+
+def loss(network, *batch):
+    return network(*batch)
+
+
+def optimizer(run, network):
+    named = weights(run, network).named
+    return sparse.Adam(
+        network.trainable_params(),
+        [named[name] for name in facts.sparse(run.dimensions)],
+        lr=facts.learning_rate(run.global_batch_size),
+        betas=(facts.BETA1, facts.BETA2),
+        eps=facts.EPSILON,
+    )
+
+
+def training(run):
+    network = model(run)
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        framework.put,
+        parity={"optimizer": "ops.Adam; of the tables " + run.dimensions["adam"]},
+    )

@@ -1,0 +1,25 @@
+"""MindSpore: what it cannot do with tables of which a step touches some rows."""
+
+import pytest
+
+from dlperf.frameworks import mindspore
+
+LAZY = {"adam": "lazy", "compiler": "graph", "device": "cpu", "precision": "fp32"}
+LAZY["parallel"] = {"accumulation": 1}
+
+
+def test_rows_are_updated_in_a_graph_on_a_cpu():
+    assert not mindspore.unsupported(LAZY)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"compiler": "none"}, "PYNATIVE"),
+        ({"device": "cuda"}, "GPU"),
+        ({"parallel": {"accumulation": 2}}, "micro-steps"),
+        ({"adam": "dense"}, "certificate"),
+    ],
+)
+def test_elsewhere_it_says_why_not(change, reason):
+    assert reason in mindspore.unsupported(dict(LAZY, **change))
