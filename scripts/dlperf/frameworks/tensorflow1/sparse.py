@@ -9,6 +9,16 @@ import numpy as np
 import tensorflow as tf
 
 
+def table(name, rows, width, lazy):
+    """A table without weights yet. Its rows are looked up by tf.gather.
+
+    lazy: of a resource, as mixed precision's rewrite of the graph casts what a gather reads, all of
+    the table, unless it is one.
+    """
+    zeros = tf.zeros_initializer()  # the stopwatch writes all weights
+    return tf.get_variable(name, [rows, width], initializer=zeros, use_resource=lazy)
+
+
 class Adam(tf.train.Optimizer):
     """Adam whose epsilon is beside the root of the second moment as it is (facts.EPSILON).
 
@@ -58,18 +68,18 @@ class Adam(tf.train.Optimizer):
             **self.numbers
         )
 
-    def _apply_sparse(self, gradient, variable):
+    def _resource_apply_sparse(self, g, variable, ids):
         """Of distinct ids: tf.train.Optimizer has added up the rows of each."""
-        ids, g = gradient.indices, gradient.values
         beta1, beta2 = self.numbers["beta1"], self.numbers["beta2"]
         first, second = self.get_slot(variable, "m"), self.get_slot(variable, "v")
         m = beta1 * tf.gather(first, ids) + (1 - beta1) * g
         v = beta2 * tf.gather(second, ids) + (1 - beta2) * tf.square(g)
         change = self.numbers["lr"] * m / (tf.sqrt(v) + self.numbers["epsilon"])
+        update, subtract = tf.raw_ops.ResourceScatterUpdate, tf.raw_ops.ResourceScatterSub
         return tf.group(
-            tf.scatter_update(first, ids, m),
-            tf.scatter_update(second, ids, v),
-            tf.scatter_sub(variable, ids, change),
+            update(resource=first.handle, indices=ids, updates=m),
+            update(resource=second.handle, indices=ids, updates=v),
+            subtract(resource=variable.handle, indices=ids, updates=change),
         )
 
     def _finish(self, updates, name):

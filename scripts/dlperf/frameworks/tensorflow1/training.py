@@ -133,7 +133,7 @@ def updates(run, optimizer, value):
     a micro-step.
     """
     if run.amp:
-        scale = tf.train.experimental.DynamicLossScale(run.loss_scale)
+        scale = LossScale(run.loss_scale)
         optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(optimizer, scale)
     if run.distributed:
         import horovod.tensorflow as hvd
@@ -159,6 +159,14 @@ def updates(run, optimizer, value):
     with tf.control_dependencies([applied]):
         cleared = [tf.assign(total, tf.zeros_like(total)) for total in sums]
     return tf.group(*added), tf.group(*cleared)
+
+
+class LossScale(tf.train.experimental.DynamicLossScale):
+    """Asks of slices' own values whether they are finite, not of a gradient made dense."""
+
+    def update(self, gradients):
+        slices = tf.IndexedSlices
+        return super().update([g.values if isinstance(g, slices) else g for g in gradients])
 
 
 def inputs(fields, constant):

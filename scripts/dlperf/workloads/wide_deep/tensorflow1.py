@@ -28,8 +28,9 @@ def dense(x, outputs, name):
 def wide_deep(run, numbers, wide, deep):
     """Logits (batch,)."""
     rows, width = run.dimensions["vocabulary"], run.dimensions["width"]
-    crosses = tf.gather(variable("wide_embedding", rows, 1), wide)
-    fields = tf.gather(variable("deep_embedding", rows, width), deep)
+    lazy = bool(facts.sparse(run.dimensions))
+    crosses = tf.gather(sparse.table("wide_embedding", rows, 1, lazy), wide)
+    fields = tf.gather(sparse.table("deep_embedding", rows, width, lazy), deep)
     fields = tf.reshape(fields, [int(deep.shape[0]), facts.FIELDS * width])
     x = tf.concat([fields, tf.cast(numbers, fields.dtype)], 1)
     for layer in range(run.dimensions["layers"]):
