@@ -11,7 +11,6 @@ import re
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -171,9 +170,7 @@ def mean_of_all(run, gradients):
     """mean_over_ranks, where gradients of tables may be Rows."""
     leaves, tree = jax.tree.flatten(gradients, sparse.is_rows)
     whole = iter(mean_over_ranks(run, [each for each in leaves if not sparse.is_rows(each)]))
-    means = [
-        sparse.gathered(run, each) if sparse.is_rows(each) else next(whole) for each in leaves
-    ]
+    means = [sparse.gathered(run, each) if sparse.is_rows(each) else next(whole) for each in leaves]
     return jax.tree.unflatten(tree, means)
 
 

@@ -39,7 +39,9 @@ class Adam(tf.Module):
         # corrections are of the betas as the operator has them: rounded
         exact1, exact2 = tf.cast(beta1, tf.float64), tf.cast(beta2, tf.float64)
         steps = tf.cast(self.steps.assign_add(choose(tf.constant(1, tf.int64), 0)), tf.float64)
-        rate = tf.cast(self.learning_rate * tf.sqrt(1 - exact2**steps) / (1 - exact1**steps), dtype())
+        rate = tf.cast(
+            self.learning_rate * tf.sqrt(1 - exact2**steps) / (1 - exact1**steps), dtype()
+        )
         settings = {
             "lr": choose(rate, 0.0),
             "epsilon": tf.constant(self.epsilon, dtype()),

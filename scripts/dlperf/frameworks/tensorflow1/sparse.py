@@ -65,7 +65,7 @@ class Adam(tf.train.Optimizer):
             grad=gradient,
             beta1_power=tf.zeros([], self.dtype),
             beta2_power=tf.zeros([], self.dtype),
-            **self.numbers
+            **self.numbers,
         )
 
     def _resource_apply_sparse(self, g, variable, ids):
