@@ -1,5 +1,6 @@
-"""On a CPU some of JAX's convolutions are written as matrix products: the same ones, that is."""
+"""JAX: convolutions written as products, what a program is said to be, tables."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -67,3 +68,50 @@ def test_library_calls_of_a_gpus_program_are_counted_by_name(environments):
     assert said.strip() == (
         "1 fusions, 0 convolutions, 0 dots, 1 all-reduces, 1 __cublas$gemm, 2 __cudnn$convForward"
     )
+
+
+STEP = """
+import functools
+import jax, numpy as np
+from dlperf.frameworks.jax import training as framework
+from dlperf.workloads.wide_deep import jax as page
+
+network = page.model(run)
+optimizer, shapes = page.optimizer(run, network), page.weights(run, network).shapes
+lookups = page.lookups if run.dimensions["adam"] == "lazy" else None
+step = functools.partial(framework.update, run, network, page.loss, optimizer, lookups)
+batch = tuple(jax.ShapeDtypeStruct(*each) for each in page.shapes(run, run.batch_size))
+state = jax.eval_shape(optimizer.init, shapes)
+step = jax.jit(step, donate_argnums=(0, 1, 2))
+needed = step.lower(shapes, state, framework.first_key(run), (batch,)).compile().memory_analysis()
+print(json.dumps([needed.alias_size_in_bytes, needed.temp_size_in_bytes]))
+"""
+
+
+def test_a_lazy_step_writes_tables_in_place_and_needs_no_other_array_of_their_size(environments):
+    dimensions = {"vocabulary": 4 * 10**6, "width": 4, "layers": 1, "adam": "lazy"}
+    run = in_framework.rank("jax", "wide_deep", dimensions=dimensions)
+    table = 4 * 4 * dimensions["vocabulary"]
+    in_place, more = json.loads(in_framework.printed(run, STEP, environments / "jax.cpu"))
+    assert in_place > 3 * table
+    assert more < table / 16
+
+
+SUMMED = """
+import jax, numpy as np
+from dlperf.contract.work import Rows
+from dlperf.frameworks.jax import sparse
+
+rows = Rows(np.int32([3, 1, 3, 0]), np.float32([[1, 2], [3, 4], [5, 6], [7, 8]]))
+ids, sums = jax.jit(lambda rows: sparse.summed(rows, 5))(rows)
+table = sparse.apply_updates({"table": jax.numpy.zeros((5, 2))}, {"table": Rows(ids, sums)})
+print(json.dumps([ids.tolist(), sums[:3].tolist(), table["table"].tolist()]))
+"""
+
+
+def test_an_id_has_the_sum_of_its_rows_and_what_fills_up_is_beyond_the_table(environments):
+    found = in_framework.printed(in_framework.rank("jax"), SUMMED, environments / "jax.cpu")
+    ids, sums, table = json.loads(found)
+    assert ids == [0, 1, 3, 5]
+    assert sums == [[7, 8], [3, 4], [6, 8]]
+    assert table == [[7, 8], [3, 4], [0, 0], [6, 8], [0, 0]]

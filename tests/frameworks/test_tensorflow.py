@@ -1,4 +1,4 @@
-"""TensorFlow 2: float16's loss scale, which this CPU's mixed precision never asks for."""
+"""TensorFlow 2: float16's loss scale, which this CPU's mixed precision never asks for; tables."""
 
 import json
 
@@ -53,3 +53,61 @@ def test_no_branch_asks_the_host_whether_gradients_overflowed(environments):
     kinds = set(found[0][-1])
     assert "ResourceApplyMomentum" in kinds
     assert not kinds & {"If", "StatelessIf", "Switch", "Case", "StatelessCase", "PyFunc"}
+
+
+TABLE = """
+import tensorflow as tf
+frameworks.load("tensorflow").start(run)
+from dlperf.frameworks.tensorflow import sparse
+from dlperf.frameworks.tensorflow import training as framework
+
+def trained(gradients):
+    dense, table = tf.Variable([3.0]), tf.Variable(tf.ones([5, 2]))
+    optimizer = sparse.Adam(run, [dense, table], 0.125, 0.9, 0.999, 1e-7, lazy=True)
+    scale = framework.LossScale(4.0)
+
+    def body(gradient):
+        gradient = gradient * scale.scale
+        rows = tf.IndexedSlices(tf.fill([3, 2], gradient), tf.constant([3, 1, 3]), table.shape)
+        scale.apply(optimizer, [tf.fill([1], gradient), rows])
+
+    step = framework.function(body, jit_compile=run.compiler == "xla" or None)
+    for gradient in gradients:
+        step(tf.constant(gradient))
+    return [each.numpy().tolist() for each in (dense, *optimizer.variables, table)]
+
+inf = float("inf")
+print(json.dumps([trained(each) for each in ([], [inf], [1.0, 0.5], [inf, 1.0, 0.5],
+                                            [1.0, inf, 0.5])]))
+"""
+
+
+@pytest.mark.parametrize("compiler", ["none", "xla"])
+def test_a_step_that_overflows_leaves_tables_and_moments_as_they_were(compiler, environments):
+    run = in_framework.rank("tensorflow", "wide_deep", compiler=compiler)
+    found = json.loads(in_framework.printed(run, TABLE, environments / "tensorflow.cpu"))
+    start, skipped, two, skipped_first, skipped_between = found
+    assert skipped == start != two
+    assert skipped_first == skipped_between == two
+    rests = [before == after for before, after in zip(start[-1], two[-1], strict=True)]
+    assert rests == [True, False, True, False, True]
+
+
+SUMMED = """
+import tensorflow as tf
+from dlperf.frameworks.tensorflow import sparse
+
+ids, rows = tf.random.uniform([40], maxval=9, dtype=tf.int32), tf.random.normal([40, 3])
+pairs = [sparse.summed(ids, rows), sparse.summed_repeatedly(ids, rows)]
+print(json.dumps([ids.numpy().tolist()] + [[each.numpy().tolist() for each in p] for p in pairs]))
+"""
+
+
+def test_on_a_gpu_each_id_has_the_sum_of_its_rows_as_often_as_it_is_given(environments):
+    run = in_framework.rank("tensorflow", "wide_deep")
+    found = in_framework.printed(run, SUMMED, environments / "tensorflow.cpu")
+    given, (ids, sums), (repeated, each) = json.loads(found)
+    assert sorted(ids) == sorted(set(given)) and repeated == sorted(given)
+    of = dict(zip(ids, sums, strict=True))
+    for place, row in zip(repeated, each, strict=True):
+        assert row == pytest.approx(of[place], abs=1e-5)

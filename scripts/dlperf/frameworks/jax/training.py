@@ -11,16 +11,16 @@ import re
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed, scheduled
+from dlperf.contract.work import Rows, Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks import half
+from dlperf.frameworks.jax import sparse
 
 
 def train(
@@ -36,6 +36,7 @@ def train(
     parity=None,
     schedule=None,
     outputs=None,
+    lookups=None,
 ):
     """The Work of training `network`.
 
@@ -44,7 +45,8 @@ def train(
     value an argument. put(run, *arrays): a loader's batch in the types that the program takes.
     shapes: of a micro-step's batch over all ranks, [(shape, type)]. layout: of a loader's images.
     schedule: a rate for each step, of a training to a quality, whose optimizer is one of
-    optax.inject_hyperparams with a `learning_rate`; outputs: as of inference.infer.
+    optax.inject_hyperparams with a `learning_rate`; outputs: as of inference.infer. lookups: of
+    tables with sparse gradients, as of sparse.value_and_gradient.
     """
     exchange = Exchange(run)
     parameters = jax.tree.map(exchange.shape, weights.shapes)  # until they are written
@@ -58,7 +60,7 @@ def train(
     batches = open_batches(run, layout)
     next_batch = feed(batches, lambda *batch: exchange.put(tuple(put(run, *batch)), exchange.own))
 
-    step_of_rank = functools.partial(update, run, network, loss, optimizer)
+    step_of_rank = functools.partial(update, run, network, loss, optimizer, lookups)
     program = jax.jit(exchange.over_ranks(step_of_rank), donate_argnums=(0, 1, 2))
     # by its shapes alone: the first batch belongs to the first step
     batch = tuple(exchange.batch_shape(*each) for each in shapes)
@@ -127,13 +129,15 @@ def forward_pass(run, network, outputs):
     return forward
 
 
-def update(run, network, loss, optimizer, parameters, state, carried, batches):
+def update(run, network, loss, optimizer, lookups, parameters, state, carried, batches):
     """The step on one rank: (parameters, state, carried, loss) after an update on `batches`."""
 
     def forward(parameters, carried, batch):
         return loss(run, network, parameters, carried, *batch)
 
     gradient = jax.value_and_grad(forward, has_aux=True)
+    if lookups:
+        gradient = sparse.value_and_gradient(forward, lookups)
 
     def micro_step(sums, batch):
         gradients, carried, value = sums
@@ -150,9 +154,9 @@ def update(run, network, loss, optimizer, parameters, state, carried, batches):
         gradients = jax.tree.map(lambda each: each / run.accumulation, gradients)
         value = value / run.accumulation
     if run.distributed:
-        gradients = mean_over_ranks(run, gradients)
+        gradients = mean_of_all(run, gradients)
     updates, state = optimizer.update(gradients, state, parameters)
-    return optax.apply_updates(parameters, updates), state, carried, value[None]
+    return sparse.apply_updates(parameters, updates), state, carried, value[None]
 
 
 def mean_over_ranks(run, gradients):
@@ -160,6 +164,14 @@ def mean_over_ranks(run, gradients):
         return jax.lax.pmean(gradients, "ranks")
     flat, split = ravel_pytree(gradients)  # on a CPU it leaves them apart: twice the time
     return split(jax.lax.pmean(flat, "ranks"))
+
+
+def mean_of_all(run, gradients):
+    """mean_over_ranks, where gradients of tables may be Rows."""
+    leaves, tree = jax.tree.flatten(gradients, sparse.is_rows)
+    whole = iter(mean_over_ranks(run, [each for each in leaves if not sparse.is_rows(each)]))
+    means = [sparse.gathered(run, each) if sparse.is_rows(each) else next(whole) for each in leaves]
+    return jax.tree.unflatten(tree, means)
 
 
 class Exchange:
@@ -315,12 +327,15 @@ class Weights:
         return ((name, layouts.canonical(name, np.asarray(leaf))) for name, leaf in whole.items())
 
     def nested(self, arrays):
-        """Canonical name -> array, as nested dicts in the parameters' type."""
+        """Canonical name -> array or Rows, as nested dicts in the parameters' type."""
         shapes = flatten_dict(self.shapes, sep=".")
-        flat = {
-            key: layouts.channels_last(name, arrays[name], shapes[key].dtype)
-            for name, key in self.names.items()
-        }
+        flat = {}
+        for name, key in self.names.items():
+            array, dtype = arrays[name], shapes[key].dtype
+            if isinstance(array, Rows):
+                flat[key] = Rows(array.ids.astype(np.int32), array.values.astype(dtype))
+            else:
+                flat[key] = layouts.channels_last(name, array, dtype)
         return unflatten_dict(flat, sep=".")
 
 
@@ -339,7 +354,7 @@ def optimize(run, implementation, start, gradients):
     @functools.partial(jax.jit, donate_argnums=(0, 1))
     def step(parameters, state, gradients):
         updates, state = optimizer.update(gradients, state, parameters)
-        return optax.apply_updates(parameters, updates), state
+        return sparse.apply_updates(parameters, updates), state
 
     parameters = weights.nested(start)
     state = optimizer.init(parameters)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed, scheduled
+from dlperf.contract.work import Rows, Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks import half
 from dlperf.frameworks.tensorflow.process import dtype, strategy
@@ -181,7 +181,7 @@ class LossScale(tf.Module):
         self.good_steps.assign(0.0)
 
     def apply(self, optimizer, gradients):
-        gradients = [gradient / self.scale for gradient in gradients]
+        gradients = [divided(gradient, self.scale) for gradient in gradients]
         norm = tf.linalg.global_norm(gradients)
         finite = tf.math.is_finite(norm)
         optimizer.apply(gradients, norm, finite)
@@ -194,6 +194,13 @@ class LossScale(tf.Module):
 def choose(finite, value, otherwise):
     """`value` where gradients are finite, or may not be otherwise (`finite` is None)."""
     return value if finite is None else tf.where(finite, value, otherwise)
+
+
+def divided(gradient, number):
+    """A gradient over a number; slices stay slices, which would become as large as the variable."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient / number
+    return tf.IndexedSlices(gradient.values / number, gradient.indices, gradient.dense_shape)
 
 
 def wait(run):
@@ -263,5 +270,13 @@ def optimize(run, implementation, start, gradients):
     names = {variable.ref(): name for name, variable in weights.named.items()}
     names = [names[variable.ref()] for variable in network.trainable_variables]
     for given in gradients:
-        optimizer.apply([tf.constant(layouts.channels_last(name, given[name])) for name in names])
+        optimizer.apply([gradient(name, given[name], weights.named[name]) for name in names])
     return weights.read()
+
+
+def gradient(name, given, variable):
+    """A canonical array, or Rows, as a gradient of this variable."""
+    if isinstance(given, Rows):
+        values = tf.constant(given.values, variable.dtype)
+        return tf.IndexedSlices(values, tf.constant(given.ids), variable.shape)
+    return tf.constant(layouts.channels_last(name, given))

@@ -5,13 +5,14 @@ ranks. Where micro-steps share an update, one callable adds gradients up and one
 """
 
 import contextlib
+import itertools
 
 import numpy as np
 import tensorflow as tf
 
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, feed, scheduled
+from dlperf.contract.work import Rows, Work, feed, scheduled
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks.tensorflow1.process import session_config
 
@@ -132,7 +133,7 @@ def updates(run, optimizer, value):
     a micro-step.
     """
     if run.amp:
-        scale = tf.train.experimental.DynamicLossScale(run.loss_scale)
+        scale = LossScale(run.loss_scale)
         optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(optimizer, scale)
     if run.distributed:
         import horovod.tensorflow as hvd
@@ -158,6 +159,14 @@ def updates(run, optimizer, value):
     with tf.control_dependencies([applied]):
         cleared = [tf.assign(total, tf.zeros_like(total)) for total in sums]
     return tf.group(*added), tf.group(*cleared)
+
+
+class LossScale(tf.train.experimental.DynamicLossScale):
+    """Asks of slices' own values whether they are finite, not of a gradient made dense."""
+
+    def update(self, gradients):
+        slices = tf.IndexedSlices
+        return super().update([g.values if isinstance(g, slices) else g for g in gradients])
 
 
 def inputs(fields, constant):
@@ -270,13 +279,29 @@ def optimize(run, implementation, start, gradients):
         tf.get_default_graph().clear_collection(tf.GraphKeys.UPDATE_OPS)  # there is no batch
         weights = implementation.weights(run, network)
         weights.connect(session)
-        fed = {name: tf.placeholder(dtype(run), v.shape) for name, v in weights.named.items()}
+        gradients = iter(gradients)
+        first_given = next(gradients)
+        fed, products = {}, []
+        for name, v in weights.named.items():
+            if isinstance(first_given[name], Rows):
+                fed[name] = Rows(
+                    tf.placeholder(tf.int64, [None]), tf.placeholder(dtype(run), [None, v.shape[1]])
+                )
+                products.append(fed[name].values * tf.gather(v, fed[name].ids))
+            else:
+                fed[name] = tf.placeholder(dtype(run), v.shape)
+                products.append(fed[name] * v)
         # a sum of weights times numbers: its gradients are the numbers
-        value = tf.add_n([tf.reduce_sum(fed[name] * v) for name, v in weights.named.items()])
+        value = tf.add_n(list(map(tf.reduce_sum, products)))
         update, _ = updates(run, implementation.optimizer(run, network), value)
         initialize(session)
         weights.write(start)
-        for given in gradients:
-            values = {fed[name]: layouts.channels_last(name, given[name]) for name in fed}
+        for given in itertools.chain([first_given], gradients):
+            values = {}
+            for name, there in fed.items():
+                if isinstance(there, Rows):
+                    values.update(zip(there, given[name]))
+                else:
+                    values[there] = layouts.channels_last(name, given[name])
             session.run(update, feed_dict=values)
         return weights.read()

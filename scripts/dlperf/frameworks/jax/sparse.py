@@ -1,0 +1,114 @@
+"""Tables of which a step touches some rows, in JAX: their gradients, and Adam of those rows.
+
+A table's rows are looked up before the loss is differentiated, so that its gradient is `Rows`: the
+ids of a batch, duplicates and all, and a row of numbers for each. A step takes no time for rows
+that it does not touch: XLA writes into tables and moments in place, as their memory is donated.
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from dlperf.contract.work import Rows
+
+
+def value_and_gradient(forward, lookups):
+    """As jax.value_and_grad(forward, has_aux=True), with Rows as the gradients of tables.
+
+    lookups(batch): the ids of each table by its key in the parameters. forward(parameters, carried,
+    batch) finds the rows of those ids where the table would be.
+    """
+    gradient = jax.value_and_grad(forward, has_aux=True)
+
+    def found(parameters, carried, batch):
+        ids = lookups(batch)
+        rows = {key: parameters[key][each] for key, each in ids.items()}
+        value, gradients = gradient(dict(parameters, **rows), carried, batch)
+        sparse = {
+            key: Rows(each.reshape(-1), gradients[key].reshape(-1, rows[key].shape[-1]))
+            for key, each in ids.items()
+        }
+        return value, dict(gradients, **sparse)
+
+    return found
+
+
+def gathered(run, rows):
+    """The gradient's mean over ranks: the ids and rows of all, one behind the other."""
+    whole = functools.partial(jax.lax.all_gather, axis_name="ranks", tiled=True)
+    return Rows(whole(rows.ids), whole(rows.values) / run.ranks)
+
+
+def is_rows(leaf):
+    return isinstance(leaf, Rows)
+
+
+def adam(learning_rate, beta1, beta2, epsilon):
+    """Adam whose epsilon is beside the root of the second moment as it is (facts.EPSILON).
+
+    Kingma and Ba 2015, end of section 2; optax has it beside the root of the corrected one. Where a
+    gradient is Rows, those rows are updated, by the sum of what each place gave; the others rest,
+    moments and all. Steps are counted for all together.
+    """
+
+    def init(parameters):
+        zeros = functools.partial(jax.tree.map, jnp.zeros_like)
+        return jnp.zeros([], jnp.int32), zeros(parameters), zeros(parameters)
+
+    def update(gradients, state, parameters=None):
+        steps, first, second = state
+        steps = steps + 1
+        # 1 - beta^steps; of powers near 1, a difference in float32 has an error of 1e-5
+        correction1, correction2 = (
+            -jnp.expm1(steps * jnp.asarray(math.log(beta), float)) for beta in (beta1, beta2)
+        )
+        rate = learning_rate * jnp.sqrt(correction2) / correction1
+
+        def of_one(g, m, v):
+            """(the weight's update, its new moments)"""
+            ids = slice(None)
+            if is_rows(g):
+                ids, g = summed(g, len(m))
+            scale = rate.astype(m.dtype)
+            new_m = beta1 * m[ids] + (1 - beta1) * g
+            new_v = beta2 * v[ids] + (1 - beta2) * jnp.square(g)
+            change = -scale * new_m / (jnp.sqrt(new_v) + epsilon)
+            if isinstance(ids, slice):
+                return change, new_m, new_v
+            write = dict(mode="drop", indices_are_sorted=True, unique_indices=True)
+            return Rows(ids, change), m.at[ids].set(new_m, **write), v.at[ids].set(new_v, **write)
+
+        leaves, tree = jax.tree.flatten(gradients, is_rows)
+        moments = jax.tree.leaves(first), jax.tree.leaves(second)
+        updates, first, second = (
+            jax.tree.unflatten(tree, each) for each in zip(*map(of_one, leaves, *moments))
+        )
+        return updates, (steps, first, second)
+
+    return optax.GradientTransformation(init, update)
+
+
+def summed(rows, entries):
+    """(ids, for each the sum of all its rows): each id once, then ids beyond the table's entries.
+
+    As many as were given: a program's shapes do not depend on what is in a batch.
+    """
+    count = len(rows.ids)
+    ids, place = jnp.unique(rows.ids, return_inverse=True, size=count, fill_value=entries)
+    return ids, jax.ops.segment_sum(rows.values, place, count)
+
+
+def apply_updates(parameters, updates):
+    """optax.apply_updates, where updates may be Rows of distinct ids in order."""
+
+    def apply(update, parameter):
+        if not is_rows(update):
+            return optax.apply_updates(parameter, update)
+        return parameter.at[update.ids].add(
+            update.values, mode="drop", indices_are_sorted=True, unique_indices=True
+        )
+
+    return jax.tree.map(apply, updates, parameters, is_leaf=is_rows)

@@ -1,0 +1,92 @@
+"""Tables of which a step touches some rows, in TensorFlow 2: Adam of those rows.
+
+The gradient of a variable whose rows were gathered is tf.IndexedSlices: the ids of a batch,
+duplicates and all, and a row of numbers for each. Ranks exchange them as they are. A step takes no
+time for rows that it does not touch.
+"""
+
+import functools
+
+import tensorflow as tf
+
+from dlperf.frameworks.tensorflow import training as framework
+from dlperf.frameworks.tensorflow.process import dtype
+
+
+class Adam(tf.Module):
+    """Adam whose epsilon is beside the root of the second moment as it is (facts.EPSILON).
+
+    Kingma and Ba 2015, end of section 2, and TensorFlow's fused operator, which corrects in float32
+    (where 1 - 0.999 has an error of 1e-5): so the rate is corrected before it. lazy: of variables
+    whose gradients are slices, the rows that a batch looked up are updated, by the sum of what each
+    place gave; the others rest, moments and all. Else all rows are. Steps are counted for all
+    together. (Keras moves the moments of all rows, and squares before it sums.)
+    """
+
+    def __init__(self, run, variables, learning_rate, beta1, beta2, epsilon, lazy):
+        super().__init__()
+        self.trained, self.lazy, self.learning_rate = variables, lazy, learning_rate
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self.summed = summed if not run.cuda and run.compiler == "none" else summed_repeatedly
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.first = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
+        self.second = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
+
+    def apply(self, gradients, norm=None, finite=None):
+        """One step, or none: see training.train."""
+        choose = functools.partial(framework.choose, finite)
+        beta1, beta2 = (tf.constant(beta, dtype()) for beta in (self.beta1, self.beta2))
+        # corrections are of the betas as the operator has them: rounded
+        exact1, exact2 = tf.cast(beta1, tf.float64), tf.cast(beta2, tf.float64)
+        steps = tf.cast(self.steps.assign_add(choose(tf.constant(1, tf.int64), 0)), tf.float64)
+        rate = tf.cast(
+            self.learning_rate * tf.sqrt(1 - exact2**steps) / (1 - exact1**steps), dtype()
+        )
+        settings = {
+            "lr": choose(rate, 0.0),
+            "epsilon": tf.constant(self.epsilon, dtype()),
+            "beta1": choose(beta1, 1.0),
+            "beta2": choose(beta2, 1.0),
+        }
+        unused = {"beta1_power": tf.zeros([], dtype()), "beta2_power": tf.zeros([], dtype())}
+        for variable, m, v, gradient in zip(self.trained, self.first, self.second, gradients):
+            if self.lazy and isinstance(gradient, tf.IndexedSlices):
+                ids, sums = self.summed(gradient.indices, gradient.values)
+                update_rows(variable, m, v, ids, choose(sums, 0.0), **settings)
+                continue
+            tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=m.handle,
+                v=v.handle,
+                grad=choose(tf.convert_to_tensor(gradient), 0.0),
+                **settings,
+                **unused,
+            )
+
+
+def update_rows(variable, first, second, ids, g, lr, epsilon, beta1, beta2):
+    """Adam of these rows, by gradients g (n, width)."""
+    m = beta1 * tf.gather(first, ids) + (1 - beta1) * g
+    v = beta2 * tf.gather(second, ids) + (1 - beta2) * tf.square(g)
+    new = tf.gather(variable, ids) - lr * m / (tf.sqrt(v) + epsilon)
+    for each, rows in ((first, m), (second, v), (variable, new)):
+        tf.raw_ops.ResourceScatterUpdate(resource=each.handle, indices=ids, updates=rows)
+
+
+def summed(ids, rows):
+    """(ids, for each the sum of all its rows); no id stands twice."""
+    ids, place = tf.unique(ids)
+    return ids, tf.math.unsorted_segment_sum(rows, place, tf.size(ids))
+
+
+def summed_repeatedly(ids, rows):
+    """The same, with ids as often as they were given, each time with the same sum.
+
+    How many different ones there are, a GPU knows only when it is done, and XLA has static shapes.
+    """
+    order = tf.argsort(ids)
+    ids = tf.gather(ids, order)
+    place = tf.cumsum(tf.cast(ids[1:] != ids[:-1], tf.int32))
+    place = tf.concat([[0], place], 0)
+    sums = tf.math.unsorted_segment_sum(tf.gather(rows, order), place, tf.size(ids))
+    return ids, tf.gather(sums, place)

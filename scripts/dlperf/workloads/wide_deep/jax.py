@@ -1,0 +1,109 @@
+"""Wide & Deep in JAX, with Flax (linen).
+
+As fast as it gets: the rows of both tables are looked up before the loss is differentiated, so that
+Adam updates, in place, those that a batch looks up. With `adam: dense`, tables are parameters like
+others, and so are their gradients.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+
+from dlperf.data import clicks
+from dlperf.frameworks.jax import sparse
+from dlperf.frameworks.jax import training as framework
+from dlperf.workloads.wide_deep import facts
+
+TABLES = ("wide_embedding", "deep_embedding")
+
+
+class WideDeep(nn.Module):
+    """Logits, from the rows of both tables."""
+
+    dtype: jnp.dtype  # of the computation; None: the parameters'
+    layers: int
+
+    @nn.compact
+    def __call__(self, numbers, crosses, fields):
+        x = jnp.concatenate([fields.reshape(len(fields), -1), numbers], 1)
+        for layer in range(self.layers):
+            x = nn.relu(nn.Dense(facts.UNITS, dtype=self.dtype, name="hidden%d" % layer)(x))
+            x = nn.Dropout(facts.DROPOUT, deterministic=False)(x)
+        x = nn.Dense(1, dtype=self.dtype, name="output")(x)[:, 0]
+        return x.astype(crosses.dtype) + crosses.sum((1, 2))
+
+
+def model(run):
+    return WideDeep(framework.compute_dtype(run), run.dimensions["layers"])
+
+
+def weights(run, network):
+    """The parameters by the names of facts.parameters: those of the network, and the tables."""
+    rows = [
+        np.empty((1, count, width), np.float32)
+        for count, width in ((facts.CROSSES, 1), (facts.FIELDS, run.dimensions["width"]))
+    ]
+    numbers = np.empty((1, facts.NUMBERS), np.float32)
+    shapes = framework.shapes_of(run, network, numbers, *rows)["params"]
+    dtype = np.float64 if run.float64 else np.float32
+    for name in TABLES:
+        shape = facts.parameters(run.dimensions)[name]
+        shapes[name] = jax.ShapeDtypeStruct(shape, dtype)
+    return framework.Weights(framework.named(shapes), shapes)
+
+
+def lookups(batch):
+    """The ids of each table; `batch`: as of clicks.Batch."""
+    return dict(zip(TABLES, (batch[1], batch[2])))
+
+
+def loss(run, network, parameters, random, *batch):
+    """(the mean loss of a batch, the next step's random key)
+
+    parameters: where tables are sparse, they are the rows that this batch looks up.
+    """
+    numbers, _, _, labels = batch
+    rows = {name: parameters[name] for name in TABLES}
+    if not facts.sparse(run.dimensions):
+        rows = {name: rows[name][ids] for name, ids in lookups(batch).items()}
+    dense = {name: each for name, each in parameters.items() if name not in TABLES}
+    used, random = framework.split_key(run, random)
+    given = [numbers] + [rows[name] for name in TABLES]
+    logits = network.apply({"params": dense}, *given, rngs={"dropout": used})
+    return optax.sigmoid_binary_cross_entropy(logits, labels).mean(), random
+
+
+def optimizer(run, network):
+    rate = facts.learning_rate(run.global_batch_size)
+    return sparse.adam(rate, facts.BETA1, facts.BETA2, facts.EPSILON)
+
+
+def put(run, *batch):
+    """A clicks.Batch in the types of `shapes`."""
+    types = [dtype for _, dtype in shapes(run, len(batch[0]))]
+    return clicks.Batch(*map(np.asarray, batch, types))
+
+
+def shapes(run, count):
+    """Of a batch of `count` samples: real numbers are in the model's type."""
+    real = np.dtype("f8" if run.float64 else "f4")
+    batch = clicks.empty(count)
+    return [(each.shape, real if each.dtype.kind == "f" else each.dtype) for each in batch]
+
+
+def training(run):
+    network = model(run)
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        put,
+        carried=framework.first_key(run),
+        shapes=shapes(run, run.batch_size * run.data_parallel),
+        lookups=lookups if facts.sparse(run.dimensions) else None,
+        parity={"optimizer": "Adam, fused by XLA; of the tables " + run.dimensions["adam"]},
+    )
