@@ -133,6 +133,16 @@ def test_steps_that_float64_does_not_show_are_judged_as_they_are_timed():
     assert not by_name(judged(left(), None, free=crashed))["timed-losses"]["passed"]
 
 
+def test_of_a_training_to_a_quality_in_float32_the_losses_count_that_see_two_rates():
+    quality, changes = {**MANIFEST, "variant": "quality"}, {"again_loss": 6.95}
+    free = left(loss=[7.0, 6.9, 6.8, 6.6, 6.4], again_loss=6.95)
+    found = by_name(judged(left(), None, free=free, manifest=quality, **changes))
+    assert found["timed-losses"]["passed"] and found["timed-again-loss"]["passed"]
+    free["loss"][2] = 6.7
+    found = by_name(judged(left(), None, free=free, manifest=quality, **changes))
+    assert not found["timed-losses"]["passed"]
+
+
 def test_other_input_is_told_apart_from_another_computation():
     tiers = by_name(judged(left(), left(data_digest="d1")))
     assert tiers["input"]["passed"] is False

@@ -65,6 +65,8 @@ def data(shared: Path, config: plan.Config) -> list[dict[str, Any]]:
 
 def contents(manifest: Mapping[str, Any]) -> str:
     """What a set of data holds: '400 samples in 16 shards of tfrecord, 1 left out'."""
+    if "tests" in manifest:
+        return f"{manifest['samples']:,} samples to train on, {manifest['tests']:,} to test with"
     if "samples" in manifest:
         text = f"{manifest['samples']:,} samples in {manifest['shards']} shards of "
         text += manifest["format"]
