@@ -67,6 +67,7 @@ OUTLINE: Any = {"facecolor": PAPER, "linewidth": 1.2, "linestyle": (0, (3, 2))}
 NOT_EQUIVALENT = "not equivalent: equal work is not certified (see the table)"
 PNG_DPI = 200
 WIDTH = 9.0  # inches
+LONG_TITLE = 46  # characters
 #: Of a distribution so many values are drawn, spread evenly, and so many of the largest.
 STEPS, TAIL = 200, 20
 
@@ -224,8 +225,9 @@ def _canvas(
     above, below = 0.82, labels_room + 0.17 * len(notes)
     height = above + body + below
     made = Figure(figsize=(WIDTH, height), facecolor=PAPER)
-    row = rows[0]
-    made.text(0.012, 1 - 0.24 / height, heading(row, kind), size=13, weight="bold", va="center")
+    row, title = rows[0], heading(rows[0], kind)
+    size = 13 if len(title) <= LONG_TITLE else 11  # beside the sign of what is not equivalent
+    made.text(0.012, 1 - 0.24 / height, title, size=size, weight="bold", va="center")
     facts = [
         row["precision"],
         "" if kind == names.BATCHES else f"batch {labels.batch(row)} a device",
