@@ -13,7 +13,7 @@ from dlperf.analysis.__main__ import main
 from dlperf.analysis.report.page import CONTENTS
 from dlperf.analysis.round import names
 
-HEADINGS = tuple(heading for name, heading in CONTENTS if name != "beside")
+HEADINGS = tuple(heading for name, heading in CONTENTS if name not in ("beside", "searches"))
 
 
 def some_fail(case: plan.Case, repetition: int) -> tuple[str, str]:
