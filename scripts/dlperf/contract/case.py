@@ -368,7 +368,18 @@ def problems(document, known):
             found.extend(_rate_problems(values))
         if section == "identity" and isinstance(values["parallel"], dict):
             found.extend(_parallel_problems(values))
-    return found
+    return found or list(_quality_problems(document["identity"], document["settings"]))
+
+
+def _quality_problems(identity, settings):
+    """What a training to a quality must say, and no other scenario may."""
+    trains, epochs = identity["scenario"] == "quality", identity.get("epochs", 0)
+    tests, steps = settings.get("evaluations", 0), settings["measured_steps"]
+    if trains != (epochs > 0):
+        wanted = "at least 1 in the scenario quality" if trains else "0 but in the scenario quality"
+        yield "identity.epochs: %d; %s" % (epochs, wanted)
+    if trains and not 1 <= tests <= steps:
+        yield "settings.evaluations: %d; from 1 to measured_steps, %d" % (tests, steps)
 
 
 def _rate_problems(identity):

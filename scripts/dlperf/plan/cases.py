@@ -165,6 +165,8 @@ def _unsupported(case: Case, config: Config) -> str:
         return "inference takes the shared loader's batches, not those of a framework's own reader"
     if case.scenario == "quality" and not workloads.data(case.workload)[case.data].tests:
         return f"data: {case.data} has no test set"
+    if case.scenario == "quality" and case.dimensions.variant():
+        return "the certificate of a training to a quality is of the standard choices alone"
     if case.scenario == "quality" and not _steps(case):
         return f"data: {case.data} has fewer samples than a global batch"
     if case.compiler not in facts.COMPILERS:

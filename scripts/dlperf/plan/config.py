@@ -7,7 +7,7 @@ of keys in `config/README.md` are generated from these models (`python -m dlperf
 
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -316,11 +316,10 @@ class Workload(Section):
 
 def _section(name: str) -> type[Workload]:
     """The section of a workload: the common keys, its kinds of data and its own dimensions."""
-    facts, fields = workloads.facts(name), {}
-    kinds = Annotated[str, OneOf("a kind of data", tuple(facts.DATA))]
+    facts, fields = workloads.facts(name), dict[str, Any]()
     described = "; ".join(f"`{kind}`: {each.description}" for kind, each in facts.DATA.items())
     fields["data"] = (
-        Choices[kinds],  # type: ignore[valid-type]
+        _words("a kind of data", facts.DATA),
         Field(default=["synthetic"], description=f"{described}.", examples=[["sample"]]),
     )
     for own, each in facts.DIMENSIONS.items():
@@ -328,34 +327,37 @@ def _section(name: str) -> type[Workload]:
         field = Field(default=standard, description=each.description, examples=list(each.examples))
         fields[own] = (kind, field)
     if any(each.tests for each in facts.DATA.values()):
-        quality: Any = _quality(name) | None, Workload.model_fields["quality"]
-        fields["quality"] = quality
-    title = "".join(part.capitalize() for part in name.split("_"))
-    text = f"{facts.TITLE}: {facts.SUMMARY}"
-    model = create_model(title, __base__=Workload, __doc__=text, **fields)  # type: ignore[call-overload]
-    return globals().setdefault(title, model)  # pickle looks for it there
+        fields["quality"] = (_quality(name) | None, Workload.model_fields["quality"])
+    return _made(name, Workload, f"{facts.TITLE}: {facts.SUMMARY}", fields)
 
 
 def _quality(name: str) -> type[Quality]:
     """The section `quality` of a workload: its data with a test set, and its own sizes."""
     facts, fields = workloads.facts(name), dict[str, Any]()
-    tested = tuple(kind for kind, each in facts.DATA.items() if each.tests)
-    kinds = Annotated[str, OneOf("a kind of data with a test set", tested)]
+    tested = [kind for kind, each in facts.DATA.items() if each.tests]
+    text = "The kinds of data with a test set."
     fields["data"] = (
-        Choices[kinds],  # type: ignore[valid-type]
-        Field(
-            default=list(tested[:1]),
-            description="The kinds of data with a test set.",
-            examples=[list(tested[:1])],
-        ),
+        _words("a kind of data with a test set", tested),
+        Field(default=tested[:1], description=text, examples=[tested[:1]]),
     )
     for own, each in facts.DIMENSIONS.items():
         if not each.is_choice:
             text = f"The same of `quality`, if it differs: {each.description}"
             field = Field(default=None, description=text, examples=list(each.examples))
             fields[own] = (_type_of(each)[0] | None, field)
-    title = "".join(part.capitalize() for part in name.split("_")) + "Quality"
-    model = create_model(title, __base__=Quality, __doc__=Quality.__doc__, **fields)  # type: ignore[call-overload]
+    return _made(f"{name}_quality", Quality, Quality.__doc__ or "", fields)
+
+
+def _words(what: str, words: Iterable[str]) -> Any:
+    """The type of a list of these words: Any, as mypy knows no types that are made when it runs."""
+    word: Any = Annotated[str, OneOf(what, tuple(words))]
+    return Choices[word]
+
+
+def _made(name: str, base: Any, text: str, fields: dict[str, Any]) -> Any:
+    """A section of its own fields beside those of `base`: 'wide_deep' -> WideDeep."""
+    title = "".join(part.capitalize() for part in name.split("_"))
+    model = create_model(title, __base__=base, __doc__=text, **fields)
     return globals().setdefault(title, model)  # pickle looks for it there
 
 
@@ -366,8 +368,7 @@ def _type_of(dimension: Dimension) -> tuple[Any, Any]:
         return Annotated[size, OrMax()] if dimension.granule else size, dimension.standard
     if set(dimension.words) == {0, 1}:
         return Choices[bool], [bool(dimension.standard)]
-    words = Annotated[str, OneOf("a choice", tuple(map(str, dimension.words)))]
-    return Choices[words], [dimension.standard]  # type: ignore[valid-type]
+    return _words("a choice", map(str, dimension.words)), [dimension.standard]
 
 
 def _sections() -> type[BaseModel]:

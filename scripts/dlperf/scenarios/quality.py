@@ -49,6 +49,9 @@ def window(run, work, stopwatch):
         if number in tested_at:
             work.wait()
             trained = clock()
+            if number == run.measured_steps:  # milliseconds, in the time of the last test
+                step_seconds = (trained - start) / number
+                train.all_is_done(lambda last: train.read(work, last), handles[-1], step_seconds)
             if tests is None:
                 tests = work.batches.tests()
             right, count = test(run, work, tests)

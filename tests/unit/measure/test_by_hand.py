@@ -118,6 +118,12 @@ def test_the_place_of_the_record_in_a_round_is_told_beside_the_document(capsys):
         ("--accumulation 2", "--accumulation: 2: ResNet-50 v1.5 has no such way"),
         ("--round a/b", "--round: 'a/b' [allowed: letters, digits"),
         ("--precision tf32 --device cpu", "--precision tf32 --compiler none: TF32 is a format of"),
+        ("--scenario quality", "identity.epochs: 0; at least 1 in the scenario quality"),
+        ("--epochs 2", "identity.epochs: 2; 0 but in the scenario quality"),
+        (
+            "--scenario quality --epochs 2 --evaluations 9",
+            "settings.evaluations: 9; from 1 to measured_steps, ",
+        ),
         ("--batch-size", "--batch-size: expected one argument"),
     ],
 )

@@ -36,10 +36,13 @@ CURVE, CURVES = "curve", "curves.tsv.gz"
 def by_table(cases: Iterable[Case]) -> dict[str, list[Case]]:
     """The cases of each table, by the table's identifier, in the order of the plan."""
     cases = list(cases)
-    varying = {workload: _varying(workload, cases) for workload in {c.workload for c in cases}}
+    kinds: dict[tuple[str, str], list[Case]] = {}
+    for case in cases:
+        kinds.setdefault((case.workload, case.scenario), []).append(case)
+    varying = {kind: _varying(kind[0], own) for kind, own in kinds.items()}
     tables: dict[str, list[Case]] = {}
     for case in cases:
-        tables.setdefault(_table(case, varying[case.workload]), []).append(case)
+        tables.setdefault(_table(case, varying[case.workload, case.scenario]), []).append(case)
     return tables
 
 
@@ -159,8 +162,8 @@ def series_title(framework: str, compiler: str, implementation: str = "") -> str
     return title if compiler == "none" else f"{title} [{compiler}]"
 
 
-def _varying(workload: str, cases: Sequence[Case]) -> set[str]:
-    own = [case for case in cases if case.workload == workload]
+def _varying(workload: str, own: Sequence[Case]) -> set[str]:
+    """What differs between these cases of a workload, all of one scenario."""
     varying = {
         name
         for name in workloads.dimensions(workload)

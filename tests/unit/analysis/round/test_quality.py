@@ -129,6 +129,13 @@ def test_a_mistake_in_the_section_is_one_message(quality, message):
         plan.load(mapping)
 
 
+def test_a_table_of_training_does_not_name_what_only_another_scenario_has_otherwise():
+    mapping = training(resnet50_precisions=["fp32"])
+    mapping["workloads"]["resnet50"]["scenarios"] = ["train", "quality"]
+    found = names.table_ids(plan.expand(plan.load(mapping)))
+    assert found[0] == "resnet50-train-fp32-b8" and TABLE in found
+
+
 def test_data_without_a_test_set_are_unsupported_for_it():
     mapping = config(workloads={"bert": dict(BERT, quality={"epochs": [1]})})
     (reason,) = {case.unsupported for case in plan.expand(plan.load(mapping))}

@@ -1,0 +1,120 @@
+"""A training to a quality: when it is tested, what counts, and what it refuses."""
+
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from dlperf.scenarios import quality
+
+LABELS = np.array([0, 1, 2, 0], np.int32)
+
+
+class Made:
+    """A work of which each step makes one label more right; it notes what it is asked for."""
+
+    def __init__(self, late=0.0):
+        self.asked, self.taken, self.late = [], 0, late
+        tests = [((np.zeros((4, 1)), LABELS), 3)]  # the last one fills the batch up
+        self.batches = SimpleNamespace(
+            tests=lambda: tests, begin=lambda: self.asked.append("begin")
+        )
+        self.weights = SimpleNamespace(read=lambda: iter([("fc.weight", np.zeros(1))]))
+
+    def step(self):
+        self.asked.append("step")
+        self.taken += 1
+        return self.taken
+
+    def wait(self):
+        self.asked.append("wait")
+
+    def loss(self, handle):
+        if handle == 6:
+            time.sleep(self.late)
+            self.late = 0.0  # it is there now
+        return 1.0 / handle
+
+    def evaluate(self, images, labels):
+        self.asked.append("test")
+        outputs = np.zeros((4, 3))
+        for index in range(4):
+            right = labels[index] if index < self.taken - 1 else (labels[index] + 1) % 3
+            outputs[index, right] = 1
+        return outputs
+
+    def restart(self, initial):
+        self.asked.append("restart")
+
+
+def trained(work, steps=6, evaluations=3):
+    run = SimpleNamespace(workload="resnet50", measured_steps=steps, evaluations=evaluations)
+    stopwatch = SimpleNamespace(
+        mark=lambda: None,
+        open=lambda: work.asked.append("open"),
+        close=lambda: work.asked.append("close"),
+        window=lambda start, end, start_utc, end_utc: {"start": start, "end": end},
+    )
+    return quality.window(run, work, stopwatch)
+
+
+def test_it_is_tested_evenly_and_nothing_is_read_before_the_clock_runs():
+    work = Made()
+    found = trained(work)
+    assert work.asked == [
+        *("open", "begin"),
+        *("step", "step", "wait", "test") * 3,
+        "close",
+    ]
+    assert [point[0] for point in found["points"]] == [2, 4, 6]
+    # of four samples the last one only fills the batch
+    assert [point[3:] for point in found["points"]] == [[1.0, 3], [3.0, 3], [3.0, 3]]
+    assert found["loss"] == [1.0 / number for number in range(1, 7)]
+    seconds = [value for point in found["points"] for value in point[1:3]]
+    assert seconds == sorted(seconds) and seconds[0] > 0
+
+
+def test_tests_are_evenly_spaced_and_the_last_one_is_at_the_end():
+    assert quality.evaluated_at(264, 12) == [22 * number for number in range(1, 13)]
+    assert quality.evaluated_at(7, 3) == [2, 5, 7]
+
+
+def test_a_wait_that_waits_for_nothing_is_an_error():
+    with pytest.raises(RuntimeError, match="too early"):
+        trained(Made(late=0.2))
+
+
+def test_a_loss_that_is_not_finite_names_its_step():
+    work = Made()
+    work.loss = lambda handle: float("nan") if handle == 3 else 1.0
+    with pytest.raises(ValueError, match="not finite: step 3"):
+        trained(work)
+
+
+def test_before_it_everything_is_tried_once_and_begun_anew():
+    work = Made()
+    work.step()
+    quality.warm(None, work, 1, initial={})
+    assert work.asked == ["step", "test", "restart"]
+
+
+def test_of_two_ranks_the_slower_one_counts_and_all_tests_are_added():
+    facts = [
+        {"points": [[2, 1.0, 1.5, 3.0, 4]], "loss": [2.0, 1.0]},
+        {"points": [[2, 1.2, 1.4, 2.0, 3]], "loss": [4.0, 3.0]},
+    ]
+    for each in facts:
+        each.update(clock="host", seconds=[1.0, 1.0], loader_seconds=0.0)
+    case = SimpleNamespace(global_batch_size=8)
+    found = quality.summary(facts, case, {"warmup_steps": 1, "measured_steps": 2})
+    assert found["curve"] == [
+        {
+            "samples": 16,
+            "seconds_trained": 1.2,
+            "seconds_tested": 1.5,
+            "right": 5.0,
+            "count": 7,
+        }
+    ]
+    assert found["steps"]["loss"] == [3.0, 2.0]
