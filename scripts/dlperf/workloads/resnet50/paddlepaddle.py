@@ -30,8 +30,6 @@ class BatchNorm(nn.BatchNorm2D):
     """
 
     def forward(self, x):
-        if not self.training:
-            return nn.BatchNorm2D.forward(self, x)
         kept, given = self._momentum, (self._mean, self._variance, self.weight, self.bias)
         rest = (False, kept, self._epsilon, self._data_format, False, False)
         y, _, _, mean, variance, _ = paddle._C_ops.batch_norm_(x, *given, *rest)
@@ -197,8 +195,21 @@ def training(run):
         layout=layout(run),
         parity={"layout": layout(run), "optimizer": "Momentum, multi-tensor"},
         schedule=facts.schedule(run),
-        outputs=outputs,
+        outputs=answering,
     )
+
+
+def answering(run, network):
+    """A network over the same parameters, without training's detours round oneDNN.
+
+    These have no branch for inference: with one, rewritten for the static program, one training
+    in ten ended by a signal.
+    """
+    twin = ResNet50(layout(run))
+    for own, trained in zip(twin.sublayers(), network.sublayers()):
+        for name, parameter in trained.named_parameters(include_sublayers=False):
+            setattr(own, name, parameter)
+    return twin
 
 
 def layout(run):
