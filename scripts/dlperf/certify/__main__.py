@@ -29,7 +29,6 @@ from typing import Any
 from dlperf import frameworks, workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SCHEMA, judge
 from dlperf.contract import case, files, storage
-from dlperf.contract.case import SCENARIOS
 from dlperf.contract.parallel import Layout
 from dlperf.measure import code, host, node, processes, record, stopwatch
 from dlperf.scenarios import train
@@ -144,7 +143,7 @@ def _tiers(
     float64_compiler: str | None,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """All tiers, and what the timed process reported of itself."""
-    if manifest["variant"] == "infer":
+    if workloads.scenario_of(manifest["variant"]) == "infer":
         return _tiers_of_inference(asked, manifest, environment, float64_compiler)
     exchange = frameworks.load(asked.framework).FLOAT64_EXCHANGE
     way = (asked.precision, asked.compiler)
@@ -240,7 +239,7 @@ def _run(
         "identity": {
             "workload": asked.workload,
             "framework": asked.framework,
-            "scenario": manifest["variant"] if manifest["variant"] in SCENARIOS else "train",
+            "scenario": workloads.scenario_of(manifest["variant"]),
             "precision": precision,
             "compiler": compiler,
             "nodes": asked.nodes,

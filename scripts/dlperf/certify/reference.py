@@ -9,9 +9,9 @@ step takes from the weights, divided by the rate, and <parts>-last.npy: what all
 is a micro-step of a model replica: parts of two replicas, or of two micro-steps, are the same.
 <parts>-statistics-first.npy and -last.npy: what the first step, and all, add to batch-norm's
 running statistics, by each of their conventions and each part. timed.npy and <parts>-timed.npy:
-other weights and their gradient, where the step that is timed has its own. Of the variant `infer`
-only weights.npy, statistics.npy (batch-norm's running ones) and outputs.npy, in float64: those of
-the first batches.
+other weights and their gradient, where the step that is timed has its own. Of the variants `infer`
+and `…-infer` only weights.npy, statistics.npy (batch-norm's running ones) and outputs.npy, in
+float64: those of the first batches.
 Arrays are float32, flat, in the order of the facts' `parameters` (or `statistics`), rounded once,
 after all arithmetic.
 
@@ -363,7 +363,7 @@ def differences(weights, start, share=1.0):
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m dlperf.certify.reference")
     parser.add_argument("--workload", choices=workloads.NAMES, required=True)
-    parser.add_argument("--variant", default="", help="of the workload, such as clip0")
+    parser.add_argument("--variant", default="", help="such as clip0 or fold1-infer")
     parser.add_argument("--data-dir", required=True)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", help="the folder to write")
@@ -380,7 +380,8 @@ def main(arguments=None):
             print_long_runs(asked)
         else:
             os.makedirs(asked.out, exist_ok=True)
-            made = make_outputs if asked.variant == "infer" else make
+            inferring = workloads.scenario_of(asked.variant) == "infer"
+            made = make_outputs if inferring else make
             write_manifest(asked.out, made(asked, proof))
 
 

@@ -195,7 +195,9 @@ class Case:
         names = declared(identity["workload"])
         return cls(
             parallel=Parallel(**identity["parallel"]),
-            dimensions=Dimensions(names, {name: identity[name] for name in names}),
+            dimensions=Dimensions(
+                names, {name: identity[name] for name in names if name in identity}
+            ),
             **{
                 name: identity[name]
                 for name in IDENTITY
@@ -222,10 +224,11 @@ class Case:
 
     @property
     def variant(self):
-        """'', 'clip0', 'infer' or 'quality': what its certificate is of, beside plain training."""
-        if self.scenario in INFERRING:
-            return "infer"
-        return self.dimensions.variant() if self.scenario == "train" else self.scenario
+        """'', 'clip0', 'infer', 'fold1-infer', 'quality': what its certificate is of."""
+        if self.scenario == "quality":
+            return self.scenario
+        inferring = "infer" if self.scenario in INFERRING else ""
+        return "-".join(filter(None, (self.dimensions.variant(), inferring)))
 
     @property
     def devices(self):
@@ -288,6 +291,15 @@ def upgraded(identity):
     return dict(found)
 
 
+def with_choices(identity, dimensions):
+    """An identity with the standard one of each choice that it leaves out."""
+    found = dict(identity)
+    for name, each in dimensions.items():
+        if each.is_choice:
+            found.setdefault(name, each.standard)
+    return found
+
+
 def flat(identity):
     """An identity with the parts of `parallel` in its place: COLUMNS, and the dimensions."""
     found = {}
@@ -328,11 +340,9 @@ def load(source, known):
     found = problems(document, known)
     if found:
         raise CaseError("\n".join("%s: %s" % (name, problem) for problem in found))
-    return {
-        "schema": SCHEMA,
-        "identity": upgraded(document["identity"]),
-        "settings": document["settings"],
-    }
+    identity = upgraded(document["identity"])
+    identity = with_choices(identity, known.dimensions(identity["workload"]))
+    return {"schema": SCHEMA, "identity": identity, "settings": document["settings"]}
 
 
 def problems(document, known):
@@ -359,6 +369,8 @@ def problems(document, known):
         for key, field in fields.items():
             found.extend(_value_problems("%s.%s" % (section, key), key, field, values))
         for key, each in dimensions.items():
+            if key not in values and each.is_choice:
+                continue  # the standard one
             problem = each.problem(values[key]) if key in values else "missing"
             found.extend(["%s.%s: %s" % (section, key, problem)] if problem else [])
         for key in sorted(set(values) - set(fields) - set(dimensions)):
@@ -366,6 +378,7 @@ def problems(document, known):
             found.append("%s.%s: unknown key; known: %s" % (section, key, known_keys))
         if section == "identity" and not found:
             found.extend(_rate_problems(values))
+            found.extend(_choice_problems(values, dimensions))
         if section == "identity" and isinstance(values["parallel"], dict):
             found.extend(_parallel_problems(values))
     return found or list(_quality_problems(document["identity"], document["settings"]))
@@ -387,6 +400,15 @@ def _rate_problems(identity):
     if serves != (rate > 0):
         wanted = "at least 1 in the scenario server" if serves else "0 but in the scenario server"
         yield "identity.arrival_rate: %d; %s" % (rate, wanted)
+
+
+def _choice_problems(identity, dimensions):
+    """Choices of other scenarios."""
+    for key, each in dimensions.items():
+        value = identity.get(key, each.standard)
+        if value != each.standard and not each.applies(identity["scenario"]):
+            there = " and ".join(each.scenarios)
+            yield "identity.%s: %r; %r but in the scenarios %s" % (key, value, each.standard, there)
 
 
 def _parallel_problems(identity):

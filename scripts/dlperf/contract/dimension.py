@@ -14,7 +14,8 @@ class Dimension(NamedTuple):
     what each value of a choice means. A choice makes tables and certificates of its own; sizes are
     reduced in certificates (`proof.DIMENSIONS`). `description`, `minimum`, `maximum` and `examples`
     are those of the config's key. `granule`: a size whose largest value can be searched is tried in
-    multiples of it; 0 where no search makes sense.
+    multiples of it; 0 where no search makes sense. `scenarios`: those in which a choice is one; in
+    others it has its standard value.
     """
 
     key: str
@@ -25,10 +26,15 @@ class Dimension(NamedTuple):
     maximum: Optional[int] = None
     examples: Tuple[Any, ...] = ()
     granule: int = 0
+    scenarios: Tuple[str, ...] = ("train", "quality")
 
     @property
     def is_choice(self):
         return bool(self.words)
+
+    def applies(self, scenario):
+        """Whether a case of this scenario may have another value than the standard one."""
+        return not self.is_choice or scenario in self.scenarios
 
     def problem(self, value):
         """Why `value` is not one of this dimension, or ""."""

@@ -14,6 +14,7 @@ import sys
 import time
 
 from dlperf import workloads
+from dlperf.contract.dimension import Dimensions
 from dlperf.contract.run import Input
 from dlperf.data.formats import OF_FRAMEWORK
 from dlperf.data.prefetch import DataError
@@ -68,12 +69,13 @@ def main(arguments=None):
             document = json.load(stream)
         identity, settings = document["identity"], document["settings"]
         declared = workloads.dimensions(identity["workload"])
+        own = {name: identity[name] for name in declared if name in identity}
         input = Input(
             workload=identity["workload"],
             data=identity["data"],
             data_dir=settings["data_dir"],
             batch_size=identity["batch_size"],
-            dimensions={name: identity[name] for name in declared},
+            dimensions=dict(Dimensions(declared, own)),
             seed=settings["seed"],
             part=asked.part,
             parts=asked.parts,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from dlperf import frameworks, scenarios, workloads
-from dlperf.contract.case import INFERRING, SCHEMA, Case, made_as
+from dlperf.contract.case import SCHEMA, Case, made_as
 from dlperf.contract.choices import MAX
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.parallel import Parallel
@@ -134,10 +134,9 @@ def _combinations(config: Config) -> Iterator[Case]:
 def _dimensions(
     workload: str, scenario: str, asked: dict[str, int | str]
 ) -> tuple[Dimensions, str]:
-    """A case's dimensions, the choices are of how a model is trained; and which one is searched."""
+    """A case's dimensions, choices of other scenarios left out; and which one is searched."""
     declared = workloads.dimensions(workload)
-    if scenario in INFERRING:
-        asked = {name: each for name, each in asked.items() if not declared[name].is_choice}
+    asked = {name: each for name, each in asked.items() if declared[name].applies(scenario)}
     searched = next((name for name, each in asked.items() if each == MAX), "")
     return Dimensions(declared, {**asked, searched: 0} if searched else asked), searched
 

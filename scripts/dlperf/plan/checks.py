@@ -44,6 +44,27 @@ def without_section(data: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(f"workloads.{name}.quality", "", message)
 
 
+def of_other_scenarios(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Choices of scenarios that a workload does not ask for: they would change nothing."""
+    sections = data.get("workloads")
+    for name, section in sections.items() if isinstance(sections, Mapping) else ():
+        if name not in workloads.NAMES or not isinstance(section, Mapping):
+            continue
+        scenarios = section.get("scenarios", ["train"])
+        for key, each in workloads.dimensions(name).items():
+            asked = section.get(key)
+            if not (each.is_choice and isinstance(asked, list) and isinstance(scenarios, list)):
+                continue
+            other = [value for value in asked if value != each.standard]
+            if other and not any(each.applies(scenario) for scenario in scenarios):
+                there = " and ".join(f"`{scenario}`" for scenario in each.scenarios)
+                message = (
+                    f"is a choice in {there} only; leave it out, or add '{each.scenarios[0]}' to "
+                    "`scenarios`"
+                )
+                yield Problem(f"workloads.{name}.{key}", repr(other[0]), message)
+
+
 #: Scenarios whose sizes are part of what is compared.
 GIVEN = ("quality",)
 

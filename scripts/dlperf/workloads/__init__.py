@@ -43,18 +43,24 @@ def data(workload):
     return facts(workload).DATA
 
 
+def scenario_of(variant):
+    """The scenario that a certificate's variant is of: 'fold1-infer' -> 'infer'."""
+    last = variant.split("-")[-1]
+    return last if last in ("infer", "quality") else "train"
+
+
 def certified(workload, variant=""):
     """The dimensions of a certificate: reduced sizes, and the choices that `variant` spells."""
     declared = dimensions(workload)
-    words = [word for word in variant.split("-") if word not in ("", "infer", "quality")]
+    words = [word for word in variant.split("-") if word not in ("", scenario_of(variant))]
     choices, _ = Dimensions.parse(declared, words)
     return Dimensions(declared, dict(choices, **proof(workload).DIMENSIONS))
 
 
 def variants():
-    """The choices, other than standard ones, that certificates are of: ['clip0', …]."""
+    """What certificates are of, beside standard choices: ['clip0', 'fold1-infer', …]."""
     return sorted(
-        each.spell(word)
+        each.spell(word) + ("" if each.applies("train") else "-infer")
         for workload in NAMES
         for each in dimensions(workload).values()
         for word in each.words
@@ -62,10 +68,19 @@ def variants():
     )
 
 
+def built(workload, dimensions):
+    """Canonical name -> shape of the tensors that an implementation's network has.
+
+    They are the facts' `parameters`, but where a choice folds some of them into others: `built`.
+    """
+    own = facts(workload)
+    return getattr(own, "built", own.parameters)(dimensions)
+
+
 def parameter_count(workload, dimensions):
-    """The number of trained values."""
+    """The number of values that a network has, all of which are trained where it is."""
     count = 0
-    for shape in facts(workload).parameters(dimensions).values():
+    for shape in built(workload, dimensions).values():
         size = 1
         for side in shape:
             size *= side

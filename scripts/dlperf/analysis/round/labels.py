@@ -57,6 +57,8 @@ def sizes(row: Mapping[str, Any]) -> list[str]:
         if name == row.get("searched"):
             found.append(f"{name.replace('_', ' ')}: the largest that fits")
             continue
+        if not each.applies(row["scenario"]):
+            continue
         if each.is_choice:
             text = each.words[value]
         elif each.key == "px":

@@ -20,7 +20,7 @@ from dlperf import plan, workloads
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract import searched
-from dlperf.contract.case import INFERRING, UNSAID, upgraded
+from dlperf.contract.case import INFERRING, UNSAID, upgraded, with_choices
 from dlperf.plan import Case, Config, searches
 from dlperf.scenarios import quality, server, train
 
@@ -155,6 +155,7 @@ def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[s
     identity, settings = record["identity"], record["settings"]
     if identity != wanted["identity"]:
         identity = upgraded(identity)
+        identity = with_choices(identity, workloads.dimensions(wanted["identity"]["workload"]))
         for key in sorted({*identity, *wanted["identity"]}):
             there, asked = identity.get(key), wanted["identity"].get(key)
             if there != asked:

@@ -21,7 +21,20 @@ DIMENSIONS = OrderedDict(
         examples=(64, 224),
         description="Height and width of an image in pixels, after cropping. Published figures use "
         "224; a smaller size fits a laptop, and every table names it.",
-    )
+    ),
+    fold=Dimension(
+        key="fold",
+        standard=0,
+        words={
+            0: "batch-norm left to the framework",
+            1: "batch-norm folded into the convolutions beforehand",
+        },
+        examples=([False], [False, True]),
+        description="Of `infer`: whether batch-norm is folded into the convolutions before a "
+        "framework gets the weights, by one formula for all. Without, each framework has its "
+        "batch-norm and may fold it by itself. The two never stand in one table.",
+        scenarios=("infer", "server"),
+    ),
 )
 DATA = OrderedDict(
     synthetic=Data(
@@ -111,6 +124,20 @@ def parameters(dimensions):
                 batch_norm("%s.bn%d" % (name, number), outer)
             channels, block = outputs, block + 1
     shapes["fc.weight"], shapes["fc.bias"] = (CLASSES, channels), (CLASSES,)
+    return shapes
+
+
+def built(dimensions):
+    """The same of what a network has: of a folded one (`folding`), convolutions with a bias."""
+    if not dimensions.get("fold"):
+        return parameters(dimensions)
+    shapes = OrderedDict()
+    for name, shape in parameters(dimensions).items():
+        layer = name.rpartition(".")[0]
+        if len(shape) == 4:
+            shapes[name], shapes[layer + ".bias"] = shape, shape[:1]
+        elif layer == "fc":
+            shapes[name] = shape
     return shapes
 
 

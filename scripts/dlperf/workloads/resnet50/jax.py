@@ -15,7 +15,7 @@ from flax import linen as nn
 
 from dlperf.frameworks.jax import inference as answers
 from dlperf.frameworks.jax import training as framework
-from dlperf.workloads.resnet50 import facts
+from dlperf.workloads.resnet50 import facts, folding
 
 
 @jax.custom_vjp
@@ -57,11 +57,12 @@ class Bottleneck(nn.Module):
     project: bool
     dtype: jnp.dtype
     training: bool
+    fold: bool
 
     @nn.compact
     def __call__(self, x):
         outputs = self.width * facts.EXPANSION
-        conv, norm = layers(self.dtype, self.training)
+        conv, norm = layers(self.dtype, self.training, self.fold)
         shortcut = x
         if self.project:
             shortcut = norm(name="bn4")(conv(outputs, 1, self.stride, name="conv4")(x))
@@ -74,10 +75,11 @@ class Bottleneck(nn.Module):
 class ResNet50(nn.Module):
     dtype: jnp.dtype  # of the computation; None: the parameters'
     training: bool = True  # else batch-norm takes its running statistics
+    fold: bool = False  # batch-norm into the convolutions, which have a bias
 
     @nn.compact
     def __call__(self, x):
-        conv, norm = layers(self.dtype, self.training)
+        conv, norm = layers(self.dtype, self.training, self.fold)
         x = nn.relu(norm(name="bn1")(conv(64, 7, 2, name="conv1")(x)))
         x = nn.max_pool(x, (3, 3), (2, 2), padding=((1, 1), (1, 1)))
         block = 0
@@ -89,6 +91,7 @@ class ResNet50(nn.Module):
                     project=index == 0,
                     dtype=self.dtype,
                     training=self.training,
+                    fold=self.fold,
                     name="block%d" % block,
                 )(x)
                 block += 1
@@ -96,19 +99,21 @@ class ResNet50(nn.Module):
         return nn.Dense(facts.CLASSES, name="fc")(x)
 
 
-def layers(dtype, training):
+def layers(dtype, training, fold):
     def conv(outputs, size, stride=1, name=None):
         return nn.Conv(
             outputs,
             (size, size),
             stride,
             padding=size // 2,
-            use_bias=False,
+            use_bias=fold,
             dtype=dtype,
             conv_general_dilated=convolution,
             name=name,
         )
 
+    if fold:
+        return conv, lambda name: lambda x: x
     norm = functools.partial(
         nn.BatchNorm,
         use_running_average=not training,
@@ -120,7 +125,7 @@ def layers(dtype, training):
 
 
 def model(run):
-    return ResNet50(framework.compute_dtype(run))
+    return ResNet50(framework.compute_dtype(run), fold=bool(run.dimensions["fold"]))
 
 
 def variables(run, network):
@@ -183,7 +188,7 @@ def statistics(run, network):
     def fill(path, leaf):
         return np.full(leaf.shape, 1 if path[-1].key == "var" else 0, leaf.dtype)
 
-    shapes = {"batch_stats": variables(run, network)["batch_stats"]}
+    shapes = {"batch_stats": variables(run, network).get("batch_stats", {})}
     return jax.tree_util.tree_map_with_path(fill, shapes)
 
 
@@ -196,7 +201,7 @@ def shapes(run, count):
 
 def inference(run):
     network = model(run)
-    return answers.infer(
+    work = answers.infer(
         run,
         network,
         outputs,
@@ -207,6 +212,7 @@ def inference(run):
         layout="NHWC",
         parity={"layout": "NHWC"},
     )
+    return folding.beforehand(run, work)
 
 
 def outputs(run, network, parameters, statistics, images, labels):

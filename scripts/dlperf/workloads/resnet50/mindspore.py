@@ -5,15 +5,17 @@ where Tensor Cores want that); `nn.Momentum`, whose update is one fused operator
 whole step, update and reduction included, in one graph.
 """
 
+import functools
+
 import mindspore as ms
 from mindspore import nn, ops
 
 from dlperf.frameworks.mindspore import inference as answers
 from dlperf.frameworks.mindspore import training as framework
-from dlperf.workloads.resnet50 import facts
+from dlperf.workloads.resnet50 import facts, folding
 
 
-def conv(inputs, outputs, size, stride=1):
+def conv(inputs, outputs, size, stride=1, bias=False):
     return nn.Conv2d(
         inputs,
         outputs,
@@ -21,7 +23,9 @@ def conv(inputs, outputs, size, stride=1):
         stride,
         pad_mode="pad",
         padding=size // 2,
+        has_bias=bias,
         weight_init="zeros",  # the stopwatch writes all weights
+        bias_init="zeros",
     )
 
 
@@ -30,9 +34,17 @@ def batch_norm(channels):
     return nn.BatchNorm2d(channels, facts.BATCH_NORM_EPSILON, facts.BATCH_NORM_MOMENTUM)
 
 
+def layers(fold):
+    """What makes a convolution, and the batch-norm behind it: none where it is folded."""
+    if fold:
+        return functools.partial(conv, bias=True), lambda channels: nn.Identity()
+    return conv, batch_norm
+
+
 class Bottleneck(nn.Cell):
-    def __init__(self, inputs, width, stride, project):
+    def __init__(self, inputs, width, stride, project, fold):
         super().__init__()
+        conv, batch_norm = layers(fold)
         outputs = width * facts.EXPANSION
         self.conv1, self.bn1 = conv(inputs, width, 1), batch_norm(width)
         self.conv2, self.bn2 = conv(width, width, 3, stride), batch_norm(width)
@@ -52,15 +64,17 @@ class Bottleneck(nn.Cell):
 
 
 class ResNet50(nn.Cell):
-    def __init__(self):
+    def __init__(self, fold=False):
         super().__init__()
+        conv, batch_norm = layers(fold)
         self.conv1, self.bn1 = conv(3, 64, 7, 2), batch_norm(64)
         self.relu = nn.ReLU()
         self.pool = nn.MaxPool2d(3, 2, pad_mode="pad", padding=1)
         blocks, channels = [], 64
         for width, count, stride in facts.STAGES:
             for index in range(count):
-                blocks.append(Bottleneck(channels, width, stride if index == 0 else 1, index == 0))
+                first = index == 0
+                blocks.append(Bottleneck(channels, width, stride if first else 1, first, fold))
                 channels = width * facts.EXPANSION
         self.blocks = nn.SequentialCell(blocks)
         self.fc = nn.Dense(channels, facts.CLASSES, weight_init="zeros", bias_init="zeros")
@@ -72,7 +86,7 @@ class ResNet50(nn.Cell):
 
 
 def model(run):
-    network = ResNet50().set_train()
+    network = ResNet50(run.dimensions["fold"]).set_train()
     if run.amp:  # convolutions and the dense layer in half precision, batch-norm in float32
         network = ms.amp.auto_mixed_precision(network, "O2", dtype=ms.float16)
     return network
@@ -120,7 +134,7 @@ def training(run):
 
 def inference(run):
     network = model(run).set_train(False)
-    return answers.infer(
+    work = answers.infer(
         run,
         network,
         outputs,
@@ -129,6 +143,7 @@ def inference(run):
         layout="NCHW",
         parity={"layout": "NCHW"},
     )
+    return folding.beforehand(run, work)
 
 
 def outputs(network, images, labels):

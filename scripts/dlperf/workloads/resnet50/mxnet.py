@@ -5,23 +5,25 @@ As fast as it gets: network and loss are one hybrid block, so that a step is one
 blocks by itself; NHWC where fp16 meets Tensor Cores.
 """
 
+import functools
+
 import mxnet as mx
 from mxnet import gluon
 from mxnet.gluon import nn
 
 from dlperf.frameworks.mxnet import inference as answers
 from dlperf.frameworks.mxnet import training as framework
-from dlperf.workloads.resnet50 import facts
+from dlperf.workloads.resnet50 import facts, folding
 
 
-def conv(inputs, outputs, size, stride=1, layout="NCHW"):
+def conv(inputs, outputs, size, stride=1, layout="NCHW", bias=False):
     return nn.Conv2D(
         outputs,
         size,
         stride,
         padding=size // 2,
         layout=layout,
-        use_bias=False,
+        use_bias=bias,
         weight_initializer="zeros",  # the stopwatch writes all weights
         in_channels=inputs,
     )
@@ -37,13 +39,29 @@ def batch_norm(channels, layout):
     )
 
 
+class Nothing(nn.HybridBlock):
+    """In place of batch-norm, where that is folded into the convolution."""
+
+    def __init__(self, channels, layout):
+        super().__init__()
+
+    def hybrid_forward(self, F, x):
+        return x
+
+
+def layers(fold):
+    """What makes a convolution, and the batch-norm behind it."""
+    return (functools.partial(conv, bias=True), Nothing) if fold else (conv, batch_norm)
+
+
 def relu(F, x):
     return F.Activation(x, act_type="relu")
 
 
 class Bottleneck(nn.HybridBlock):
-    def __init__(self, inputs, width, stride, project, layout):
+    def __init__(self, inputs, width, stride, project, layout, fold):
         super().__init__()
+        conv, batch_norm = layers(fold)
         outputs = width * facts.EXPANSION
         self.conv1 = conv(inputs, width, 1, layout=layout)
         self.bn1 = batch_norm(width, layout)
@@ -65,8 +83,9 @@ class Bottleneck(nn.HybridBlock):
 
 
 class ResNet50(nn.HybridBlock):
-    def __init__(self, layout):
+    def __init__(self, layout, fold=False):
         super().__init__()
+        conv, batch_norm = layers(fold)
         self.conv1 = conv(3, 64, 7, 2, layout)
         self.bn1 = batch_norm(64, layout)
         self.pool = nn.MaxPool2D(3, 2, padding=1, layout=layout)
@@ -74,7 +93,9 @@ class ResNet50(nn.HybridBlock):
         for width, count, stride in facts.STAGES:
             for index in range(count):
                 first = index == 0
-                self.blocks.add(Bottleneck(channels, width, stride if first else 1, first, layout))
+                own_stride = stride if first else 1
+                block = Bottleneck(channels, width, own_stride, first, layout, fold)
+                self.blocks.add(block)
                 channels = width * facts.EXPANSION
         self.average = nn.GlobalAvgPool2D(layout)
         self.fc = nn.Dense(facts.CLASSES, weight_initializer="zeros", in_units=channels)
@@ -109,7 +130,7 @@ class Criterion(nn.HybridBlock):
 
 
 def model(run):
-    network = framework.initialized(run, ResNet50(layout(run)))
+    network = framework.initialized(run, ResNet50(layout(run), run.dimensions["fold"]))
     for name, parameter in network.collect_params().items():
         if not name.endswith("weight"):
             parameter.wd_mult = 0.0
@@ -197,7 +218,7 @@ def layout(run):
 
 def inference(run):
     network = model(run)
-    return answers.infer(
+    work = answers.infer(
         run,
         network,
         outputs,
@@ -207,6 +228,7 @@ def inference(run):
         layout=layout(run),
         parity={"layout": layout(run)},
     )
+    return folding.beforehand(run, work)
 
 
 def outputs(run, network):

@@ -6,6 +6,8 @@ this has not run on: fused batch-norm, addition and ReLU as OneFlow's own ResNet
 Cores under AMP, a multi-tensor SGD in eager mode.
 """
 
+import functools
+
 import numpy as np
 import oneflow as flow
 import oneflow.nn.functional as F
@@ -13,15 +15,15 @@ from oneflow import nn
 
 from dlperf.frameworks.oneflow import inference as answers
 from dlperf.frameworks.oneflow import training as framework
-from dlperf.workloads.resnet50 import facts
+from dlperf.workloads.resnet50 import facts, folding
 
 
 class Conv2d(framework.Undrawn, nn.Conv2d):
     pass
 
 
-def conv(inputs, outputs, size, stride=1):
-    return Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
+def conv(inputs, outputs, size, stride=1, bias=False):
+    return Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=bias)
 
 
 def batch_norm(channels, kind=nn.BatchNorm2d):
@@ -37,9 +39,27 @@ class BatchNormReLU(nn.BatchNorm2d):
         return flow.relu(x if addend is None else x + addend)
 
 
+class ReLU(nn.Module):
+    """The same without batch-norm: folded into the convolution."""
+
+    def __init__(self, channels):
+        super().__init__()
+
+    def forward(self, x, addend=None):
+        return flow.relu(x if addend is None else x + addend)
+
+
+def layers(fused):
+    """What makes a convolution, and the batch-norm behind it, of the kind `fused` or alone."""
+    if fused is ReLU:
+        return functools.partial(conv, bias=True), lambda channels, kind=nn.Identity: kind(channels)
+    return conv, batch_norm
+
+
 class Bottleneck(nn.Module):
     def __init__(self, inputs, width, stride, project, fused):
         super().__init__()
+        conv, batch_norm = layers(fused)
         outputs = width * facts.EXPANSION
         self.conv1, self.bn1 = conv(inputs, width, 1), batch_norm(width, fused)
         self.conv2, self.bn2 = conv(width, width, 3, stride), batch_norm(width, fused)
@@ -59,6 +79,7 @@ class ResNet50(nn.Module):
     def __init__(self, layout="NCHW", fused=BatchNormReLU):
         super().__init__()
         self.area = (2, 3) if layout == "NCHW" else (1, 2)
+        conv, batch_norm = layers(fused)
         self.conv1, self.bn1 = conv(3, 64, 7, 2), batch_norm(64, fused)
         self.pool = nn.MaxPool2d(3, 2, padding=1)
         blocks, channels = [], 64
@@ -76,7 +97,8 @@ class ResNet50(nn.Module):
 
 
 def model(run):
-    network = ResNet50(layout(run), nn.FusedBatchNorm2d if run.cuda else BatchNormReLU)
+    fused = nn.FusedBatchNorm2d if run.cuda else BatchNormReLU
+    network = ResNet50(layout(run), ReLU if run.dimensions["fold"] else fused)
     return framework.place(run, network)
 
 
@@ -141,7 +163,7 @@ def example(run):
 
 def inference(run):
     network = model(run).eval()
-    return answers.infer(
+    work = answers.infer(
         run,
         network,
         outputs,
@@ -151,6 +173,7 @@ def inference(run):
         layout=layout(run),
         parity={"layout": layout(run)},
     )
+    return folding.beforehand(run, work)
 
 
 def outputs(run, network, images, labels):

@@ -20,7 +20,7 @@ from paddle import nn
 
 from dlperf.frameworks.paddlepaddle import inference as answers
 from dlperf.frameworks.paddlepaddle import training as framework
-from dlperf.workloads.resnet50 import facts
+from dlperf.workloads.resnet50 import facts, folding
 
 
 class BatchNorm(nn.BatchNorm2D):
@@ -39,6 +39,8 @@ class BatchNorm(nn.BatchNorm2D):
 
 
 class ConvBatchNorm(nn.Layer):
+    """batch_norm: its class, or nn.Identity where it is folded into the convolution."""
+
     def __init__(self, inputs, outputs, size, stride, layout, batch_norm):
         super().__init__()
         self.conv = nn.Conv2D(
@@ -48,7 +50,7 @@ class ConvBatchNorm(nn.Layer):
             stride,
             padding=size // 2,
             weight_attr=nn.initializer.Constant(0.0),  # the stopwatch writes all weights
-            bias_attr=False,
+            bias_attr=nn.initializer.Constant(0.0) if batch_norm is nn.Identity else False,
             data_format=layout,
         )
         # paddle's momentum is the share of the old statistic
@@ -81,13 +83,13 @@ class Bottleneck(nn.Layer):
 
 
 class ResNet50(nn.Layer):
-    def __init__(self, layout="NCHW", onednn=False):
+    def __init__(self, layout="NCHW", onednn=False, fold=False):
         super().__init__()
         self.relu = own_relu if onednn else F.relu
         self.pool = own_max_pool if onednn else max_pool
         self.layout = layout
         own = onednn and paddle.get_default_dtype() != "float64"  # of which oneDNN has nothing
-        batch_norm = BatchNorm if own else nn.BatchNorm2D
+        batch_norm = nn.Identity if fold else BatchNorm if own else nn.BatchNorm2D
         conv = functools.partial(ConvBatchNorm, layout=layout, batch_norm=batch_norm)
         self.stem = conv(3, 64, 7, 2)
         blocks, channels = [], 64
@@ -226,9 +228,10 @@ def spec(run):
 
 
 def inference(run):
-    network = ResNet50(layout(run))  # without training's detours round oneDNN
+    # without training's detours round oneDNN
+    network = ResNet50(layout(run), fold=run.dimensions["fold"])
     network.eval()
-    return answers.infer(
+    work = answers.infer(
         run,
         network,
         outputs,
@@ -238,6 +241,7 @@ def inference(run):
         layout=layout(run),
         parity={"layout": layout(run)},
     )
+    return folding.beforehand(run, work)
 
 
 def outputs(run, network):

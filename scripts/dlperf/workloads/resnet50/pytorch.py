@@ -4,19 +4,21 @@ As fast as it gets: channels_last tensors (fp32 too: oneDNN and Tensor Core kern
 a fused SGD.
 """
 
+import functools
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from dlperf.frameworks.pytorch import inference as answers
 from dlperf.frameworks.pytorch import training as framework
-from dlperf.workloads.resnet50 import facts
+from dlperf.workloads.resnet50 import facts, folding
 
 
-def conv(inputs, outputs, size, stride=1):
+def conv(inputs, outputs, size, stride=1, bias=False):
     # the stopwatch writes all weights
     return nn.utils.skip_init(
-        nn.Conv2d, inputs, outputs, size, stride=stride, padding=size // 2, bias=False
+        nn.Conv2d, inputs, outputs, size, stride=stride, padding=size // 2, bias=bias
     )
 
 
@@ -27,9 +29,15 @@ def batch_norm(channels):
     )
 
 
+def layers(fold):
+    """What makes a convolution, and the batch-norm behind it: none where it is folded."""
+    return (functools.partial(conv, bias=True), nn.Identity) if fold else (conv, batch_norm)
+
+
 class Bottleneck(nn.Module):
-    def __init__(self, inputs, width, stride, project):
+    def __init__(self, inputs, width, stride, project, fold):
         super().__init__()
+        conv, batch_norm = layers(fold)
         outputs = width * facts.EXPANSION
         self.conv1, self.bn1 = conv(inputs, width, 1), batch_norm(width)
         self.conv2, self.bn2 = conv(width, width, 3, stride), batch_norm(width)
@@ -48,15 +56,17 @@ class Bottleneck(nn.Module):
 
 
 class ResNet50(nn.Module):
-    def __init__(self):
+    def __init__(self, fold=False):
         super().__init__()
+        conv, batch_norm = layers(fold)
         self.conv1, self.bn1 = conv(3, 64, 7, 2), batch_norm(64)
         self.relu = nn.ReLU(inplace=True)
         self.pool = nn.MaxPool2d(3, 2, padding=1)
         blocks, channels = [], 64
         for width, count, stride in facts.STAGES:
             for index in range(count):
-                blocks.append(Bottleneck(channels, width, stride if index == 0 else 1, index == 0))
+                first = index == 0
+                blocks.append(Bottleneck(channels, width, stride if first else 1, first, fold))
                 channels = width * facts.EXPANSION
         self.blocks = nn.Sequential(*blocks)
         self.average = nn.AdaptiveAvgPool2d(1)
@@ -69,7 +79,9 @@ class ResNet50(nn.Module):
 
 
 def model(run):
-    return ResNet50().to(run.device, memory_format=torch.channels_last).train()
+    return (
+        ResNet50(run.dimensions["fold"]).to(run.device, memory_format=torch.channels_last).train()
+    )
 
 
 def weights(run, network):
@@ -131,7 +143,7 @@ def training(run):
 
 def inference(run):
     network = model(run).eval()
-    return answers.infer(
+    work = answers.infer(
         run,
         network,
         outputs,
@@ -140,6 +152,7 @@ def inference(run):
         layout="NHWC",
         parity={"layout": "NHWC (channels_last)"},
     )
+    return folding.beforehand(run, work)
 
 
 def outputs(run, network, images, labels):

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from dlperf.frameworks.tensorflow1 import inference as answers
 from dlperf.frameworks.tensorflow1 import training as framework
-from dlperf.workloads.resnet50 import facts
+from dlperf.workloads.resnet50 import facts, folding
 
 
 def layout(run):
@@ -83,25 +83,34 @@ def normalised(x, mean, variance, shift, scale, epsilon, order):
     )[0]
 
 
-def bottleneck(x, width, stride, project, order, name, training):
+def folded(x, order, name):
+    """The bias of the convolution into which batch-norm is folded, in place of that."""
+    bias = variable(name.replace("bn", "conv") + "/bias", int(x.shape[1 if order == "NCHW" else 3]))
+    return tf.nn.bias_add(x, bias, data_format=order)
+
+
+def bottleneck(x, width, stride, project, order, name, norm):
+    """norm: batch_norm, or what is in its place."""
     outputs = width * facts.EXPANSION
     shortcut = x
     if project:
         shortcut = conv(x, outputs, 1, stride, order, name + "/conv4")
-        shortcut = batch_norm(shortcut, order, name + "/bn4", training)
+        shortcut = norm(shortcut, order, name + "/bn4")
     y = conv(x, width, 1, 1, order, name + "/conv1")
-    y = tf.nn.relu(batch_norm(y, order, name + "/bn1", training))
+    y = tf.nn.relu(norm(y, order, name + "/bn1"))
     y = conv(y, width, 3, stride, order, name + "/conv2")
-    y = tf.nn.relu(batch_norm(y, order, name + "/bn2", training))
+    y = tf.nn.relu(norm(y, order, name + "/bn2"))
     y = conv(y, outputs, 1, 1, order, name + "/conv3")
-    return tf.nn.relu(batch_norm(y, order, name + "/bn3", training) + shortcut)
+    return tf.nn.relu(norm(y, order, name + "/bn3") + shortcut)
 
 
 def resnet50(run, images, training=True):
     """Logits of `images`; batch-norm's updates are in the graph's UPDATE_OPS."""
-    order = layout(run)
+    order, norm = layout(run), functools.partial(batch_norm, training=training)
+    if run.dimensions["fold"]:
+        norm = folded
     x = conv(images, 64, 7, 2, order, "conv1")
-    x = tf.nn.relu(batch_norm(x, order, "bn1", training))
+    x = tf.nn.relu(norm(x, order, "bn1"))
     # zeros are as good as minus infinity under a maximum: nothing is below zero after a ReLU
     x = tf.pad(x, spatial(order, [1, 1], [1, 1], [0, 0]))
     window, strides = spatial(order, 3, 3, 1), spatial(order, 2, 2, 1)
@@ -110,7 +119,7 @@ def resnet50(run, images, training=True):
     for width, count, stride in facts.STAGES:
         for index in range(count):
             first, name = index == 0, "block%d" % block
-            x = bottleneck(x, width, stride if first else 1, first, order, name, training)
+            x = bottleneck(x, width, stride if first else 1, first, order, name, norm)
             block += 1
     x = tf.reduce_mean(x, [2, 3] if order == "NCHW" else [1, 2])
     dense = variable("fc/kernel", int(x.shape[1]), facts.CLASSES)
@@ -189,7 +198,7 @@ def fields(run):
 
 
 def inference(run):
-    return answers.infer(
+    work = answers.infer(
         run,
         model(run),
         outputs,
@@ -198,6 +207,7 @@ def inference(run):
         layout=layout(run),
         parity={"layout": layout(run)},
     )
+    return folding.beforehand(run, work)
 
 
 def outputs(run, network, images, labels):
