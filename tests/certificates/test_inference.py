@@ -46,22 +46,61 @@ WRONG = [
         tier="timed-permuted",
     ),
 ]
+WRONG_FOLDED = [
+    Mutation(
+        "no epsilon",
+        "pytorch",
+        "none",
+        "np.sqrt(variance + facts.BATCH_NORM_EPSILON)",
+        "variance**0.5",
+    ),
+    Mutation(
+        "no mean", "pytorch", "none", '".bias") - mean * scale', '".bias")', tier="float64-outputs"
+    ),
+    Mutation("not folded", "pytorch", "none", "nn.Identity) if", "batch_norm) if", tier="shapes"),
+]
 
 
-@pytest.fixture(scope="module")
-def reference_outputs(environments, sample_data, tmp_path_factory) -> Path:
+def outputs_of(variant, environments, sample_data, folder) -> Path:
     """ResNet-50's outputs by plain float64 formulas."""
-    folder = tmp_path_factory.mktemp("reference")
     run(
         SCRIPTS,
         "dlperf.certify.reference",
         "--workload=resnet50",
-        "--variant=infer",
+        f"--variant={variant}",
         f"--environment={environments}/pytorch.cpu/env.json",
         f"--data-dir={sample_data}",
         f"--out={folder}",
     )
     return folder
+
+
+@pytest.fixture(scope="module")
+def reference_outputs(environments, sample_data, tmp_path_factory) -> Path:
+    return outputs_of("infer", environments, sample_data, tmp_path_factory.mktemp("reference"))
+
+
+@pytest.fixture(scope="module")
+def folded_outputs(environments, sample_data, tmp_path_factory) -> Path:
+    return outputs_of("fold1-infer", environments, sample_data, tmp_path_factory.mktemp("folded"))
+
+
+@pytest.mark.parametrize("mutation", WRONG_FOLDED, ids=lambda each: each.name)
+def test_a_wrong_folding_does_not_pass(mutation, folded_outputs, sample_data, tmp_path):
+    found = certificate_of(mutation, "resnet50", SCRIPTS, folded_outputs, sample_data, tmp_path)
+    assert found["variant"] == "fold1-infer"
+    assert_fails(found, mutation.tier)
+
+
+@pytest.mark.parametrize("framework", one_of_all("pytorch"))
+def test_outputs_of_what_is_folded_are_the_references(
+    framework, folded_outputs, sample_data, tmp_path
+):
+    compiler = frameworks.load(framework).DEFAULT_COMPILER["cpu"]
+    as_it_is = Mutation("as it is", framework, compiler, "", "", float64_only=False)
+    found = certificate_of(as_it_is, "resnet50", SCRIPTS, folded_outputs, sample_data, tmp_path)
+    assert found["passed"], found["tiers"]
+    assert "folded" in found["parity"]["batch_norm"]
 
 
 @pytest.mark.parametrize("mutation", WRONG, ids=lambda each: each.name)

@@ -1,7 +1,7 @@
 """The smallest wrong settings do not pass: real runs of an implementation with one thing changed.
 
 Each mutation replaces a piece of an implementation's source, in its page or in its framework's
-training.py, inference.py or sparse.py, in a copy of the package; the reference stays what it is.
+training.py, inference.py or sparse.py, or in what folds batch-norm, in a copy of the package; the reference stays what it is.
 """
 
 import json
@@ -710,7 +710,11 @@ def certificate_of(mutation, workload, package, reference, data, folder) -> dict
     shutil.copytree(package, scripts, ignore=shutil.ignore_patterns("__pycache__"))
     package = scripts / f"dlperf/frameworks/{mutation.framework}"
     page = scripts / f"dlperf/workloads/{workload}/{mutation.framework}.py"
-    paths = [page, *(package / f"{name}.py" for name in ("training", "inference", "sparse"))]
+    paths = [
+        page,
+        page.with_name("folding.py"),
+        *(package / f"{name}.py" for name in ("training", "inference", "sparse")),
+    ]
     there = [each for each in paths if each.exists()]
     path = next((each for each in there if mutation.old in each.read_text()), None)
     assert path, "the implementation reads otherwise now: change the mutation"

@@ -308,6 +308,9 @@ def test_a_variant_has_the_dimensions_that_it_spells():
     assert long.variant() == "clip0"
     small = Dimensions(workloads.dimensions("resnet50"), {"image_size": 32})
     assert small.variant() == ""
+    assert dict(workloads.certified("resnet50", "infer")) == {"image_size": 64, "fold": 0}
+    assert dict(workloads.certified("resnet50", "fold1-infer")) == {"image_size": 64, "fold": 1}
+    assert workloads.variants() == ["adamdense", "clip0", "fold1-infer"]
 
 
 def test_comparison_is_by_norm_of_the_whole_tensor(tmp_path):

@@ -38,6 +38,19 @@ def test_the_document_that_is_printed_is_one_that_the_stopwatch_takes(monkeypatc
     assert load(json.dumps(document), KNOWN) == document
 
 
+def test_a_choice_that_a_case_leaves_out_is_the_standard_one():
+    document = printed()
+    del document["identity"]["fold"]
+    assert load(json.dumps(document), KNOWN)["identity"]["fold"] == 0
+
+
+def test_a_choice_of_another_scenario_is_refused():
+    assert printed("--scenario", "infer", "--fold", "1")["identity"]["fold"] == 1
+    assert message("--fold", "1").endswith(
+        "identity.fold: 1; 0 but in the scenarios infer and server"
+    )
+
+
 def test_on_a_machine_with_a_gpu_it_is_mixed_precision_at_the_batch_that_is_published(monkeypatch):
     monkeypatch.setattr(host, "visible_gpus", lambda: ["0"])
     document = printed()

@@ -178,6 +178,16 @@ def test_a_compiler_must_belong_to_a_framework_of_the_round():
     assert "[allowed: default, off, on, xla]" in only_problem(config)
 
 
+def test_a_choice_of_other_scenarios_than_those_asked_for_is_refused():
+    assert load(small(workloads=resnet50(scenarios=["train", "infer"], fold=[True])))
+    assert load(small(workloads=resnet50(fold=[False])))
+    (line,) = problems(small(workloads=resnet50(fold=[False, True])))
+    assert line.endswith(
+        "workloads.resnet50.fold: True is a choice in `infer` and `server` only; leave it out, or "
+        "add 'infer' to `scenarios`"
+    )
+
+
 def test_a_wrong_framework_does_not_make_right_compilers_wrong():
     config = small(frameworks=["pytroch"], workloads=resnet50(compilers=["inductor"]))
     assert "frameworks[0]" in only_problem(config)

@@ -59,7 +59,10 @@ def config(frameworks=("pytorch", "jax"), **changes):
     )
 
 
-section_keys = ("precisions", "compilers", "batch_sizes", "data", "image_size")
+section_keys = (
+    *("precisions", "compilers", "batch_sizes", "data", "image_size"),
+    *("scenarios", "fold"),
+)
 
 
 def names(config):
@@ -98,6 +101,23 @@ def test_a_case_carries_the_name_of_the_compiler_never_the_word_of_the_config():
 def test_two_words_for_the_same_compiler_make_one_case():
     round = config(["jax"], compilers=["default", "on", "xla"])
     assert names(round) == ["jax/train-fp32-xla-1n1d-b8-synthetic"]
+
+
+def test_a_choice_makes_cases_of_its_own_scenarios_alone():
+    cases = expand(
+        config(["pytorch"], scenarios=["train", "infer"], fold=[False, True], image_size=64)
+    )
+    assert [(each.scenario, each.dimensions["fold"]) for each in cases] == [
+        ("train", 0),
+        ("infer", 0),
+        ("infer", 1),
+    ]
+    assert [each.certificate("cpu").rpartition("/")[2] for each in cases] == [
+        "cpu-fp32-1.json",
+        "cpu-fp32-infer-1.json",
+        "cpu-fp32-fold1-infer-1.json",
+    ]
+    assert cases[-1].name == "infer-fp32-1n1d-b8-synthetic-px64-fold1"
 
 
 def test_a_series_is_a_framework_with_its_compiler():
@@ -180,6 +200,7 @@ def test_a_document_says_all_that_a_repetition_needs_to_know():
             "data": "sample",
             "repetition": 3,
             "image_size": 64,
+            "fold": 0,
         },
         "settings": {
             "device": "cpu",

@@ -22,10 +22,13 @@ class Folded(collections.abc.Mapping):
 
     def __init__(self, weights, statistics, dtype):
         self._weights, self._statistics, self._dtype = weights, statistics, dtype
+        self._names = facts.built({"fold": 1})
 
     def __getitem__(self, name):
         import numpy as np  # not for the plan
 
+        if name not in self._names:
+            raise KeyError(name)
         layer, _, kind = name.rpartition(".")
         if layer == "fc":
             return np.asarray(self._weights[name], self._dtype)
@@ -43,10 +46,10 @@ class Folded(collections.abc.Mapping):
         return array.astype(self._dtype)
 
     def __iter__(self):
-        return iter(facts.built({"fold": 1}))
+        return iter(self._names)
 
     def __len__(self):
-        return len(facts.built({"fold": 1}))
+        return len(self._names)
 
     @staticmethod
     def _float64(arrays, name):

@@ -410,11 +410,11 @@ def test_measurements_can_be_read_with_anything(tmp_path):
     with gzip.open(results / "measurements.tsv.gz", "rt") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     assert len(rows) == 12
-    assert list(rows[0])[:19] == [
+    assert list(rows[0])[:20] == [
         *("round", "workload", "framework", "scenario", "precision", "compiler", "nodes"),
         *("devices_per_node", "tensor_parallel", "pipeline_parallel", "zero_stage"),
         *("accumulation", "batch_size", "searched", "epochs", "arrival_rate", "data"),
-        "image_size",
+        *("image_size", "fold"),
         "repetition",
     ]
     assert all(math.isfinite(float(row["throughput"])) for row in rows)

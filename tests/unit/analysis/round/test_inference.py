@@ -10,7 +10,7 @@ from generated_round import config, write_round
 from dlperf import plan
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.report import captions, figures, tables
-from dlperf.analysis.round import metrics, names
+from dlperf.analysis.round import labels, metrics, names
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import read_table, write_table
 
@@ -54,6 +54,32 @@ def test_tables_and_figures_of_latency_are_made_unasked_and_one_over_batch_sizes
     assert f"{table}-latency_p90" in names.of_other_metrics(cases)
     (one,) = [plan.expand(plan.load(inferring(batches=[4])))]
     assert not names.over_batches(one)
+
+
+def test_what_is_folded_and_what_is_not_never_stand_in_one_table(tmp_path):
+    asked = inferring(frameworks=["pytorch", "jax"], resnet50_fold=[False, True], batches=[1, 8])
+    results = write_round(tmp_path, asked)
+    analyse(results)
+    rows = read_table(results / "cells.tsv")
+    table = "resnet50-infer-fp32-b1-fold"
+    assert {row["table"] for row in rows} == {
+        f"resnet50-infer-fp32-b{batch}-fold{fold}" for batch in (1, 8) for fold in (0, 1)
+    }
+    said = [tables.lines(tables.select(rows, f"{table}{fold}")) for fold in (0, 1)]
+    assert "batch-norm left to the framework" in said[0]
+    assert "batch-norm folded into the convolutions beforehand" in said[1]
+    own, kind = figures.select(rows, "resnet50-infer-fp32-fold1-batches")
+    assert {row["fold"] for row in own} == {1}
+    assert "folded into the convolutions" in captions.caption(own, kind)
+    listed = read_table(results / "certificates.tsv")
+    assert {row["variant"] for row in listed} == {"infer", "fold1-infer"}
+
+
+def test_a_training_says_nothing_of_folding(tmp_path):
+    results = write_round(tmp_path, config(frameworks=["pytorch"], topologies=["1n1d"]))
+    analyse(results)
+    (own, *_) = metrics.select(read_table(results / "cells.tsv"))
+    assert not [text for text in labels.sizes(own) if "batch-norm" in text]
 
 
 def test_a_report_has_no_table_without_a_value(tmp_path):
