@@ -85,7 +85,8 @@ class Inference:
     parameters, batches, parity: as of Work.
     weights: as of Work. Where the facts have `statistics`, `write_statistics({name: array})` sets
         batch-norm's running ones; where it is not called they are 0 and 1. All is written before
-        the first step or answer and only then: a model may be frozen there.
+        the first step or answer and only then: a model may be frozen there. What is written is
+        canonical also where the network has other tensors, the facts' `built`: `read` gives those.
     """
 
     step: Callable[[], Any]
