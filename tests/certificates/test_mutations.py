@@ -1,7 +1,8 @@
 """The smallest wrong settings do not pass: real runs of an implementation with one thing changed.
 
-Each mutation replaces a piece of an implementation's source, in its page or in its framework's
-training.py, inference.py or sparse.py, or in what folds batch-norm, in a copy of the package; the reference stays what it is.
+Each mutation replaces a piece of an implementation's source, in its page, its workload's folding.py
+or its framework's training.py, inference.py or sparse.py, in a copy of the package; the reference
+stays what it is.
 """
 
 import json
