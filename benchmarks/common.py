@@ -14,8 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "benchmarks"
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from dlperf import frameworks  # noqa: E402
+from dlperf import frameworks, workloads  # noqa: E402
 from dlperf.analysis.statistics.medians import median_interval  # noqa: E402
+from dlperf.contract.dimension import Dimensions  # noqa: E402
 from dlperf.contract.parallel import Parallel  # noqa: E402
 from dlperf.contract.run import Run  # noqa: E402
 from dlperf.measure import host  # noqa: E402
@@ -68,7 +69,10 @@ def one_core(framework, interpreter, scratch, **asked):
         capability="",
         result=os.path.join(scratch, "result.json"),
     )
-    return Run(**{**values, **asked})
+    values.update(asked)
+    declared = workloads.dimensions(values["workload"])
+    values["dimensions"] = dict(Dimensions(declared, values["dimensions"]))
+    return Run(**values)
 
 
 def variables(run, environ, paths):
