@@ -68,6 +68,7 @@ NOT_EQUIVALENT = "not equivalent: equal work is not certified (see the table)"
 PNG_DPI = 200
 WIDTH = 9.0  # inches
 LONG_TITLE = 46  # characters
+LONG_FACTS = 138
 #: Of a distribution so many values are drawn, spread evenly, and so many of the largest.
 STEPS, TAIL = 200, 20
 
@@ -237,11 +238,12 @@ def _canvas(
         f"{row['data']} data",
         labels.device(row).removeprefix("a device is ").replace("one ", "device = one ", 1),
     ]
+    text = "  ·  ".join(filter(None, facts))
     made.text(
         0.012,
         1 - 0.49 / height,
-        "  ·  ".join(filter(None, facts)),
-        size=9,
+        text,
+        size=9 * min(1, LONG_FACTS / len(text)),
         color=MUTED,
         va="center",
     )

@@ -27,7 +27,7 @@ DIMENSIONS = OrderedDict(
         standard=0,
         words={
             0: "batch-norm left to the framework",
-            1: "batch-norm folded into the convolutions beforehand",
+            1: "batch-norm folded",
         },
         examples=([False], [False, True]),
         description="Of `infer`: whether batch-norm is folded into the convolutions before a "

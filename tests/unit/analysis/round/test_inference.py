@@ -67,12 +67,25 @@ def test_what_is_folded_and_what_is_not_never_stand_in_one_table(tmp_path):
     }
     said = [tables.lines(tables.select(rows, f"{table}{fold}")) for fold in (0, 1)]
     assert "batch-norm left to the framework" in said[0]
-    assert "batch-norm folded into the convolutions beforehand" in said[1]
+    assert "batch-norm folded" in said[1]
     own, kind = figures.select(rows, "resnet50-infer-fp32-fold1-batches")
     assert {row["fold"] for row in own} == {1}
-    assert "folded into the convolutions" in captions.caption(own, kind)
+    assert "batch-norm folded" in captions.caption(own, kind)
     listed = read_table(results / "certificates.tsv")
     assert {row["variant"] for row in listed} == {"infer", "fold1-infer"}
+
+
+def test_what_a_figure_is_of_fits_into_its_width(tmp_path):
+    """The longest such line: a server's, at another size than the standard one, folded."""
+    asked = inferring(frameworks=["pytorch"], resnet50_fold=[True], batches=[1], measured=100)
+    asked["workloads"]["resnet50"]["infer"] = {"arrival_rate": [100]}
+    results = write_round(tmp_path, asked)
+    analyse(results)
+    rows = [row for row in read_table(results / "cells.tsv") if row["scenario"] == "server"]
+    made, *_ = figures._canvas(rows, "utilisation", 1.0, [])
+    facts = made.texts[1]
+    assert "requests/s" in facts.get_text() and facts.get_text().endswith("pinned to 1 core")
+    assert facts.get_window_extent().x1 < made.bbox.x1
 
 
 def test_a_training_says_nothing_of_folding(tmp_path):
