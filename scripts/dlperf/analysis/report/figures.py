@@ -68,7 +68,7 @@ NOT_EQUIVALENT = "not equivalent: equal work is not certified (see the table)"
 PNG_DPI = 200
 WIDTH = 9.0  # inches
 LONG_TITLE = 46  # characters
-LONG_FACTS = 138
+LONG_FACTS = 132  # likewise, at full size
 #: Of a distribution so many values are drawn, spread evenly, and so many of the largest.
 STEPS, TAIL = 200, 20
 
