@@ -7,6 +7,7 @@ anew; it includes the tests, as in MLPerf [mlcommons/training_policies]. A repet
 """
 
 import functools
+import itertools
 import math
 import time
 
@@ -29,7 +30,7 @@ def prepare(run, implementation):
 def warm(run, work, handle, initial):
     """All that the window does, once before; then everything as if it had not been."""
     train.read(work, handle)
-    for batch, _ in work.batches.tests()[:1]:
+    for batch, _ in itertools.islice(work.batches.tests(), 1):
         work.evaluate(*(each * 0 for each in batch))
     work.restart(initial)
 
