@@ -146,6 +146,7 @@ class Data(NamedTuple):
     dlperf.data that gives the batches. title: for tables. description: for the config's key.
     samples, tests: how many there are to train on and to test with, where a model may be trained to
     a quality on them; target: the usual one, a value of the workload's score.
+    test_folder: under results/data too, where what is tested with has a folder of its own.
     """
 
     folder: str
@@ -155,3 +156,4 @@ class Data(NamedTuple):
     samples: int = 0
     tests: int = 0
     target: float = 0.0
+    test_folder: str = ""

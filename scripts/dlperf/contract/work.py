@@ -112,10 +112,19 @@ def feed(batches, put):
     """Return a function that gives the next batch on the device.
 
     `put(images, labels)` moves a NumPy batch to the device. Constant (synthetic) batches are moved
-    once; others each time, which belongs to the step. What a framework's own reader gives is there.
+    once; others each time, which belongs to the step. What a framework's own reader gives is there,
+    but the noise before a training to a quality begins.
     """
     if batches.on_device:
-        return batches.next
+        noise = getattr(batches, "noise", None)
+        if noise is None:
+            return batches.next
+
+        def given():
+            early = noise()
+            return batches.next() if early is None else put(*early)
+
+        return given
     if batches.constant:
         there = [put(*batches.next()) for _ in range(batches.distinct)]
         return itertools.cycle(there).__next__

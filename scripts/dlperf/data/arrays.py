@@ -15,7 +15,7 @@ import os
 
 import numpy as np
 
-from dlperf.data.batches import LAYOUTS, digest, dtype_of, empty_images
+from dlperf.data.batches import LAYOUTS, digest, dtype_of, empty_images, noise
 from dlperf.data.manifest import sha256_of_file, verify
 from dlperf.data.prefetch import DataError, Prefetched, check, share
 
@@ -78,17 +78,13 @@ class Labelled(Prefetched):
         super().__init__(size, input.batches, prefetch, input.warmup)
 
     def tests(self):
-        """[(a batch's arrays, how many of its samples count)]: this part's share of the test set."""
+        """[(a batch's arrays, how many samples of it count)]: this part's share of the test set."""
         images, labels = self._set.read("test")
         shared = share(self._input, len(labels))
         return [((images(places), labels[places]), own) for places, own in shared]
 
     def _noise(self):
-        size, px = self._input.batch_size, self._input.dimensions["image_size"]
-        images, view = empty_images(size, px, self._layout)
-        view[...] = self._noises.standard_normal((size, px, px, 3))
-        labels = self._noises.randint(0, 10, size).astype(np.int32)
-        return images.astype(dtype_of(self._input), copy=False), labels
+        return noise(self._input, self._layout, self._noises, classes=10)
 
     def _batches(self):
         size = self._input.batch_size

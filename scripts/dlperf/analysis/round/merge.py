@@ -77,7 +77,7 @@ def merge(
         for row in tiers
         if row["status"] != "missing"
     }
-    data = filter(None, {loaders.folder(case) for case in cases if not case.unsupported})
+    data = {each for case in cases if not case.unsupported for each in loaders.folders(case)}
     checksums.save(listed, {**checksums.beside(runs.parent, shared, data), **digests})
     return strangers(cases, config.repetitions, runs)
 

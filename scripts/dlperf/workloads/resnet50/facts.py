@@ -36,18 +36,30 @@ DATA = OrderedDict(
         "sample photographs, decoded, cropped and flipped while training runs",
         "photographs that are read, decoded, cropped and flipped while training runs, the same "
         "ones for every framework",
+        samples=400,
+        tests=100,
+        target=0.5,
+        test_folder="sample-test-folders",
     ),
     sample_native=Data(
         "sample-{format}",
         "readers",
         "sample photographs in each framework's own format, by its own input pipeline",
         "the same photographs in each framework's own format, by its own input pipeline",
+        samples=400,
+        tests=100,
+        target=0.5,
+        test_folder="sample-test-folders",
     ),
     imagenet=Data(
         "imagenet-{format}",
         "readers",
         "ImageNet in each framework's own format, by its own input pipeline",
         "ImageNet, likewise",
+        samples=1281167,
+        tests=50000,
+        target=0.759,  # MLPerf's
+        test_folder="imagenet-test-folders",
     ),
     digits=Data(
         "digits",
