@@ -324,6 +324,11 @@ def _section(name: str) -> type[Workload]:
         kind, standard = _type_of(each)
         field = Field(default=standard, description=each.description, examples=list(each.examples))
         fields[own] = (kind, field)
+    text = "The kinds of data of `infer`, if they differ from those of training."
+    of_infer = Field(default=None, description=text, examples=[["synthetic"]])
+    differing = {"data": (_words("a kind of data", facts.DATA) | None, of_infer)}
+    infer = _made(f"{name}_infer", Inference, Inference.__doc__ or "", differing)
+    fields["infer"] = (infer | None, Workload.model_fields["infer"])
     if any(each.tests for each in facts.DATA.values()):
         fields["quality"] = (_quality(name) | None, Workload.model_fields["quality"])
     return _made(name, Workload, f"{facts.TITLE}: {facts.SUMMARY}", fields)

@@ -26,7 +26,6 @@ import time
 
 import numpy as np
 
-from dlperf.contract.run import Unsupported
 from dlperf.data.batches import NOISE, noise
 from dlperf.data.formats import OF_FRAMEWORK
 from dlperf.data.manifest import how_to_fix, sha256_of_file
@@ -64,11 +63,6 @@ class Later:
     first_batch_sha256 = None
 
     def __init__(self, run, layout):
-        if run.framework == "tensorflow1":
-            raise Unsupported(
-                "TensorFlow 1's input pipeline is part of the graph, which is built before a "
-                "training to a quality may touch its data; `data: sample` has the shared loader"
-            )
         self.manifest_sha256 = Shards(run).manifest_sha256
         self._run, self._layout, self._reader = run, layout, None
         self._noises = np.random.RandomState([run.seed, NOISE, run.rank])
