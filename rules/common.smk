@@ -148,10 +148,9 @@ def environment_of(framework):
     return f"results/environments/{framework}.{CONFIG.device}/env.json"
 
 
-def manifest_of_case(case):
-    """The manifest of a case's data; [] if that is synthetic."""
-    folder = loaders.folder(case)
-    return f"results/data/{folder}/manifest.json" if folder else []
+def manifests_of_case(case):
+    """The manifests of a case's data, and of what it is tested with; [] if that is synthetic."""
+    return [f"results/data/{folder}/manifest.json" for folder in loaders.folders(case)]
 
 
 def final_output(wildcards):

@@ -9,9 +9,11 @@ results/data/<clicks>-npz/, rows with ids for Wide & Deep. Each has a manifest w
 every file. Rounds share them. `data` makes what the round trains on.
 """
 
-# Sets that are made without any download: the folder, and the module that makes it.
+# Sets that are made without any download: the folder, and the module that makes it. `sample-test`
+# is cut from the same photographs as `sample`, elsewhere.
 SAMPLES = {
     "sample": "sample",
+    "sample-test": "sample --seed 2 --images-per-class 5",
     "prose": "prose",
     "digits": "digits",
     "wikipedia-sample": "wikipedia.sample",
@@ -62,6 +64,14 @@ def source_of_images(wildcards):
     return first_file(source) if source else f"results/data/{wildcards.images}"
 
 
+def labels_of_images(wildcards):
+    """The arguments of a set whose archive does not say the images' classes."""
+    made = prepared("images", wildcards.images)
+    if made.labels is None:
+        return []
+    return ["--labels", f"results/data/downloads/{made.source}/{made.labels}", "--keep-order"]
+
+
 def of_text(wildcards):
     """The manifests of a dump and its vocabulary."""
     made = prepared("text", wildcards.text)
@@ -93,7 +103,7 @@ def named_environment(wildcards, input):
 
 def data_of_round(wildcards=None):
     return sorted(
-        {found for case in CASES if not case.unsupported if (found := manifest_of_case(case))}
+        {each for case in CASES if not case.unsupported for each in manifests_of_case(case)}
     )
 
 
@@ -147,7 +157,7 @@ rule images:
     log:
         "results/data/{images}-{format}.log",
     wildcard_constraints:
-        images="[a-z]+",
+        images="[a-z]+(-test)?",
         format="folders|tfrecord|recordio|ofrecord|mindrecord|webdataset",
     threads: lambda wildcards: all_cores(8)
     resources:
@@ -155,10 +165,12 @@ rule images:
     params:
         source=source_of_images,
         environment=named_environment,
+        labels=labels_of_images,
         shards=lambda wildcards: prepared("images", wildcards.images).shards,
         folder=subpath(output[0], parent=True),
     shell:
-        "{PYTHON:q} -m dlperf.data.images --source {params.source:q} --dataset {wildcards.images:q}"
+        "{PYTHON:q} -m dlperf.data.images --source {params.source:q} {params.labels:q}"
+        " --dataset {wildcards.images:q}"
         " --format {wildcards.format:q} {params.environment:q} --shards {params.shards:q}"
         " --jobs {threads} --out {params.folder:q} > {log:q} 2>&1"
 

@@ -54,7 +54,7 @@ def inputs_of(wildcards):
     recorded = os.path.exists(record_of(wildcards))
     return {
         "environment": ancient(environment) if recorded else environment,
-        "data": manifest_of_case(case),
+        "data": manifests_of_case(case),
         "again": again_if(
             to_try_again(record_of(wildcards), case) or (recorded and lacks_search(case))
         ),

@@ -37,7 +37,7 @@ def inputs_of_search(wildcards):
     there = SEARCH.format(**wildcards)
     return {
         "environment": ancient(environment) if os.path.exists(there) else environment,
-        "data": manifest_of_case(case_of(wildcards)),
+        "data": manifests_of_case(case_of(wildcards)),
         "again": again_if(to_try_again(there, case_of(wildcards))),
     }
 

@@ -56,14 +56,18 @@ def open_batches(input, layout="NHWC", prefetch=None):
 def synthetic(input, layout):
     """Standard normal images, uniform labels, from the seed and the part, made once."""
     random = np.random.RandomState([input.seed, NOISE, input.part])
-    px, found = input.dimensions["image_size"], []
-    for _ in range(input.distinct):
-        images, view = empty_images(input.batch_size, px, layout)
-        for image in view:  # image by image: RandomState makes float64, twice the memory
-            image[...] = random.standard_normal((px, px, 3))
-        labels = random.randint(0, CLASSES, input.batch_size).astype(np.int32)
-        found.append((images.astype(dtype_of(input), copy=False), labels))
+    found = [noise(input, layout, random) for _ in range(input.distinct)]
     return Constant(found, digest(found[:1], layout))
+
+
+def noise(input, layout, random, classes=CLASSES):
+    """The next batch of standard normal images and uniform labels."""
+    px = input.dimensions["image_size"]
+    images, view = empty_images(input.batch_size, px, layout)
+    for image in view:  # image by image: RandomState makes float64, twice the memory
+        image[...] = random.standard_normal((px, px, 3))
+    labels = random.randint(0, classes, input.batch_size).astype(np.int32)
+    return images.astype(dtype_of(input), copy=False), labels
 
 
 def dtype_of(input):
@@ -97,7 +101,16 @@ class Sample(Prefetched):
             )
         self._image_size = input.dimensions["image_size"]
         size = input.batch_size * self._image_size**2 * 3 * 4
-        super().__init__(size, input.batches, prefetch)
+        self._noises = np.random.RandomState([input.seed, NOISE, input.part])
+        super().__init__(size, input.batches, prefetch, input.warmup)
+
+    def tests(self):
+        from dlperf.data.photos import Photos  # which needs this module
+
+        return Photos(self._input, self._layout)
+
+    def _noise(self):
+        return noise(self._input, self._layout, self._noises)
 
     def _batches(self):
         for epoch, indices in self._indices():

@@ -43,6 +43,13 @@ def folder(case):
     return name.format(format=OF_FRAMEWORK.get(case.framework, ""), **case.dimensions)
 
 
+def folders(case):
+    """All folders under results/data that a case reads."""
+    kind = workloads.data(case.workload)[case.data]
+    tested = kind.test_folder if case.scenario == "quality" else ""
+    return [each for each in (folder(case), tested) if each]
+
+
 def reads(case):
     """Whether the case's framework reads that data: for its own format it needs a reader."""
     own_format = "{format}" in workloads.data(case.workload)[case.data].folder

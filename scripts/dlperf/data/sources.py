@@ -176,6 +176,12 @@ class Images(Section):
         description="How many files: more than ranks, and of about 100 MB each.",
         examples=[1024],
     )
+    labels: str | None = Field(
+        default=None,
+        description="The file of the source that has the images' classes, if the archive has no "
+        "class folders. Images then keep their order.",
+        examples=["ILSVRC2012_devkit_t12.tar.gz"],
+    )
 
 
 class Text(Section):

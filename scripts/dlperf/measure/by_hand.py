@@ -140,7 +140,8 @@ def document(given):
             )
     own = {key: values[key] for key in facts.DIMENSIONS}
     values.setdefault("batch_size", batch_size(facts.flops_per_sample(own, "train"), device))
-    values.setdefault("data_dir", _folder(values, facts.DATA[values["data"]].folder, own))
+    if "data_dir" not in values:
+        values["data_dir"] = _folder(values, facts.DATA[values["data"]].folder, own)
     values["parallel"] = _parallel(values, facts)
     identity = OrderedDict((key, values[key]) for key in IDENTITY)
     identity.update(own)

@@ -16,6 +16,7 @@ from dlperf.contract.choices import MAX
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.parallel import Parallel
 from dlperf.data import loaders
+from dlperf.data.formats import IN_GRAPH
 from dlperf.plan.checks import split_topology
 from dlperf.plan.config import Config
 
@@ -160,10 +161,13 @@ def _unsupported(case: Case, config: Config) -> str:
     made = made_as(case.scenario)
     if not workloads.implements(case.workload, case.framework, made):
         return f"its implementation has no {scenarios.load(made).TITLE} yet"
-    if made == "infer" and "{format}" in workloads.data(case.workload)[case.data].folder:
+    native = "{format}" in workloads.data(case.workload)[case.data].folder
+    if made == "infer" and native:
         return "inference takes the shared loader's batches, not those of a framework's own reader"
     if case.scenario == "quality" and not workloads.data(case.workload)[case.data].tests:
         return f"data: {case.data} has no test set"
+    if case.scenario == "quality" and native and case.framework in IN_GRAPH:
+        return "its own reader is in the graph: it would touch the data before the clock starts"
     if case.scenario == "quality" and case.dimensions.variant():
         return "the certificate of a training to a quality is of the standard choices alone"
     if case.scenario == "quality" and not _steps(case):

@@ -36,9 +36,10 @@ def missing(
     Raises ConfigError if the file of sources is wrong.
     """
     wanted = {
-        folder: case.data
+        folder: folder.rpartition("-")[0] if tested else case.data
         for case in cases
-        if (folder := loaders.folder(case)) and not case.unsupported
+        if not case.unsupported
+        for tested, folder in enumerate(loaders.folders(case))
     }
     found = {
         folder: kind

@@ -158,13 +158,16 @@ ENTRIES = {"train": "training", "infer": "inference", "quality": "training"}
 def implements(workload, framework, scenario="train"):
     """Whether `framework` has an implementation of `workload` for a scenario.
 
-    The page is read and not imported: its framework need not be here.
+    The page is read and not imported: its framework need not be here. A training to a quality is
+    there where the page's has a schedule.
     """
     path = os.path.join(_FOLDER, workload, framework + ".py")
     if not os.path.exists(path):
         return False
     with open(path, encoding="utf-8") as stream:
-        return "\ndef %s(" % ENTRIES[scenario] in stream.read()
+        page = stream.read()
+    entry = "\ndef %s(" % ENTRIES[scenario] in page
+    return entry and (scenario != "quality" or "schedule=facts.schedule(run)" in page)
 
 
 def load(workload, framework):

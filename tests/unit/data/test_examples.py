@@ -124,3 +124,29 @@ def test_mapped_arrays_are_those_of_numpy_and_compressed_ones_are_refused(folder
     with pytest.raises(DataError, match="not a whole NPZ archive"):
         (tmp_path / "none.npz").write_bytes(b"nothing")
         rows.mapped(str(tmp_path / "none.npz"))
+
+
+def test_the_last_shard_is_held_out_to_test_with(folder, monkeypatch):
+    kind = examples.DATA["wikipedia_sample"]._replace(tests=5)
+    monkeypatch.setitem(examples.DATA, "wikipedia_sample", kind)
+    asked = Input(
+        workload="bert",
+        data="wikipedia_sample",
+        data_dir=str(folder),
+        batch_size=2,
+        dimensions={"sequence_length": LENGTH},
+        seed=1,
+        warmup=1,
+        held_out=True,
+    )
+    with open_batches(asked) as opened:
+        opened.next()  # noise
+        opened.begin()
+        trained = numbers([opened.next() for _ in range(5)])
+        tests = opened.tests()
+    assert [own for _, own in tests] == [2, 2, 1]
+    tested = [number for batch, own in tests for number in numbers([batch])[:own]]
+    assert tested == [11, 12, 13, 14, 15] and sorted(trained) == sorted(set(range(11)) & {*trained})
+    monkeypatch.setitem(examples.DATA, "wikipedia_sample", kind._replace(tests=7))
+    with pytest.raises(DataError, match="has 6 examples; 7 are needed: make fewer shards"):
+        open_batches(asked)

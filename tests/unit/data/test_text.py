@@ -3,6 +3,7 @@
 import json
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -163,3 +164,75 @@ def test_truncation_fits_and_keeps_order(first, second, room, seed):
 def test_predictions_are_those_of_the_published_settings():
     facts = workloads.facts("bert")
     assert [facts.masked_positions(length) for length in (128, 512)] == [20, 80]
+
+
+# What is held out, for a training to a quality
+
+
+def test_every_tenth_document_is_tested_with_and_not_trained_on(data_dir):
+    documents = np.load(data_dir / "documents.npy")
+    sentences, tokens = (np.load(data_dir / f"{each}.npy") for each in ("sentences", "tokens"))
+    chapters = [
+        " ".join(map(str, tokens[sentences[start] : sentences[end]]))
+        for start, end in zip(documents[:-1], documents[1:], strict=True)
+    ]
+
+    def drawn_from(batch, own):
+        """The documents that the longer passages are in, of sequences without hidden words."""
+        found = set()
+        for row in range(own):
+            whole = batch.tokens[row].copy()
+            whole[batch.positions[row][batch.predicted[row] > 0]] = batch.labels[row][
+                batch.predicted[row] > 0
+            ]
+            for segment in (0, 1):
+                inside = (batch.segments[row] == segment) & (batch.mask[row] == 1)
+                words = whole[inside & (whole >= text.FIRST_WORD)]
+                if len(words) > 12:
+                    passage = " ".join(map(str, words))
+                    found |= {n for n, each in enumerate(chapters) if passage in each}
+        return found
+
+    with opened(data_dir, 32, held_out=True) as batches:
+        trained = drawn_from(batches.next(), 32)
+        (tests, own), *others = batches.tests()
+    assert own + sum(each for _, each in others) == 128
+    tested = drawn_from(tests, own)
+    assert len(trained) > 20 and all(number % 10 != 9 for number in trained)
+    assert len(tested) > 20 and sum(number % 10 == 9 for number in tested) > 0.9 * len(tested)
+
+
+def test_tests_are_the_same_for_every_seed_and_parts_share_them(data_dir):
+    def tests(**changes):
+        with opened(data_dir, held_out=True, **changes) as batches:
+            return np.concatenate([batch.tokens[:own] for batch, own in batches.tests()])
+
+    whole = tests(seed=1)
+    assert np.array_equal(whole, tests(seed=2))
+    parts = [tests(batch_size=24, rank=rank, ranks=2) for rank in (0, 1)]
+    assert np.array_equal(whole, np.concatenate(parts))
+
+
+def test_the_masked_loss_is_the_mean_over_hidden_words_alone():
+    facts = workloads.facts("bert")
+    outputs = np.zeros((2, 3, facts.VOCABULARY), np.float32)
+    outputs[0, 0, 7], outputs[1, 0, 9] = 1000.0, 20.0
+    labels = np.array([[7, 5, 0], [8, 0, 0]], np.int32)
+    predicted = np.array([[1, 1, 0], [1, 0, 0]], np.float32)
+    sums = facts.tally(outputs, *[None] * 4, labels, predicted, None)
+    none, even = 0.0, np.log(facts.VOCABULARY)
+    wrong = np.log(np.exp(20.0) + facts.VOCABULARY - 1)
+    assert sums == pytest.approx([none + even + wrong, 3])
+    assert facts.score(sums) == pytest.approx((even + wrong) / 3)
+    assert facts.SCORE.reached(6.9, 7.0) and not facts.SCORE.reached(7.1, 7.0)
+
+
+def test_the_rate_warms_up_over_a_tenth_and_falls_to_nothing():
+    facts = workloads.facts("bert")
+    run = SimpleNamespace(scenario="quality", measured_steps=100)
+    rates = facts.schedule(run)
+    assert rates[:2] == pytest.approx([1e-5, 2e-5]) and rates[9] == pytest.approx(rates[10])
+    assert rates[-1] == pytest.approx(1e-4 / 90) and len(rates) == 100
+    long = facts.schedule(SimpleNamespace(scenario="quality", measured_steps=1_000_000))
+    assert long[9_999] == max(long) and long[9_998] < max(long)
+    assert facts.schedule(SimpleNamespace(scenario="train", measured_steps=100)) is None

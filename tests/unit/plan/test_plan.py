@@ -5,13 +5,14 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
+from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dlperf import frameworks, plan, workloads
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.parallel import Parallel
-from dlperf.plan import Case, expand, load, order
+from dlperf.plan import Case, document, expand, load, order
 from dlperf.workloads.cases import base_case, case_of, case_of_row, parse_case
 
 
@@ -329,3 +330,18 @@ def test_two_thousand_repetitions_have_two_thousand_records():
     ranks = order(round)
     records = {f"{case.folder}/rep{repetition}.json" for case, repetition in ranks}
     assert len(ranks) == len(records) == 2160
+
+
+def test_nvidias_resnet50_round_is_the_published_matrix():
+    config = load(ROOT / "config/rounds/nvidia-resnet50.yaml")
+    cases = [case for case in expand(config) if not case.unsupported]
+    tested = [case for case in cases if case.scenario == "quality"]
+    assert {case.epochs for case in tested} == {50, 90, 250}
+    assert {(case.devices, case.batch_size, case.data) for case in tested} == {(8, 512, "imagenet")}
+    assert {case.devices for case in cases if case.scenario == "train"} == {1, 4, 8}
+    inferred = {case.batch_size for case in cases if case.scenario == "infer"}
+    assert inferred == {1, 2, 4, 8, 16, 32, 64, 128, 192, 256, 512}
+    of_90 = next(case for case in tested if case.epochs == 90)
+    settings = document(of_90, config, 1)["settings"]
+    assert settings["measured_steps"] == 90 * (1_281_167 // (8 * 512))
+    assert (settings["evaluations"], settings["target"]) == (25, 0.759)

@@ -147,7 +147,7 @@ def _files(
     for workload in config.workloads.asked():
         for path in sorted((shared / "certificates" / workload).glob("reference*/manifest.json")):
             yield inside(path)
-    for name in dict.fromkeys(filter(None, map(loaders.folder, cases))):
+    for name in dict.fromkeys(each for case in cases for each in loaders.folders(case)):
         path = shared / "data" / name / "manifest.json"
         if path.exists():
             yield inside(path)

@@ -50,13 +50,14 @@ def version(parity: Sequence[Row], framework: str) -> str:
 def data(shared: Path, config: plan.Config) -> list[dict[str, Any]]:
     """The manifest of each set of data that is there, with its folder, title and contents."""
     folders = {
-        loaders.folder(case): workloads.data(case.workload)[case.data].title
+        folder: workloads.data(case.workload)[case.data].title
         for case in plan.expand(config)
+        for folder in loaders.folders(case)
     }
     found = []
     for folder, title in folders.items():
         path = shared / "data" / folder / "manifest.json"
-        if folder and path.exists():
+        if path.exists():
             manifest = json.loads(path.read_text())
             about = {"folder": folder, "title": title, "contents": contents(manifest)}
             found.append({**manifest, **about})

@@ -25,6 +25,9 @@ OF_FRAMEWORK = {
     "mindspore": "mindrecord",
     "jax": "folders",
 }
+#: Frameworks whose own reader is part of a graph that is built before anything runs: it cannot wait
+#: until a training to a quality may touch its data.
+IN_GRAPH = ("tensorflow1",)
 NAMES = ("folders", "tfrecord", "recordio", "ofrecord", "mindrecord", "webdataset", "hdf5", "npz")
 
 

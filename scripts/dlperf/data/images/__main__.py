@@ -27,7 +27,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--source", type=Path, required=True, help="a tar, or class folders")
     parser.add_argument(
-        "--labels", type=Path, help="for a tar of images: a file with lines of name and class"
+        "--labels",
+        type=Path,
+        help="for a tar of images: a file with lines of name and class, or ImageNet's devkit",
     )
     parser.add_argument("--dataset", default="imagenet", help="name in the manifest")
     parser.add_argument("--format", choices=prepare.NAMES, required=True)

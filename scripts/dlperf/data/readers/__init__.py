@@ -24,8 +24,12 @@ import json
 import os
 import time
 
+import numpy as np
+
+from dlperf.data.batches import NOISE, noise
 from dlperf.data.formats import OF_FRAMEWORK
 from dlperf.data.manifest import how_to_fix, sha256_of_file
+from dlperf.data.photos import Photos
 from dlperf.data.prefetch import DataError
 
 #: How many batches are ready or being made in addition to the one in use.
@@ -37,7 +41,7 @@ SHUFFLE = 1024
 
 def open_batches(run, layout):
     """The same function as every loader has (dlperf.data.loaders), for a Run."""
-    return open_images(run, layout)
+    return Later(run, layout) if run.scenario == "quality" else open_images(run, layout)
 
 
 def open_images(run, layout, epoch=0):
@@ -46,6 +50,54 @@ def open_images(run, layout, epoch=0):
         raise DataError("%s has no reader of images; it is one of %s" % (run.framework, known()))
     module = importlib.import_module("dlperf.data.readers." + run.framework)
     return module.open_images(run, layout, epoch)
+
+
+class Later:
+    """Of a training to a quality: noise, and once it begins, what the framework's reader gives.
+
+    The reader is opened then, and not before: nothing is read ahead of the clock.
+    """
+
+    constant = False
+    on_device = True
+    first_batch_sha256 = None
+
+    def __init__(self, run, layout):
+        self.manifest_sha256 = Shards(run).manifest_sha256
+        self._run, self._layout, self._reader = run, layout, None
+        self._noises = np.random.RandomState([run.seed, NOISE, run.rank])
+        self._left = run.input.warmup
+
+    def noise(self):
+        """The next batch of it, NumPy arrays; None behind the last one."""
+        if self._reader or not self._left:
+            return None
+        self._left -= 1
+        return noise(self._run.input, self._layout or "NHWC", self._noises)
+
+    def begin(self):
+        self._reader = open_images(self._run, self._layout)
+
+    def next(self):
+        return self._reader.next()
+
+    def tests(self):
+        return Photos(self._run.input, self._layout or "NHWC")
+
+    def fill(self):
+        """Nothing may be read yet."""
+
+    def close(self):
+        if self._reader:
+            self._reader.close()
+
+    @property
+    def waited_seconds(self):
+        return self._reader.waited_seconds if self._reader else 0.0
+
+    @property
+    def parity(self):
+        return self._reader.parity if self._reader else {}
 
 
 def known():

@@ -300,8 +300,8 @@ class Weights:
         self._write_carried = write_carried
 
     def statistics(self):
-        """Of flax.linen.BatchNorm, which are carried from step to step."""
-        flat = flatten_dict(self._carried()["batch_stats"], sep=".")
+        """Of flax.linen.BatchNorm, which are carried from step to step, where the model has it."""
+        flat = flatten_dict(self._carried().get("batch_stats", {}), sep=".")
         for key, leaf in flat.items():
             yield key.replace(".var", ".variance"), np.asarray(leaf.addressable_data(0))
 

@@ -60,10 +60,12 @@ class Layer(nn.Module):
 
 
 class Bert(nn.Module):
-    """The loss of a batch: masked words and sentence pairs. Without training, the encoder alone."""
+    """The loss of a batch: masked words and sentence pairs. Without training, the encoder alone,
+    or for tests what the masked words' softmax takes."""
 
     dtype: jnp.dtype  # of the computation; None: the parameters'
     training: bool = True
+    tests: bool = False
 
     @nn.compact
     def __call__(self, tokens, segments, mask, positions, labels, predicted, follows):
@@ -81,12 +83,14 @@ class Bert(nn.Module):
             x = Layer(self.dtype, self.training, name="layer%d" % layer)(x, mask)
 
         x = x.reshape(tokens.shape + (facts.WIDTH,))
-        if not self.training:
+        if not (self.training or self.tests):
             return x
         hidden = jnp.take_along_axis(x, positions[:, :, None], axis=1)
         hidden = gelu(dense(facts.WIDTH, self.dtype, "mlm")(hidden))
         hidden = norm(self.dtype, "mlm_norm")(hidden)
         bias = self.param("mlm_bias", nn.initializers.zeros, (facts.VOCABULARY,))
+        if self.tests:
+            return words.attend(hidden) + bias
         pooled = jnp.tanh(dense(facts.WIDTH, self.dtype, "pooler")(x[:, 0]))
         each = cross_entropy(words.attend(hidden) + bias, labels)
         language = jnp.sum(each * predicted) / jnp.sum(predicted)
@@ -119,15 +123,20 @@ def loss(run, network, parameters, random, *batch):
 
 
 def optimizer(run, network):
-    adam = optax.adamw(
-        facts.learning_rate(run.global_batch_size),
-        facts.BETA1,
-        facts.BETA2,
-        facts.EPSILON,
-        weight_decay=facts.WEIGHT_DECAY,
-        mask=framework.decayed,
-    )
-    return optax.chain(clip(facts.CLIP_NORM), adam) if run.dimensions["clip"] else adam
+    def adamw(learning_rate):
+        adam = optax.adamw(
+            learning_rate,
+            facts.BETA1,
+            facts.BETA2,
+            facts.EPSILON,
+            weight_decay=facts.WEIGHT_DECAY,
+            mask=framework.decayed,
+        )
+        return optax.chain(clip(facts.CLIP_NORM), adam) if run.dimensions["clip"] else adam
+
+    if facts.schedule(run):  # its state has the rate, which else is a constant of the program
+        adamw = optax.inject_hyperparams(adamw)
+    return adamw(facts.learning_rate(run.global_batch_size))
 
 
 def clip(most):
@@ -172,6 +181,8 @@ def training(run):
             "optimizer": "optax.adamw, fused by XLA",
             "clip": "global norm, fused by XLA" if run.dimensions["clip"] else "none",
         },
+        schedule=facts.schedule(run),
+        outputs=tested,
     )
 
 
@@ -184,4 +195,10 @@ def inference(run):
 
 
 def outputs(run, network, parameters, carried, *batch):
+    return network.apply({"params": parameters}, *batch)
+
+
+def tested(run, network, parameters, carried, *batch):
+    """Of a training to a quality: what the masked words' softmax takes."""
+    network = network.clone(training=False, tests=True)
     return network.apply({"params": parameters}, *batch)

@@ -207,6 +207,8 @@ def training(run):
             "optimizer": "AdamW, fused" if fused else "AdamW",
             "clip": clip if run.dimensions["clip"] else "none",
         },
+        schedule=facts.schedule(run),
+        outputs=tested,
     )
 
 
@@ -233,3 +235,9 @@ def inference(run):
 
 def outputs(run, network, tokens, segments, mask, *_):
     return network.encode(tokens, segments, mask)
+
+
+def tested(run, network, tokens, segments, mask, positions, *_):
+    """Of a training to a quality: what the masked words' softmax takes."""
+    words, _ = network(tokens, segments, mask, positions)
+    return words

@@ -96,15 +96,26 @@ class Bert(nn.Layer):
             x = layer(x, bias)
         return x
 
-    def forward(self, tokens, segments, mask, positions, labels, predicted, follows):
-        batch, length = tokens.shape
-        x = self.encode(tokens, segments, mask)
-        first = paddle.arange(0, batch * length, length, dtype=positions.dtype)
-        flat = x.reshape([batch * length, facts.WIDTH])
+    def words(self, flat, first, positions):
+        """What the language model's softmax takes, (batch x predictions, vocabulary).
+
+        flat: the encoder's output, a token a row; first: the rows of the sequences' first tokens.
+        """
         chosen = flat.gather((positions + first.unsqueeze(1)).flatten())
         hidden = self.mlm_norm(F.gelu(self.mlm(chosen)))
         words = paddle.matmul(hidden, self.word_embedding.weight, transpose_y=True)
-        words = words + self.mlm_bias
+        return words + self.mlm_bias
+
+    def rows(self, tokens, segments, mask):
+        """The encoder's output, a token a row, and the rows of the sequences' first tokens."""
+        batch, length = tokens.shape
+        x = self.encode(tokens, segments, mask)
+        first = paddle.arange(0, batch * length, length, dtype=tokens.dtype)
+        return x.reshape([batch * length, facts.WIDTH]), first
+
+    def forward(self, tokens, segments, mask, positions, labels, predicted, follows):
+        flat, first = self.rows(tokens, segments, mask)
+        words = self.words(flat, first, positions)
         each = F.cross_entropy(words, labels.reshape([-1, 1]), reduction="none")
         predicted = predicted.reshape([-1, 1])
         language = (each * predicted).sum() / predicted.sum()
@@ -121,6 +132,18 @@ class Encoder(nn.Layer):
 
     def forward(self, tokens, segments, mask):
         return self.bert.encode(tokens, segments, mask)
+
+
+class Tested(nn.Layer):
+    """What the masked words' softmax takes, (batch, predictions, vocabulary)."""
+
+    def __init__(self, bert):
+        super().__init__()
+        self.bert = bert
+
+    def forward(self, tokens, segments, mask, positions):
+        words = self.bert.words(*self.bert.rows(tokens, segments, mask), positions)
+        return words.reshape([*positions.shape, facts.VOCABULARY])
 
 
 def model(run):
@@ -176,6 +199,9 @@ def training(run):
             "optimizer": "AdamW",
             "clip": "global norm" if run.dimensions["clip"] else "none",
         },
+        schedule=facts.schedule(run),
+        outputs=tests,
+        tested=4,
     )
 
 
@@ -203,3 +229,8 @@ def inference(run):
 
 def outputs(run, network):
     return Encoder(network)
+
+
+def tests(run, network):
+    """Of a training to a quality."""
+    return Tested(network)

@@ -113,12 +113,12 @@ class Bert(tf.Module):
             x = layer(x, bias, training)
         return x
 
-    def __call__(self, tokens, segments, mask, positions, dtype):
+    def __call__(self, tokens, segments, mask, positions, dtype, training=True):
         """Logits of words (batch x predictions, vocabulary) and of sentence pairs (batch, 2)."""
         batch, length = tokens.shape
         # as a tensor: once rows were gathered from a variable, each read of it is a copy
         table = tf.convert_to_tensor(self.word_embedding)
-        x = self.encode(table, tokens, segments, mask, dtype, training=True)
+        x = self.encode(table, tokens, segments, mask, dtype, training)
         starts = tf.range(0, batch * length, length)  # the row of each sequence's first token
         hidden = tf.gather(x, tf.reshape(positions + starts[:, None], [-1]))
         hidden = self.mlm_norm(gelu(self.mlm(hidden)))
@@ -232,6 +232,8 @@ def training(run):
             "optimizer": "AdamW, Adam fused (ResourceApplyAdam)",
             "clip": "global norm" if run.dimensions["clip"] else "none",
         },
+        schedule=facts.schedule(run),
+        outputs=tested,
     )
 
 
@@ -246,3 +248,10 @@ def outputs(run, network, tokens, segments, mask, *_):
     dtype, table = framework.compute_dtype(run), network.word_embedding
     x = network.encode(table, tokens, segments, mask, dtype, training=False)
     return tf.cast(tf.reshape(x, tokens.shape + [facts.WIDTH]), framework.dtype())
+
+
+def tested(run, network, tokens, segments, mask, positions, *_):
+    """Of a training to a quality: what the masked words' softmax takes."""
+    dtype = framework.compute_dtype(run)
+    words, _ = network(tokens, segments, mask, positions, dtype, training=False)
+    return tf.reshape(words, positions.shape + [facts.VOCABULARY])

@@ -7,7 +7,7 @@ v1.5: the stride 2 of a down-sampling bottleneck sits in its 3x3 convolution (v1
 import math
 from collections import OrderedDict
 
-from dlperf.contract.dimension import Data, Dimension
+from dlperf.contract.dimension import Data, Dimension, Score
 
 TITLE = "ResNet-50 v1.5"
 SUMMARY = "50 layers, 1000 classes, 25,557,032 parameters."
@@ -43,25 +43,6 @@ DATA = OrderedDict(
         "synthetic batches, made once on the device",
         "batches made once, on the device",
     ),
-    sample=Data(
-        "sample",
-        "batches",
-        "sample photographs, decoded, cropped and flipped while training runs",
-        "photographs that are read, decoded, cropped and flipped while training runs, the same "
-        "ones for every framework",
-    ),
-    sample_native=Data(
-        "sample-{format}",
-        "readers",
-        "sample photographs in each framework's own format, by its own input pipeline",
-        "the same photographs in each framework's own format, by its own input pipeline",
-    ),
-    imagenet=Data(
-        "imagenet-{format}",
-        "readers",
-        "ImageNet in each framework's own format, by its own input pipeline",
-        "ImageNet, likewise",
-    ),
     digits=Data(
         "digits",
         "arrays",
@@ -71,6 +52,45 @@ DATA = OrderedDict(
         tests=359,
         target=0.97,
     ),
+    sample=Data(
+        "sample",
+        "batches",
+        "sample photographs, decoded, cropped and flipped while training runs",
+        "photographs that are read, decoded, cropped and flipped while training runs, the same "
+        "ones for every framework",
+        samples=400,
+        tests=100,
+        target=0.5,
+        test_folder="sample-test-folders",
+    ),
+    sample_native=Data(
+        "sample-{format}",
+        "readers",
+        "sample photographs in each framework's own format, by its own input pipeline",
+        "the same photographs in each framework's own format, by its own input pipeline",
+        samples=400,
+        tests=100,
+        target=0.5,
+        test_folder="sample-test-folders",
+    ),
+    imagenet=Data(
+        "imagenet-{format}",
+        "readers",
+        "ImageNet in each framework's own format, by its own input pipeline",
+        "ImageNet, likewise",
+        samples=1281167,
+        tests=50000,
+        target=0.759,  # MLPerf's
+        test_folder="imagenet-test-folders",
+    ),
+)
+SCORE = Score(
+    "accuracy",
+    "%",
+    "higher",
+    "The share of the test set that must be right.",
+    scale=100,
+    most=1.0,
 )
 PARALLEL = ()  # not accumulation: batch norm's statistics would be those of a micro-step
 
@@ -191,9 +211,14 @@ def schedule(run):
     return rates
 
 
-def score(outputs, images, labels):
-    """1.0 for each image whose largest output is that of its label (top-1), else 0.0."""
-    return (outputs.argmax(1) == labels) * 1.0
+def tally(outputs, images, labels):
+    """[how many images have their largest output at their label (top-1), how many there are]."""
+    return [float((outputs.argmax(1) == labels).sum()), len(labels)]
+
+
+def score(sums):
+    """The accuracy, a share of 1."""
+    return sums[0] / sums[1]
 
 
 def flops_per_sample(dimensions, scenario):

@@ -1,0 +1,87 @@
+"""Trainings to a quality for real: on text of which a part is held out, and on photographs."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+from conftest import ROOT, one_of_all, snakemake
+
+from dlperf import plan
+from dlperf.data.formats import IN_GRAPH, OF_FRAMEWORK
+from dlperf.scenarios import quality
+
+SCHEMA = json.loads((ROOT / "scripts/dlperf/measure/record.schema.json").read_text())
+
+
+def trained(framework, workload, out, steps, **section) -> dict:
+    """The record of an epoch that ends after so many steps, tested twice."""
+    asked = {"epochs": [1], "evaluations": 2, **section}
+    mapping = {
+        "round": "test",
+        "device": "cpu",
+        "frameworks": [framework],
+        "workloads": {
+            workload: {
+                "scenarios": ["quality"],
+                "precisions": ["fp32"],
+                "batch_sizes": {"fp32": [20]},
+                "quality": asked,
+            }
+        },
+        "topologies": ["1n1d"],
+        "repetitions": 1,
+        "steps": {"warmup": 1, "measured": 1},
+        "timeout_seconds": 300,
+    }
+    config = plan.load(mapping)
+    (case,) = plan.expand(config)
+    assert not case.unsupported, case.unsupported
+    document = plan.document(case, config, 1)
+    document["settings"]["measured_steps"] = steps
+    command = [sys.executable, "-m", "dlperf.measure", "--case", json.dumps(document)]
+    command += ["--environment", f"results/environments/{framework}.cpu/env.json"]
+    environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"))
+    done = subprocess.run(
+        [*command, "--out", out], cwd=ROOT, env=environ, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    record = json.loads(out.read_text())
+    assert record["status"] == "ok", record["reason"] + done.stderr[-3000:]
+    jsonschema.validate(record, SCHEMA)
+    return record
+
+
+def test_bert_learns_words_that_it_was_not_trained_on(environments, prose, tmp_path):
+    made = trained("pytorch", "bert", tmp_path / "rep1.json", 4, sequence_length=16)
+    first, last = quality.scores(made)
+    assert [point["count"] for point in made["curve"]] == [128, 128]
+    assert last < first < 10.5  # without any training it is ln 30522 = 10.3
+    assert quality.final(made, None) == quality.best(made, None) == last
+    missed = {**made, "settings": {**made["settings"], "target": last - 0.01}}
+    reached = {**made, "settings": {**made["settings"], "target": last}}
+    assert quality.reached(missed) is None
+    assert quality.reached(reached) == made["curve"][-1]
+
+
+@pytest.fixture(scope="module")
+def photographs(environments, sample_data) -> None:
+    formats = sorted({*OF_FRAMEWORK.values()})
+    folders = [*(f"sample-{format}" for format in formats), "sample-test-folders"]
+    snakemake("--", *(f"results/data/{folder}/manifest.json" for folder in folders))
+
+
+@pytest.mark.parametrize(
+    "framework",
+    [each for each in one_of_all("pytorch") if getattr(each, "values", [each])[0] not in IN_GRAPH],
+)
+def test_resnet50_is_tested_with_all_photographs_that_it_was_not_trained_on(
+    framework, photographs, tmp_path
+):
+    out = tmp_path / "rep1.json"
+    made = trained(framework, "resnet50", out, 4, image_size=32, data=["sample_native"])
+    assert [point["count"] for point in made["curve"]] == [100, 100]  # the short last batch too
+    assert all(0 <= value <= 1 for value in quality.scores(made))
+    assert made["parity"]["data_loader"] and not made["parity"]["data_digest"]
