@@ -328,7 +328,7 @@ def _curve(
                 "samples": step * case.global_batch_size,
                 "seconds_trained": seconds * (share - 0.1 / asked["evaluations"]),
                 "seconds_tested": seconds * share * 0.9999,
-                "right": right,
+                "sums": [right, tests],
                 "count": tests,
             }
         )

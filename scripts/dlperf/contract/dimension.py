@@ -116,6 +116,28 @@ class Dimensions(Mapping):
         return cls(declared, values), searched
 
 
+class Score(NamedTuple):
+    """The number that judges a model trained to a quality; facts have one as `SCORE`.
+
+    Beside it they have `tally(outputs, *batch)`, numbers that add up over samples, batches and
+    ranks, and `score(sums)`, the value behind them: NumPy, one program for all frameworks.
+
+    name, unit: for people. better: "higher" or "lower". scale: what people see is a value times
+    this: 100 for percent. most: the largest value that there can be; None where there is no limit.
+    description: of a config's target.
+    """
+
+    name: str
+    unit: str
+    better: str
+    description: str
+    scale: float = 1.0
+    most: Optional[float] = None
+
+    def reached(self, value, target):
+        return value <= target if self.better == "lower" else value >= target
+
+
 class Data(NamedTuple):
     """A kind of data that a workload trains on.
 
@@ -123,7 +145,7 @@ class Data(NamedTuple):
     framework's own reader takes, and a dimension's name stands for its value. loader: the module of
     dlperf.data that gives the batches. title: for tables. description: for the config's key.
     samples, tests: how many there are to train on and to test with, where a model may be trained to
-    a quality on them; target: the one that is usual, a share of 1.
+    a quality on them; target: the usual one, a value of the workload's score.
     """
 
     folder: str

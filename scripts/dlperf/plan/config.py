@@ -158,9 +158,7 @@ class Quality(Section):
     target: float | None = Field(
         default=None,
         gt=0,
-        le=1,
-        description="The share of the test set that must be right. Records have the whole curve: "
-        "another target needs no other run. By default, the one that is usual for the data.",
+        description="The value of the test score that is to be reached.",
         examples=[0.97, 0.759],
     )
     batch_sizes: dict[Precision, Choices[PositiveInt]] | None = Field(
@@ -335,6 +333,13 @@ def _quality(name: str) -> type[Quality]:
     """The section `quality` of a workload: its data with a test set, and its own sizes."""
     facts, fields = workloads.facts(name), dict[str, Any]()
     tested = [kind for kind, each in facts.DATA.items() if each.tests]
+    usual = list(dict.fromkeys(facts.DATA[kind].target for kind in tested))
+    text = (
+        f"{facts.SCORE.description} Records have the whole curve: another target needs no other "
+        "run. By default, the one that is usual for the data."
+    )
+    of_target = Field(default=None, gt=0, le=facts.SCORE.most, description=text, examples=usual)
+    fields["target"] = (float | None, of_target)
     text = "The kinds of data with a test set."
     fields["data"] = (
         _words("a kind of data with a test set", tested),

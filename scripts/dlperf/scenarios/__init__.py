@@ -21,6 +21,7 @@ Runs beside every framework: Python 3.7, standard library only.
 import importlib
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
+from dlperf import workloads
 from dlperf.contract.case import SCENARIOS
 from dlperf.contract.run import Rank, Run
 
@@ -29,6 +30,8 @@ class Metric(NamedTuple):
     """A number that a repetition has.
 
     unit: as a table heads it; {samples} stands for the workload's unit, {sample} for one of them.
+    In title and unit of a test score {score} and {score_unit} stand for the workload's own, whose
+    direction is "score" here.
     better: "higher" or "lower". value: a record and its case -> the number, None where the record
     does not have it. adds_up: over devices, so that a share of the ideal can be said. lacking: why
     no record may have it.
@@ -43,8 +46,25 @@ class Metric(NamedTuple):
     lacking: str = ""
 
     @property
+    def heading(self):
+        """Of a column that any workload's rows may have a number in."""
+        if self.better == "score":
+            return self.title.format(score="test score")
+        return "%s, %s" % (self.title, self.unit)
+
+    @property
     def lower_is_better(self):
         return self.better == "lower"
+
+    def of(self, workload):
+        """The same as a workload has it: a test score has its own name, unit and direction."""
+        score = getattr(workloads.facts(workload), "SCORE", None)
+        if score is None:
+            return self
+        better = score.better if self.better == "score" else self.better
+        title = self.title.format(score=score.name)
+        unit = self.unit.replace("{score_unit}", score.unit)
+        return self._replace(better=better, title=title, unit=unit)
 
     def unit_of(self, samples):
         """The unit of a workload whose samples are `samples` (a plural)."""

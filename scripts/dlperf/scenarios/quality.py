@@ -6,6 +6,7 @@ sample to train on is touched, after start-up and compilation on noise, with the
 anew; it includes the tests, as in MLPerf [mlcommons/training_policies]. A repetition is a seed.
 """
 
+import functools
 import math
 import time
 
@@ -54,10 +55,10 @@ def window(run, work, stopwatch):
                 train.all_is_done(lambda last: train.read(work, last), handles[-1], step_seconds)
             if tests is None:
                 tests = work.batches.tests()
-            right, count = test(run, work, tests)
+            sums, count = test(run, work, tests)
             losses += [work.loss(handle) for handle in handles] if work.loss else []
             handles = []
-            points.append([number, trained - start, clock() - start, right, count])
+            points.append([number, trained - start, clock() - start, sums, count])
     end = clock()
     end_utc = time.time()
     stopwatch.close()
@@ -80,22 +81,29 @@ def evaluated_at(steps, evaluations):
 
 
 def test(run, work, tests):
-    """(sum of the scores of this rank's test samples, how many they are).
+    """(sums over this rank's test samples, how many they are).
 
-    The score is computed from outputs by the workload's facts, in NumPy: one program for all.
+    Outputs are judged by the workload's facts, in NumPy: one program for all frameworks.
     """
-    score, total, count = workloads.facts(run.workload).score, 0.0, 0
+    tally, sums, count = workloads.facts(run.workload).tally, None, 0
     for batch, own in tests:
-        total += float(score(work.evaluate(*batch), *batch)[:own].sum())
+        outputs = work.evaluate(*batch)
+        found = tally(outputs[:own], *(each[:own] for each in batch))
+        sums = add(sums or [0.0] * len(found), found)
         count += own
-    return total, count
+    return sums, count
+
+
+def add(sums, more):
+    return [float(one + other) for one, other in zip(sums, more)]
 
 
 def summary(facts, case, settings):
     """What the record says of all ranks: `steps`, `samples`, and the `curve`.
 
     A point of the curve: after so many samples, so many seconds of training (tests before it
-    included) and with its own test; `right` is the sum of scores of `count` test samples.
+    included) and with its own test; `sums` are those of the facts' `tally` over `count` test
+    samples, a part of which each rank had.
     """
     found = train.throughput_summary(facts, case, settings)
     found["steps"]["loss"] = train.mean_losses(facts)
@@ -106,7 +114,7 @@ def summary(facts, case, settings):
                 "samples": ranks[0][0] * case.global_batch_size,
                 "seconds_trained": max(each[1] for each in ranks),
                 "seconds_tested": max(each[2] for each in ranks),
-                "right": sum(each[3] for each in ranks),
+                "sums": functools.reduce(add, (each[3] for each in ranks if each[4])),
                 "count": sum(each[4] for each in ranks),
             }
         )
@@ -114,18 +122,22 @@ def summary(facts, case, settings):
     return found
 
 
-def accuracies(record):
-    """The test metric at each point, a share of 1."""
-    return [point["right"] / point["count"] for point in record["curve"]]
+def facts_of(record):
+    return workloads.facts(record["identity"]["workload"])
+
+
+def scores(record):
+    """The test score at each point."""
+    return [facts_of(record).score(point["sums"]) for point in record["curve"]]
 
 
 def points(record):
-    """The curve: dicts of samples, seconds (tests included), accuracy in percent, and the mean loss
-    of the steps since the last test."""
-    found, losses = [], record["steps"]["loss"]
+    """The curve: dicts of samples, seconds (tests included), score as people see it, and the mean
+    loss of the steps since the last test."""
+    found, losses, scale = [], record["steps"]["loss"], facts_of(record).SCORE.scale
     each = len(losses) / record["curve"][-1]["samples"]  # steps a sample
     before = 0
-    for point, value in zip(record["curve"], accuracies(record)):
+    for point, value in zip(record["curve"], scores(record)):
         step = int(round(point["samples"] * each))
         own = losses[before:step]
         before = step
@@ -133,7 +145,7 @@ def points(record):
             {
                 "samples": point["samples"],
                 "seconds": point["seconds_tested"],
-                "accuracy": 100 * value,
+                "score": scale * value,
                 "loss": math.fsum(own) / len(own),
             }
         )
@@ -142,19 +154,20 @@ def points(record):
 
 def reached(record):
     """The first point at which the target is met; None where it never is."""
-    target = record["settings"]["target"]
-    for point, value in zip(record["curve"], accuracies(record)):
-        if value >= target:
+    target, score = record["settings"]["target"], facts_of(record).SCORE
+    for point, value in zip(record["curve"], scores(record)):
+        if score.reached(value, target):
             return point
     return None
 
 
 def final(record, case):
-    return 100 * accuracies(record)[-1]
+    return facts_of(record).SCORE.scale * scores(record)[-1]
 
 
 def best(record, case):
-    return 100 * max(accuracies(record))
+    score = facts_of(record).SCORE
+    return score.scale * (min if score.better == "lower" else max)(scores(record))
 
 
 def seconds_to_target(record, case):
@@ -183,7 +196,7 @@ def throughput(record, case):
 
 MISSED = "the target was not reached"
 METRICS = (
-    Metric("accuracy", "%", "higher", "Final accuracy", final),
+    Metric("score", "{score_unit}", "score", "Final {score}", final),
     Metric("seconds_to_target", "s", "lower", "Time to target", seconds_to_target, lacking=MISSED),
     Metric(
         "samples_to_target",
@@ -193,10 +206,10 @@ METRICS = (
         samples_to_target,
         lacking=MISSED,
     ),
-    Metric("accuracy_best", "%", "higher", "Best accuracy", best),
+    Metric("score_best", "{score_unit}", "score", "Best {score}", best),
     Metric("throughput", "{samples}/s", "higher", "Throughput", throughput, True),
     Metric("training_seconds", "s", "lower", "Time of training alone", training_seconds),
     Metric("memory", "GiB", "lower", "Peak memory a device", train.memory),
     Metric("energy", "J/{sample}", "lower", "Energy a sample", train.energy),
 )
-SHOWN = ("accuracy", "seconds_to_target", "samples_to_target")
+SHOWN = ("score", "seconds_to_target", "samples_to_target")

@@ -69,7 +69,11 @@ def test_it_is_tested_evenly_and_nothing_is_read_before_the_clock_runs():
     ]
     assert [point[0] for point in found["points"]] == [2, 4, 6]
     # of four samples the last one only fills the batch
-    assert [point[3:] for point in found["points"]] == [[1.0, 3], [3.0, 3], [3.0, 3]]
+    assert [point[3:] for point in found["points"]] == [
+        [[1.0, 3.0], 3],
+        [[3.0, 3.0], 3],
+        [[3.0, 3.0], 3],
+    ]
     assert found["loss"] == [1.0 / number for number in range(1, 7)]
     seconds = [value for point in found["points"] for value in point[1:3]]
     assert seconds == sorted(seconds) and seconds[0] > 0
@@ -101,8 +105,8 @@ def test_before_it_everything_is_tried_once_and_begun_anew():
 
 def test_of_two_ranks_the_slower_one_counts_and_all_tests_are_added():
     facts = [
-        {"points": [[2, 1.0, 1.5, 3.0, 4]], "loss": [2.0, 1.0]},
-        {"points": [[2, 1.2, 1.4, 2.0, 3]], "loss": [4.0, 3.0]},
+        {"points": [[2, 1.0, 1.5, [3.0, 4.0], 4]], "loss": [2.0, 1.0]},
+        {"points": [[2, 1.2, 1.4, [2.0, 3.0], 3]], "loss": [4.0, 3.0]},
     ]
     for each in facts:
         each.update(clock="host", seconds=[1.0, 1.0], loader_seconds=0.0)
@@ -113,7 +117,7 @@ def test_of_two_ranks_the_slower_one_counts_and_all_tests_are_added():
             "samples": 16,
             "seconds_trained": 1.2,
             "seconds_tested": 1.5,
-            "right": 5.0,
+            "sums": [5.0, 7.0],
             "count": 7,
         }
     ]

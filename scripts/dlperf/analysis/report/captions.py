@@ -5,6 +5,7 @@ In: rows of cells.tsv. Out: text.
 
 from collections.abc import Sequence
 
+from dlperf import workloads
 from dlperf.analysis.report import tables
 from dlperf.analysis.round import flags, labels, metrics, names, origins
 from dlperf.analysis.schema import forms
@@ -18,7 +19,8 @@ def describe(cells: Sequence[Row], kind: str) -> str:
     if kind == names.ECDF:
         return _distribution(cells)
     if kind == names.CURVE:
-        return f"Curves of accuracy over samples and over seconds. At the end: {_ends(cells)}."
+        name = workloads.facts(cells[0]["workload"]).SCORE.name
+        return f"Curves of {name} over samples and over seconds. At the end: {_ends(cells)}."
     parts = []
     for key in labels.series(cells):
         ok = [row for row in cells if labels.series_key(row) == key and row["status"] == "ok"]
@@ -56,7 +58,7 @@ def _over_batches(cells: Sequence[Row]) -> str:
 
 def _ends(cells: Sequence[Row]) -> str:
     return "; ".join(
-        f"{labels.implementation(row)} {forms.number(row['median'])} %{_mark(row)}"
+        f"{labels.implementation(row)} {forms.number(row['median'])} {labels.unit(row)}{_mark(row)}"
         if row["status"] == "ok"
         else f"{labels.implementation(row)} no value"
         for row in cells
@@ -93,9 +95,10 @@ def caption(cells: Sequence[Row], kind: str) -> str:
             f"(empirical distribution). Marks: p50 and p99 as in the tables, each the {origin.bars}"
         )
     if kind == names.CURVE:
+        name = workloads.facts(cells[0]["workload"]).SCORE.name
         what = ", ".join([tables.of_case(cells[0]), *labels.sizes(cells[0])])
         return (
-            f"{what}: accuracy on the test set over the samples trained on, and over seconds (with "
+            f"{what}: {name} on the test set over the samples trained on, and over seconds (with "
             "the tests). A thin line is a repetition, which is a seed; a thick one their median."
         )
     what = ", ".join([tables.title(cells[0]), *labels.sizes(cells[0])])

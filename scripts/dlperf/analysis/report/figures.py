@@ -3,7 +3,7 @@
 Five kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
 each nodes x devices; `scaling`, throughput and scaling efficiency over devices, with the ideal;
 `batches`, throughput and latency of inference over batch sizes, on the fewest devices; `ecdf`, how
-its latencies are distributed (from latencies.tsv.gz, beside cells.tsv); `curve`, the accuracy of
+its latencies are distributed (from latencies.tsv.gz, beside cells.tsv); `curve`, the test score of
 trainings over samples and seconds (from curves.tsv.gz). A framework has the same
 colour, marker and hatch in every figure; a hollow bar or a ringed point is of a cell that is not
 equivalent. The same cells always give the same bytes.
@@ -26,7 +26,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from dlperf import scenarios
+from dlperf import scenarios, workloads
 from dlperf.analysis.report.styles import STYLES
 from dlperf.analysis.round import flags, labels, metrics, names, origins
 from dlperf.analysis.schema import forms
@@ -191,7 +191,8 @@ def heading(row: Row, kind: str) -> str:
     if kind == names.ECDF:
         return f"{labels.workload(row)} {labels.scenario(row)}: distribution of latency"
     if kind == names.CURVE:
-        return f"{labels.workload(row)} {labels.scenario(row)}: accuracy and loss"
+        name = workloads.facts(row["workload"]).SCORE.name
+        return f"{labels.workload(row)} {labels.scenario(row)}: {name} and loss"
     what = names.SCALING if kind == names.SCALING else metrics.of_row(row).title.lower()
     return f"{labels.workload(row)} {labels.scenario(row)}: {what}"
 
@@ -460,7 +461,7 @@ def _distribution(
 def _trainings(
     rows: Sequence[Row], series: Sequence[Series], points: Mapping[str, Mapping[int, Sequence[Row]]]
 ) -> Figure:
-    """Accuracy and loss, over samples and over seconds: a line a seed, and one of their medians."""
+    """Test score and loss, over samples and over seconds: a line a seed, and of their medians."""
     notes = [
         "A thin line is a seed; a thick one has, at each test, the medians of their values and "
         "times.",
@@ -471,10 +472,10 @@ def _trainings(
     room = 0.06 + 0.0076 * max(len(each.title) for each in series)
     width, height = (0.985 - room - 0.075 - 0.05) / 2, (top - bottom) * 0.46
     drawn = [each for each in series if points.get(_place(each.cells[0]))]
-    unit = labels.unit_of_samples(rows[0])
-    for line, (key, title) in enumerate(
-        (("accuracy", "right on the test set, %"), ("loss", "loss of training"))
-    ):
+    unit, score = labels.unit_of_samples(rows[0]), workloads.facts(rows[0]["workload"]).SCORE
+    most = score.most and score.scale * score.most
+    of_test = f"{score.name} on the test set, {score.unit}"
+    for line, (key, title) in enumerate((("score", of_test), ("loss", "loss of training"))):
         for column, (over, below) in enumerate((("samples", unit), ("seconds", "seconds"))):
             left = 0.075 + column * (0.05 + width)
             low = bottom + (1 - line) * (top - bottom - height)
@@ -485,7 +486,7 @@ def _trainings(
                 _nothing(axes)
                 axes.set_xticks([])
             axes.set_xlim(left=0)
-            axes.set_ylim(0, 103 if key == "accuracy" else None)
+            axes.set_ylim(0, 1.03 * most if most and key == "score" else None)
             axes.xaxis.set_major_locator(MaxNLocator(5))
             axes.xaxis.set_major_formatter(FuncFormatter(plain))
             axes.grid()
@@ -494,8 +495,8 @@ def _trainings(
                 axes.set_xlabel(below, size=8.5)
             if not column:
                 axes.set_ylabel(title, size=8.5)
-            if drawn and key == "accuracy":
-                _target(axes, points[_place(drawn[0].cells[0])])
+            if drawn and key == "score":
+                _target(axes, points[_place(drawn[0].cells[0])], score.unit)
             if column and not line:
                 handles = [
                     Line2D([], [], label=each.title, **{**_marked_line(each), "marker": "none"})
@@ -524,12 +525,12 @@ def _training(
     axes.plot(places, values, linewidth=1.8, **own)
 
 
-def _target(axes: Axes, runs: Mapping[int, Sequence[Row]]) -> None:
+def _target(axes: Axes, runs: Mapping[int, Sequence[Row]], unit: str) -> None:
     """A line at the target."""
     target = next(iter(runs.values()))[0]["target"]
     axes.axhline(target, color=INK, linewidth=1, linestyle=(0, (5, 3)))
     axes.annotate(
-        f"target {target:g} %",
+        f"target {target:g} {unit}",
         (1, target),
         xycoords=("axes fraction", "data"),
         xytext=(-4, -11),

@@ -86,7 +86,7 @@ def summarise(
             ),
             None,
         )
-        first, *others = present[case.scenario]
+        first, *others = (metric.of(case.workload) for metric in present[case.scenario])
         cell = _cell(each, base, first, proof, known)
         own = [cell, *(_other(cell, each, base, metric) for metric in others)]
         for row in own:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dlperf import plan, scenarios
+from dlperf import plan, scenarios, workloads
 from dlperf.analysis.publications.config import is_import
 from dlperf.analysis.publications.records import measurements as imported_rows
 from dlperf.analysis.round import certificates, checksums, metrics, names, throttling
@@ -226,12 +226,13 @@ def _latencies(repetitions: Sequence[Repetition], rows: Sequence[Row]) -> list[R
 
 
 def _curves(repetitions: Sequence[Repetition], rows: Sequence[Row], target: float) -> list[Row]:
-    """The tests of each ok repetition, in percent."""
+    """The tests of each ok repetition, as people see their scores."""
     if not scenarios.curved(rows[0]["scenario"]):
         return []
     points = scenarios.load(rows[0]["scenario"]).points
+    scale = workloads.facts(rows[0]["workload"]).SCORE.scale
     return [
-        {**row, **point, "target": 100 * target}
+        {**row, **point, "target": scale * target}
         for repetition, row in zip(repetitions, rows, strict=True)
         if row["status"] == "ok"
         for point in points(repetition.record)

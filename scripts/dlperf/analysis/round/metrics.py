@@ -21,7 +21,7 @@ def own(scenario: str) -> str:
 
 
 def of_row(row: Mapping[str, Any]) -> Metric:
-    return scenarios.metrics(row["scenario"])[row["metric"]]
+    return scenarios.metrics(row["scenario"])[row["metric"]].of(row["workload"])
 
 
 def is_own(row: Mapping[str, Any]) -> bool:

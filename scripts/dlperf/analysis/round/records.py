@@ -320,20 +320,22 @@ def _curve(record: dict[str, Any], case: Case) -> Iterator[str]:
     if "curve" not in record:
         yield "curve is missing"
         return
-    settings, tests = record["settings"], workloads.data(case.workload)[case.data].tests
+    settings, facts = record["settings"], workloads.facts(case.workload)
+    tests = facts.DATA[case.data].tests
     steps = quality.evaluated_at(settings["measured_steps"], settings.get("evaluations", 0))
     wanted = [step * case.global_batch_size for step in steps]
     if [point["samples"] for point in record["curve"]] != wanted:
         yield f"curve has not its {len(wanted)} points, evenly over the samples"
     before = 0.0
     for point in record["curve"]:
-        if point["count"] != tests or point["right"] > tests:
-            yield (
-                f"curve at {point['samples']} samples: {point['right']:g} of {point['count']} are "
-                f"right, but {case.data} has {tests} to test with"
-            )
+        at = f"curve at {point['samples']} samples"
+        if point["count"] != tests:
+            yield f"{at}: {point['count']} are tested, but {case.data} has {tests} to test with"
+        value = facts.score(point["sums"])
+        if not 0 <= value <= (facts.SCORE.most or math.inf):
+            yield f"{at}: {facts.SCORE.name} {value:g}; at most {facts.SCORE.most} is possible"
         if not before < point["seconds_trained"] < point["seconds_tested"]:
-            yield f"curve at {point['samples']} samples: its seconds do not follow the ones before"
+            yield f"{at}: its seconds do not follow the ones before"
         before = point["seconds_tested"]
     if before > train.window_seconds(record) * (1 + STEPS_SHARE) + 0.001:
         yield f"curve: its last test ends after {before:.3f} s, behind the window"

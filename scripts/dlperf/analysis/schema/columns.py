@@ -67,10 +67,7 @@ ALL = (
     # what a repetition gave
     Column("status", str, "Status", forms.status),
     Column("reason"),
-    *(
-        Column(each.name, float, f"{each.title}, {each.unit}", forms.number)
-        for each in _METRICS.values()
-    ),
+    *(Column(each.name, float, each.heading, forms.number) for each in _METRICS.values()),
     Column("outlier"),
     Column("unit", str, "Unit"),
     Column("samples", int),
@@ -440,7 +437,7 @@ IMPORTED = (*PUBLISHED, "estimator", "kind", "source")
 #: Of a repetition that is tested on the way: a row a test.
 CURVES = (
     *(*CASE[:5], "case", "table", "nodes", "devices_per_node", "repetition"),
-    *("samples", "seconds", "accuracy", "loss", "target"),
+    *("samples", "seconds", "score", "loss", "target"),
 )
 #: Of a repetition with latencies: all of them, the smallest first.
 LATENCIES = (*CASE[:5], "case", "table", "nodes", "devices_per_node", "repetition", "milliseconds")

@@ -7,7 +7,7 @@ v1.5: the stride 2 of a down-sampling bottleneck sits in its 3x3 convolution (v1
 import math
 from collections import OrderedDict
 
-from dlperf.contract.dimension import Data, Dimension
+from dlperf.contract.dimension import Data, Dimension, Score
 
 TITLE = "ResNet-50 v1.5"
 SUMMARY = "50 layers, 1000 classes, 25,557,032 parameters."
@@ -58,6 +58,14 @@ DATA = OrderedDict(
         tests=359,
         target=0.97,
     ),
+)
+SCORE = Score(
+    "accuracy",
+    "%",
+    "higher",
+    "The share of the test set that must be right.",
+    scale=100,
+    most=1.0,
 )
 PARALLEL = ()  # not accumulation: batch norm's statistics would be those of a micro-step
 
@@ -164,9 +172,14 @@ def schedule(run):
     return rates
 
 
-def score(outputs, images, labels):
-    """1.0 for each image whose largest output is that of its label (top-1), else 0.0."""
-    return (outputs.argmax(1) == labels) * 1.0
+def tally(outputs, images, labels):
+    """[how many images have their largest output at their label (top-1), how many there are]."""
+    return [float((outputs.argmax(1) == labels).sum()), len(labels)]
+
+
+def score(sums):
+    """The accuracy, a share of 1."""
+    return sums[0] / sums[1]
 
 
 def flops_per_sample(dimensions, scenario):

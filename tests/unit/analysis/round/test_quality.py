@@ -52,10 +52,10 @@ def test_a_case_says_its_epochs_and_each_repetition_has_a_seed_of_its_own():
 
 def test_cells_have_the_accuracy_and_the_time_and_samples_to_the_target(tmp_path):
     rows = cells(tmp_path, training())
-    assert metrics.own("quality") == "accuracy"
+    assert metrics.own("quality") == "score"
     by_metric = {row["metric"]: row for row in rows if row["framework"] == "pytorch"}
-    assert by_metric["accuracy"]["median"] == pytest.approx(98.5, abs=0.5)
-    assert (by_metric["accuracy"]["unit"], by_metric["accuracy"]["better"]) == ("%", "higher")
+    assert by_metric["score"]["median"] == pytest.approx(98.5, abs=0.5)
+    assert (by_metric["score"]["unit"], by_metric["score"]["better"]) == ("%", "higher")
     seconds, samples = by_metric["seconds_to_target"], by_metric["samples_to_target"]
     assert (seconds["unit"], seconds["better"]) == ("s", "lower")
     assert 0 < samples["median"] < 6 * 44 * 32 and samples["median"] % (22 * 32) == 0
@@ -71,7 +71,9 @@ def test_another_target_needs_no_other_run_and_one_that_is_missed_is_no_number(t
     analyse(results)
     rows = [row for row in read_table(results / "cells.tsv") if row["framework"] == "mxnet"]
     by_metric = {row["metric"]: row for row in rows}
-    assert by_metric["accuracy"]["status"] == "ok"
+    assert by_metric["score"]["status"] == "ok"
+    title = metrics.of_row(by_metric["score"]).title
+    assert title == "Final accuracy"
     missed = by_metric["seconds_to_target"]
     assert (missed["status"], missed["reason"]) == ("missing", "the target was not reached")
     assert missed["median"] is None
@@ -88,6 +90,7 @@ def test_tables_are_made_of_accuracy_and_of_time_and_samples_to_the_target():
         (lambda record: record.pop("curve"), "curve is missing"),
         (lambda record: record["curve"].pop(), "curve has not its 12 points"),
         (lambda record: record["curve"][3].update(count=100), "has 359 to test with"),
+        (lambda record: record["curve"][3].update(sums=[400, 359]), "at most 1.0 is possible"),
         (lambda record: record["curve"][3].update(seconds_tested=1.0), "do not follow"),
         (lambda record: record["settings"].update(seed=9), "was trained from seed 9, not 1"),
         (lambda record: record["settings"].update(evaluations=6), "evaluations=6"),
@@ -163,5 +166,5 @@ def test_a_round_has_a_figure_of_its_curves_which_the_audit_makes_again(tmp_path
     points = read_table(results / names.CURVES)
     assert len(points) == 2 * 3 * 12
     assert {point["repetition"] for point in points} == {1, 2, 3}
-    last = [point["accuracy"] for point in points if point["samples"] == 6 * 44 * 32]
+    last = [point["score"] for point in points if point["samples"] == 6 * 44 * 32]
     assert min(last) > 97 and {point["target"] for point in points} == {97}
