@@ -232,10 +232,13 @@ def flipped(found, wanted):
 
 
 def distance(found, wanted):
-    """The largest relative distance of a sample's outputs; infinite where shapes differ."""
+    """The largest relative distance of a sample's outputs; infinite where shapes differ.
+
+    Where a sample has a single one, that of all together: a logit may be next to 0.
+    """
     if found.shape != wanted.shape:
         return float("inf")
-    flat = (len(wanted), -1)
+    flat = (len(wanted) if wanted.ndim > 1 else 1, -1)
     gone = (found.astype(np.float64) - wanted).reshape(flat)
     return float(
         (np.linalg.norm(gone, axis=1) / np.linalg.norm(wanted.reshape(flat), axis=1)).max()

@@ -217,13 +217,15 @@ class Plain:
             batches = [
                 self.module.tensors(*source.next(), dtype=self.type) for source in self.sources
             ]
+            kinds = [[each.running for each in kind] for kind in zip(*self.statistics)]
+            kinds = kinds or [[{} for _ in batches]]  # a model without any
             return np.stack(
                 [
                     [
-                        self.module.outputs(self.weights, each.running, batch).numpy()
-                        for each, batch in zip(kind, batches)
+                        self.module.outputs(self.weights, running, batch).numpy()
+                        for running, batch in zip(kind, batches)
                     ]
-                    for kind in zip(*self.statistics)
+                    for kind in kinds
                 ]
             )
 

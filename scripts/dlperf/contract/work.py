@@ -60,7 +60,7 @@ def scheduled(work, rates, set_rate, forget, evaluate):
         nonlocal coming
         coming = itertools.count()
         work.weights.write(arrays)
-        if hasattr(work.weights, "statistics"):
+        if getattr(work.weights, "running", None):  # batch-norm's statistics
             work.weights.write_statistics(
                 {
                     name: (array * 0) + (1 if name.endswith("variance") else 0)

@@ -7,8 +7,11 @@ anew; it includes the tests, as in MLPerf [mlcommons/training_policies]. A repet
 """
 
 import functools
+import itertools
 import math
 import time
+
+import numpy as np
 
 from dlperf import workloads
 from dlperf.contract.run import Unsupported
@@ -29,7 +32,7 @@ def prepare(run, implementation):
 def warm(run, work, handle, initial):
     """All that the window does, once before; then everything as if it had not been."""
     train.read(work, handle)
-    for batch, _ in work.batches.tests()[:1]:
+    for batch, _ in itertools.islice(work.batches.tests(), 1):
         work.evaluate(*(each * 0 for each in batch))
     work.restart(initial)
 
@@ -83,14 +86,21 @@ def evaluated_at(steps, evaluations):
 def test(run, work, tests):
     """(sums over this rank's test samples, how many they are).
 
-    Outputs are judged by the workload's facts, in NumPy: one program for all frameworks.
+    Outputs are judged by the workload's facts, in NumPy: one program for all frameworks. Of a score
+    that only all samples together have, facts have `kept` too: a rank tests them all.
     """
-    tally, sums, count = workloads.facts(run.workload).tally, None, 0
+    facts, sums, count, kept = workloads.facts(run.workload), [], 0, []
     for batch, own in tests:
         outputs = work.evaluate(*batch)
-        found = tally(outputs[:own], *(each[:own] for each in batch))
-        sums = add(sums or [0.0] * len(found), found)
+        given = [outputs[:own]] + [each[:own] for each in batch]
+        if hasattr(facts, "kept"):
+            kept.append(facts.kept(*given))
+        else:
+            found = facts.tally(*given)
+            sums = add(sums or [0.0] * len(found), found)
         count += own
+    if kept:
+        sums = facts.tally(*(np.concatenate(each) for each in zip(*kept)))
     return sums, count
 
 
