@@ -157,7 +157,7 @@ def test_and_restart(run, task, work, found, start):
     Behind the step that is timed, in place of both: a test of the model after a new start.
     """
     if task["kind"] == "gradient":
-        if task["own"]:
+        if task["own"] or not hasattr(workloads.proof(run.workload), "timed"):
             expected = np.load(path_of(task["reference"], "tested"))
             work.restart(start)
             found["tested"] = distance(work.evaluate(*work.batches.next()), expected)

@@ -178,6 +178,7 @@ class Plain:
             parts=parts,
             batches=steps,
             float64=precision == "fp64",
+            held_out=asked.variant == "quality",
         )
         self.sources = [
             loader.open_batches(input._replace(part=part), "NCHW") for part in range(parts)
@@ -207,27 +208,34 @@ class Plain:
 
     def outputs(self, statistics):
         """Those of the next batch by given running statistics, where the model has some."""
-        with self.torch.no_grad():
-            batch = self.module.tensors(*self.sources[0].next(), dtype=self.type)
-            return self.module.outputs(self.weights, statistics, batch).numpy()
+        return self._outputs(self.module.outputs, self.sources[0].next(), statistics)
 
-    def tested(self):
-        """Outputs of each part's next batch by running statistics: (conventions, parts, …)."""
-        with self.torch.no_grad():
-            batches = [
-                self.module.tensors(*source.next(), dtype=self.type) for source in self.sources
+    def tested(self, statistics):
+        """The same, of a test of a training to a quality."""
+        return self._outputs(self._tested, self.sources[0].next(), statistics)
+
+    def tests(self):
+        """A test of each part's next batch by its running statistics: (conventions, parts, …).
+
+        One convention of a model without running statistics.
+        """
+        running = [[each.running for each in kinds] or [{}] for kinds in self.statistics]
+        batches = [source.next() for source in self.sources]
+        return np.stack(
+            [
+                [self._outputs(self._tested, batch, each) for each, batch in zip(kind, batches)]
+                for kind in zip(*running)
             ]
-            kinds = [[each.running for each in kind] for kind in zip(*self.statistics)]
-            kinds = kinds or [[{} for _ in batches]]  # a model without any
-            return np.stack(
-                [
-                    [
-                        self.module.outputs(self.weights, running, batch).numpy()
-                        for running, batch in zip(kind, batches)
-                    ]
-                    for kind in kinds
-                ]
-            )
+        )
+
+    @property
+    def _tested(self):
+        return getattr(self.module, "tested", self.module.outputs)
+
+    def _outputs(self, outputs, batch, statistics):
+        with self.torch.no_grad():
+            batch = self.module.tensors(*batch, dtype=self.type)
+            return outputs(self.weights, statistics, batch).numpy()
 
     def changes_of_statistics(self):
         """What was added to the running statistics: by convention, part and tensor."""
@@ -286,7 +294,7 @@ def again_from(asked, plain, first, parts, keep):
     first step of a new start takes from the weights, divided by the rate. Returns its loss.
     """
     module = workloads.proof(asked.workload)
-    keep("%d-outputs" % parts, plain.tested())
+    keep("%d-outputs" % parts, plain.tests())
     plain.weights = first
     loss, gradients = plain.gradients()
     new = module.Optimizer(first, asked.dimensions).update(first, gradients, module.LEARNING_RATE)
@@ -416,7 +424,7 @@ def make(asked, proof):
             name: ones(shape, dtype=plain.type) * name.endswith("variance")
             for name, shape in statistics_of(asked).items()
         }
-        keep("tested", plain.outputs(statistics))
+        keep("tested", plain.tested(statistics))
         plain.close()
     own = {"parts": parts, "dropped": dropped(asked, start), "sha256": sha256}
     return {**about(asked, proof), **own}

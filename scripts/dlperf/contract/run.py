@@ -20,7 +20,8 @@ class Input(NamedTuple):
     part, parts: of each global batch of `parts` x batch_size samples, which slice is this reader's.
     batches: how many will be asked for (None: not known). float64: images in that type. distinct:
     how many synthetic batches there are, in turn. warmup: so many batches of noise come first, of a
-    training to a quality: what it trains on is not touched before it begins.
+    training to a quality: what it trains on is not touched before it begins. held_out: what such a
+    training tests with is kept out of what it trains on.
     """
 
     workload: str
@@ -35,6 +36,7 @@ class Input(NamedTuple):
     float64: bool = False
     distinct: int = 1
     warmup: int = 0
+    held_out: bool = False
 
 
 #: Synthetic batches of an inference: nobody gets the same one twice in a row.
@@ -201,4 +203,5 @@ class Run(Rank):
             float64=self.float64,
             distinct=DISTINCT if self.scenario == "infer" else 1,
             warmup=self.warmup_steps * self.accumulation if self.scenario == "quality" else 0,
+            held_out=self.scenario == "quality",
         )

@@ -21,8 +21,8 @@ class Work:
         gives (canonical name, array in canonical layout) one by one, good until the next step, and
         `write({name: such an array})`. The names and shapes are those of the facts'
         `parameters(dimensions)`. Written before the first step and only then: until then the
-        model's weights may be anything. Where the facts have `statistics`, `statistics()` gives
-        this rank's running ones of batch-norm, in the same way.
+        model's weights may be anything. `statistics()` gives this rank's running ones of
+        batch-norm in the same way, as the facts' `statistics` name them; nothing of other models.
 
     Of a training to a quality, by `scheduled`; None where a framework's page has no such training:
 
@@ -60,13 +60,12 @@ def scheduled(work, rates, set_rate, forget, evaluate):
         nonlocal coming
         coming = itertools.count()
         work.weights.write(arrays)
-        if getattr(work.weights, "running", None):  # batch-norm's statistics
-            work.weights.write_statistics(
-                {
-                    name: (array * 0) + (1 if name.endswith("variance") else 0)
-                    for name, array in work.weights.statistics()
-                }
-            )
+        running = {
+            name: (array * 0) + (1 if name.endswith("variance") else 0)
+            for name, array in work.weights.statistics()
+        }
+        if running:
+            work.weights.write_statistics(running)
         forget()
 
     return dataclasses.replace(work, step=step_at_rate, evaluate=evaluate, restart=restart)

@@ -12,13 +12,12 @@ Runs in every framework's interpreter: Python 3.7, the standard library and NumP
 
 import itertools
 import os
-import threading
 
 import numpy as np
 
 from dlperf.data.batches import LAYOUTS, digest, dtype_of, empty_images
 from dlperf.data.manifest import sha256_of_file, verify
-from dlperf.data.prefetch import DataError, Prefetched, check
+from dlperf.data.prefetch import DataError, Prefetched, check, share
 
 ORDER, NOISE = 21, 22  # the first numbers after the seed: each stream has its own
 
@@ -74,44 +73,25 @@ class Labelled(Prefetched):
         self._set = Set(input, layout)
         self.manifest_sha256 = self._set.manifest_sha256
         self._whole = input.parts * input.batch_size
-        self._first = input.warmup
-        self._begun = threading.Event()
-        if not input.warmup:
-            self._begun.set()
+        self._noises = np.random.RandomState([input.seed, NOISE, input.part])
         size = input.batch_size * input.dimensions["image_size"] ** 2 * 3 * 4
-        super().__init__(size, input.batches, prefetch)
-
-    def begin(self):
-        """Let the batches to train on come."""
-        self._begun.set()
+        super().__init__(size, input.batches, prefetch, input.warmup)
 
     def tests(self):
-        """[(a batch's arrays, how many of its samples count)]: this part's share of the test set.
-
-        The last batch is filled up with its first sample, so that all have one shape.
-        """
+        """[(a batch's arrays, how many of its samples count)]: this part's share of the test set."""
         images, labels = self._set.read("test")
-        size, found = self._input.batch_size, []
-        own = np.array_split(np.arange(len(labels)), self._input.parts)[self._input.part]
-        for start in range(0, len(own), size):
-            taken = own[start : start + size]
-            filled = np.append(taken, np.repeat(taken[:1], size - len(taken)))
-            found.append(((images(filled), labels[filled]), len(taken)))
-        return found
+        shared = share(self._input, len(labels))
+        return [((images(places), labels[places]), own) for places, own in shared]
 
-    def close(self):
-        self._begun.set()
-        super().close()
+    def _noise(self):
+        size, px = self._input.batch_size, self._input.dimensions["image_size"]
+        images, view = empty_images(size, px, self._layout)
+        view[...] = self._noises.standard_normal((size, px, px, 3))
+        labels = self._noises.randint(0, 10, size).astype(np.int32)
+        return images.astype(dtype_of(self._input), copy=False), labels
 
     def _batches(self):
-        size, px = self._input.batch_size, self._input.dimensions["image_size"]
-        random = np.random.RandomState([self._input.seed, NOISE, self._input.part])
-        for _ in range(self._input.warmup):
-            images, view = empty_images(size, px, self._layout)
-            view[...] = random.standard_normal((size, px, px, 3))
-            labels = random.randint(0, 10, size).astype(np.int32)
-            yield images.astype(dtype_of(self._input), copy=False), labels
-        self._begun.wait()
+        size = self._input.batch_size
         images, labels = self._set.read("train")
         if len(labels) < self._whole:
             raise DataError(

@@ -8,7 +8,6 @@ Runs in every framework's interpreter: Python 3.7, the standard library and NumP
 """
 
 import os
-import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -74,7 +73,7 @@ def noise(input, random):
 
 
 class Clicks(Rows):
-    """Rows to train on; behind `input.warmup` batches of noise, they come once `begin` is called.
+    """Rows to train on; those to test with are never among them.
 
     Raises DataError if the folder is incomplete, or has ids beyond the tables' rows.
     """
@@ -94,39 +93,24 @@ class Clicks(Rows):
                 f"vocabulary is {rows}, but the data of {input.data_dir} have {needed} ids: ask "
                 f"for a vocabulary of {needed} or more, or for `data: synthetic`"
             )
-        self._first, self._begun = input.warmup, threading.Event()
-        if input.warmup:
+        if input.held_out:
             expected(manifest_path, manifest, DATA[input.data])
-        else:
-            self._begun.set()
         trained = len(manifest["files"]) - manifest.get("test_shards", 0)
-        self._tests = manifest["files"][trained:]
+        self._held_out = manifest["files"][trained:]
         manifest = dict(manifest, files=manifest["files"][:trained])
+        self._noises = np.random.RandomState([input.seed, NOISE, input.part])
         size = sum(each.nbytes for each in empty(input.batch_size))
         super().__init__(input, manifest_path, manifest, ORDER, size, prefetch)
-
-    def begin(self):
-        """Let the batches to train on come."""
-        self._begun.set()
 
     def tests(self):
         """Pairs of a batch's arrays and how many of its rows count: all rows to test with.
 
         They are part 0's alone: an area under a curve is of all rows together. Others have none.
         """
-        return Tests(self._input, self._tests if self._input.part == 0 else [])
+        return Tests(self._input, self._held_out if self._input.part == 0 else [])
 
-    def close(self):
-        self._begun.set()
-        super().close()
-
-    def _batches(self):
-        random = np.random.RandomState([self._input.seed, NOISE, self._input.part])
-        for _ in range(self._input.warmup):
-            yield noise(self._input, random)
-        self._begun.wait()
-        for batch in super()._batches():
-            yield batch
+    def _noise(self):
+        return noise(self._input, self._noises)
 
     def _batch(self, places):
         batch = empty(len(places))

@@ -8,10 +8,13 @@ Runs in every framework's interpreter: Python 3.7, the standard library and NumP
 
 import os
 
+import numpy as np
+
 from dlperf.data.manifest import read
 from dlperf.data.prefetch import DataError, check
 from dlperf.data.rows import Rows
-from dlperf.data.text import Batch, empty
+from dlperf.data.text import NOISE, Batch, empty, noise
+from dlperf.workloads.bert.facts import DATA
 
 # Fields of the shards, in the order of Batch's.
 FIELDS = (
@@ -49,7 +52,12 @@ class Examples(Rows):
             )
         self._length = length
         size = sum(each.nbytes for each in empty(input.batch_size, length))
-        super().__init__(input, manifest_path, manifest, ORDER, size, prefetch)
+        self._noises = np.random.RandomState([input.seed, NOISE, input.part])
+        tests = DATA[input.data].tests
+        super().__init__(input, manifest_path, manifest, ORDER, size, prefetch, tests)
+
+    def _noise(self):
+        return noise(self._input, self._noises)
 
     def _batch(self, places):
         batch = empty(self._input.batch_size, self._length)

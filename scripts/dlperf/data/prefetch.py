@@ -6,6 +6,8 @@ import math
 import threading
 import time
 
+import numpy as np
+
 PREFETCH_BYTES = 2**30  # what the queue of one rank may hold
 LOOK_AHEAD = 2  # batches that a framework's own input pipeline may take beyond the last step
 
@@ -25,6 +27,17 @@ def check(input):
         raise DataError(f"settings key 'seed': {input.seed} is not within 0 and 2**32 - 1")
 
 
+def share(input, count):
+    """A part's share of `count` test samples: (the places of a batch's, how many of them count).
+
+    The last batch is filled up with its first sample, so that all have one shape.
+    """
+    own = np.array_split(np.arange(count), input.parts)[input.part]
+    for start in range(0, len(own), input.batch_size):
+        taken = own[start : start + input.batch_size]
+        yield np.append(taken, np.repeat(taken[:1], input.batch_size - len(taken))), len(taken)
+
+
 class Prefetched:
     """Reads ahead until `prefetch` batches are ready, and ends after `batches` of them.
 
@@ -32,15 +45,16 @@ class Prefetched:
     LOOK_AHEAD more) are made when `next` asks for them. `batches=None` reads ahead without end;
     `prefetch=None` holds all that the run needs, as far as they fit into PREFETCH_BYTES.
 
-    A subclass has `_batches()`, an endless generator of batches, and `_digest(batch)`.
+    A subclass has `_batches()`, an endless generator of batches, and `_digest(batch)`. For a
+    training to a quality it has `_noise()` too: `warmup` batches of that come first, and nothing
+    of the others is read before `begin` is called.
     """
 
     constant = False
     on_device = False
     parity = {"data_loader": "shared, one thread ahead"}
-    _first = 0  # whose digest is told: batches of noise may come before it
 
-    def __init__(self, batch_bytes, batches, prefetch):
+    def __init__(self, batch_bytes, batches, prefetch, warmup=0):
         self._steps = math.inf if batches is None else batches + LOOK_AHEAD
         if prefetch is None:
             prefetch = min(self._steps, PREFETCH_BYTES // batch_bytes)
@@ -54,8 +68,16 @@ class Prefetched:
         self._waiting = False
         self._closed = False
         self._error = None
+        self._warmup = warmup
+        self._begun = threading.Event()
+        if not warmup:
+            self._begun.set()
         self._thread = threading.Thread(target=self._produce, name="dlperf-data", daemon=True)
         self._thread.start()
+
+    def begin(self):
+        """Let the batches to train on come."""
+        self._begun.set()
 
     def next(self):
         """The next batch; the time spent waiting for it is added to `waited_seconds`.
@@ -90,6 +112,7 @@ class Prefetched:
 
     def close(self):
         """End the thread; what lies in the queue is dropped."""
+        self._begun.set()
         with self._changed:
             self._closed = True
             self._queue.clear()
@@ -109,16 +132,25 @@ class Prefetched:
     def _ended(self):
         return self._closed or self._error is not None
 
+    def _all(self):
+        for _ in range(self._warmup):
+            yield self._noise()
+        self._begun.wait()
+        if not self._closed:
+            yield from self._batches()
+
     def _produce(self):
         try:
-            batches = self._batches()
+            batches = self._all()
             while True:
                 with self._changed:
                     self._changed.wait_for(lambda: self._wanted() or self._closed)
                     if self._closed:
                         return
-                batch = next(batches)
-                if self._made == self._first:
+                batch = next(batches, None)
+                if batch is None:  # closed before it began
+                    return
+                if self._made == self._warmup:  # whose digest is told
                     self.first_batch_sha256 = self._digest(batch)
                 with self._changed:
                     if self._closed:

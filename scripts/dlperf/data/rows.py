@@ -15,7 +15,7 @@ import zipfile
 import numpy as np
 
 from dlperf.data.manifest import sha256_of_arrays, sha256_of_file
-from dlperf.data.prefetch import DataError, Prefetched
+from dlperf.data.prefetch import DataError, Prefetched, share
 
 LOCAL_HEADER = 30  # bytes of a zip member's local header, before its name
 
@@ -24,15 +24,26 @@ class Rows(Prefetched):
     """A subclass has `_batch(places)`: the batch of these (shard, row), from `self._shard(number)`.
 
     order: the first number after the seed, which makes a data set's stream of random numbers its
-    own. Raises DataError if there are fewer rows than a global batch takes.
+    own. tests: so many rows of the last shard are to test with, and none of that shard to train on,
+    where the input asks for what is held out. Raises DataError if there are fewer rows than a
+    global batch takes, or than tests.
     """
 
-    def __init__(self, input, manifest_path, manifest, order, batch_bytes, prefetch):
+    def __init__(self, input, manifest_path, manifest, order, batch_bytes, prefetch, tests=0):
         self.manifest_sha256 = sha256_of_file(manifest_path)
         self._whole = input.parts * input.batch_size
-        if manifest["samples"] < self._whole:
+        self._tests = tests if input.held_out else 0
+        files = manifest["files"]
+        if self._tests and files[-1]["samples"] < self._tests:
             raise DataError(
-                f"{manifest_path} has {manifest['samples']} examples, fewer than the "
+                f"{manifest_path}: its last shard, which is held out to test with, has "
+                f"{files[-1]['samples']} examples; {self._tests} are needed: make fewer shards"
+            )
+        samples = sum(file["samples"] for file in (files[:-1] if self._tests else files))
+        if samples < self._whole:
+            raise DataError(
+                f"{manifest_path} has {samples} examples{' to train on' if self._tests else ''}, "
+                f"fewer than the "
                 f"{self._whole} of one global batch ({input.parts} ranks x batch size "
                 f"{input.batch_size}): ask for a smaller batch size"
             )
@@ -40,16 +51,25 @@ class Rows(Prefetched):
         self._counts = [file["samples"] for file in manifest["files"]]
         self._shards = {}
         self._input, self._order = input, order
-        super().__init__(batch_bytes, input.batches, prefetch)
+        super().__init__(batch_bytes, input.batches, prefetch, input.warmup)
 
     def _digest(self, batch):
         return sha256_of_arrays(batch)
+
+    def tests(self):
+        """[(a batch, how many of its samples count)]: this part's share of what is held out."""
+        last = len(self._paths) - 1
+        return [
+            (self._batch([(last, place) for place in places]), own)
+            for places, own in share(self._input, self._tests)
+        ]
 
     def _batches(self):
         whole, size = self._whole, self._input.batch_size
         for epoch in itertools.count():
             places = np.zeros((0, 2), np.int64)  # (shard, row) of the examples that come next
-            for shard in self._random(epoch).permutation(len(self._paths)):
+            trained = len(self._paths) - (self._tests > 0)
+            for shard in self._random(epoch).permutation(trained):
                 rows = self._random(epoch, shard).permutation(self._counts[shard])
                 there = np.stack([np.full(len(rows), shard), rows], axis=1)
                 places = np.concatenate([places, there])

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dlperf.data.manifest import sha256_of_arrays, sha256_of_file, verify
-from dlperf.data.prefetch import Constant, Prefetched, check
-from dlperf.workloads.bert.facts import VOCABULARY, masked_positions
+from dlperf.data.prefetch import Constant, Prefetched, check, share
+from dlperf.workloads.bert.facts import DATA, VOCABULARY, masked_positions
 
 # The special tokens, which come before the words in the vocabulary.
 PADDING, UNKNOWN, START, SEPARATOR, MASK, FIRST_WORD = range(6)
@@ -27,7 +27,9 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PREDICTED = 0.15  # share of the tokens
 SHORT = 0.1  # share of the examples that are given a random, shorter length
 # The first number after the seed keeps the streams apart, also from those of batches.py.
-EXAMPLE, NOISE = 10, 11
+EXAMPLE, NOISE, TEST = 10, 11, 13
+EVERY = 10  # of so many documents the last one is held out to test with
+TEST_SEED = 1  # the same tests for every seed of a run
 
 
 class Batch(NamedTuple):
@@ -109,27 +111,47 @@ class Prose(Prefetched):
             for name in ("tokens", "sentences", "documents")
         )
         self._input, self._length = input, input.dimensions["sequence_length"]
+        self._noises = np.random.RandomState([input.seed, NOISE, input.part])
+        everything = np.arange(len(self._documents) - 1)
+        held_out = everything % EVERY == EVERY - 1 if input.held_out else everything < 0
+        self._own, self._held_out = everything[~held_out], everything[held_out]
         size = sum(each.nbytes for each in empty(input.batch_size, self._length))
-        super().__init__(size, input.batches, prefetch)
+        super().__init__(size, input.batches, prefetch, input.warmup)
 
     def _digest(self, batch):
         return sha256_of_arrays(batch)
 
+    def tests(self):
+        """[(a batch, how many of its samples count)]: this part's share of what is held out."""
+        found = []
+        for places, own in share(self._input, DATA[self._input.data].tests):
+            batch = empty(self._input.batch_size, self._length)
+            for row, place in enumerate(places):
+                random = np.random.RandomState([TEST_SEED, TEST, place])
+                self._example(random, self._held_out, batch, row)
+            found.append((batch, own))
+        return found
+
+    def _noise(self):
+        return noise(self._input, self._noises)
+
     def _batches(self):
-        size = self._input.batch_size
+        size, seed = self._input.batch_size, self._input.seed
         for step in itertools.count():
             first = (step * self._input.parts + self._input.part) * size
             batch = empty(size, self._length)
             for row in range(size):
-                self._example(first + row, batch, row)
+                random = np.random.RandomState([seed, EXAMPLE, first + row])
+                self._example(random, self._own, batch, row)
             yield batch
 
-    def _example(self, index, batch, row):
-        random = np.random.RandomState([self._input.seed, EXAMPLE, index])
+    def _example(self, random, documents, batch, row):
+        """Draw an example from these documents into a row of the batch."""
         room = self._length - 3  # [CLS] first [SEP] second [SEP]
         if random.random_sample() < SHORT:
             room = random.randint(2, room + 1)
-        document = random.randint(len(self._documents) - 1)
+        place = random.randint(len(documents))
+        document = documents[place]
         start = random.randint(self._documents[document], self._documents[document + 1])
         end = self._documents[document + 1]
         split = random.randint(1, room)
@@ -140,9 +162,7 @@ class Prose(Prefetched):
         elsewhere = middle == end or random.random_sample() < 0.5
         if elsewhere:
             # any other document
-            document = (document + random.randint(1, len(self._documents) - 1)) % (
-                len(self._documents) - 1
-            )
+            document = documents[(place + random.randint(1, len(documents))) % len(documents)]
             middle = random.randint(self._documents[document], self._documents[document + 1])
             end = self._documents[document + 1]
         second = self._passage(middle, end)[:room]

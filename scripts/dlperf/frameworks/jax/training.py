@@ -299,14 +299,10 @@ class Weights:
         self._tree, self._write, self._carried = tree, write, carried
         self._write_carried = write_carried
 
-    @property
-    def running(self):
-        """Of flax.linen.BatchNorm, which are carried from step to step; None where there is none."""
-        carried = self._carried()
-        return carried["batch_stats"] if isinstance(carried, dict) else None
-
     def statistics(self):
-        flat = flatten_dict(self.running, sep=".")
+        """Of flax.linen.BatchNorm, which are carried from step to step, where the model has it."""
+        carried = self._carried()
+        flat = flatten_dict(carried["batch_stats"], sep=".") if isinstance(carried, dict) else {}
         for key, leaf in flat.items():
             yield key.replace(".var", ".variance"), np.asarray(leaf.addressable_data(0))
 
@@ -317,7 +313,7 @@ class Weights:
         self._write(self.nested(arrays))
 
     def write_statistics(self, arrays):
-        flat = flatten_dict(self.running, sep=".")
+        flat = flatten_dict(self._carried()["batch_stats"], sep=".")
         flat = {
             key: np.asarray(arrays[key.replace(".var", ".variance")], leaf.dtype)
             for key, leaf in flat.items()

@@ -186,7 +186,7 @@ class Weights:
     """
 
     def __init__(self, named, running=None):
-        self.named, self.running = named, running
+        self.named, self.running = named, running or {}
 
     def statistics(self):
         return ((name, each.asnumpy()) for name, each in self.running.items())

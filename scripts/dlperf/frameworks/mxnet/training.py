@@ -206,7 +206,7 @@ class Weights:
     """
 
     def __init__(self, named, layout="NCHW", running=None):
-        self.named, self.running = named, running
+        self.named, self.running = named, running or {}
         self.last = layout == "NHWC"
 
     def statistics(self):

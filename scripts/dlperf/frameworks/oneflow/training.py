@@ -245,7 +245,7 @@ class Weights:
     """
 
     def __init__(self, named, running=None):
-        self.named, self.running = named, running
+        self.named, self.running = named, running or {}
 
     def statistics(self):
         return ((name, self.local(each).numpy()) for name, each in self.running.items())

@@ -225,7 +225,7 @@ class Weights:
     """
 
     def __init__(self, named, running=None):
-        self.named, self.running = named, running
+        self.named, self.running = named, running or {}
 
     def read(self):
         return ((name, p.detach().cpu().numpy()) for name, p in self.named.items())

@@ -239,7 +239,7 @@ class Weights:
     """Variables by canonical name; running: batch-norm's statistics, likewise."""
 
     def __init__(self, named, running=None):
-        self.named, self.running = named, running
+        self.named, self.running = named, running or {}
 
     def statistics(self):
         return ((name, each.numpy()) for name, each in self.running.items())

@@ -244,7 +244,7 @@ class Weights:
     """
 
     def __init__(self, named, running=None):
-        self.named, self.running, self.session = named, running, None
+        self.named, self.running, self.session = named, running or {}, None
 
     def connect(self, session):
         self.session = session

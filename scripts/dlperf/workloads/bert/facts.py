@@ -6,7 +6,7 @@ and its code (google-research/bert); the optimiser's form is Loshchilov and Hutt
 
 from collections import OrderedDict
 
-from dlperf.contract.dimension import Data, Dimension
+from dlperf.contract.dimension import Data, Dimension, Score
 
 TITLE = "BERT-Base"
 SUMMARY = "masked words and sentence pairs, 110,106,428 parameters."
@@ -42,19 +42,34 @@ DATA = OrderedDict(
         "text",
         "English prose, as pairs of passages that are drawn and masked while training runs",
         "sentence pairs drawn from English prose and masked while training runs",
+        samples=256,
+        tests=128,
+        target=7.5,
     ),
     wikipedia_sample=Data(
         "wikipedia-sample-seq{sequence_length}-npz",
         "examples",
         "ready examples, made of a small dump in Wikipedia's form",
         "examples made of a small dump of Wikipedia, in the same way as of the whole",
+        samples=256,
+        tests=128,
+        target=7.5,
     ),
     wikipedia=Data(
         "wikipedia-seq{sequence_length}-npz",
         "examples",
         "ready examples, made of a dump of Wikipedia",
         "examples made of a dump of Wikipedia",
+        samples=500_000,
+        tests=10_000,
+        target=1.6,
     ),
+)
+SCORE = Score(
+    "masked loss",
+    "nats",
+    "lower",
+    "The mean cross-entropy of the hidden words of the test set, in nats, that is to be reached.",
 )
 PARALLEL = ("accumulation",)  # ways of contract/parallel.py beside data parallel
 
@@ -141,6 +156,43 @@ def learning_rate(global_batch_size):
     start. Constant, so that no framework is timed with a scheduler that another does without.
     """
     return LEARNING_RATE / 100
+
+
+def schedule(run):
+    """The rate of each step of a training to a quality; None of others, whose rate is constant.
+
+    Linear warm-up over 10,000 steps, of fewer than 100,000 over a tenth of them, then a line to 0.
+    """
+    if run.scenario != "quality":
+        return None
+    steps = run.measured_steps
+    warmup = max(1, min(10_000, round(0.1 * steps)))
+    rates = [LEARNING_RATE * (step + 1) / warmup for step in range(warmup)]
+    left = steps - warmup
+    return rates + [LEARNING_RATE * (left - step) / left for step in range(left)]
+
+
+def tally(outputs, tokens, segments, mask, positions, labels, predicted, follows):
+    """[the sum of the hidden words' cross-entropies, how many words are hidden].
+
+    outputs: (batch, predictions, VOCABULARY), what a softmax takes. Sample by sample, in float64:
+    a sample of 128 tokens has 5 MB of that.
+    """
+    import numpy as np  # not for the plan
+
+    total = 0.0
+    for words, label, used in zip(outputs, labels, predicted):
+        used = used > 0
+        words, label = words[used].astype(np.float64), label[used]
+        most = words.max(1, keepdims=True)
+        logarithms = np.log(np.exp(words - most).sum(1)) + most[:, 0]
+        total += float((logarithms - words[np.arange(len(label)), label]).sum())
+    return [total, float(predicted.sum())]
+
+
+def score(sums):
+    """The mean cross-entropy of a hidden word."""
+    return sums[0] / sums[1]
 
 
 def tokens_per_sample(dimensions):

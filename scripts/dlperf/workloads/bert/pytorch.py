@@ -76,11 +76,15 @@ class Bert(nn.Module):
             x = layer(x, bias)
         return x
 
-    def forward(self, tokens, segments, mask, positions, labels, predicted, follows):
-        x = self.encode(tokens, segments, mask)
+    def words(self, x, positions):
+        """What the language model's softmax takes at these positions."""
         index = positions[:, :, None].expand(-1, -1, facts.WIDTH)
         hidden = self.mlm_norm(F.gelu(self.mlm(x.gather(1, index))))
-        words = F.linear(hidden, self.word_embedding.weight, self.mlm_bias)
+        return F.linear(hidden, self.word_embedding.weight, self.mlm_bias)
+
+    def forward(self, tokens, segments, mask, positions, labels, predicted, follows):
+        x = self.encode(tokens, segments, mask)
+        words = self.words(x, positions)
         each = F.cross_entropy(words.flatten(0, 1), labels.flatten(), reduction="none")
         predicted = predicted.flatten()
         language = (each * predicted).sum() / predicted.sum()
@@ -136,6 +140,8 @@ def training(run):
             "optimizer": "AdamW, fused",
             "clip": "global norm, foreach" if run.dimensions["clip"] else "none",
         },
+        schedule=facts.schedule(run),
+        outputs=tested,
     )
 
 
@@ -148,3 +154,8 @@ def inference(run):
 
 def outputs(run, network, tokens, segments, mask, *_):
     return network.encode(tokens, segments, mask)
+
+
+def tested(run, network, tokens, segments, mask, positions, *_):
+    """Of a training to a quality: what the masked words' softmax takes."""
+    return network.words(network.encode(tokens, segments, mask), positions)

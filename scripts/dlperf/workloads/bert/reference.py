@@ -66,21 +66,31 @@ def outputs(weights, statistics, batch):
     return encode(weights, *batch[:3])
 
 
+def words(weights, x, positions):
+    """What the language model's softmax takes at these positions of the encoder's output."""
+    rows = torch.arange(len(x))
+    hidden = layer_norm(
+        weights, "mlm_norm", gelu(dense(weights, "mlm", x[rows[:, None], positions]))
+    )
+    return hidden @ weights["word_embedding"].T + weights["mlm_bias"]
+
+
+def tested(weights, statistics, batch):
+    """What a test of a training to a quality gives: (batch, predictions, VOCABULARY)."""
+    return words(weights, encode(weights, *batch[:3]), batch[3])
+
+
 def loss(weights, batch):
     """The mean over predicted positions plus the mean over sentence pairs, cross-entropies."""
     tokens, segments, mask, positions, labels, predicted, follows = batch
     x = encode(weights, tokens, segments, mask)
-    rows = torch.arange(len(tokens))
-    hidden = layer_norm(
-        weights, "mlm_norm", gelu(dense(weights, "mlm", x[rows[:, None], positions]))
-    )
-    words = torch.log_softmax(hidden @ weights["word_embedding"].T + weights["mlm_bias"], -1)
-    hits = words.gather(2, labels[:, :, None])[:, :, 0]
+    shares = torch.log_softmax(words(weights, x, positions), -1)
+    hits = shares.gather(2, labels[:, :, None])[:, :, 0]
     language = -(predicted * hits).sum() / predicted.sum()
     pairs = torch.log_softmax(
         dense(weights, "nsp", torch.tanh(dense(weights, "pooler", x[:, 0]))), -1
     )
-    return language - pairs[rows, follows].mean()
+    return language - pairs[torch.arange(len(tokens)), follows].mean()
 
 
 class FastOptimizer:
