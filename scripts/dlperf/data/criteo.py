@@ -252,15 +252,12 @@ def located(source: Path) -> tuple[Path, str]:
     if source.is_file():
         return source, manifest.sha256_of_file(source)
     made = manifest.verify(str(source / "manifest.json"))
-    names = [file["path"] for file in made.get("files", ())]
-    for name in [each for each in names if each == NAME] or [
-        each for each in names if each.endswith((".tar.gz", ".gz"))
-    ]:
-        return source / name, made["sha256"]
-    raise DataError(
-        f"{source}/manifest.json: lists no {NAME}, which is Criteo's file of rows, nor an archive "
-        "of it (.tar.gz, .gz)"
-    )
+    names = [file["path"] for file in made["files"]]
+    if not names:
+        raise DataError(
+            f"{source}/manifest.json: lists no {NAME}, which is Criteo's file of rows, nor another"
+        )
+    return source / (NAME if NAME in names else names[0]), made["sha256"]
 
 
 def is_gzip(path: Path) -> bool:
