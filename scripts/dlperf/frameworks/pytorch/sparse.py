@@ -78,7 +78,8 @@ class Adam(torch.optim.Optimizer):
         root = (1 - beta2**self.steps) ** 0.5
         # not the defaults': a schedule sets that of the groups
         rate = self.param_groups[0]["lr"]
-        self.dense.param_groups[0].update(lr=rate, eps=epsilon / root)
+        self.dense.param_groups[0]["lr"] = rate
+        self.dense.param_groups[0]["eps"] = epsilon / root
         self.dense.step()
         rate = rate * root / (1 - beta1**self.steps)
         for table, first, second in self.moments:
