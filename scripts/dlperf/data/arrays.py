@@ -78,7 +78,7 @@ class Labelled(Prefetched):
         super().__init__(size, input.batches, prefetch, input.warmup)
 
     def tests(self):
-        """[(a batch's arrays, how many of its samples count)]: this part's share of the test set."""
+        """[(a batch's arrays, how many of its samples count)]: this part's share of the tests."""
         images, labels = self._set.read("test")
         shared = share(self._input, len(labels))
         return [((images(places), labels[places]), own) for places, own in shared]

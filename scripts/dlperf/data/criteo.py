@@ -185,8 +185,7 @@ class Index(NamedTuple):
             rank = np.searchsorted(values, rows.numbers[:, column], "right") / max(1, len(values))
             numbers[:, column] = np.where(rows.numbers_there[:, column], rank, 0.0)
         wide = [
-            known.ids(*paired(rows, cross))
-            for known, cross in zip(self.wide, CROSSED, strict=True)
+            known.ids(*paired(rows, cross)) for known, cross in zip(self.wide, CROSSED, strict=True)
         ]
         deep = [
             known.ids(rows.categories[:, column], rows.categories_there[:, column])
@@ -242,13 +241,14 @@ def make_of(
     }
     places = starts(path, 0, end, count)[:-1] + starts(path, end, size, test_shards)
     write = functools.partial(write_shard, path, index, places, count)
-    return shards.make(
-        out, "npz", count + test_shards, write, Batch._fields, settings, jobs, told
-    )
+    return shards.make(out, "npz", count + test_shards, write, Batch._fields, settings, jobs, told)
 
 
 def located(source: Path) -> tuple[Path, str]:
-    """(the file that has the rows, a sha256 that stands for it). Raises DataError if there is none."""
+    """(the file that has the rows, a sha256 that stands for it)
+
+    Raises DataError if there is none.
+    """
     if source.is_file():
         return source, manifest.sha256_of_file(source)
     made = manifest.verify(str(source / "manifest.json"))

@@ -6,8 +6,8 @@ digits, separated by tabs; missing values are empty), and its manifest, which is
 values are random. Numbers and categories have long tails and missing values as Criteo's have, and
 the labels depend on some of them, so that a model can learn something: a click is where the sum of
 log(1 + n) of the first three numbers, less the places modulo 3 of the first five categories, plus
-noise, is among the highest 25.6 %. RandomState never changes
-its stream, so the same seed gives the same bytes.
+noise, is among the highest 25.6 %. RandomState never changes its stream, so the same seed gives the
+same bytes.
 """
 
 import argparse

@@ -134,7 +134,13 @@ def test_the_challenges_archive_and_a_compressed_file_are_taken_as_they_are(
         assert [row["labels"] for row in read(tmp_path / str(number))] == [
             row["labels"] for row in read(folder)
         ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2", archive.name, day.name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "0",
+        "1",
+        "2",
+        archive.name,
+        day.name,
+    ]
     archive.write_bytes(archive.read_bytes()[:-2000])
     with pytest.raises(DataError, match=r"challenge\.tar\.gz: is damaged"):
         criteo.make(tmp_path / "damaged", archive)

@@ -31,7 +31,7 @@ def test_a_row_has_a_label_13_numbers_and_26_categories(criteo):
     assert all(not value or int(value) >= 0 for row in rows for value in row[1:14])
     assert all(not value or int(value, 16) < 2**32 for row in rows for value in row[14:])
     clicks = verify(str(criteo / "manifest.json"))["clicks"]
-    assert clicks == sum(row[0] == "1" for row in rows) 
+    assert clicks == sum(row[0] == "1" for row in rows)
     assert sum(row[0] == "1" for row in rows[:5000]) == pytest.approx(0.256 * 5000, abs=1)
     tests = [row[0] == "1" for row in rows[5000:]]
     assert sum(tests) == pytest.approx(0.256 * len(tests), rel=0.2)

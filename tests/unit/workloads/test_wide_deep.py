@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
 from sklearn.metrics import roc_auc_score
 
 from dlperf import workloads

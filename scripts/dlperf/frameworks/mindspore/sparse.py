@@ -53,7 +53,11 @@ class Adam(nn.Cell):
     def construct(self, gradients):
         beta1, beta2, log1, log2, epsilon = self.constants
         ops.assign_add(self.steps, ops.ones_like(self.steps))
-        rate = self.learning_rate * ops.sqrt(-ops.expm1(self.steps * log2)) / -ops.expm1(self.steps * log1)
+        rate = (
+            self.learning_rate
+            * ops.sqrt(-ops.expm1(self.steps * log2))
+            / -ops.expm1(self.steps * log1)
+        )
         none = self.none
         for index, sparse in enumerate(self.sparse):
             state = self.parameters[index], self.first[index], self.second[index], none, none

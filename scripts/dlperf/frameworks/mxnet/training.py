@@ -106,9 +106,7 @@ def train(
     def forget_all():
         forget(optimizer)
 
-    return scheduled(
-        work, schedule, set_rate, getattr(optimizer, "forget", forget_all), evaluate
-    )
+    return scheduled(work, schedule, set_rate, getattr(optimizer, "forget", forget_all), evaluate)
 
 
 def forget(trainer):

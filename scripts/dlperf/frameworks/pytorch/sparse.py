@@ -92,7 +92,6 @@ class Adam(torch.optim.Optimizer):
             change = m.div_(v.sqrt_().add_(epsilon))
             table.index_copy_(0, ids, table.index_select(0, ids).sub_(change, alpha=rate))
 
-
     def forget(self):
         """As before the first step."""
         self.steps = 0
