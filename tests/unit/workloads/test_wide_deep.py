@@ -74,15 +74,15 @@ def test_the_auc_is_scikit_learns_and_that_of_all_pairs(values):
     logits = random.randint(0, values, 400).astype(np.float32) / 7
     labels = (random.random_sample(400) < 0.3 + 0.4 * (logits > np.median(logits))) * np.float32(1)
     pairs = np.sign(logits[labels == 1][:, None] - logits[labels == 0][None])
-    ordered, count = facts.tally(logits, labels)
+    ordered, count = facts.tally([logits[:300], logits[300:]], [labels[:300], labels[300:]])
     assert (ordered, count) == ((pairs == 1).sum() + (pairs == 0).sum() / 2, pairs.size)
     assert facts.score([ordered, count]) == pytest.approx(roc_auc_score(labels, logits), abs=1e-12)
     again = random.permutation(400)
-    assert facts.tally(logits[again], labels[again]) == [ordered, count]
+    assert facts.tally([logits[again]], [labels[again]]) == [ordered, count]
 
 
 def test_an_auc_of_rows_of_one_kind_is_that_of_a_guess():
-    assert facts.score(facts.tally(np.array([1.0, 2.0]), np.ones(2))) == 0.5
+    assert facts.score(facts.tally([np.array([1.0, 2.0])], [np.ones(2)])) == 0.5
 
 
 def test_a_training_to_a_quality_has_the_constant_rate_of_a_throughput_run():

@@ -8,8 +8,6 @@ of Oneflow-Inc/DLPerf, which measured it.
 import math
 from collections import OrderedDict
 
-import numpy as np
-
 from dlperf.contract.dimension import Data, Dimension, Score
 
 TITLE = "Wide & Deep"
@@ -164,10 +162,13 @@ def kept(logits, numbers, wide, deep, labels):
 def tally(logits, labels):
     """[pairs of a click and another row that are in order, how many pairs there are].
 
+    logits, labels: lists of arrays, which together have all rows that are tested with.
     A click with the higher logit is in order, one with the same counts half: the statistic U of
     Mann and Whitney 1947, which is exact; Hanley and McNeil 1982 for its being the area.
     """
-    clicks = labels > 0.5
+    import numpy as np  # not above, as the plan reads this file
+
+    logits, clicks = np.concatenate(logits), np.concatenate(labels) > 0.5
     ordered = np.argsort(logits, kind="stable")
     values, is_click = logits[ordered], clicks[ordered]
     first = np.flatnonzero(np.append(True, values[1:] != values[:-1]))  # of each group of ties
