@@ -92,6 +92,14 @@ def source_of_text(wildcards):
 SAMPLE_DUMP = "sample-pages-articles-multistream.xml.bz2"
 
 
+def of_clicks(wildcards):
+    """The manifest of the file that has the rows."""
+    source = prepared("clicks", wildcards.clicks).source
+    return (
+        manifest_of_source(source) if source else f"results/data/{wildcards.clicks}/manifest.json"
+    )
+
+
 def mindspore_for(wildcards):
     """MindSpore's environment for MindRecord, which only MindSpore can write."""
     return environment_of("mindspore") if wildcards.format == "mindrecord" else []
@@ -177,19 +185,23 @@ rule images:
 
 rule clicks:
     input:
-        "results/data/{clicks}/manifest.json",
+        of_clicks,
     output:
         "results/data/{clicks}-npz/manifest.json",
     log:
         "results/data/{clicks}-npz.log",
     wildcard_constraints:
-        clicks="criteo-sample",
+        clicks="criteo[a-z0-9-]*",
     threads: lambda wildcards: all_cores(8)
+    resources:
+        runtime=1440,
     params:
+        shards=lambda wildcards: prepared("clicks", wildcards.clicks).shards,
         source=subpath(input[0], parent=True),
         folder=subpath(output[0], parent=True),
     shell:
-        "{PYTHON:q} -m dlperf.data.criteo --source {params.source:q} --jobs {threads}"
+        "{PYTHON:q} -m dlperf.data.criteo --source {params.source:q} --shards {params.shards:q}"
+        " --jobs {threads}"
         " --out {params.folder:q} > {log:q} 2>&1"
 
 

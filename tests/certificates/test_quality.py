@@ -64,6 +64,41 @@ WRONG = [
         tier="float64-tested",
     ),
 ]
+#: Wide & Deep's tables have moments beside the optimiser's own.
+TABLES = [
+    Mutation(
+        "moments of tables that stay",
+        "pytorch",
+        "none",
+        "each.zero_()",
+        "pass",
+        tier="float64-again",
+    ),
+    Mutation(
+        "a rate of the tables that stays",
+        "pytorch",
+        "none",
+        'rate = self.param_groups[0]["lr"]\n',
+        'rate = self.defaults["lr"]\n',
+        tier="float64-losses",
+    ),
+    Mutation(
+        "moments of tables that stay, of MXNet",
+        "mxnet",
+        "static",
+        "moment[:] = 0",
+        "pass",
+        tier="float64-again",
+    ),
+    Mutation(
+        "steps that go on, of PaddlePaddle",
+        "paddlepaddle",
+        "static",
+        "        self.steps = 0\n",
+        "",
+        tier="float64-again",
+    ),
+]
 SHOWN = WRONG[1:3]  # `make test` takes these
 FULL = [
     pytest.param(each, marks=pytest.mark.full, id=each.name) for each in WRONG if each not in SHOWN
@@ -89,6 +124,30 @@ def reference_quality(environments, sample_data, tmp_path_factory) -> Path:
 @pytest.mark.parametrize("mutation", SHOWN + FULL, ids=lambda each: getattr(each, "name", None))
 def test_a_wrong_setting_does_not_pass(mutation, reference_quality, sample_data, tmp_path):
     found = certificate_of(mutation, "resnet50", SCRIPTS, reference_quality, sample_data, tmp_path)
+    assert found["variant"] == "quality"
+    assert_fails(found, mutation.tier)
+
+
+@pytest.fixture(scope="module")
+def wide_deep_quality(environments, criteo, tmp_path_factory) -> Path:
+    """The same of Wide & Deep."""
+    folder = tmp_path_factory.mktemp("wide_deep")
+    run(
+        SCRIPTS,
+        "dlperf.certify.reference",
+        "--workload=wide_deep",
+        "--variant=quality",
+        f"--environment={environments}/pytorch.cpu/env.json",
+        f"--data-dir={criteo}",
+        f"--out={folder}",
+    )
+    return folder
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mutation", TABLES, ids=lambda each: each.name)
+def test_a_wrong_setting_of_tables_does_not_pass(mutation, wide_deep_quality, criteo, tmp_path):
+    found = certificate_of(mutation, "wide_deep", SCRIPTS, wide_deep_quality, criteo, tmp_path)
     assert found["variant"] == "quality"
     assert_fails(found, mutation.tier)
 

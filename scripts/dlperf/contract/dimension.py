@@ -126,7 +126,9 @@ class Score(NamedTuple):
     """The number that judges a model trained to a quality; facts have one as `SCORE`.
 
     Beside it they have `tally(outputs, *batch)`, numbers that add up over samples, batches and
-    ranks, and `score(sums)`, the value behind them: NumPy, one program for all frameworks.
+    ranks, and `score(sums)`, the value behind them: NumPy, one program for all frameworks. A score
+    that only all samples together have takes `kept(outputs, *batch)` too, arrays of what is kept of
+    each sample; then `tally` is called once, with lists of these, and one rank tests them all.
 
     name, unit: for people. better: "higher" or "lower". scale: what people see is a value times
     this: 100 for percent. most: the largest value that there can be; None where there is no limit.

@@ -14,8 +14,8 @@ import numpy as np
 
 from dlperf.data.manifest import read, sha256_of_arrays
 from dlperf.data.prefetch import Constant, DataError, check
-from dlperf.data.rows import Rows
-from dlperf.workloads.wide_deep.facts import CROSSES, FIELDS, NUMBERS
+from dlperf.data.rows import Rows, mapped
+from dlperf.workloads.wide_deep.facts import CROSSES, DATA, FIELDS, NUMBERS
 
 CLICKS = 0.256  # share of the labels that are 1, in Criteo's file
 # The first number after the seed keeps the streams apart, also from those of the other loaders.
@@ -73,7 +73,10 @@ def noise(input, random):
 
 
 class Clicks(Rows):
-    """Raises DataError if the folder is incomplete, or has ids beyond the tables' rows."""
+    """Rows to train on; those to test with are never among them.
+
+    Raises DataError if the folder is incomplete, or has ids beyond the tables' rows.
+    """
 
     def __init__(self, input, prefetch=None):
         manifest_path = os.path.join(input.data_dir, "manifest.json") if input.data_dir else ""
@@ -90,8 +93,24 @@ class Clicks(Rows):
                 f"vocabulary is {rows}, but the data of {input.data_dir} have {needed} ids: ask "
                 f"for a vocabulary of {needed} or more, or for `data: synthetic`"
             )
+        if input.held_out:
+            expected(manifest_path, manifest, DATA[input.data])
+        trained = len(manifest["files"]) - manifest.get("test_shards", 0)
+        self._held_out = manifest["files"][trained:]
+        manifest = dict(manifest, files=manifest["files"][:trained])
+        self._noises = np.random.RandomState([input.seed, NOISE, input.part])
         size = sum(each.nbytes for each in empty(input.batch_size))
         super().__init__(input, manifest_path, manifest, ORDER, size, prefetch)
+
+    def tests(self):
+        """Pairs of a batch's arrays and how many of its rows count: all rows to test with.
+
+        They are part 0's alone: an area under a curve is of all rows together. Others have none.
+        """
+        return Tests(self._input, self._held_out if self._input.part == 0 else [])
+
+    def _noise(self):
+        return noise(self._input, self._noises)
 
     def _batch(self, places):
         batch = empty(len(places))
@@ -100,3 +119,51 @@ class Clicks(Rows):
             for field, array in batch._asdict().items():
                 array[here] = shard[field][places[here, 1]]
         return batch
+
+
+def expected(manifest_path, manifest, data):
+    """Raise DataError where a folder has not the rows that a training to a quality counts on."""
+    found = manifest["samples"], manifest.get("tests", 0)
+    if found != (data.samples, data.tests):
+        raise DataError(
+            f"{manifest_path}: has {found[0]} rows to train on and {found[1]} to test with; a "
+            f"training to a quality needs {data.samples} and {data.tests}: make the data again "
+            "from the whole file"
+        )
+
+
+class Tests:
+    """Batches of the rows of some shards, in their order, made when they are asked for.
+
+    The last one is filled up with its first row, so that all have one shape.
+    """
+
+    def __init__(self, input, files):
+        self._size, self._count = input.batch_size, sum(file["samples"] for file in files)
+        self._paths = [os.path.join(input.data_dir, file["path"]) for file in files]
+
+    def __len__(self):
+        return -(-self._count // self._size)
+
+    def __iter__(self):
+        rest = empty(0)
+        for path in self._paths:
+            shard = mapped(path)
+            start = 0
+            while start < len(shard["labels"]):
+                taken = self._size - len(rest.labels)
+                end = start + taken
+                rest = Batch(
+                    *(
+                        np.concatenate([before, shard[field][start:end]]).astype(before.dtype)
+                        for field, before in rest._asdict().items()
+                    )
+                )
+                start = end
+                if len(rest.labels) == self._size:
+                    yield rest, self._size
+                    rest = empty(0)
+        count = len(rest.labels)
+        if count:
+            filled = np.append(np.arange(count), np.zeros(self._size - count, int))
+            yield Batch(*(each[filled] for each in rest)), count

@@ -35,7 +35,7 @@ PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 #: Writes a shard: (its number, its path) -> facts: `samples` and SAMPLES, and optionally `skipped`
 #: and `repaired` (a reason -> the names of the samples, or only how many they are) and `counts`
-#: (other numbers to add up).
+#: (other numbers to add up; `tests`: samples that are not to train on).
 Write = Callable[[int, Path], dict[str, Any]]
 
 
@@ -87,12 +87,13 @@ def make(
             raise
     shards = [facts[name] for name in names]
     listed = [file for shard in shards for file in shard["files"]]
+    counts = total(shards, "counts")
     manifest = {
         "schema": "dlperf.data/1",
         **settings,
-        "samples": sum(shard["samples"] for shard in shards),
+        "samples": sum(shard["samples"] for shard in shards) - counts.get("tests", 0),
         SAMPLES: sha256_of_shards(shard[SAMPLES] for shard in shards),
-        **total(shards, "counts"),
+        **counts,
         "skipped": total(shards, "skipped"),
         "repaired": total(shards, "repaired"),
         "problems": [problem for shard in shards for problem in problems(shard)],

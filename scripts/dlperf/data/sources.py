@@ -208,11 +208,31 @@ class Text(Section):
     )
 
 
+class Clicks(Section):
+    """Rows in Criteo's form, which are kept as numbers and ids."""
+
+    source: SourceName | None = Field(
+        default=None,
+        description="The source whose first file has the rows: train.txt, a day of the terabyte "
+        "set, either of them compressed by gzip, or the challenge's archive. If there is none, the "
+        "set is made on this machine.",
+        examples=["criteo-kaggle"],
+    )
+    shards: int = Field(
+        ge=1,
+        description="How many files of rows to train on; a sixth as many have those to test with.",
+        examples=[256],
+    )
+
+
 class Prepared(Section):
     """What the workflow makes from sources."""
 
     images: dict[SourceName, Images] = Field(default={}, description="Sets of images by name.")
     text: dict[SourceName, Text] = Field(default={}, description="Corpora by name.")
+    clicks: dict[SourceName, Clicks] = Field(
+        default={}, description="Sets of rows of clicks by name."
+    )
 
 
 class Sources(Section):
@@ -335,7 +355,7 @@ def _has_secret(text: str) -> bool:
 
 def _missing(valid: Sources) -> Iterator[Problem]:
     """What `prepared` names although it does not exist, or does not name although it must."""
-    for kind in ("images", "text"):
+    for kind in ("images", "text", "clicks"):
         for name, made in getattr(valid.prepared, kind).items():
             for key in ("source", "vocabulary"):
                 source = getattr(made, key, None)

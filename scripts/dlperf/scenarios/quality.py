@@ -84,14 +84,21 @@ def evaluated_at(steps, evaluations):
 def test(run, work, tests):
     """(sums over this rank's test samples, how many they are).
 
-    Outputs are judged by the workload's facts, in NumPy: one program for all frameworks.
+    Outputs are judged by the workload's facts, in NumPy: one program for all frameworks. Of a score
+    that only all samples together have, facts have `kept` too: a rank tests them all.
     """
-    tally, sums, count = workloads.facts(run.workload).tally, None, 0
+    facts, sums, count, kept = workloads.facts(run.workload), [], 0, []
     for batch, own in tests:
         outputs = work.evaluate(*batch)
-        found = tally(outputs[:own], *(each[:own] for each in batch))
-        sums = add(sums or [0.0] * len(found), found)
+        given = [outputs[:own]] + [each[:own] for each in batch]
+        if hasattr(facts, "kept"):
+            kept.append(facts.kept(*given))
+        else:
+            found = facts.tally(*given)
+            sums = add(sums or [0.0] * len(found), found)
         count += own
+    if kept:
+        sums = facts.tally(*zip(*kept))
     return sums, count
 
 

@@ -1,9 +1,11 @@
 """Wide & Deep's facts and formulas: sizes as published, and Adam of touched rows by hand."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from dlperf import workloads
 from dlperf.contract.dimension import Dimensions
@@ -63,3 +65,28 @@ def test_adam_by_hand(adam):
 
 def test_a_certificates_tables_hold_the_samples_ids_and_have_rows_that_rest():
     assert proof.DIMENSIONS["vocabulary"] == 26 * 600 > 14_668
+
+
+@pytest.mark.parametrize("values", [3, 50, 10**6])
+def test_the_auc_is_scikit_learns_and_that_of_all_pairs(values):
+    """Ties count half: of three different logits, most pairs are ties."""
+    random = np.random.RandomState(values)
+    logits = random.randint(0, values, 400).astype(np.float32) / 7
+    labels = (random.random_sample(400) < 0.3 + 0.4 * (logits > np.median(logits))) * np.float32(1)
+    pairs = np.sign(logits[labels == 1][:, None] - logits[labels == 0][None])
+    ordered, count = facts.tally([logits[:300], logits[300:]], [labels[:300], labels[300:]])
+    assert (ordered, count) == ((pairs == 1).sum() + (pairs == 0).sum() / 2, pairs.size)
+    assert facts.score([ordered, count]) == pytest.approx(roc_auc_score(labels, logits), abs=1e-12)
+    again = random.permutation(400)
+    assert facts.tally([logits[again]], [labels[again]]) == [ordered, count]
+
+
+def test_an_auc_of_rows_of_one_kind_is_that_of_a_guess():
+    assert facts.score(facts.tally([np.array([1.0, 2.0])], [np.ones(2)])) == 0.5
+
+
+def test_a_training_to_a_quality_has_the_constant_rate_of_a_throughput_run():
+    run = SimpleNamespace(scenario="quality", global_batch_size=512)
+    assert facts.schedule(run) == [facts.learning_rate(512)]
+    run.scenario = "train"
+    assert facts.schedule(run) is None

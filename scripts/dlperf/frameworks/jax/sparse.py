@@ -7,6 +7,7 @@ that it does not touch: XLA writes into tables and moments in place, as their me
 
 import functools
 import math
+from typing import Any, Dict, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -87,6 +88,31 @@ def adam(learning_rate, beta1, beta2, epsilon):
             jax.tree.unflatten(tree, each) for each in zip(*map(of_one, leaves, *moments))
         )
         return updates, (steps, first, second)
+
+    return optax.GradientTransformation(init, update)
+
+
+class Scheduled(NamedTuple):
+    """The state of an optimizer whose rate is set from outside."""
+
+    hyperparams: Dict[str, Any]
+    inner: Any
+
+
+def scheduled(at):
+    """An optimizer with its `learning_rate` in its state; at(rate) gives it at a rate.
+
+    As optax.inject_hyperparams, which gives a rate the type of the gradients' first array: of Rows
+    these are ids.
+    """
+
+    def init(parameters):
+        return Scheduled({"learning_rate": jnp.zeros([], float)}, at(0.0).init(parameters))
+
+    def update(gradients, state, parameters=None):
+        optimizer = at(state.hyperparams["learning_rate"])
+        updates, inner = optimizer.update(gradients, state.inner, parameters)
+        return updates, Scheduled(state.hyperparams, inner)
 
     return optax.GradientTransformation(init, update)
 

@@ -45,7 +45,8 @@ def train(
     value an argument. put(run, *arrays): a loader's batch in the types that the program takes.
     shapes: of a micro-step's batch over all ranks, [(shape, type)]. layout: of a loader's images.
     schedule: a rate for each step, of a training to a quality, whose optimizer is one of
-    optax.inject_hyperparams with a `learning_rate`; outputs: as of inference.infer. lookups: of
+    optax.inject_hyperparams with a `learning_rate`, or of sparse.scheduled; outputs: as of
+    inference.infer. lookups: of
     tables with sparse gradients, as of sparse.value_and_gradient.
     """
     exchange = Exchange(run)
@@ -301,7 +302,8 @@ class Weights:
 
     def statistics(self):
         """Of flax.linen.BatchNorm, which are carried from step to step, where the model has it."""
-        flat = flatten_dict(self._carried().get("batch_stats", {}), sep=".")
+        carried = self._carried()
+        flat = flatten_dict(carried.get("batch_stats", {}), sep=".") if isinstance(carried, dict) else {}
         for key, leaf in flat.items():
             yield key.replace(".var", ".variance"), np.asarray(leaf.addressable_data(0))
 

@@ -45,14 +45,19 @@ class Adam(nn.Cell):
         eps *= ((1 - float(betas[1])) / (1 - exact)) ** 0.5
         logarithms = [math.log(beta) for beta in betas]
         # a graph keeps Python's numbers in float32
-        self.constants = tuple(Tensor(each, ms.float32) for each in [*betas, *logarithms, lr, eps])
+        self.constants = tuple(Tensor(each, ms.float32) for each in [*betas, *logarithms, eps])
+        self.learning_rate = Parameter(Tensor(lr, ms.float32), name="learning_rate")
         self.none = Tensor(0, ms.float32)  # for the operators' own bias correction
         self.adam, self.lazy_adam = ops.Adam(), ops.FusedSparseLazyAdam()
 
     def construct(self, gradients):
-        beta1, beta2, log1, log2, rate, epsilon = self.constants
+        beta1, beta2, log1, log2, epsilon = self.constants
         ops.assign_add(self.steps, ops.ones_like(self.steps))
-        rate = rate * ops.sqrt(-ops.expm1(self.steps * log2)) / -ops.expm1(self.steps * log1)
+        rate = (
+            self.learning_rate
+            * ops.sqrt(-ops.expm1(self.steps * log2))
+            / -ops.expm1(self.steps * log1)
+        )
         none = self.none
         for index, sparse in enumerate(self.sparse):
             state = self.parameters[index], self.first[index], self.second[index], none, none

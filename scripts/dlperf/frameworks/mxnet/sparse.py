@@ -60,6 +60,20 @@ class Trainer:
         """The next step takes rows (n, width) of ids (n,), some of which may be the same."""
         self.tables[parameter].given.append((ids.astype("int32"), gradient))
 
+    @property
+    def learning_rate(self):
+        return self.dense.learning_rate
+
+    def set_learning_rate(self, rate):
+        self.dense.set_learning_rate(rate)
+
+    def forget(self):
+        """As before the first step."""
+        framework.forget(self.dense)
+        for table in self.tables.values():
+            for moment in table.moments:
+                moment[:] = 0
+
     def step(self, count):
         self.dense.step(count)
         own = self.optimizer

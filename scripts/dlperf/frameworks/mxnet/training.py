@@ -103,7 +103,10 @@ def train(
     def evaluate(*batch):
         return copied(run, shown(*put(run, *batch)[:tested])).asnumpy()
 
-    return scheduled(work, schedule, set_rate, lambda: forget(optimizer), evaluate)
+    def forget_all():
+        forget(optimizer)
+
+    return scheduled(work, schedule, set_rate, getattr(optimizer, "forget", forget_all), evaluate)
 
 
 def forget(trainer):

@@ -8,6 +8,8 @@ import numpy as np
 import oneflow as flow
 from oneflow import nn
 
+from dlperf.frameworks.oneflow import training as framework
+
 
 class Table(nn.Module):
     """An embedding, without weights yet.
@@ -23,7 +25,7 @@ class Table(nn.Module):
 
     def forward(self, ids):
         rows = flow._C.gather(self.weight, ids, axis=0)
-        if self.lazy:
+        if self.lazy and self.training:
             rows.requires_grad_()
             self.lookups.append((ids, rows))
         return rows
@@ -75,6 +77,18 @@ class Adam(flow.optim.Adam):
         looked_up = flow.zeros_like(rows)
         looked_up.grad = rows
         table.lookups.append((ids, looked_up))
+
+    def set_rate(self, rate):
+        """Of the next steps; the groups' own holds the corrections too."""
+        self.lr = rate
+
+    def forget(self):
+        """As before the first step."""
+        framework.forget(self)
+        self.steps = 0
+        for _, *moments in self.tables:
+            for moment in moments:
+                moment.zero_()
 
     def step(self, closure=None):
         self.steps += 1

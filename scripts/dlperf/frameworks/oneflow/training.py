@@ -60,12 +60,6 @@ def train(
         for group in optimizer.param_groups:
             group["lr"] = rate
 
-    def forget():
-        optimizer._state["step"] = 0
-        for state in optimizer._state.values():
-            for moment in state.values() if isinstance(state, dict) else ():
-                moment.zero_()
-
     def evaluate(*batch):
         network.eval()
         with flow.no_grad():
@@ -73,7 +67,24 @@ def train(
         network.train()
         return found
 
-    return scheduled(work, schedule, set_rate, forget, evaluate)
+    def forget_all():
+        forget(optimizer)
+
+    return scheduled(
+        work,
+        schedule,
+        getattr(optimizer, "set_rate", set_rate),
+        getattr(optimizer, "forget", forget_all),
+        evaluate,
+    )
+
+
+def forget(optimizer):
+    """The optimizer's state as it begins."""
+    optimizer._state["step"] = 0
+    for state in optimizer._state.values():
+        for moment in state.values() if isinstance(state, dict) else ():
+            moment.zero_()
 
 
 def to_host(value):

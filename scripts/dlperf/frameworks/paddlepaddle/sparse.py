@@ -40,6 +40,13 @@ class Adam(paddle.optimizer.Adam):
         """The next step takes rows (n, width) of ids (n,), some of which may be the same."""
         self.tables[parameter.name].given.append((ids, gradient))
 
+    def forget(self):
+        """Steps and moments of the tables, as before the first step."""
+        self.steps = 0
+        for each in self.tables.values():
+            each.first.zero_()
+            each.second.zero_()
+
     @paddle.no_grad()
     def step(self):
         self.steps += 1

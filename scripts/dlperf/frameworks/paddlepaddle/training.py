@@ -30,6 +30,7 @@ def train(
     schedule=None,
     outputs=None,
     tested=1,
+    tested_spec=None,
 ):
     """The Work of training `network`.
 
@@ -38,7 +39,7 @@ def train(
     loader's batch as tensors on the device. layout: of a loader's images. lookup(*batch): what the
     layer takes in its place, with rows of tables for ids. schedule: a rate for each step, of a
     training to a quality; outputs: as of inference.infer, a layer that takes the first `tested`
-    arrays of a batch.
+    arrays of a batch. tested_spec: InputSpecs of these, where `lookup` makes others.
     """
     parameters = sum(p.size for p in trained(network))
     if run.amp:
@@ -109,7 +110,8 @@ def train(
     shown = Shown(outputs(run, network))
     if run.compiler != "none":
         backend = "CINN" if run.compiler == "cinn" else None
-        shown = paddle.jit.to_static(shown, [spec[:tested]], full_graph=True, backend=backend)
+        given = tested_spec or spec[:tested]
+        shown = paddle.jit.to_static(shown, [given], full_graph=True, backend=backend)
 
     def evaluate(*batch):
         shown.eval()
@@ -120,6 +122,8 @@ def train(
 
     def forget_all():
         forget(optimizer, trained(network))
+        if hasattr(optimizer, "forget"):  # what it keeps beside Paddle's own
+            optimizer.forget()
 
     return scheduled(work, schedule, optimizer.set_lr, forget_all, evaluate)
 

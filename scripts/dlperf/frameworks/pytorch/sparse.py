@@ -4,6 +4,8 @@ A table is an `nn.Embedding` with `sparse=True`: its gradient has the ids of a b
 all, and a row of numbers for each. A step takes no time for rows that it does not touch.
 """
 
+import itertools
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -74,9 +76,12 @@ class Adam(torch.optim.Optimizer):
         self.steps += 1
         (beta1, beta2), epsilon = self.defaults["betas"], self.defaults["eps"]
         root = (1 - beta2**self.steps) ** 0.5
+        # not the defaults': a schedule sets that of the groups
+        rate = self.param_groups[0]["lr"]
+        self.dense.param_groups[0]["lr"] = rate
         self.dense.param_groups[0]["eps"] = epsilon / root
         self.dense.step()
-        rate = self.defaults["lr"] * root / (1 - beta1**self.steps)
+        rate = rate * root / (1 - beta1**self.steps)
         for table, first, second in self.moments:
             ids, g = summed(table.grad._indices()[0], table.grad._values())
             # index_select and index_copy_ take a quarter of the time of table[ids] on a CPU
@@ -86,6 +91,13 @@ class Adam(torch.optim.Optimizer):
             second.index_copy_(0, ids, v)
             change = m.div_(v.sqrt_().add_(epsilon))
             table.index_copy_(0, ids, table.index_select(0, ids).sub_(change, alpha=rate))
+
+    def forget(self):
+        """As before the first step."""
+        self.steps = 0
+        states = [state.values() for state in self.dense.state.values()]
+        for each in itertools.chain(*states, *(moments for _, *moments in self.moments)):
+            each.zero_()
 
 
 def summed(ids, rows):

@@ -118,11 +118,6 @@ def train(
         for group in optimizer.param_groups:
             group["lr"] = rate
 
-    def forget():
-        for state in optimizer.state.values():
-            for moment in state.values():
-                moment.zero_()
-
     def test(*batch):
         with torch.autocast(run.device, dtype, enabled=run.amp):
             return outputs(run, alone, *batch)
@@ -137,7 +132,17 @@ def train(
         alone.train()
         return found
 
-    return scheduled(work, schedule, set_rate, forget, evaluate)
+    def forget_all():
+        forget(optimizer)
+
+    return scheduled(work, schedule, set_rate, getattr(optimizer, "forget", forget_all), evaluate)
+
+
+def forget(optimizer):
+    """The optimizer's state as it begins."""
+    for state in optimizer.state.values():
+        for moment in state.values():
+            moment.zero_()
 
 
 def buffers_apart(parallel):

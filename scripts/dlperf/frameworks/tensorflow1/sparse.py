@@ -31,7 +31,9 @@ class Adam(tf.train.Optimizer):
 
     def __init__(self, dtype, rate, beta1, beta2, epsilon, lazy):
         super().__init__(use_locking=False, name="Adam")
-        self.dtype, self.rate, self.epsilon, self.lazy = dtype, rate, epsilon, lazy
+        # a Python float would become float32
+        self.rate = np.float64(rate) if isinstance(rate, float) else rate
+        self.dtype, self.epsilon, self.lazy = dtype, epsilon, lazy
         # as the operator has them: rounded
         self.betas = [dtype.as_numpy_dtype(beta) for beta in (beta1, beta2)]
 
@@ -51,7 +53,9 @@ class Adam(tf.train.Optimizer):
         self.steps = self._get_non_slot_variable("steps", tf.get_default_graph())
         correction1, correction2 = [1 - np.float64(b) ** (self.steps + 1) for b in self.betas]
         self.numbers = dict(
-            lr=tf.cast(self.rate * tf.sqrt(correction2) / correction1, self.dtype),
+            lr=tf.cast(
+                tf.cast(self.rate, tf.float64) * tf.sqrt(correction2) / correction1, self.dtype
+            ),
             beta1=tf.constant(self.betas[0], self.dtype),
             beta2=tf.constant(self.betas[1], self.dtype),
             epsilon=tf.constant(self.epsilon, self.dtype),

@@ -8,7 +8,7 @@ of Oneflow-Inc/DLPerf, which measured it.
 import math
 from collections import OrderedDict
 
-from dlperf.contract.dimension import Data, Dimension
+from dlperf.contract.dimension import Data, Dimension, Score
 
 TITLE = "Wide & Deep"
 SUMMARY = "clicks, from two tables of 2,322,444 rows and 7 layers of 1024."
@@ -64,7 +64,27 @@ DATA = OrderedDict(
         "clicks",
         "rows in Criteo's form, drawn at random",
         "50,000 rows in Criteo's form, drawn at random, with 14,668 ids; needs no download",
+        samples=50000,
+        tests=8333,
+        target=0.8,
     ),
+    criteo=Data(
+        "criteo-npz",
+        "clicks",
+        "rows of Criteo's challenge",
+        "rows of Criteo's challenge of 2014",
+        samples=39291958,
+        tests=6548659,
+        target=0.8,
+    ),
+)
+SCORE = Score(
+    "AUC",
+    "%",
+    "higher",
+    "The area under the receiver operating characteristic of the test set, 0.5 for a guess.",
+    scale=100,
+    most=1.0,
 )
 PARALLEL = ()  # data parallel alone
 
@@ -125,6 +145,42 @@ def initial(name, shape, draw):
 def learning_rate(global_batch_size):
     """The constant rate of a throughput run, whatever the batch: that of HugeCTR's sample."""
     return LEARNING_RATE
+
+
+def schedule(run):
+    """The rate of each step of a training to a quality, constant too; None of others."""
+    if run.scenario != "quality":
+        return None
+    return [learning_rate(run.global_batch_size)]
+
+
+def kept(logits, numbers, wide, deep, labels):
+    """What a test keeps of each row."""
+    return logits, labels
+
+
+def tally(logits, labels):
+    """[pairs of a click and another row that are in order, how many pairs there are].
+
+    logits, labels: lists of arrays, which together have all rows that are tested with.
+    A click with the higher logit is in order, one with the same counts half: the statistic U of
+    Mann and Whitney 1947, which is exact; Hanley and McNeil 1982 for its being the area.
+    """
+    import numpy as np  # not above, as the plan reads this file
+
+    logits, clicks = np.concatenate(logits), np.concatenate(labels) > 0.5
+    ordered = np.argsort(logits, kind="stable")
+    values, is_click = logits[ordered], clicks[ordered]
+    first = np.flatnonzero(np.append(True, values[1:] != values[:-1]))  # of each group of ties
+    positive = np.add.reduceat(is_click.astype(np.float64), first)
+    negative = np.diff(np.append(first, len(values))) - positive
+    below = np.cumsum(negative) - negative
+    return [float((positive * (below + negative / 2)).sum()), positive.sum() * negative.sum()]
+
+
+def score(sums):
+    """The AUC, a share of 1; where all rows are of one kind there is none, and 0.5 stands."""
+    return sums[0] / sums[1] if sums[1] else 0.5
 
 
 def flops_per_sample(dimensions, scenario):

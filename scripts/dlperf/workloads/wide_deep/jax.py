@@ -26,11 +26,11 @@ class WideDeep(nn.Module):
     layers: int
 
     @nn.compact
-    def __call__(self, numbers, crosses, fields):
+    def __call__(self, numbers, crosses, fields, training=True):
         x = jnp.concatenate([fields.reshape(len(fields), -1), numbers], 1)
         for layer in range(self.layers):
             x = nn.relu(nn.Dense(facts.UNITS, dtype=self.dtype, name="hidden%d" % layer)(x))
-            x = nn.Dropout(facts.DROPOUT, deterministic=False)(x)
+            x = nn.Dropout(facts.DROPOUT, deterministic=not training)(x)
         x = nn.Dense(1, dtype=self.dtype, name="output")(x)[:, 0]
         return x.astype(crosses.dtype) + crosses.sum((1, 2))
 
@@ -65,19 +65,35 @@ def loss(run, network, parameters, random, *batch):
     parameters: where tables are sparse, they are the rows that this batch looks up.
     """
     numbers, _, _, labels = batch
-    rows = {name: parameters[name] for name in TABLES}
+    rows = [parameters[name] for name in TABLES]
     if not facts.sparse(run.dimensions):
-        rows = {name: rows[name][ids] for name, ids in lookups(batch).items()}
-    dense = {name: each for name, each in parameters.items() if name not in TABLES}
+        rows = looked_up(parameters, batch)
     used, random = framework.split_key(run, random)
-    given = [numbers] + [rows[name] for name in TABLES]
-    logits = network.apply({"params": dense}, *given, rngs={"dropout": used})
+    logits = network.apply(dense(parameters), numbers, *rows, rngs={"dropout": used})
     return optax.sigmoid_binary_cross_entropy(logits, labels).mean(), random
 
 
+def looked_up(tables, batch):
+    return [tables[name][ids] for name, ids in lookups(batch).items()]
+
+
+def dense(parameters):
+    """Those of the network."""
+    return {"params": {name: each for name, each in parameters.items() if name not in TABLES}}
+
+
+def outputs(run, network, parameters, carried, *batch):
+    rows = looked_up(parameters, batch)
+    return network.apply(dense(parameters), batch[0], *rows, training=False)
+
+
 def optimizer(run, network):
-    rate = facts.learning_rate(run.global_batch_size)
-    return sparse.adam(rate, facts.BETA1, facts.BETA2, facts.EPSILON)
+    def at(rate):
+        return sparse.adam(rate, facts.BETA1, facts.BETA2, facts.EPSILON)
+
+    if facts.schedule(run):
+        return sparse.scheduled(at)
+    return at(facts.learning_rate(run.global_batch_size))
 
 
 def put(run, *batch):
@@ -106,4 +122,6 @@ def training(run):
         shapes=shapes(run, run.batch_size * run.data_parallel),
         lookups=lookups if facts.sparse(run.dimensions) else None,
         parity={"optimizer": "Adam, fused by XLA; of the tables " + run.dimensions["adam"]},
+        schedule=facts.schedule(run),
+        outputs=outputs,
     )

@@ -34,12 +34,14 @@ class WideDeep(nn.Cell):
             each.dropout = ops.Dropout(1 - each.p, run.seed + run.rank, index)
 
     def construct(self, numbers, wide, deep, labels):
+        return ops.binary_cross_entropy_with_logits(self.logits(numbers, wide, deep), labels)
+
+    def logits(self, numbers, wide, deep):
         fields = self.deep(deep).reshape((numbers.shape[0], -1))
         x = ops.concat((fields, numbers), 1)
         for layer, dropout in zip(self.hidden, self.dropouts):
             x = dropout(ops.relu(layer(x)))
-        clicks = (self.output(x) + self.wide(wide).sum(1)).reshape(-1)
-        return ops.binary_cross_entropy_with_logits(clicks, labels)
+        return (self.output(x) + self.wide(wide).sum(1)).reshape(-1)
 
 
 def model(run):
@@ -82,4 +84,10 @@ def training(run):
         weights(run, network),
         framework.put,
         parity={"optimizer": "ops.Adam; of the tables " + run.dimensions["adam"]},
+        schedule=facts.schedule(run),
+        outputs=outputs,
     )
+
+
+def outputs(network, numbers, wide, deep, labels):
+    return network.logits(numbers, wide, deep)

@@ -33,11 +33,13 @@ class Layers(nn.HybridBlock):
         self.cross_entropy = gluon.loss.SigmoidBinaryCrossEntropyLoss()
 
     def hybrid_forward(self, F, numbers, crosses, fields, labels):
+        return F.mean(self.cross_entropy(self.logits(F, numbers, crosses, fields), labels))
+
+    def logits(self, F, numbers, crosses, fields):
         x = F.concat(fields.reshape((0, -1)), numbers, dim=1)
         for layer in self.hidden:
             x = self.dropout(layer(x))
-        logits = self.output(x) + F.sum(crosses, axis=1)
-        return F.mean(self.cross_entropy(logits, labels))
+        return self.output(x) + F.sum(crosses, axis=1)
 
 
 class WideDeep(nn.HybridBlock):
@@ -52,6 +54,19 @@ class WideDeep(nn.HybridBlock):
 
     def hybrid_forward(self, F, numbers, wide, deep, labels):
         return self.layers(numbers, self.wide(wide), self.deep(deep), labels)
+
+
+class Logits(nn.HybridBlock):
+    """Those of a batch, from its ids."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def hybrid_forward(self, F, numbers, wide, deep):
+        own = self.network
+        logits = own.layers.logits(F, numbers, own.wide(wide), own.deep(deep))
+        return logits.reshape((-1,))
 
 
 def model(run):
@@ -110,4 +125,11 @@ def training(run):
         inputs=len(Batch._fields),
         lookup=lookup if facts.sparse(run.dimensions) else None,
         parity={"optimizer": "Adam, fused; of the tables " + run.dimensions["adam"]},
+        schedule=facts.schedule(run),
+        outputs=outputs,
+        tested=3,  # all but the labels
     )
+
+
+def outputs(run, network):
+    return Logits(network)

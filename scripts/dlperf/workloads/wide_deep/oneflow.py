@@ -76,4 +76,10 @@ def training(run):
         framework.put,
         example=clicks.empty(run.batch_size),
         parity={"optimizer": "Adam; of the tables " + run.dimensions["adam"]},
+        schedule=facts.schedule(run),
+        outputs=outputs,
     )
+
+
+def outputs(run, network, numbers, wide, deep, labels):
+    return network(numbers, wide, deep)

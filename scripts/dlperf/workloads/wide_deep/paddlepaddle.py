@@ -31,11 +31,14 @@ class Layers(nn.Layer):
         self.dropout = nn.Dropout(facts.DROPOUT)
 
     def forward(self, numbers, crosses, fields, labels):
+        logits = self.logits(numbers, crosses, fields)
+        return F.binary_cross_entropy_with_logits(logits, labels.unsqueeze(1))
+
+    def logits(self, numbers, crosses, fields):
         x = paddle.concat([fields.flatten(1), numbers], 1)
         for layer in self.hidden:
             x = self.dropout(F.relu(layer(x)))
-        logits = self.output(x) + crosses.sum(1)
-        return F.binary_cross_entropy_with_logits(logits, labels.unsqueeze(1))
+        return self.output(x) + crosses.sum(1)
 
 
 class WideDeep(nn.Layer):
@@ -49,6 +52,18 @@ class WideDeep(nn.Layer):
 
     def forward(self, numbers, wide, deep, labels):
         return self.layers(numbers, self.wide(wide), self.deep(deep), labels)
+
+
+class Logits(nn.Layer):
+    """Those of a batch, from its ids."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, numbers, wide, deep):
+        own = self.network
+        return own.layers.logits(numbers, own.wide(wide), own.deep(deep)).flatten()
 
 
 def model(run):
@@ -105,15 +120,34 @@ def training(run):
         spec=spec(run),
         lookup=lookup if facts.sparse(run.dimensions) else None,
         parity={"optimizer": "Adam; of the tables " + run.dimensions["adam"]},
+        schedule=facts.schedule(run),
+        outputs=outputs,
+        tested=3,  # all but the labels
+        tested_spec=ids_spec(run)[:3],
     )
+
+
+def outputs(run, network):
+    return Logits(network)
 
 
 def spec(run):
     size, dtype = run.batch_size, paddle.get_default_dtype()
     given = paddle.static.InputSpec
     numbers, labels = given((size, facts.NUMBERS), dtype), given((size,), dtype)
-    wide, deep = (size, facts.CROSSES), (size, facts.FIELDS)
     if not facts.sparse(run.dimensions):
-        return [numbers, given(wide, "int64"), given(deep, "int64"), labels]
-    crosses, fields = wide + (1,), deep + (run.dimensions["width"],)
+        return ids_spec(run)
+    crosses, fields = (size, facts.CROSSES, 1), (size, facts.FIELDS, run.dimensions["width"])
     return [numbers, given(crosses, dtype), given(fields, dtype), labels]
+
+
+def ids_spec(run):
+    """Of a batch before rows are looked up."""
+    size, dtype = run.batch_size, paddle.get_default_dtype()
+    given = paddle.static.InputSpec
+    return [
+        given((size, facts.NUMBERS), dtype),
+        given((size, facts.CROSSES), "int64"),
+        given((size, facts.FIELDS), "int64"),
+        given((size,), dtype),
+    ]

@@ -26,6 +26,7 @@ TIMED = {
         "losses": 1e-5,
         "update": 5e-3,
         "update_worst": 1e-2,
+        "outputs": 1e-5,
         "optimizer": 1e-4,
     },
     "tf32": {
@@ -36,6 +37,7 @@ TIMED = {
         "dropout": 1e-4,
         "losses": 1e-3,
         "update": 0.2,
+        "outputs": 1e-2,
         "optimizer": 1e-4,
     },
     "amp": {
@@ -46,6 +48,7 @@ TIMED = {
         "dropout": 1e-3,
         "losses": 1e-2,
         "update": 0.5,
+        "outputs": 0.1,
         "optimizer": 1e-2,
     },
     "amp_fp16": {
@@ -56,6 +59,7 @@ TIMED = {
         "dropout": 3e-4,
         "losses": 2e-3,
         "update": 0.3,
+        "outputs": 2e-2,
         "optimizer": 1e-2,
     },
 }

@@ -79,4 +79,10 @@ def training(run):
         weights(run, network),
         framework.put,
         parity={"optimizer": "Adam, fused; of the tables " + run.dimensions["adam"]},
+        schedule=facts.schedule(run),
+        outputs=outputs,
     )
+
+
+def outputs(run, network, numbers, wide, deep, labels):
+    return network(numbers, wide, deep)

@@ -30,6 +30,11 @@ def logits(weights, numbers, wide, deep):
     return dense(weights, "output", x)[:, 0] + crosses[:, 0, 0] + crosses[:, 1, 0]
 
 
+def outputs(weights, statistics, batch):
+    """What a test gives: the logits, (batch,)."""
+    return logits(weights, *batch[:3])
+
+
 def loss(weights, batch):
     """The mean over the batch of -log p of the label, p = 1 / (1 + exp(-logit))."""
     numbers, wide, deep, labels = batch

@@ -36,12 +36,13 @@ class WideDeep(tf.Module):
         self.hidden = list(map(Dense, columns, columns[1:]))
         self.output = Dense(facts.UNITS, 1)
 
-    def __call__(self, numbers, wide, deep, dtype):
+    def __call__(self, numbers, wide, deep, dtype, training=True):
         crosses, fields = tf.gather(self.wide, wide), tf.gather(self.deep, deep)
         fields = tf.reshape(fields, [numbers.shape[0], -1])
         x = tf.cast(tf.concat([fields, tf.cast(numbers, fields.dtype)], 1), dtype)
         for layer in self.hidden:
-            x = tf.nn.dropout(tf.nn.relu(layer(x)), facts.DROPOUT)
+            x = tf.nn.relu(layer(x))
+            x = tf.nn.dropout(x, facts.DROPOUT) if training else x
         # the sum and the loss are not for half precision
         return tf.cast(self.output(x)[:, 0], crosses.dtype) + tf.reduce_sum(crosses, [1, 2])
 
@@ -68,10 +69,13 @@ def loss(run, network, numbers, wide, deep, labels):
 
 
 def optimizer(run, network):
+    rate = facts.learning_rate(run.global_batch_size)
+    if facts.schedule(run):
+        rate = tf.Variable(rate, trainable=False, dtype=tf.float64)
     return sparse.Adam(
         run,
         network.trainable_variables,
-        facts.learning_rate(run.global_batch_size),
+        rate,
         facts.BETA1,
         facts.BETA2,
         facts.EPSILON,
@@ -95,4 +99,10 @@ def training(run):
         framework.put,
         specs(run),
         parity={"optimizer": adam},
+        schedule=facts.schedule(run),
+        outputs=outputs,
     )
+
+
+def outputs(run, network, numbers, wide, deep, labels):
+    return network(numbers, wide, deep, framework.compute_dtype(run), training=False)

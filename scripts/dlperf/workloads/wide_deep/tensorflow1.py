@@ -25,7 +25,7 @@ def dense(x, outputs, name):
     return tf.nn.bias_add(tf.matmul(x, kernel), variable(name + "/bias", outputs))
 
 
-def wide_deep(run, numbers, wide, deep):
+def wide_deep(run, numbers, wide, deep, training=True):
     """Logits (batch,)."""
     rows, width = run.dimensions["vocabulary"], run.dimensions["width"]
     lazy = bool(facts.sparse(run.dimensions))
@@ -35,7 +35,7 @@ def wide_deep(run, numbers, wide, deep):
     x = tf.concat([fields, tf.cast(numbers, fields.dtype)], 1)
     for layer in range(run.dimensions["layers"]):
         x = tf.nn.relu(dense(x, facts.UNITS, "hidden%d" % layer))
-        x = tf.nn.dropout(x, rate=facts.DROPOUT)
+        x = tf.nn.dropout(x, rate=facts.DROPOUT) if training else x
     return dense(x, 1, "output")[:, 0] + tf.reduce_sum(crosses, [1, 2])
 
 
@@ -55,10 +55,10 @@ def loss(run, network, numbers, wide, deep, labels):
     return tf.reduce_mean(each)
 
 
-def optimizer(run, network):
+def optimizer(run, network, rate=None):
     return sparse.Adam(
         framework.dtype(run),
-        facts.learning_rate(run.global_batch_size),
+        facts.learning_rate(run.global_batch_size) if rate is None else rate,
         facts.BETA1,
         facts.BETA2,
         facts.EPSILON,
@@ -80,4 +80,10 @@ def training(run):
         weights,
         fields(run),
         parity={"optimizer": "Adam by ApplyAdam; of the tables " + run.dimensions["adam"]},
+        schedule=facts.schedule(run),
+        outputs=outputs,
     )
+
+
+def outputs(run, network, numbers, wide, deep, labels):
+    return network(numbers, wide, deep, training=False)
