@@ -303,7 +303,8 @@ class Weights:
     def statistics(self):
         """Of flax.linen.BatchNorm, which are carried from step to step, where the model has it."""
         carried = self._carried()
-        flat = flatten_dict(carried.get("batch_stats", {}), sep=".") if isinstance(carried, dict) else {}
+        kept = carried.get("batch_stats", {}) if isinstance(carried, dict) else {}
+        flat = flatten_dict(kept, sep=".")
         for key, leaf in flat.items():
             yield key.replace(".var", ".variance"), np.asarray(leaf.addressable_data(0))
 
