@@ -8,7 +8,7 @@ import mindspore as ms
 from mindspore import nn, ops
 
 from dlperf import frameworks
-from dlperf.contract.work import Rows, Work, feed, scheduled
+from dlperf.contract.work import Rows, Table, Work, feed, parts, scheduled
 from dlperf.data.loaders import open_batches
 
 
@@ -196,6 +196,11 @@ class Weights:
 
     def write(self, arrays):
         for name, parameter in self.named.items():
+            if isinstance(arrays[name], Table):  # of which `asnumpy` is the memory, on the CPU
+                memory = parameter.asnumpy()
+                for first, last, rows in parts(arrays[name]):
+                    memory[first:last] = rows
+                continue
             assign(parameter, tensor(arrays[name], parameter))
 
     def write_statistics(self, arrays):
