@@ -257,7 +257,10 @@ class Weights:
     def array(name, parameter):
         """A parameter as a canonical array, a large table as a Table."""
         if large(name, parameter.shape):
-            return table(parameter.shape, lambda first, last: parameter[first:last].numpy())
+            alone = parameter.detach()  # by gather: a slice is a view, of which numpy() copies all
+            return table(
+                parameter.shape, lambda *ends: paddle.gather(alone, paddle.arange(*ends)).numpy()
+            )
         return layouts.dense_transposed(name, parameter.numpy())
 
     def tensor(self, name, array):

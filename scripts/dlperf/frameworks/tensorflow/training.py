@@ -256,8 +256,8 @@ class Weights:
 
 def array(name, variable):
     """A variable as a canonical array, a large table as a Table."""
-    if large(name, variable.shape):
-        return table(variable.shape, lambda first, last: variable[first:last].numpy())
+    if large(name, variable.shape):  # by gather: a slice first copies all that rows were written to
+        return table(variable.shape, lambda *ends: tf.gather(variable, tf.range(*ends)).numpy())
     return layouts.canonical(name, variable.numpy())
 
 
@@ -267,7 +267,10 @@ def assign(arrays, variables):
         dtype = variable.dtype.as_numpy_dtype
         for first, last, rows in parts(arrays[name]):
             rows = layouts.channels_last(name, rows, dtype)
-            (variable if last is None else variable[first:last]).assign(rows)
+            if last is None:
+                variable.assign(rows)
+            else:
+                variable.scatter_update(tf.IndexedSlices(rows, tf.range(first, last)))
 
 
 def optimize(run, implementation, start, gradients):

@@ -261,11 +261,11 @@ class Weights:
 
     def _table(self, variable):
         with self.session.graph.as_default():
-            ends = tf.placeholder(tf.int32), tf.placeholder(tf.int32)
-            rows = variable[ends[0] : ends[1]]
+            ids = tf.placeholder(tf.int32)
+            rows = tf.gather(variable, ids)  # a slice would first copy all
         return table(
             variable.shape.as_list(),
-            lambda *there: self.session.run(rows, dict(zip(ends, there))),
+            lambda *ends: self.session.run(rows, {ids: np.arange(*ends)}),
         )
 
     def statistics(self):
@@ -290,12 +290,14 @@ class Weights:
 
     def _assign_rows(self, variable, array):
         with self.session.graph.as_default():
-            first, last = tf.placeholder(tf.int32), tf.placeholder(tf.int32)
-            rows = tf.placeholder(variable.dtype.base_dtype)
-            write = variable[first:last].assign(rows).op
-        self.session.run(variable.initializer)
-        for start, end, part in array.parts():
-            self.session.run(write, {first: start, last: end, rows: part})
+            dtype = variable.dtype.base_dtype
+            ids, rows = tf.placeholder(tf.int32), tf.placeholder(dtype)
+            shape = tf.placeholder(tf.int32)  # of a known one, the graph would keep the zeros
+            begin = tf.assign(variable, tf.zeros(shape, dtype)).op
+            write = tf.scatter_update(variable, ids, rows).op
+        self.session.run(begin, {shape: array.shape})
+        for first, last, part in array.parts():
+            self.session.run(write, {ids: np.arange(first, last), rows: part})
 
 
 def optimize(run, implementation, start, gradients):
