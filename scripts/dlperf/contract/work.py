@@ -99,10 +99,8 @@ class Inference:
     weights: Any = None
 
 
-#: A table of more numbers is read and written by rows: of 128 MB in float32.
-LARGE = 1 << 25
-#: So many rows at a time.
-ROWS = 1 << 15
+#: A table of more rows is read and written by rows, so many at a time.
+LARGE, ROWS = 1 << 17, 1 << 15
 
 
 class Table(NamedTuple):
@@ -114,7 +112,7 @@ class Table(NamedTuple):
 
 def large(name, shape):
     """Whether a tensor of this canonical name and shape is read and written as a Table."""
-    return "embedding" in name and len(shape) == 2 and shape[0] * shape[1] > LARGE
+    return "embedding" in name and len(shape) == 2 and shape[0] > LARGE
 
 
 def table(shape, rows):

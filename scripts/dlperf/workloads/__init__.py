@@ -94,6 +94,9 @@ class Initial(collections.abc.Mapping):
         value = self._facts.initial(name, shape, draw)
         return np.full(shape, value, "float32") if isinstance(value, (int, float)) else value
 
+    def __contains__(self, name):
+        return name in self._shapes
+
     def __iter__(self):
         return iter(self._shapes)
 

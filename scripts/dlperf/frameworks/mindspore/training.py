@@ -5,6 +5,7 @@ gradient scaling, accumulation.
 """
 
 import mindspore as ms
+import numpy as np
 from mindspore import nn, ops
 
 from dlperf import frameworks
@@ -196,12 +197,17 @@ class Weights:
 
     def write(self, arrays):
         for name, parameter in self.named.items():
-            if isinstance(arrays[name], Table):  # of which `asnumpy` is the memory, on the CPU
-                memory = parameter.asnumpy()
-                for first, last, rows in parts(arrays[name]):
+            array = arrays[name]
+            if isinstance(array, Table):
+                cpu = ms.get_context("device_target") == "CPU"
+                # On the CPU `asnumpy` gives the parameter's own memory, elsewhere a copy.
+                memory = parameter.asnumpy() if cpu else np.empty(array.shape, "float32")
+                for first, last, rows in parts(array):
                     memory[first:last] = rows
-                continue
-            assign(parameter, tensor(arrays[name], parameter))
+                if cpu:
+                    continue
+                array = memory
+            assign(parameter, tensor(array, parameter))
 
     def write_statistics(self, arrays):
         for name, parameter in self.running.items():
