@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "benchmarks"
+ALTERNATE = ROOT / "benchmarks" / "alternate.py"
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from dlperf import frameworks, workloads  # noqa: E402
@@ -95,6 +96,48 @@ def start(command, run, environ, paths, log, **options):
         preexec_fn=lambda: os.sched_setaffinity(0, run.cores),
         **options,
     )
+
+
+class Contestants:
+    """One process with all modules, or one each; commanded block by block."""
+
+    def __init__(self, run, environ, modules, separate, packages, scratch, log):
+        spec = f"{scratch}/run.json"
+        run.save(spec)
+        paths = [ROOT / "scripts", *packages]
+        named = [f"{name}={path}" for name, path in modules.items()]
+        groups = [[each] for each in named] if separate else [named]
+        self._log, self._processes, self._of = log, [], {}
+        for group in groups:
+            process = start(
+                [run.interpreter, str(ALTERNATE), spec, *group],
+                run,
+                environ,
+                paths,
+                log,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            self._processes.append(process)
+            self._of.update({each.partition("=")[0]: process for each in group})
+            self._answer(process)
+
+    def _answer(self, process):
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a process ended with {process.wait()}; see {self._log.name}")
+        return json.loads(line)
+
+    def block(self, name, steps):
+        process = self._of[name]
+        process.stdin.write(f"{name} {steps}\n")
+        process.stdin.flush()
+        return self._answer(process)
+
+    def close(self):
+        for process in self._processes:
+            process.kill()
+            process.wait()
 
 
 def summary(ratios):

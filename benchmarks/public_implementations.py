@@ -29,7 +29,6 @@ DIMENSIONS = {
     "bert": {"sequence_length": 64, "clip": 1},
 }
 BATCH_SIZES = {"resnet50": 8, "bert": 2}
-ALTERNATE = common.ROOT / "benchmarks" / "alternate.py"
 
 
 def main():
@@ -109,48 +108,6 @@ def install(name, interpreter, module):
     return target
 
 
-class Contestants:
-    """One process with all modules, or one each; commanded block by block."""
-
-    def __init__(self, run, environ, modules, separate, packages, scratch, log):
-        spec = f"{scratch}/run.json"
-        run.save(spec)
-        paths = [common.ROOT / "scripts", packages]
-        named = [f"{name}={path}" for name, path in modules.items()]
-        groups = [[each] for each in named] if separate else [named]
-        self._log, self._processes, self._of = log, [], {}
-        for group in groups:
-            process = common.start(
-                [run.interpreter, str(ALTERNATE), spec, *group],
-                run,
-                environ,
-                paths,
-                log,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-            )
-            self._processes.append(process)
-            self._of.update({each.partition("=")[0]: process for each in group})
-            self._answer(process)
-
-    def _answer(self, process):
-        line = process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"a process ended with {process.wait()}; see {self._log.name}")
-        return json.loads(line)
-
-    def block(self, name, steps):
-        process = self._of[name]
-        process.stdin.write(f"{name} {steps}\n")
-        process.stdin.flush()
-        return self._answer(process)
-
-    def close(self):
-        for process in self._processes:
-            process.kill()
-            process.wait()
-
-
 def compare(framework, asked):
     public = PUBLIC / asked.workload / f"{framework}.py"
     module = constants(public)
@@ -173,7 +130,9 @@ def compare(framework, asked):
         open(common.RESULTS / f"public-{asked.workload}-{framework}.log", "w") as log,
     ):
         run = common.one_core(framework, interpreter, scratch, **values)
-        contestants = Contestants(run, environ, modules, module["SEPARATE"], packages, scratch, log)
+        contestants = common.Contestants(
+            run, environ, modules, module["SEPARATE"], [packages], scratch, log
+        )
         try:
             for pair in range(asked.pairs):
                 for name in sorted(modules, reverse=pair % 2):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic_core import PydanticCustomError, SchemaValidator, core_schema
 
 Item = TypeVar("Item")
 
@@ -72,6 +72,26 @@ class OrMax:
         if isinstance(value, str) and value != MAX:
             raise PydanticCustomError("or_max", "is no number", {"allowed": (MAX,)})
         return value if value == MAX else number(value)
+
+
+class OneOrMore:
+    """A value, or a list of such values."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        one = handler(source)
+        more = SchemaValidator(core_schema.list_schema(one, min_length=1))
+        return core_schema.no_info_wrap_validator_function(
+            lambda value, of_one: (more.validate_python if isinstance(value, list) else of_one)(
+                value
+            ),
+            one,
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda value: value),
+        )
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        one = handler(schema["schema"])
+        more = {"type": "array", "items": one, "minItems": 1, "uniqueItems": True}
+        return {"anyOf": [one, more]}
 
 
 UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12}

@@ -19,7 +19,8 @@ class Work:
     parity: settings that the workload chose, read back where the framework can say.
     weights: reads and writes the very weights that `step` trains; an object with `read()`, which
         gives (canonical name, array in canonical layout) one by one, good until the next step, and
-        `write({name: such an array})`. The names and shapes are those of the facts'
+        `write({name: such an array})`. A `large` table is a Table in both, so that it is nowhere
+        whole beside the framework's own. The names and shapes are those of the facts'
         `parameters(dimensions)`. Written before the first step and only then: until then the
         model's weights may be anything. `statistics()` gives this rank's running ones of
         batch-norm in the same way, as the facts' `statistics` name them; nothing of other models.
@@ -96,6 +97,33 @@ class Inference:
     batches: Any
     parity: Dict[str, Any]
     weights: Any = None
+
+
+#: A table of more rows is read and written by rows, so many at a time.
+LARGE, ROWS = 1 << 17, 1 << 15
+
+
+class Table(NamedTuple):
+    """A large table, row by row. parts(): (first row, last row, those of them as an array), once."""
+
+    shape: Any
+    parts: Callable[[], Any]
+
+
+def large(name, shape):
+    """Whether a tensor of this canonical name and shape is read and written as a Table."""
+    return "embedding" in name and len(shape) == 2 and shape[0] > LARGE
+
+
+def table(shape, rows):
+    """The Table of this shape; rows(first, last): those of them as an array."""
+    ends = [(first, min(first + ROWS, shape[0])) for first in range(0, shape[0], ROWS)]
+    return Table(tuple(shape), lambda: ((*each, rows(*each)) for each in ends))
+
+
+def parts(array):
+    """The parts of a Table, or an array as the one part: (0, None, array)."""
+    return array.parts() if isinstance(array, Table) else [(0, None, array)]
 
 
 class Rows(NamedTuple):

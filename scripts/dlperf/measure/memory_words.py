@@ -36,10 +36,12 @@ WORDS = {
         "resourceexhaustederror",
         "oom when allocating",
         "no algorithm worked",
+        "could not allocate ndarray",
     ),
     "paddlepaddle": ("resourceexhausted",),
     "mxnet": ("memory alloc failed",),
-    "oneflow": ("allocate failed", "alloc failed"),
+    # an array of ours, which it copies
+    "oneflow": ("allocate failed", "alloc failed", "can not convert input data to a new numpy"),
     "mindspore": (
         "memory isn't enough",
         "memory is not enough",

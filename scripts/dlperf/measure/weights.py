@@ -1,10 +1,13 @@
 """What a rank trained: the weights that it ended with, beside those that it was given.
 
-Read after the window and after the peak memory, tensor by tensor: neither model is held whole.
+Read after the window and after the peak memory, tensor by tensor, large tables by rows: neither
+model is held whole.
 """
 
 import hashlib
 import math
+
+from dlperf.contract.work import Table, parts
 
 #: Values that are compared at a time: a core's cache holds as many.
 PART = 1 << 15
@@ -18,18 +21,15 @@ def trained(rank, initial, weights):
     exactly what they were (a vector may be: an update that is small beside 1 is rounded away).
     Raises ValueError where tensors are not the workload's, or not finite.
     """
-    import numpy as np  # not for the plan
-
     lines, moved, length, unchanged = {}, 0.0, 0.0, 0
     for name, array in weights.read():
         begin = initial[name] if name in initial else None
         if begin is None or begin.shape != array.shape:
             raise ValueError("%s: %s is none of the trained tensors" % (name, array.shape))
-        array = np.ascontiguousarray(array, "float32")
-        lines[name] = "%s %s %s\n" % (name, array.shape, hashlib.sha256(array).hexdigest())
-        gone, before = squares(array.reshape(-1), begin.reshape(-1))
+        digest, gone, before = compared(array, begin)
+        lines[name] = "%s %s %s\n" % (name, array.shape, digest)
         moved, length = moved + gone, length + before
-        unchanged += gone == 0 and array.ndim > 1
+        unchanged += gone == 0 and len(array.shape) > 1
     missing = [name for name in initial if name not in lines]
     if missing:
         raise ValueError("tensors were not trained: %s" % ", ".join(missing))
@@ -41,6 +41,21 @@ def trained(rank, initial, weights):
         "change": math.sqrt(moved / length),
         "unchanged": int(unchanged),
     }
+
+
+def compared(array, begin):
+    """(sha256 of an array or a Table, |array - begin|^2, |begin|^2)"""
+    import numpy as np  # not for the plan
+
+    digest, moved, length = hashlib.sha256(), 0.0, 0.0
+    there = parts(array)
+    for first, last, before in parts(begin):
+        part = next(there)[2] if isinstance(array, Table) else array[first:last]
+        part = np.ascontiguousarray(part, "float32")
+        digest.update(part)
+        gone, size = squares(part.reshape(-1), before.reshape(-1))
+        moved, length = moved + gone, length + size
+    return digest.hexdigest(), moved, length
 
 
 def squares(array, begin):

@@ -18,7 +18,7 @@ from dlperf.contract.parallel import Parallel
 from dlperf.data import loaders
 from dlperf.data.formats import IN_GRAPH
 from dlperf.plan.checks import split_topology
-from dlperf.plan.config import Config
+from dlperf.plan.config import Config, Workload
 
 
 def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
@@ -93,43 +93,65 @@ def expand(config: Config) -> list[Case]:
 def _combinations(config: Config) -> Iterator[Case]:
     for workload, section in config.workloads.asked().items():
         for scenario, precision in itertools.product(section.all_scenarios, section.precisions):
-            for (
-                batch_size,
-                parallel,
-                data,
-                dimensions,
-                epochs,
-                arrival_rate,
-                topology,
-                word,
-                framework,
-            ) in itertools.product(
-                section.batch_sizes_of(scenario, precision),
-                section.parallel if scenario == "train" else [Parallel()],
-                section.data_of(scenario),
-                section.dimensions_of(scenario),
-                section.epochs_of(scenario),
-                section.arrival_rates_of(scenario),
-                section.topologies_of(scenario, config.topologies),
-                section.compilers,
-                config.frameworks,
-            ):
-                sizes, searched = _dimensions(workload, scenario, dimensions)
-                yield Case(
-                    workload,
-                    framework,
-                    scenario,
-                    precision,
-                    _compiler(word, framework, config.device),
-                    *split_topology(topology),
-                    parallel,
-                    0 if batch_size == MAX else int(batch_size),
-                    data,
-                    sizes,
-                    "batch_size" if batch_size == MAX else searched,
-                    epochs,
-                    arrival_rate,
-                )
+            for part, topologies in section.matrices(scenario):
+                yield from _of_matrix(workload, part, scenario, precision, topologies, config)
+
+
+class _Total(int):
+    """A batch of all devices together."""
+
+
+def _of_matrix(
+    workload: str,
+    section: Workload,
+    scenario: str,
+    precision: str,
+    topologies: list[str] | None,
+    config: Config,
+) -> Iterator[Case]:
+    total = section.global_batch_sizes_of(scenario, precision)
+    for (
+        batch_size,
+        parallel,
+        data,
+        dimensions,
+        epochs,
+        arrival_rate,
+        topology,
+        word,
+        framework,
+    ) in itertools.product(
+        [*section.batch_sizes_of(scenario, precision), *map(_Total, total)],
+        section.parallel if scenario == "train" else [Parallel()],
+        section.data_of(scenario),
+        section.dimensions_of(scenario),
+        section.epochs_of(scenario),
+        section.arrival_rates_of(scenario),
+        topologies or section.topologies_of(scenario, config.topologies),
+        section.compilers,
+        config.frameworks,
+    ):
+        nodes, devices = split_topology(topology)
+        if isinstance(batch_size, _Total):  # 0 where the case is unsupported
+            shares = parallel.global_batch_size(1, nodes * devices)
+            batch_size = batch_size // shares if shares else 1
+        sizes, searched = _dimensions(workload, scenario, dimensions)
+        yield Case(
+            workload,
+            framework,
+            scenario,
+            precision,
+            _compiler(word, framework, config.device),
+            nodes,
+            devices,
+            parallel,
+            0 if batch_size == MAX else int(batch_size),
+            data,
+            sizes,
+            "batch_size" if batch_size == MAX else searched,
+            epochs,
+            arrival_rate,
+        )
 
 
 def _dimensions(

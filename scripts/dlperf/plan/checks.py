@@ -76,36 +76,58 @@ def cannot_be_searched(data: Mapping[str, Any]) -> Iterator[Problem]:
         message = "is for `device: cpu`; a GPU's limit is its own memory, so leave it out"
         yield Problem("memory_limit", repr(limit), message)
     places: list[str] = []
-    sections = data.get("workloads")
-    for name, section in sections.items() if isinstance(sections, Mapping) else ():
-        if not isinstance(section, Mapping):
-            continue
+    for name, place, section in _matrices(data.get("workloads")):
         batches = [*_with_max(section, "batch_sizes"), *_with_max(section.get("infer"), "infer")]
         declared = workloads.dimensions(name) if name in workloads.NAMES else {}
-        sizes = [key for key in declared if section.get(key) == MAX]
-        places += [f"workloads.{name}.{key}" for key in [*batches, *sizes]]
+        sizes = [key for key in declared if MAX in _listed(section.get(key))]
+        places += [f"{place}.{key}" for key in [*batches, *sizes]]
         scenarios = section.get("scenarios")
         for scenario in GIVEN:
             own = section.get(scenario)
             if isinstance(own, Mapping) and own.get("batch_sizes") and not sizes:
                 continue
             if isinstance(scenarios, list) and scenario in scenarios and (batches or sizes):
-                key = f"workloads.{name}.{[*batches, *sizes][0]}"
                 message = (
                     f"cannot be searched for `{scenario}`, where all train with the same size; "
                     "give a number, or a round of its own"
                 )
-                yield Problem(key, MAX, message)
+                yield Problem(f"{place}.{[*batches, *sizes][0]}", MAX, message)
         if len(sizes) + bool(batches) > 1:
             found = ", ".join([*batches[:1], *sizes])
             message = f"one size at a time can be searched, but `{MAX}` stands in {found}"
-            yield Problem(f"workloads.{name}", "", message)
+            yield Problem(place, "", message)
+        kinds = workloads.data(name) if sizes else {}
+        for kind in _listed(section.get("data")):
+            if isinstance(kind, str) and kind in kinds and kinds[kind].folder:
+                message = (
+                    f"is of a fixed size, but {place}.{sizes[0]} has `{MAX}`: search with "
+                    "`data: [synthetic]`, which lies over all sizes, or give a number"
+                )
+                yield Problem(f"workloads.{name}.data", kind, message)
     if places and cpu and limit is None:
         message = (
             f"is missing, but {places[0]} has `{MAX}`: say how much memory a device may take, such "
             "as `memory_limit: 4 GB`; without a limit the machine would swap"
         )
         yield Problem("memory_limit", "", message)
+
+
+def _matrices(sections: Any) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """(workload, place, keys) of each section, and as each entry of its `also` changes it."""
+    for name, section in sections.items() if isinstance(sections, Mapping) else ():
+        if not isinstance(section, Mapping):
+            continue
+        yield name, f"workloads.{name}", section
+        for index, entry in enumerate(_listed(section.get("also"))):
+            if isinstance(entry, Mapping):
+                changed = {**section, "scenarios": ["train"], "infer": None, **entry}
+                if "batch_sizes" not in entry and "global_batch_sizes" in entry:
+                    changed["batch_sizes"] = {}
+                yield name, f"workloads.{name}.also[{index}]", changed
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _with_max(section: Any, key: str) -> list[str]:

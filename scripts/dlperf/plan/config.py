@@ -7,7 +7,7 @@ of keys in `config/README.md` are generated from these models (`python -m dlperf
 
 import itertools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,13 +26,30 @@ from pydantic_core import PydanticCustomError
 from dlperf import frameworks, workloads
 from dlperf.contract import parallel
 from dlperf.contract.case import DEVICES, INFERRING, PRECISIONS, SCENARIOS
-from dlperf.contract.choices import MAX, Bytes, Choices, OneOf, OrMax, Pattern, Section
+from dlperf.contract.choices import (
+    MAX,
+    Bytes,
+    Choices,
+    OneOf,
+    OneOrMore,
+    OrMax,
+    Pattern,
+    Section,
+)
 from dlperf.contract.dimension import Dimension
 from dlperf.contract.parallel import Parallel
-from dlperf.contract.problems import ConfigError, check_size, explain, read_yaml, repeated
+from dlperf.contract.problems import (
+    ConfigError,
+    Problem,
+    check_size,
+    explain,
+    read_yaml,
+    repeated,
+)
 from dlperf.plan.checks import (
     cannot_be_searched,
     of_other_scenarios,
+    split_topology,
     without_batch_size,
     without_section,
 )
@@ -185,6 +202,26 @@ class Quality(Section):
     )
 
 
+class Also(Section):
+    """More cases of the scenario `train`: what differs in them from the workload's section."""
+
+    batch_sizes: dict[Precision, Choices[BatchSize]] | None = Field(
+        default=None,
+        description="Batch sizes of one device, in place of those of the section.",
+        examples=[{"fp32": [512, 1024]}],
+    )
+    global_batch_sizes: dict[Precision, Choices[PositiveInt]] | None = Field(
+        default=None,
+        description="Batches of all devices together, in place of the batch sizes of the section.",
+        examples=[{"fp32": [16384]}],
+    )
+    topologies: Choices[Topology] | None = Field(
+        default=None,
+        description="Topologies, in place of the round's.",
+        examples=[["1n1d", "1n8d"]],
+    )
+
+
 class Workload(Section):
     """What to measure of a workload. Every combination of the lists is a case."""
 
@@ -215,6 +252,18 @@ class Workload(Section):
         "is the largest that fits, which a search finds for each case "
         "([docs/largest-batch.md](../docs/largest-batch.md)).",
         examples=[{"fp32": [128], "amp": [256, MAX]}],
+    )
+    global_batch_sizes: dict[Precision, Choices[PositiveInt]] | None = Field(
+        default=None,
+        description="Batches of all devices together, of the scenario `train`, beside "
+        "`batch_sizes`: the more devices, the smaller the share of each (strong scaling).",
+        examples=[{"fp32": [16384]}],
+    )
+    also: list[Also] = Field(
+        default=[],
+        description="More cases of the scenario `train` than the combinations of the lists: each "
+        "entry has the keys that differ in its cases.",
+        examples=[[{"batch_sizes": {"fp32": [512]}, "topologies": ["1n1d"]}]],
     )
     tensor_parallel: Choices[PositiveInt] = Field(
         default=[1],
@@ -290,6 +339,16 @@ class Workload(Section):
         lists = [[int(each) if isinstance(each, bool) else each for each in one] for one in lists]
         return [dict(zip(own, each, strict=True)) for each in itertools.product(*lists)]
 
+    def matrices(self, scenario: str) -> Iterator[tuple["Workload", list[str] | None]]:
+        """The section; and of training, as each entry of `also` changes it, with its topologies."""
+        yield self, None
+        for each in self.also if scenario == "train" else ():
+            changed = {name: value for name, value in each if value is not None}
+            topologies = changed.pop("topologies", None)
+            if changed.keys() & {"batch_sizes", "global_batch_sizes"}:
+                changed = {"batch_sizes": {}, "global_batch_sizes": None, **changed}
+            yield self.model_copy(update=changed), topologies
+
     def topologies_of(self, scenario: str, of_round: list[str]) -> list[str]:
         """The topologies, as far as they are not the round's."""
         section = self.of(scenario)
@@ -308,7 +367,12 @@ class Workload(Section):
         if scenario == "server":
             return [1]
         section = self.of(scenario)
-        return list(((section and section.batch_sizes) or self.batch_sizes)[precision])
+        return list(((section and section.batch_sizes) or self.batch_sizes).get(precision, []))
+
+    def global_batch_sizes_of(self, scenario: str, precision: str) -> list[int]:
+        """The batch sizes of all devices together."""
+        sizes = self.global_batch_sizes if scenario == "train" else None
+        return list((sizes or {}).get(precision, []))
 
     @property
     def parallel(self) -> list[Parallel]:
@@ -334,6 +398,7 @@ def _section(name: str) -> type[Workload]:
     differing = {"data": (_words("a kind of data", facts.DATA) | None, of_infer)}
     infer = _made(f"{name}_infer", Inference, Inference.__doc__ or "", differing)
     fields["infer"] = (infer | None, Workload.model_fields["infer"])
+    fields["also"] = (list[_also(name)], Workload.model_fields["also"])  # type: ignore[misc]
     if any(each.tests for each in facts.DATA.values()):
         fields["quality"] = (_quality(name) | None, Workload.model_fields["quality"])
     return _made(name, Workload, f"{facts.TITLE}: {facts.SUMMARY}", fields)
@@ -363,6 +428,19 @@ def _quality(name: str) -> type[Quality]:
     return _made(f"{name}_quality", Quality, Quality.__doc__ or "", fields)
 
 
+def _also(name: str) -> Any:
+    """The entries of `also` of a workload: with its own dimensions."""
+    fields = dict[str, Any]()
+    for own, each in workloads.facts(name).DIMENSIONS.items():
+        field = Field(
+            default=None,
+            description="In place of that of the section.",
+            examples=list(each.examples),
+        )
+        fields[own] = (_type_of(each)[0] | None, field)
+    return _made(f"{name}_also", Also, Also.__doc__ or "", fields)
+
+
 def _words(what: str, words: Iterable[str]) -> Any:
     """The type of a list of these words: Any, as mypy knows no types that are made when it runs."""
     word: Any = Annotated[str, OneOf(what, tuple(words))]
@@ -380,7 +458,8 @@ def _type_of(dimension: Dimension) -> tuple[Any, Any]:
     """(type, default) of a dimension's key: a size, or a list of choices."""
     if not dimension.is_choice:
         size: Any = Annotated[int, Field(ge=dimension.minimum, le=dimension.maximum)]
-        return Annotated[size, OrMax()] if dimension.granule else size, dimension.standard
+        size = Annotated[size, OrMax()] if dimension.granule else size
+        return Annotated[size, OneOrMore()], dimension.standard
     if set(dimension.words) == {0, 1}:
         return Choices[bool], [bool(dimension.standard)]
     return _words("a choice", map(str, dimension.words)), [dimension.standard]
@@ -414,7 +493,7 @@ else:
 
 
 class Search(Section):
-    """How the largest batch is searched for, where `batch_sizes` has `max`."""
+    """How the largest size is searched for, where one is `max`."""
 
     most: int = Field(
         default=65_536,
@@ -654,10 +733,28 @@ def load(config: Mapping[str, Any] | str | os.PathLike[str], source: str = "") -
     except ValidationError as error:
         problems = explain(error, Config) + problems
     else:
-        problems += above_dense(valid)
+        problems += [*above_dense(valid), *_undivided(valid)]
     if problems:
         raise ConfigError(source, problems)
     return valid
+
+
+def _undivided(config: Config) -> Iterator[Problem]:
+    """Global batches of which not all model replicas can take an equal share."""
+    for name, asked in config.workloads.asked().items():
+        for index, (section, topologies) in enumerate(asked.matrices("train")):
+            place = f"workloads.{name}." + (f"also[{index - 1}]." if index else "")
+            for precision, topology, way in itertools.product(
+                section.precisions, topologies or config.topologies, section.parallel
+            ):
+                nodes, devices = split_topology(topology)
+                if way.problem(nodes * devices):  # the case is unsupported
+                    continue
+                shares = way.global_batch_size(1, nodes * devices)
+                for size in section.global_batch_sizes_of("train", precision):
+                    if size % shares:
+                        message = f"cannot be shared equally by {shares}, as {topology} needs"
+                        yield Problem(f"{place}global_batch_sizes.{precision}", str(size), message)
 
 
 def _frameworks(data: Mapping[str, Any]) -> list[str]:

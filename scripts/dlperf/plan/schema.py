@@ -75,16 +75,24 @@ def write(folder: Path) -> list[Path]:
 
 def _followed(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The schema behind a reference or an optional value."""
-    for option in entry.get("anyOf", ()):
+    for option in () if _or_more(entry) else entry.get("anyOf", ()):
         if option.get("type") != "null":
             entry = option
     return schema["$defs"][entry["$ref"].rsplit("/", 1)[-1]] if "$ref" in entry else entry
 
 
+def _or_more(entry: Mapping[str, Any]) -> bool:
+    """Whether a value, or a list of such values, may stand there."""
+    options = entry.get("anyOf", [entry])
+    first, *others = [each for each in options if each.get("type") != "null"]
+    return [other.get("items") for other in others] == [first]
+
+
 def _property(key: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     entry: Mapping[str, Any] = schema
     for name in key.split("."):
-        entry = _followed(entry, schema)["properties"][name]
+        entry = _followed(entry, schema)
+        entry = _followed(entry.get("items", entry), schema)["properties"][name]
     return _followed(entry, schema)
 
 
@@ -92,6 +100,8 @@ def _kind(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     """The allowed values of a key, in a few words."""
     if {"const": MAX} in entry.get("anyOf", ()):
         return f"{_kind(_followed(entry, schema), schema)}, or `{MAX}`"
+    if _or_more(entry):
+        return f"{_kind(entry['anyOf'][0], schema)}; or a list of such values"
     entry = _followed(entry, schema)
     if "|GB|" in entry.get("pattern", ""):
         return "amount such as `4 GB`"

@@ -165,8 +165,8 @@ class _State:
 
     @property
     def impossible(self) -> bool:
-        """Whether no size can run, as where there is no GPU."""
-        return any(each.status == "unsupported" for each in self.failed.values())
+        """Whether no size can run, as where there is no GPU; one that is too large alone cannot."""
+        return not self.fits and any(each.status == "unsupported" for each in self.failed.values())
 
     def found(self) -> Found:
         ended = self.failed.get(self.over)

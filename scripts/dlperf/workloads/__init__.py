@@ -13,6 +13,7 @@ import importlib
 import os
 
 from dlperf.contract.dimension import Dimensions
+from dlperf.contract.work import large, table
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 #: The workloads: the folders that have facts.
@@ -91,7 +92,8 @@ def parameter_count(workload, dimensions):
 class Initial(collections.abc.Mapping):
     """What every framework's training starts with: canonical name -> float32 array, from a seed.
 
-    A tensor is drawn when it is asked for: all of them at once would count in the peak memory.
+    A tensor is drawn when it is asked for: all of them at once would count in the peak memory. A
+    large table is a Table, whose rows are drawn as they are asked for.
     """
 
     def __init__(self, workload, dimensions, seed):
@@ -103,8 +105,12 @@ class Initial(collections.abc.Mapping):
 
         random = np.random.default_rng([self._seed, list(self._shapes).index(name)])
         shape = self._shapes[name]
-        value = self._facts.initial(name, shape, Draw(random))
-        return value if np.ndim(value) else np.full(shape, value, "float32")
+        draw = (DrawByRows if large(name, shape) else Draw)(random)
+        value = self._facts.initial(name, shape, draw)
+        return np.full(shape, value, "float32") if isinstance(value, (int, float)) else value
+
+    def __contains__(self, name):
+        return name in self._shapes
 
     def __iter__(self):
         return iter(self._shapes)
@@ -139,7 +145,11 @@ class Draw:
         """An array of these numbers and their negatives."""
         import numpy as np
 
-        numbers = np.concatenate([half, -half]).astype("float32")
+        return self._drawn(np.concatenate([half, -half]).astype("float32"), shape)
+
+    def _drawn(self, numbers, shape):
+        import numpy as np
+
         array = np.empty(shape, "float32")
         flat = array.reshape(-1)
         for start in range(0, flat.size, 1 << 15):  # a core's cache holds as many
@@ -148,6 +158,14 @@ class Draw:
                 self._random.integers(0, 1 << 16, part.size, "uint16"), out=part, mode="wrap"
             )
         return array
+
+
+class DrawByRows(Draw):
+    """Draws the same numbers, of a Table: ROWS rows have a whole number of parts."""
+
+    def _drawn(self, numbers, shape):
+        draw = super()._drawn
+        return table(shape, lambda first, last: draw(numbers, (last - first, *shape[1:])))
 
 
 #: Scenario -> the function that a page has for it.

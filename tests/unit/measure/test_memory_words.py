@@ -40,6 +40,8 @@ OUT = [
     "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8.00 GiB",
     "OSError: [Errno 12] Cannot allocate memory",
     "MemoryError",
+    "InternalError: Could not allocate ndarray",
+    "RuntimeError: \x1b[1mError\x1b[0m: Can not convert input data to a new numpy array.",
 ]
 NOT = [
     "Allocation of 154140672 exceeds 10% of free system memory.",

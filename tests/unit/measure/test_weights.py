@@ -5,6 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
+from dlperf.contract.work import ROWS, table
 from dlperf.measure.weights import PART, trained
 
 DICE = np.random.default_rng(1)
@@ -71,3 +72,20 @@ def test_the_sha256_is_of_names_shapes_and_values_in_whatever_order_and_layout_t
 def test_weights_that_are_not_the_workloads_end_the_rank(weights, said):
     with pytest.raises(ValueError, match=said):
         trained(0, INITIAL, weights)
+
+
+def test_a_large_table_is_compared_by_rows_as_if_it_were_whole():
+    rows = DICE.normal(size=(2 * ROWS + 5, 3)).astype("float32")
+    trained_rows = rows.copy()
+    trained_rows[-1] += 1
+    tables = [table(each.shape, lambda *ends, of=each: of[slice(*ends)]) for each in (rows, rows)]
+    for array in (rows, trained_rows):
+        by_rows = table(array.shape, lambda *ends, of=array: of[slice(*ends)])
+        whole = trained(0, {"head": rows}, Weights(["head"], head=array))
+        for initial in (rows, tables.pop()):
+            given = by_rows if initial is not rows else array
+            found = trained(0, {"head": initial}, Weights(["head"], head=given))
+            assert found == pytest.approx(whole)
+        # a framework that reads a table whole
+        again = table(rows.shape, lambda *ends: rows[slice(*ends)])
+        assert trained(0, {"head": again}, Weights(["head"], head=array)) == pytest.approx(whole)

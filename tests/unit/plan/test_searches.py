@@ -211,3 +211,45 @@ def test_a_dimension_that_says_so_is_searched_by_the_same_search(searched_width)
 def test_two_sizes_at_once_are_not_searched(searched_width):
     (line,) = [line for line in wrong({"width": "max"}) if "one size at a time" in line]
     assert line.endswith("but `max` stands in batch_sizes.fp32, width")
+
+
+def of_vocabulary(**section):
+    wide_deep = {
+        **{"precisions": ["fp32"], "batch_sizes": {"fp32": [512]}, "compilers": ["off"]},
+        **{"width": 16, "layers": 2, "vocabulary": [260_000, "max"], **section},
+    }
+    return {**config(), "workloads": {"wide_deep": wide_deep}}
+
+
+def test_the_largest_vocabulary_is_searched_beside_given_ones():
+    own = plan.load(of_vocabulary())
+    given, largest = plan.expand(own)
+    assert (given.dimensions["vocabulary"], given.searched) == (260_000, "")
+    assert (largest.dimensions["vocabulary"], largest.searched) == (0, "vocabulary")
+    assert largest.name == "train-fp32-1n1d-b512-synthetic-vocmax-l2"
+    assert parse_case(largest.folder) == largest
+    how = plan.search_of(largest, own)
+    assert (how["granule"], how["fine"], how["most"]) == (100_000, 100_000, 2**31 - 1)
+    assert names.table_ids([given, largest]) == [
+        "wide_deep-train-fp32-b512-voc260000",
+        "wide_deep-train-fp32-b512-vocmax",
+    ]
+
+
+def test_a_vocabulary_is_not_searched_with_data_of_a_fixed_size():
+    with pytest.raises(plan.ConfigError) as told:
+        plan.load(of_vocabulary(data=["synthetic", "sample"]))
+    assert str(told.value) == (
+        "config: workloads.wide_deep.data: sample is of a fixed size, but "
+        "workloads.wide_deep.vocabulary has `max`: search with `data: [synthetic]`, which lies "
+        "over all sizes, or give a number"
+    )
+
+
+@pytest.mark.parametrize("also", [{"vocabulary": "max"}, {"vocabulary": [26, "max"]}])
+def test_a_search_of_more_cases_needs_a_limit_of_memory_too(also):
+    section = of_vocabulary(vocabulary=260_000, also=[also])
+    own = plan.expand(plan.load(section))
+    assert [case.searched for case in own][-1] == "vocabulary"
+    with pytest.raises(plan.ConfigError, match=r"workloads.wide_deep.also\[0\].vocabulary has"):
+        plan.load({key: value for key, value in section.items() if key != "memory_limit"})

@@ -127,3 +127,12 @@ def test_short_tries_come_before_full_ones():
     first = next(number for number, each in enumerate(tries) if each.kind == FULL)
     assert all(each.kind == SHORT for each in tries[:first])
     assert {each.value for each in tries[:first]} >= {296, 304}
+
+
+def test_a_size_that_a_framework_refuses_ends_no_search_of_smaller_ones():
+    def attempt(value: int, kind: str) -> str:
+        return "ok" if value < 134 else "unsupported"
+
+    found, tries = search(attempt, memory=unknown)
+    assert (found.value, found.above) == (128, "unsupported")
+    assert [each.status for each in tries if each.kind == FULL] == ["ok", "ok"]

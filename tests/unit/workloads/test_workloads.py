@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dlperf import workloads
+from dlperf.contract import work
 
 
 def test_initial_weights_are_the_same_everywhere_and_each_tensors_own():
@@ -56,3 +57,22 @@ def test_a_large_table_is_drawn_without_a_second_copy():
     table = workloads.Draw(np.random.default_rng(3)).uniform((1_000_000, 16), 0.05)
     assert tracemalloc.get_traced_memory()[1] < 1.05 * table.nbytes
     tracemalloc.stop()
+
+
+def test_a_large_table_is_drawn_by_rows_and_nowhere_whole(monkeypatch):
+    sizes = {"vocabulary": 4 * work.LARGE + 12_345, "width": 16, "layers": 1, "adam": "lazy"}
+    name = "deep_embedding"
+    tracemalloc.start()
+    drawn = workloads.Initial("wide_deep", sizes, seed=1)[name]
+    digest, ends = hashlib.sha256(), [0]
+    for first, last, rows in drawn.parts():
+        assert (first, len(rows)) == (ends[-1], last - first)
+        digest.update(rows)
+        ends.append(last)
+    assert ends[-1] == sizes["vocabulary"]
+    assert tracemalloc.get_traced_memory()[1] < 0.5 * 4 * 16 * sizes["vocabulary"]
+    tracemalloc.stop()
+    monkeypatch.setattr(work, "LARGE", 1 << 30)
+    whole = workloads.Initial("wide_deep", sizes, seed=1)[name]
+    assert drawn.shape == whole.shape
+    assert hashlib.sha256(whole).hexdigest() == digest.hexdigest()

@@ -5,8 +5,9 @@ finding.
 """
 
 import csv
+import itertools
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dlperf.analysis.publications.ratios import Ratio
@@ -31,6 +32,7 @@ KINDS = {
     "order": "A mean above the 99th percentile",
     "unit": "Units that do not fit",
     "summary": "Means and deviations that do not follow from the seeds",
+    "a-device": "Sizes of each device, headed as those of all",
     "not-computable": "Ratios whose base was not published",
     "by-hand": "Found by reading scripts and pages, not from these tables",
 }
@@ -48,6 +50,7 @@ def contradictions(
         *_order(rows),
         *_units(rows),
         *_seeds(rows),
+        *_a_device(rows),
         *_not_computable(found),
     ]
     if known.exists():
@@ -167,6 +170,58 @@ def _units(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
         values = ", ".join(row["value"] for row in own)
         finding = f"standard deviations as fractions ({values}) beside means in percent"
         yield _entry("unit", own, f"{own[0]['report']}, {own[0]['table']}", finding)
+
+
+def _a_device(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
+    """Tables of embeddings whose rows are counted on each device, beside others that count all.
+
+    A row takes its weights and both of Adam's moments, 12 x (width + 1) bytes. Where the memory of
+    one of N devices grows by as much with each row, it holds them all.
+    """
+    printed = [
+        row
+        for row in rows
+        if row["metric"] == "gpu_memory_device0" and row["value"] and row.get("vocab_size")
+    ]
+    for own in group(printed, in_table).values():
+        devices, width = int(own[0]["devices"]), int(own[0]["embedding_vec_size"])
+        by = {name: dict(_memory(each)) for (name,), each in group(own, _made_by).items()}
+        growth = {name: slope(memory) for name, memory in by.items()}
+        least = 12 * (width + 1)
+        each_holds = [name for name in by if devices > 1 and growth[name] >= least]
+        for name, other in itertools.product(each_holds, by):
+            found, beside = by[name], by[other]
+            both = [size for size in found if size in beside and size * devices in beside]
+            if other in each_holds or not both:
+                continue
+            most = max(both)
+            finding = (
+                f"{name}'s rows are those of each of {devices} devices: its memory grows by "
+                f"{growth[name]:.0f} B a row on one of them, where weights and moments take "
+                f"{least}; {other}'s grows by {growth[other]:.1f}, {growth[other] * devices:.0f} in "
+                f"all. {other} takes {beside[most] / found[most]:.0%} of {name}'s memory as "
+                f"printed, at {most:,} rows; with equal rows, {most * devices:,} in all, it takes "
+                f"{beside[most * devices] / found[most]:.0%}"
+            )
+            shown = [row for row in own if row["implementation"] == name]
+            yield _entry("a-device", shown, f"{own[0]['report']}, {own[0]['table']}", finding)
+
+
+def _made_by(row: Row) -> tuple[str]:
+    return (row["implementation"],)
+
+
+def _memory(rows: Sequence[Row]) -> Iterator[tuple[int, float]]:
+    """(rows of a table, bytes of memory): what a driver calls MB are MiB."""
+    for row in rows:
+        yield int(row["vocab_size"]), float(row["value"]) * 2**20
+
+
+def slope(values: Mapping[int, float]) -> float:
+    """What each one more adds, by least squares; 0 of a single value."""
+    if len(values) < 2:
+        return 0.0
+    return statistics.linear_regression(list(values), list(values.values())).slope
 
 
 def _seeds(rows: Sequence[Row]) -> Iterator[dict[str, str]]:

@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Rows, Work, feed, scheduled
+from dlperf.contract.work import Rows, Table, Work, feed, large, parts, scheduled, table
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks import half
 from dlperf.frameworks.jax import sparse
@@ -327,7 +327,7 @@ class Weights:
         flat = flatten_dict(tree, sep=".")
         # every rank has them all: its own shard is the whole
         whole = {name: flat[key].addressable_data(0) for name, key in self.names.items()}
-        return ((name, layouts.canonical(name, np.asarray(leaf))) for name, leaf in whole.items())
+        return ((name, canonical(name, np.asarray(leaf))) for name, leaf in whole.items())
 
     def nested(self, arrays):
         """Canonical name -> array or Rows, as nested dicts in the parameters' type."""
@@ -335,11 +335,22 @@ class Weights:
         flat = {}
         for name, key in self.names.items():
             array, dtype = arrays[name], shapes[key].dtype
-            if isinstance(array, Rows):
+            if isinstance(array, Table):  # once, in the memory that the device takes over
+                flat[key] = np.empty(array.shape, dtype)
+                for first, last, rows in parts(array):
+                    flat[key][first:last] = rows
+            elif isinstance(array, Rows):
                 flat[key] = Rows(array.ids.astype(np.int32), array.values.astype(dtype))
             else:
                 flat[key] = layouts.channels_last(name, array, dtype)
         return unflatten_dict(flat, sep=".")
+
+
+def canonical(name, leaf):
+    """A leaf as a canonical array, a large table as a Table."""
+    if large(name, leaf.shape):
+        return table(leaf.shape, lambda first, last: leaf[first:last])
+    return layouts.canonical(name, leaf)
 
 
 def named(shapes):

@@ -5,10 +5,11 @@ gradient scaling, accumulation.
 """
 
 import mindspore as ms
+import numpy as np
 from mindspore import nn, ops
 
 from dlperf import frameworks
-from dlperf.contract.work import Rows, Work, feed, scheduled
+from dlperf.contract.work import Rows, Table, Work, feed, parts, scheduled
 from dlperf.data.loaders import open_batches
 
 
@@ -196,7 +197,17 @@ class Weights:
 
     def write(self, arrays):
         for name, parameter in self.named.items():
-            assign(parameter, tensor(arrays[name], parameter))
+            array = arrays[name]
+            if isinstance(array, Table):
+                cpu = ms.get_context("device_target") == "CPU"
+                # On the CPU `asnumpy` gives the parameter's own memory, elsewhere a copy.
+                memory = parameter.asnumpy() if cpu else np.empty(array.shape, "float32")
+                for first, last, rows in parts(array):
+                    memory[first:last] = rows
+                if cpu:
+                    continue
+                array = memory
+            assign(parameter, tensor(array, parameter))
 
     def write_statistics(self, arrays):
         for name, parameter in self.running.items():

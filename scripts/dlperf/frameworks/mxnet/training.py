@@ -11,7 +11,7 @@ from mxnet import autograd, gluon
 from mxnet.contrib import amp
 
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Rows, Work, feed, scheduled
+from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks.mxnet.process import by_horovod, scaled
 
@@ -216,17 +216,28 @@ class Weights:
         return ((name, each.data().asnumpy()) for name, each in self.running.items())
 
     def read(self):
-        return ((name, self.canonical(name, p.data().asnumpy())) for name, p in self.named.items())
+        return ((name, self.array(name, p.data())) for name, p in self.named.items())
 
     def write(self, arrays):
         for name, parameter in self.named.items():
-            # Not NumPy's: a test leaves weights in oneDNN's layout, into which only MXNet copies.
-            array = mx.nd.array(self.own(name, arrays[name]), dtype=parameter.dtype)
-            parameter.set_data(array)
+            for first, last, rows in parts(arrays[name]):
+                # Not NumPy's: a test leaves weights in oneDNN's layout, into which only MXNet
+                # copies.
+                rows = mx.nd.array(self.own(name, rows), dtype=parameter.dtype)
+                if last is None:
+                    parameter.set_data(rows)
+                else:
+                    parameter.data()[first:last] = rows
 
     def write_statistics(self, arrays):
         for name, parameter in self.running.items():
             parameter.set_data(arrays[name])
+
+    def array(self, name, data):
+        """An NDArray as a canonical array, a large table as a Table."""
+        if large(name, data.shape):
+            return table(data.shape, lambda first, last: data[first:last].asnumpy())
+        return self.canonical(name, data.asnumpy())
 
     def own(self, name, array):
         return array.transpose(0, 2, 3, 1) if self.last and array.ndim == 4 else array

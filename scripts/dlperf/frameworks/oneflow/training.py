@@ -8,7 +8,7 @@ import oneflow as flow
 from oneflow import nn
 
 from dlperf import frameworks
-from dlperf.contract.work import Rows, Work, feed, scheduled
+from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
 from dlperf.data.loaders import open_batches
 
 
@@ -262,15 +262,27 @@ class Weights:
         return ((name, self.local(each).numpy()) for name, each in self.running.items())
 
     def read(self):
-        return ((name, self.local(p).numpy()) for name, p in self.named.items())
+        return ((name, self.array(name, self.local(p))) for name, p in self.named.items())
 
     def write(self, arrays):
         for name, parameter in self.named.items():
-            parameter.data.copy_(self.tensor(name, arrays[name]))
+            for first, last, rows in parts(arrays[name]):
+                rows = self.tensor(name, rows)
+                if last is None:
+                    parameter.data.copy_(rows)
+                else:
+                    parameter.data[first:last] = rows
 
     def write_statistics(self, arrays):
         for name, each in self.running.items():
             each.data.copy_(self.alike(each, arrays[name]))
+
+    @staticmethod
+    def array(name, tensor):
+        """A tensor as an array, a large table as a Table."""
+        if large(name, tensor.shape):
+            return table(tensor.shape, lambda first, last: tensor[first:last].numpy())
+        return tensor.numpy()
 
     def tensor(self, name, array):
         """A canonical array as the parameter has it."""

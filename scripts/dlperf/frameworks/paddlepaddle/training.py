@@ -11,7 +11,7 @@ import paddle
 from dlperf import frameworks
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Rows, Work, feed, scheduled
+from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks.paddlepaddle.process import version
 
@@ -241,15 +241,31 @@ class Weights:
         return ((name, each.numpy()) for name, each in self.running.items())
 
     def read(self):
-        return ((name, layouts.dense_transposed(name, p.numpy())) for name, p in self.named.items())
+        return ((name, self.array(name, p)) for name, p in self.named.items())
 
     def write(self, arrays):
         for name, parameter in self.named.items():
-            parameter.set_value(self.tensor(name, arrays[name]))
+            for first, last, rows in parts(arrays[name]):
+                rows = self.tensor(name, rows)
+                if last is None:
+                    parameter.set_value(rows)
+                else:
+                    with paddle.no_grad():
+                        parameter[first:last] = rows
 
     def write_statistics(self, arrays):
         for name, each in self.running.items():
             each.set_value(paddle.to_tensor(arrays[name], dtype=each.dtype))
+
+    @staticmethod
+    def array(name, parameter):
+        """A parameter as a canonical array, a large table as a Table."""
+        if large(name, parameter.shape):
+            alone = parameter.detach()  # by gather: a slice is a view, of which numpy() copies all
+            return table(
+                parameter.shape, lambda *ends: paddle.gather(alone, paddle.arange(*ends)).numpy()
+            )
+        return layouts.dense_transposed(name, parameter.numpy())
 
     def tensor(self, name, array):
         """A canonical array as the parameter has it."""

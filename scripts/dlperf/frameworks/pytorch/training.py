@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from dlperf.contract.work import Rows, Work, feed, scheduled
+from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks import half
 from dlperf.frameworks.pytorch import sparse
@@ -226,7 +226,7 @@ class Weights:
         self.named, self.running = named, running or {}
 
     def read(self):
-        return ((name, p.detach().cpu().numpy()) for name, p in self.named.items())
+        return ((name, array(name, p.detach())) for name, p in self.named.items())
 
     def statistics(self):
         return ((name, each.cpu().numpy()) for name, each in self.running.items())
@@ -238,12 +238,20 @@ class Weights:
         copy(arrays, self.running)
 
 
+def array(name, tensor):
+    """A tensor as an array, a large table as a Table."""
+    if large(name, tensor.shape):
+        return table(tensor.shape, lambda first, last: tensor[first:last].cpu().numpy())
+    return tensor.cpu().numpy()
+
+
 def copy(arrays, tensors):
     """Write NumPy arrays into tensors of the same names."""
     with torch.no_grad():
         for name, tensor in tensors.items():
-            array = np.require(arrays[name], requirements="CW")  # torch takes no other
-            tensor.copy_(torch.from_numpy(array))
+            for first, last, rows in parts(arrays[name]):
+                rows = np.require(rows, requirements="CW")  # torch takes no other
+                tensor[first:last].copy_(torch.from_numpy(rows))
 
 
 def optimize(run, implementation, start, gradients):

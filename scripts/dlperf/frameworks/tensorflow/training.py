@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Rows, Work, feed, scheduled
+from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks import half
 from dlperf.frameworks.tensorflow.process import dtype, strategy
@@ -245,7 +245,7 @@ class Weights:
         return ((name, each.numpy()) for name, each in self.running.items())
 
     def read(self):
-        return ((name, layouts.canonical(name, v.numpy())) for name, v in self.named.items())
+        return ((name, array(name, v)) for name, v in self.named.items())
 
     def write(self, arrays):
         assign(arrays, self.named)
@@ -254,11 +254,23 @@ class Weights:
         assign(arrays, self.running)
 
 
+def array(name, variable):
+    """A variable as a canonical array, a large table as a Table."""
+    if large(name, variable.shape):  # by gather: a slice first copies all that rows were written to
+        return table(variable.shape, lambda *ends: tf.gather(variable, tf.range(*ends)).numpy())
+    return layouts.canonical(name, variable.numpy())
+
+
 def assign(arrays, variables):
     """Write canonical arrays into variables of the same names."""
     for name, variable in variables.items():
         dtype = variable.dtype.as_numpy_dtype
-        variable.assign(layouts.channels_last(name, arrays[name], dtype))
+        for first, last, rows in parts(arrays[name]):
+            rows = layouts.channels_last(name, rows, dtype)
+            if last is None:
+                variable.assign(rows)
+            else:
+                variable.scatter_update(tf.IndexedSlices(rows, tf.range(first, last)))
 
 
 def optimize(run, implementation, start, gradients):

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Rows, Work, feed, scheduled
+from dlperf.contract.work import Rows, Table, Work, feed, large, scheduled, table
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks.tensorflow1.process import session_config
 
@@ -250,8 +250,23 @@ class Weights:
         self.session = session
 
     def read(self):
-        arrays = self.session.run(self.named)  # at once: a call prepares the graph anew
-        return ((name, layouts.canonical(name, arrays.pop(name))) for name in self.named)
+        tables = {name: v for name, v in self.named.items() if large(name, v.shape.as_list())}
+        arrays = {name: v for name, v in self.named.items() if name not in tables}
+        arrays = self.session.run(arrays)  # at once: a call prepares the graph anew
+        for name in self.named:
+            if name in tables:
+                yield name, self._table(tables[name])
+            else:
+                yield name, layouts.canonical(name, arrays.pop(name))
+
+    def _table(self, variable):
+        with self.session.graph.as_default():
+            ids = tf.placeholder(tf.int32)
+            rows = tf.gather(variable, ids)  # a slice would first copy all
+        return table(
+            variable.shape.as_list(),
+            lambda *ends: self.session.run(rows, {ids: np.arange(*ends)}),
+        )
 
     def statistics(self):
         return self.session.run(self.running).items()
@@ -265,10 +280,24 @@ class Weights:
     def _assign(self, arrays, variables):
         initializers, values = [], {}
         for name, variable in variables.items():
+            if isinstance(arrays[name], Table):
+                self._assign_rows(variable, arrays[name])
+                continue
             initializers.append(variable.initializer)
             value = variable.initializer.inputs[1]
             values[value] = layouts.channels_last(name, arrays[name], value.dtype.as_numpy_dtype)
         self.session.run(initializers, feed_dict=values)
+
+    def _assign_rows(self, variable, array):
+        with self.session.graph.as_default():
+            dtype = variable.dtype.base_dtype
+            ids, rows = tf.placeholder(tf.int32), tf.placeholder(dtype)
+            shape = tf.placeholder(tf.int32)  # of a known one, the graph would keep the zeros
+            begin = tf.assign(variable, tf.zeros(shape, dtype)).op
+            write = tf.scatter_update(variable, ids, rows).op
+        self.session.run(begin, {shape: array.shape})
+        for first, last, part in array.parts():
+            self.session.run(write, {ids: np.arange(first, last), rows: part})
 
 
 def optimize(run, implementation, start, gradients):

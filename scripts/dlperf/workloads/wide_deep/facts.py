@@ -19,7 +19,8 @@ DIMENSIONS = OrderedDict(
         standard=2322444,
         minimum=26,
         maximum=2**31 - 1,
-        examples=(260000, 2322444),
+        examples=(260000, [3200000, "max"]),
+        granule=100000,  # 20 MB at a width of 16
         description="Rows of each of the two tables, on all devices together. 2,322,444 are those "
         "of Criteo's rows; 260,000 fit a laptop. Training takes 12 x rows x (width + 1) bytes.",
     ),

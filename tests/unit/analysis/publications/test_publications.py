@@ -15,7 +15,7 @@ from generated_round import config, write_round
 from dlperf import plan, workloads
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.publications import config as configs
-from dlperf.analysis.publications import records, speedups
+from dlperf.analysis.publications import contradictions, records, speedups
 from dlperf.analysis.publications import rows as rows_of
 from dlperf.analysis.publications.values import COLUMNS
 from dlperf.analysis.report import published, published_figures, published_tables, tables
@@ -399,6 +399,36 @@ def test_every_printed_ratio_is_reproduced_or_listed(tmp_path):
     flops = [each for each in found if each.what.startswith("achieved")]
     assert len(flops) == 36
     assert {each.status for each in flops} == {"reproduced"}
+
+
+def test_hugectr_counted_its_rows_on_each_gpu_as_its_memory_shows():
+    rows = speedups.read_all(PUBLISHED)
+    listed = speedups.contradictions(rows, speedups.ratios(rows), PUBLISHED / speedups.KNOWN)
+    own = [each for each in listed if each["publication"] == "DLPerf v1.0, Wide & Deep"]
+    eight, many = [each["finding"] for each in own if each["kind"] == "a-device"]
+    assert "grows by 254 B a row on one of them, where weights and moments take 204" in eight
+    assert "OneFlow's grows by 25.5, 204 in all" in eight
+    assert "takes 19% of HugeCTR's memory as printed, at 51,200,000 rows" in eight
+    assert eight.endswith("with equal rows, 409,600,000 in all, it takes 78%")
+    assert "grows by 446 B a row" in many
+    assert "takes 11% of HugeCTR's memory as printed, at 25,600,000 rows" in many
+    assert many.endswith("with equal rows, 819,200,000 in all, it takes 84%")
+    (optimisers,) = [each["finding"] for each in own if "lazy" in each["finding"]]
+    assert "0.8 ns a row and GPU at width 16 and 1.6 ns at width 32" in optimisers
+    latencies = [row for row in rows if row["metric"] == "latency_per_iter" and row["value"]]
+    grows = {
+        (row["implementation"], int(row["devices"])): contradictions.slope(
+            {
+                int(each["vocab_size"]): 1e6 * float(each["value"])
+                for each in latencies
+                if (each["table"], each["implementation"]) == (row["table"], row["implementation"])
+            }
+        )
+        for row in latencies
+    }
+    hugectr = [grows["HugeCTR", devices] for devices in (1, 8, 32)]
+    assert hugectr == pytest.approx([0.81, 0.85, 1.61], abs=0.01), "ns a row"
+    assert all(abs(grows["OneFlow", devices]) < 0.002 for devices in (1, 8, 32))
 
 
 def publication(folder: Path, name: str, publisher: str, *rows: dict[str, str]) -> None:

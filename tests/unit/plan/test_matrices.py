@@ -1,0 +1,99 @@
+"""Lists of sizes, batches of all devices, and more cases than the combinations of the lists."""
+
+import pytest
+from conftest import ROOT
+
+from dlperf.plan import ConfigError, expand, load
+
+
+def on_two(**section):
+    return {
+        "round": "mine",
+        "device": "cpu",
+        "frameworks": ["pytorch"],
+        "workloads": {
+            "resnet50": {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}, **section}
+        },
+        "topologies": ["1n1d", "1n2d"],
+    }
+
+
+def only_problem(config):
+    with pytest.raises(ConfigError) as caught:
+        load(config, "mine.yaml")
+    (line,) = str(caught.value).splitlines()
+    return line
+
+
+def cases_of(config):
+    return [
+        (case.topology, case.batch_size, case.dimensions["image_size"])
+        for case in expand(load(config))
+    ]
+
+
+def test_a_size_is_a_number_or_a_list_of_numbers():
+    one = cases_of(on_two(batch_sizes={"fp32": [8]}, image_size=64, compilers=["off"]))
+    more = cases_of(on_two(batch_sizes={"fp32": [8]}, image_size=[64, 96], compilers=["off"]))
+    assert set(more) == {*one, *((topology, 8, 96) for topology, _, _ in one)}
+    line = only_problem(on_two(image_size=[64, 8]))
+    assert line.startswith("mine.yaml: workloads.resnet50.image_size[1]: 8 must be greater")
+    assert "image_size" in only_problem(on_two(image_size=[]))
+
+
+def test_a_batch_of_all_devices_is_shared_by_them():
+    sizes = {"batch_sizes": {"fp32": [4]}, "global_batch_sizes": {"fp32": [16]}}
+    found = cases_of(on_two(**sizes, image_size=64, compilers=["off"]))
+    each = [("1n1d", 4, 64), ("1n2d", 4, 64)]
+    assert sorted(found) == sorted([*each, ("1n1d", 16, 64), ("1n2d", 8, 64)])
+
+
+def test_a_batch_that_devices_cannot_share_is_named():
+    line = only_problem(on_two(global_batch_sizes={"fp32": [15]}))
+    assert line == (
+        "mine.yaml: workloads.resnet50.global_batch_sizes.fp32: 15 cannot be shared equally by 2, "
+        "as 1n2d needs"
+    )
+
+
+def test_more_cases_differ_in_what_their_entry_says():
+    also = [
+        {"image_size": 96, "topologies": ["1n1d"]},
+        {"global_batch_sizes": {"fp32": [16]}, "topologies": ["1n2d"]},
+    ]
+    asked = on_two(batch_sizes={"fp32": [4]}, image_size=64, compilers=["off"], also=also)
+    assert sorted(cases_of(asked)) == sorted(
+        [("1n1d", 4, 64), ("1n2d", 4, 64), ("1n1d", 4, 96), ("1n2d", 8, 64)]
+    )
+    line = only_problem(on_two(also=[{"image_sizes": 96}]))
+    assert line.startswith("mine.yaml: workloads.resnet50.also[0].image_sizes: unknown key")
+    assert "did you mean 'image_size'" in line
+
+
+def test_dlperf_v1_wide_deep_is_the_published_matrix():
+    config = load(ROOT / "config/rounds/dlperf-v1-wide-deep.yaml")
+    own = [case for case in expand(config) if case.framework == "pytorch"]
+    assert not any(case.unsupported for case in own)
+
+    def of(**sizes):
+        return [
+            case
+            for case in own
+            if all(case.dimensions[name] == value for name, value in sizes.items())
+        ]
+
+    batches = of(layers=2, width=16, vocabulary=2_322_444)
+    assert {case.topology for case in batches} == {"1n1d", "1n8d", "4n8d"}
+    assert sorted({case.batch_size for case in batches}) == [512 * 2**n for n in range(11)]
+    rows = [case for case in of(layers=7) if case.dimensions["vocabulary"] != 2_322_444]
+    assert {case.global_batch_size for case in rows} == {16_384}
+    last = {"1n1d": 409_600_000, "1n8d": 409_600_000, "4n8d": 819_200_000}
+    for topology, most in last.items():
+        there = sorted(case.dimensions["vocabulary"] for case in rows if case.topology == topology)
+        assert there == [3_200_000 * 2**n for n in range(len(there))]
+        assert there[-1] == most
+    scaling = of(layers=7, width=32, vocabulary=2_322_444)
+    fixed = {case.devices for case in scaling if case.global_batch_size == 16_384}
+    assert fixed == {case.devices for case in scaling if case.batch_size == 16_384}
+    assert fixed == {1, 2, 4, 8, 16, 32}
+    assert (config.steps.warmup, config.steps.measured) == (100, 1000)
