@@ -5,7 +5,7 @@ import json
 import in_framework
 import pytest
 
-from dlperf import frameworks
+from dlperf import frameworks, workloads
 
 EXCHANGED = """
 from types import SimpleNamespace
@@ -20,6 +20,44 @@ exchange = sparse.Exchange(run, trainer, 0, 4, table)
 found = [exchange(ids, rows) for _ in range(2)][1]
 print(json.dumps([each.asnumpy().tolist() for each in (*found, *sparse.summed(*found))]))
 """
+
+BY_ROWS = """
+import hashlib
+from dlperf.contract import work
+
+def digest(array):
+    found = hashlib.sha256()
+    for _, _, rows in work.parts(array):
+        found.update(rows.tobytes())
+    return found.hexdigest()
+
+WHOLE, BY_ROWS = 1 << 30, 1000
+frameworks.load(run.framework).start(run)
+weights = workloads.load(run.workload, run.framework).training(run).weights
+found = []
+for work.LARGE in (WHOLE, BY_ROWS):
+    initial = workloads.Initial(run.workload, run.dimensions, run.seed)
+    weights.write(initial)
+    given = {name: digest(initial[name]) for name in initial}
+    for work.LARGE in (WHOLE, BY_ROWS):
+        found.append({name: digest(array) for name, array in weights.read()} == given)
+        tables = [isinstance(array, work.Table) for _, array in weights.read()]
+        found.append(any(tables) == (work.LARGE == BY_ROWS))
+print("by rows:", found)
+import os
+sys.stdout.flush()
+os._exit(0)  # some hang in their own exit handlers
+"""
+
+
+@pytest.mark.parametrize("framework", frameworks.NAMES)
+def test_a_large_table_is_written_and_read_by_rows_as_if_it_were_whole(framework, environments):
+    if not workloads.implements("wide_deep", framework):
+        return
+    sizes = {"vocabulary": 70_001, "width": 4, "layers": 1, "adam": "lazy"}
+    run = in_framework.rank(framework, "wide_deep", dimensions=sizes)
+    text = in_framework.printed(run, BY_ROWS, environments / f"{framework}.cpu")
+    assert f"by rows: {[True] * 8}" in text
 
 
 def test_ids_beyond_float32_pass_mxnets_store_unchanged(environments):

@@ -104,7 +104,7 @@ LARGE, ROWS = 1 << 17, 1 << 15
 
 
 class Table(NamedTuple):
-    """A large table, row by row. parts(): (first row, last row, those of them as an array), once."""
+    """A large table, by rows. parts(): (first row, last row, those of them as an array), once."""
 
     shape: Any
     parts: Callable[[], Any]

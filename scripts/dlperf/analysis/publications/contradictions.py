@@ -198,8 +198,8 @@ def _a_device(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
             finding = (
                 f"{name}'s rows are those of each of {devices} devices: its memory grows by "
                 f"{growth[name]:.0f} B a row on one of them, where weights and moments take "
-                f"{least}; {other}'s grows by {growth[other]:.1f}, {growth[other] * devices:.0f} in "
-                f"all. {other} takes {beside[most] / found[most]:.0%} of {name}'s memory as "
+                f"{least}; {other}'s grows by {growth[other]:.1f}, "
+                f"{growth[other] * devices:.0f} in all. {other} takes {beside[most] / found[most]:.0%} of {name}'s memory as "
                 f"printed, at {most:,} rows; with equal rows, {most * devices:,} in all, it takes "
                 f"{beside[most * devices] / found[most]:.0%}"
             )
