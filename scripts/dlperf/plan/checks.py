@@ -1,5 +1,6 @@
 """Finds problems between several values, and between a round and this machine."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,32 @@ def cannot_be_searched(data: Mapping[str, Any]) -> Iterator[Problem]:
             "as `memory_limit: 4 GB`; without a limit the machine would swap"
         )
         yield Problem("memory_limit", "", message)
+
+
+def not_divided(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Sizes that the devices of a topology do not divide, where what they are of is shared out."""
+    sections, topologies = data.get("workloads"), data.get("topologies")
+    for name, section in sections.items() if isinstance(sections, Mapping) else ():
+        if name not in workloads.NAMES or not isinstance(section, Mapping):
+            continue
+        declared = workloads.dimensions(name)
+        for key, (choice, word) in getattr(workloads.facts(name), "DIVIDED", {}).items():
+            size, words = section.get(key, declared[key].standard), section.get(choice)
+            if declared[key].problem(size) or not isinstance(words, list) or word not in words:
+                continue
+            for topology in topologies if isinstance(topologies, list) else ():
+                if not re.fullmatch("[1-9][0-9]*n[1-9][0-9]*d", str(topology)):
+                    continue
+                nodes, per_node = split_topology(topology)
+                devices = nodes * per_node
+                if size % devices:
+                    message = (
+                        f"is not divided by the {devices} devices of {topology}, which share it "
+                        f"out with `{choice}: [{word}]`; give a multiple of {devices}, such as "
+                        f"{size - size % devices + devices}, or leave out '{word}' or {topology}"
+                    )
+                    yield Problem(f"workloads.{name}.{key}", str(size), message)
+                    break
 
 
 def _with_max(section: Any, key: str) -> list[str]:

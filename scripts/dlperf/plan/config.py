@@ -30,7 +30,12 @@ from dlperf.contract.choices import MAX, Bytes, Choices, OneOf, OrMax, Pattern, 
 from dlperf.contract.dimension import Dimension
 from dlperf.contract.parallel import Parallel
 from dlperf.contract.problems import ConfigError, check_size, explain, read_yaml, repeated
-from dlperf.plan.checks import cannot_be_searched, without_batch_size, without_section
+from dlperf.plan.checks import (
+    cannot_be_searched,
+    not_divided,
+    without_batch_size,
+    without_section,
+)
 from dlperf.plan.compilers import CompilerName
 from dlperf.plan.peaks import DeviceName, PeakPrecision, Teraflops, above_dense
 
@@ -633,7 +638,7 @@ def load(config: Mapping[str, Any] | str | os.PathLike[str], source: str = "") -
         source = source or str(config)
         data = read_yaml(Path(config), source)
     problems = [*repeated(data), *without_batch_size(data), *without_section(data)]
-    problems += cannot_be_searched(data)
+    problems += [*cannot_be_searched(data), *not_divided(data)]
     try:
         valid = Config.model_validate(data, context={"frameworks": _frameworks(data)})
     except ValidationError as error:

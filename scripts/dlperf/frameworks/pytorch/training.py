@@ -39,7 +39,7 @@ def train(
     schedule: a rate for each step, of a training to a quality; outputs: as of inference.infer.
     """
     alone = network
-    parameters = sum(p.numel() for p in network.parameters())
+    parameters = sum(map(sparse.entries, network.parameters()))
     torch.manual_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
     if run.distributed:
         network = DistributedDataParallel(
@@ -221,7 +221,7 @@ class Weights:
         self.named, self.running = named, running
 
     def read(self):
-        return ((name, p.detach().cpu().numpy()) for name, p in self.named.items())
+        return ((name, sparse.whole(p)) for name, p in self.named.items())
 
     def statistics(self):
         return ((name, each.cpu().numpy()) for name, each in self.running.items())
@@ -237,7 +237,7 @@ def copy(arrays, tensors):
     """Write NumPy arrays into tensors of the same names."""
     with torch.no_grad():
         for name, tensor in tensors.items():
-            array = np.require(arrays[name], requirements="CW")  # torch takes no other
+            array = np.require(sparse.own_part(tensor, arrays[name]), requirements="CW")  # torch takes no other
             tensor.copy_(torch.from_numpy(array))
 
 
