@@ -14,6 +14,7 @@ from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Rows, Work, feed, scheduled
 from dlperf.data.loaders import open_batches
+from dlperf.frameworks.tensorflow1 import sparse
 from dlperf.frameworks.tensorflow1.process import session_config
 
 # where the time goes: their type is the one that is computed in
@@ -64,7 +65,7 @@ def train(
             # loss is there and the rest of the step is queued.
             wait=session.make_callable(behind),
             loss=lambda fetched: float(fetched[0]),
-            parameters=sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables()),
+            parameters=sum(map(sparse.entries, tf.trainable_variables())),
             batches=batches,
             parity=dict(
                 graph_facts(run, session, value, tensors),
@@ -137,11 +138,14 @@ def updates(run, optimizer, value):
         optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(optimizer, scale)
     if run.distributed:
         import horovod.tensorflow as hvd
-    if run.distributed and run.accumulation == 1:
+    shared = any(hasattr(each, "shard") for each in tf.trainable_variables())
+    if run.distributed and run.accumulation == 1 and not shared:
         optimizer = hvd.DistributedOptimizer(optimizer)
     kernels = {} if run.cuda else {"Conv2DBackpropInput": "eigen_tensor"}
     with tf.get_default_graph()._kernel_label_map(kernels):
         gradients = optimizer.compute_gradients(value)
+    if shared:
+        gradients = sparse.mean_over_ranks(run, gradients)
     statistics = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
     if run.accumulation == 1:
         with tf.control_dependencies(statistics):
@@ -245,13 +249,24 @@ class Weights:
 
     def __init__(self, named, running=None):
         self.named, self.running, self.session = named, running, None
+        self._wholes = named
 
     def connect(self, session):
         self.session = session
+        self._wholes = dict(self.named)
+        shared = {name: v for name, v in self.named.items() if hasattr(v, "shard")}
+        if shared:
+            import horovod.tensorflow as hvd
+
+            self._wholes.update((name, hvd.allgather(v)) for name, v in shared.items())
 
     def read(self):
-        arrays = self.session.run(self.named)  # at once: a call prepares the graph anew
-        return ((name, layouts.canonical(name, arrays.pop(name))) for name in self.named)
+        arrays = self.session.run(self._wholes)  # at once: a call prepares the graph anew
+        for name, variable in self.named.items():
+            array = arrays.pop(name)
+            if hasattr(variable, "shard"):
+                array = variable.shard.whole(np.split(array, variable.shard.ranks))
+            yield name, layouts.canonical(name, array)
 
     def statistics(self):
         return self.session.run(self.running).items()
@@ -266,8 +281,10 @@ class Weights:
         initializers, values = [], {}
         for name, variable in variables.items():
             initializers.append(variable.initializer)
-            value = variable.initializer.inputs[1]
-            values[value] = layouts.channels_last(name, arrays[name], value.dtype.as_numpy_dtype)
+            value, array = variable.initializer.inputs[1], arrays[name]
+            if hasattr(variable, "shard"):
+                array = variable.shard.own(array)
+            values[value] = layouts.channels_last(name, array, value.dtype.as_numpy_dtype)
         self.session.run(initializers, feed_dict=values)
 
 
