@@ -13,6 +13,7 @@ from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Rows, Work, feed, scheduled
 from dlperf.data.loaders import open_batches
+from dlperf.frameworks.paddlepaddle import sparse
 from dlperf.frameworks.paddlepaddle.process import version
 
 
@@ -40,7 +41,7 @@ def train(
     training to a quality; outputs: as of inference.infer, a layer that takes the first `tested`
     arrays of a batch.
     """
-    parameters = sum(p.size for p in trained(network))
+    parameters = sum(map(sparse.entries, trained(network)))
     if run.amp:
         network, optimizer = paddle.amp.decorate(
             network, optimizer, level="O2", dtype=frameworks.half(run), master_grad=True
@@ -237,7 +238,8 @@ class Weights:
         return ((name, each.numpy()) for name, each in self.running.items())
 
     def read(self):
-        return ((name, layouts.dense_transposed(name, p.numpy())) for name, p in self.named.items())
+        for name, parameter in self.named.items():
+            yield name, layouts.dense_transposed(name, sparse.whole(parameter))
 
     def write(self, arrays):
         for name, parameter in self.named.items():
@@ -249,7 +251,7 @@ class Weights:
 
     def tensor(self, name, array):
         """A canonical array as the parameter has it."""
-        array = layouts.dense_transposed(name, array)
+        array = layouts.dense_transposed(name, sparse.own_part(self.named[name], array))
         return paddle.to_tensor(array, dtype=self.named[name].dtype)
 
 
