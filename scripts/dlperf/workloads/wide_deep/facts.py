@@ -107,7 +107,7 @@ def unsupported(identity):
     if identity["tables"] != "sharded":
         return ""
     if devices == 1:
-        return "one device has nobody to share tables with: it is the case of `tables: replicated`"
+        return "one device has nothing to share out: ask for `tables: replicated`"
     if identity["adam"] != "lazy":
         return "sharded tables are updated where a batch looks them up: ask for `adam: lazy`"
     if identity["width"] % devices:
