@@ -12,7 +12,8 @@ COLUMNS, ROWS = "columns", "rows"
 class Shard:
     """The part of rank `rank` of `ranks` of a table (rows, width), shared out `by` one of the two.
 
-    shape: of the rank's own array; together: of all, side by side. entries: the table's numbers, on all ranks together.
+    shape: of the rank's own array; together: of all, side by side. entries: the table's numbers,
+    on all ranks together.
     """
 
     def __init__(self, run, rows, width, by):

@@ -354,7 +354,9 @@ def wide_deep(**changes):
 
 def test_a_width_that_devices_cannot_share_out_is_one_message():
     tables = ["replicated", "sharded"]
-    config = small(workloads=wide_deep(width=18, tables=tables), topologies=["1n1d", "1n2d", "2n2d"])
+    config = small(
+        workloads=wide_deep(width=18, tables=tables), topologies=["1n1d", "1n2d", "2n2d"]
+    )
     assert only_problem(config) == (
         "mine.yaml: workloads.wide_deep.width: 18 is not divided by the 4 devices of 2n2d, which "
         "share it out with `tables: [sharded]`; give a multiple of 4, such as 20, or leave out "

@@ -369,7 +369,7 @@ class Weights:
             yield name, layouts.canonical(name, array)
 
     def nested(self, arrays):
-        """Canonical name -> array or Rows, as nested dicts in the parameters' type: a rank's own."""
+        """Canonical name -> array or Rows, as nested dicts in the parameters' type."""
         shapes = flatten_dict(self.shapes, sep=".")
         flat = {}
         for name, key in self.names.items():

@@ -237,7 +237,9 @@ def copy(arrays, tensors):
     """Write NumPy arrays into tensors of the same names."""
     with torch.no_grad():
         for name, tensor in tensors.items():
-            array = np.require(sparse.own_part(tensor, arrays[name]), requirements="CW")  # torch takes no other
+            array = np.require(
+                sparse.own_part(tensor, arrays[name]), requirements="CW"
+            )  # torch takes no other
             tensor.copy_(torch.from_numpy(array))
 
 

@@ -29,7 +29,7 @@ SHARDS_TABLES = True
 def unsupported(case):
     if case.get("tables") == "sharded" and case["compiler"] == "xla":
         return (
-            "XLA compiles no collectives between processes, which the lookup of a sharded table has "
-            "inside: ask for the compiler 'none', or for `tables: replicated`"
+            "XLA compiles no collectives between processes, which the lookup of a sharded table "
+            "has inside: ask for the compiler 'none', or for `tables: replicated`"
         )
     return ""

@@ -1,8 +1,8 @@
 """Wide & Deep in OneFlow, eager.
 
 As fast as it gets: of both tables only the rows that a batch looks up have gradients, and Adam
-updates them in place. With `adam: dense`, tables are parameters like others; with `tables: sharded`,
-each rank has a part of them.
+updates them in place. With `adam: dense`, tables are parameters like others; with `tables:
+sharded`, each rank has a part of them.
 
 F.dropout, not nn.Dropout, each of which starts from the same seed.
 """

@@ -2,7 +2,7 @@
 
 As fast as it gets: the whole step is one traced function of static shapes; the gradients of both
 tables are slices, by which Adam updates the rows that a batch looks up; of the dense layers it is
-one operator a tensor. With `adam: dense`, it is that of the tables too; with `tables: sharded`, each
+one operator a tensor. With `adam: dense`, it is that of the tables too; with `tables: sharded`, a
 rank has a part of them.
 """
 
