@@ -262,11 +262,13 @@ class Weights:
 
     def read(self):
         arrays = self.session.run(self._wholes)  # at once: a call prepares the graph anew
-        for name, variable in self.named.items():
-            array = arrays.pop(name)
-            if hasattr(variable, "shard"):
-                array = variable.shard.whole(np.split(array, variable.shard.ranks))
-            yield name, layouts.canonical(name, array)
+        return ((name, self._canonical(name, arrays.pop(name))) for name in self.named)
+
+    def _canonical(self, name, array):
+        shard = getattr(self.named[name], "shard", None)
+        if shard:
+            array = shard.whole(np.split(array, shard.ranks))
+        return layouts.canonical(name, array)
 
     def statistics(self):
         return self.session.run(self.running).items()
