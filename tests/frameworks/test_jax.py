@@ -90,6 +90,7 @@ print(json.dumps([needed.alias_size_in_bytes, needed.temp_size_in_bytes]))
 
 def test_a_lazy_step_writes_tables_in_place_and_needs_no_other_array_of_their_size(environments):
     dimensions = {"vocabulary": 4 * 10**6, "width": 4, "layers": 1, "adam": "lazy"}
+    dimensions["tables"] = "replicated"
     run = in_framework.rank("jax", "wide_deep", dimensions=dimensions)
     table = 4 * 4 * dimensions["vocabulary"]
     in_place, more = json.loads(in_framework.printed(run, STEP, environments / "jax.cpu"))

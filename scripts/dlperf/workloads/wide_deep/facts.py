@@ -61,8 +61,9 @@ DIMENSIONS = OrderedDict(
         examples=(["replicated"], ["replicated", "sharded"]),
         description="What several devices have of the tables. `replicated`: all of both, and they "
         "exchange gradients of rows. `sharded`: columns of the deep table and rows of the wide "
-        "one, and they exchange rows and gradients; the devices must divide `width`. It needs two "
-        "devices or more, and `adam: lazy`. The two never stand in one table.",
+        "one, so a device holds its share of their memory, and they exchange rows and gradients; "
+        "the devices must divide `width`. It needs two devices or more, and `adam: lazy`. The two "
+        "never stand in one table.",
     ),
 )
 DATA = OrderedDict(
