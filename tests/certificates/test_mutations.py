@@ -659,16 +659,56 @@ WIDE_DEEP += [
         **TIMED,
     ),
 ]
+SHARDED = [
+    Mutation(f"{name}, of sharded tables", "pytorch", "none", old, new, layout="dp2", **more)
+    for name, old, new, more in (
+        (
+            "gradients added up over ranks",
+            "flatten(0, 1) / run.ranks",
+            "flatten(0, 1)",
+            {"tier": "float64-gradient"},
+        ),
+        (
+            "gradients added up over ranks as they are timed",
+            "flatten(0, 1) / run.ranks",
+            "flatten(0, 1) / (run.ranks if run.float64 else 1)",
+            {"tier": "timed-gradient", **TIMED},
+        ),
+        (
+            "two columns swapped",
+            "        return rows.reshape(*ids.shape, shard.width)",
+            "        rows = rows.reshape(*ids.shape, shard.width)\n"
+            "        return rows[..., [1, 0, *range(2, shard.width)]] if shard.width > 1 else rows",
+            {"tier": "float64-loss"},
+        ),
+        (
+            "gradients of the next rank's columns",
+            "        rows = to_and_fro(rows.contiguous())",
+            "        rows = to_and_fro(rows.flip(0).contiguous())",
+            {"tier": "float64-gradient"},
+        ),
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def sharded(environments, criteo, tmp_path_factory) -> Path:
+    """The reference of Wide & Deep with sharded tables."""
+    return made_reference(environments, criteo, tmp_path_factory.mktemp("sharded"), "sharded")
 
 
 @pytest.fixture(scope="module")
 def wide_deep(environments, criteo, tmp_path_factory) -> Path:
     """The reference of Wide & Deep."""
-    folder = tmp_path_factory.mktemp("wide_deep")
+    return made_reference(environments, criteo, tmp_path_factory.mktemp("wide_deep"))
+
+
+def made_reference(environments: Path, criteo: Path, folder: Path, variant: str = "") -> Path:
     run(
         SCRIPTS,
         "dlperf.certify.reference",
         "--workload=wide_deep",
+        f"--variant={variant}",
         f"--environment={environments}/pytorch.cpu/env.json",
         f"--data-dir={criteo}",
         f"--out={folder}",
@@ -756,17 +796,18 @@ def certificate(request, environments, tmp_path_factory) -> Iterator[Callable[[M
         parts["resnet50"] = (SCRIPTS, *fixtures)
     if set(chosen) & set(WIDE_DEEP):
         parts["wide_deep"] = (SCRIPTS, *map(request.getfixturevalue, ("wide_deep", "criteo")))
-    if set(chosen) - set(RESNET50) - set(WIDE_DEEP):
+    if set(chosen) & set(SHARDED):
+        parts["sharded"] = (SCRIPTS, *map(request.getfixturevalue, ("sharded", "criteo")))
+    if set(chosen) - set(RESNET50) - set(WIDE_DEEP) - set(SHARDED):
         package = request.getfixturevalue("small_bert")
         parts["bert"] = (package, package.parent / "reference", request.getfixturevalue("prose"))
     pool, running = ThreadPoolExecutor(2), {}
     for mutation in chosen:
         workload = "resnet50" if mutation in RESNET50 else "bert"
-        workload = "wide_deep" if mutation in WIDE_DEEP else workload
+        workload = "wide_deep" if mutation in WIDE_DEEP + SHARDED else workload
+        given = parts["sharded" if mutation in SHARDED else workload]
         folder = tmp_path_factory.mktemp("mutation")
-        running[mutation] = pool.submit(
-            certificate_of, mutation, workload, *parts[workload], folder
-        )
+        running[mutation] = pool.submit(certificate_of, mutation, workload, *given, folder)
     yield lambda mutation: running[mutation].result()
     pool.shutdown(cancel_futures=True)
 
@@ -818,6 +859,11 @@ def test_a_wrong_setting_of_bert_does_not_pass(mutation, certificate):
 
 @pytest.mark.parametrize("mutation", every_other(WIDE_DEEP))
 def test_a_wrong_setting_of_wide_and_deep_does_not_pass(mutation, certificate):
+    assert_fails(certificate(mutation), mutation.tier)
+
+
+@pytest.mark.parametrize("mutation", every_other(SHARDED))
+def test_a_wrong_setting_of_sharded_tables_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 

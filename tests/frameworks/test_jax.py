@@ -79,7 +79,7 @@ from dlperf.workloads.wide_deep import jax as page
 network = page.model(run)
 optimizer, shapes = page.optimizer(run, network), page.weights(run, network).shapes
 lookups = page.lookups if run.dimensions["adam"] == "lazy" else None
-step = functools.partial(framework.update, run, network, page.loss, optimizer, lookups)
+step = functools.partial(framework.update, run, network, page.loss, optimizer, lookups, {})
 batch = tuple(jax.ShapeDtypeStruct(*each) for each in page.shapes(run, run.batch_size))
 state = jax.eval_shape(optimizer.init, shapes)
 step = jax.jit(step, donate_argnums=(0, 1, 2))
@@ -90,6 +90,7 @@ print(json.dumps([needed.alias_size_in_bytes, needed.temp_size_in_bytes]))
 
 def test_a_lazy_step_writes_tables_in_place_and_needs_no_other_array_of_their_size(environments):
     dimensions = {"vocabulary": 4 * 10**6, "width": 4, "layers": 1, "adam": "lazy"}
+    dimensions["tables"] = "replicated"
     run = in_framework.rank("jax", "wide_deep", dimensions=dimensions)
     table = 4 * 4 * dimensions["vocabulary"]
     in_place, more = json.loads(in_framework.printed(run, STEP, environments / "jax.cpu"))

@@ -4,6 +4,7 @@ import json
 
 import in_framework
 import pytest
+from conftest import CPU_FRAMEWORKS
 
 from dlperf import frameworks, workloads
 
@@ -93,3 +94,21 @@ def test_tables_of_more_numbers_than_mxnet_counts_are_refused():
     case.update(compiler="static", adam="lazy", width=16, vocabulary=2**27)
     assert "32 bits" in frameworks.unsupported(case)
     assert not frameworks.unsupported(dict(case, vocabulary=2**27 - 1))
+
+
+@pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
+def test_tables_are_sharded_where_ranks_can_exchange_their_rows(framework):
+    compiler = frameworks.load(framework).DEFAULT_COMPILER["cpu"]
+    case = {"workload": "wide_deep", "device": "cpu", "precision": "fp32", "framework": framework}
+    case.update(compiler=compiler, adam="lazy", width=16, vocabulary=260_000, scenario="train")
+    case["parallel"] = {"accumulation": 1}
+    found = frameworks.unsupported(dict(case, tables="sharded"))
+    assert bool(found) == (framework in ("mxnet", "mindspore"))
+    assert not frameworks.unsupported(dict(case, tables="replicated"))
+
+
+def test_xla_in_tensorflow_compiles_no_sharded_tables():
+    case = {"workload": "wide_deep", "device": "cuda", "precision": "fp32", "compiler": "xla"}
+    case.update(framework="tensorflow", tables="sharded")
+    assert "no collectives" in frameworks.unsupported(case)
+    assert not frameworks.unsupported(dict(case, compiler="none"))

@@ -254,6 +254,11 @@ class Case:
         sizes = dict(self.dimensions, **{self.searched: value})
         return dataclasses.replace(self, dimensions=Dimensions(self.dimensions.declared, sizes))
 
+    def choosing(self, **words):
+        """The same case with other choices of its dimensions."""
+        dimensions = Dimensions(self.dimensions.declared, dict(self.dimensions, **words))
+        return dataclasses.replace(self, dimensions=dimensions, unsupported="")
+
     def on(self, nodes, devices_per_node):
         """The same work on other devices."""
         return dataclasses.replace(

@@ -8,6 +8,8 @@ read what it can do without having it. In every package:
                                         first: {"cpu": ("bfloat16",), "cuda": …}
                     FLOAT64_COMPILERS   those under which a certificate can run in float64
                     FLOAT64_EXCHANGE    whether ranks then exchange gradients as when timed
+                    SHARDS_TABLES       whether its ranks can share tables out (False where it is
+                                        not there)
                     unsupported(case) -> str    why it cannot do a case, or ""
                     and the functions of process.py
     process.py      environment(run) -> dict    variables that must stand before the process starts
@@ -69,6 +71,10 @@ def unsupported(case):
     if precision == "tf32" and device == "cpu":
         return "TF32 is a format of GPUs: ask for fp32"
     reason = package.unsupported(case)
+    if case.get("tables") == "sharded" and not getattr(package, "SHARDS_TABLES", False):
+        return (
+            "%s's ranks share no tables out here yet: ask for `tables: replicated`" % package.TITLE
+        )
     if not reason and precision in ASKED and ASKED[precision] not in package.HALF[device]:
         where = {"cpu": "a CPU", "cuda": "a GPU"}[device]
         return "%s has no mixed precision with %s on %s" % (

@@ -81,7 +81,9 @@ def cannot_run(case, launcher="", pinned=True):
     made = made_as(identity["scenario"])
     if not workloads.implements(wanted[1], wanted[0], made):
         return "%s has no implementation of %s for %s" % tuple(wanted)
-    reason = frameworks.unsupported(dict(identity, scenario=made, device=settings["device"]))
+    reason = workloads.unsupported(identity) or frameworks.unsupported(
+        dict(identity, scenario=made, device=settings["device"])
+    )
     if reason:
         return reason
     if identity["nodes"] > 1:

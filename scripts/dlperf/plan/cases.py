@@ -203,8 +203,9 @@ def _unsupported(case: Case, config: Config) -> str:
     for name in case.parallel.asked():
         if name not in workloads.facts(case.workload).PARALLEL:
             return f"{workloads.facts(case.workload).TITLE} has no {name}"
+    identity = case.identity(config.round, 1)
     own = {"device": config.device, "scenario": made}
-    return frameworks.unsupported({**case.identity(config.round, 1), **own})
+    return workloads.unsupported(identity) or frameworks.unsupported({**identity, **own})
 
 
 def order(config: Config, cases: Sequence[Case] | None = None) -> dict[tuple[Case, int], int]:

@@ -1,5 +1,7 @@
 """Finds problems between several values, and between a round and this machine."""
 
+import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,6 +130,38 @@ def _matrices(sections: Any) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
+
+
+def not_divided(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Sizes that the devices of a topology do not divide, where what they are of is shared out."""
+    for name, place, section in _matrices(data.get("workloads")):
+        if name not in workloads.NAMES:
+            continue
+        declared = workloads.dimensions(name)
+        topologies = section.get("topologies", data.get("topologies"))
+        devices_of = {
+            topology: math.prod(split_topology(topology))
+            for topology in map(str, _listed(topologies))
+            if re.fullmatch("[1-9][0-9]*n[1-9][0-9]*d", topology)
+        }
+        for key, (choice, word) in getattr(workloads.facts(name), "DIVIDED", {}).items():
+            if word not in _listed(section.get(choice)):
+                continue
+            for size in _listed(section.get(key, declared[key].standard)):
+                wrong = next((t for t, count in devices_of.items() if _leaves(size, count)), "")
+                if not declared[key].problem(size) and wrong:
+                    count = devices_of[wrong]
+                    message = (
+                        f"is not divided by the {count} devices of {wrong}, which share it "
+                        f"out with `{choice}: [{word}]`; give a multiple of {count}, such as "
+                        f"{size - size % count + count}, or leave out '{word}' or {wrong}"
+                    )
+                    yield Problem(f"{place}.{key}", str(size), message)
+
+
+def _leaves(size: Any, count: int) -> bool:
+    """Whether `count` devices do not divide a size."""
+    return isinstance(size, int) and size % count != 0
 
 
 def _with_max(section: Any, key: str) -> list[str]:

@@ -48,6 +48,7 @@ from dlperf.contract.problems import (
 )
 from dlperf.plan.checks import (
     cannot_be_searched,
+    not_divided,
     of_other_scenarios,
     split_topology,
     without_batch_size,
@@ -727,7 +728,7 @@ def load(config: Mapping[str, Any] | str | os.PathLike[str], source: str = "") -
         source = source or str(config)
         data = read_yaml(Path(config), source)
     problems = [*repeated(data), *without_batch_size(data), *without_section(data)]
-    problems += [*cannot_be_searched(data), *of_other_scenarios(data)]
+    problems += [*cannot_be_searched(data), *of_other_scenarios(data), *not_divided(data)]
     try:
         valid = Config.model_validate(data, context={"frameworks": _frameworks(data)})
     except ValidationError as error:

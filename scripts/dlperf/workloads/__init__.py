@@ -50,6 +50,12 @@ def scenario_of(variant):
     return last if last in ("infer", "quality") else "train"
 
 
+def unsupported(identity):
+    """Why no framework can do a case, by its identity, or ""."""
+    reason = getattr(facts(identity["workload"]), "unsupported", None)
+    return reason(identity) if reason else ""
+
+
 def certified(workload, variant=""):
     """The dimensions of a certificate: reduced sizes, and the choices that `variant` spells."""
     declared = dimensions(workload)

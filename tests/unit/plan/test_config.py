@@ -355,3 +355,26 @@ class TestGeneratedFiles:
     def test_the_readme_explains_every_key_as_the_models_do(self):
         text = (CONFIG / "README.md").read_text()
         assert text == with_table(text), "run: python -m dlperf.plan schema"
+
+
+def wide_deep(**changes):
+    section = {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}, **changes}
+    return {"wide_deep": section}
+
+
+def test_a_width_that_devices_cannot_share_out_is_one_message():
+    tables = ["replicated", "sharded"]
+    config = small(
+        workloads=wide_deep(width=18, tables=tables), topologies=["1n1d", "1n2d", "2n2d"]
+    )
+    assert only_problem(config) == (
+        "mine.yaml: workloads.wide_deep.width: 18 is not divided by the 4 devices of 2n2d, which "
+        "share it out with `tables: [sharded]`; give a multiple of 4, such as 20, or leave out "
+        "'sharded' or 2n2d"
+    )
+
+
+@pytest.mark.parametrize("changes", [{"width": 20}, {"tables": ["replicated"]}])
+def test_a_width_that_is_not_shared_out_or_evenly_is_none(changes):
+    section = wide_deep(**{"width": 18, "tables": ["sharded"], **changes})
+    load(small(workloads=section, topologies=["1n1d", "1n2d", "2n2d"]), "mine.yaml")

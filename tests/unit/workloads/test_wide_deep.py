@@ -9,6 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from dlperf import workloads
 from dlperf.contract.dimension import Dimensions
+from dlperf.workloads.cases import base_case, parse_case
 from dlperf.workloads.wide_deep import facts, proof
 
 
@@ -39,6 +40,35 @@ def test_a_name_has_what_is_not_standard():
     assert asked.spelled() == ["voc260000", "l2", "adamdense"]
     assert asked.variant() == "adamdense"
     assert Dimensions.parse(facts.DIMENSIONS, asked.spelled()) == (asked, "")
+
+
+def test_sharded_tables_have_a_name_and_certificates_of_their_own():
+    asked = sized(tables="sharded")
+    assert asked.spelled() == ["sharded"] and asked.variant() == "sharded"
+    assert Dimensions.parse(facts.DIMENSIONS, ["sharded"]) == (asked, "")
+    assert "sharded" in workloads.variants()
+
+
+@pytest.mark.parametrize(
+    "devices, changes, reason",
+    [
+        (1, {}, "one device has nothing to share out"),
+        (2, {"adam": "dense"}, "ask for `adam: lazy`"),
+        (2, {"width": 15}, "2 devices do not divide a width of 15"),
+        (2, {}, ""),
+    ],
+)
+def test_sharded_tables_need_devices_that_divide_their_width(devices, changes, reason):
+    identity = {"workload": "wide_deep", "nodes": 1, "devices_per_node": devices}
+    asked = {**identity, **sized(tables="sharded", **changes)}
+    found = workloads.unsupported(asked)
+    assert reason in found and bool(reason) == bool(found)
+    assert not workloads.unsupported({**asked, "tables": "replicated"})
+
+
+def test_the_speed_up_of_sharded_tables_is_over_one_device_with_whole_ones():
+    case = parse_case("wide_deep/pytorch/train-fp32-1n2d-b512-sample-l2-sharded")
+    assert base_case(case).name == "train-fp32-1n1d-b512-sample-l2"
 
 
 @pytest.mark.parametrize("adam", ["lazy", "dense"])

@@ -22,6 +22,7 @@ DEFAULT_COMPILER = {"cpu": "xla", "cuda": "xla"}
 HALF = {"cpu": ("bfloat16",), "cuda": ("bfloat16",)}
 FLOAT64_COMPILERS = ("xla",)
 FLOAT64_EXCHANGE = True
+SHARDS_TABLES = True
 
 
 def unsupported(case):

@@ -13,28 +13,65 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from dlperf.contract.shards import COLUMNS
 from dlperf.contract.work import Rows
 
 
-def value_and_gradient(forward, lookups):
+def value_and_gradient(forward, lookups, shards):
     """As jax.value_and_grad(forward, has_aux=True), with Rows as the gradients of tables.
 
     lookups(batch): the ids of each table by its key in the parameters. forward(parameters, carried,
-    batch) finds the rows of those ids where the table would be.
+    batch) finds the rows of those ids where the table would be. shards: key -> the Shard of a table
+    that ranks share out; its Rows are the mean over ranks, of the rank's own part.
     """
     gradient = jax.value_and_grad(forward, has_aux=True)
 
     def found(parameters, carried, batch):
-        ids = lookups(batch)
-        rows = {key: parameters[key][each] for key, each in ids.items()}
+        rows, asked = {}, {}
+        for key, ids in lookups(batch).items():
+            if key in shards:
+                rows[key], asked[key] = lookup(shards[key], parameters[key], ids)
+            else:
+                rows[key], asked[key] = parameters[key][ids], ids.reshape(-1)
         value, gradients = gradient(dict(parameters, **rows), carried, batch)
-        sparse = {
-            key: Rows(each.reshape(-1), gradients[key].reshape(-1, rows[key].shape[-1]))
-            for key, each in ids.items()
-        }
-        return value, dict(gradients, **sparse)
+        for key, ids in asked.items():
+            own = gradients[key].reshape(-1, rows[key].shape[-1])
+            if key in shards:
+                gradients[key] = given_back(shards[key], ids, own)
+            else:
+                gradients[key] = Rows(ids, own)
+        return value, gradients
 
     return found
+
+
+def lookup(shard, part, ids):
+    """(the rows of a rank's ids, of which each rank has a part; the ids of all, in this part)"""
+    everyone = jax.lax.all_gather(ids.reshape(-1), "ranks", tiled=True)
+    if shard.by != COLUMNS:  # not shard.first: all ranks have the same program
+        everyone = everyone - jax.lax.axis_index("ranks") * shard.block
+        mine = (everyone >= 0) & (everyone < shard.block)
+        everyone = jnp.where(mine, everyone, shard.block)
+    rows = to_and_fro(part[everyone].reshape(shard.ranks, ids.size, -1))
+    rows = jnp.moveaxis(rows, 0, 1) if shard.by == COLUMNS else rows.sum(0)
+    return rows.reshape(ids.shape + (shard.width,)), everyone
+
+
+def given_back(shard, everyone, gradient):
+    """The gradient of a rank's part, from that (n, width) of its own rows."""
+    if shard.by == COLUMNS:
+        parts = jnp.moveaxis(gradient.reshape(len(gradient), shard.ranks, -1), 1, 0)
+    else:
+        parts = jnp.broadcast_to(gradient, (shard.ranks,) + gradient.shape)
+    rows = to_and_fro(parts).reshape(len(everyone), -1) / shard.ranks  # losses are means
+    if shard.by != COLUMNS:
+        rows = jnp.where((everyone < shard.block)[:, None], rows, 0)
+    return Rows(everyone, rows)
+
+
+def to_and_fro(parts):
+    """Part r goes to rank r, from which part r of the result comes."""
+    return jax.lax.all_to_all(parts, "ranks", 0, 0, tiled=True)
 
 
 def gathered(run, rows):

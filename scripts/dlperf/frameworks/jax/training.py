@@ -12,11 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
+from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
+from dlperf.contract.shards import COLUMNS
 from dlperf.contract.work import Rows, Table, Work, feed, large, parts, scheduled, table
 from dlperf.data.loaders import open_batches
 from dlperf.frameworks import half
@@ -49,20 +51,22 @@ def train(
     inference.infer. lookups: of
     tables with sparse gradients, as of sparse.value_and_gradient.
     """
-    exchange = Exchange(run)
-    parameters = jax.tree.map(exchange.shape, weights.shapes)  # until they are written
-    moments = jax.eval_shape(optimizer.init, parameters)
+    exchange, shards = Exchange(run), weights.shards
+    moments = jax.eval_shape(optimizer.init, weights.shapes)
+    # as long as they are not written, parameters are shapes
+    parameters, spread = exchange.spread(weights.shapes, shards)
+    moments, spread_moments = exchange.spread(moments, shards)
 
     def start_of_state():
-        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), moments)
-        return exchange.put(zeros, exchange.same)
+        return jax.tree.map(exchange.zeros, moments)
 
     state, carried = start_of_state(), exchange.put(carried, exchange.same)
     batches = open_batches(run, layout)
     next_batch = feed(batches, lambda *batch: exchange.put(tuple(put(run, *batch)), exchange.own))
 
-    step_of_rank = functools.partial(update, run, network, loss, optimizer, lookups)
-    program = jax.jit(exchange.over_ranks(step_of_rank), donate_argnums=(0, 1, 2))
+    step_of_rank = functools.partial(update, run, network, loss, optimizer, lookups, shards)
+    program = exchange.over_ranks(step_of_rank, spread, spread_moments)
+    program = jax.jit(program, donate_argnums=(0, 1, 2))
     # by its shapes alone: the first batch belongs to the first step
     batch = tuple(exchange.batch_shape(*each) for each in shapes)
     compiled = program.lower(parameters, state, carried, (batch,) * run.accumulation).compile()
@@ -76,7 +80,7 @@ def train(
 
     def write(tree):
         nonlocal parameters
-        parameters = exchange.put(tree, exchange.same)
+        parameters = exchange.put(tree, spread)
 
     def write_carried(tree):
         nonlocal carried
@@ -87,7 +91,7 @@ def train(
         step=step,
         wait=lambda: jax.block_until_ready(parameters),
         loss=lambda value: value.addressable_data(0).item(),
-        parameters=sum(leaf.size for leaf in jax.tree.leaves(weights.shapes)),
+        parameters=weights.count(),
         batches=batches,
         parity=dict(
             read_back(run, compiled),
@@ -130,7 +134,7 @@ def forward_pass(run, network, outputs):
     return forward
 
 
-def update(run, network, loss, optimizer, lookups, parameters, state, carried, batches):
+def update(run, network, loss, optimizer, lookups, shards, parameters, state, carried, batches):
     """The step on one rank: (parameters, state, carried, loss) after an update on `batches`."""
 
     def forward(parameters, carried, batch):
@@ -138,7 +142,7 @@ def update(run, network, loss, optimizer, lookups, parameters, state, carried, b
 
     gradient = jax.value_and_grad(forward, has_aux=True)
     if lookups:
-        gradient = sparse.value_and_gradient(forward, lookups)
+        gradient = sparse.value_and_gradient(forward, lookups, shards)
 
     def micro_step(sums, batch):
         gradients, carried, value = sums
@@ -155,7 +159,8 @@ def update(run, network, loss, optimizer, lookups, parameters, state, carried, b
         gradients = jax.tree.map(lambda each: each / run.accumulation, gradients)
         value = value / run.accumulation
     if run.distributed:
-        gradients = mean_of_all(run, gradients)
+        there = {key: gradients.pop(key) for key in shards}  # the mean already
+        gradients = dict(mean_of_all(run, gradients), **there)
     updates, state = optimizer.update(gradients, state, parameters)
     return sparse.apply_updates(parameters, updates), state, carried, value[None]
 
@@ -187,28 +192,53 @@ class Exchange:
     def _sharding(self, spec):
         return NamedSharding(self._mesh, spec) if self._mesh else None
 
-    def over_ranks(self, step):
+    def over_ranks(self, step, parameters, state):
+        """parameters, state: the specs of both, as of `spread`."""
         if not self._mesh:
             return step
         return jax.shard_map(
             step,
             mesh=self._mesh,
-            in_specs=(self.same, self.same, self.same, self.own),
-            out_specs=(self.same, self.same, self.same, self.own),
+            in_specs=(parameters, state, self.same, self.own),
+            out_specs=(parameters, state, self.same, self.own),
             # What is carried stands under `same`, but may be each rank's own (batch-norm's
             # statistics); and JAX would add up the gradients itself, one by one.
             check_vma=False,
         )
 
-    def put(self, tree, spec):
-        """NumPy arrays of this rank -> arrays on its device."""
+    def put(self, tree, specs):
+        """NumPy arrays of this rank -> arrays on its device. specs: one, or a tree of them."""
         if not self._mesh:
             return jax.device_put(tree)
-        make = functools.partial(jax.make_array_from_process_local_data, self._sharding(spec))
-        return jax.tree.map(make, tree)
 
-    def shape(self, leaf):
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=self._sharding(self.same))
+        def make(array, spec):
+            return jax.make_array_from_process_local_data(self._sharding(spec), array)
+
+        if isinstance(specs, PartitionSpec):
+            return jax.tree.map(lambda array: make(array, specs), tree)
+        return jax.tree.map(make, tree, specs)
+
+    def spread(self, tree, shards):
+        """(shapes of all ranks' arrays, their specs). shards: of tables, by their keys."""
+
+        def spec(path, leaf):
+            names = [getattr(part, "key", None) for part in path]
+            shard = next((shards[name] for name in names if name in shards), None)
+            if shard is None:
+                return self.same
+            return PartitionSpec(None, "ranks") if shard.by == COLUMNS else self.own
+
+        specs = jax.tree_util.tree_map_with_path(spec, tree)
+        return jax.tree.map(self._shape, tree, specs), specs
+
+    def _shape(self, leaf, spec):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=self._sharding(spec))
+
+    def zeros(self, leaf):
+        """An array of this shape."""
+        sharding = leaf.sharding
+        own = np.zeros(sharding.shard_shape(leaf.shape) if sharding else leaf.shape, leaf.dtype)
+        return self.put(own, sharding.spec if sharding else self.same)
 
     def batch_shape(self, shape, dtype):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=self._sharding(self.own))
@@ -289,11 +319,13 @@ class Weights:
     """A tree of parameters by canonical name.
 
     names: canonical name -> its key in the tree, such as "block0.conv1.kernel". shapes: the tree's,
-    with types, nested dicts. `connect` says where the tree is while it is trained.
+    with types, nested dicts. shards: of the tables that ranks share out, by name, which is the key;
+    their shapes are those of all parts together. `connect` says where the tree is while it is
+    trained.
     """
 
-    def __init__(self, names, shapes):
-        self.names, self.shapes = names, shapes
+    def __init__(self, names, shapes, shards=None):
+        self.names, self.shapes, self.shards = names, shapes, shards or {}
         self._tree = self._write = self._carried = self._write_carried = None
 
     def connect(self, tree, write, carried, write_carried=None):
@@ -311,6 +343,12 @@ class Weights:
     def read(self):
         return self.arrays(self._tree())
 
+    def count(self):
+        """The trained numbers."""
+        flat = flatten_dict(self.shapes, sep=".")
+        shared = sum(each.entries for each in self.shards.values())
+        return shared + sum(leaf.size for key, leaf in flat.items() if key not in self.shards)
+
     def write(self, arrays):
         self._write(self.nested(arrays))
 
@@ -325,9 +363,13 @@ class Weights:
     def arrays(self, tree):
         """Nested dicts of arrays -> (canonical name, NumPy array), one by one."""
         flat = flatten_dict(tree, sep=".")
-        # every rank has them all: its own shard is the whole
-        whole = {name: flat[key].addressable_data(0) for name, key in self.names.items()}
-        return ((name, canonical(name, np.asarray(leaf))) for name, leaf in whole.items())
+        # every rank has them all but tables that are shared out: its own shard is the whole
+        own = {name: flat[key].addressable_data(0) for name, key in self.names.items()}
+        for name, leaf in own.items():
+            array = np.asarray(leaf)
+            if name in self.shards:
+                array = self.shards[name].whole(multihost_utils.process_allgather(array))
+            yield name, canonical(name, array)
 
     def nested(self, arrays):
         """Canonical name -> array or Rows, as nested dicts in the parameters' type."""
@@ -335,7 +377,9 @@ class Weights:
         flat = {}
         for name, key in self.names.items():
             array, dtype = arrays[name], shapes[key].dtype
-            if isinstance(array, Table):  # once, in the memory that the device takes over
+            if name in self.shards and not isinstance(array, Rows):
+                flat[key] = self.shards[name].own(array).astype(dtype)
+            elif isinstance(array, Table):  # once, in the memory that the device takes over
                 flat[key] = np.empty(array.shape, dtype)
                 for first, last, rows in parts(array):
                     flat[key][first:last] = rows

@@ -22,6 +22,7 @@ DEFAULT_COMPILER = {"cpu": "none", "cuda": "graph"}
 HALF = {"cpu": (), "cuda": ("float16",)}
 FLOAT64_COMPILERS = ("none",)  # a float64 graph fails
 FLOAT64_EXCHANGE = False  # by an own all-reduce
+SHARDS_TABLES = True
 
 
 def unsupported(case):

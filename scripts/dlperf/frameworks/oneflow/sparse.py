@@ -1,7 +1,8 @@
 """Tables of which a step touches some rows, in OneFlow: their gradients, and Adam of those rows.
 
 OneFlow's eager mode has no sparse gradients: what it gives for a table is as large as the table. So
-the rows that a batch looks up are what is differentiated. A step takes no time for other rows.
+the rows that a batch looks up are what is differentiated. A step takes no time for other rows. Of a
+table that ranks share out (`Part`), a rank has a part, and all is exchanged by all-gather.
 """
 
 import numpy as np
@@ -9,6 +10,7 @@ import oneflow as flow
 from oneflow import nn
 
 from dlperf.frameworks.oneflow import training as framework
+from dlperf.contract.shards import COLUMNS
 
 
 class Table(nn.Module):
@@ -17,6 +19,8 @@ class Table(nn.Module):
     Where it is lazy, its `lookups` are what the forward passes since the last update looked up, ids
     and rows; the backward pass leaves a gradient with the rows.
     """
+
+    shard = None
 
     def __init__(self, rows, width, lazy):
         super().__init__()
@@ -38,6 +42,42 @@ class Table(nn.Module):
         if run.distributed:
             ids, rows = gathered(run, ids), gathered(run, rows) / run.ranks
         return ids, rows
+
+
+class Part(Table):
+    """A rank's part of a table that ranks share out (contract/shards.py); it is lazy."""
+
+    def __init__(self, run, shard):
+        super().__init__(*shard.shape, lazy=True)
+        self.run, self.shard = run, shard
+
+    def forward(self, ids):
+        shard = self.shard
+        everyone = gathered(self.run, ids.flatten())
+        if shard.by != COLUMNS:
+            everyone = everyone - shard.first
+            mine = flow.logical_and(everyone >= 0, everyone < shard.block)
+            everyone = flow.where(mine, everyone, flow.full_like(everyone, shard.block))
+        rows = gathered(self.run, flow._C.gather(self.weight, everyone, axis=0))
+        rows = rows.reshape(shard.ranks, shard.ranks, ids.numel(), shard.shape[1])[:, shard.rank]
+        rows = rows.transpose(0, 1) if shard.by == COLUMNS else rows.sum(0)
+        rows = rows.reshape(*ids.shape, shard.width).detach().requires_grad_()
+        self.lookups.append((everyone, rows))
+        return rows
+
+    def gradient(self, run):
+        shard, found = self.shard, []
+        for everyone, rows in self.lookups:
+            rows = gathered(run, rows.grad.flatten(0, -2)) / run.ranks  # losses are means
+            if shard.by == COLUMNS:
+                columns = shard.shape[1]
+                rows = rows[:, shard.rank * columns : (shard.rank + 1) * columns]
+            else:
+                rows = rows * (everyone < shard.block).to(rows.dtype).unsqueeze(1)
+            found.append((everyone, rows))
+        self.lookups.clear()
+        ids, rows = zip(*found)
+        return flow.cat(ids), flow.cat(rows)
 
 
 def gathered(run, tensor):

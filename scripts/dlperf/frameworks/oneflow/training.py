@@ -4,12 +4,14 @@ Eager with DistributedDataParallel, or nn.Graph over global tensors (batch split
 broadcast); AMP with dynamic loss scaling in a graph; accumulation, and the step itself.
 """
 
+import numpy as np
 import oneflow as flow
 from oneflow import nn
 
 from dlperf import frameworks
 from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
 from dlperf.data.loaders import open_batches
+from dlperf.frameworks.oneflow import sparse
 
 
 def train(
@@ -42,7 +44,7 @@ def train(
         step=step,
         wait=flow._oneflow_internal.eager.Sync,  # all queued instructions, graphs included
         loss=lambda value: local(value).mean().item(),
-        parameters=sum(p.numel() for p in network.parameters()),
+        parameters=weights.count(),
         batches=batches,
         parity=dict(
             detail,
@@ -252,21 +254,33 @@ class Weights:
     """A network's parameters by canonical name; OneFlow's layouts are the canonical ones.
 
     In a graph over several ranks they are global tensors, of which every rank has a whole copy.
-    running: batch-norm's statistics, likewise.
+    running: batch-norm's statistics, likewise. shards: of the tables that ranks share out, by name.
     """
 
-    def __init__(self, named, running=None):
-        self.named, self.running = named, running or {}
+    def __init__(self, named, running=None, shards=None):
+        self.named, self.running, self.shards = named, running or {}, shards or {}
 
     def statistics(self):
         return ((name, self.local(each).numpy()) for name, each in self.running.items())
 
     def read(self):
-        return ((name, self.array(name, self.local(p))) for name, p in self.named.items())
+        for name, parameter in self.named.items():
+            shard, own = self.shards.get(name), self.local(parameter)
+            if shard:
+                every = np.split(sparse.gathered(shard, own).numpy(), shard.ranks)
+                yield name, shard.whole(every)
+            else:
+                yield name, self.array(name, own)
+
+    def count(self):
+        """The trained numbers."""
+        shared = sum(each.entries for each in self.shards.values())
+        return shared + sum(p.numel() for name, p in self.named.items() if name not in self.shards)
 
     def write(self, arrays):
         for name, parameter in self.named.items():
-            for first, last, rows in parts(arrays[name]):
+            shard, given = self.shards.get(name), arrays[name]
+            for first, last, rows in parts(shard.own(given) if shard else given):
                 rows = self.tensor(name, rows)
                 if last is None:
                     parameter.data.copy_(rows)

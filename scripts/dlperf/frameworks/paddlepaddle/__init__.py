@@ -25,6 +25,7 @@ DEFAULT_COMPILER = {"cpu": "static", "cuda": "static"}
 HALF = {"cpu": (), "cuda": ("bfloat16", "float16")}
 FLOAT64_COMPILERS = ("static", "none")
 FLOAT64_EXCHANGE = True
+SHARDS_TABLES = True
 
 
 def unsupported(case):

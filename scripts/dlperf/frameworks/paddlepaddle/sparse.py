@@ -2,17 +2,72 @@
 
 A table is looked up in front of the program, whose inputs are the rows: their gradient is a row of
 numbers for each id of the batch, duplicates and all. Paddle's own sparse gradients serve less:
-`DataParallel` refuses them, and its lazy Adam corrects the bias as if it were one step ahead.
+`DataParallel` refuses them, and its lazy Adam corrects the bias as if it were one step ahead. Of a
+table that ranks share out, a rank has a part (contract/shards.py). All is exchanged by all-gather:
+on a CPU Paddle has no all-to-all.
 """
 
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
+from dlperf.contract.shards import COLUMNS
+
 
 def table(rows, width):
     """An embedding, whose weights the stopwatch writes."""
     return nn.Embedding(rows, width, weight_attr=nn.initializer.Constant(0.0))
+
+
+def part(shard):
+    """A rank's part of a table that ranks share out."""
+    found = table(*shard.shape)
+    found.weight.shard = shard
+    return found
+
+
+def entries(parameter):
+    """The numbers of a parameter; where ranks share it out, of all parts."""
+    shard = getattr(parameter, "shard", None)
+    return shard.entries if shard else parameter.size
+
+
+def whole(parameter):
+    """A parameter as a NumPy array; where ranks share it out, all of them ask for it together."""
+    shard = getattr(parameter, "shard", None)
+    if not shard:
+        return parameter.numpy()
+    parts = gathered(parameter.detach()).reshape([shard.ranks, *shard.shape])
+    return shard.whole(parts.numpy())
+
+
+def own_part(parameter, array):
+    """What of a canonical array is this rank's."""
+    shard = getattr(parameter, "shard", None)
+    return shard.own(array) if shard else array
+
+
+def of_parts(weight, ids):
+    """(the rows of a rank's ids, of which each rank has a part; the ids of all, in this part)"""
+    shard, count = weight.shard, ids.size
+    everyone = gathered(ids.flatten())
+    if shard.by != COLUMNS:
+        everyone = everyone - shard.first
+        mine = paddle.logical_and(everyone >= 0, everyone < shard.block)
+        everyone = paddle.where(mine, everyone, paddle.full_like(everyone, shard.block))
+    rows = gathered(paddle.gather(weight.detach(), everyone))
+    rows = rows.reshape([shard.ranks, shard.ranks, count, -1])[:, shard.rank]
+    rows = rows.transpose([1, 0, 2]) if shard.by == COLUMNS else rows.sum(0)
+    return rows.reshape([*ids.shape, shard.width]), everyone
+
+
+def given_back(shard, everyone, gradient):
+    """The gradient of a rank's part, from that of its own rows; losses are means."""
+    rows = gathered(gradient.reshape([-1, shard.width])) / shard.ranks
+    if shard.by != COLUMNS:
+        return rows * (everyone < shard.block).astype(rows.dtype).unsqueeze(1)
+    columns = shard.shape[1]
+    return rows[:, shard.rank * columns : (shard.rank + 1) * columns]
 
 
 class Adam(paddle.optimizer.Adam):
@@ -31,7 +86,10 @@ class Adam(paddle.optimizer.Adam):
 
     def lookup(self, parameter, ids):
         """The rows of these ids, whose gradient the next step takes."""
-        rows = F.embedding(ids, parameter.detach())
+        if hasattr(parameter, "shard"):
+            rows, ids = of_parts(parameter, ids)
+        else:
+            rows = F.embedding(ids, parameter.detach())
         rows.stop_gradient = False
         self.tables[parameter.name].looked_up.append((ids, rows))
         return rows
@@ -67,12 +125,15 @@ class Table:
         self.first, self.second = paddle.zeros_like(weight), paddle.zeros_like(weight)
 
     def step(self, rate, beta1, beta2, epsilon):
-        width = self.weight.shape[1]
+        width, shard = self.weight.shape[1], getattr(self.weight, "shard", None)
         for ids, rows in self.looked_up:
-            self.given.append((ids.flatten(), rows.grad.reshape([-1, width])))
+            if shard:
+                self.given.append((ids, given_back(shard, ids, rows.grad)))
+            else:
+                self.given.append((ids.flatten(), rows.grad.reshape([-1, width])))
         ids, rows = (paddle.concat(each) for each in zip(*self.given))
         self.looked_up, self.given = [], []
-        if self.run.distributed:
+        if self.run.distributed and not shard:
             ids, rows = gathered(ids), gathered(rows) / self.run.ranks
         # An id's rows come as often as the id, and stay equal: no size has to be known on the host.
         ids, g = summed(ids, rows)

@@ -13,6 +13,7 @@ from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
 from dlperf.data.loaders import open_batches
+from dlperf.frameworks.paddlepaddle import sparse
 from dlperf.frameworks.paddlepaddle.process import version
 
 
@@ -41,7 +42,7 @@ def train(
     training to a quality; outputs: as of inference.infer, a layer that takes the first `tested`
     arrays of a batch. tested_spec: InputSpecs of these, where `lookup` makes others.
     """
-    parameters = sum(p.size for p in trained(network))
+    parameters = sum(map(sparse.entries, trained(network)))
     if run.amp:
         network, optimizer = paddle.amp.decorate(
             network, optimizer, level="O2", dtype=frameworks.half(run), master_grad=True
@@ -241,11 +242,13 @@ class Weights:
         return ((name, each.numpy()) for name, each in self.running.items())
 
     def read(self):
-        return ((name, self.array(name, p)) for name, p in self.named.items())
+        for name, parameter in self.named.items():
+            shared = hasattr(parameter, "shard")
+            yield name, sparse.whole(parameter) if shared else self.array(name, parameter)
 
     def write(self, arrays):
         for name, parameter in self.named.items():
-            for first, last, rows in parts(arrays[name]):
+            for first, last, rows in parts(sparse.own_part(parameter, arrays[name])):
                 rows = self.tensor(name, rows)
                 if last is None:
                     parameter.set_value(rows)

@@ -21,6 +21,7 @@ DEFAULT_COMPILER = {"cpu": "none", "cuda": "inductor"}
 HALF = {"cpu": ("bfloat16", "float16"), "cuda": ("bfloat16", "float16")}
 FLOAT64_COMPILERS = ("none", "inductor")
 FLOAT64_EXCHANGE = True
+SHARDS_TABLES = True
 
 
 def unsupported(case):

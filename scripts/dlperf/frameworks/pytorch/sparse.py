@@ -1,7 +1,8 @@
 """Tables of which a step touches some rows, in PyTorch: their gradients, and Adam of those rows.
 
 A table is an `nn.Embedding` with `sparse=True`: its gradient has the ids of a batch, duplicates and
-all, and a row of numbers for each. A step takes no time for rows that it does not touch.
+all, and a row of numbers for each. A step takes no time for rows that it does not touch. A table
+that ranks share out (`Sharded`) has such a gradient of a rank's own part.
 """
 
 import itertools
@@ -10,6 +11,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+from dlperf.contract.run import Unsupported
+from dlperf.contract.shards import COLUMNS
+from dlperf.frameworks import half
 
 
 def table(rows, width, lazy):
@@ -20,24 +25,96 @@ def table(rows, width, lazy):
     return found
 
 
+class Sharded(nn.Module):
+    """A table of which each rank has a part (contract/shards.py), without weights yet."""
+
+    def __init__(self, run, shard):
+        super().__init__()
+        if run.amp and half(run) == "float16":
+            raise Unsupported("ranks of sharded tables do not agree on which steps overflow")
+        self.run, self.weight = run, nn.Parameter(torch.empty(shard.shape))
+        self.weight.shard = shard
+
+    @torch.compiler.disable  # as `table` says
+    def forward(self, ids):
+        return Lookup.apply(self.weight, ids, self.run)
+
+
+class Lookup(torch.autograd.Function):
+    """The rows of a rank's ids, of which each rank has a part; the gradient goes the way back."""
+
+    @staticmethod
+    def forward(ctx, weight, ids, run):
+        shard = weight.shard
+        everyone, mine = gathered(run, ids.flatten()), None
+        if shard.by != COLUMNS:
+            everyone = everyone - shard.first
+            mine = (everyone >= 0) & (everyone < shard.block)
+            everyone = everyone.where(mine, shard.block)
+        ctx.run, ctx.weight, ctx.ids, ctx.mine = run, weight, everyone, mine
+        rows = to_and_fro(weight.index_select(0, everyone).view(run.ranks, ids.numel(), -1))
+        rows = rows.transpose(0, 1) if shard.by == COLUMNS else rows.sum(0)
+        return rows.reshape(*ids.shape, shard.width)
+
+    @staticmethod
+    def backward(ctx, gradient_of_rows):
+        run, shard = ctx.run, ctx.weight.shard
+        rows = gradient_of_rows.reshape(len(ctx.ids) // run.ranks, -1, ctx.weight.shape[1])
+        rows = rows.transpose(0, 1).expand(run.ranks, -1, -1)  # by rows, all get the same
+        rows = to_and_fro(rows.contiguous()).flatten(0, 1) / run.ranks  # losses are means
+        if shard.by != COLUMNS:
+            rows = rows * ctx.mine[:, None]
+        return gradient(ctx.weight, ctx.ids, rows), None, None
+
+
+def to_and_fro(parts):
+    """Part r goes to rank r, from which part r of the result comes."""
+    found = torch.empty_like(parts)
+    dist.all_to_all_single(found, parts)
+    return found
+
+
+def entries(parameter):
+    """The numbers of a parameter; where ranks share it out, of all parts."""
+    shard = getattr(parameter, "shard", None)
+    return shard.entries if shard else parameter.numel()
+
+
+def whole(parameter):
+    """A parameter as a NumPy array; where ranks share it out, all of them ask for it together."""
+    shard, own = getattr(parameter, "shard", None), parameter.detach()
+    if not shard:
+        return own.cpu().numpy()
+    parts = [torch.empty_like(own) for _ in range(shard.ranks)]
+    dist.all_gather(parts, own)
+    return shard.whole([part.cpu().numpy() for part in parts])
+
+
+def own_part(parameter, array):
+    """What of a canonical array is this rank's."""
+    shard = getattr(parameter, "shard", None)
+    return shard.own(array) if shard else array
+
+
 def exchange(run, network, tables):
     """Ranks exchange the gradients of these tables, in place of DistributedDataParallel.
 
     tables: names in `network.named_parameters()`. Each rank gets the ids and rows of all, divided
     by how many ranks there are, as soon as they are computed: before a loss scale is undone, so
-    that all see the same overflow.
+    that all see the same overflow. The gradients of parts of tables are exchanged already.
     """
     if not run.distributed:
         return
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(network, list(tables))
 
     def gather(table):
         mine = table.grad
         ids, rows = mine._indices()[0], mine._values() / run.ranks
         table.grad = gradient(table, gathered(run, ids), gathered(run, rows))
 
-    for name in tables:
-        network.get_parameter(name).register_post_accumulate_grad_hook(gather)
-    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(network, list(tables))
+    for parameter in map(network.get_parameter, tables):
+        if not hasattr(parameter, "shard"):
+            parameter.register_post_accumulate_grad_hook(gather)
 
 
 def gathered(run, tensor):

@@ -39,7 +39,7 @@ def train(
     schedule: a rate for each step, of a training to a quality; outputs: as of inference.infer.
     """
     alone = network
-    parameters = sum(p.numel() for p in network.parameters())
+    parameters = sum(map(sparse.entries, network.parameters()))
     torch.manual_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
     if run.distributed:
         network = DistributedDataParallel(
@@ -226,7 +226,9 @@ class Weights:
         self.named, self.running = named, running or {}
 
     def read(self):
-        return ((name, array(name, p.detach())) for name, p in self.named.items())
+        for name, parameter in self.named.items():
+            own = parameter.detach()
+            yield name, sparse.whole(parameter) if hasattr(parameter, "shard") else array(name, own)
 
     def statistics(self):
         return ((name, each.cpu().numpy()) for name, each in self.running.items())
@@ -249,7 +251,7 @@ def copy(arrays, tensors):
     """Write NumPy arrays into tensors of the same names."""
     with torch.no_grad():
         for name, tensor in tensors.items():
-            for first, last, rows in parts(arrays[name]):
+            for first, last, rows in parts(sparse.own_part(tensor, arrays[name])):
                 rows = np.require(rows, requirements="CW")  # torch takes no other
                 tensor[first:last].copy_(torch.from_numpy(rows))
 

@@ -2,15 +2,60 @@
 
 The gradient of a variable whose rows were gathered is tf.IndexedSlices: the ids of a batch,
 duplicates and all, and a row of numbers for each. Ranks exchange them as they are. A step takes no
-time for rows that it does not touch.
+time for rows that it does not touch. Of a table that ranks share out (`Part`), a rank has a part,
+and rows and gradients go by all-gather.
 """
 
 import functools
 
 import tensorflow as tf
 
+from dlperf.contract.run import Unsupported
+from dlperf.contract.shards import COLUMNS
+from dlperf.frameworks import half
 from dlperf.frameworks.tensorflow import training as framework
 from dlperf.frameworks.tensorflow.process import dtype
+
+
+class Part(tf.Module):
+    """A rank's part of a table that ranks share out (contract/shards.py)."""
+
+    def __init__(self, run, shard):
+        super().__init__()
+        if run.amp and half(run) == "float16":
+            raise Unsupported("ranks of sharded tables do not agree on which steps overflow")
+        self.weight = tf.Variable(tf.zeros(shard.shape, dtype()))
+        self.weight.shard = self.shard = shard
+
+    def __call__(self, ids):
+        """The rows of a rank's ids; differentiated, gradients go the way back."""
+        shard, count = self.shard, ids.shape.num_elements()
+        context = tf.distribute.get_replica_context()
+        everyone = context.all_gather(tf.reshape(ids, [count]), axis=0)
+        everyone = tf.ensure_shape(everyone, [shard.ranks * count])
+        if shard.by == COLUMNS:
+            rows = tf.gather(self.weight, everyone)
+        else:
+            everyone -= shard.first
+            mine = (everyone >= 0) & (everyone < shard.block)
+            rows = tf.gather(self.weight, tf.where(mine, everyone, shard.block))
+            # and no gradient to the row behind the block
+            rows *= tf.cast(mine, rows.dtype)[:, None]
+        rows = self.to_and_fro(tf.reshape(rows, [shard.ranks, count, shard.shape[1]]))
+        rows = tf.transpose(rows, [1, 0, 2]) if shard.by == COLUMNS else tf.reduce_sum(rows, 0)
+        return tf.reshape(rows, ids.shape + [shard.width])
+
+    def to_and_fro(self, parts):
+        """Part r goes to rank r, from which part r of the result comes."""
+        ranks, rank = self.shard.ranks, self.shard.rank
+
+        def exchanged(parts):
+            context = tf.distribute.get_replica_context()
+            every = tf.reshape(context.all_gather(parts, axis=0), [ranks, *parts.shape])
+            return every[:, rank]
+
+        # its own gradient: that of all_gather is an all-reduce of everything
+        return tf.custom_gradient(lambda parts: (exchanged(parts), exchanged))(parts)
 
 
 class Adam(tf.Module):

@@ -5,6 +5,7 @@ for a micro-step and one for the update. Under AMP, fp32 variables are cast to b
 where they are used.
 """
 
+import numpy as np
 import tensorflow as tf
 
 from dlperf.contract import layouts
@@ -65,7 +66,7 @@ def train(
 
     def update_together(gradients):
         if run.distributed:
-            gradients = tf.distribute.get_replica_context().all_reduce("sum", gradients)
+            gradients = sum_over_ranks(variables, gradients)
         update(gradients)
 
     def whole(*batch):
@@ -106,7 +107,7 @@ def train(
         step=step,
         wait=lambda: wait(run),
         loss=float,
-        parameters=sum(variable.shape.num_elements() for variable in variables),
+        parameters=sum(map(entries, variables)),
         batches=batches,
         parity=dict(
             graph_facts(run, traced),
@@ -134,6 +135,32 @@ def train(
         forget=forget,
         evaluate=lambda *batch: test(*put(*batch)).numpy(),
     )
+
+
+def sum_over_ranks(variables, gradients):
+    """Gradients as all ranks together have them; those of parts of tables are so already."""
+    exchanged = [not hasattr(variable, "shard") for variable in variables]
+    own = [gradient for gradient, each in zip(gradients, exchanged) if each]
+    sums = iter(tf.distribute.get_replica_context().all_reduce("sum", own))
+    return [next(sums) if each else gradient for gradient, each in zip(gradients, exchanged)]
+
+
+def entries(variable):
+    """The numbers of a variable; where ranks share it out, of all parts."""
+    shard = getattr(variable, "shard", None)
+    return shard.entries if shard else variable.shape.num_elements()
+
+
+def whole(run, variable):
+    """A variable's array; where ranks share it out, all of them ask for it together."""
+    shard = getattr(variable, "shard", None)
+    if not shard:
+        return variable.numpy()
+
+    def gather():
+        return tf.distribute.get_replica_context().all_gather(variable.read_value(), axis=0)
+
+    return shard.whole(np.split(trace(run, gather, [])().numpy(), shard.ranks))
 
 
 def trace_outputs(run, network, outputs, specs):
@@ -236,16 +263,23 @@ def graph_facts(run, function):
 
 
 class Weights:
-    """Variables by canonical name; running: batch-norm's statistics, likewise."""
+    """Variables by canonical name; running: batch-norm's statistics, likewise.
 
-    def __init__(self, named, running=None):
-        self.named, self.running = named, running or {}
+    run: where ranks share tables out.
+    """
+
+    def __init__(self, named, running=None, run=None):
+        self.named, self.running, self.run = named, running or {}, run
 
     def statistics(self):
         return ((name, each.numpy()) for name, each in self.running.items())
 
     def read(self):
-        return ((name, array(name, v)) for name, v in self.named.items())
+        for name, variable in self.named.items():
+            if hasattr(variable, "shard"):
+                yield name, layouts.canonical(name, whole(self.run, variable))
+            else:
+                yield name, array(name, variable)
 
     def write(self, arrays):
         assign(arrays, self.named)
@@ -265,7 +299,8 @@ def assign(arrays, variables):
     """Write canonical arrays into variables of the same names."""
     for name, variable in variables.items():
         dtype = variable.dtype.as_numpy_dtype
-        for first, last, rows in parts(arrays[name]):
+        shard, given = getattr(variable, "shard", None), arrays[name]
+        for first, last, rows in parts(shard.own(given) if shard else given):
             rows = layouts.channels_last(name, rows, dtype)
             if last is None:
                 variable.assign(rows)

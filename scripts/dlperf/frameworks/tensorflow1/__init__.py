@@ -21,6 +21,7 @@ DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
 HALF = {"cpu": (), "cuda": ("float16",)}
 FLOAT64_COMPILERS = ("none",)
 FLOAT64_EXCHANGE = True
+SHARDS_TABLES = True
 
 
 def unsupported(case):

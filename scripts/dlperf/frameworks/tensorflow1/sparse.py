@@ -2,11 +2,15 @@
 
 The gradient of a variable whose rows were gathered is tf.IndexedSlices: the ids of a batch,
 duplicates and all, and a row of numbers for each. Horovod gathers them as they are, and divides by
-the ranks. A step takes no time for rows that it does not touch.
+the ranks. A step takes no time for rows that it does not touch. Of a table that ranks share out,
+a rank has a part (contract/shards.py), and rows and gradients go by Horovod's all-to-all.
 """
 
 import numpy as np
 import tensorflow as tf
+
+from dlperf.contract.run import Unsupported
+from dlperf.contract.shards import COLUMNS
 
 
 def table(name, rows, width, lazy):
@@ -17,6 +21,52 @@ def table(name, rows, width, lazy):
     """
     zeros = tf.zeros_initializer()  # the stopwatch writes all weights
     return tf.get_variable(name, [rows, width], initializer=zeros, use_resource=lazy)
+
+
+def lookup(run, name, shard, ids):
+    """The rows of a rank's ids, from a table of which each rank has the part `name`."""
+    import horovod.tensorflow as hvd
+
+    if run.amp:
+        raise Unsupported("ranks of sharded tables do not agree on which steps overflow")
+    part = table(name, *shard.shape, lazy=True)
+    part.shard = shard
+    count = ids.shape.num_elements()
+    everyone = hvd.allgather(tf.reshape(ids, [count]))
+    everyone.set_shape([run.ranks * count])
+    if shard.by != COLUMNS:
+        everyone -= shard.first
+        mine = (everyone >= 0) & (everyone < shard.block)
+        everyone = tf.where(mine, everyone, tf.fill(everyone.shape, shard.block))
+    rows = tf.gather(part, everyone)
+    if shard.by != COLUMNS:  # and no gradient to the row behind the block
+        rows *= tf.expand_dims(tf.cast(mine, rows.dtype), 1)
+    # differentiated, it takes gradients the way back
+    rows = hvd.alltoall(tf.reshape(rows, [run.ranks, count, shard.shape[1]]))
+    rows.set_shape([run.ranks, count, shard.shape[1]])
+    rows = tf.transpose(rows, [1, 0, 2]) if shard.by == COLUMNS else tf.reduce_sum(rows, 0)
+    return tf.reshape(rows, ids.shape.as_list() + [shard.width])
+
+
+def mean_over_ranks(run, gradients):
+    """Pairs of gradient and variable; a part of a table has the sum over ranks already."""
+    import horovod.tensorflow as hvd
+
+    found = []
+    for gradient, variable in gradients:
+        if hasattr(variable, "shard"):
+            rows = gradient.values / run.ranks
+            gradient = tf.IndexedSlices(rows, gradient.indices, gradient.dense_shape)
+        else:
+            gradient = hvd.allreduce(gradient)
+        found.append((gradient, variable))
+    return found
+
+
+def entries(variable):
+    """The numbers of a variable; where ranks share it out, of all parts."""
+    shard = getattr(variable, "shard", None)
+    return shard.entries if shard else variable.shape.num_elements()
 
 
 class Adam(tf.train.Optimizer):

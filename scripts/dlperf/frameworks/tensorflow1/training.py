@@ -14,6 +14,7 @@ from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Rows, Table, Work, feed, large, scheduled, table
 from dlperf.data.loaders import open_batches
+from dlperf.frameworks.tensorflow1 import sparse
 from dlperf.frameworks.tensorflow1.process import session_config
 
 # where the time goes: their type is the one that is computed in
@@ -64,7 +65,7 @@ def train(
             # loss is there and the rest of the step is queued.
             wait=session.make_callable(behind),
             loss=lambda fetched: float(fetched[0]),
-            parameters=sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables()),
+            parameters=sum(map(sparse.entries, tf.trainable_variables())),
             batches=batches,
             parity=dict(
                 graph_facts(run, session, value, tensors),
@@ -137,11 +138,14 @@ def updates(run, optimizer, value):
         optimizer = tf.train.experimental.enable_mixed_precision_graph_rewrite(optimizer, scale)
     if run.distributed:
         import horovod.tensorflow as hvd
-    if run.distributed and run.accumulation == 1:
+    shared = any(hasattr(each, "shard") for each in tf.trainable_variables())
+    if run.distributed and run.accumulation == 1 and not shared:
         optimizer = hvd.DistributedOptimizer(optimizer)
     kernels = {} if run.cuda else {"Conv2DBackpropInput": "eigen_tensor"}
     with tf.get_default_graph()._kernel_label_map(kernels):
         gradients = optimizer.compute_gradients(value)
+    if shared:
+        gradients = sparse.mean_over_ranks(run, gradients)
     statistics = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
     if run.accumulation == 1:
         with tf.control_dependencies(statistics):
@@ -245,19 +249,29 @@ class Weights:
 
     def __init__(self, named, running=None):
         self.named, self.running, self.session = named, running or {}, None
+        self._wholes = named
 
     def connect(self, session):
         self.session = session
+        self._wholes = dict(self.named)
+        shared = {name: v for name, v in self.named.items() if hasattr(v, "shard")}
+        if shared:
+            import horovod.tensorflow as hvd
+
+            self._wholes.update((name, hvd.allgather(v)) for name, v in shared.items())
 
     def read(self):
-        tables = {name: v for name, v in self.named.items() if large(name, v.shape.as_list())}
-        arrays = {name: v for name, v in self.named.items() if name not in tables}
+        tables = {
+            name: v
+            for name, v in self.named.items()
+            if large(name, v.shape.as_list()) and not hasattr(v, "shard")
+        }
+        arrays = {name: v for name, v in self._wholes.items() if name not in tables}
         arrays = self.session.run(arrays)  # at once: a call prepares the graph anew
-        for name in self.named:
-            if name in tables:
-                yield name, self._table(tables[name])
-            else:
-                yield name, layouts.canonical(name, arrays.pop(name))
+        return (
+            (name, self._table(v) if name in tables else self._canonical(name, arrays.pop(name)))
+            for name, v in self.named.items()
+        )
 
     def _table(self, variable):
         with self.session.graph.as_default():
@@ -267,6 +281,12 @@ class Weights:
             variable.shape.as_list(),
             lambda *ends: self.session.run(rows, {ids: np.arange(*ends)}),
         )
+
+    def _canonical(self, name, array):
+        shard = getattr(self.named[name], "shard", None)
+        if shard:
+            array = shard.whole(np.split(array, shard.ranks))
+        return layouts.canonical(name, array)
 
     def statistics(self):
         return self.session.run(self.running).items()
@@ -280,12 +300,15 @@ class Weights:
     def _assign(self, arrays, variables):
         initializers, values = [], {}
         for name, variable in variables.items():
-            if isinstance(arrays[name], Table):
-                self._assign_rows(variable, arrays[name])
+            array = arrays[name]
+            if hasattr(variable, "shard"):
+                array = variable.shard.own(array)
+            if isinstance(array, Table):
+                self._assign_rows(variable, array)
                 continue
             initializers.append(variable.initializer)
             value = variable.initializer.inputs[1]
-            values[value] = layouts.channels_last(name, arrays[name], value.dtype.as_numpy_dtype)
+            values[value] = layouts.channels_last(name, array, value.dtype.as_numpy_dtype)
         self.session.run(initializers, feed_dict=values)
 
     def _assign_rows(self, variable, array):

@@ -52,6 +52,20 @@ DIMENSIONS = OrderedDict(
         "up. `dense`: all, as their moments go on; it takes as long as the tables are large. The "
         "two never stand in one table.",
     ),
+    tables=Dimension(
+        key="",  # its words say it
+        standard="replicated",
+        words={
+            "replicated": "whole tables on every device",
+            "sharded": "tables shared out over the devices",
+        },
+        examples=(["replicated"], ["replicated", "sharded"]),
+        description="What several devices have of the tables. `replicated`: all of both, and they "
+        "exchange gradients of rows. `sharded`: columns of the deep table and rows of the wide "
+        "one, so a device holds its share of their memory, and they exchange rows and gradients; "
+        "the devices must divide `width`. It needs two devices or more, and `adam: lazy`. The two "
+        "never stand in one table.",
+    ),
 )
 DATA = OrderedDict(
     synthetic=Data(
@@ -88,6 +102,8 @@ SCORE = Score(
     most=1.0,
 )
 PARALLEL = ()  # data parallel alone
+#: A size that the devices together must divide -> the choice, and its word, of which that is so.
+DIVIDED = {"width": ("tables", "sharded")}
 
 NUMBERS = 13
 CROSSES = 2  # ids of a sample in the wide table
@@ -103,8 +119,25 @@ EPSILON = 1e-7  # beside the root of the second moment as it is, not of the corr
 
 
 def base(case):
-    """What a speed-up is over: the same work on one device."""
-    return case.on(1, 1)
+    """What a speed-up is over: the same work on one device, which has whole tables."""
+    return case.on(1, 1).choosing(tables="replicated")
+
+
+def unsupported(identity):
+    """Why no framework can do a case, by its identity, or ""."""
+    devices = identity["nodes"] * identity["devices_per_node"]
+    if identity["tables"] != "sharded":
+        return ""
+    if devices == 1:
+        return "one device has nothing to share out: ask for `tables: replicated`"
+    if identity["adam"] != "lazy":
+        return "sharded tables are updated where a batch looks them up: ask for `adam: lazy`"
+    if identity["width"] % devices:
+        return "tables are sharded by columns: %d devices do not divide a width of %d" % (
+            devices,
+            identity["width"],
+        )
+    return ""
 
 
 def inputs(dimensions):
@@ -126,6 +159,11 @@ def parameters(dimensions):
         columns = UNITS
     shapes["output.weight"], shapes["output.bias"] = (1, columns), (1,)
     return shapes
+
+
+def sharded(dimensions):
+    """Whether ranks share the tables out."""
+    return dimensions["tables"] == "sharded"
 
 
 def sparse(dimensions):

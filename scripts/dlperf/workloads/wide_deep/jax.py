@@ -2,7 +2,7 @@
 
 As fast as it gets: the rows of both tables are looked up before the loss is differentiated, so that
 Adam updates, in place, those that a batch looks up. With `adam: dense`, tables are parameters like
-others, and so are their gradients.
+others, and so are their gradients; with `tables: sharded`, each rank has a part of them.
 """
 
 import jax
@@ -11,6 +11,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 
+from dlperf.contract.shards import COLUMNS, ROWS, Shard
 from dlperf.data import clicks
 from dlperf.frameworks.jax import sparse
 from dlperf.frameworks.jax import training as framework
@@ -47,11 +48,14 @@ def weights(run, network):
     ]
     numbers = np.empty((1, facts.NUMBERS), np.float32)
     shapes = framework.shapes_of(run, network, numbers, *rows)["params"]
-    dtype = np.float64 if run.float64 else np.float32
-    for name in TABLES:
+    dtype, shards = np.float64 if run.float64 else np.float32, {}
+    for name, by in zip(TABLES, (ROWS, COLUMNS)):
         shape = facts.parameters(run.dimensions)[name]
+        if facts.sharded(run.dimensions):
+            shards[name] = Shard(run, *shape, by)
+            shape = shards[name].together
         shapes[name] = jax.ShapeDtypeStruct(shape, dtype)
-    return framework.Weights(framework.named(shapes), shapes)
+    return framework.Weights(framework.named(shapes), shapes, shards)
 
 
 def lookups(batch):

@@ -1,7 +1,8 @@
 """Wide & Deep in OneFlow, eager.
 
 As fast as it gets: of both tables only the rows that a batch looks up have gradients, and Adam
-updates them in place. With `adam: dense`, tables are parameters like others.
+updates them in place. With `adam: dense`, tables are parameters like others; with `tables:
+sharded`, each rank has a part of them.
 
 F.dropout, not nn.Dropout, each of which starts from the same seed.
 """
@@ -10,6 +11,7 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
+from dlperf.contract.shards import COLUMNS, ROWS, Shard
 from dlperf.data import clicks
 from dlperf.frameworks.oneflow import sparse
 from dlperf.frameworks.oneflow import training as framework
@@ -17,12 +19,11 @@ from dlperf.workloads.wide_deep import facts
 
 
 class WideDeep(nn.Module):
-    def __init__(self, dimensions):
+    def __init__(self, run):
         super().__init__()
-        rows, lazy = dimensions["vocabulary"], bool(facts.sparse(dimensions))
+        dimensions = run.dimensions
         columns = [facts.inputs(dimensions)] + dimensions["layers"] * [facts.UNITS]
-        self.wide = sparse.Table(rows, 1, lazy)
-        self.deep = sparse.Table(rows, dimensions["width"], lazy)
+        self.wide, self.deep = tables(run)
         self.hidden = nn.ModuleList(map(framework.Linear, columns, columns[1:]))
         self.output = framework.Linear(facts.UNITS, 1)
         self.dropout = facts.DROPOUT
@@ -35,8 +36,18 @@ class WideDeep(nn.Module):
         return (self.output(x) + crosses.sum(1)).squeeze(1)
 
 
+def tables(run):
+    """The wide one and the deep one."""
+    rows, width = run.dimensions["vocabulary"], run.dimensions["width"]
+    if facts.sharded(run.dimensions):
+        shards = Shard(run, rows, 1, ROWS), Shard(run, rows, width, COLUMNS)
+        return [sparse.Part(run, shard) for shard in shards]
+    lazy = bool(facts.sparse(run.dimensions))
+    return sparse.Table(rows, 1, lazy), sparse.Table(rows, width, lazy)
+
+
 def model(run):
-    return framework.place(run, WideDeep(run.dimensions))
+    return framework.place(run, WideDeep(run))
 
 
 def weights(run, network):
@@ -47,7 +58,9 @@ def weights(run, network):
         named[{"wide.weight": "wide_embedding", "deep.weight": "deep_embedding"}.get(own, name)] = (
             parameter
         )
-    return framework.Weights(named)
+    tables = {"wide_embedding": network.wide.shard, "deep_embedding": network.deep.shard}
+    shards = {name: shard for name, shard in tables.items() if shard}
+    return framework.Weights(named, shards=shards)
 
 
 def loss(run, network, numbers, wide, deep, labels):

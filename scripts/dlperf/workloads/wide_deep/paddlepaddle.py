@@ -2,14 +2,15 @@
 
 As fast as it gets: the layers and the loss are one static program; tables are looked up in front of
 it, and Adam updates in place the rows that a batch looks up. With `adam: dense`, tables are
-parameters of the program like others. On the CPU without oneDNN, in whose programs gradients came
-out wrong (Paddle 3.3: by a third).
+parameters of the program like others; with `tables: sharded`, each rank has a part of them. On the
+CPU without oneDNN, in whose programs gradients came out wrong (Paddle 3.3: by a third).
 """
 
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
+from dlperf.contract.shards import COLUMNS, ROWS, Shard
 from dlperf.frameworks.paddlepaddle import sparse
 from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.workloads.wide_deep import facts
@@ -44,11 +45,10 @@ class Layers(nn.Layer):
 class WideDeep(nn.Layer):
     """The loss of a batch."""
 
-    def __init__(self, dimensions):
+    def __init__(self, run):
         super().__init__()
-        self.wide = sparse.table(dimensions["vocabulary"], 1)
-        self.deep = sparse.table(dimensions["vocabulary"], dimensions["width"])
-        self.layers = Layers(dimensions)
+        self.wide, self.deep = tables(run)
+        self.layers = Layers(run.dimensions)
 
     def forward(self, numbers, wide, deep, labels):
         return self.layers(numbers, self.wide(wide), self.deep(deep), labels)
@@ -66,8 +66,17 @@ class Logits(nn.Layer):
         return own.layers.logits(numbers, own.wide(wide), own.deep(deep)).flatten()
 
 
+def tables(run):
+    """The wide one and the deep one."""
+    rows, width = run.dimensions["vocabulary"], run.dimensions["width"]
+    if facts.sharded(run.dimensions):
+        shards = Shard(run, rows, 1, ROWS), Shard(run, rows, width, COLUMNS)
+        return list(map(sparse.part, shards))
+    return sparse.table(rows, 1), sparse.table(rows, width)
+
+
 def model(run):
-    network = WideDeep(run.dimensions)
+    network = WideDeep(run)
     network.train()
     return network
 

@@ -1,13 +1,15 @@
 """Wide & Deep in PyTorch.
 
 As fast as it gets: sparse gradients of both tables, of which Adam updates the rows that a batch
-looks up; a fused Adam for the dense layers. With `adam: dense`, tables are parameters like others.
+looks up; a fused Adam for the dense layers. With `adam: dense`, tables are parameters like others;
+with `tables: sharded`, each rank has a part of them.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from dlperf.contract.shards import COLUMNS, ROWS, Shard
 from dlperf.frameworks.pytorch import sparse
 from dlperf.frameworks.pytorch import training as framework
 from dlperf.workloads.wide_deep import facts
@@ -18,12 +20,11 @@ def dense(inputs, outputs):
 
 
 class WideDeep(nn.Module):
-    def __init__(self, dimensions):
+    def __init__(self, run):
         super().__init__()
-        rows, lazy = dimensions["vocabulary"], bool(facts.sparse(dimensions))
+        dimensions = run.dimensions
         columns = [facts.inputs(dimensions)] + dimensions["layers"] * [facts.UNITS]
-        self.wide = sparse.table(rows, 1, lazy)
-        self.deep = sparse.table(rows, dimensions["width"], lazy)
+        self.wide, self.deep = tables(run)
         self.hidden = nn.ModuleList(map(dense, columns, columns[1:]))
         self.output = dense(facts.UNITS, 1)
         self.dropout = nn.Dropout(facts.DROPOUT)
@@ -36,8 +37,18 @@ class WideDeep(nn.Module):
         return self.output(x)[:, 0] + crosses.sum((1, 2))
 
 
+def tables(run):
+    """The wide one and the deep one."""
+    rows, width = run.dimensions["vocabulary"], run.dimensions["width"]
+    if facts.sharded(run.dimensions):
+        shards = Shard(run, rows, 1, ROWS), Shard(run, rows, width, COLUMNS)
+        return [sparse.Sharded(run, shard) for shard in shards]
+    lazy = bool(facts.sparse(run.dimensions))
+    return sparse.table(rows, 1, lazy), sparse.table(rows, width, lazy)
+
+
 def model(run):
-    return WideDeep(run.dimensions).to(run.device).train()
+    return WideDeep(run).to(run.device).train()
 
 
 def weights(run, network):

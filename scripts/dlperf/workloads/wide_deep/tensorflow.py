@@ -2,11 +2,13 @@
 
 As fast as it gets: the whole step is one traced function of static shapes; the gradients of both
 tables are slices, by which Adam updates the rows that a batch looks up; of the dense layers it is
-one operator a tensor. With `adam: dense`, it is that of the tables too.
+one operator a tensor. With `adam: dense`, it is that of the tables too; with `tables: sharded`, a
+rank has a part of them.
 """
 
 import tensorflow as tf
 
+from dlperf.contract.shards import COLUMNS, ROWS, Shard
 from dlperf.data import clicks
 from dlperf.frameworks.tensorflow import sparse
 from dlperf.frameworks.tensorflow import training as framework
@@ -27,17 +29,35 @@ class Dense(tf.Module):
         return tf.nn.bias_add(x, tf.cast(self.bias, x.dtype))
 
 
-class WideDeep(tf.Module):
-    def __init__(self, dimensions):
+class Table(tf.Module):
+    def __init__(self, rows, width):
         super().__init__()
-        rows = dimensions["vocabulary"]
+        self.weight = variable(rows, width)
+
+    def __call__(self, ids):
+        return tf.gather(self.weight, ids)
+
+
+def tables(run):
+    """The wide one and the deep one."""
+    rows, width = run.dimensions["vocabulary"], run.dimensions["width"]
+    if facts.sharded(run.dimensions):
+        shards = Shard(run, rows, 1, ROWS), Shard(run, rows, width, COLUMNS)
+        return [sparse.Part(run, shard) for shard in shards]
+    return Table(rows, 1), Table(rows, width)
+
+
+class WideDeep(tf.Module):
+    def __init__(self, run):
+        super().__init__()
+        dimensions = run.dimensions
         columns = [facts.inputs(dimensions)] + dimensions["layers"] * [facts.UNITS]
-        self.wide, self.deep = variable(rows, 1), variable(rows, dimensions["width"])
+        self.wide, self.deep = tables(run)
         self.hidden = list(map(Dense, columns, columns[1:]))
         self.output = Dense(facts.UNITS, 1)
 
     def __call__(self, numbers, wide, deep, dtype, training=True):
-        crosses, fields = tf.gather(self.wide, wide), tf.gather(self.deep, deep)
+        crosses, fields = self.wide(wide), self.deep(deep)
         fields = tf.reshape(fields, [numbers.shape[0], -1])
         x = tf.cast(tf.concat([fields, tf.cast(numbers, fields.dtype)], 1), dtype)
         for layer in self.hidden:
@@ -49,16 +69,16 @@ class WideDeep(tf.Module):
 
 def model(run):
     # plain variables, the same on all ranks: see resnet50/tensorflow.py
-    return WideDeep(run.dimensions)
+    return WideDeep(run)
 
 
 def weights(run, network):
     """The trained variables by the names of facts.parameters."""
-    named = {"wide_embedding": network.wide, "deep_embedding": network.deep}
+    named = {"wide_embedding": network.wide.weight, "deep_embedding": network.deep.weight}
     layers = {"hidden%d" % index: layer for index, layer in enumerate(network.hidden)}
     for name, layer in dict(layers, output=network.output).items():
         named[name + ".weight"], named[name + ".bias"] = layer.weight, layer.bias
-    return framework.Weights(named)
+    return framework.Weights(named, run=run)
 
 
 def loss(run, network, numbers, wide, deep, labels):

@@ -2,13 +2,14 @@
 
 As fast as it gets: the gradients of both tables are slices, by which Adam updates the rows that a
 batch looks up; of the dense layers it is ApplyAdam, an operator a tensor. With `adam: dense`, it is
-that of the tables too.
+that of the tables too; with `tables: sharded`, each rank has a part of them.
 """
 
 import functools
 
 import tensorflow as tf
 
+from dlperf.contract.shards import COLUMNS, ROWS, Shard
 from dlperf.data import clicks
 from dlperf.frameworks.tensorflow1 import sparse
 from dlperf.frameworks.tensorflow1 import training as framework
@@ -28,9 +29,13 @@ def dense(x, outputs, name):
 def wide_deep(run, numbers, wide, deep, training=True):
     """Logits (batch,)."""
     rows, width = run.dimensions["vocabulary"], run.dimensions["width"]
-    lazy = bool(facts.sparse(run.dimensions))
-    crosses = tf.gather(sparse.table("wide_embedding", rows, 1, lazy), wide)
-    fields = tf.gather(sparse.table("deep_embedding", rows, width, lazy), deep)
+    if facts.sharded(run.dimensions):
+        crosses = sparse.lookup(run, "wide_embedding", Shard(run, rows, 1, ROWS), wide)
+        fields = sparse.lookup(run, "deep_embedding", Shard(run, rows, width, COLUMNS), deep)
+    else:
+        lazy = bool(facts.sparse(run.dimensions))
+        crosses = tf.gather(sparse.table("wide_embedding", rows, 1, lazy), wide)
+        fields = tf.gather(sparse.table("deep_embedding", rows, width, lazy), deep)
     fields = tf.reshape(fields, [int(deep.shape[0]), facts.FIELDS * width])
     x = tf.concat([fields, tf.cast(numbers, fields.dtype)], 1)
     for layer in range(run.dimensions["layers"]):
