@@ -8,6 +8,10 @@ read what it can do without having it. In every package:
                                         first: {"cpu": ("bfloat16",), "cuda": …}
                     FLOAT64_COMPILERS   those under which a certificate can run in float64
                     FLOAT64_EXCHANGE    whether ranks then exchange gradients as when timed
+                    and only where they are other than of most:
+                    ONE_RANK_A_NODE     True: one process drives all devices of a node
+                    KEEPS_LOSSES        False: of a window's losses the last one alone is kept
+                    OPTIMIZER_ALONE     False: its optimiser cannot be given gradients
                     unsupported(case) -> str    why it cannot do a case, or ""
                     and the functions of process.py
     process.py      environment(run) -> dict    variables that must stand before the process starts
@@ -77,6 +81,11 @@ def unsupported(case):
             where,
         )
     return reason
+
+
+def ranks_of_node(name, devices):
+    """The processes of framework `name` on a node with so many devices."""
+    return 1 if getattr(find(name), "ONE_RANK_A_NODE", False) else devices
 
 
 def half(run):

@@ -28,6 +28,7 @@ def window(run, work, stopwatch):
     handles, window = timed(run, work, stopwatch, lambda handle: read(work, handle))
     # a rank may have none: of layers in pipeline parallel, only the last ones' have
     losses = [work.loss(handle) for handle in handles] if work.loss else None
+    losses = losses and [value for value in losses if value is not None]
     if not all(math.isfinite(value) for value in losses or ()):
         raise ValueError("the loss is not finite: %s" % losses)
     return {"window": window, "loss": losses}
@@ -70,11 +71,12 @@ def all_is_done(read, handle, step):
 
 
 def read(work, handle):
-    """Seconds to read a loss and the first weights."""
+    """Seconds to read a loss and, unless that takes files, the first weights."""
     begin = time.perf_counter()
     if work.loss:
         work.loss(handle)
-    next(iter(work.weights.read()))
+    if not getattr(work.weights, "through_files", False):
+        next(iter(work.weights.read()))
     return time.perf_counter() - begin
 
 
