@@ -103,7 +103,9 @@ def runtime():
 
 
 def call(name, *arguments):
-    """Call a function of CUDA's runtime. Raises RuntimeError where it fails."""
+    """Call a function of CUDA's runtime. Raises RuntimeError where it fails or is not there."""
+    if runtime() is None:
+        raise RuntimeError("CUDA's runtime, %s, is not here" % RUNTIMES[0])
     status = getattr(runtime(), name)(*arguments)
     if status:
         raise RuntimeError("%s failed with CUDA's error %d" % (name, status))
