@@ -241,7 +241,7 @@ class Model:
         if not self.compiled:
             raise StubError("weights cannot be loaded before Model.compile()")
 
-    def _save_params_to_files(self, prefix, iter=0):  # noqa: A002
+    def _save_params_to_files(self, prefix, iter=0):
         self.dense.tofile(f"{prefix}_dense_{iter}.model")
         for number, table in enumerate(self.tables):
             folder = Path(f"{prefix}{number}_sparse_{iter}.model")

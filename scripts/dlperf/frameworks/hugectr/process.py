@@ -29,7 +29,6 @@ def services(run):
 
 
 def start(run):
-    import hugectr
     from mpi4py import MPI  # as HugeCTR's own samples do: it starts MPI
 
     gpus.require("HugeCTR", runtime() is not None, count())

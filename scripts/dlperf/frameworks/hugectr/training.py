@@ -14,7 +14,7 @@ import hugectr
 from dlperf.contract.work import Work
 from dlperf.data.loaders import loader
 from dlperf.frameworks import half
-from dlperf.frameworks.hugectr import layouts, process
+from dlperf.frameworks.hugectr import formats, process
 
 SCALER = 1024.0  # of float16, constant: the largest that HugeCTR's documentation names
 WORKERS = 12  # threads of its reader, as many as its default
@@ -71,7 +71,7 @@ class Batches:
     def __init__(self, run):
         norm = process.reads_norm()
         self._folder = tempfile.mkdtemp(prefix="batches-")
-        write = layouts.Norm if norm else layouts.Parquet
+        write = formats.Norm if norm else formats.Parquet
         source = loader(run.workload, run.data)
         parts = [
             source.open_batches(run.input._replace(part=part), "", 1)
@@ -94,11 +94,14 @@ class Batches:
         for part in parts:
             part.close()
         if not norm:
-            layouts.write_metadata(
-                self._folder, rows, batch.numbers.shape[1], batch.wide.shape[1] + batch.deep.shape[1]
+            formats.write_metadata(
+                self._folder,
+                rows,
+                batch.numbers.shape[1],
+                batch.wide.shape[1] + batch.deep.shape[1],
             )
         self._threads = threads
-        self._list = layouts.write_list(
+        self._list = formats.write_list(
             self._folder, [names[each % len(names)] for each in range(threads)]
         )
         self._type = "Norm" if norm else "Parquet"
@@ -149,7 +152,7 @@ def train(run, network, weights, batches, rate, parity=None):
             loss_scaling="constant" if run.amp else "none",
             loss_scale=scaler(run) if run.amp else None,
             loss_kept="of the last step",
-            rows_held=capacity(graph),
+            **capacity(graph),
             **parity or {},
         ),
         weights=weights,
@@ -166,10 +169,10 @@ def graph_of(network):
 
 
 def capacity(graph):
-    """{table: rows that all GPUs together have room for}."""
+    """{"rows_held_<table>": rows that all GPUs together have room for}."""
     hparam = "sparse_embedding_hparam"
     return {
-        layer["top"]: layer[hparam]["max_vocabulary_size_global"]
+        "rows_held_" + layer["top"]: layer[hparam]["max_vocabulary_size_global"]
         for layer in graph
         if hparam in layer
     }
@@ -214,11 +217,11 @@ class Weights:
     def write(self, arrays):
         with tempfile.TemporaryDirectory() as folder:
             dense = os.path.join(folder, "dense")
-            layouts.write_dense(dense, (arrays[name] for name in self._layers))
+            formats.write_dense(dense, (arrays[name] for name in self._layers))
             self._network.load_dense_weights(dense_model_file=dense)
             tables = [os.path.join(folder, name) for name in self._tables]
             for path, name in zip(tables, self._tables):
-                layouts.write_table(path, arrays[name])
+                formats.write_table(path, arrays[name])
             self._network.load_sparse_weights(sparse_embedding_files=tables)
 
     def read(self):
@@ -228,6 +231,6 @@ class Weights:
             self._network.save_params_to_files(prefix=prefix, iter=0)
             process.meet(self._run)
             for number, (name, shape) in enumerate(self._tables.items()):
-                yield name, layouts.read_table("%s%d_sparse_0.model" % (prefix, number), shape)
-            for pair in layouts.read_dense(prefix + "_dense_0.model", self._layers):
+                yield name, formats.read_table("%s%d_sparse_0.model" % (prefix, number), shape)
+            for pair in formats.read_dense(prefix + "_dense_0.model", self._layers):
                 yield pair

@@ -22,7 +22,7 @@ def add(network, kind, bottoms, top, **values):
             layer_type=getattr(hugectr.Layer_t, kind),
             bottom_names=bottoms,
             top_names=[top],
-            **values
+            **values,
         )
     )
     return top
@@ -58,7 +58,9 @@ def model(run, batches):
                 optimizer=adam,
             )
         )
-        looked_up[name] = add(network, "Reshape", [table], name + "_rows", leading_dim=slots * width)
+        looked_up[name] = add(
+            network, "Reshape", [table], name + "_rows", leading_dim=slots * width
+        )
     crosses = add(network, "ReduceSum", [looked_up["wide"]], "crosses", axis=1)
     x = add(network, "Concat", [looked_up["deep"], "numbers"], "columns")
     for layer in range(dimensions["layers"]):
