@@ -14,9 +14,11 @@ import pytest
 import stub_hugectr
 from gpu_runs import a_run
 
-from dlperf import frameworks, workloads
+from dlperf import frameworks, plan, workloads
+from dlperf.certify import __main__ as certify
+from dlperf.certify import judge
 from dlperf.contract.dimension import Dimensions
-from dlperf.contract.parallel import Parallel
+from dlperf.contract.parallel import Layout, Parallel
 from dlperf.contract.run import Unsupported
 from dlperf.data import clicks
 from dlperf.frameworks.hugectr import formats, process
@@ -514,3 +516,60 @@ def test_runtime_is_found_by_name_or_none(monkeypatch):
     monkeypatch.setattr(process, "RUNTIMES", ("libno-such-library.so", None))
     assert isinstance(process.runtime(), ctypes.CDLL)
     process.runtime.cache_clear()
+
+
+# What is planned, and proved
+
+ROUND = {
+    "round": "clicks",
+    "device": "cuda",
+    "frameworks": ["hugectr", "pytorch"],
+    "workloads": {
+        "wide_deep": {
+            "precisions": ["fp32"],
+            "batch_sizes": {"fp32": [2048]},
+            "data": ["synthetic"],
+        }
+    },
+    "topologies": ["1n1d", "1n8d"],
+}
+
+
+def planned(**changes):
+    return [
+        case for case in plan.expand(plan.load({**ROUND, **changes})) if case.framework == "hugectr"
+    ]
+
+
+def test_a_plan_has_it_on_gpus_and_says_why_it_is_not_elsewhere():
+    one, eight = planned()
+    assert (one.unsupported, eight.unsupported) == ("", "")
+    assert (eight.name, eight.global_batch_size) == ("train-fp32-1n8d-b2048-synthetic", 8 * 2048)
+    reasons = {case.unsupported for case in planned(device="cpu")}
+    assert reasons == {"HugeCTR trains on GPUs alone: ask for device cuda"}
+    resnet50 = {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}, "data": ["synthetic"]}
+    reasons = {case.unsupported for case in planned(workloads={"resnet50": resnet50})}
+    assert reasons == {"no implementation yet"}
+
+
+def test_its_certificate_leaves_out_what_its_python_cannot(monkeypatch):
+    """Its optimiser takes no gradients; five steps in fp32 stand in for float64."""
+    asked_for = {}
+
+    def side_by_side(asked, manifest, environment, runs):
+        asked_for.update(runs)
+        return {}
+
+    monkeypatch.setattr(certify, "_side_by_side", side_by_side)
+    monkeypatch.setattr(judge, "tiers", lambda *arguments: [{"passed": False}])
+    manifest = {"variant": "", "parts": {"1": {"loss": [1.0] * 5}}}
+    for framework, alone in (("hugectr", False), ("pytorch", True)):
+        asked = types.SimpleNamespace(
+            **{"framework": framework, "workload": "wide_deep", "device": "cuda"},
+            **{"precision": "fp32", "compiler": "none", "layout": Layout.parse("1")},
+            **{"no_long_run": False, "float64_only": False},
+        )
+        certify._tiers(asked, manifest, {}, None)
+        _, _, timed = asked_for["timed"]
+        assert (timed["optimizer"], timed["dropout"]) == (alone, True)
+        assert asked_for["free"] == ("fp32", "none", {"kind": "steps", "steps": 5})

@@ -1,4 +1,4 @@
-"""One process that drives all devices of its node: how it is started, and what its record counts."""
+"""A process that drives all devices of its node: how it is started, what its record counts."""
 
 import functools
 import io

@@ -113,7 +113,7 @@ def names(numbers, slots):
 
 
 def write_metadata(folder, rows, numbers, slots):
-    """Write `_metadata.json` of Parquet: rows of each file by its name, and which column is what."""
+    """Write `_metadata.json` of Parquet: the rows of each file by name, and what columns are."""
     found, place = {}, 0
     for kind, each in zip(("labels", "conts", "cats"), names(numbers, slots)):
         found[kind] = [
