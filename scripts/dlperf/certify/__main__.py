@@ -158,7 +158,8 @@ def _tiers(
         runs["float64"] = ("fp64", float64_compiler, {"kind": "steps", "steps": steps})
     if not asked.float64_only:
         alone = whole and not quality
-        task = {"kind": "gradient", "steps": 1, "optimizer": alone, "dropout": alone}
+        optimizer = alone and getattr(frameworks.load(asked.framework), "OPTIMIZER_ALONE", True)
+        task = {"kind": "gradient", "steps": 1, "optimizer": optimizer, "dropout": alone}
         runs["timed"] = (*way, dict(task, neutral=whole and not float64_compiler))
         more = getattr(workloads.proof(asked.workload), "TIMED_RANKS", 0)
         if asked.layout.name == "dp2" and more and asked.device == "cpu":

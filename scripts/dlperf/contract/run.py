@@ -76,6 +76,8 @@ class Rank:
     capability: str
     result: str
 
+    devices = 1  # that it owns
+
     @property
     def amp(self):
         return self.precision.startswith("amp")
@@ -142,6 +144,7 @@ class Rank:
 class Run(Rank):
     """One rank of one repetition of a case. `batch_size` is of one replica in one micro-step.
 
+    devices: that this rank owns, one unless its framework drives all of a node's in one process.
     epochs, evaluations: of a training to a quality, else 0. loss_scale: what the loss is multiplied
     by at first where gradients are float16. A certificate takes 1: its only step must not overflow.
     """
@@ -155,6 +158,7 @@ class Run(Rank):
     warmup_steps: int
     measured_steps: int
     data_dir: str
+    devices: int = 1
     epochs: int = 0
     evaluations: int = 0
     loss_scale: float = 2.0**16
@@ -171,16 +175,16 @@ class Run(Rank):
     @property
     def data_parallel(self):
         """Model replicas."""
-        return self.parallel.data_parallel(self.ranks)
+        return self.parallel.data_parallel(self.ranks * self.devices)
 
     @property
     def replica(self):
-        """The number of this rank's model replica: ranks of one replica follow each other."""
-        return self.rank // self.parallel.devices_per_replica
+        """The number of this rank's (first) model replica: ranks of one follow each other."""
+        return self.rank * self.devices // self.parallel.devices_per_replica
 
     @property
     def global_batch_size(self):
-        return self.parallel.global_batch_size(self.batch_size, self.ranks)
+        return self.parallel.global_batch_size(self.batch_size, self.ranks * self.devices)
 
     @property
     def steps(self):

@@ -13,6 +13,7 @@ class Work:
         a handle of its mean loss; it must not wait for the device.
     wait: returns when all queued steps, their weight updates included, are done.
     loss: the float behind a handle; called outside the timed window. None where a rank has none.
+        It gives None for a step whose loss is gone, as a framework may keep the last one alone.
     parameters: the number of trainable values, counted in the framework's own model.
     batches: a loader's source (dlperf.data.loaders); filled before the window, asked for its waits
         after it.
@@ -22,8 +23,9 @@ class Work:
         `write({name: such an array})`. A `large` table is a Table in both, so that it is nowhere
         whole beside the framework's own. The names and shapes are those of the facts'
         `parameters(dimensions)`. Written before the first step and only then: until then the
-        model's weights may be anything. `statistics()` gives this rank's running ones of
-        batch-norm in the same way, as the facts' `statistics` name them; nothing of other models.
+        model's weights may be anything. `through_files`: True where reading takes as long as a
+        disk does. `statistics()` gives this rank's running ones of batch-norm in the same way, as
+        the facts' `statistics` name them; nothing of other models.
 
     Of a training to a quality, by `scheduled`; None where a framework's page has no such training:
 

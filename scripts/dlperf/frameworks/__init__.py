@@ -10,6 +10,10 @@ read what it can do without having it. In every package:
                     FLOAT64_EXCHANGE    whether ranks then exchange gradients as when timed
                     SHARDS_TABLES       whether its ranks can share tables out (False where it is
                                         not there)
+                    and only where they are other than of most:
+                    ONE_RANK_A_NODE     True: one process drives all devices of a node
+                    KEEPS_LOSSES        False: of a window's losses the last one alone is kept
+                    OPTIMIZER_ALONE     False: its optimiser cannot be given gradients
                     unsupported(case) -> str    why it cannot do a case, or ""
                     and the functions of process.py
     process.py      environment(run) -> dict    variables that must stand before the process starts
@@ -83,6 +87,11 @@ def unsupported(case):
             where,
         )
     return reason
+
+
+def ranks_of_node(name, devices):
+    """The processes of framework `name` on a node with so many devices."""
+    return 1 if getattr(find(name), "ONE_RANK_A_NODE", False) else devices
 
 
 def half(run):

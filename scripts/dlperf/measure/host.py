@@ -366,22 +366,29 @@ def gpu_cores(gpus):
     return found
 
 
+def own_gpus(run):
+    """A rank's own of its node's GPUs."""
+    return run.gpus[run.local_rank * run.devices :][: run.devices]
+
+
 class EnergyCounter:
-    """Joules of a rank's GPU between start() and stop(), from NVML's total; None without one."""
+    """Joules of a rank's GPUs between start() and stop(), from NVML's totals; None without one."""
 
     counter = "nvml_total_energy"
 
     def __init__(self, run):
         self._nvml = _nvml() if run.cuda else None
         # by what the node gave it: a framework may let its ranks see more cards than their own
-        own = run.gpus[run.local_rank] if self._nvml else None
-        self._handle = _handle(self._nvml, own) if own else None
+        own = own_gpus(run) if self._nvml else []
+        self._handles = [_handle(self._nvml, each) for each in own]
         self._before = None
 
     def _millijoules(self):
-        if self._handle is None:
+        if not self._handles or None in self._handles:
             return None
-        return _ask(self._nvml, "nvmlDeviceGetTotalEnergyConsumption", self._handle)
+        asked = "nvmlDeviceGetTotalEnergyConsumption"
+        found = [_ask(self._nvml, asked, each) for each in self._handles]
+        return None if None in found else sum(found)
 
     def start(self):
         self._before = self._millijoules()

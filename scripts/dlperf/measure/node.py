@@ -98,7 +98,8 @@ class Node:
     def _capability(self, fields):
         """The compute capability of a rank's GPU, "" if it is not known."""
         facts = self.about["facts"]["gpus"]
-        own = facts[fields["local_rank"]] if fields["local_rank"] < len(facts) else {}
+        first = fields["local_rank"] * fields.get("devices", 1)
+        own = facts[first] if first < len(facts) else {}
         return own.get("compute_capability") or ""
 
     def _child(self, name, argv, environment, cores, limit_bytes=0):
@@ -131,7 +132,7 @@ class Node:
         # else the address of all interfaces
         environment["JAX_COORDINATOR_BIND_ADDRESS"] = "%s:%d" % (run.address, run.port)
         environment.update(host.PCI_ORDER)
-        environment["CUDA_VISIBLE_DEVICES"] = self._gpus[run.local_rank] if run.cuda else ""
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(host.own_gpus(run)) if run.cuda else ""
         environment.update(frameworks.load(run.framework).environment(run))
         return environment
 
@@ -202,7 +203,7 @@ def placed(case, nodes, interpreter, meeting):
     A case without a workload gives plain Ranks: nothing is trained.
 
     Ranks are numbered node by node. On a CPU a rank gets `cores_per_device` of its node's cores, on
-    GPUs its share of those close to its card.
+    GPUs its share of those close to its card; one with several devices gets what is theirs.
     """
     identity, settings = case["identity"], case["settings"]
     devices, per_device = identity["devices_per_node"], settings["cores_per_device"]
@@ -211,8 +212,15 @@ def placed(case, nodes, interpreter, meeting):
     same = {key: value for key, value in {**identity, **settings}.items() if key in named}
     if trained:
         same["dimensions"] = dict(case_of(identity).dimensions)
-    first = nodes[0]
-    peers = ["%s:%d" % (node["address"], port) for node in nodes for port in node["ports"][1:]]
+    first, local_ranks = nodes[0], frameworks.ranks_of_node(identity["framework"], devices)
+    each = devices // local_ranks
+    if each > 1:
+        same["devices"] = each
+    peers = [
+        "%s:%d" % (node["address"], port)
+        for node in nodes
+        for port in node["ports"][1 : 1 + local_ranks]
+    ]
     found = []
     for index, node in enumerate(nodes):
         runs, cores = [], node["cores"]
@@ -221,15 +229,16 @@ def placed(case, nodes, interpreter, meeting):
             own = [cores[turn : turn + per_device] or cores for turn in turns]
         else:
             own = close_cores(node["threads"], node["gpu_cores"])
-        for local_rank in range(devices):
+        for local_rank in range(local_ranks):
+            there = own[local_rank * each :][:each]
             runs.append(
                 dict(
                     same,
-                    rank=index * devices + local_rank,
+                    rank=index * local_ranks + local_rank,
                     local_rank=local_rank,
                     ranks=len(peers),
-                    local_ranks=devices,
-                    cores=own[local_rank],
+                    local_ranks=local_ranks,
+                    cores=sorted({core for cores in there for core in cores}),
                     interpreter=interpreter,
                     address=first["address"],
                     port=first["ports"][0],

@@ -154,7 +154,8 @@ class Attempt:
         self._launch = self._meeting = self._loopback = None
         identity = case["identity"]
         devices = identity["devices_per_node"]
-        self._ranks = identity["nodes"] * devices
+        self._local_ranks = frameworks.ranks_of_node(identity["framework"], devices)
+        self._ranks = identity["nodes"] * self._local_ranks
         try:
             if identity["nodes"] == 1:
                 if self._ranks > 1 and environment.get("backend") != "container":
@@ -254,7 +255,7 @@ class Attempt:
                 if each[0] == status:
                     return each
         for rank, code, _ in died:
-            node = rank // self._case["identity"]["devices_per_node"]
+            node = rank // self._local_ranks
             if code == -9 and self._results[node]["oom_kills"] > 0:
                 return "oom", "rank %d: killed by the kernel: out of memory" % rank
         ends = []
@@ -320,8 +321,7 @@ class Attempt:
     def _load(self, index):
         """CPU time in the window as a share of time and cores: ranks with services, and others."""
         begin, end = (self._results[index]["times"].get(key) for key in ("window", "end"))
-        devices = self._case["identity"]["devices_per_node"]
-        ranks = self.facts[index * devices : (index + 1) * devices]
+        ranks = self.facts[index * self._local_ranks :][: self._local_ranks]
         found = {
             "startup_seconds": round(self._meeting.times["window"] - self._started, 3),
             "warmup_seconds": round(max(facts["warmup_seconds"] for facts in ranks), 3),

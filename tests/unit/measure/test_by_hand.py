@@ -72,7 +72,10 @@ def test_without_a_gpu_it_is_a_small_case_of_the_cpu(monkeypatch):
 @pytest.mark.parametrize("workload", workloads.NAMES)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_every_workload_and_framework_has_a_case_by_default(workload, device):
-    without = {("wide_deep", "cuda"): ("oneflow", "mindspore")}  # their `unsupported` says why
+    without = {  # their `unsupported` says why
+        ("wide_deep", "cuda"): ("oneflow", "mindspore"),
+        ("wide_deep", "cpu"): ("hugectr",),
+    }
     for framework in frameworks.NAMES:
         if framework in without.get((workload, device), ()):
             with pytest.raises(SystemExit, match=f"--framework {framework} --device {device}"):

@@ -153,7 +153,8 @@ def test_schemas_have_what_is_said_of_a_card(schema, source, insert, tmp_path):
 
 
 def a_run(gpus, local_rank, device="cuda"):
-    return types.SimpleNamespace(cuda=device == "cuda", gpus=gpus, local_rank=local_rank)
+    own = {"gpus": gpus, "local_rank": local_rank, "devices": 1}
+    return types.SimpleNamespace(cuda=device == "cuda", **own)
 
 
 def test_a_rank_counts_the_energy_of_its_own_card(insert, monkeypatch):

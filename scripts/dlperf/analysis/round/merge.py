@@ -186,7 +186,8 @@ def _measured(record: Mapping[str, Any], case: plan.Case, target: float) -> Row:
         "step_seconds_min": min(steps["seconds"]),
         "step_seconds_max": max(steps["seconds"]),
         "loader_share": _share(steps.get("loader_seconds"), seconds),
-        "loss_first": steps["loss"][0] if steps.get("loss") else None,
+        # a framework may keep the last one alone
+        "loss_first": steps["loss"][0] if len(steps.get("loss", ())) == steps["measured"] else None,
         "loss_last": steps["loss"][-1] if steps.get("loss") else None,
         # of the rank that trained least
         "weights_change": min((rank["change"] for rank in weights), default=None),

@@ -16,7 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dlperf import plan, workloads
+from dlperf import frameworks, plan, workloads
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract import searched
@@ -172,7 +172,7 @@ def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[s
 
 def _contradictions(record: dict[str, Any], case: Case) -> Iterator[str]:
     """What an ok record says of itself in two places must agree."""
-    steps, ranks = record["steps"], case.devices
+    steps, ranks = record["steps"], _ranks(case)
     measured = record["settings"]["measured_steps"]
     if steps["measured"] != measured:
         yield f"steps.measured is {steps['measured']}, but settings.measured_steps {measured}"
@@ -228,16 +228,17 @@ def _clocks(record: dict[str, Any]) -> Iterator[str]:
 def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
     """Whether each rank, step, unit and setting is the case's."""
     steps, settings, parity = record["steps"], record["settings"], record["parity"]
+    ranks = _ranks(case)
     if steps["warmup"] != settings["warmup_steps"]:
         yield (
             f"steps.warmup is {steps['warmup']}, but settings.warmup_steps "
             f"{settings['warmup_steps']}"
         )
     losses = steps.get("loss", [])
-    if len(losses) != (0 if case.scenario in INFERRING else steps["measured"]):
+    if len(losses) != _losses(case, steps["measured"]):
         yield f"steps.loss has {len(losses)} values for {steps['measured']} measured steps"
-    if sorted(each["rank"] for each in record["memory"]) != list(range(case.devices)):
-        yield f"memory does not have each of the {case.devices} ranks once"
+    if sorted(each["rank"] for each in record["memory"]) != list(range(ranks)):
+        yield f"memory does not have each of the {ranks} ranks once"
     if not math.isfinite(math.fsum(losses)):
         yield "steps.loss is not finite"
     if case.scenario == "infer":
@@ -248,18 +249,18 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
         yield from _curve(record, case)
     counted = record.get("energy")
     math.fsum(each["joules"] for each in counted or ())  # OverflowError where it has none
-    if counted and sorted(each["device"] for each in counted) != list(range(case.devices)):
-        yield f"energy does not have each of the {case.devices} devices once"
+    if counted and sorted(each["device"] for each in counted) != list(range(ranks)):
+        yield f"energy does not have each of the {ranks} devices once"
     if (steps.get("loader_seconds") or 0) > record["provenance"].get("seconds_total", math.inf):
         yield "steps.loader_seconds are longer than all of it (provenance.seconds_total)"
     names: dict[int, set[str]] = {}
     for window in record["window"]:
-        names.setdefault(window["rank"] // case.devices_per_node, set()).add(window["node"])
+        names.setdefault(window["rank"] * case.nodes // ranks, set()).add(window["node"])
     for node, found in sorted(names.items()):
         if len(found) > 1:
             yield f"window: ranks of node {node} name several nodes: {', '.join(sorted(found))}"
     unit, parameters, matrices = _facts(case.workload, tuple(case.dimensions.items()))
-    yield from _weights(record.get("weights"), case.devices, matrices)
+    yield from _weights(record.get("weights"), ranks, matrices)
     if record["unit"] != unit:
         yield f"unit is {record['unit']!r}, but {case.workload} is measured in {unit!r}"
     wanted = {"parameters": parameters, "precision": case.precision, "compiler": case.compiler}
@@ -268,6 +269,18 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
             yield f"parity.{key} is {parity[key]!r}, but the case's is {value!r}"
     if case.precision == "fp32" and parity.get("compute_dtype", "float32") != "float32":
         yield f"parity.compute_dtype is {parity['compute_dtype']!r} in a case of fp32"
+
+
+def _ranks(case: Case) -> int:
+    """The processes of a case: one a device, or one a node."""
+    return case.nodes * frameworks.ranks_of_node(case.framework, case.devices_per_node)
+
+
+def _losses(case: Case, measured: int) -> int:
+    """How many losses a record of so many steps has."""
+    if case.scenario in INFERRING:
+        return 0
+    return measured if getattr(frameworks.find(case.framework), "KEEPS_LOSSES", True) else 1
 
 
 def _latency(record: dict[str, Any], case: Case) -> Iterator[str]:

@@ -9,8 +9,8 @@ import numpy as np
 import oneflow as flow
 from oneflow import nn
 
-from dlperf.frameworks.oneflow import training as framework
 from dlperf.contract.shards import COLUMNS
+from dlperf.frameworks.oneflow import training as framework
 
 
 class Table(nn.Module):

@@ -1,0 +1,37 @@
+"""HugeCTR 23.09 to 24.06, NVIDIA's framework for click models: Wide & Deep on GPUs alone.
+
+Fastest settings that its samples choose, and others may have too: its own readers, CUDA graphs of
+the dense layers, cuBLAS's algorithms searched, tables spread over all GPUs. One process drives all
+GPUs of a node. Never run: it needs a GPU and NVIDIA's container. Calls and files follow its source
+of 23.09; a test holds the calls to that source's signatures.
+"""
+
+from dlperf.frameworks.hugectr.process import (  # noqa: F401
+    environment,
+    memory,
+    parity,
+    services,
+    start,
+    step_timer,
+    stop,
+)
+
+TITLE = "HugeCTR"
+COMPILERS = {"none": "its own graph, the dense layers in CUDA graphs"}
+DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
+HALF = {"cpu": (), "cuda": ("float16",)}
+FLOAT64_COMPILERS = ()
+FLOAT64_EXCHANGE = False
+ONE_RANK_A_NODE = True  # it has all devices of its node
+KEEPS_LOSSES = False  # a step writes its loss over that of the step before
+OPTIMIZER_ALONE = False  # Python never holds its gradients
+
+
+def unsupported(case):
+    if case["workload"] != "wide_deep":
+        return "HugeCTR is made for click models: it has wide_deep alone"
+    if case["device"] != "cuda":
+        return "HugeCTR trains on GPUs alone: ask for device cuda"
+    if case["scenario"] != "train":
+        return "HugeCTR is measured in training throughput alone, the scenario train"
+    return ""
