@@ -301,7 +301,9 @@ class Weights:
 
     def statistics(self):
         """Of flax.linen.BatchNorm, which are carried from step to step, where the model has it."""
-        flat = flatten_dict(self._carried().get("batch_stats", {}), sep=".")
+        carried = self._carried()
+        own = carried["batch_stats"] if isinstance(carried, dict) else {}  # else a random key
+        flat = flatten_dict(own, sep=".")
         for key, leaf in flat.items():
             yield key.replace(".var", ".variance"), np.asarray(leaf.addressable_data(0))
 
