@@ -17,6 +17,7 @@ DATA = (
     "loaders",
     "manifest",
     "native",
+    "photos",
     "prefetch",
     "rows",
     "text",

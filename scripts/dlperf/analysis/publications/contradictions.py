@@ -200,7 +200,8 @@ def _a_device(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
                 f"{growth[name]:.0f} B a row on one of them, where weights and moments take "
                 f"{least}; {other}'s grows by {growth[other]:.1f}, "
                 f"{growth[other] * devices:.0f} in all. {other} takes "
-                f"{beside[most] / found[most]:.0%} of {name}'s memory as printed, at {most:,} rows; with equal rows, {most * devices:,} in all, it takes "
+                f"{beside[most] / found[most]:.0%} of {name}'s memory as printed, at {most:,} "
+                f"rows; with equal rows, {most * devices:,} in all, it takes "
                 f"{beside[most * devices] / found[most]:.0%}"
             )
             shown = [row for row in own if row["implementation"] == name]
