@@ -139,10 +139,17 @@ def test_a_table_of_training_does_not_name_what_only_another_scenario_has_otherw
     assert found[0] == "resnet50-train-fp32-b8" and TABLE in found
 
 
-def test_data_without_a_test_set_are_unsupported_for_it():
-    mapping = config(workloads={"bert": dict(BERT, quality={"epochs": [1]})})
-    (reason,) = {case.unsupported for case in plan.expand(plan.load(mapping))}
-    assert reason == "data: sample has no test set"
+def test_only_standard_choices_are_trained_to_a_quality():
+    asked = {
+        "scenarios": ["quality"],
+        "precisions": ["fp32"],
+        "batch_sizes": {"fp32": [512]},
+        "adam": ["lazy", "dense"],
+        "quality": {"epochs": [1]},
+    }
+    cases = plan.expand(plan.load(config(workloads={"wide_deep": asked})))
+    reasons = {case.dimensions["adam"]: case.unsupported for case in cases}
+    assert not reasons["lazy"] and "of the standard choices alone" in reasons["dense"]
 
 
 BERT = {
