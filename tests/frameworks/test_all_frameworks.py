@@ -9,10 +9,12 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import yaml
 from conftest import one_of_all
 
 from dlperf import frameworks, plan
 from dlperf.plan import expand, load
+from dlperf.scenarios import quality
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "scripts/dlperf/measure/record.schema.json").read_text())
@@ -50,10 +52,15 @@ def measure(framework: str, devices: int, out: Path, workload="resnet50", **chan
         }
     )
     (case,) = expand(config)
+    return measured(case, config, out)
+
+
+def measured(case, config, out: Path) -> dict:
+    """The record of the case's first repetition."""
     assert not case.unsupported, case.unsupported
     command = [sys.executable, "-m", "dlperf.measure"]
     command += ["--case", json.dumps(plan.document(case, config, 1)), "--out", str(out)]
-    command += ["--environment", f"results/environments/{framework}.cpu/env.json"]
+    command += ["--environment", f"results/environments/{case.framework}.cpu/env.json"]
     environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"))
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -116,3 +123,18 @@ def test_other_modes_train_too(framework, precision, compiler, environments, sam
     assert record["parity"]["precision"] == precision
     dtype = record["parity"]["compute_dtype"]
     assert ("bfloat16" if precision == "amp" else "float32") in dtype
+
+
+def test_wide_deep_learns_from_the_sample_of_clicks(environments, criteo, tmp_path):
+    """Over two devices, of which the first tests all rows that are held out."""
+    mapping = yaml.safe_load((ROOT / "config/rounds/wide-deep-quality.yaml").read_text())
+    mapping["frameworks"], mapping["topologies"] = ["pytorch"], ["1n2d"]
+    mapping["workloads"]["wide_deep"]["batch_sizes"] = {"fp32": [256]}
+    mapping["workloads"]["wide_deep"]["quality"]["evaluations"] = 2
+    config = load(mapping)
+    (case,) = expand(config)
+    record = measured(case, config, tmp_path / "record.json")
+    assert [point["count"] for point in record["curve"]] == [8333, 8333]
+    first, last = quality.scores(record)
+    assert 0.7 < first < last < 0.9
+    assert quality.reached(record) == record["curve"][1]
