@@ -109,8 +109,11 @@ class Prose(Prefetched):
             for name in ("tokens", "sentences", "documents")
         )
         self._input, self._length = input, input.dimensions["sequence_length"]
-        size = sum(each.nbytes for each in empty(input.batch_size, self._length))
+        size = sum(each.nbytes for each in self._empty())
         super().__init__(size, input.batches, prefetch)
+
+    def _empty(self):
+        return empty(self._input.batch_size, self._length)
 
     def _digest(self, batch):
         return sha256_of_arrays(batch)
@@ -119,12 +122,29 @@ class Prose(Prefetched):
         size = self._input.batch_size
         for step in itertools.count():
             first = (step * self._input.parts + self._input.part) * size
-            batch = empty(size, self._length)
+            batch = self._empty()
             for row in range(size):
                 self._example(first + row, batch, row)
             yield batch
 
     def _example(self, index, batch, row):
+        pair, middle, elsewhere, random = self._pair(index)
+        count = len(pair)
+        batch.segments[row, middle:count] = 1
+        batch.mask[row, :count] = 1
+        batch.follows[row] = elsewhere
+        chosen, labels = hide(
+            pair, np.flatnonzero(pair >= FIRST_WORD), batch.positions.shape[1], random
+        )
+        batch.tokens[row, :count] = pair
+        batch.positions[row, : len(chosen)] = chosen
+        batch.labels[row, : len(chosen)] = labels
+        batch.predicted[row, : len(chosen)] = 1
+
+    def _pair(self, index):
+        """Example `index`: its tokens, where the second passage begins, whether that was taken from
+        elsewhere, and the random numbers to go on with.
+        """
         random = np.random.RandomState([self._input.seed, EXAMPLE, index])
         room = self._length - 3  # [CLS] first [SEP] second [SEP]
         if random.random_sample() < SHORT:
@@ -147,19 +167,8 @@ class Prose(Prefetched):
             end = self._documents[document + 1]
         second = self._passage(middle, end)[:room]
         first, second = truncate(first, second, room, random)
-
         pair = np.concatenate([[START], first, [SEPARATOR], second, [SEPARATOR]])
-        count = len(pair)
-        batch.segments[row, len(first) + 2 : count] = 1
-        batch.mask[row, :count] = 1
-        batch.follows[row] = elsewhere
-        chosen, labels = hide(
-            pair, np.flatnonzero(pair >= FIRST_WORD), batch.positions.shape[1], random
-        )
-        batch.tokens[row, :count] = pair
-        batch.positions[row, : len(chosen)] = chosen
-        batch.labels[row, : len(chosen)] = labels
-        batch.predicted[row, : len(chosen)] = 1
+        return pair, len(first) + 2, elsewhere, random
 
     def _passage(self, start, end):
         """The tokens of sentences `start` to `end` - 1."""
