@@ -115,8 +115,11 @@ class Prose(Prefetched):
         everything = np.arange(len(self._documents) - 1)
         held_out = everything % EVERY == EVERY - 1 if input.held_out else everything < 0
         self._own, self._held_out = everything[~held_out], everything[held_out]
-        size = sum(each.nbytes for each in empty(input.batch_size, self._length))
+        size = sum(each.nbytes for each in self._empty())
         super().__init__(size, input.batches, prefetch, input.warmup)
+
+    def _empty(self):
+        return empty(self._input.batch_size, self._length)
 
     def _digest(self, batch):
         return sha256_of_arrays(batch)
@@ -139,7 +142,7 @@ class Prose(Prefetched):
         size, seed = self._input.batch_size, self._input.seed
         for step in itertools.count():
             first = (step * self._input.parts + self._input.part) * size
-            batch = empty(size, self._length)
+            batch = self._empty()
             for row in range(size):
                 random = np.random.RandomState([seed, EXAMPLE, first + row])
                 self._example(random, self._own, batch, row)
@@ -147,6 +150,23 @@ class Prose(Prefetched):
 
     def _example(self, random, documents, batch, row):
         """Draw an example from these documents into a row of the batch."""
+        pair, middle, elsewhere = self._pair(random, documents)
+        count = len(pair)
+        batch.segments[row, middle:count] = 1
+        batch.mask[row, :count] = 1
+        batch.follows[row] = elsewhere
+        chosen, labels = hide(
+            pair, np.flatnonzero(pair >= FIRST_WORD), batch.positions.shape[1], random
+        )
+        batch.tokens[row, :count] = pair
+        batch.positions[row, : len(chosen)] = chosen
+        batch.labels[row, : len(chosen)] = labels
+        batch.predicted[row, : len(chosen)] = 1
+
+    def _pair(self, random, documents):
+        """Two passages of these documents: the tokens, where the second begins, and whether that
+        was taken from elsewhere.
+        """
         room = self._length - 3  # [CLS] first [SEP] second [SEP]
         if random.random_sample() < SHORT:
             room = random.randint(2, room + 1)
@@ -167,19 +187,8 @@ class Prose(Prefetched):
             end = self._documents[document + 1]
         second = self._passage(middle, end)[:room]
         first, second = truncate(first, second, room, random)
-
         pair = np.concatenate([[START], first, [SEPARATOR], second, [SEPARATOR]])
-        count = len(pair)
-        batch.segments[row, len(first) + 2 : count] = 1
-        batch.mask[row, :count] = 1
-        batch.follows[row] = elsewhere
-        chosen, labels = hide(
-            pair, np.flatnonzero(pair >= FIRST_WORD), batch.positions.shape[1], random
-        )
-        batch.tokens[row, :count] = pair
-        batch.positions[row, : len(chosen)] = chosen
-        batch.labels[row, : len(chosen)] = labels
-        batch.predicted[row, : len(chosen)] = 1
+        return pair, len(first) + 2, elsewhere
 
     def _passage(self, start, end):
         """The tokens of sentences `start` to `end` - 1."""

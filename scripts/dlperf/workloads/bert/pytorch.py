@@ -1,7 +1,7 @@
 """BERT-Base pre-training in PyTorch.
 
-As fast as it gets: one product for query, key and value, `scaled_dot_product_attention`, the
-decoder at predicted positions only, a fused AdamW.
+As fast as it gets: the encoder of frameworks/pytorch/transformer.py, the decoder at predicted
+positions only, a fused AdamW.
 """
 
 import torch
@@ -10,43 +10,14 @@ from torch import nn
 
 from dlperf.frameworks.pytorch import inference as answers
 from dlperf.frameworks.pytorch import training as framework
+from dlperf.frameworks.pytorch.transformer import (
+    Layer,
+    attention_bias,
+    dense,
+    embedding,
+    layer_norm,
+)
 from dlperf.workloads.bert import facts
-
-
-def dense(inputs, outputs):
-    return nn.utils.skip_init(nn.Linear, inputs, outputs)  # the stopwatch writes all weights
-
-
-def embedding(entries):
-    return nn.utils.skip_init(nn.Embedding, entries, facts.WIDTH)
-
-
-def layer_norm():
-    return nn.LayerNorm(facts.WIDTH, eps=facts.LAYER_NORM_EPSILON)
-
-
-class Layer(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.qkv = dense(facts.WIDTH, 3 * facts.WIDTH)
-        self.projection = dense(facts.WIDTH, facts.WIDTH)
-        self.norm1 = layer_norm()
-        self.ffn1 = dense(facts.WIDTH, facts.INNER_WIDTH)
-        self.ffn2 = dense(facts.INNER_WIDTH, facts.WIDTH)
-        self.norm2 = layer_norm()
-        self.dropout = nn.Dropout(facts.DROPOUT)
-        self.attention_dropout = facts.ATTENTION_DROPOUT
-
-    def forward(self, x, bias):
-        batch, tokens, width = x.shape
-        qkv = self.qkv(x).view(batch, tokens, 3, facts.HEADS, facts.HEAD_WIDTH)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        dropped = self.attention_dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropped)
-        mixed = self.projection(mixed.transpose(1, 2).reshape(batch, tokens, width))
-        x = self.norm1(x + self.dropout(mixed))
-        inner = self.ffn2(F.gelu(self.ffn1(x)))
-        return self.norm2(x + self.dropout(inner))
 
 
 class Bert(nn.Module):
@@ -54,14 +25,16 @@ class Bert(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.word_embedding = embedding(facts.VOCABULARY)
-        self.position_embedding = embedding(facts.POSITIONS)
-        self.segment_embedding = embedding(facts.SEGMENTS)
-        self.embedding_norm = layer_norm()
+        self.word_embedding = embedding(facts.VOCABULARY, facts.WIDTH)
+        self.position_embedding = embedding(facts.POSITIONS, facts.WIDTH)
+        self.segment_embedding = embedding(facts.SEGMENTS, facts.WIDTH)
+        self.embedding_norm = layer_norm(facts, facts.WIDTH)
         self.dropout = nn.Dropout(facts.DROPOUT)
-        self.layers = nn.ModuleList(Layer() for _ in range(facts.LAYERS))
+        self.layers = nn.ModuleList(
+            Layer(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH) for _ in range(facts.LAYERS)
+        )
         self.mlm = dense(facts.WIDTH, facts.WIDTH)
-        self.mlm_norm = layer_norm()
+        self.mlm_norm = layer_norm(facts, facts.WIDTH)
         self.mlm_bias = nn.Parameter(torch.zeros(facts.VOCABULARY))
         self.pooler = dense(facts.WIDTH, facts.WIDTH)
         self.nsp = dense(facts.WIDTH, 2)
@@ -70,8 +43,7 @@ class Bert(nn.Module):
         x = self.word_embedding(tokens) + self.segment_embedding(segments)
         x = x + self.position_embedding.weight[: tokens.shape[1]]
         x = self.dropout(self.embedding_norm(x))
-        bias = torch.zeros_like(mask, dtype=x.dtype).masked_fill(mask == 0, -torch.inf)
-        bias = bias[:, None, None, :]
+        bias = attention_bias(mask, x.dtype)
         for layer in self.layers:
             x = layer(x, bias)
         return x

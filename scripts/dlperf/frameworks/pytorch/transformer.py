@@ -1,0 +1,54 @@
+"""The encoder of BERT (Devlin et al. 2018) in PyTorch: embeddings and layers.
+
+As fast as it gets: one product for query, key and value, and `scaled_dot_product_attention`.
+`facts` below are those of a workload: epsilon and dropout are read when a model is made.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def dense(inputs, outputs):
+    return nn.utils.skip_init(nn.Linear, inputs, outputs)  # the stopwatch writes all weights
+
+
+def layer_norm(facts, width):
+    return nn.LayerNorm(width, eps=facts.LAYER_NORM_EPSILON)
+
+
+def embedding(entries, width):
+    return nn.utils.skip_init(nn.Embedding, entries, width)
+
+
+class Layer(nn.Module):
+    """Attention, then two dense layers; each normalises after its sum."""
+
+    def __init__(self, facts, width, heads, inner_width):
+        super().__init__()
+        self.heads = heads
+        self.qkv = dense(width, 3 * width)
+        self.projection = dense(width, width)
+        self.norm1 = layer_norm(facts, width)
+        self.ffn1 = dense(width, inner_width)
+        self.ffn2 = dense(inner_width, width)
+        self.norm2 = layer_norm(facts, width)
+        self.dropout = nn.Dropout(facts.DROPOUT)
+        self.attention_dropout = facts.ATTENTION_DROPOUT
+
+    def forward(self, x, bias):
+        batch, tokens, width = x.shape
+        qkv = self.qkv(x).view(batch, tokens, 3, self.heads, width // self.heads)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        dropped = self.attention_dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropped)
+        mixed = self.projection(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        x = self.norm1(x + self.dropout(mixed))
+        inner = self.ffn2(F.gelu(self.ffn1(x)))
+        return self.norm2(x + self.dropout(inner))
+
+
+def attention_bias(mask, dtype):
+    """mask (batch, tokens) of 0 and 1 -> what attention adds to its scores."""
+    bias = torch.zeros_like(mask, dtype=dtype).masked_fill(mask == 0, -torch.inf)
+    return bias[:, None, None, :]

@@ -1,0 +1,166 @@
+"""ELECTRA-Base pre-training: sizes, arithmetic and optimiser, the same for every framework.
+
+A generator fills hidden words in, and a discriminator says of each word whether it is the original
+one; both train together. Sources: Clark et al. 2020 and its code (google-research/electra); the
+sizes and the optimiser of NVIDIA DeepLearningExamples TensorFlow2/LanguageModeling/ELECTRA, whose
+generator is a third as wide (its scripts; the default in its code, a quarter, ran in no published
+figure). The optimiser is LAMB (You et al. 2019) as it ran there.
+"""
+
+from collections import OrderedDict
+
+from dlperf.contract.dimension import Data, Dimension
+
+TITLE = "ELECTRA-Base"
+SUMMARY = "words replaced by a generator and found by a discriminator, 119,386,427 parameters."
+UNIT = "sequences"
+DIMENSIONS = OrderedDict(
+    sequence_length=Dimension(
+        key="seq",
+        standard=128,
+        minimum=16,
+        maximum=512,
+        examples=(32, 128, 512),
+        description="Tokens of a sequence. Published figures use 128 and 512; a shorter one fits a "
+        "laptop, and every table names it. At most 15.5 % are hidden (19 of 128, 79 of 512).",
+    ),
+)
+DATA = OrderedDict(
+    synthetic=Data(
+        "",
+        "replaced",
+        "synthetic batches, made once on the device",
+        "batches made once, on the device",
+    ),
+    sample=Data(
+        "prose",
+        "replaced",
+        "English prose, as pairs of passages that are drawn and hidden while training runs",
+        "pairs of passages drawn from English prose, of which words are hidden while training runs",
+    ),
+)
+PARALLEL = ("accumulation",)  # ways of contract/parallel.py beside data parallel
+
+VOCABULARY = 30522
+WIDTH = 768  # of the discriminator, and of the embeddings that both share
+LAYERS = 12  # of each
+HEADS = 12
+INNER_WIDTH = 3072
+GENERATOR_WIDTH = 256
+GENERATOR_HEADS = 4
+GENERATOR_INNER_WIDTH = 1024
+HEAD_WIDTH = 64  # of both
+POSITIONS = 512  # learned, the longest sequence
+SEGMENTS = 2
+
+LAYER_NORM_EPSILON = 1e-12
+INITIAL_DEVIATION = 0.02  # of weights and embeddings; biases start at 0, scales at 1
+DROPOUT = 0.1  # on embeddings, and on both outputs of a layer
+ATTENTION_DROPOUT = 0.1  # on attention's shares
+
+DISCRIMINATOR_WEIGHT = 50.0  # of its loss, beside the generator's
+NOISE_EPSILON = 1e-9  # inside both logarithms of -log(-log(u))
+GIVEN_NOISE = False  # whether a batch brings the noise of its samples; True in certificates
+
+LEARNING_RATE = 6e-3  # after warm-up, in the first phase
+BETA1, BETA2 = 0.878, 0.974
+EPSILON = 1e-6  # beside the root of the bias-corrected second moment
+WEIGHT_DECAY = 0.01  # inside LAMB's ratio; not on layer-norm parameters or biases
+ADAPTIVE = True  # whether a tensor's change is scaled by LAMB's ratio; never clipped
+CLIP_NORM = 1.0  # of all gradients together, averaged over ranks, before the update
+
+
+def masked_positions(sequence_length):
+    """The most positions of a sequence that are hidden: 19 of 128, 79 of 512."""
+    return sequence_length * 31 // 200
+
+
+def base(case):
+    """What a speed-up is over: the same work on one device."""
+    return case.on(1, 1)
+
+
+def parameters(dimensions):
+    """Canonical name -> shape of every trained tensor, in the order of the forward pass.
+
+    The decoder of the generator is the word embedding. Dense weights are (outputs, inputs). qkv
+    stacks query, key and value, each with its heads one after the other: a key's bias alone has no
+    gradient but rounding, as softmax ignores it.
+    """
+    shapes = OrderedDict()
+
+    def dense(name, inputs, outputs):
+        shapes[name + ".weight"], shapes[name + ".bias"] = (outputs, inputs), (outputs,)
+
+    def norm(name, width):
+        shapes[name + ".weight"] = shapes[name + ".bias"] = (width,)
+
+    def encoder(name, width, inner):
+        for layer in range(LAYERS):
+            own = "%s.layer%d." % (name, layer)
+            dense(own + "qkv", width, 3 * width)
+            dense(own + "projection", width, width)
+            norm(own + "norm1", width)
+            dense(own + "ffn1", width, inner)
+            dense(own + "ffn2", inner, width)
+            norm(own + "norm2", width)
+
+    shapes["word_embedding"] = (VOCABULARY, WIDTH)
+    shapes["position_embedding"] = (POSITIONS, WIDTH)
+    shapes["segment_embedding"] = (SEGMENTS, WIDTH)
+    norm("embedding_norm", WIDTH)
+    dense("generator_input", WIDTH, GENERATOR_WIDTH)
+    encoder("generator", GENERATOR_WIDTH, GENERATOR_INNER_WIDTH)
+    dense("generator_head", GENERATOR_WIDTH, WIDTH)
+    norm("generator_norm", WIDTH)
+    shapes["generator_bias"] = (VOCABULARY,)
+    encoder("discriminator", WIDTH, INNER_WIDTH)
+    dense("discriminator_head", WIDTH, WIDTH)
+    dense("discriminator_output", WIDTH, 1)
+    return shapes
+
+
+def initial(name, shape, draw):
+    """What a tensor starts with, a float32 array or one number; `draw` draws.
+
+    Weights and embeddings are normal, scales 1, biases 0.
+    """
+    if len(shape) == 2:
+        return draw.normal(shape, INITIAL_DEVIATION)
+    return 1.0 if "norm" in name and name.endswith("weight") else 0.0
+
+
+def learning_rate(global_batch_size):
+    """The constant rate of a throughput run: a hundredth of the rate after warm-up.
+
+    A training warms up linearly over 2,000 updates; a window of some hundred steps lies at its
+    start. Constant, so that no framework is timed with a scheduler that another does without.
+    """
+    return LEARNING_RATE / 100
+
+
+def tokens_per_sample(dimensions):
+    """Tokens of a sequence, padding included."""
+    return dimensions["sequence_length"]
+
+
+def flops_per_sample(dimensions, scenario):
+    """FLOPs a sequence: 78.2 GFLOP to train one of 128 tokens; training is 3 x the forward pass.
+
+    Counted are products of matrices, a multiply-add as 2: both encoders, attention's two products
+    (4 s^2 h a layer), the projection to the generator's width, its head at the hidden positions, as
+    many as a sequence has at most, and the discriminator's head at all. Left out are lookups of
+    embeddings, layer norms, softmax, GELU, dropout, the samples, losses, clipping, optimiser and
+    input, and what is computed a second time. An inference is the discriminator alone.
+    """
+    tokens = dimensions["sequence_length"]
+
+    def encoder(width, inner):
+        return LAYERS * (tokens * (4 * width * width + 2 * width * inner) + 2 * tokens**2 * width)
+
+    discriminator = encoder(WIDTH, INNER_WIDTH) + tokens * (WIDTH * WIDTH + WIDTH)
+    if scenario == "infer":
+        return 2.0 * discriminator
+    generator = encoder(GENERATOR_WIDTH, GENERATOR_INNER_WIDTH) + tokens * WIDTH * GENERATOR_WIDTH
+    head = masked_positions(tokens) * (GENERATOR_WIDTH * WIDTH + WIDTH * VOCABULARY)
+    return 6.0 * (generator + head + discriminator)

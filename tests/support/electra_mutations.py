@@ -1,0 +1,60 @@
+"""Wrong settings of ELECTRA in PyTorch: (name, what stands in the page, what replaces it, layout).
+
+Each is one that somebody could get wrong, or that public code has.
+"""
+
+WRONG = (
+    ("a generator of a quarter of the width", "facts.GENERATOR_WIDTH", "192", "1"),
+    (
+        "the discriminator without segments",
+        "x = self.embed(tokens, segments)\n        for layer in self.discriminator",
+        "x = self.embed(tokens, 0 * segments)\n        for layer in self.discriminator",
+        "1",
+    ),
+    (
+        "embeddings that only the generator trains",
+        "x = self.embed(tokens, segments)\n        for layer in self.discriminator",
+        "x = self.embed(tokens, segments).detach()\n        for layer in self.discriminator",
+        "1",
+    ),
+    ("both losses weigh the same", "facts.DISCRIMINATOR_WEIGHT * discriminator", "discriminator", "1"),
+    (
+        "the discriminator's loss over chosen places alone",
+        "(each * mask).sum() / mask.sum()",
+        "(each.gather(1, positions) * chosen).sum() / chosen.sum()",
+        "1",
+    ),
+    ("padding counts", "(each * mask).sum() / mask.sum()", "each.mean()", "1"),
+    (
+        "a true guess is called a replacement",
+        "fake = replaced != tokens.scatter(1, positions, labels)",
+        "fake = torch.zeros_like(tokens).scatter(1, positions, chosen.long()) > 0",
+        "1",
+    ),
+    ("no noise", "(scores + noise).argmax(-1)", "scores.argmax(-1)", "1"),
+    ("noise alone", "(scores + noise).argmax(-1)", "noise.argmax(-1)", "1"),
+    (
+        "hidden words stay hidden in the second input",
+        "replaced = tokens.scatter(1, positions, samples)",
+        "replaced = torch.where(tokens == 4, 4, tokens.scatter(1, positions, samples))",
+        "1",
+    ),
+    ("a ratio on biases", "dict(others, adaptive=False)", "dict(others, adaptive=True)", "1"),
+    (
+        "decay on biases",
+        "dict(others, adaptive=False)",
+        "dict(others, adaptive=False, weight_decay=facts.WEIGHT_DECAY)",
+        "1",
+    ),
+    ("a ratio of at most 10", "w / u, 1.0)", "(w / u).clamp(max=10), 1.0)", "1"),
+    (
+        "decay outside of the ratio",
+        "norms(change))",
+        "norms(torch._foreach_sub(change, weights, alpha=group['weight_decay'])))",
+        "1",
+    ),
+    ("no correction of the second moment", "(1 - beta2**self.steps) ** 0.5", "1.0", "1"),
+    ("no correction of the first moment", "(1 - beta1**self.steps)", "1.0", "1"),
+    ("micro-steps summed", "value = value / run.accumulation", "value = value / 1", "acc2"),
+    ("no clip", "foreach=True)", "foreach=True) if False else None", "1"),
+)
