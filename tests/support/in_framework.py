@@ -23,6 +23,7 @@ run = Run(**json.loads(sys.argv[1]))
 def rank(framework: str, workload: str = "resnet50", **changes) -> Run:
     """The only rank of a small training on synthetic data."""
     dimensions = {"resnet50": {"image_size": 8}, "bert": {"sequence_length": 16, "clip": True}}
+    dimensions["electra"] = {"sequence_length": 16}
     dimensions["wide_deep"] = {"vocabulary": 52, "width": 4, "layers": 1, "adam": "lazy"}
     values = {
         "workload": workload,
