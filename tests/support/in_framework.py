@@ -26,6 +26,7 @@ def rank(framework: str, workload: str = "resnet50", **changes) -> Run:
         "resnet50": {"image_size": 8, "fold": 0},
         "bert": {"sequence_length": 16, "clip": True},
     }
+    dimensions["electra"] = {"sequence_length": 16}
     dimensions["wide_deep"] = {"vocabulary": 52, "width": 4, "layers": 1, "adam": "lazy"}
     dimensions["wide_deep"]["tables"] = "replicated"
     values = {

@@ -7,8 +7,8 @@ class Lamb(torch.optim.Optimizer):
     """Adam with bias correction and decay, whose change of a tensor is scaled to the tensor's norm.
 
     u = m' / (sqrt(v') + eps) + weight_decay w; w -= lr |w| / |u| u, the ratio never clipped, and 1
-    where a norm is 0. groups: dicts with `params`, `weight_decay` and `adaptive`, which says whether
-    there is a ratio. clip_norm: of all gradients together, before the update.
+    where a norm is 0. groups: dicts with `params`, `weight_decay` and `adaptive`, which says
+    whether there is a ratio. clip_norm: of all gradients together, before the update.
     """
 
     def __init__(self, groups, lr, betas, eps, clip_norm):

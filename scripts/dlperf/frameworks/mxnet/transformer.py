@@ -1,0 +1,186 @@
+"""The encoder of BERT (Devlin et al. 2018) in MXNet's Gluon: embeddings and layers.
+
+As fast as it gets: tokens lie before sequences, as the fused operators of self-attention want it;
+query, key and value are one product, interleaved head by head for them. On a CPU, layer norm is put
+together from products. `facts` below are those of a workload: epsilon and dropout are read when a
+model is made.
+"""
+
+import numpy as np
+from mxnet.gluon import nn
+
+from dlperf.frameworks.mxnet import training as framework
+
+HIDDEN = -1e9  # added to a score: the share is 0 exactly, and no infinity meets bfloat16
+
+
+def dense(inputs, outputs):
+    # the stopwatch writes all weights
+    return nn.Dense(outputs, in_units=inputs, weight_initializer="zeros")
+
+
+class LayerNorm(nn.LayerNorm):
+    """On a CPU by products: MXNet's own sums and broadcasts take three times as long there."""
+
+    def __init__(self, run, facts, width):
+        super().__init__(epsilon=facts.LAYER_NORM_EPSILON, in_channels=width)
+        self.cuda, self.width = run.cuda, width
+
+    def hybrid_forward(self, F, x, gamma, beta):
+        if self.cuda:
+            return super().hybrid_forward(F, x, gamma, beta)
+        across, down = F.ones_like(gamma), F.ones_like(F.slice_axis(x, axis=1, begin=0, end=1))
+        spread, mean = across.reshape((1, -1)), across.reshape((-1, 1)) / self.width
+        x = F.elemwise_sub(x, F.dot(F.dot(x, mean), spread))
+        scale = F.rsqrt(F.dot(F.square(x), mean) + self._epsilon)
+        x = F.elemwise_mul(x, F.dot(scale, spread))
+        x = F.elemwise_mul(x, F.dot(down, gamma.reshape((1, -1))))
+        return F.elemwise_add(x, F.dot(down, beta.reshape((1, -1))))
+
+
+def gelu(F, x, run):
+    if run.float64:  # MXNet's own is exact, but computes in float32
+        erf = F.erf(x * 0.5**0.5)
+        # and has sqrt(pi) in float32 in erf's derivative: the value stays, the gradient gets right
+        more = float(np.float32(np.pi**0.5)) / np.pi**0.5 - 1
+        return 0.5 * x * (1 + erf + more * (erf - F.BlockGrad(erf)))
+    return F.LeakyReLU(x, act_type="gelu")
+
+
+class Layer(nn.HybridBlock):
+    """Attention, then two dense layers; each normalises after its sum."""
+
+    def __init__(self, run, facts, width, heads, inner_width):
+        super().__init__()
+        self.run, self.width, self.heads = run, width, heads
+        self.qkv = dense(width, 3 * width)
+        self.projection = dense(width, width)
+        self.norm1 = LayerNorm(run, facts, width)
+        self.ffn1 = dense(width, inner_width)
+        self.ffn2 = dense(inner_width, width)
+        self.norm2 = LayerNorm(run, facts, width)
+        self.dropout = nn.Dropout(facts.DROPOUT)
+        self.attention_dropout = nn.Dropout(facts.ATTENTION_DROPOUT)
+
+    def hybrid_forward(self, F, x, bias):
+        """x (tokens x batch, width), as dense layers are fastest; bias of attention_bias."""
+        qkv = self.qkv(x)
+        if self.run.amp and not self.run.cuda:  # there the fused operators know no bfloat16
+            qkv = F.amp_cast(qkv, dtype="float32")
+        qkv = qkv.reshape((-1, self.run.batch_size, 3 * self.width))
+        shares = F.softmax(F.elemwise_add(self.scores(F, qkv), bias))
+        mixed = self.mix(F, qkv, self.attention_dropout(shares)).reshape((-3, 0))
+        x = self.norm1(F.elemwise_add(x, self.dropout(self.projection(mixed))))
+        inner = self.ffn2(gelu(F, self.ffn1(x), self.run))
+        return self.norm2(F.elemwise_add(x, self.dropout(inner)))
+
+    def scores(self, F, qkv):
+        """(tokens, batch, heads x 3 x head width) -> (batch x heads, tokens, tokens), scaled."""
+        if self.run.float64:  # the fused operators know float32 only
+            query, key, _ = self.parts(F, qkv)
+            scale = (self.width // self.heads) ** -0.5
+            return F.batch_dot(query * scale, key, transpose_b=True)
+        return F.contrib.interleaved_matmul_selfatt_qk(qkv, heads=self.heads)
+
+    def mix(self, F, qkv, shares):
+        """Values by their shares: (tokens, batch, width)."""
+        if self.run.float64:
+            mixed = F.batch_dot(shares, self.parts(F, qkv)[2]).reshape((-4, -1, self.heads, 0, 0))
+            return mixed.transpose((2, 0, 1, 3)).reshape((0, 0, -3))
+        return F.contrib.interleaved_matmul_selfatt_valatt(qkv, shares, heads=self.heads)
+
+    def parts(self, F, qkv):
+        qkv = qkv.reshape((0, 0, self.heads, 3, -1)).transpose((3, 1, 2, 0, 4))
+        return F.split(qkv.reshape((0, -3, 0, 0)), num_outputs=3, axis=0, squeeze_axis=True)
+
+
+def layers(run, facts, width, heads, inner_width):
+    made = nn.HybridSequential()
+    for _ in range(facts.LAYERS):
+        made.add(Layer(run, facts, width, heads, inner_width))
+    return made
+
+
+class Embedded(nn.HybridBlock):
+    """A model over the sum of three tables, normalised: its blocks, and what reads them."""
+
+    def __init__(self, run, facts):
+        super().__init__()
+        self.run, self.facts = run, facts
+        self.word_embedding = self.table("word_embedding", facts.VOCABULARY)
+        self.position_embedding = self.table("position_embedding", facts.POSITIONS)
+        self.segment_embedding = self.table("segment_embedding", facts.SEGMENTS)
+        self.embedding_norm = LayerNorm(run, facts, facts.WIDTH)
+        self.dropout = nn.Dropout(facts.DROPOUT)
+
+    def table(self, name, entries):
+        return self.params.get(name, shape=(entries, self.facts.WIDTH), init="zeros")
+
+    def embed(self, F, tokens, segments, own):
+        """Tokens and segments, (tokens, batch) -> (tokens x batch, width)"""
+        facts, word, segment = self.facts, own["word_embedding"], own["segment_embedding"]
+        length = self.run.dimensions["sequence_length"]
+        x = F.Embedding(tokens, word, facts.VOCABULARY, facts.WIDTH)
+        x = x + F.Embedding(segments, segment, facts.SEGMENTS, facts.WIDTH)
+        position = F.slice_axis(own["position_embedding"], axis=0, begin=0, end=length)
+        x = F.broadcast_add(x, position.expand_dims(1)).reshape((-3, 0))
+        return self.dropout(self.embedding_norm(x))
+
+    def attention_bias(self, F, mask, heads):
+        """mask (batch, tokens) of 0 and 1 -> what layers of so many heads add to their scores.
+
+        A row a head and query: the sum of two equal shapes is five times as fast as one that
+        broadcasts, and softmax with lengths is slower still.
+        """
+        bias = F.repeat((mask - 1) * -HIDDEN, heads, axis=0).expand_dims(1)
+        return F.broadcast_axis(bias, axis=1, size=self.run.dimensions["sequence_length"])
+
+
+def initialized(run, network):
+    """training.initialized, where tensors of one dimension have no decay."""
+    network = framework.initialized(run, network)
+    for parameter in network.collect_params().values():
+        if len(parameter.shape) == 1:
+            parameter.wd_mult = 0.0
+    return network
+
+
+class Weights(framework.Weights):
+    """The operators of attention want query, key and value of a head side by side.
+
+    heads: of the layer whose tensor has this name.
+    """
+
+    def __init__(self, named, heads):
+        super().__init__(named)
+        self.heads = heads
+
+    def own(self, name, array):
+        return regrouped(array, 3, self.heads(name)) if ".qkv." in name else array
+
+    def canonical(self, name, array):
+        return regrouped(array, self.heads(name), 3) if ".qkv." in name else array
+
+
+def regrouped(array, first, second):
+    """Rows (first, second, head width) -> (second, first, head width)."""
+    split = array.reshape((first, second, -1) + array.shape[1:])
+    return split.swapaxes(0, 1).reshape(array.shape)
+
+
+def attention(run):
+    return "batch_dot" if run.float64 else "interleaved_matmul_selfatt"
+
+
+def put(run, batch):
+    """A loader's batch, a NamedTuple -> arrays: int32, and what is multiplied in the model's type.
+
+    For positions come rows of (tokens x batch, width); AMP breaks the `arange` of a graph.
+    """
+    count = len(batch.tokens)
+    rows = batch.positions * count + np.arange(count)[:, None]
+    dtype = "float64" if run.float64 else "float32"
+    return [
+        framework.put(run, array, dtype if name == "mask" or array.dtype == np.float32 else "int32")
+        for name, array in batch._replace(positions=rows)._asdict().items()
+    ]

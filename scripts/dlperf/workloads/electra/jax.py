@@ -1,0 +1,150 @@
+"""ELECTRA-Base pre-training in JAX, with Flax (linen) and Optax.
+
+As fast as it gets: the encoder of frameworks/jax/transformer.py; the generator's decoder at chosen
+positions only; the noise of its samples is made in the program of the step.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+
+from dlperf.data import replaced
+from dlperf.frameworks.jax import training as framework
+from dlperf.frameworks.jax.lamb import lamb
+from dlperf.frameworks.jax.transformer import (
+    ATTENTION,
+    Embeddings,
+    Layer,
+    cross_entropy,
+    dense,
+    gelu,
+    names,
+    norm,
+)
+from dlperf.workloads.electra import facts
+
+
+class Encoder(nn.Module):
+    heads: int
+    inner_width: int
+    dtype: jnp.dtype
+
+    @nn.compact
+    def __call__(self, x, mask):
+        for layer in range(facts.LAYERS):
+            own = (facts, self.heads, self.inner_width, self.dtype, True)
+            x = Layer(*own, name="layer%d" % layer)(x, mask)
+        return x
+
+
+class Electra(nn.Module):
+    """The loss of a batch: words that the generator fills in, and what the discriminator finds."""
+
+    dtype: jnp.dtype  # of the computation; None: the parameters'
+
+    @nn.compact
+    def __call__(self, tokens, segments, mask, positions, labels, chosen, noise=None):
+        dtype, real = self.dtype, (mask > 0)[:, None, None, :]
+        embed = Embeddings(facts, dtype, training=True)  # for both
+
+        x = dense(facts.GENERATOR_WIDTH, dtype, "generator_input")(embed(tokens, segments))
+        own = (facts.GENERATOR_HEADS, facts.GENERATOR_INNER_WIDTH, dtype)
+        x = Encoder(*own, name="generator")(x, real)
+        x = x.reshape(tokens.shape + (facts.GENERATOR_WIDTH,))
+        x = jnp.take_along_axis(x, positions[:, :, None], axis=1)
+        hidden = gelu(dense(facts.WIDTH, dtype, "generator_head")(x))
+        hidden = norm(facts, dtype, "generator_norm")(hidden)
+        bias = self.param("generator_bias", nn.initializers.zeros, (facts.VOCABULARY,))
+        words = embed.words.attend(hidden) + bias
+        each = cross_entropy(words, labels)
+        generator = jnp.sum(each * chosen) / jnp.sum(chosen)
+
+        # an unused place stands for [CLS], and gets it again
+        key = None if facts.GIVEN_NOISE else self.make_rng("dropout")
+        samples = sample(jax.lax.stop_gradient(words), key, noise)
+        samples = jnp.where(chosen > 0, samples, labels)
+        rows = jnp.arange(len(tokens))[:, None]
+        inputs = tokens.at[rows, positions].set(samples)
+        fake = inputs != tokens.at[rows, positions].set(labels)
+
+        x = Encoder(facts.HEADS, facts.INNER_WIDTH, dtype, name="discriminator")(
+            embed(inputs, segments), real
+        )
+        hidden = gelu(dense(facts.WIDTH, dtype, "discriminator_head")(x))
+        found = dense(1, dtype, "discriminator_output")(hidden).reshape(tokens.shape)
+        found = found.astype(jnp.promote_types(found.dtype, jnp.float32))
+        each = optax.sigmoid_binary_cross_entropy(found, fake)
+        discriminator = jnp.sum(each * mask) / jnp.sum(mask)
+        return generator + facts.DISCRIMINATOR_WEIGHT * discriminator
+
+
+def sample(scores, key, noise=None):
+    """Words drawn by softmax of their scores, which Gumbel's noise does: (batch, places)."""
+    scores = scores.astype(jnp.promote_types(scores.dtype, jnp.float32))
+    if noise is None:
+        uniform = jax.random.uniform(key, scores.shape, scores.dtype)
+        inner = -jnp.log(uniform + facts.NOISE_EPSILON)
+        noise = -jnp.log(inner + facts.NOISE_EPSILON)
+    return jnp.argmax(scores + noise, -1).astype(jnp.int32)
+
+
+def model(run):
+    return Electra(framework.compute_dtype(run))
+
+
+def weights(run, network):
+    """The parameters by the names of facts.parameters."""
+    example = replaced.empty(1, run.dimensions["sequence_length"])
+    shapes = framework.shapes_of(run, network, *example)["params"]
+    return framework.Weights(names(framework.named(shapes)), shapes)
+
+
+def loss(run, network, parameters, random, *batch):
+    """(the network's loss, the next step's random key)"""
+    used, random = framework.split_key(run, random)
+    return network.apply({"params": parameters}, *batch, rngs={"dropout": used}), random
+
+
+def optimizer(run, network):
+    return lamb(
+        facts.learning_rate(run.global_batch_size),
+        facts.BETA1,
+        facts.BETA2,
+        facts.EPSILON,
+        facts.WEIGHT_DECAY,
+        facts.ADAPTIVE,
+        facts.CLIP_NORM,
+    )
+
+
+def put(run, *batch):
+    """The arrays of a batch, those that are no integers in the model's type."""
+    dtype = np.float64 if run.float64 else np.float32
+    return tuple(each.astype(dtype) if each.dtype == np.float32 else each for each in batch)
+
+
+def shapes(run, count):
+    """Of a batch of `count` sequences."""
+    batch = replaced.empty(count, run.dimensions["sequence_length"])
+    return [(each.shape, each.dtype) for each in put(run, *batch)]
+
+
+def training(run):
+    network = model(run)
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        put,
+        carried=framework.first_key(run),
+        shapes=shapes(run, run.batch_size * run.data_parallel),
+        parity={
+            "attention": ATTENTION,
+            "optimizer": "LAMB of optax's parts, fused by XLA",
+            "clip": "global norm, fused by XLA",
+        },
+    )
