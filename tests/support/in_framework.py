@@ -24,6 +24,7 @@ def rank(framework: str, workload: str = "resnet50", **changes) -> Run:
     """The only rank of a small training on synthetic data."""
     dimensions = {"resnet50": {"image_size": 8}, "bert": {"sequence_length": 16, "clip": True}}
     dimensions["wide_deep"] = {"vocabulary": 52, "width": 4, "layers": 1, "adam": "lazy"}
+    dimensions["electra"] = {"sequence_length": 16}
     values = {
         "workload": workload,
         "framework": framework,
