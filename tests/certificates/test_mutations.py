@@ -524,7 +524,7 @@ BERT += [
         "no dropout in attention",
         "tensorflow",
         "none",
-        "dropout(tf.nn.softmax(scores), training, facts.ATTENTION_DROPOUT)",
+        "dropout(tf.nn.softmax(scores), training, self.attention_dropout)",
         "tf.nn.softmax(scores)",
         tier="timed-attention-dropout",
         **TIMED,
@@ -533,8 +533,8 @@ BERT += [
         "no dropout behind one layer",
         "pytorch",
         "none",
-        "        self.layers = nn.ModuleList(Layer() for _ in range(facts.LAYERS))\n",
-        "        self.layers = nn.ModuleList(Layer() for _ in range(facts.LAYERS))\n"
+        "        self.mlm = dense(facts.WIDTH, facts.WIDTH)\n",
+        "        self.mlm = dense(facts.WIDTH, facts.WIDTH)\n"
         "        self.layers[-1].dropout = nn.Identity()\n",
         tier="timed-dropout",
         **TIMED,
@@ -751,11 +751,7 @@ def certificate_of(mutation, workload, package, reference, data, folder) -> dict
     shutil.copytree(package, scripts, ignore=shutil.ignore_patterns("__pycache__"))
     package = scripts / f"dlperf/frameworks/{mutation.framework}"
     page = scripts / f"dlperf/workloads/{workload}/{mutation.framework}.py"
-    paths = [
-        page,
-        page.with_name("folding.py"),
-        *(package / f"{name}.py" for name in ("training", "inference", "sparse")),
-    ]
+    paths = [page, page.with_name("folding.py"), *sorted(package.glob("*.py"))]
     there = [each for each in paths if each.exists()]
     path = next((each for each in there if mutation.old in each.read_text()), None)
     assert path, "the implementation reads otherwise now: change the mutation"

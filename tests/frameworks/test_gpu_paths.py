@@ -97,7 +97,7 @@ ATTENTION = """
 import math
 import numpy as np, paddle
 import paddle.nn.functional as F
-from dlperf.workloads.bert.paddlepaddle import attention
+from dlperf.frameworks.paddlepaddle.transformer import attention
 
 random = np.random.RandomState(0)
 for dtype, off in (("float32", 1e-6), ("float64", 1e-15)):

@@ -17,7 +17,12 @@ WRONG = (
         "x = self.embed(tokens, segments).detach()\n        for layer in self.discriminator",
         "1",
     ),
-    ("both losses weigh the same", "facts.DISCRIMINATOR_WEIGHT * discriminator", "discriminator", "1"),
+    (
+        "both losses weigh the same",
+        "facts.DISCRIMINATOR_WEIGHT * discriminator",
+        "discriminator",
+        "1",
+    ),
     (
         "the discriminator's loss over chosen places alone",
         "(each * mask).sum() / mask.sum()",

@@ -1,0 +1,109 @@
+"""The encoder of BERT (Devlin et al. 2018) in PaddlePaddle: embeddings and layers.
+
+One product for query, key and value; under AMP `scaled_dot_product_attention`, whose flash kernels
+know the narrow types only, elsewhere plain products. `facts` below are those of a workload: sizes,
+epsilon and dropout are read when a model is made.
+"""
+
+import math
+
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+
+def attention_of(run):
+    """What a case's record says of its attention."""
+    return "scaled_dot_product_attention" if run.amp else "products and softmax"
+
+
+def products(run):
+    """Choose the CPU's products: Paddle's own.
+
+    Those of oneDNN are several times slower in training (and gradients of a small attention
+    differed).
+    """
+    if not run.cuda:
+        paddle.set_flags({"FLAGS_use_onednn": False})
+
+
+def dense(inputs, outputs):
+    return nn.Linear(inputs, outputs, weight_attr=zeros())  # the stopwatch writes all weights
+
+
+def layer_norm(facts, width):
+    return nn.LayerNorm(width, epsilon=facts.LAYER_NORM_EPSILON)
+
+
+def embedding(entries, width):
+    return nn.Embedding(entries, width, weight_attr=zeros())
+
+
+def zeros():
+    return nn.initializer.Constant(0.0)
+
+
+def attention(query, key, value, attn_mask, dropout_p):
+    """As `scaled_dot_product_attention`, by products: (batch, tokens, heads, head width)."""
+    query, key, value = (each.transpose([0, 2, 1, 3]) for each in (query, key, value))
+    scores = paddle.matmul(query * query.shape[-1] ** -0.5, key, transpose_y=True)
+    shares = F.dropout(F.softmax(scores + attn_mask), dropout_p)
+    return paddle.matmul(shares, value).transpose([0, 2, 1, 3])
+
+
+class Layer(nn.Layer):
+    """Attention, then two dense layers; each normalises after its sum."""
+
+    def __init__(self, facts, width, heads, inner_width, fused):
+        super().__init__()
+        self.attention = F.scaled_dot_product_attention if fused else attention
+        self.heads = heads
+        self.qkv = dense(width, 3 * width)
+        self.projection = dense(width, width)
+        self.norm1 = layer_norm(facts, width)
+        self.ffn1 = dense(width, inner_width)
+        self.ffn2 = dense(inner_width, width)
+        self.norm2 = layer_norm(facts, width)
+        self.dropout = nn.Dropout(facts.DROPOUT)
+        self.attention_dropout = facts.ATTENTION_DROPOUT
+
+    def forward(self, x, bias):
+        batch, tokens, width = x.shape
+        heads = [batch, tokens, self.heads, width // self.heads]
+        query, key, value = (each.reshape(heads) for each in self.qkv(x).split(3, -1))
+        dropped = self.attention_dropout if self.training else 0.0
+        mixed = self.attention(query, key, value, attn_mask=bias, dropout_p=dropped)
+        mixed = self.projection(mixed.reshape([batch, tokens, width]))
+        x = self.norm1(x + self.dropout(mixed))
+        inner = self.ffn2(F.gelu(self.ffn1(x)))
+        return self.norm2(x + self.dropout(inner))
+
+
+class Embedded(nn.Layer):
+    """A model's base, with its embeddings: of words, positions and segments."""
+
+    def __init__(self, facts):
+        super().__init__()
+        self.word_embedding = embedding(facts.VOCABULARY, facts.WIDTH)
+        self.position_embedding = embedding(facts.POSITIONS, facts.WIDTH)
+        self.segment_embedding = embedding(facts.SEGMENTS, facts.WIDTH)
+        self.embedding_norm = layer_norm(facts, facts.WIDTH)
+        self.dropout = nn.Dropout(facts.DROPOUT)
+
+    def embed(self, tokens, segments):
+        x = self.word_embedding(tokens) + self.segment_embedding(segments)
+        x = x + self.position_embedding(paddle.arange(tokens.shape[1]))
+        return self.dropout(self.embedding_norm(x))
+
+
+def attention_bias(mask, dtype):
+    """mask (batch, tokens) of 0 and 1 -> what attention adds to its scores."""
+    bias = paddle.zeros_like(mask, dtype=dtype).masked_fill(mask == 0, -math.inf)
+    return bias.reshape([mask.shape[0], 1, 1, mask.shape[1]])
+
+
+def chosen(x, positions):
+    """x (batch, tokens, width) at positions (batch, places) -> (batch x places, width)."""
+    batch, length, width = x.shape
+    first = paddle.arange(0, batch * length, length, dtype=positions.dtype)
+    return x.reshape([batch * length, width]).gather((positions + first.unsqueeze(1)).flatten())

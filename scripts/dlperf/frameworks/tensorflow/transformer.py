@@ -1,0 +1,137 @@
+"""The encoder of BERT (Devlin et al. 2018) in TensorFlow 2, as tf.Modules: embeddings and layers.
+
+Tokens lie in rows of a matrix, as a product of more dimensions is a slower operator with a slower
+gradient; one product for query, key and value. TensorFlow has no fused operator for attention.
+`facts` below are those of a workload: sizes, epsilon and dropout are read when a model is made.
+"""
+
+import tensorflow as tf
+
+from dlperf.frameworks.tensorflow.process import dtype as own_type
+
+ATTENTION = "matmul, softmax, matmul (TensorFlow has none fused)"
+
+
+def variable(*shape):
+    return tf.Variable(tf.zeros(shape, own_type()))  # the stopwatch writes all weights
+
+
+class Dense(tf.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight, self.bias = variable(inputs, outputs), variable(outputs)
+
+    def __call__(self, x):
+        x = tf.matmul(x, tf.cast(self.weight, x.dtype))
+        return tf.nn.bias_add(x, tf.cast(self.bias, x.dtype))
+
+
+class LayerNorm(tf.Module):
+    def __init__(self, facts, width):
+        super().__init__()
+        self.weight, self.bias = variable(width), variable(width)
+        self.epsilon = facts.LAYER_NORM_EPSILON
+
+    def __call__(self, x):
+        """In the variables' type, whatever that of x: means are not for half precision."""
+        wide = tf.cast(x, self.weight.dtype)
+        mean, variance = tf.nn.moments(wide, [-1], keepdims=True)
+        y = tf.nn.batch_normalization(wide, mean, variance, self.bias, self.weight, self.epsilon)
+        return tf.cast(y, x.dtype)
+
+
+def gelu(x):
+    """The exact form. tf.nn.gelu is this with the root rounded to float32, also for float64."""
+    return 0.5 * x * tf.math.erfc(x * -(0.5**0.5))
+
+
+def dropout(x, training, rate):
+    return tf.nn.dropout(x, rate) if training else x
+
+
+class Layer(tf.Module):
+    """Attention, then two dense layers; each normalises after its sum."""
+
+    def __init__(self, facts, width, heads, inner_width):
+        super().__init__()
+        self.heads = heads
+        self.qkv = Dense(width, 3 * width)
+        self.projection = Dense(width, width)
+        self.norm1 = LayerNorm(facts, width)
+        self.ffn1 = Dense(width, inner_width)
+        self.ffn2 = Dense(inner_width, width)
+        self.norm2 = LayerNorm(facts, width)
+        self.dropout, self.attention_dropout = facts.DROPOUT, facts.ATTENTION_DROPOUT
+
+    def __call__(self, x, bias, training):
+        """x (batch x tokens, width), bias (batch, 1, 1, tokens): added to attention's scores."""
+        mixed = self.projection(self.attention(x, bias, training))
+        x = self.norm1(x + dropout(mixed, training, self.dropout))
+        inner = self.ffn2(gelu(self.ffn1(x)))
+        return self.norm2(x + dropout(inner, training, self.dropout))
+
+    def attention(self, x, bias, training):
+        batch, tokens, width = bias.shape[0], bias.shape[-1], x.shape[-1]
+        qkv = tf.reshape(self.qkv(x), [batch, tokens, 3, self.heads, width // self.heads])
+        query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))
+        query *= (width // self.heads) ** -0.5
+        scores = tf.matmul(query, key, transpose_b=True) + bias
+        shares = dropout(tf.nn.softmax(scores), training, self.attention_dropout)
+        mixed = tf.matmul(shares, value)
+        return tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [batch * tokens, width])
+
+
+class Embedded(tf.Module):
+    """A model's base, with its embeddings: of words, positions and segments."""
+
+    def __init__(self, facts):
+        super().__init__()
+        self.word_embedding = variable(facts.VOCABULARY, facts.WIDTH)
+        self.position_embedding = variable(facts.POSITIONS, facts.WIDTH)
+        self.segment_embedding = variable(facts.SEGMENTS, facts.WIDTH)
+        self.embedding_norm = LayerNorm(facts, facts.WIDTH)
+        self.dropout = facts.DROPOUT
+
+    def table(self):
+        """The words' rows, as a tensor: once they were gathered from a variable, each read of it is
+        a copy."""
+        return tf.convert_to_tensor(self.word_embedding)
+
+    def embed(self, table, tokens, segments, dtype, training):
+        """(batch x tokens, width); table: the words' rows."""
+        batch, length = tokens.shape
+        x = tf.gather(table, tokens)
+        # of two rows, a product is faster than a gather and its gradient
+        segments = tf.one_hot(segments, self.segment_embedding.shape[0], dtype=dtype)
+        segments = tf.tensordot(segments, tf.cast(self.segment_embedding, dtype), 1)
+        x += tf.cast(segments, x.dtype) + self.position_embedding[:length]
+        x = tf.reshape(x, [batch * length, x.shape[-1]])
+        return dropout(tf.cast(self.embedding_norm(x), dtype), training, self.dropout)
+
+
+def attention_bias(mask, dtype):
+    """mask (batch, tokens) of 0 and 1 -> what attention adds to its scores."""
+    return tf.where(mask[:, None, None, :] == 0, tf.constant(float("-inf"), dtype), 0)
+
+
+def rows(positions, length):
+    """The rows of x (batch x tokens, width) that positions (batch, places) are in."""
+    starts = tf.range(0, positions.shape[0] * length, length)
+    return tf.reshape(positions + starts[:, None], [-1])
+
+
+def parameters(network, single, modules, layers):
+    """Canonical name -> variable: of `single` ones, of modules, and of layers by their prefix."""
+    named = {name: getattr(network, name) for name in single}
+
+    def add(module, prefix, *names):
+        for name in names:
+            named[prefix + name + ".weight"] = getattr(module, name).weight
+            named[prefix + name + ".bias"] = getattr(module, name).bias
+
+    add(network, "", *modules)
+    for prefix, stack in layers.items():
+        for index, layer in enumerate(stack):
+            names = ("qkv", "projection", "norm1", "ffn1", "ffn2", "norm2")
+            add(layer, "%slayer%d." % (prefix, index), *names)
+    return named

@@ -1,0 +1,148 @@
+"""ELECTRA-Base pre-training in PaddlePaddle.
+
+The encoder of frameworks/paddlepaddle/transformer.py; the generator's decoder at chosen positions
+only; Paddle's own LAMB in one kernel a tensor, the clip in place. On the CPU: to_static without
+oneDNN. On the GPU, which this has not run on: level O2 (narrow weights, fp32 master weights) under
+AMP, with fp32 gradients for the clip's norm.
+"""
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+from dlperf.data import replaced
+from dlperf.frameworks.paddlepaddle import training as framework
+from dlperf.frameworks.paddlepaddle.transformer import (
+    Embedded,
+    Layer,
+    attention_bias,
+    attention_of,
+    chosen,
+    dense,
+    layer_norm,
+    products,
+)
+from dlperf.workloads.electra import facts
+
+
+class Electra(Embedded):
+    """The loss of a batch: words that the generator fills in, and what the discriminator finds."""
+
+    def __init__(self, fused):
+        super().__init__(facts)
+        generator = (facts.GENERATOR_WIDTH, facts.GENERATOR_HEADS, facts.GENERATOR_INNER_WIDTH)
+        self.generator_input = dense(facts.WIDTH, facts.GENERATOR_WIDTH)
+        self.generator = layers(*generator, fused)
+        self.generator_head = dense(facts.GENERATOR_WIDTH, facts.WIDTH)
+        self.generator_norm = layer_norm(facts, facts.WIDTH)
+        self.generator_bias = self.create_parameter([facts.VOCABULARY], is_bias=True)
+        self.discriminator = layers(facts.WIDTH, facts.HEADS, facts.INNER_WIDTH, fused)
+        self.discriminator_head = dense(facts.WIDTH, facts.WIDTH)
+        self.discriminator_output = dense(facts.WIDTH, 1)
+
+    def generate(self, tokens, segments, mask, positions):
+        """Scores of all words at the chosen positions: (batch x places, vocabulary)."""
+        x = self.generator_input(self.embed(tokens, segments))
+        bias = attention_bias(mask, x.dtype)
+        for layer in self.generator:
+            x = layer(x, bias)
+        hidden = self.generator_norm(F.gelu(self.generator_head(chosen(x, positions))))
+        words = paddle.matmul(hidden, self.word_embedding.weight, transpose_y=True)
+        return words + self.generator_bias
+
+    def discriminate(self, tokens, segments, mask):
+        x = self.embed(tokens, segments)
+        bias = attention_bias(mask, x.dtype)
+        for layer in self.discriminator:
+            x = layer(x, bias)
+        return self.discriminator_output(F.gelu(self.discriminator_head(x))).squeeze(2)
+
+    def forward(self, tokens, segments, mask, positions, labels, used, noise=None):
+        words = self.generate(tokens, segments, mask, positions)
+        each = F.cross_entropy(words, labels.reshape([-1, 1]), reduction="none")
+        generator = (each * used.reshape([-1, 1])).sum() / used.sum()
+
+        # an unused place stands for [CLS], and gets it again
+        samples = sample(words.detach(), noise).reshape(labels.shape)
+        samples = paddle.where(used > 0, samples, labels)
+        filled = tokens.put_along_axis(positions, samples, 1)
+        fake = filled != tokens.put_along_axis(positions, labels, 1)
+        found = self.discriminate(filled, segments, mask).astype(used.dtype)
+        fake, mask = fake.astype(used.dtype), mask.astype(used.dtype)
+        each = F.binary_cross_entropy_with_logits(found, fake, reduction="none")
+        return generator + facts.DISCRIMINATOR_WEIGHT * ((each * mask).sum() / mask.sum())
+
+
+def layers(width, heads, inner_width, fused):
+    sizes = (width, heads, inner_width, fused)
+    return nn.LayerList([Layer(facts, *sizes) for _ in range(facts.LAYERS)])
+
+
+def sample(scores, noise=None):
+    """Words drawn by softmax of their scores, (words, vocabulary), which Gumbel's noise does."""
+    scores = scores.astype(paddle.get_default_dtype())  # ties of half precision favour low ids
+    if noise is None:
+        inner = -paddle.log(paddle.rand(scores.shape) + facts.NOISE_EPSILON)
+        noise = -paddle.log(inner + facts.NOISE_EPSILON)
+    return (scores + noise.reshape(scores.shape)).argmax(-1)
+
+
+def model(run):
+    network = Electra(fused=run.amp)
+    network.train()
+    return network
+
+
+def weights(run, network):
+    """The parameters by the names of facts.parameters."""
+    named = {}
+    for own, parameter in network.named_parameters():
+        name = own.replace("generator.", "generator.layer")
+        name = name.replace("discriminator.", "discriminator.layer")
+        named[name.replace("embedding.weight", "embedding")] = parameter
+    return framework.Weights(named)
+
+
+def loss(run, network):
+    return network
+
+
+def optimizer(run, network):
+    # What is excluded from decay has no ratio either.
+    return paddle.optimizer.Lamb(
+        facts.learning_rate(run.global_batch_size),
+        facts.WEIGHT_DECAY,
+        rounded(facts.BETA1),
+        rounded(facts.BETA2),
+        facts.EPSILON,
+        parameters=network.parameters(),
+        grad_clip=nn.ClipGradByGlobalNorm(facts.CLIP_NORM),
+        exclude_from_weight_decay_fn=lambda p: p.ndim == 1 or not facts.ADAPTIVE,
+    )
+
+
+def rounded(number):
+    """As the kernel has it, which takes a float32: moments are corrected by powers of the same."""
+    return float(np.float32(number))
+
+
+def training(run):
+    products(run)
+    network = model(run)
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        framework.put,
+        spec=spec(run),
+        parity={"attention": attention_of(run), "optimizer": "LAMB", "clip": "global norm"},
+    )
+
+
+def spec(run):
+    batch = replaced.empty(run.batch_size, run.dimensions["sequence_length"])
+    types = {"f": paddle.get_default_dtype(), "i": "int64"}
+    return [paddle.static.InputSpec(each.shape, types[each.dtype.kind]) for each in batch]
