@@ -58,7 +58,7 @@ def test_fifteen_percent_of_the_tokens_are_chosen_among_the_words(many):
 
 
 def test_no_place_is_chosen_twice(many):
-    for positions, chosen in zip(many.positions, many.chosen):
+    for positions, chosen in zip(many.positions, many.chosen, strict=True):
         used = positions[chosen == 1]
         assert len(set(used)) == len(used)
 
@@ -106,7 +106,7 @@ def test_passages_are_those_of_bert(data_dir):
 def test_two_ranks_share_the_batch_of_one(data_dir, given_noise):
     whole = first(data_dir, 8)
     parts = [first(data_dir, 4, part=part, parts=2) for part in range(2)]
-    for one, (left, right) in zip(whole, zip(*parts)):
+    for one, (left, right) in zip(whole, zip(*parts, strict=True), strict=True):
         np.testing.assert_array_equal(one, np.concatenate([left, right]))
 
 

@@ -50,7 +50,7 @@ class Bert(nn.Module):
         hidden = norm(facts, self.dtype, "mlm_norm")(hidden)
         bias = self.param("mlm_bias", nn.initializers.zeros, (facts.VOCABULARY,))
         if self.tests:
-            return words.attend(hidden) + bias
+            return embed.words.attend(hidden) + bias
         pooled = jnp.tanh(dense(facts.WIDTH, self.dtype, "pooler")(x[:, 0]))
         each = cross_entropy(embed.words.attend(hidden) + bias, labels)
         language = jnp.sum(each * predicted) / jnp.sum(predicted)
