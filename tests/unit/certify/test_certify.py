@@ -310,7 +310,7 @@ def test_a_variant_has_the_dimensions_that_it_spells():
     assert small.variant() == ""
     assert dict(workloads.certified("resnet50", "infer")) == {"image_size": 64, "fold": 0}
     assert dict(workloads.certified("resnet50", "fold1-infer")) == {"image_size": 64, "fold": 1}
-    assert workloads.variants() == ["adamdense", "clip0", "fold1-infer"]
+    assert workloads.variants() == ["adamdense", "clip0", "fold1-infer", "sharded"]
 
 
 def test_comparison_is_by_norm_of_the_whole_tensor(tmp_path):
