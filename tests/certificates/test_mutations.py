@@ -532,9 +532,8 @@ BERT += [
         "no dropout behind one layer",
         "pytorch",
         "none",
-        "        self.layers = nn.ModuleList(Layer() for _ in range(facts.LAYERS))\n",
-        "        self.layers = nn.ModuleList(Layer() for _ in range(facts.LAYERS))\n"
-        "        self.layers[-1].dropout = nn.Identity()\n",
+        "        self.mlm = dense(",
+        "        self.layers[-1].dropout = nn.Identity()\n        self.mlm = dense(",
         tier="timed-dropout",
         **TIMED,
     ),
@@ -551,8 +550,8 @@ BERT += [
         "no dropout of embeddings",
         "jax",
         "xla",
-        "        x = nn.Dropout(facts.DROPOUT, deterministic=not self.training)(x)\n",
-        "",
+        "self.dropout(self.norm(x))",
+        "self.norm(x)",
         tier="timed-dropout",
         **TIMED,
     ),
@@ -710,7 +709,8 @@ def certificate_of(mutation, workload, package, reference, data, folder) -> dict
     shutil.copytree(package, scripts, ignore=shutil.ignore_patterns("__pycache__"))
     package = scripts / f"dlperf/frameworks/{mutation.framework}"
     page = scripts / f"dlperf/workloads/{workload}/{mutation.framework}.py"
-    paths = [page, *(package / f"{name}.py" for name in ("training", "inference", "sparse"))]
+    names = ("training", "inference", "sparse", "transformer")
+    paths = [page, *(package / f"{name}.py" for name in names)]
     there = [each for each in paths if each.exists()]
     path = next((each for each in there if mutation.old in each.read_text()), None)
     assert path, "the implementation reads otherwise now: change the mutation"
