@@ -49,7 +49,7 @@ def imported_at_the_top(path: Path) -> set[str]:
 
 def needs_a_framework(path: Path) -> bool:
     pages = path.parent.name in workloads.NAMES
-    own = ("training.py", "inference.py", "sparse.py")
+    own = ("training.py", "inference.py", "sparse.py", "transformer.py", "adam.py", "lamb.py")
     return pages or ("frameworks" in path.parts and path.name in own)
 
 
