@@ -50,8 +50,9 @@ def imported_at_the_top(path: Path) -> set[str]:
 
 def needs_a_framework(path: Path) -> bool:
     pages = path.parent.name in workloads.NAMES
-    own = ("training.py", "inference.py", "sparse.py", "formats.py")
-    return pages or ("frameworks" in path.parts and path.name in own)
+    own = ("training", "inference", "sparse", "formats", "transformer", "adam", "lamb")
+    own += ("clip", "norms")
+    return pages or ("frameworks" in path.parts and path.stem in own)
 
 
 @pytest.mark.parametrize("path", FILES + OWN + CERTIFY, ids=name)

@@ -62,7 +62,7 @@ def start(run):
         if run.rank > 0:  # else it finds nobody there, and sleeps for three seconds
             run.wait_for_port()
         paddle.distributed.init_parallel_env()
-    paddle.seed(run.seed)
+    paddle.seed(run.seed + run.rank)  # of dropout: ranks drop other elements
 
 
 def step_timer(run):
