@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pytest
 from conftest import CPU_FRAMEWORKS, ROOT, SCRIPTS
+from support.electra_mutations import WRONG
 
 from dlperf import frameworks
 
@@ -585,6 +586,11 @@ BERT += [
     ),
 ]
 # The BERT of two layers passes in every framework.
+#: The first is the small model as it is, which passes.
+ELECTRA = [
+    Mutation("as it is", "pytorch", "none", old="", new=""),
+    *(Mutation(name, "pytorch", "none", old, new, layout) for name, old, new, layout in WRONG),
+]
 RIGHT = [
     Mutation(
         "as it is",
@@ -716,21 +722,25 @@ def made_reference(environments: Path, criteo: Path, folder: Path, variant: str 
 
 
 @pytest.fixture(scope="module")
-def small_bert(environments, prose, tmp_path_factory) -> Path:
-    """A copy of the package whose BERT has two layers, and its reference: settings show as well."""
-    scripts = tmp_path_factory.mktemp("bert") / "scripts"
-    shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    facts = scripts / "dlperf/workloads/bert/facts.py"
-    facts.write_text(facts.read_text().replace("LAYERS = 12", "LAYERS = 2"))
-    run(
-        scripts,
-        "dlperf.certify.reference",
-        "--workload=bert",
-        f"--environment={environments}/pytorch.cpu/env.json",
-        f"--data-dir={prose}",
-        f"--out={scripts.parent}/reference",
-    )
-    return scripts
+def small(environments, prose, tmp_path_factory) -> Callable[[str], tuple[Path, Path, Path]]:
+    """(package, reference, data) of a copy whose workload has two layers: settings show as well."""
+
+    def made(workload: str) -> tuple[Path, Path, Path]:
+        scripts = tmp_path_factory.mktemp(workload) / "scripts"
+        shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
+        facts = scripts / f"dlperf/workloads/{workload}/facts.py"
+        facts.write_text(facts.read_text().replace("LAYERS = 12", "LAYERS = 2"))
+        run(
+            scripts,
+            "dlperf.certify.reference",
+            f"--workload={workload}",
+            f"--environment={environments}/pytorch.cpu/env.json",
+            f"--data-dir={prose}",
+            f"--out={scripts.parent}/reference",
+        )
+        return scripts, scripts.parent / "reference", prose
+
+    return made
 
 
 def run(scripts: Path, module: str, *arguments: str) -> None:
@@ -794,13 +804,15 @@ def certificate(request, environments, tmp_path_factory) -> Iterator[Callable[[M
         parts["wide_deep"] = (SCRIPTS, *map(request.getfixturevalue, ("wide_deep", "criteo")))
     if set(chosen) & set(SHARDED):
         parts["sharded"] = (SCRIPTS, *map(request.getfixturevalue, ("sharded", "criteo")))
-    if set(chosen) - set(RESNET50) - set(WIDE_DEEP) - set(SHARDED):
-        package = request.getfixturevalue("small_bert")
-        parts["bert"] = (package, package.parent / "reference", request.getfixturevalue("prose"))
+    if set(chosen) & set(ELECTRA):
+        parts["electra"] = request.getfixturevalue("small")("electra")
+    if set(chosen) & set(BERT + RIGHT):
+        parts["bert"] = request.getfixturevalue("small")("bert")
     pool, running = ThreadPoolExecutor(2), {}
     for mutation in chosen:
         workload = "resnet50" if mutation in RESNET50 else "bert"
         workload = "wide_deep" if mutation in WIDE_DEEP + SHARDED else workload
+        workload = "electra" if mutation in ELECTRA else workload
         given = parts["sharded" if mutation in SHARDED else workload]
         folder = tmp_path_factory.mktemp("mutation")
         running[mutation] = pool.submit(certificate_of, mutation, workload, *given, folder)
@@ -821,6 +833,14 @@ def every_other(mutations: list[Mutation]) -> list:
     """All; every other one is for `make test-full`."""
     return [
         pytest.param(each, id=title(each), marks=[pytest.mark.full] * (index % 2))
+        for index, each in enumerate(mutations)
+    ]
+
+
+def one_in_five(mutations: list[Mutation]) -> list:
+    """All; four of five are for `make test-full`."""
+    return [
+        pytest.param(each, id=title(each), marks=[pytest.mark.full] * (index % 5 != 0))
         for index, each in enumerate(mutations)
     ]
 
@@ -861,6 +881,14 @@ def test_a_wrong_setting_of_wide_and_deep_does_not_pass(mutation, certificate):
 @pytest.mark.parametrize("mutation", every_other(SHARDED))
 def test_a_wrong_setting_of_sharded_tables_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
+
+
+@pytest.mark.parametrize("mutation", one_in_five(ELECTRA))
+def test_a_wrong_setting_of_electra_does_not_pass(mutation, certificate):
+    if mutation.old:
+        assert_fails(certificate(mutation))
+    else:
+        assert certificate(mutation)["passed"]
 
 
 @pytest.mark.parametrize("mutation", RIGHT, ids=title)
