@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 from conftest import CPU_FRAMEWORKS, ROOT, SCRIPTS
-from support.electra_mutations import WRONG
+from electra_mutations import WRONG
 
 from dlperf import frameworks
 
