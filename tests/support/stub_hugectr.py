@@ -5,9 +5,8 @@ types), refuses what that source refuses, computes the loss of a batch by the la
 given, and reads and writes weights in HugeCTR's files. That a page passes here says that its calls
 are well formed, not that HugeCTR computes what it should: a certificate on a GPU says that.
 
-SIGNATURES are those of v23.09.00 of NVIDIA-Merlin/HugeCTR, below
-HugeCTR/include/pybind/; both versions have the same ones of what is listed here. An argument
-without a `...` behind its type must be given.
+SIGNATURES are those of v23.09.00 of NVIDIA-Merlin/HugeCTR, below HugeCTR/include/pybind/. An
+argument without a `...` behind its type must be given.
 """
 
 import enum
