@@ -360,7 +360,7 @@ def test_mistakes_are_told(data_dir, changes, message):
 
 
 def test_a_kind_of_data_that_a_workload_has_not_is_told():
-    with pytest.raises(DataError, match="'imagnet' is not known; resnet50 has: synthetic, sample"):
+    with pytest.raises(DataError, match="'imagnet' is not known; resnet50 has: synthetic, "):
         loaders.loader("resnet50", "imagnet")
 
 

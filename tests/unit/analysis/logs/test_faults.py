@@ -744,7 +744,7 @@ def test_another_sources_log_is_answered_with_its_name(capsys, tmp_path):
     ("given", "message"),
     [
         ([*EIGHT, "batch=3"], "--case batch=3: unknown key [allowed: framework, "),
-        (EIGHT[1:], "workload=: is not a workload [allowed: bert, resnet50, "),
+        (EIGHT[1:], "workload=: is not a workload [allowed: bert, electra, resnet50, "),
         (["workload=resnet", *EIGHT[1:]], "workload=resnet: is not a workload"),
         (EIGHT[:1], "--case: precision is missing"),
         ([*EIGHT[:-1], "batch_size=0"], "must be a whole number, at least 1"),
@@ -779,7 +779,7 @@ def test_a_wrong_window_gets_one_message(capsys, more, message, tmp_path):
 def test_a_row_has_the_case_its_dimensions_and_the_logs_sum(tmp_path):
     given = [*EIGHT, "image_size=192", "repetition=3", "compiler=inductor"]
     row = imported(tmp_path, "dllogger", LOG, case=given, window=WINDOW)[0]
-    assert list(row) == [*COLUMNS, "image_size"]  # what an import reads
+    assert list(row) == [*COLUMNS, "image_size", "fold"]  # what an import reads
     assert row["framework"] == "pytorch" and row["implementation"] == "NVIDIA DeepLearningExamples"
     assert (row["repetition"], row["compiler"], row["image_size"]) == ("3", "inductor", "192")
     assert (row["metric"], row["unit"]) == ("throughput", "images/s")
