@@ -58,8 +58,18 @@ WRONG = (
         "norms(torch._foreach_sub(change, weights, alpha=group['weight_decay'])))",
         "1",
     ),
-    ("no correction of the second moment", "(1 - beta2**self.steps) ** 0.5", "1.0", "1"),
-    ("no correction of the first moment", "(1 - beta1**self.steps)", "1.0", "1"),
+    (
+        "no correction of the second moment",
+        "root = (1 - beta2**self.steps) ** 0.5\n        torch._foreach_add_",
+        "root = 1.0\n        torch._foreach_add_",
+        "1",
+    ),
+    (
+        "no correction of the first moment",
+        "_foreach_div_(change, root / (1 - beta1**self.steps))",
+        "_foreach_div_(change, root)",
+        "1",
+    ),
     ("micro-steps summed", "value = value / run.accumulation", "value = value / 1", "acc2"),
     ("no clip", "foreach=True)", "foreach=True) if False else None", "1"),
 )
