@@ -73,3 +73,5 @@ WRONG = (
     ("micro-steps summed", "value = value / run.accumulation", "value = value / 1", "acc2"),
     ("no clip", "foreach=True)", "foreach=True) if False else None", "1"),
 )
+#: Those that the tier of given gradients shows alone.
+OF_THE_OPTIMIZER = ("a ratio of at most 10", "no clip")
