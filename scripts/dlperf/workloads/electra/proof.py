@@ -5,18 +5,19 @@ from dlperf.workloads.electra import facts
 DIMENSIONS = {"sequence_length": 16}  # of certificates: the same layers and all parameters
 BATCH_SIZE = 2
 # Of batches: the first has a sentence of 9 tokens with 1 chosen place, so that there is padding, an
-# unused place, and 3 places in the first part beside 4 in the others; a chosen word that stays; and
-# no sample so close to another that rounding decides (0.18 in the first step, 0.01 in the others).
-SEED = 2
+# unused place, and 3 places in the first part beside 4 in the others; a chosen word that stays; a
+# true guess; and no sample so close to another that rounding decides (2.4 in the first step, 0.05
+# in the others).
+SEED = 4
 LEARNING_RATE = 2.0**-14  # a power of two: some frameworks keep it in float32
 SETTINGS = {  # what certificates change of the facts' constants, in every run
     "DROPOUT": 0.0,  # random numbers differ between frameworks
     "ATTENTION_DROPOUT": 0.0,
     "GIVEN_NOISE": True,
-    # The first step's norm, some 2,570, lies above this and is clipped; those of the others, 69 to
-    # 993, lie below: gradients that are summed in place of averaged show there alone, as LAMB and
-    # the clip both hide a factor.
-    "CLIP_NORM": 1200.0,
+    # The first step's norm, above 3,000, lies above this and is clipped; those of the others, 327
+    # to 1,212, lie below: gradients that are summed in place of averaged show there alone, as LAMB
+    # and the clip both hide a factor.
+    "CLIP_NORM": 2000.0,
 }
 DROPOUTS = ("DROPOUT", "ATTENTION_DROPOUT")  # each is shown by itself, in the timed step
 # With an epsilon far above every gradient, a rate as large, and no ratio, the first step is the
