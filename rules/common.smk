@@ -223,11 +223,17 @@ onstart:
             raise WorkflowError(
                 "another Snakemake is at work in this folder; wait for it, or end it with Ctrl-C"
             ) from None
-    makes = {"environment", "fetch", "images", "documents", "examples"}
-    if any(job.rule.name in makes for job in workflow.dag.needrun_jobs()):
-        from dlperf.plan import estimate
+    # what these jobs make, which is less than the round needs where one file was asked for
+    jobs = list(workflow.dag.needrun_jobs())
+    made = [job.wildcards for job in jobs if job.rule.name == "environment"]
+    makes_data = any(
+        job.rule.name in {"fetch", "images", "documents", "examples"} for job in jobs
+    )
+    if made or makes_data:
+        from dlperf.plan import data, estimate
 
-        if message := estimate.check_disk(CONFIG, CASES):
+        wanted = [estimate.build(each.framework, each.device) for each in made]
+        if message := estimate.check_disk(wanted, data.missing(CASES) if makes_data else []):
             raise WorkflowError(message)
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 from conftest import SCRIPTS
-from test_mutations import Mutation, assert_fails, certificate_of, run
+from mutations import Mutation
+from test_mutations import assert_fails, certificate_of, run
 
 WRONG = [
     Mutation(

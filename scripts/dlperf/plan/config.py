@@ -399,6 +399,7 @@ def _section(name: str) -> type[Workload]:
     differing = {"data": (_words("a kind of data", facts.DATA) | None, of_infer)}
     infer = _made(f"{name}_infer", Inference, Inference.__doc__ or "", differing)
     fields["infer"] = (infer | None, Workload.model_fields["infer"])
+    # mypy knows no types that are made when it runs
     fields["also"] = (list[_also(name)], Workload.model_fields["also"])  # type: ignore[misc]
     if any(each.tests for each in facts.DATA.values()):
         fields["quality"] = (_quality(name) | None, Workload.model_fields["quality"])

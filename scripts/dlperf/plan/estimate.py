@@ -119,8 +119,7 @@ def builds(config: Config, cases: Sequence[Case], results: Path = Path("results"
             continue
         document = results / "environments" / f"{framework}.{config.device}" / "env.json"
         if environments.read(document).get("status") != "ok":
-            sizes = environments.estimate(framework, config.device)
-            found.append(Build(framework, sizes["download_bytes"], sizes["size_bytes"]))
+            found.append(build(framework, config.device))
     return found
 
 
@@ -132,18 +131,25 @@ def free_bytes(results: Path = Path("results")) -> int:
     return shutil.disk_usage(folder).free
 
 
-def check_disk(config: Config, cases: Sequence[Case], results: Path = Path("results")) -> str:
-    """A message if environments and data do not fit on the disk, else ''.
+def build(framework: str, device: str) -> Build:
+    """An environment with what is known of its size."""
+    sizes = environments.estimate(framework, device)
+    return Build(framework, sizes["download_bytes"], sizes["size_bytes"])
+
+
+def check_disk(
+    wanted: Sequence[Build], sets: Sequence[data.Data], results: Path = Path("results")
+) -> str:
+    """A message if environments and data that are to be made do not fit on the disk, else ''.
 
     Downloads are counted too, because the installer's cache keeps them.
     """
-    wanted, sets = builds(config, cases, results), data.missing(cases, results)
-    needed = sum(build.size_bytes + build.download_bytes for build in wanted)
+    needed = sum(each.size_bytes + each.download_bytes for each in wanted)
     needed += data.disk_bytes(sets)
     free = free_bytes(results)
     if needed <= free:
         return ""
-    names = ", ".join(build.framework for build in wanted)
+    names = ", ".join(each.framework for each in wanted)
     what = [f"the environments of {names}"] if wanted else []
     what += [f"the data in {', '.join(each.folder for each in sets)}"] if sets else []
     return (

@@ -67,7 +67,7 @@ def show(config: Config, cases: Sequence[Case], results: Path = Path("results"))
     lines += _certificates(config, cases, results)
     lines += _environments(config, cases, results)
     lines += _data(cases, results)
-    message = check_disk(config, cases, results)
+    message = check_disk(builds(config, cases, results), data.missing(cases, results), results)
     if message:
         lines.append(_wrapped(message[0].upper() + message[1:], 0))
     return "\n".join(lines)

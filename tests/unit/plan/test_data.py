@@ -52,5 +52,5 @@ def test_too_small_a_disk_for_the_data_is_said(monkeypatch, tmp_path):
     }
     config = load(asked)
     monkeypatch.setattr("dlperf.plan.estimate.free_bytes", lambda results: 10**11)
-    message = check_disk(config, expand(config), tmp_path)
+    message = check_disk([], data.missing(expand(config), tmp_path), tmp_path)
     assert "the data in wikipedia-seq128-npz need about" in message and "100.0 GB free" in message

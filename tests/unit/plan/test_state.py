@@ -174,9 +174,9 @@ def test_an_interpreter_that_is_given_needs_no_environment(config, sizes):
 
 def test_too_little_disk_is_told_with_what_is_needed_and_what_to_do(config, sizes, monkeypatch):
     monkeypatch.setattr(estimate, "free_bytes", lambda results: 9 * 10**9)
-    assert check_disk(config, expand(config)) == ""
+    assert check_disk(builds(config, expand(config)), []) == ""
     monkeypatch.setattr(estimate, "free_bytes", lambda results: 7 * 10**9)
-    message = check_disk(config, expand(config))
+    message = check_disk(builds(config, expand(config)), [])
     assert "pytorch, jax need about 8.0 GB" in message
     assert "results/ has 7.0 GB free" in message
     assert "fewer `frameworks`" in message

@@ -140,6 +140,7 @@ def parse(
         return None, [
             "is an imported record: it was not measured here, so no measured round has it"
         ]
+    _with_sums(record)
     if wrong := documents.problems(record, documents.RECORD):
         return None, [f"is not a dlperf.record/2 or /1: {each}" for each in wrong]
     problems = [*_disagreements(record, wanted)]
@@ -149,6 +150,15 @@ def parse(
         except OverflowError:  # an integer of hundreds of digits
             problems = ["a number is too large"]
     return (None, problems) if problems else (record, [])
+
+
+def _with_sums(record: Any) -> None:
+    """Older records have how many tests were right, in place of the sums of a score: an accuracy's
+    are these and how many there were."""
+    curve = record.get("curve") if isinstance(record, dict) else None
+    for point in curve if isinstance(curve, list) else ():
+        if isinstance(point, dict) and "right" in point:
+            point.setdefault("sums", [point.pop("right"), point.get("count")])
 
 
 def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:

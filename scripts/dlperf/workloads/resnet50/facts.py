@@ -92,14 +92,6 @@ SCORE = Score(
     scale=100,
     most=1.0,
 )
-SCORE = Score(
-    "accuracy",
-    "%",
-    "higher",
-    "The share of the test set that must be right.",
-    scale=100,
-    most=1.0,
-)
 PARALLEL = ()  # not accumulation: batch norm's statistics would be those of a micro-step
 
 CLASSES = 1000

@@ -166,6 +166,11 @@ def sharded(dimensions):
     return dimensions["tables"] == "sharded"
 
 
+def travel(run, way):
+    """What the parity sheet says of sharded tables: how their rows travel between ranks."""
+    return {"rows_of_tables": way} if sharded(run.dimensions) else {}
+
+
 def sparse(dimensions):
     """The tensors whose rows are updated only where a batch touches them."""
     return ("wide_embedding", "deep_embedding") if dimensions["adam"] == "lazy" else ()

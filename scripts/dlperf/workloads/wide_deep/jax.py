@@ -125,7 +125,10 @@ def training(run):
         carried=framework.first_key(run),
         shapes=shapes(run, run.batch_size * run.data_parallel),
         lookups=lookups if facts.sparse(run.dimensions) else None,
-        parity={"optimizer": "Adam, fused by XLA; of the tables " + run.dimensions["adam"]},
+        parity={
+            "optimizer": "Adam, fused by XLA; of the tables " + run.dimensions["adam"],
+            **facts.travel(run, "all-to-all"),
+        },
         schedule=facts.schedule(run),
         outputs=outputs,
     )

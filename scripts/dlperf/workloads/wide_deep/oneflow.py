@@ -88,7 +88,10 @@ def training(run):
         weights(run, network),
         framework.put,
         example=clicks.empty(run.batch_size),
-        parity={"optimizer": "Adam; of the tables " + run.dimensions["adam"]},
+        parity={
+            "optimizer": "Adam; of the tables " + run.dimensions["adam"],
+            **facts.travel(run, "all-gather, of which a rank takes its part"),
+        },
         schedule=facts.schedule(run),
         outputs=outputs,
     )

@@ -128,7 +128,10 @@ def training(run):
         framework.put,
         spec=spec(run),
         lookup=lookup if facts.sparse(run.dimensions) else None,
-        parity={"optimizer": "Adam; of the tables " + run.dimensions["adam"]},
+        parity={
+            "optimizer": "Adam; of the tables " + run.dimensions["adam"],
+            **facts.travel(run, "all-gather, of which a rank takes its part"),
+        },
         schedule=facts.schedule(run),
         outputs=outputs,
         tested=3,  # all but the labels

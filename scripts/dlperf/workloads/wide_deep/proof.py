@@ -17,6 +17,8 @@ GRADIENT_LEARNING_RATE = 2.0**30
 #: Tolerances in the precision that is timed: one step, and the optimiser alone. `amp` holds for
 #: bfloat16 and `amp_fp16` for float16. Steps from neutral weights stay together: where float64 is
 #: missing, `update_worst` holds each tensor of five steps in float32.
+#: Of `outputs`, amp measured 0.005 and amp_fp16 0.0005 (PyTorch, TensorFlow and JAX on a CPU).
+#: tf32, which has as many digits as float16, has its tolerance and was not measured.
 TIMED = {
     "fp32": {
         "loss": 1e-6,
@@ -37,7 +39,7 @@ TIMED = {
         "dropout": 1e-4,
         "losses": 1e-3,
         "update": 0.2,
-        "outputs": 1e-2,
+        "outputs": 3e-3,
         "optimizer": 1e-4,
     },
     "amp": {
@@ -48,7 +50,7 @@ TIMED = {
         "dropout": 1e-3,
         "losses": 1e-2,
         "update": 0.5,
-        "outputs": 0.1,
+        "outputs": 0.02,
         "optimizer": 1e-2,
     },
     "amp_fp16": {
@@ -59,7 +61,7 @@ TIMED = {
         "dropout": 3e-4,
         "losses": 2e-3,
         "update": 0.3,
-        "outputs": 2e-2,
+        "outputs": 3e-3,
         "optimizer": 1e-2,
     },
 }

@@ -89,7 +89,10 @@ def training(run):
         optimizer(run, network),
         weights(run, network),
         framework.put,
-        parity={"optimizer": "Adam, fused; of the tables " + run.dimensions["adam"]},
+        parity={
+            "optimizer": "Adam, fused; of the tables " + run.dimensions["adam"],
+            **facts.travel(run, "all-to-all"),
+        },
         schedule=facts.schedule(run),
         outputs=outputs,
     )

@@ -118,7 +118,10 @@ def training(run):
         weights(run, network),
         framework.put,
         specs(run),
-        parity={"optimizer": adam},
+        parity={
+            "optimizer": adam,
+            **facts.travel(run, "all-gather, of which a rank takes its part"),
+        },
         schedule=facts.schedule(run),
         outputs=outputs,
     )

@@ -84,7 +84,10 @@ def training(run):
         optimizer,
         weights,
         fields(run),
-        parity={"optimizer": "Adam by ApplyAdam; of the tables " + run.dimensions["adam"]},
+        parity={
+            "optimizer": "Adam by ApplyAdam; of the tables " + run.dimensions["adam"],
+            **facts.travel(run, "all-to-all"),
+        },
         schedule=facts.schedule(run),
         outputs=outputs,
     )
