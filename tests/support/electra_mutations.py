@@ -1,7 +1,7 @@
 """Wrong settings of ELECTRA by framework: (name, what stands there, what replaces it, layout).
 
-Each is one that somebody could get wrong, or that public code has. PyTorch has all; those of JAX and
-PaddlePaddle have the same names.
+Each is one that somebody could get wrong, or that public code has. What JAX and PaddlePaddle have
+of PyTorch's has the same name.
 """
 
 PYTORCH = (
