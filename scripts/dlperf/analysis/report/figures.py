@@ -233,6 +233,7 @@ def _canvas(
     facts = [
         row["precision"],
         "" if kind == names.BATCHES else f"batch {labels.batch(row)} a device",
+        labels.update(row),
         labels.rate(row),
         f"{row['epochs']} epochs" if row.get("epochs") else "",
         labels.short_sizes(row),

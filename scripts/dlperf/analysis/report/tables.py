@@ -168,8 +168,8 @@ def title(row: Row) -> str:
 def of_case(row: Row) -> str:
     """'ResNet-50 v1.5 training, fp32, batch 8 a device'."""
     what = f"{labels.workload(row)} {labels.scenario(row)}"
-    words = (what, row["precision"], f"batch {labels.batch(row)} a device", labels.rate(row))
-    return ", ".join(filter(None, words))
+    words = (what, row["precision"], f"batch {labels.batch(row)} a device")
+    return ", ".join(filter(None, (*words, labels.update(row), labels.rate(row))))
 
 
 def lines(cells: Sequence[Row]) -> list[str]:
