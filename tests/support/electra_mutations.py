@@ -1,8 +1,9 @@
-"""Wrong settings of ELECTRA in PyTorch: (name, what stands in the page, what replaces it, layout).
+"""Wrong settings of ELECTRA: (name, what stands in the page, what replaces it, layout).
 
 Each is one that somebody could get wrong, or that public code has.
 """
 
+#: In PyTorch.
 WRONG = (
     ("a generator of a quarter of the width", "facts.GENERATOR_WIDTH", "192", "1"),
     (
@@ -73,5 +74,32 @@ WRONG = (
     ("micro-steps summed", "value = value / run.accumulation", "value = value / 1", "acc2"),
     ("no clip", "foreach=True)", "foreach=True) if False else None", "1"),
 )
+IN_ONEFLOW = (
+    (
+        "decay outside of the ratio, as OneFlow's own",
+        "squares(change))",
+        "squares(change - self.decay * weight))",
+        "1",
+    ),
+    (
+        "OneFlow's own norm",
+        "tensor.square().sum()",
+        "flow.linalg.vector_norm(tensor).square()",
+        "1",
+    ),
+    (
+        "unused places are filled too",
+        "flow.where(chosen > 0, sample(words.detach(), noise), labels)",
+        "sample(words.detach(), noise)",
+        "1",
+    ),
+    (
+        "a true guess is called a replacement",
+        "filled != flow.scatter(tokens, 1, positions, labels)",
+        "filled != tokens",
+        "1",
+    ),
+    ("micro-steps summed", "value = value / run.accumulation", "value = value / 1", "acc2"),
+)
 #: Those that the tier of given gradients shows alone.
-OF_THE_OPTIMIZER = ("a ratio of at most 10", "no clip")
+OF_THE_OPTIMIZER = ("a ratio of at most 10", "no clip", "OneFlow's own norm")

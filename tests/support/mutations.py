@@ -6,7 +6,7 @@ tests/certificates/test_mutations.py makes them. RIGHT has changes of nothing.
 from typing import NamedTuple
 
 from conftest import CPU_FRAMEWORKS
-from electra_mutations import OF_THE_OPTIMIZER, WRONG
+from electra_mutations import IN_ONEFLOW, OF_THE_OPTIMIZER, WRONG
 
 from dlperf import frameworks
 
@@ -580,8 +580,9 @@ ELECTRA = [
     Mutation("as it is", "pytorch", "none", old="", new=""),
     *(
         # what the optimiser alone shows needs the tier of given gradients
-        Mutation(name, "pytorch", "none", *change, float64_only=name not in OF_THE_OPTIMIZER)
-        for name, *change in WRONG
+        Mutation(name, framework, "none", *change, float64_only=name not in OF_THE_OPTIMIZER)
+        for framework, wrong in (("pytorch", WRONG), ("oneflow", IN_ONEFLOW))
+        for name, *change in wrong
     ),
 ]
 RIGHT = [
