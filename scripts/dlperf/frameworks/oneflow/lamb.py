@@ -38,9 +38,10 @@ class Lamb(flow.optim.Adam):
                 change.grad = weight.grad
             super().step(closure)
             for weight, change in self.changes:
+                rate = self.lr
                 if self.adaptive:
-                    change.mul_(ratio(squares(weight), squares(change)))
-                weight.add_(change, alpha=-self.lr)
+                    rate = rate * ratio(squares(weight), squares(change))
+                weight.sub_(change.mul_(rate))
 
     def zero_grad(self, set_to_none=False):
         super().zero_grad(set_to_none)  # a weight's gradient is its change's
