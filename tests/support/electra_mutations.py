@@ -138,5 +138,32 @@ PADDLEPADDLE = (
         "1",
     ),
 )
+ONEFLOW = (
+    (
+        "decay outside of the ratio, as OneFlow's own",
+        "squares(change))",
+        "squares(change - self.decay * weight))",
+        "1",
+    ),
+    (
+        "OneFlow's own norm",
+        "tensor.square().sum()",
+        "flow.linalg.vector_norm(tensor).square()",
+        "1",
+    ),
+    (
+        "unused places are filled too",
+        "flow.where(chosen > 0, sample(words.detach(), noise), labels)",
+        "sample(words.detach(), noise)",
+        "1",
+    ),
+    (
+        "a true guess is called a replacement",
+        "filled != flow.scatter(tokens, 1, positions, labels)",
+        "filled != tokens",
+        "1",
+    ),
+    ("micro-steps summed", "value = value / run.accumulation", "value = value / 1", "acc2"),
+)
 #: Those that the tier of given gradients shows alone.
-OF_THE_OPTIMIZER = ("a ratio of at most 10", "no clip")
+OF_THE_OPTIMIZER = ("a ratio of at most 10", "no clip", "OneFlow's own norm")

@@ -6,7 +6,7 @@ tests/certificates/test_mutations.py makes them. RIGHT has changes of nothing.
 from typing import NamedTuple
 
 from conftest import CPU_FRAMEWORKS
-from electra_mutations import JAX, OF_THE_OPTIMIZER, PADDLEPADDLE, PYTORCH
+from electra_mutations import JAX, OF_THE_OPTIMIZER, ONEFLOW, PADDLEPADDLE, PYTORCH
 
 from dlperf import frameworks
 
@@ -583,6 +583,7 @@ ELECTRA = [
         ("pytorch", "none", PYTORCH),
         ("jax", "xla", JAX),
         ("paddlepaddle", "none", PADDLEPADDLE),
+        ("oneflow", "none", ONEFLOW),
     )
     for name, *change in (("as it is", "", ""), *wrong)
 ]
