@@ -132,6 +132,8 @@ def training(run):
             "optimizer": "ops.Adam, decay apart",
             "clip": "global norm" if run.dimensions["clip"] else "none",
         },
+        schedule=facts.schedule(run),
+        outputs=tested,
     )
 
 
@@ -144,3 +146,9 @@ def inference(run):
 
 def outputs(network, *batch):
     return network(*batch).astype(ms.float32)
+
+
+def tested(network, tokens, segments, mask, positions, *_):
+    """Of a training to a quality: what the masked words' softmax takes."""
+    words = network.words(network.encode(tokens, segments, mask), tokens, positions)
+    return words.reshape((*positions.shape, -1))
