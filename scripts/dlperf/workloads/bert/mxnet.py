@@ -121,16 +121,18 @@ class AdamW(mx.optimizer.Optimizer):
         steps = self._index_update_count[indices[0]]
         root = (1 - self.beta2**steps) ** 0.5
         rate = root / (1 - self.beta1**steps)
-        scale = mx.nd.full(1, self.rescale_grad, weights[0].context)
+        scale = mx.nd.full(1, self.rescale_grad, weights[0].context, weights[0].dtype)
         if self.clip_norm:
             # stays on the device: nothing waits for it, and no gradient is written again
-            scale = mx.nd.minimum(self.clip_norm / norm(gradients).astype("float32"), scale)
+            scale = mx.nd.minimum(self.clip_norm / norm(gradients), scale)
         shared = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon * root}
         etas, decays = self._get_lrs(indices), self._get_wds(indices)
-        if weights[0].dtype == np.float64:  # of which the operator for many changes nothing
+        if weights[0].dtype == np.float64:  # the operator's numbers are float32
             for w, g, (m, v), eta, decay in zip(weights, gradients, states, etas, decays):
-                settings = dict(shared, lr=rate, eta=eta, wd=decay)
-                mx.nd.contrib.adamw_update(w, g, m, v, scale, out=w, **settings)
+                g = mx.nd.broadcast_mul(g, scale.reshape((1,) * g.ndim))
+                m[:] = self.beta1 * m + (1 - self.beta1) * g
+                v[:] = self.beta2 * v + (1 - self.beta2) * mx.nd.square(g)
+                w -= eta * (rate * m / (mx.nd.sqrt(v) + self.epsilon * root) + decay * w)
             return
         means, variances = zip(*states)
         for first in range(0, len(weights), self.many):
