@@ -7,6 +7,7 @@ operator updates each weight, with the clip as a factor of it.
 
 import mxnet as mx
 import numpy as np
+from mxnet.gluon import nn
 
 from dlperf.data.text import Batch
 from dlperf.frameworks.mxnet import inference as answers
@@ -44,13 +45,16 @@ class Bert(Embedded):
             x = layer(x, bias)
         return x
 
+    def words(self, F, x, rows, own):
+        """What the language model's softmax takes of these rows: (rows, vocabulary)."""
+        word, bias = own["word_embedding"], own["mlm_bias"]
+        hidden = self.mlm_norm(gelu(F, self.mlm(F.take(x, rows.reshape((-1,)))), self.run))
+        return F.FullyConnected(hidden, word, bias, num_hidden=facts.VOCABULARY)
+
     def hybrid_forward(self, F, *inputs, **own):
         tokens, segments, mask, rows, labels, predicted, follows = inputs
-        word, batch = own["word_embedding"], self.run.batch_size
-        x = self.encode(F, tokens, segments, mask, own)
-        hidden = self.mlm_norm(gelu(F, self.mlm(F.take(x, rows.reshape((-1,)))), self.run))
-        words = F.FullyConnected(hidden, word, own["mlm_bias"], num_hidden=facts.VOCABULARY)
-        hits = F.pick(F.log_softmax(words), labels.reshape((-1,)))
+        x, batch = self.encode(F, tokens, segments, mask, own), self.run.batch_size
+        hits = F.pick(F.log_softmax(self.words(F, x, rows, own)), labels.reshape((-1,)))
         language = F.sum(hits * predicted.reshape((-1,))) / F.sum(predicted)
         pairs = self.nsp(F.tanh(self.pooler(F.slice_axis(x, axis=0, begin=0, end=batch))))
         return -(language + F.mean(F.pick(F.log_softmax(pairs), follows)))
@@ -62,6 +66,21 @@ class Encoder(Bert):
     def hybrid_forward(self, F, tokens, segments, mask, **own):
         x = self.encode(F, tokens, segments, mask, own)
         return x.reshape((-1, self.run.batch_size, facts.WIDTH)).transpose((1, 0, 2))
+
+
+class Tested(nn.HybridBlock):
+    """Of a training to a quality: what the masked words' softmax takes, in a graph of its own."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+        for table in ("word_embedding", "position_embedding", "segment_embedding", "mlm_bias"):
+            setattr(self, table, getattr(network, table))
+
+    def hybrid_forward(self, F, tokens, segments, mask, rows, **own):
+        x = self.network.encode(F, tokens, segments, mask, own)
+        words = self.network.words(F, x, rows, own)
+        return words.reshape((self.network.run.batch_size, -1, facts.VOCABULARY))
 
 
 def model(run, kind=Bert):
@@ -102,16 +121,18 @@ class AdamW(mx.optimizer.Optimizer):
         steps = self._index_update_count[indices[0]]
         root = (1 - self.beta2**steps) ** 0.5
         rate = root / (1 - self.beta1**steps)
-        scale = mx.nd.full(1, self.rescale_grad, weights[0].context)
+        scale = mx.nd.full(1, self.rescale_grad, weights[0].context, weights[0].dtype)
         if self.clip_norm:
             # stays on the device: nothing waits for it, and no gradient is written again
-            scale = mx.nd.minimum(self.clip_norm / norm(gradients).astype("float32"), scale)
+            scale = mx.nd.minimum(self.clip_norm / norm(gradients), scale)
         shared = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon * root}
         etas, decays = self._get_lrs(indices), self._get_wds(indices)
-        if weights[0].dtype == np.float64:  # of which the operator for many changes nothing
+        if weights[0].dtype == np.float64:  # the operator's numbers are float32
             for w, g, (m, v), eta, decay in zip(weights, gradients, states, etas, decays):
-                settings = dict(shared, lr=rate, eta=eta, wd=decay)
-                mx.nd.contrib.adamw_update(w, g, m, v, scale, out=w, **settings)
+                g = mx.nd.broadcast_mul(g, scale.reshape((1,) * g.ndim))
+                m[:] = self.beta1 * m + (1 - self.beta1) * g
+                v[:] = self.beta2 * v + (1 - self.beta2) * mx.nd.square(g)
+                w -= eta * (rate * m / (mx.nd.sqrt(v) + self.epsilon * root) + decay * w)
             return
         means, variances = zip(*states)
         for first in range(0, len(weights), self.many):
@@ -151,6 +172,9 @@ def training(run):
             "optimizer": "AdamW, fused, %d tensors an operator" % trainer.optimizer.many,
             "clip": "global norm" if run.dimensions["clip"] else "none",
         },
+        schedule=facts.schedule(run),
+        outputs=tested,
+        tested=4,
     )
 
 
@@ -169,3 +193,7 @@ def inference(run):
 
 def outputs(run, network):
     return network
+
+
+def tested(run, network):
+    return Tested(network)
