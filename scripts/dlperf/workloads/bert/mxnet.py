@@ -102,14 +102,14 @@ class AdamW(mx.optimizer.Optimizer):
     """Clip and update of all tensors in one call; MXNet has the operator, but no optimiser to it.
 
     The operator corrects no bias and adds its epsilon to the root of the uncorrected moment: both
-    corrections go into its rate and its epsilon. They are those of the float32 that it computes
-    its averages with: 1 - 0.999 differs by 1e-5.
+    corrections go into its rate and its epsilon. They are of the betas as it has them, in the type
+    of the weights: in float32, 1 - 0.999 is off by 1e-5.
     """
 
     def __init__(self, clip_norm, many, **settings):
         super().__init__(**settings)
-        self.beta1, self.beta2 = float(np.float32(facts.BETA1)), float(np.float32(facts.BETA2))
-        self.epsilon, self.clip_norm = facts.EPSILON, clip_norm
+        self.betas, self.epsilon = (facts.BETA1, facts.BETA2), facts.EPSILON
+        self.clip_norm = clip_norm
         self.many = many  # tensors an operator updates
         self.aggregate_num = len(facts.parameters({}))  # in one call: the norm is of all
 
@@ -119,21 +119,23 @@ class AdamW(mx.optimizer.Optimizer):
     def update_multi_precision(self, indices, weights, gradients, states):
         self._update_count(indices)
         steps = self._index_update_count[indices[0]]
-        root = (1 - self.beta2**steps) ** 0.5
-        rate = root / (1 - self.beta1**steps)
+        beta1, beta2 = (float(weights[0].dtype(beta)) for beta in self.betas)
+        root = (1 - beta2**steps) ** 0.5
+        rate = root / (1 - beta1**steps)
         scale = mx.nd.full(1, self.rescale_grad, weights[0].context, weights[0].dtype)
         if self.clip_norm:
             # stays on the device: nothing waits for it, and no gradient is written again
             scale = mx.nd.minimum(self.clip_norm / norm(gradients), scale)
-        shared = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon * root}
+        epsilon = self.epsilon * root
         etas, decays = self._get_lrs(indices), self._get_wds(indices)
-        if weights[0].dtype == np.float64:  # the operator's numbers are float32
+        if weights[0].dtype == np.float64:  # the operator's own numbers are float32 all the same
             for w, g, (m, v), eta, decay in zip(weights, gradients, states, etas, decays):
                 g = mx.nd.broadcast_mul(g, scale.reshape((1,) * g.ndim))
-                m[:] = self.beta1 * m + (1 - self.beta1) * g
-                v[:] = self.beta2 * v + (1 - self.beta2) * mx.nd.square(g)
-                w -= eta * (rate * m / (mx.nd.sqrt(v) + self.epsilon * root) + decay * w)
+                m[:] = beta1 * m + (1 - beta1) * g
+                v[:] = beta2 * v + (1 - beta2) * mx.nd.square(g)
+                w -= eta * (rate * m / (mx.nd.sqrt(v) + epsilon) + decay * w)
             return
+        shared = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon}
         means, variances = zip(*states)
         for first in range(0, len(weights), self.many):
             part = slice(first, first + self.many)
