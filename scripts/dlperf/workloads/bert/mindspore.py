@@ -69,8 +69,9 @@ class Layer(nn.Cell):
 class Bert(nn.Cell):
     """The loss of a batch: masked words and sentence pairs."""
 
-    def __init__(self):
+    def __init__(self, padding=0):
         super().__init__()
+        self.padding = padding  # columns behind the vocabulary in the decoder's product
         self.word_embedding = embedding(facts.VOCABULARY)
         self.position_embedding = embedding(facts.POSITIONS)
         self.segment_embedding = embedding(facts.SEGMENTS)
@@ -103,7 +104,12 @@ class Bert(nn.Cell):
         first = ops.arange(0, batch * length, length)  # of each sequence
         hidden = ops.gather(x, (first.reshape((batch, 1)) + positions).reshape(-1), 0)
         hidden = self.mlm_norm(gelu(self.mlm(hidden)))
-        words = self.decoder(hidden, self.word_embedding) + self.mlm_bias
+        table, bias = self.word_embedding, self.mlm_bias
+        if self.padding:
+            table = ops.concat((table, ops.zeros((self.padding, table.shape[1]), table.dtype)))
+            scores = ops.full((self.padding,), facts.PADDING_SCORE, dtype=bias.dtype)
+            bias = ops.concat((bias, scores))
+        words = self.decoder(hidden, table) + bias
         each = ops.cross_entropy(words.astype(ms.float32), labels.reshape(-1), reduction="none")
         predicted = predicted.reshape(-1).astype(ms.float32)
         language = (each * predicted).sum() / predicted.sum()
@@ -120,7 +126,7 @@ class Encoder(Bert):
 
 
 def model(run, kind=Bert):
-    network = kind().set_train()
+    network = kind(facts.padding(run.dimensions)).set_train()
     dropouts = [each for _, each in network.cells_and_names() if isinstance(each, nn.Dropout)]
     for index, each in enumerate(dropouts):  # ranks drop other elements
         each.dropout = ops.Dropout(1 - each.p, run.seed + run.rank, index)
@@ -215,6 +221,7 @@ def training(run):
             "attention": ATTENTION,
             "optimizer": "ops.Adam, decay apart",
             "clip": "global norm" if run.dimensions["clip"] else "none",
+            "padded_columns": facts.padding(run.dimensions),
         },
     )
 

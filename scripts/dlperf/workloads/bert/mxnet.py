@@ -49,11 +49,21 @@ class Bert(Embedded):
         word, batch = own["word_embedding"], self.run.batch_size
         x = self.encode(F, tokens, segments, mask, own)
         hidden = self.mlm_norm(gelu(F, self.mlm(F.take(x, rows.reshape((-1,)))), self.run))
-        words = F.FullyConnected(hidden, word, own["mlm_bias"], num_hidden=facts.VOCABULARY)
+        words = self.decode(F, hidden, word, own["mlm_bias"])
         hits = F.pick(F.log_softmax(words), labels.reshape((-1,)))
         language = F.sum(hits * predicted.reshape((-1,))) / F.sum(predicted)
         pairs = self.nsp(F.tanh(self.pooler(F.slice_axis(x, axis=0, begin=0, end=batch))))
         return -(language + F.mean(F.pick(F.log_softmax(pairs), follows)))
+
+    def decode(self, F, hidden, word, bias):
+        """What the language model's softmax takes; behind the vocabulary there may be padding."""
+        padding = facts.padding(self.run.dimensions)
+        if padding:
+            zeros = F.zeros_like(F.slice_axis(word, axis=0, begin=0, end=padding))
+            scores = F.zeros_like(F.slice_axis(bias, axis=0, begin=0, end=padding))
+            word = F.concat(word, zeros, dim=0)
+            bias = F.concat(bias, scores + facts.PADDING_SCORE, dim=0)
+        return F.FullyConnected(hidden, word, bias, num_hidden=facts.VOCABULARY + padding)
 
 
 class Encoder(Bert):
@@ -150,6 +160,7 @@ def training(run):
             "attention": attention(run),
             "optimizer": "AdamW, fused, %d tensors an operator" % trainer.optimizer.many,
             "clip": "global norm" if run.dimensions["clip"] else "none",
+            "padded_columns": facts.padding(run.dimensions),
         },
     )
 

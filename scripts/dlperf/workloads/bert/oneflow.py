@@ -82,8 +82,9 @@ class Layer(nn.Module):
 class Bert(nn.Module):
     """Scores of words at predicted positions, and of sentence pairs."""
 
-    def __init__(self, fused=False):
+    def __init__(self, fused=False, padding=0):
         super().__init__()
+        self.padding = padding  # columns behind the vocabulary in the decoder's product
 
         def layer_norm():
             kind = nn.LayerNorm if fused else LayerNorm
@@ -113,8 +114,12 @@ class Bert(nn.Module):
     def forward(self, tokens, segments, mask, positions):
         x = self.encode(tokens, segments, mask)
         hidden = self.mlm_norm(F.gelu(self.mlm(flow._C.batch_gather(x, positions))))
-        words = flow._C.matmul(hidden, self.word_embedding.weight, transpose_b=True)
-        return words + self.mlm_bias, self.nsp(flow.tanh(self.pooler(x[:, 0])))
+        table, bias = self.word_embedding.weight, self.mlm_bias
+        if self.padding:
+            table = F.pad(table, (0, 0, 0, self.padding))
+            bias = F.pad(bias, (0, self.padding), value=facts.PADDING_SCORE)
+        words = flow._C.matmul(hidden, table, transpose_b=True)
+        return words + bias, self.nsp(flow.tanh(self.pooler(x[:, 0])))
 
 
 class AdamW(flow.optim.AdamW):
@@ -148,7 +153,7 @@ class AdamW(flow.optim.AdamW):
 
 
 def model(run):
-    return framework.place(run, Bert(fused=run.cuda))
+    return framework.place(run, Bert(run.cuda, facts.padding(run.dimensions)))
 
 
 def weights(run, network):
@@ -206,6 +211,7 @@ def training(run):
             "attention": attention(run),
             "optimizer": "AdamW, fused" if fused else "AdamW",
             "clip": clip if run.dimensions["clip"] else "none",
+            "padded_columns": facts.padding(run.dimensions),
         },
         schedule=facts.schedule(run),
         outputs=tested,
@@ -240,4 +246,4 @@ def outputs(run, network, tokens, segments, mask, *_):
 def tested(run, network, tokens, segments, mask, positions, *_):
     """Of a training to a quality: what the masked words' softmax takes."""
     words, _ = network(tokens, segments, mask, positions)
-    return words
+    return words[:, :, : facts.VOCABULARY]

@@ -147,11 +147,15 @@ def encode(run, tokens, segments, mask, training):
 
 
 def heads(run, x, words, positions):
-    """Logits of the predicted words (batch * predictions, vocabulary) and of the pairs."""
+    """Logits of the words (batch * predictions, padded vocabulary) and of the pairs."""
     hidden = tf.gather_nd(x, positions[:, :, None], batch_dims=1)  # tf.gather's would be slices
     hidden = gelu(dense(tf.reshape(hidden, [-1, facts.WIDTH]), facts.WIDTH, "mlm"))
-    hidden = decoder(run, layer_norm(hidden, "mlm_norm"), words)
-    bias = variable("mlm_bias", facts.VOCABULARY)
+    bias, padding = variable("mlm_bias", facts.VOCABULARY), facts.padding(run.dimensions)
+    hidden = layer_norm(hidden, "mlm_norm")
+    if padding:
+        words = tf.pad(words, [[0, padding], [0, 0]])
+        bias = tf.pad(bias, [[0, padding]], constant_values=facts.PADDING_SCORE)
+    hidden = decoder(run, hidden, words)
     pooled = tf.tanh(dense(x[:, 0], facts.WIDTH, "pooler"))
     return tf.nn.bias_add(hidden, bias), dense(pooled, 2, "nsp")
 
@@ -259,6 +263,7 @@ def training(run):
             "attention": ATTENTION,
             "optimizer": "AdamW by ApplyAdam",
             "clip": "global norm" if run.dimensions["clip"] else "none",
+            "padded_columns": facts.padding(run.dimensions),
         },
     )
 
