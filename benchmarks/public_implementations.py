@@ -26,7 +26,7 @@ KEYS = ("workload", "framework", "precision", "compiler", "dimensions", "batch_s
 #: What is compared by default: small enough for one core.
 DIMENSIONS = {
     "resnet50": {"image_size": 64},
-    "bert": {"sequence_length": 64, "clip": 1},
+    "bert": {"sequence_length": 64, "clip": 1, "padded_vocabulary": 0},
 }
 BATCH_SIZES = {"resnet50": 8, "bert": 2}
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import common
 
 from dlperf.analysis.round import roofline
-from dlperf.analysis.round.calibration import multiplied, nodes
+from dlperf.analysis.round.calibration import limits, multiplied, nodes
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.scenarios import train
 from dlperf.workloads.cases import case_of
@@ -27,7 +27,7 @@ WHAT = {
     "arithmetic": "arithmetic",
     "least": "least traffic",
     "fused": "fused kernels",
-    "eager": "a kernel of its own each",
+    "eager": "separate kernels",
 }
 
 
@@ -41,10 +41,10 @@ def main():
     if not asked.node and not (asked.tflops and asked.gigabytes):
         parser.error("--node, or both --tflops and --gigabytes, say what the device reaches")
     try:
-        calibration = nodes.read(asked.node) if asked.node else {"ranks": []}
+        known = [*limits.reached(nodes.read(asked.node))] if asked.node else []
     except AnalysisError as error:
         sys.exit(f"error: {error}")
-    rows = [found for path in asked.records if (found := row(path, calibration, asked))]
+    rows = [found for path in asked.records if (found := row(path, known, asked))]
     if not rows:
         sys.exit("error: no record is of a step that can be counted")
     for each in rows:
@@ -58,7 +58,7 @@ def main():
     print("->", common.write("roofline", rows, ("case",)))
 
 
-def row(path, calibration, asked):
+def row(path, known, asked):
     """A record beside its limits; None, with a message, where there is nothing to compare."""
     try:
         record = json.loads(path.read_text())
@@ -70,14 +70,14 @@ def row(path, calibration, asked):
     if status != "ok":
         print(f"{path}: left out: {status}", file=sys.stderr)
         return None
-    samples = case.batch_size * case.parallel.accumulation
-    step = roofline.step(case.workload, case.dimensions, samples, case.precision)
-    if step is None or case.parallel.devices_per_replica > 1:
+    step = roofline.of_case(case)
+    if step is None:
         print(f"{path}: left out: {case.folder} is not counted", file=sys.stderr)
         return None
     precision = multiplied.peak_precision(parity, case.precision, settings["device"])
-    tflops, gigabytes = roofline.reached(calibration, precision, case.devices_per_node)
-    tflops, gigabytes = asked.tflops or tflops, asked.gigabytes or gigabytes
+    names, devices = sorted({each["node"] for each in known}), case.devices_per_node
+    tflops = asked.tflops or limits.measured_peak(names, devices, precision, known)
+    gigabytes = asked.gigabytes or limits.memory(names, devices, known)
     if not (tflops and gigabytes):
         sys.exit(f"error: {asked.node}: has no products in {precision or 'an unknown precision'}")
     measured = train.step_time(record, case)

@@ -17,10 +17,10 @@ from dlperf.contract.parallel import Layout
 from dlperf.measure import code
 
 PRECISION = "|".join(PRECISIONS)
-# certificates exist for these and for training in standard form
+# certificates exist for these, for several of them together, and for training in standard form
 VARIANTS = "|".join(["infer", "quality", *workloads.variants()])
 COMPILER = f"(-(?!{VARIANTS})[a-z0-9_]+)?"
-VARIANT = f"(-({VARIANTS}))?"
+VARIANT = f"(-({VARIANTS}))*"
 LAYOUT = "(1|(dp2)?(acc2)?)(-2n)?"
 PACKAGE = os.path.relpath(f"{SCRIPTS}/dlperf")
 OF_CERTIFICATE = (

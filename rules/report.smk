@@ -15,6 +15,7 @@ rule report_page:
         certificates=f"{RESULTS}/certificates.tsv",
         cells=f"{RESULTS}/cells.tsv",
         limits=f"{RESULTS}/limits.tsv",
+        roofline=f"{RESULTS}/roofline.tsv",
         sums=f"{RESULTS}/SHA256SUMS",
         searches=f"{RESULTS}/searches.tsv" if SEARCHED else [],
         figures=[f"{RESULTS}/figures/{name}.svg" for name in FIGURES],

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from analysis_steps import limiting, merging, summarising
+from analysis_steps import bounding, limiting, merging, summarising
 from generated_round import config, stretch, write_round
 from test_report import Visit
 
@@ -23,7 +23,7 @@ def page(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("compare")
     for name, change in (("old", None), ("new", slower)):
         results = write_round(root, config(round=name, repetitions=5), change=change)
-        for step in (merging, limiting, summarising):
+        for step in (merging, limiting, summarising, bounding):
             assert main(step(results)) == 0
     out = root / "compare.html"
     rounds = ["--baseline", str(root / "results/old"), "--round", str(root / "results/new")]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from analysis_steps import limiting, merging, summarising
+from analysis_steps import bounding, limiting, merging, summarising
 from axe_playwright_python.sync_playwright import Axe
 from generated_round import config, write_round
 from playwright.sync_api import Browser, Page, expect
@@ -39,7 +39,7 @@ def make(root: Path, fate, frameworks: list[str] | None = None) -> Path:
     results = write_round(root, mapping, fate=fate, verdict=some_not_equivalent)
     cells = str(results / "cells.tsv")
     settings = ["--config", str(results / "config.yaml")]
-    for step in (merging, limiting, summarising):
+    for step in (merging, limiting, summarising, bounding):
         assert main(step(results)) == 0
     for name in names.figure_ids(plan.expand(plan.load(mapping))):
         svg, png = (str(results / "figures" / f"{name}.{kind}") for kind in ("svg", "png"))

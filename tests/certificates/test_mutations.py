@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, SCRIPTS
-from mutations import BERT, ELECTRA, RESNET50, RIGHT, SHARDED, WIDE_DEEP, Mutation
+from mutations import BERT, ELECTRA, PADDED, RESNET50, RIGHT, SHARDED, WIDE_DEEP, Mutation
+
+#: Mutations of variants, each with a reference of its own.
+OWN_REFERENCE = {"sharded": SHARDED, "padded": PADDED}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +50,7 @@ def made_reference(environments: Path, criteo: Path, folder: Path, variant: str 
 def small(environments, prose, tmp_path_factory) -> Callable[[str], tuple[Path, Path, Path]]:
     """(package, reference, data) of a copy whose workload has two layers: settings show as well."""
 
-    def made(workload: str) -> tuple[Path, Path, Path]:
+    def made(workload: str, variant: str = "") -> tuple[Path, Path, Path]:
         scripts = tmp_path_factory.mktemp(workload) / "scripts"
         shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
         facts = scripts / f"dlperf/workloads/{workload}/facts.py"
@@ -56,6 +59,7 @@ def small(environments, prose, tmp_path_factory) -> Callable[[str], tuple[Path, 
             scripts,
             "dlperf.certify.reference",
             f"--workload={workload}",
+            f"--variant={variant}",
             f"--environment={environments}/pytorch.cpu/env.json",
             f"--data-dir={prose}",
             f"--out={scripts.parent}/reference",
@@ -130,12 +134,16 @@ def certificate(request, environments, tmp_path_factory) -> Iterator[Callable[[M
         parts["electra"] = request.getfixturevalue("small")("electra")
     if set(chosen) & set(BERT + RIGHT):
         parts["bert"] = request.getfixturevalue("small")("bert")
+    if set(chosen) & set(PADDED):
+        parts["padded"] = request.getfixturevalue("small")("bert", "pad1")
     pool, running = ThreadPoolExecutor(2), {}
     for mutation in chosen:
         workload = "resnet50" if mutation in RESNET50 else "bert"
         workload = "wide_deep" if mutation in WIDE_DEEP + SHARDED else workload
         workload = "electra" if mutation in ELECTRA else workload
-        given = parts["sharded" if mutation in SHARDED else workload]
+        given = parts[
+            next((name for name, own in OWN_REFERENCE.items() if mutation in own), workload)
+        ]
         folder = tmp_path_factory.mktemp("mutation")
         running[mutation] = pool.submit(certificate_of, mutation, workload, *given, folder)
     yield lambda mutation: running[mutation].result()
@@ -211,6 +219,15 @@ def test_a_wrong_setting_of_electra_does_not_pass(mutation, certificate):
         assert_fails(certificate(mutation))
     else:
         assert certificate(mutation)["passed"]
+
+
+@pytest.mark.parametrize("mutation", one_in_five(PADDED))
+def test_a_padded_vocabulary_has_no_share_in_any_framework(mutation, certificate):
+    if mutation.old:
+        assert_fails(certificate(mutation), mutation.tier)
+    else:
+        assert certificate(mutation)["variant"] == "pad1"
+        assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
 
 
 @pytest.mark.parametrize("mutation", RIGHT, ids=title)

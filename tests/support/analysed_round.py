@@ -3,7 +3,7 @@
 from html.parser import HTMLParser
 from pathlib import Path
 
-from analysis_steps import limiting, merging, summarising
+from analysis_steps import bounding, limiting, merging, summarising
 from generated_round import config
 
 from dlperf import plan
@@ -20,7 +20,7 @@ VOID = {"meta", "link", "br", "img", "hr", "input"}
 
 def analyse(results: Path) -> list[Row]:
     """The rows of cells.tsv, after merge, limits and cells; of each case its own metric's."""
-    for step in (merging, limiting, summarising):
+    for step in (merging, limiting, summarising, bounding):
         assert main(step(results)) == 0
     return metrics.select(read_table(results / "cells.tsv"))
 

@@ -46,6 +46,11 @@ def summarising(results: Path) -> list[str]:
     return _step("cells", results, own, out=results / "cells.tsv")
 
 
+def bounding(results: Path) -> list[str]:
+    own = ("cells", "measurements", "limits")
+    return _step("roofline", results, own, out=results / "roofline.tsv")
+
+
 def listing(results: Path) -> list[str]:
     return _step("markdown", results, ("cells", "measurements"), out=results / "tables.md")
 
@@ -57,7 +62,7 @@ def reporting(results: Path) -> list[str]:
 
 def everything(results: Path) -> None:
     """From records to the report, as the workflow does."""
-    for step in (merging, limiting, summarising):
+    for step in (merging, limiting, summarising, bounding):
         assert main(step(results)) == 0
     show(results)
 

@@ -433,14 +433,21 @@ def write_environment(root: Path, framework: str, device: str, reason: str = "")
 def calibrate(
     results: Path, node: str, measured: dict[tuple[str, int], float], **changes: Any
 ) -> None:
-    """A node's calibration, as the probe writes it; turns before the fastest one are slower."""
+    """A node's calibration, as the probe writes it; turns before the fastest one are slower.
+
+    measured: TFLOP/s of products by (precision, devices at once), GB/s by ("copy" or "triad", …).
+    """
     ranks = max(at_once for _, at_once in measured)
 
+    def turn(kind: str) -> dict[str, Any]:
+        if kind in ("copy", "triad"):
+            return {"what": kind, "precision": "", "bytes": 1e9}
+        return {"what": "gemm", "precision": kind, "flops": 1e12}
+
     def entries(rank: int) -> list[dict[str, Any]]:
-        turn = {"what": "gemm", "flops": 1e12}
         return [
-            {**turn, "precision": precision, "at_once": at_once, "seconds": [9 / rate, 1 / rate]}
-            for (precision, at_once), rate in measured.items()
+            {**turn(kind), "at_once": at_once, "seconds": [9 / rate, 1 / rate]}
+            for (kind, at_once), rate in measured.items()
             if rank < at_once
         ]
 

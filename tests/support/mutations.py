@@ -587,6 +587,28 @@ ELECTRA = [
     )
     for name, *change in (("as it is", "", ""), *wrong)
 ]
+#: Of BERT's variant pad1: all implementations as they are, and one whose padding has a share.
+PADDED = [
+    Mutation(
+        "a padded vocabulary",
+        framework,
+        frameworks.load(framework).DEFAULT_COMPILER["cpu"],
+        old="",
+        new="",
+        float64_only=False,
+    )
+    for framework in CPU_FRAMEWORKS
+]
+PADDED += [
+    Mutation(
+        "padding that has a share",
+        "pytorch",
+        "none",
+        "value=facts.PADDING_SCORE",
+        "value=0.0",
+        tier="float64-loss",
+    )
+]
 RIGHT = [
     Mutation(
         "as it is",

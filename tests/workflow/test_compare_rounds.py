@@ -35,7 +35,7 @@ def folder(tmp_path_factory) -> Path:
         generated_round.write_round(made, mapping, change=change)
     (made / "new.yaml").write_text(yaml.safe_dump(NEW, sort_keys=False))
     (made / "results/new/config.yaml").unlink()  # for the workflow to write
-    for step in ("merging", "limiting", "summarising"):
+    for step in ("merging", "limiting", "summarising", "bounding"):
         assert main(getattr(analysis_steps, step)(made / "results/old")) == 0
     return made
 

@@ -6,6 +6,7 @@
                                      [--searches OUT]
     python -m dlperf.analysis limits --config C --measurements IN --nodes DIR --peaks IN --out OUT
     python -m dlperf.analysis cells  --measurements IN --certificates IN [--limits IN] --out OUT
+    python -m dlperf.analysis roofline --cells IN --measurements IN --limits IN --out OUT
     python -m dlperf.analysis table  --cells IN --table ID --tsv OUT --md OUT --html OUT
     python -m dlperf.analysis markdown --cells IN --measurements IN --out OUT
     python -m dlperf.analysis figure --cells IN --figure ID --svg OUT --png OUT
@@ -61,6 +62,12 @@ def _cells(asked: argparse.Namespace) -> None:
     from dlperf.analysis.round.cells import cells
 
     cells(asked.measurements, asked.certificates, asked.limits, asked.out)
+
+
+def _roofline(asked: argparse.Namespace) -> None:
+    from dlperf.analysis.round.distances import distances
+
+    distances(asked.cells, asked.measurements, asked.limits, asked.out)
 
 
 def _table(asked: argparse.Namespace) -> None:
@@ -193,6 +200,10 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int | None], dict[str, 
     "cells": (
         _cells,
         {"measurements": Path, "certificates": Path, "limits": Path, "out": Path},
+    ),
+    "roofline": (
+        _roofline,
+        {"cells": Path, "measurements": Path, "limits": Path, "out": Path},
     ),
     "table": (_table, {"cells": Path, "table": str, "tsv": Path, "md": Path, "html": Path}),
     "markdown": (_markdown, {"cells": Path, "measurements": Path, "out": Path}),

@@ -28,7 +28,8 @@ def install(
 ) -> dict[str, str]:
     """Install the part in the environment of `python`, unless it is already there.
 
-    Returns its name -> "" or why it is missing. Then cases with one device still run.
+    Returns its name -> "" or why it is missing. Then cases with one device still run, or what
+    `without` says.
     """
     wanted = definition.build.distributed
     name = wanted["requirement"].partition("==")[0]
@@ -37,22 +38,25 @@ def install(
         return {name: ""}
     if not may_build:
         return {name: f"{python} cannot import {wanted['module']}, and nothing is built in it"}
+    without = wanted.get("without", "only cases with one device run")
     missing = [tool for tool in wanted.get("tools", []) if not shutil.which(tool)]
     if missing:
         return {
             name: f"{wanted['requirement']} is built from source, and {' and '.join(missing)} is "
-            "not on PATH; without it only cases with one device run. Install it, remove env.json, "
-            "and run again"
+            f"not on PATH; without it {without}. Install it, remove env.json, and run again"
         }
     try:
-        wheel = _wheel(definition, python, cache, descriptor)
+        wheel = _wheel(definition, python, environ, cache, descriptor)
         run([str(python), "-m", "pip", "install", "--no-deps", "--no-index", wheel], environ)
     except CommandFailed as error:
-        return {name: f"{wanted['requirement']} did not build: {explain(str(error))}"}
+        why = explain(str(error))
+        return {name: f"{wanted['requirement']} did not build, and without it {without}: {why}"}
     return {name: ""}
 
 
-def _wheel(definition: Definition, python: Path, cache: Path, descriptor: int) -> str:
+def _wheel(
+    definition: Definition, python: Path, environ: Mapping[str, str], cache: Path, descriptor: int
+) -> str:
     """The wheel of a part, from the cache if it was built before."""
     wanted = definition.build.distributed
     module = files.locked(definition.lock).get(definition.build.module, "")
@@ -70,7 +74,8 @@ def _wheel(definition: Definition, python: Path, cache: Path, descriptor: int) -
                 pinned.write_text(f"{wanted['requirement']} --hash=sha256:{wanted['sha256']}\n")
                 command = [str(python), "-m", "pip", "wheel", "--no-deps", "--no-cache-dir"]
                 command += ["--no-build-isolation", "--require-hashes", "-r", str(pinned)]
-                environ = {**os.environ, **wanted.get("environ", {})}
+                # the framework's own too: its module is imported while the part is built
+                environ = {**environ, **wanted.get("environ", {})}
                 environ["PATH"] = os.pathsep.join([str(python.parent), environ["PATH"]])
                 if toolchain:
                     environ["CMAKE_TOOLCHAIN_FILE"] = str(toolchain.resolve())

@@ -302,15 +302,18 @@ def test_where_steps_stay_together_the_worst_tensor_of_several_is_held_too():
 
 
 def test_a_variant_has_the_dimensions_that_it_spells():
-    assert dict(workloads.certified("bert")) == {"sequence_length": 16, "clip": 1}
-    assert dict(workloads.certified("bert", "clip0")) == {"sequence_length": 16, "clip": 0}
+    standard = {"sequence_length": 16, "clip": 1, "padded_vocabulary": 0}
+    assert dict(workloads.certified("bert")) == standard
+    assert dict(workloads.certified("bert", "clip0")) == {**standard, "clip": 0}
+    both = {**standard, "clip": 0, "padded_vocabulary": 1}
+    assert dict(workloads.certified("bert", "clip0-pad1")) == both
     long = Dimensions(workloads.dimensions("bert"), {"sequence_length": 512, "clip": 0})
     assert long.variant() == "clip0"
     small = Dimensions(workloads.dimensions("resnet50"), {"image_size": 32})
     assert small.variant() == ""
     assert dict(workloads.certified("resnet50", "infer")) == {"image_size": 64, "fold": 0}
     assert dict(workloads.certified("resnet50", "fold1-infer")) == {"image_size": 64, "fold": 1}
-    assert workloads.variants() == ["adamdense", "clip0", "fold1-infer", "sharded"]
+    assert workloads.variants() == ["adamdense", "clip0", "fold1-infer", "pad1", "sharded"]
 
 
 def test_comparison_is_by_norm_of_the_whole_tensor(tmp_path):

@@ -10,13 +10,14 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 import yaml
 from small_project import Project, small_project
 
 from dlperf import environments
-from dlperf.environments import files, interpreters
+from dlperf.environments import commands, extras, files, interpreters
 from dlperf.environments.__main__ import main
 from dlperf.environments.commands import explain, without_addresses
 
@@ -316,6 +317,39 @@ def test_what_several_devices_need_is_tried_only_for_them(project, devices):
         built = project.build("--distributed")
         assert built["status"] == "ok"  # one device still works
         assert "no-such-compiler is not on PATH" in built["extras"]["ring"]
+        assert "without it only cases with one device run" in built["extras"]["ring"]
+
+
+def test_a_part_that_several_devices_do_without_says_so_where_it_is_missing(project):
+    (project.envs / "build.yaml").write_text(
+        "tiny:\n  distributed: {requirement: ring==1.0, sha256: '0', module: ring, "
+        "tools: [no-such-compiler], without: 'gradients go by post'}\n"
+    )
+    assert "without it gradients go by post" in project.build("--distributed")["extras"]["ring"]
+
+
+def test_a_part_is_built_with_the_variables_of_its_framework(project, monkeypatch):
+    """MXNet's build for CUDA cannot be imported without its library folders, nor Horovod built."""
+    seen = {}
+
+    def run(command, environ, *more, **options):
+        seen.update(environ)
+        raise commands.CommandFailed("no compiler")
+
+    (project.envs / "build.yaml").write_text(
+        "tiny:\n  environ: {TINY: '7'}\n"
+        "  distributed: {requirement: ring==1.0, sha256: '0', module: ring, environ: {RING: '1'}}\n"
+    )
+    definition = files.load("tiny", project.envs / "tiny.cpu.yaml")
+    monkeypatch.setattr(extras, "run", run)
+    given = {"PATH": "/bin", "TINY": "7"}
+    python = Path("/there/bin/python")
+    found = extras.install(definition, python, given, project.envs / "cache", True, 0)
+    assert found == {
+        "ring": "ring==1.0 did not build, and without it only cases with one device "
+        "run: no compiler"
+    }
+    assert (seen["TINY"], seen["RING"], seen["PATH"]) == ("7", "1", "/there/bin:/bin")
 
 
 def test_a_missing_cpu_build_of_torch_falls_back_to_its_index_and_then_the_cuda_build(tmp_path):

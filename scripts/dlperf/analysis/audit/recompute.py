@@ -388,6 +388,7 @@ def made_again(
     """
     from dlperf.analysis.report.markdown import markdown
     from dlperf.analysis.report.page import report
+    from dlperf.analysis.round import distances
     from dlperf.analysis.round.calibration.limits import limits
     from dlperf.analysis.round.cells import cells
     from dlperf.analysis.round.merge import merge
@@ -434,6 +435,8 @@ def made_again(
             yield compared("limits.tsv")
             cells(measured, scratch / "certificates.tsv", scratch / "limits.tsv", own)
             yield compared("cells.tsv")
+            distances.distances(own, measured, scratch / "limits.tsv", scratch / distances.NAME)
+            yield compared(distances.NAME)
             if not waiting or any(
                 (folder / each).read_bytes() != (scratch / each).read_bytes() for each in drawn_from
             ):

@@ -2,10 +2,10 @@
 
 It says everything without its script, which sorts, filters and draws (templates/report.js).
 
-In: config.yaml, measurements.tsv.gz, parity.tsv, certificates.tsv, limits.tsv, cells.tsv, nodes/
-and figures/ of the round, env.json of its environments and the manifests of its data. Out: a
-section for each of CONTENTS, whose templates are templates/sections/<id>.html.j2. Also of a round
-in which nothing ran.
+In: config.yaml, measurements.tsv.gz, parity.tsv, certificates.tsv, limits.tsv, roofline.tsv,
+cells.tsv, nodes/ and figures/ of the round, env.json of its environments and the manifests of its
+data. Out: a section for each of CONTENTS, whose templates are templates/sections/<id>.html.j2. Also
+of a round in which nothing ran.
 """
 
 import hashlib
@@ -23,7 +23,16 @@ from dlperf.analysis.report import captions, explorer, provenance, summary, tabl
 from dlperf.analysis.report.cost import campaign
 from dlperf.analysis.report.published import beside
 from dlperf.analysis.report.scripts import scripts
-from dlperf.analysis.round import certificates, checksums, flags, labels, metrics, names, searches
+from dlperf.analysis.round import (
+    certificates,
+    checksums,
+    distances,
+    flags,
+    labels,
+    metrics,
+    names,
+    searches,
+)
 from dlperf.analysis.round.calibration import nodes
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
@@ -56,6 +65,13 @@ FIGURE_COLOURS = {
 }
 
 
+#: What a step is shown beside (round/roofline.py): the column's ending, and its heading.
+ROOFS = (
+    ("arithmetic", "Arithmetic"),
+    ("least", "Least traffic"),
+    ("fused", "Fused kernels"),
+    ("eager", "Separate kernels"),
+)
 #: What MFU is shown beside.
 MFU = ("stated", "measured")
 
@@ -126,6 +142,9 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "spell": nodes.spell,
         "units": nodes.UNITS,
         "limits": _limits(folder / "limits.tsv", cells),
+        "rooflines": _rooflines(folder / distances.NAME),
+        "roofs": ROOFS,
+        "not_equivalent": flags.not_equivalent,
         "interval": labels.interval(config.repetitions),
         "coverage": order_coverage(config.repetitions, order_rank(config.repetitions)),
         "error": separation.ERROR,
@@ -251,6 +270,17 @@ def _limits(path: Path, cells: Sequence[Row]) -> dict[str, Any]:
     ok = [row for row in cells if row["status"] == "ok"]
     beside = {basis: sum(row[f"mfu_{basis}"] is not None for row in ok) for basis in MFU}
     return {"stated": stated, "beside": beside, "ok": len(ok)}
+
+
+def _rooflines(path: Path) -> list[dict[str, Any]]:
+    """Steps beside their limits: a table for each workload."""
+    found: dict[str, list[Row]] = {}
+    for row in read_table(path):
+        found.setdefault(row["workload"], []).append(row)
+    return [
+        {"workload": name, "title": labels.workload(own[0]), "rows": own}
+        for name, own in found.items()
+    ]
 
 
 def _suspects(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """The least that a training step must compute and move, and how long a device needs for it.
 
-In: a workload with its dimensions, batch size and precision; a node's calibration. Out: FLOPs and
+In: a workload with its dimensions, batch size and precision; what a device reaches. Out: FLOPs and
 bytes of a step, and seconds for each of them. After Williams, Waterman and Patterson 2009,
 "Roofline": no step is faster than its arithmetic at the speed of products, nor than its traffic at
 the speed of memory. Caches are left out: what a kernel writes, the next one reads from memory.
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dlperf import workloads
-from dlperf.analysis.round.calibration import nodes
+from dlperf.contract.case import Case
 
 COUNTS = ("least", "fused", "eager")
 FP32 = 4
@@ -87,6 +87,14 @@ class Step:
         return found
 
 
+def of_case(case: Case) -> Step | None:
+    """A training case's step; None where it is not counted, or a model is split over devices."""
+    if case.scenario != "train" or case.parallel.devices_per_replica > 1:
+        return None
+    samples = case.batch_size * case.parallel.accumulation
+    return step(case.workload, case.dimensions, samples, case.precision)
+
+
 def step(workload: str, dimensions: Mapping[str, Any], samples: int, precision: str) -> Step | None:
     """The step of one device that takes in `samples`; None of a workload that is not counted."""
     if workload not in _COUNTED:
@@ -98,33 +106,6 @@ def step(workload: str, dimensions: Mapping[str, Any], samples: int, precision: 
     fixed = weights * (width * passes + FP32 * 2 * (1 + states))
     moved = (each.times(samples, width) for each in kernels(dimensions))
     return Step((Kernels(fixed, fixed, fixed), *moved))
-
-
-def reached(document: Mapping[str, Any], precision: str, devices: int) -> tuple[float, float]:
-    """TFLOP/s of products and GB/s of memory that a device reached in a node's calibration.
-
-    precision: that of multiplied.peak_precision. devices: so many worked at once, or the largest
-    smaller number that was tried. The fastest turn, the faster of copy and triad, and the mean over
-    devices, as in limits.tsv. 0 for what was not measured.
-    """
-    found: dict[str, dict[int, list[float]]] = {"gemm": {}, "memory": {}}
-    for rank in document["ranks"]:
-        memory: dict[int, float] = {}
-        for entry in rank["measured"]:
-            speed, at_once = nodes.rate(entry, min), entry["at_once"]
-            if entry["what"] == "gemm" and entry["precision"] == precision:
-                found["gemm"].setdefault(at_once, []).append(speed)
-            elif entry["what"] in ("copy", "triad"):
-                memory[at_once] = max(speed, memory.get(at_once, 0.0))
-        for at_once, speed in memory.items():
-            found["memory"].setdefault(at_once, []).append(speed)
-
-    def of(kind: str) -> float:
-        known = [at_once for at_once in found[kind] if at_once <= devices]
-        speeds = found[kind][max(known)] if known else [0.0]
-        return sum(speeds) / len(speeds)
-
-    return of("gemm"), of("memory")
 
 
 def _product(

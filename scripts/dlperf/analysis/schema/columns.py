@@ -15,6 +15,8 @@ from dlperf.contract.parallel import NAMES as PARALLEL
 _METRICS = {each.name: each for name in scenarios.NAMES for each in scenarios.load(name).METRICS}
 #: What repetitions are measured by, in all scenarios.
 METRICS = tuple(_METRICS)
+#: What a step's time is compared with: see round/roofline.py.
+ROOFS = ("arithmetic", "least", "fused", "eager")
 
 
 class Column(NamedTuple):
@@ -205,6 +207,13 @@ ALL = (
     Column("limit_unit"),
     Column("source"),
     Column("source_sha256"),
+    # a step beside what a device allows
+    Column("step_ms", float, "Measured step, ms", forms.number),
+    Column("memory_measured", float, "Memory, GB/s"),
+    Column("flops_per_step", float, "GFLOP a step", forms.giga),
+    *(Column(f"{name}_bytes", float) for name in ("least", "fused", "eager")),
+    *(Column(f"{name}_ms", float) for name in ROOFS),
+    *(Column(f"over_{name}", float) for name in ROOFS),
     # what only imported rounds have
     Column("implementation"),
     Column("published_table"),
@@ -428,6 +437,14 @@ CERTIFICATE = (
 LIMIT = (
     *("basis", "device_name", "node", "what", "precision", "at_once", "limit", "limit_unit"),
     *("source", "source_sha256"),
+)
+#: A cell's step beside its arithmetic and its memory traffic at the speeds that a device reached.
+ROOFLINE = (
+    *(*CASE[:5], "case", "table", "nodes", "devices_per_node", "batch_size", "searched"),
+    *("status", "certificate", "flags", "step_ms", "peak_precision", "peak_measured_tflops"),
+    *("memory_measured", "flops_per_step", "least_bytes", "fused_bytes", "eager_bytes"),
+    *(f"{name}_ms" for name in ROOFS),
+    *(f"over_{name}" for name in ROOFS),
 )
 #: What tells rows of imported rounds apart beside their case: the implementation's label, the table
 #: and the batch as the publication calls them, and the device.

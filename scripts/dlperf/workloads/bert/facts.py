@@ -29,6 +29,20 @@ DIMENSIONS = OrderedDict(
         description="Whether gradients are clipped to a global norm of 1.0, as BERT's recipe says. "
         "Without is faster; the two never stand in one table.",
     ),
+    padded_vocabulary=Dimension(
+        key="pad",
+        standard=0,
+        words={
+            0: "the decoder's product with 30,522 columns",
+            1: "the decoder's product padded to 30,528 columns",
+        },
+        examples=([False], [True]),
+        description="Whether the decoder's product with the word embedding is padded from 30,522 "
+        "to 30,528 columns, a multiple of 64, which suits the tensor cores of GPUs. The columns "
+        "behind the vocabulary get no probability: the loss, all gradients and the weights are the "
+        "same.",
+        scenarios=("train",),
+    ),
 )
 DATA = OrderedDict(
     synthetic=Data(
@@ -74,6 +88,10 @@ SCORE = Score(
 PARALLEL = ("accumulation",)  # ways of contract/parallel.py beside data parallel
 
 VOCABULARY = 30522
+PADDED_VOCABULARY = 30528  # 64 x 477
+#: Of the columns that pad the decoder's product: as a share exactly 0, in every type. Finite, as
+#: some cross-entropies multiply all columns' logarithms by zeros and one.
+PADDING_SCORE = -1e4
 WIDTH = 768
 LAYERS = 12
 HEADS = 12
@@ -97,6 +115,11 @@ CLIP_NORM = 1.0  # of all gradients together, averaged over ranks, before the up
 def masked_positions(sequence_length):
     """The most positions of a sequence that are predicted: 20 of 128, 80 of 512."""
     return sequence_length * 5 // 32
+
+
+def padding(dimensions):
+    """The columns behind the vocabulary in the decoder's product: 0, or 6."""
+    return PADDED_VOCABULARY - VOCABULARY if dimensions["padded_vocabulary"] else 0
 
 
 def base(case):

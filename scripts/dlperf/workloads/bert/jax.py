@@ -32,6 +32,7 @@ class Bert(nn.Module):
     dtype: jnp.dtype  # of the computation; None: the parameters'
     training: bool = True
     tests: bool = False
+    padding: int = 0  # columns behind the vocabulary in the decoder's product
 
     @nn.compact
     def __call__(self, tokens, segments, mask, positions, labels, predicted, follows):
@@ -52,14 +53,25 @@ class Bert(nn.Module):
         if self.tests:
             return embed.words.attend(hidden) + bias
         pooled = jnp.tanh(dense(facts.WIDTH, self.dtype, "pooler")(x[:, 0]))
-        each = cross_entropy(embed.words.attend(hidden) + bias, labels)
+        if self.padding:
+            bias = jnp.pad(bias, (0, self.padding), constant_values=facts.PADDING_SCORE)
+        each = cross_entropy(self.decode(embed.words, hidden) + bias, labels)
         language = jnp.sum(each * predicted) / jnp.sum(predicted)
         pairs = dense(2, self.dtype, "nsp")(pooled)
         return language + cross_entropy(pairs, follows).mean()
 
+    def decode(self, words, hidden):
+        """words.attend(hidden), with zeros behind the vocabulary."""
+        if not self.padding:
+            return words.attend(hidden)
+        table = jnp.pad(words.embedding, ((0, self.padding), (0, 0)))
+        hidden, table = nn.dtypes.promote_dtype(hidden, table, dtype=self.dtype)
+        return hidden @ table.T
+
 
 def model(run, training=True):
-    return Bert(framework.compute_dtype(run), training)
+    padding = facts.padding(run.dimensions)
+    return Bert(framework.compute_dtype(run), training, padding=padding)
 
 
 def weights(run, network):
@@ -119,6 +131,7 @@ def training(run):
             "attention": ATTENTION,
             "optimizer": "optax.adamw, fused by XLA",
             "clip": "global norm, fused by XLA" if run.dimensions["clip"] else "none",
+            "padded_columns": facts.padding(run.dimensions),
         },
         schedule=facts.schedule(run),
         outputs=tested,

@@ -29,8 +29,9 @@ from dlperf.workloads.bert import facts
 class Bert(Embedded):
     """The loss of a batch: masked words and sentence pairs."""
 
-    def __init__(self):
+    def __init__(self, padding=0):
         super().__init__(facts)
+        self.padding = padding  # columns behind the vocabulary in the decoder's product
         self.layers = layers(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
         self.mlm = dense(facts.WIDTH, facts.WIDTH)
         self.mlm_norm = layer_norm(facts, facts.WIDTH)
@@ -49,7 +50,12 @@ class Bert(Embedded):
     def words(self, x, tokens, positions):
         """What the language model's softmax takes at these positions."""
         hidden = self.mlm_norm(gelu(self.mlm(chosen(x, tokens, positions))))
-        return self.decode(hidden, self.mlm_bias).astype(ms.float32)
+        table, bias = self.word_embedding, self.mlm_bias
+        if self.padding:
+            table = ops.concat((table, ops.zeros((self.padding, table.shape[1]), table.dtype)))
+            scores = ops.full((self.padding,), facts.PADDING_SCORE, dtype=bias.dtype)
+            bias = ops.concat((bias, scores))
+        return (self.decoder(hidden, table) + bias).astype(ms.float32)
 
     def construct(self, tokens, segments, mask, positions, labels, predicted, follows):
         x = self.encode(tokens, segments, mask)
@@ -70,7 +76,7 @@ class Encoder(Bert):
 
 
 def model(run, kind=Bert):
-    return prepared(run, kind())
+    return prepared(run, kind(facts.padding(run.dimensions)))
 
 
 def weights(run, network):
@@ -131,6 +137,7 @@ def training(run):
             "attention": ATTENTION,
             "optimizer": "ops.Adam, decay apart",
             "clip": "global norm" if run.dimensions["clip"] else "none",
+            "padded_columns": facts.padding(run.dimensions),
         },
         schedule=facts.schedule(run),
         outputs=tested,

@@ -49,7 +49,7 @@ class Bert(Embedded):
         """What the language model's softmax takes of these rows: (rows, vocabulary)."""
         word, bias = own["word_embedding"], own["mlm_bias"]
         hidden = self.mlm_norm(gelu(F, self.mlm(F.take(x, rows.reshape((-1,)))), self.run))
-        return F.FullyConnected(hidden, word, bias, num_hidden=facts.VOCABULARY)
+        return self.decode(F, hidden, word, bias)
 
     def hybrid_forward(self, F, *inputs, **own):
         tokens, segments, mask, rows, labels, predicted, follows = inputs
@@ -58,6 +58,16 @@ class Bert(Embedded):
         language = F.sum(hits * predicted.reshape((-1,))) / F.sum(predicted)
         pairs = self.nsp(F.tanh(self.pooler(F.slice_axis(x, axis=0, begin=0, end=batch))))
         return -(language + F.mean(F.pick(F.log_softmax(pairs), follows)))
+
+    def decode(self, F, hidden, word, bias):
+        """What the language model's softmax takes; behind the vocabulary there may be padding."""
+        padding = facts.padding(self.run.dimensions)
+        if padding:
+            zeros = F.zeros_like(F.slice_axis(word, axis=0, begin=0, end=padding))
+            scores = F.zeros_like(F.slice_axis(bias, axis=0, begin=0, end=padding))
+            word = F.concat(word, zeros, dim=0)
+            bias = F.concat(bias, scores + facts.PADDING_SCORE, dim=0)
+        return F.FullyConnected(hidden, word, bias, num_hidden=facts.VOCABULARY + padding)
 
 
 class Encoder(Bert):
@@ -173,6 +183,7 @@ def training(run):
             "attention": attention(run),
             "optimizer": "AdamW, fused, %d tensors an operator" % trainer.optimizer.many,
             "clip": "global norm" if run.dimensions["clip"] else "none",
+            "padded_columns": facts.padding(run.dimensions),
         },
         schedule=facts.schedule(run),
         outputs=tested,

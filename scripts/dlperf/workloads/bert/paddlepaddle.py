@@ -28,8 +28,9 @@ from dlperf.workloads.bert import facts
 class Bert(Embedded):
     """The loss of a batch: masked words and sentence pairs."""
 
-    def __init__(self, fused):
+    def __init__(self, fused, padding=0):
         super().__init__(facts)
+        self.padding = padding  # columns behind the vocabulary in the decoder's product
         sizes = (facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
         self.layers = nn.LayerList([Layer(facts, *sizes, fused) for _ in range(facts.LAYERS)])
         self.mlm = dense(facts.WIDTH, facts.WIDTH)
@@ -46,10 +47,15 @@ class Bert(Embedded):
         return x
 
     def words(self, x, positions):
-        """What the language model's softmax takes, (batch x predictions, vocabulary)."""
+        """What the language model's softmax takes, (batch x predictions, padded vocabulary)."""
         hidden = self.mlm_norm(F.gelu(self.mlm(chosen(x, positions))))
-        words = paddle.matmul(hidden, self.word_embedding.weight, transpose_y=True)
-        return words + self.mlm_bias
+        table, bias = self.word_embedding.weight, self.mlm_bias
+        if self.padding:
+            zeros = paddle.zeros([self.padding, facts.WIDTH], table.dtype)
+            table = paddle.concat([table, zeros])
+            scores = paddle.full([self.padding], facts.PADDING_SCORE, bias.dtype)
+            bias = paddle.concat([bias, scores])
+        return paddle.matmul(hidden, table, transpose_y=True) + bias
 
     def forward(self, tokens, segments, mask, positions, labels, predicted, follows):
         x = self.encode(tokens, segments, mask)
@@ -82,11 +88,12 @@ class Tested(nn.Layer):
 
     def forward(self, tokens, segments, mask, positions):
         words = self.bert.words(self.bert.encode(tokens, segments, mask), positions)
+        words = words[:, : facts.VOCABULARY]
         return words.reshape([*positions.shape, facts.VOCABULARY])
 
 
 def model(run):
-    network = Bert(fused=run.amp)
+    network = Bert(run.amp, facts.padding(run.dimensions))
     network.train()
     return network
 
@@ -136,6 +143,7 @@ def training(run):
             "attention": attention_of(run),
             "optimizer": "AdamW",
             "clip": "global norm" if run.dimensions["clip"] else "none",
+            "padded_columns": facts.padding(run.dimensions),
         },
         schedule=facts.schedule(run),
         outputs=tests,

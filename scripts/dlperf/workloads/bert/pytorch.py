@@ -23,8 +23,9 @@ from dlperf.workloads.bert import facts
 class Bert(nn.Module):
     """The loss of a batch: masked words and sentence pairs."""
 
-    def __init__(self):
+    def __init__(self, padding=0):
         super().__init__()
+        self.padding = padding  # columns behind the vocabulary in the decoder's product
         self.word_embedding = embedding(facts.VOCABULARY, facts.WIDTH)
         self.position_embedding = embedding(facts.POSITIONS, facts.WIDTH)
         self.segment_embedding = embedding(facts.SEGMENTS, facts.WIDTH)
@@ -52,7 +53,11 @@ class Bert(nn.Module):
         """What the language model's softmax takes at these positions."""
         index = positions[:, :, None].expand(-1, -1, facts.WIDTH)
         hidden = self.mlm_norm(F.gelu(self.mlm(x.gather(1, index))))
-        return F.linear(hidden, self.word_embedding.weight, self.mlm_bias)
+        table, bias = self.word_embedding.weight, self.mlm_bias
+        if self.padding:
+            table = F.pad(table, (0, 0, 0, self.padding))
+            bias = F.pad(bias, (0, self.padding), value=facts.PADDING_SCORE)
+        return F.linear(hidden, table, bias)
 
     def forward(self, tokens, segments, mask, positions, labels, predicted, follows):
         x = self.encode(tokens, segments, mask)
@@ -65,7 +70,7 @@ class Bert(nn.Module):
 
 
 def model(run):
-    return Bert().to(run.device).train()
+    return Bert(facts.padding(run.dimensions)).to(run.device).train()
 
 
 def weights(run, network):
@@ -111,6 +116,7 @@ def training(run):
             "attention": "scaled_dot_product_attention",
             "optimizer": "AdamW, fused",
             "clip": "global norm, foreach" if run.dimensions["clip"] else "none",
+            "padded_columns": facts.padding(run.dimensions),
         },
         schedule=facts.schedule(run),
         outputs=tested,

@@ -27,8 +27,9 @@ from dlperf.workloads.bert import facts
 
 
 class Bert(Embedded):
-    def __init__(self):
+    def __init__(self, padding=0):
         super().__init__(facts)
+        self.padding = padding  # columns behind the vocabulary in the decoder's product
         sizes = (facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
         self.layers = [Layer(facts, *sizes) for _ in range(facts.LAYERS)]
         self.mlm = Dense(facts.WIDTH, facts.WIDTH)
@@ -46,14 +47,17 @@ class Bert(Embedded):
         return x
 
     def __call__(self, tokens, segments, mask, positions, dtype, training=True):
-        """Logits of words (batch x predictions, vocabulary) and of sentence pairs (batch, 2)."""
+        """Logits of words (batch x predictions, padded vocabulary) and of pairs (batch, 2)."""
         batch, length = tokens.shape
         table = self.table()
         x = self.encode(table, tokens, segments, mask, dtype, training)
         hidden = tf.gather(x, rows(positions, length))
         hidden = self.mlm_norm(gelu(self.mlm(hidden)))
-        words = tf.matmul(hidden, tf.cast(table, dtype), transpose_b=True)
-        words = tf.nn.bias_add(words, tf.cast(self.mlm_bias, dtype))
+        table, bias = tf.cast(table, dtype), tf.cast(self.mlm_bias, dtype)
+        if self.padding:
+            table = tf.pad(table, [[0, self.padding], [0, 0]])
+            bias = tf.pad(bias, [[0, self.padding]], constant_values=facts.PADDING_SCORE)
+        words = tf.nn.bias_add(tf.matmul(hidden, table, transpose_b=True), bias)
         first = tf.range(0, batch * length, length)  # the row of each sequence's first token
         pairs = self.nsp(tf.tanh(self.pooler(tf.gather(x, first))))
         # the losses are not for half precision
@@ -81,7 +85,7 @@ class AdamW(Adam):
 
 def model(run):
     # plain variables, the same on all ranks: see resnet50/tensorflow.py
-    return Bert()
+    return Bert(facts.padding(run.dimensions))
 
 
 def weights(run, network):
@@ -127,6 +131,7 @@ def training(run):
             "attention": ATTENTION,
             "optimizer": "AdamW, Adam fused (ResourceApplyAdam)",
             "clip": "global norm" if run.dimensions["clip"] else "none",
+            "padded_columns": facts.padding(run.dimensions),
         },
         schedule=facts.schedule(run),
         outputs=tested,
@@ -150,4 +155,5 @@ def tested(run, network, tokens, segments, mask, positions, *_):
     """Of a training to a quality: what the masked words' softmax takes."""
     dtype = framework.compute_dtype(run)
     words, _ = network(tokens, segments, mask, positions, dtype, training=False)
+    words = words[:, : facts.VOCABULARY]
     return tf.reshape(words, positions.shape + [facts.VOCABULARY])

@@ -39,10 +39,14 @@ def encode(run, tokens, segments, mask, training):
 
 
 def heads(run, x, words, positions):
-    """Logits of the predicted words (batch * predictions, vocabulary) and of the pairs."""
+    """Logits of the words (batch * predictions, padded vocabulary) and of the pairs."""
     hidden = gelu(dense(chosen(x, positions), facts.WIDTH, "mlm"))
-    hidden = decoder(run, layer_norm(facts, hidden, "mlm_norm"), words)
-    bias = variable("mlm_bias", facts.VOCABULARY)
+    bias, padding = variable("mlm_bias", facts.VOCABULARY), facts.padding(run.dimensions)
+    hidden = layer_norm(facts, hidden, "mlm_norm")
+    if padding:
+        words = tf.pad(words, [[0, padding], [0, 0]])
+        bias = tf.pad(bias, [[0, padding]], constant_values=facts.PADDING_SCORE)
+    hidden = decoder(run, hidden, words)
     first = tf.reshape(x, [int(positions.shape[0]), -1, facts.WIDTH])[:, 0]
     pooled = tf.tanh(dense(first, facts.WIDTH, "pooler"))
     return tf.nn.bias_add(hidden, bias), dense(pooled, 2, "nsp")
@@ -112,6 +116,7 @@ def training(run):
             "attention": ATTENTION,
             "optimizer": "AdamW by ApplyAdam",
             "clip": "global norm" if run.dimensions["clip"] else "none",
+            "padded_columns": facts.padding(run.dimensions),
         },
         schedule=facts.schedule(run),
         outputs=tested,

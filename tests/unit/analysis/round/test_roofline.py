@@ -104,24 +104,3 @@ def test_each_kernel_takes_the_longer_of_its_arithmetic_and_its_traffic():
 
 def test_a_workload_that_is_not_counted_has_no_limit():
     assert roofline.step("gpt", {}, 1, "amp") is None
-
-
-def entry(what: str, at_once: int, speed: float, precision: str = "") -> dict:
-    amount = {"flops": speed * 1e12} if what == "gemm" else {"bytes": speed * 1e9}
-    return {
-        "what": what,
-        "precision": precision,
-        "at_once": at_once,
-        "seconds": [2.0, 1.0],
-    } | amount
-
-
-def test_a_calibration_gives_the_fastest_turn_of_as_many_devices_as_worked():
-    alone = [entry("gemm", 1, 700, "bf16"), entry("copy", 1, 3000), entry("triad", 1, 3200)]
-    ranks = [
-        {"measured": [*alone, entry("gemm", 2, 600, "bf16"), entry("copy", 2, 2900)]},
-        {"measured": [entry("gemm", 2, 500, "bf16"), entry("copy", 2, 2700)]},
-    ]
-    assert roofline.reached({"ranks": ranks}, "bf16", 1) == (700, 3200)
-    assert roofline.reached({"ranks": ranks}, "bf16", 4) == (550, 2800)
-    assert roofline.reached({"ranks": ranks}, "fp16", 1) == (0, 3200)

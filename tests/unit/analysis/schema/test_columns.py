@@ -16,6 +16,7 @@ FILES = {
     "latencies": columns.LATENCIES,
     "curves": columns.CURVES,
     "limits": columns.LIMIT,
+    "roofline": columns.ROOFLINE,
     "cells": columns.cells(workloads.NAMES),
     "searches": columns.SEARCH,
     "comparison": columns.comparison(workloads.NAMES),

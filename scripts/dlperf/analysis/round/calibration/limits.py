@@ -62,6 +62,17 @@ def _measured(document: Mapping[str, Any], source: str, config: plan.Config) -> 
     if document["status"] != "ok" or not fits or nodes.disturbed(document):
         return
     hosts = {host["hostname"]: host for host in document["nodes"]}
+    for row in reached(document):
+        yield {
+            **row,
+            "device_name": _name(hosts.get(row["node"], {}), config),
+            "source": source,
+            "source_sha256": document["sha256"],
+        }
+
+
+def reached(document: Mapping[str, Any]) -> Iterable[Row]:
+    """What a device of each of a calibration's nodes reached: rows as limits.tsv has them."""
     found: dict[tuple[str, str, str, int], list[float]] = {}
     for rank in document["ranks"]:
         for entry in rank["measured"]:
@@ -70,15 +81,12 @@ def _measured(document: Mapping[str, Any], source: str, config: plan.Config) -> 
     for (node, what, precision, at_once), rates in found.items():
         yield {
             "basis": "measured",
-            "device_name": _name(hosts.get(node, {}), config),
             "node": node,
             "what": what,
             "precision": precision,
             "at_once": at_once,
             "limit": statistics.mean(rates),
             "limit_unit": nodes.UNITS[what],
-            "source": source,
-            "source_sha256": document["sha256"],
         }
 
 
@@ -103,14 +111,15 @@ def utilisation(cell: Row, repetitions: Sequence[Row], found: Sequence[Row]) -> 
     """
     flops = flops_per_sample(cell)
     row: Row = {"flops_per_sample": flops}
-    precision = _only(each["peak_precision"] for each in repetitions)
+    precision = only(each["peak_precision"] for each in repetitions)
     if not precision:
         return row
     achieved = cell["median"] * flops / 1e12 / (cell["nodes"] * cell["devices_per_node"])
     row["peak_precision"] = precision
+    names = sorted({node for each in repetitions for node in each["nodes_used"].split()})
     of_devices = {
         "stated": _stated_peak(repetitions, precision, found),
-        "measured": _measured_peak(cell, repetitions, precision, found),
+        "measured": measured_peak(names, cell["devices_per_node"], precision, found),
     }
     for basis, peak in of_devices.items():
         if peak:
@@ -118,40 +127,58 @@ def utilisation(cell: Row, repetitions: Sequence[Row], found: Sequence[Row]) -> 
     return row
 
 
-def _only(values: Iterable[str]) -> str:
+def only(values: Iterable[str]) -> str:
     """The one value that all have, or ""."""
     each = set(values)
     return each.pop() if len(each) == 1 else ""
 
 
 def _stated_peak(repetitions: Sequence[Row], precision: str, found: Sequence[Row]) -> float | None:
-    name = _only(device(row) for row in repetitions)
+    name = only(device(row) for row in repetitions)
     own = [row for row in found if row["basis"] == "stated" and row["device_name"] == name]
     return _in_precision({row["precision"]: row["limit"] for row in own}, precision)
 
 
-def _measured_peak(
-    cell: Row, repetitions: Sequence[Row], precision: str, found: Sequence[Row]
+def measured_peak(
+    names: Iterable[str], devices: int, precision: str, found: Sequence[Row]
 ) -> float | None:
-    """The mean over all nodes that the cell ran on; None where one of them has no calibration."""
-    names = {node for row in repetitions for node in row["nodes_used"].split()}
-    each = [_of_node(node, cell["devices_per_node"], precision, found) for node in sorted(names)]
-    known = [peak for peak in each if peak]
+    """TFLOP/s of a device while so many of each of these nodes worked: the mean over the nodes.
+
+    None where one of them has no calibration. Where so many were not measured at once, those of
+    fewer are taken: so it may be overestimated, and MFU underestimated.
+    """
+    each = [_in_precision(_of_node(node, devices, ("gemm",), found), precision) for node in names]
+    return _mean(each)
+
+
+def memory(names: Iterable[str], devices: int, found: Sequence[Row]) -> float | None:
+    """GB/s of a device's memory, likewise: the faster of copy and triad."""
+    each = [_of_node(node, devices, ("copy", "triad"), found).get("") for node in names]
+    return _mean(each)
+
+
+def _mean(each: Sequence[float | None]) -> float | None:
+    known = [value for value in each if value]
     return statistics.mean(known) if known and len(known) == len(each) else None
 
 
-def _of_node(node: str, devices: int, precision: str, found: Sequence[Row]) -> float | None:
-    """A device's peak while as many of the node worked; where none was measured so, while fewer
-    did: so it may be overestimated, and MFU underestimated."""
+def _of_node(
+    node: str, devices: int, kinds: Sequence[str], found: Sequence[Row]
+) -> dict[str, float]:
+    """Precision -> what a device reached while as many of the node worked, or else fewer."""
     own = [
         row
         for row in found
-        if (row["basis"], row["node"], row["what"]) == ("measured", node, "gemm")
+        if (row["basis"], row["node"]) == ("measured", node)
+        and row["what"] in kinds
         and row["at_once"] <= devices
     ]
     most = max((row["at_once"] for row in own), default=0)
-    known = {row["precision"]: row["limit"] for row in own if row["at_once"] == most}
-    return _in_precision(known, precision)
+    fastest: dict[str, float] = {}
+    for row in own:
+        if row["at_once"] == most:
+            fastest[row["precision"]] = max(row["limit"], fastest.get(row["precision"], 0.0))
+    return fastest
 
 
 def _in_precision(known: Mapping[str, float], precision: str) -> float | None:

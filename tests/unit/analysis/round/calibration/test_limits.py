@@ -9,6 +9,7 @@ from generated_round import CPU, calibrate, config, stretch, write_round
 
 from dlperf import plan, workloads
 from dlperf.analysis.__main__ import main
+from dlperf.analysis.round.calibration import limits
 from dlperf.analysis.round.calibration.multiplied import peak_precision
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import read_table
@@ -175,6 +176,32 @@ def test_a_gpu_has_its_stated_dense_peak(tmp_path):
     assert found["peak_stated_tflops"] == 312
     assert found["mfu_stated"] == pytest.approx(2500 * 24.535e9 / 312e12, rel=1e-3)
     assert found["mfu_measured"] is None
+
+
+def entry(what: str, at_once: int, speed: float, precision: str = "") -> dict:
+    amount = {"flops": speed * 1e12} if what == "gemm" else {"bytes": speed * 1e9}
+    return {
+        "what": what,
+        "precision": precision,
+        "at_once": at_once,
+        "seconds": [2.0, 1.0],
+    } | amount
+
+
+def test_a_calibration_gives_the_fastest_turn_of_as_many_devices_as_worked():
+    alone = [entry("gemm", 1, 700, "bf16"), entry("copy", 1, 3000), entry("triad", 1, 3200)]
+    ranks = [
+        {"node": "a", "measured": [*alone, entry("gemm", 2, 600, "bf16"), entry("copy", 2, 2900)]},
+        {"node": "a", "measured": [entry("gemm", 2, 500, "bf16"), entry("copy", 2, 2700)]},
+    ]
+    rows = list(limits.reached({"ranks": ranks}))
+    assert limits.measured_peak(["a"], 1, "bf16", rows) == 700
+    assert limits.memory(["a"], 1, rows) == 3200
+    assert limits.measured_peak(["a"], 4, "bf16", rows) == 550
+    assert limits.memory(["a"], 2, rows) == 2800
+    assert limits.measured_peak(["a"], 1, "fp16", rows) is None
+    assert limits.memory(["a", "b"], 1, rows) is None, "b was not calibrated"
+    assert limits.memory([], 1, rows) is None
 
 
 @pytest.mark.parametrize("name", ["NVIDIA A100-SXM4-40GB MIG 3g.20gb", "NVIDIA H100", "A1000"])
