@@ -48,6 +48,13 @@ def micro_steps(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"micro-steps an update: {said}" if set(counts.values()) != {1} else ""
 
 
+def batch_of_table(row: Mapping[str, Any]) -> str:
+    """'batch 8 a device', or 'batch 16 of all devices together': what a table's cells share."""
+    if total := row.get("together"):
+        return f"batch {total:,} of all devices together"
+    return f"batch {batch(row)} a device"
+
+
 def rate(row: Mapping[str, Any]) -> str:
     """'50 requests/s a device', of a server."""
     return f"{row['arrival_rate']:,} requests/s a device" if row.get("arrival_rate") else ""
@@ -166,12 +173,15 @@ def where(row: Mapping[str, Any]) -> str:
 
 
 def topology(row: Mapping[str, Any]) -> str:
-    """'1 node × 2 devices'."""
-    return f"{plural(row['nodes'], 'node')} × {plural(row['devices_per_node'], 'device')}"
+    """'1 node × 2 devices'; with their batch where that of all together is said elsewhere."""
+    found = f"{plural(row['nodes'], 'node')} × {plural(row['devices_per_node'], 'device')}"
+    return f"{found}, batch {row['batch_size']:,} a device" if row.get("together") else found
 
 
 def short_topology(row: Mapping[str, Any]) -> str:
-    return f"{row['nodes']}n{row['devices_per_node']}d"
+    """'1n2d', or '1n2d, b8'."""
+    found = f"{row['nodes']}n{row['devices_per_node']}d"
+    return f"{found}, b{row['batch_size']}" if row.get("together") else found
 
 
 def devices(row: Mapping[str, Any]) -> int:
