@@ -11,8 +11,10 @@ DRAWN = {
     "paddlepaddle": "sample(paddle.to_tensor(scores)).numpy()",
     "pytorch": "sample(torch.from_numpy(scores)).numpy()",
     "tensorflow": "sample(tf.constant(scores)).numpy()",
+    "tensorflow1": "tf.Session().run(sample(tf.constant(scores)))",
 }
-IMPORTS = {"paddlepaddle": "paddle", "pytorch": "torch", "tensorflow": "tensorflow as tf"}
+IMPORTS = {"paddlepaddle": "paddle", "pytorch": "torch"}
+IMPORTS.update(tensorflow="tensorflow as tf", tensorflow1="tensorflow as tf")
 CODE = """
 import numpy as np
 import %s

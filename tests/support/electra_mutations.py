@@ -1,6 +1,6 @@
-"""Wrong settings of ELECTRA in PyTorch: (name, what stands in the page, what replaces it, layout).
+"""Wrong settings of ELECTRA: (name, what stands in the source, what replaces it, layout).
 
-Each is one that somebody could get wrong, or that public code has.
+Each is one that somebody could get wrong, or that public code has. WRONG are of PyTorch.
 """
 
 WRONG = (
@@ -75,3 +75,26 @@ WRONG = (
 )
 #: Those that the tier of given gradients shows alone.
 OF_THE_OPTIMIZER = ("a ratio of at most 10", "no clip")
+#: TensorFlow 1's table is shared by hand, and its LAMB is of the fused Adam.
+WRONG_IN_TENSORFLOW1 = (
+    (
+        "a lookup that does not train its words",
+        "for rows in given[:-1]:",
+        "for rows in given[:-2]:",
+        "1",
+    ),
+    (
+        "a true guess is called a replacement",
+        "tf.not_equal(filled, put(tokens, positions, labels))",
+        "put(tf.zeros_like(tokens), positions, tf.cast(used, tf.int32)) > 0",
+        "1",
+    ),
+    ("no noise", "tf.argmax(scores + noise", "tf.argmax(scores + 0 * noise", "1"),
+    (
+        "decay outside of the ratio",
+        "tf.global_norm([wanted])",
+        "tf.global_norm([wanted - self.decay * variable])",
+        "1",
+    ),
+    ("no correction of the first moment", "root / correction1 ", "root ", "1"),
+)

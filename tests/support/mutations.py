@@ -6,7 +6,7 @@ tests/certificates/test_mutations.py makes them. RIGHT has changes of nothing.
 from typing import NamedTuple
 
 from conftest import CPU_FRAMEWORKS
-from electra_mutations import OF_THE_OPTIMIZER, WRONG
+from electra_mutations import OF_THE_OPTIMIZER, WRONG, WRONG_IN_TENSORFLOW1
 
 from dlperf import frameworks
 
@@ -575,7 +575,7 @@ BERT += [
     ),
 ]
 # The BERT of two layers passes in every framework.
-#: The first is the small model as it is, which passes.
+#: Those that change nothing are the small model as it is, which passes.
 ELECTRA = [
     Mutation("as it is", "pytorch", "none", old="", new=""),
     *(
@@ -583,6 +583,8 @@ ELECTRA = [
         Mutation(name, "pytorch", "none", *change, float64_only=name not in OF_THE_OPTIMIZER)
         for name, *change in WRONG
     ),
+    Mutation("as it is", "tensorflow1", "none", old="", new=""),
+    *(Mutation(name, "tensorflow1", "none", *change) for name, *change in WRONG_IN_TENSORFLOW1),
 ]
 RIGHT = [
     Mutation(
