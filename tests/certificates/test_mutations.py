@@ -55,6 +55,9 @@ def small(environments, prose, tmp_path_factory) -> Callable[[str], tuple[Path, 
         shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
         facts = scripts / f"dlperf/workloads/{workload}/facts.py"
         facts.write_text(facts.read_text().replace("LAYERS = 12", "LAYERS = 2"))
+        # gradients are shorter, too: the first step's still lie above ELECTRA's clip, others below
+        proof = facts.with_name("proof.py")
+        proof.write_text(proof.read_text().replace('"CLIP_NORM": 2000.0', '"CLIP_NORM": 900.0'))
         run(
             scripts,
             "dlperf.certify.reference",
