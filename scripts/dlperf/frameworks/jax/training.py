@@ -392,7 +392,7 @@ class Weights:
 def on_the_device(table, dtype):
     """A Table as an array, written by rows where it stays: a device copies what a host gives it."""
     found = jnp.zeros(table.shape, dtype)
-    for first, last, rows in parts(table):
+    for first, _, rows in parts(table):
         found = write_rows(found, rows.astype(dtype), first)
     return found
 
