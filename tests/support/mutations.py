@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from conftest import CPU_FRAMEWORKS
 from electra_mutations import OF_THE_OPTIMIZER, WRONG
+from squad_mutations import OF_THE_OPTIMIZER as OF_SQUADS_OPTIMIZER
+from squad_mutations import WRONG as WRONG_ON_SQUAD
 
 from dlperf import frameworks
 
@@ -582,6 +584,14 @@ ELECTRA = [
         # what the optimiser alone shows needs the tier of given gradients
         Mutation(name, "pytorch", "none", *change, float64_only=name not in OF_THE_OPTIMIZER)
         for name, *change in WRONG
+    ),
+]
+#: The same of ELECTRA on SQuAD.
+SQUAD = [
+    Mutation("as it is on SQuAD", "pytorch", "none", old="", new=""),
+    *(
+        Mutation(name, "pytorch", "none", *change, float64_only=name not in OF_SQUADS_OPTIMIZER)
+        for name, *change in WRONG_ON_SQUAD
     ),
 ]
 RIGHT = [
