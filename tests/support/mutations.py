@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from conftest import CPU_FRAMEWORKS
 from electra_mutations import JAX, OF_THE_OPTIMIZER, ONEFLOW, PADDLEPADDLE, PYTORCH, TENSORFLOW1
+from squad_mutations import OF_THE_OPTIMIZER as OF_SQUADS_OPTIMIZER
+from squad_mutations import WRONG as WRONG_ON_SQUAD
 
 from dlperf import frameworks
 
@@ -609,6 +611,14 @@ PADDED += [
         "value=0.0",
         tier="float64-loss",
     )
+]
+#: The same of ELECTRA on SQuAD.
+SQUAD = [
+    Mutation("as it is on SQuAD", "pytorch", "none", old="", new=""),
+    *(
+        Mutation(name, "pytorch", "none", *change, float64_only=name not in OF_SQUADS_OPTIMIZER)
+        for name, *change in WRONG_ON_SQUAD
+    ),
 ]
 RIGHT = [
     Mutation(
