@@ -108,6 +108,7 @@ class Contestants:
         named = [f"{name}={path}" for name, path in modules.items()]
         groups = [[each] for each in named] if separate else [named]
         self._log, self._processes, self._of = log, [], {}
+        self.about = {}  # what each says of itself
         for group in groups:
             process = start(
                 [run.interpreter, str(ALTERNATE), spec, *group],
@@ -120,7 +121,7 @@ class Contestants:
             )
             self._processes.append(process)
             self._of.update({each.partition("=")[0]: process for each in group})
-            self._answer(process)
+            self.about.update(self._answer(process))
 
     def _answer(self, process):
         line = process.stdout.readline()
@@ -152,6 +153,12 @@ def summary(ratios):
         "ratio_min": round(min(ratios), 4),
         "ratio_max": round(max(ratios), 4),
     }
+
+
+def cpu_summary(ratios):
+    """Median and interval of the same ratio of CPU time."""
+    found = summary(ratios)
+    return {"cpu_" + name: found[name] for name in ("ratio_median", "ratio_low", "ratio_high")}
 
 
 def write(name, rows, keys=()):

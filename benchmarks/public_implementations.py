@@ -1,16 +1,19 @@
 """Is each implementation at least as fast as the best public one of its framework that installs?
 
-    python benchmarks/public_implementations.py [--workload NAME] [--framework NAME ...]
+    python benchmarks/public_implementations.py [--scenario infer] [--workload NAME]
+        [--framework NAME ...]
 
 Both are built in one process under the framework's interpreter, pinned to one core, and run blocks
 of steps on the same batch in turns, the order swapped in each pair. Where a public module says
 `SEPARATE = True`, each has a process of its own, and the two are commanded in turns. Printed, and
 written to results/benchmarks/public.tsv: public time / our time of each pair, so that 1.1 means
-that ours is 10 % faster; and the same of CPU time, which a busy machine disturbs less.
+that ours is 10 % faster; and the same of CPU time, which a busy machine disturbs less. Of an
+inference a step is an answer: from a batch's arrays on the host to outputs on the host.
 """
 
 import argparse
 import ast
+import itertools
 import json
 import statistics
 import subprocess
@@ -22,45 +25,60 @@ import common
 
 PUBLIC = common.ROOT / "benchmarks" / "public"
 # What tells rows of public.tsv apart; a row is replaced by a new one with the same.
-KEYS = ("workload", "framework", "precision", "compiler", "dimensions", "batch_size")
+KEYS = ("workload", "framework", "scenario", "precision", "compiler", "dimensions", "batch_size")
 #: What is compared by default: small enough for one core.
 DIMENSIONS = {
     "resnet50": {"image_size": 64},
     "bert": {"sequence_length": 64, "clip": 1, "padded_vocabulary": 0},
+    "wide_deep": {"vocabulary": 260_000, "layers": 2},
+    "electra": {"sequence_length": 32},
 }
-BATCH_SIZES = {"resnet50": 8, "bert": 2}
+BATCH_SIZES = {
+    "train": {"resnet50": [8], "bert": [2], "wide_deep": [512], "electra": [2]},
+    "infer": {"resnet50": [1, 8], "bert": [1, 8]},
+}
+#: What a public module has for a scenario.
+BUILDERS = {"train": "training", "infer": "inference"}
 
 
 def main():
     there = sorted({path.stem for path in PUBLIC.glob("*/*.py")})
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workload", choices=sorted(DIMENSIONS), default="resnet50")
+    parser.add_argument("--scenario", choices=sorted(BUILDERS), default="train")
     parser.add_argument("--framework", nargs="+", choices=there)
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--steps", type=int, default=5, help="steps of a block (default: 5)")
-    parser.add_argument("--dimension", action="append", default=[], metavar="NAME=NUMBER")
-    parser.add_argument("--batch-size", type=int)
+    parser.add_argument("--dimension", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--batch-size", type=int, nargs="+")
     parser.add_argument("--precision", choices=("fp32", "amp"), default="fp32")
     parser.add_argument("--compiler", help="default: the framework's default on the CPU")
     asked = parser.parse_args()
     asked.dimensions = dict(DIMENSIONS[asked.workload])
     for each in asked.dimension:
         name, _, value = each.partition("=")
-        asked.dimensions[name] = int(value)
-    asked.batch_size = asked.batch_size or BATCH_SIZES[asked.workload]
-    with_public = sorted(path.stem for path in (PUBLIC / asked.workload).glob("*.py"))
+        asked.dimensions[name] = int(value) if value.isdigit() else value
+    sizes = asked.batch_size or BATCH_SIZES[asked.scenario].get(asked.workload)
+    with_public = [
+        path.stem
+        for path in sorted((PUBLIC / asked.workload).glob("*.py"))
+        if f"\ndef {BUILDERS[asked.scenario]}(" in path.read_text()
+    ]
+    if not sizes or not with_public:
+        parser.error(f"nothing is compared of {asked.workload} in the scenario {asked.scenario}")
     rows, failed = [], []
-    for framework in asked.framework or with_public:
+    for framework, batch_size in itertools.product(asked.framework or with_public, sizes):
         try:
-            row = compare(framework, asked)
+            row = compare(framework, batch_size, asked)
         except (subprocess.CalledProcessError, RuntimeError) as error:
             print(f"{framework}: {error}", file=sys.stderr)
             failed.append(framework)
             continue
         rows.append(row)
         print(
-            "{framework} ({compiler}): public / ours {ratio_median} "
-            "[{ratio_min}, {ratio_max}], CPU time {cpu_ratio_median}; ours {ours_seconds} s, "
+            "{framework} ({compiler}), batch {batch_size}: public / ours {ratio_median} "
+            "[{ratio_low}, {ratio_high}], CPU time {cpu_ratio_median} "
+            "[{cpu_ratio_low}, {cpu_ratio_high}]; ours {ours_seconds} s, "
             "{source} {public_seconds} s a step".format(**row),
             flush=True,
         )
@@ -72,7 +90,12 @@ def main():
 
 def constants(path):
     """The constants of a public module, read without importing its framework."""
-    found = {"SEPARATE": False, "BUILD_CONSTRAINTS": [], "BUILD_REQUIREMENTS": {}}
+    found = {
+        "SEPARATE": False,
+        "WITHOUT_OPTIMIZER": False,
+        "BUILD_CONSTRAINTS": [],
+        "BUILD_REQUIREMENTS": {},
+    }
     for node in ast.parse(path.read_text()).body:
         name = getattr(node.targets[0], "id", "") if isinstance(node, ast.Assign) else ""
         if name.isupper():
@@ -108,20 +131,23 @@ def install(name, interpreter, module):
     return target
 
 
-def compare(framework, asked):
+def compare(framework, batch_size, asked):
     public = PUBLIC / asked.workload / f"{framework}.py"
     module = constants(public)
     interpreter, environ = common.environment(framework)
     packages = install(f"{asked.workload}-{framework}", interpreter, module)
     values = {
         "workload": asked.workload,
-        "batch_size": asked.batch_size,
+        "scenario": asked.scenario,
+        "batch_size": batch_size,
         "dimensions": asked.dimensions,
         "precision": asked.precision,
     }
     if asked.compiler:
         values["compiler"] = asked.compiler
     ours = common.ROOT / "scripts" / "dlperf" / "workloads" / asked.workload / f"{framework}.py"
+    if module["WITHOUT_OPTIMIZER"]:
+        ours = common.ROOT / "benchmarks" / "without_optimizer" / f"{framework}.py"
     modules = {"ours": ours, "public": public}
     common.RESULTS.mkdir(parents=True, exist_ok=True)
     blocks = {name: [] for name in modules}
@@ -134,6 +160,9 @@ def compare(framework, asked):
             run, environ, modules, module["SEPARATE"], [packages], scratch, log
         )
         try:
+            sizes = {about.get("outputs") for about in contestants.about.values()}
+            if len(sizes) > 1:
+                raise RuntimeError(f"the outputs of the two are of different sizes: {sizes}")
             for pair in range(asked.pairs):
                 for name in sorted(modules, reverse=pair % 2):
                     blocks[name].append(contestants.block(name, asked.steps))
@@ -152,14 +181,15 @@ def compare(framework, asked):
     return {
         "workload": asked.workload,
         "framework": framework,
+        "scenario": asked.scenario,
         "source": module["SOURCE"],
         "precision": run.precision,
         "compiler": run.compiler,
         "dimensions": " ".join(f"{name}={value}" for name, value in asked.dimensions.items()),
-        "batch_size": asked.batch_size,
+        "batch_size": batch_size,
         "steps": asked.steps,
         **common.summary(ratios("seconds")),
-        "cpu_ratio_median": round(statistics.median(ratios("cpu_seconds")), 4),
+        **common.cpu_summary(ratios("cpu_seconds")),
         "ours_seconds": seconds("ours"),
         "public_seconds": seconds("public"),
     }

@@ -5,7 +5,8 @@ of the workflow itself; for MindRecord also MindSpore's environment.
 Outputs: results/data/<sample>/, made without any download; results/data/downloads/<source>/,
 fetched and verified; results/data/<set>-<format>/, images in a framework's own format;
 results/data/<corpus>-documents/ and -seq<tokens>-<format>/, text for BERT;
-results/data/<clicks>-npz/, rows with ids for Wide & Deep. Each has a manifest with the sha256 of
+results/data/<clicks>-npz/, rows with ids for Wide & Deep; results/data/squad/ and squad2/,
+questions for ELECTRA, with the weights that it starts from. Each has a manifest with the sha256 of
 every file. Rounds share them. `data` makes what the round trains on.
 """
 
@@ -19,6 +20,7 @@ SAMPLES = {
     "wikipedia-sample": "wikipedia.sample",
     "criteo-sample": "criteo_sample",
     "faces-sample": "faces_sample",
+    "squad-sample": "questions",
 }
 
 
@@ -98,6 +100,27 @@ def of_clicks(wildcards):
     return (
         manifest_of_source(source) if source else f"results/data/{wildcards.clicks}/manifest.json"
     )
+
+
+def of_questions(wildcards):
+    """The manifests of a set of questions' source, its vocabulary, and its weights if it has any."""
+    made = prepared("questions", wildcards.questions)
+    names = filter(None, (made.source, made.vocabulary, made.weights))
+    return [manifest_of_source(source) for source in names]
+
+
+def source_of_questions(wildcards):
+    """The files, as arguments."""
+    made = prepared("questions", wildcards.questions)
+    files = [file.name for file in data_config().sources[made.source].files]
+    if len(files) < 2:
+        raise WorkflowError(
+            f"config/data.yaml: sources.{made.source} needs a second file, to test with"
+        )
+    folder = f"results/data/downloads/{made.source}"
+    arguments = ["--train", f"{folder}/{files[0]}", "--test", f"{folder}/{files[1]}"]
+    arguments += ["--vocabulary", first_file(made.vocabulary)]
+    return arguments + (["--weights", first_file(made.weights)] if made.weights else [])
 
 
 def mindspore_for(wildcards):
@@ -203,6 +226,23 @@ rule clicks:
         "{PYTHON:q} -m dlperf.data.criteo --source {params.source:q} --shards {params.shards:q}"
         " --jobs {threads}"
         " --out {params.folder:q} > {log:q} 2>&1"
+
+
+rule questions:
+    input:
+        of_questions,
+    output:
+        "results/data/{questions}/manifest.json",
+    log:
+        "results/data/{questions}.log",
+    wildcard_constraints:
+        questions="squad[0-9]*",
+    threads: 1
+    params:
+        source=source_of_questions,
+        folder=subpath(output[0], parent=True),
+    shell:
+        "{PYTHON:q} -m dlperf.data.questions {params.source:q} --out {params.folder:q} > {log:q} 2>&1"
 
 
 rule documents:

@@ -1,7 +1,7 @@
 """Every framework proves its work, in the modes that the laptop round times.
 
 `make test` has ResNet-50's on one device in all, on two in two, and one at random of the others;
-`make test-full` has all. Of BERT, test_mutations.py has two layers.
+`make test-full` has all. Of BERT and ELECTRA, test_mutations.py has two layers.
 """
 
 import json
@@ -53,7 +53,7 @@ def assert_passes(key: tuple[str, str, str]) -> None:
         assert {"timed-losses", "timed-update"} <= names
     if workload == "resnet50":
         assert "timed-statistics" in names
-    if layout == "1" and workload == "bert":
+    if layout == "1" and workload in ("bert", "electra"):
         assert {"timed-dropout", "timed-attention-dropout"} <= names
     if workload == "wide_deep" and "float64-loss" not in names:
         assert "timed-update-worst" in names or layout.endswith("dp2")

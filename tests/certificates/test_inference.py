@@ -60,17 +60,28 @@ WRONG_FOLDED = [
     ),
     Mutation("not folded", "pytorch", "none", "nn.Identity) if", "batch_norm) if", tier="shapes"),
 ]
+WRONG_CLICKS = [
+    Mutation("dropout", "pytorch", "none", "model(run).eval()", "model(run)"),
+    Mutation("no crosses", "pytorch", "none", " + crosses.sum((1, 2))", ""),
+    Mutation(
+        "numbers first",
+        "pytorch",
+        "none",
+        "[fields.flatten(1), numbers]",
+        "[numbers, fields.flatten(1)]",
+    ),
+]
 
 
-def outputs_of(variant, environments, sample_data, folder) -> Path:
-    """ResNet-50's outputs by plain float64 formulas."""
+def outputs_of(variant, environments, data, folder, workload="resnet50") -> Path:
+    """A workload's outputs by plain float64 formulas."""
     run(
         SCRIPTS,
         "dlperf.certify.reference",
-        "--workload=resnet50",
+        f"--workload={workload}",
         f"--variant={variant}",
         f"--environment={environments}/pytorch.cpu/env.json",
-        f"--data-dir={sample_data}",
+        f"--data-dir={data}",
         f"--out={folder}",
     )
     return folder
@@ -84,6 +95,26 @@ def reference_outputs(environments, sample_data, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def folded_outputs(environments, sample_data, tmp_path_factory) -> Path:
     return outputs_of("fold1-infer", environments, sample_data, tmp_path_factory.mktemp("folded"))
+
+
+@pytest.fixture(scope="module")
+def clicks(environments, criteo, tmp_path_factory) -> Path:
+    return outputs_of("infer", environments, criteo, tmp_path_factory.mktemp("clicks"), "wide_deep")
+
+
+@pytest.mark.parametrize("mutation", WRONG_CLICKS, ids=lambda each: each.name)
+def test_a_wrong_setting_of_wide_deep_does_not_pass(mutation, clicks, criteo, tmp_path):
+    found = certificate_of(mutation, "wide_deep", SCRIPTS, clicks, criteo, tmp_path)
+    assert found["variant"] == "infer"
+    assert_fails(found, mutation.tier)
+
+
+@pytest.mark.parametrize("framework", one_of_all("pytorch"))
+def test_outputs_of_wide_deep_are_the_references(framework, clicks, criteo, tmp_path):
+    compiler = frameworks.load(framework).DEFAULT_COMPILER["cpu"]
+    as_it_is = Mutation("as it is", framework, compiler, "", "", float64_only=False)
+    found = certificate_of(as_it_is, "wide_deep", SCRIPTS, clicks, criteo, tmp_path)
+    assert found["passed"], found["tiers"]
 
 
 @pytest.mark.parametrize("mutation", WRONG_FOLDED, ids=lambda each: each.name)

@@ -8,11 +8,19 @@ import pytest
 
 # Six scores, 100,000 times each; what a framework's tensors need is its own.
 DRAWN = {
+    "mindspore": "ms.jit(sample, fullgraph=True)(ms.Tensor(scores)).asnumpy()",
+    "oneflow": "sample(flow.from_numpy(scores)).numpy()",
     "paddlepaddle": "sample(paddle.to_tensor(scores)).numpy()",
     "pytorch": "sample(torch.from_numpy(scores)).numpy()",
     "tensorflow": "sample(tf.constant(scores)).numpy()",
 }
-IMPORTS = {"paddlepaddle": "paddle", "pytorch": "torch", "tensorflow": "tensorflow as tf"}
+IMPORTS = {
+    "mindspore": "mindspore as ms",
+    "oneflow": "oneflow as flow",
+    "paddlepaddle": "paddle",
+    "pytorch": "torch",
+    "tensorflow": "tensorflow as tf",
+}
 CODE = """
 import numpy as np
 import %s

@@ -43,6 +43,13 @@ def test_wide_deep_is_eager():
     assert not oneflow.unsupported(dict(case, compiler="none"))
 
 
+def test_electra_is_eager():
+    case = {"workload": "electra", "precision": "fp32", "compiler": "graph", "device": "cpu"}
+    case.update(scenario="train", parallel={"accumulation": 1})
+    assert "decay" in oneflow.unsupported(case)
+    assert not oneflow.unsupported(dict(case, compiler="none"))
+
+
 TABLE = """
 import oneflow as flow
 from dlperf.frameworks.oneflow import sparse

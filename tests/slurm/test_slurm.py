@@ -20,6 +20,8 @@ import pytest
 import yaml
 from conftest import ROOT, SMALL_ROUND, copy_repository
 
+from dlperf import plan
+
 ROUND = {
     **SMALL_ROUND,
     "round": "four",
@@ -61,6 +63,20 @@ def ask(folder: Path, **changes) -> None:
 def record_of(topology: str, repetition: int = 1) -> str:
     case = f"train-fp32-{topology}-b2-sample-px32"
     return f"results/four/runs/resnet50/pytorch/{case}/rep{repetition}.json"
+
+
+def measured(folder: Path) -> list[dict]:
+    """The records of the round that is asked for, one of each case, measured as jobs of Slurm."""
+    cases = plan.expand(plan.load(folder / "config/config.yaml"))
+    names = [f"results/four/runs/{case.folder}/rep1.json" for case in cases]
+    assert run(folder, *names, seconds=600) == 0, log_of(folder)
+    records = [read(folder, name) for name in names]
+    for record in records:
+        assert record["status"] == "ok", record["reason"]
+        nodes = {window["node"] for window in record["window"]}
+        assert len(nodes) == record["identity"]["nodes"] and nodes <= set(slurm.NODES)
+        assert record["provenance"]["scheduler_job"].isdigit()
+    return records
 
 
 def start(folder: Path, *targets: str) -> subprocess.Popen:
@@ -148,6 +164,42 @@ def test_a_round_over_one_and_two_nodes(cluster, site):
     command = [str(Path(sys.executable).parent / "snakemake"), "--profile", "local", *names]
     subprocess.run(command, cwd=site, env=environ, check=True, capture_output=True)
     assert [(site / name).stat().st_mtime_ns for name in names] == before
+
+
+@pytest.mark.full
+def test_a_round_of_electra_with_micro_steps_over_two_nodes(cluster, site):
+    facts = site / "scripts/dlperf/workloads/electra/facts.py"
+    facts.write_text(facts.read_text().replace("LAYERS = 12", "LAYERS = 1"))  # of each: seconds
+    section = {
+        "precisions": ["fp32"],
+        "batch_sizes": {"fp32": [1]},
+        "data": ["sample"],
+        "sequence_length": 16,
+        "accumulation": [1, 2],
+    }
+    ask(site, workloads={"electra": section})
+    records = measured(site)
+    layouts = {(r["identity"]["nodes"], r["identity"]["parallel"]["accumulation"]) for r in records}
+    assert layouts == {(1, 1), (1, 2), (2, 1), (2, 2)}
+    for record in records:
+        identity = record["identity"]
+        assert record["samples"] == 2 * identity["nodes"] * identity["parallel"]["accumulation"]
+        # as many words as a batch of noise draws are guessed at random: ln 30522, and 50 x ln 2
+        assert 20 < record["steps"]["loss"][0] < 80
+
+
+@pytest.mark.full
+def test_a_round_of_wide_and_deep_with_tables_that_two_nodes_share(cluster, site):
+    section = {
+        "precisions": ["fp32"],
+        "batch_sizes": {"fp32": [64]},
+        "data": ["sample"],
+        "vocabulary": 15600,
+        "tables": ["replicated", "sharded"],
+    }
+    ask(site, workloads={"wide_deep": section}, topologies=["2n1d"])
+    whole, shared = measured(site)
+    assert {each["identity"]["nodes"] for each in (whole, shared)} == {2}
 
 
 def test_a_certificate_over_two_nodes_is_a_job_of_two_nodes(cluster, site):

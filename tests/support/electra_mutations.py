@@ -1,14 +1,24 @@
-"""Wrong settings of ELECTRA in PyTorch: (name, what stands in the page, what replaces it, layout).
+"""Wrong settings of ELECTRA by framework: (name, what stands there, what replaces it, layout).
 
-Each is one that somebody could get wrong, or that public code has.
+Each is one that somebody could get wrong, or that public code has. What JAX and PaddlePaddle have
+of PyTorch's has the same name.
 """
 
-WRONG = (
+PYTORCH = (
     ("a generator of a quarter of the width", "facts.GENERATOR_WIDTH", "192", "1"),
     (
         "the discriminator without segments",
         "x = self.embed(tokens, segments)\n        for layer in self.discriminator",
         "x = self.embed(tokens, 0 * segments)\n        for layer in self.discriminator",
+        "1",
+    ),
+    (
+        "a norm of the embeddings that the discriminator does not share",
+        "x = self.embed(tokens, segments)\n        for layer in self.discriminator",
+        "x = self.word_embedding(tokens) + self.segment_embedding(segments)\n"
+        "        x = x + self.position_embedding.weight[: tokens.shape[1]]\n"
+        "        x = F.layer_norm(x, [facts.WIDTH], eps=facts.LAYER_NORM_EPSILON)\n"
+        "        for layer in self.discriminator",
         "1",
     ),
     (
@@ -73,5 +83,87 @@ WRONG = (
     ("micro-steps summed", "value = value / run.accumulation", "value = value / 1", "acc2"),
     ("no clip", "foreach=True)", "foreach=True) if False else None", "1"),
 )
+JAX = (
+    (
+        "both losses weigh the same",
+        "facts.DISCRIMINATOR_WEIGHT * discriminator",
+        "discriminator",
+        "1",
+    ),
+    ("padding counts", "jnp.sum(each * mask) / jnp.sum(mask)", "jnp.mean(each)", "1"),
+    (
+        "a true guess is called a replacement",
+        "fake = inputs != tokens.at[rows, positions].set(labels)",
+        "fake = jnp.zeros_like(mask).at[rows, positions].set(chosen) > 0",
+        "1",
+    ),
+    ("no noise", "jnp.argmax(scores + noise, -1)", "jnp.argmax(scores, -1)", "1"),
+    (  # optax.lamb has it
+        "a ratio on biases",
+        "optax.masked(optax.scale_by_trust_ratio(), decayed)",
+        "optax.scale_by_trust_ratio()",
+        "1",
+    ),
+    (
+        "each rank clips its own gradients",
+        "        gradients = dict(mean_of_all(run, gradients), **there)\n",
+        "        from dlperf.frameworks.jax.clip import clip\n"
+        "        from dlperf.workloads.electra import facts\n\n"
+        "        gradients, _ = clip(facts.CLIP_NORM).update(gradients, ())\n"
+        "        gradients = dict(mean_of_all(run, gradients), **there)\n",
+        "dp2",
+    ),
+)
+PADDLEPADDLE = (
+    (
+        "both losses weigh the same",
+        "facts.DISCRIMINATOR_WEIGHT * ((each * mask)",
+        "((each * mask)",
+        "1",
+    ),
+    ("padding counts", "((each * mask).sum() / mask.sum())", "each.mean()", "1"),
+    (
+        "a true guess is called a replacement",
+        "fake = filled != tokens.put_along_axis(positions, labels, 1)",
+        "fake = paddle.zeros_like(tokens).put_along_axis(\n"
+        "            positions, used.astype(tokens.dtype), 1\n"
+        "        ) > 0",
+        "1",
+    ),
+    ("no noise", "(scores + noise.reshape(scores.shape)).argmax(-1)", "scores.argmax(-1)", "1"),
+    (
+        "a ratio on biases",
+        "lambda p: p.ndim == 1 or not facts.ADAPTIVE",
+        "lambda p: not facts.ADAPTIVE",
+        "1",
+    ),
+)
+ONEFLOW = (
+    (
+        "decay outside of the ratio, as OneFlow's own",
+        "squares(change))",
+        "squares(change - self.decay * weight))",
+        "1",
+    ),
+    (
+        "OneFlow's own norm",
+        "tensor.square().sum()",
+        "flow.linalg.vector_norm(tensor).square()",
+        "1",
+    ),
+    (
+        "unused places are filled too",
+        "flow.where(chosen > 0, sample(words.detach(), noise), labels)",
+        "sample(words.detach(), noise)",
+        "1",
+    ),
+    (
+        "a true guess is called a replacement",
+        "filled != flow.scatter(tokens, 1, positions, labels)",
+        "filled != tokens",
+        "1",
+    ),
+    ("micro-steps summed", "value = value / run.accumulation", "value = value / 1", "acc2"),
+)
 #: Those that the tier of given gradients shows alone.
-OF_THE_OPTIMIZER = ("a ratio of at most 10", "no clip")
+OF_THE_OPTIMIZER = ("a ratio of at most 10", "no clip", "OneFlow's own norm")

@@ -6,7 +6,7 @@ tests/certificates/test_mutations.py makes them. RIGHT has changes of nothing.
 from typing import NamedTuple
 
 from conftest import CPU_FRAMEWORKS
-from electra_mutations import OF_THE_OPTIMIZER, WRONG
+from electra_mutations import JAX, OF_THE_OPTIMIZER, ONEFLOW, PADDLEPADDLE, PYTORCH
 
 from dlperf import frameworks
 
@@ -577,12 +577,15 @@ BERT += [
 # The BERT of two layers passes in every framework.
 #: The first is the small model as it is, which passes.
 ELECTRA = [
-    Mutation("as it is", "pytorch", "none", old="", new=""),
-    *(
-        # what the optimiser alone shows needs the tier of given gradients
-        Mutation(name, "pytorch", "none", *change, float64_only=name not in OF_THE_OPTIMIZER)
-        for name, *change in WRONG
-    ),
+    # what the optimiser alone shows needs the tier of given gradients
+    Mutation(name, framework, compiler, *change, float64_only=name not in OF_THE_OPTIMIZER)
+    for framework, compiler, wrong in (
+        ("pytorch", "none", PYTORCH),
+        ("jax", "xla", JAX),
+        ("paddlepaddle", "none", PADDLEPADDLE),
+        ("oneflow", "none", ONEFLOW),
+    )
+    for name, *change in (("as it is", "", ""), *wrong)
 ]
 #: Of BERT's variant pad1: all implementations as they are, and one whose padding has a share.
 PADDED = [

@@ -20,6 +20,7 @@ DATA = (
     "photos",
     "prefetch",
     "rows",
+    "squad",
     "text",
 )
 PACKAGES = ("contract", "measure", "frameworks", "scenarios", "workloads")

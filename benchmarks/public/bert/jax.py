@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from contestant import answering
 from transformers import BertConfig
-from transformers.models.bert.modeling_flax_bert import FlaxBertForPreTrainingModule
+from transformers.models.bert.modeling_flax_bert import FlaxBertForPreTrainingModule, FlaxBertModule
 
 from dlperf.contract.work import Work, feed
 from dlperf.data.loaders import open_batches
@@ -97,3 +98,24 @@ def training(run):
 
 def cross_entropy(logits, labels):
     return optax.softmax_cross_entropy_with_integer_labels(logits.astype(jnp.float32), labels)
+
+
+def inference(run):
+    """FlaxBertModel in evaluation mode, jitted, the weights as arguments."""
+    config = BertConfig(layer_norm_eps=facts.LAYER_NORM_EPSILON)  # BERT-Base is its default
+    network = FlaxBertModule(config, add_pooling_layer=False)
+    row = np.ones((1, run.dimensions["sequence_length"]), np.int32)
+    random = jax.random.key(run.seed)
+    parameters = jax.jit(network.init)(random, row, row, row, row, None)["params"]
+
+    def forward(parameters, tokens, segments, mask):
+        places = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+        given = tokens, mask, segments, places, None
+        return network.apply({"params": parameters}, *given, deterministic=True)[0]
+
+    program = jax.jit(forward)
+
+    def answer(tokens, segments, mask, *_):
+        return np.asarray(program(parameters, *jax.device_put((tokens, segments, mask))))
+
+    return answering(run, "NHWC", sum(p.size for p in jax.tree.leaves(parameters)), answer)

@@ -15,6 +15,7 @@ import types
 from importlib import util
 
 import mindspore as ms
+from contestant import answering
 from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import Normal, initializer
 
@@ -109,3 +110,23 @@ def training(run):
         batches=batches,
         parity={},
     )
+
+
+def inference(run):
+    """MSBertModel in evaluation mode, as one graph where asked for."""
+    config = configuration_bert.BertConfig(layer_norm_eps=facts.LAYER_NORM_EPSILON)
+    network = modeling_graph_bert.MSBertModel(config, add_pooling_layer=False)
+    network.set_train(False)
+    for parameter in network.trainable_params():
+        if parameter.ndim > 1:
+            parameter.set_data(initializer(Normal(facts.INITIAL_DEVIATION), parameter.shape))
+
+    def encoded(tokens, mask, segments):
+        return network(tokens, mask, segments)[0]
+
+    forward = ms.jit(encoded) if run.compiler == "graph" else encoded
+
+    def answer(tokens, segments, mask, *_):
+        return forward(Tensor(tokens), Tensor(mask), Tensor(segments)).asnumpy()
+
+    return answering(run, "NHWC", sum(p.size for p in network.trainable_params()), answer)

@@ -6,6 +6,7 @@ BERTAdam corrects no bias of its moments: two numbers a step, no work on tensors
 """
 
 import mxnet as mx
+from contestant import answering
 from gluonnlp.model.bert import BERTEncoder, BERTModel
 from gluonnlp.optimizer import BERTAdam
 from gluonnlp.utils import clip_grad_global_norm
@@ -19,22 +20,25 @@ SOURCE = "gluonnlp 0.10.0, model.bert BERTModel, optimizer BERTAdam"
 REQUIREMENTS = ["gluonnlp==0.10.0", "packaging==24.0"]
 
 
+def encoder():
+    return BERTEncoder(
+        num_layers=facts.LAYERS,
+        units=facts.WIDTH,
+        hidden_size=facts.INNER_WIDTH,
+        max_length=facts.POSITIONS,
+        num_heads=facts.HEADS,
+        dropout=facts.DROPOUT,
+        layer_norm_eps=facts.LAYER_NORM_EPSILON,
+    )
+
+
 class Pretraining(gluon.HybridBlock):
     """The script's BERTForPretrain: the model and both losses."""
 
     def __init__(self):
         super().__init__()
-        encoder = BERTEncoder(
-            num_layers=facts.LAYERS,
-            units=facts.WIDTH,
-            hidden_size=facts.INNER_WIDTH,
-            max_length=facts.POSITIONS,
-            num_heads=facts.HEADS,
-            dropout=facts.DROPOUT,
-            layer_norm_eps=facts.LAYER_NORM_EPSILON,
-        )
         self.bert = BERTModel(
-            encoder,
+            encoder(),
             vocab_size=facts.VOCABULARY,
             token_type_vocab_size=facts.SEGMENTS,
             units=facts.WIDTH,
@@ -98,3 +102,30 @@ def put(tokens, segments, mask, positions, labels, predicted, follows):
     """A text.Batch -> arrays; of the mask, GluonNLP wants the lengths."""
     arrays = tokens, segments, mask.sum(1), positions, labels, predicted, follows
     return [mx.nd.array(each, dtype="float32") for each in arrays]
+
+
+def inference(run):
+    """BERTModel's encoder alone, static hybridize in prediction mode."""
+    network = BERTModel(
+        encoder(),
+        vocab_size=facts.VOCABULARY,
+        token_type_vocab_size=facts.SEGMENTS,
+        units=facts.WIDTH,
+        embed_size=facts.WIDTH,
+        use_pooler=False,
+        use_decoder=False,
+        use_classifier=False,
+    )
+    network.initialize(mx.init.Normal(facts.INITIAL_DEVIATION))
+    if run.compiler == "static":
+        network.hybridize(static_alloc=True, static_shape=True)
+
+    def answer(tokens, segments, mask, *_):
+        lengths = mask.sum(1)
+        batch = (mx.nd.array(each, dtype="float32") for each in (tokens, segments, lengths))
+        return network(*batch).asnumpy()
+
+    work = answering(run, "NHWC", 0, answer)
+    work.answer(*work.batches.next())  # shapes are deferred: only now are there parameters
+    work.parameters = sum(p.data().size for p in network.collect_params().values())
+    return work

@@ -18,12 +18,14 @@ import sys
 
 import numpy as np
 import oneflow as flow
+from oneflow import nn
 
 # libai without its __init__, which imports the data readers
 sys.modules["libai"] = importlib.util.module_from_spec(importlib.util.find_spec("libai"))
 
+from contestant import answering  # noqa: E402
 from libai.layers import LayerNorm  # noqa: E402
-from libai.models import BertForPreTraining  # noqa: E402
+from libai.models import BertForPreTraining, BertModel  # noqa: E402
 from libai.models.utils import GraphBase  # noqa: E402
 from libai.optim import get_default_optimizer_params  # noqa: E402
 from libai.utils import distributed as dist  # noqa: E402
@@ -56,8 +58,8 @@ class TrainingGraph(GraphBase):
         """There is one stage."""
 
 
-def training(run):
-    config = DictConfig(
+def configuration():
+    return DictConfig(
         {
             "vocab_size": facts.VOCABULARY,
             "hidden_size": facts.WIDTH,
@@ -79,7 +81,10 @@ def training(run):
             "amp_enabled": False,
         }
     )
-    network = BertForPreTraining(config).train()
+
+
+def training(run):
+    network = BertForPreTraining(configuration()).train()
     norm = {"clip_grad_max_norm": facts.CLIP_NORM, "clip_grad_norm_type": 2.0}
     clip = norm if run.dimensions["clip"] else {}
     adam = flow.optim.AdamW(
@@ -129,3 +134,30 @@ def put(tokens, segments, mask, positions, labels, predicted, follows):
         name: flow.from_numpy(array.astype(np.int64)).to_global(**where)
         for name, array in zip(names, arrays, strict=True)
     }
+
+
+class InferenceGraph(nn.Graph):
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def build(self, tokens, mask, segments):
+        return self.network(tokens, mask, segments)[0]
+
+
+def inference(run):
+    """BertModel in evaluation mode without gradients: eager, or nn.Graph where asked for."""
+    network = BertModel(configuration()).eval()
+    graph = InferenceGraph(network) if run.compiler == "graph" else None
+    where = {"placement": dist.get_layer_placement(0), "sbp": dist.get_hidden_sbp()}
+
+    def answer(tokens, segments, mask, *_):
+        batch = [
+            flow.from_numpy(each.astype(np.int64)).to_global(**where)
+            for each in (tokens, mask, segments)
+        ]
+        with flow.no_grad():
+            found = graph(*batch) if graph else network(*batch)[0]
+        return found.to_local().numpy()
+
+    return answering(run, "NHWC", sum(p.numel() for p in network.parameters()), answer)

@@ -4,8 +4,13 @@ PaddleNLP itself (paddlenlp.transformers.BertForPretraining, which is this encod
 embeddings and heads) needs numpy below 2 and imports some thirty packages before its first layer.
 """
 
+import os
+import tempfile
+
 import paddle
+import paddle.inference
 import paddle.nn.functional as F
+from contestant import answering
 from paddle import nn
 
 from dlperf.contract.work import Work, feed
@@ -45,14 +50,16 @@ class BertForPretraining(nn.Layer):
             if parameter.ndim > 1:
                 normal(parameter)
 
-    def forward(self, tokens, segments, mask, positions, labels, predicted, follows):
+    def encode(self, tokens, segments, mask):
         ones = paddle.ones_like(tokens)
         x = self.word_embeddings(tokens)
         x = x + self.position_embeddings(paddle.cumsum(ones, axis=-1) - ones)
         x = self.dropout(self.layer_norm(x + self.token_type_embeddings(segments)))
         bias = (1.0 - mask.unsqueeze([1, 2]).astype(x.dtype)) * -1e4
-        x = self.encoder(x, bias)
+        return self.encoder(x, bias)
 
+    def forward(self, tokens, segments, mask, positions, labels, predicted, follows):
+        x = self.encode(tokens, segments, mask)
         rows = paddle.arange(len(tokens)).unsqueeze(1) * tokens.shape[1]
         chosen = paddle.gather(x.reshape([-1, facts.WIDTH]), (positions + rows).flatten())
         chosen = self.transform_norm(F.gelu(self.transform(chosen)))
@@ -103,3 +110,46 @@ def training(run):
         batches=batches,
         parity={},
     )
+
+
+class Encoder(BertForPretraining):
+    def forward(self, tokens, segments, mask):
+        return self.encode(tokens, segments, mask)
+
+
+def inference(run):
+    """As its documents deploy it: the network saved, in paddle.inference's predictor."""
+    network = Encoder()
+    network.eval()
+    shape = [run.batch_size, run.dimensions["sequence_length"]]
+    spec = [paddle.static.InputSpec(shape, "int64") for _ in range(3)]
+    call = predictor(run, network, spec)
+    parameters = sum(p.size for p in network.parameters())
+
+    def answer(tokens, segments, mask, *_):
+        return call(*(each.astype("int64") for each in (tokens, segments, mask)))
+
+    return answering(run, "NHWC", parameters, answer)
+
+
+def predictor(run, layer, specs):
+    """The saved program in paddle.inference's predictor with oneDNN, from arrays to the output."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model")
+        paddle.jit.save(layer, path, input_spec=specs)
+        config = paddle.inference.Config(path + ".json", path + ".pdiparams")
+        config.disable_glog_info()
+        config.disable_gpu()
+        config.set_cpu_math_library_num_threads(run.cores_per_device)
+        config.enable_mkldnn()
+        made = paddle.inference.create_predictor(config)
+    inputs = [made.get_input_handle(name) for name in made.get_input_names()]
+    output = made.get_output_handle(made.get_output_names()[0])
+
+    def answer(*arrays):
+        for handle, array in zip(inputs, arrays, strict=True):
+            handle.copy_from_cpu(array)
+        made.run()
+        return output.copy_to_cpu()
+
+    return answer

@@ -4,7 +4,8 @@ Its loss scores every position and ignores those without a label, as it is meant
 """
 
 import torch
-from transformers import BertConfig, BertForPreTraining
+from contestant import answering
+from transformers import BertConfig, BertForPreTraining, BertModel
 
 from dlperf.contract.work import Work, feed
 from dlperf.data.loaders import open_batches
@@ -98,3 +99,26 @@ def training(run):
         batches=batches,
         parity={},
     )
+
+
+def inference(run):
+    """BertModel in evaluation mode and inference_mode; frozen where it is compiled."""
+    config = BertConfig(
+        vocab_size=facts.VOCABULARY,
+        layer_norm_eps=facts.LAYER_NORM_EPSILON,
+        attn_implementation="sdpa",
+    )
+    network = BertModel(config, add_pooling_layer=False).eval()
+    quiet, forward = torch.inference_mode, network
+    if run.compiler == "inductor":  # which freezes weights only outside of inference mode
+        quiet, forward = torch.no_grad, torch.compile(network, options={"freezing": True})
+
+    def answer(tokens, segments, mask, *_):
+        tokens, segments, mask = (
+            torch.from_numpy(each).long() for each in (tokens, segments, mask)
+        )
+        with quiet():
+            found = forward(input_ids=tokens, token_type_ids=segments, attention_mask=mask)
+            return found.last_hidden_state.numpy()
+
+    return answering(run, "NHWC", sum(p.numel() for p in network.parameters()), answer)

@@ -7,6 +7,8 @@ pooled output), and its GELU is the approximate one but in that head.
 import keras
 import keras_hub
 import tensorflow as tf
+from contestant import answering
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from dlperf.contract.work import Work, feed
 from dlperf.data import text
@@ -26,9 +28,8 @@ REQUIREMENTS = [  # with what it imports, but for what Keras and TensorFlow brin
 ]
 
 
-def bert():
-    """Tokens, segments, mask, positions -> logits of words and of sentence pairs."""
-    backbone = keras_hub.models.BertBackbone(
+def backbone():
+    return keras_hub.models.BertBackbone(
         vocabulary_size=facts.VOCABULARY,
         num_layers=facts.LAYERS,
         num_heads=facts.HEADS,
@@ -37,15 +38,20 @@ def bert():
         dropout=facts.DROPOUT,
         max_sequence_length=facts.POSITIONS,
     )
+
+
+def bert():
+    """Tokens, segments, mask, positions -> logits of words and of sentence pairs."""
+    encoder = backbone()
     positions = keras.Input((None,), dtype="int32")
     head = keras_hub.layers.MaskedLMHead(
-        token_embedding=backbone.token_embedding,
+        token_embedding=encoder.token_embedding,
         intermediate_activation="gelu",
         layer_norm_epsilon=facts.LAYER_NORM_EPSILON,
     )
-    words = head(backbone.output["sequence_output"], positions)
-    pairs = keras.layers.Dense(2)(backbone.output["pooled_output"])
-    inputs = [backbone.input[name] for name in ("token_ids", "segment_ids", "padding_mask")]
+    words = head(encoder.output["sequence_output"], positions)
+    pairs = keras.layers.Dense(2)(encoder.output["pooled_output"])
+    inputs = [encoder.input[name] for name in ("token_ids", "segment_ids", "padding_mask")]
     return keras.Model([*inputs, positions], [words, pairs])
 
 
@@ -88,3 +94,26 @@ def training(run):
         batches=batches,
         parity={},
     )
+
+
+def inference(run):
+    """The backbone in a tf.function of static shapes, its variables frozen to constants."""
+    network = backbone()
+    names = "token_ids", "segment_ids", "padding_mask"
+
+    def forward(*batch):
+        found = network(dict(zip(names, batch, strict=True)), training=False)
+        return found["sequence_output"]
+
+    shape = run.batch_size, run.dimensions["sequence_length"]
+    step = tf.function(forward, jit_compile=True if run.compiler == "xla" else None)
+    step = step.get_concrete_function(*(tf.TensorSpec(shape, tf.int32) for _ in names))
+    if run.compiler != "xla":
+        step = convert_variables_to_constants_v2(step)
+
+    def answer(*batch):
+        found = step(*(tf.constant(array) for array in batch[: len(names)]))
+        return (found if run.compiler == "xla" else found[0]).numpy()
+
+    parameters = sum(v.shape.num_elements() for v in network.trainable_variables)
+    return answering(run, "NHWC", parameters, answer)

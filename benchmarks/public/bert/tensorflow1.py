@@ -9,6 +9,7 @@ import math
 import numpy as np
 import tensorflow as tf
 from bert import modeling, optimization, run_pretraining
+from contestant import answering
 
 from dlperf.contract.work import Work
 from dlperf.data.loaders import open_batches
@@ -23,16 +24,8 @@ def gelu(x):
     return 0.5 * x * (1.0 + tf.erf(x / math.sqrt(2.0)))
 
 
-def training(run):
-    with tf.Graph().as_default():
-        return built(run)
-
-
-def built(run):
-    batches = open_batches(run, "NHWC")
-    inputs = [tf.Variable(each, trainable=False) for each in batches.next()]
-    tokens, segments, mask, positions, labels, predicted, follows = inputs
-    config = modeling.BertConfig(
+def configuration():
+    return modeling.BertConfig(
         vocab_size=facts.VOCABULARY,
         hidden_size=facts.WIDTH,
         num_hidden_layers=facts.LAYERS,
@@ -45,6 +38,18 @@ def built(run):
         type_vocab_size=facts.SEGMENTS,
         initializer_range=facts.INITIAL_DEVIATION,
     )
+
+
+def training(run):
+    with tf.Graph().as_default():
+        return built(run)
+
+
+def built(run):
+    batches = open_batches(run, "NHWC")
+    inputs = [tf.Variable(each, trainable=False) for each in batches.next()]
+    tokens, segments, mask, positions, labels, predicted, follows = inputs
+    config = configuration()
     model = modeling.BertModel(config, True, tokens, mask, segments)
     language = run_pretraining.get_masked_lm_output(
         config,
@@ -79,3 +84,29 @@ def built(run):
         batches=batches,
         parity={},
     )
+
+
+def inference(run):
+    """BertModel as a frozen graph, fed by placeholders."""
+    shape = [run.batch_size, run.dimensions["sequence_length"]]
+    with tf.Graph().as_default():
+        inputs = [tf.placeholder(tf.int32, shape) for _ in range(3)]
+        tokens, segments, mask = inputs
+        model = modeling.BertModel(configuration(), False, tokens, mask, segments)
+        call, parameters = frozen(run, inputs, model.get_sequence_output())
+    return answering(run, "NHWC", parameters, lambda *batch: call(*batch[:3]))
+
+
+def frozen(run, inputs, output):
+    """(a function from arrays to the output, trained values); variables become constants."""
+    parameters = sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables())
+    with tf.Session(config=framework.session_config(run)) as session:
+        session.run(tf.global_variables_initializer())
+        constants = tf.graph_util.convert_variables_to_constants(
+            session, session.graph.as_graph_def(), [output.op.name]
+        )
+    with tf.Graph().as_default():
+        names = [each.name for each in inputs]
+        found = tf.import_graph_def(constants, return_elements=[*names, output.name])
+        session = tf.Session(config=framework.session_config(run))
+        return session.make_callable(found[-1], feed_list=found[:-1]), parameters

@@ -8,6 +8,7 @@ import jax
 import jmp
 import numpy as np
 import optax
+from contestant import answering
 
 from dlperf.contract.work import Work, feed
 from dlperf.data.loaders import open_batches
@@ -70,3 +71,30 @@ def training(run):
         batches=batches,
         parity={},
     )
+
+
+def inference(run):
+    """Its apply in evaluation mode, jitted, the weights as arguments."""
+
+    def forward(images):
+        return hk.nets.ResNet50(facts.CLASSES, bn_config={"decay_rate": 0.9, "eps": 1e-5})(
+            images, is_training=False
+        )
+
+    network = hk.without_apply_rng(hk.transform_with_state(forward))
+    px = run.dimensions["image_size"]
+    image = np.zeros((1, px, px, 3), np.float32)
+
+    def initial(random):
+        training_network = hk.transform_with_state(
+            lambda images: hk.nets.ResNet50(facts.CLASSES)(images, is_training=True)
+        )
+        return training_network.init(random, image)
+
+    parameters, statistics = jax.jit(initial)(jax.random.key(run.seed))
+    program = jax.jit(lambda *given: network.apply(*given)[0])
+
+    def answer(images, labels):
+        return np.asarray(program(parameters, statistics, jax.device_put(images)))
+
+    return answering(run, "NHWC", sum(p.size for p in jax.tree.leaves(parameters)), answer)

@@ -4,6 +4,7 @@ MindCV trains in GRAPH_MODE; ms.jit on the cell compiles the same graph.
 """
 
 import mindspore as ms
+from contestant import answering
 from mindcv.loss import create_loss
 from mindcv.models import create_model
 from mindcv.optim import create_optimizer
@@ -42,4 +43,17 @@ def training(run):
         parameters=sum(p.size for p in network.trainable_params()),
         batches=batches,
         parity={},
+    )
+
+
+def inference(run):
+    """Evaluation mode, as one graph where asked for."""
+    network = create_model("resnet50", num_classes=facts.CLASSES)
+    network.set_train(False)
+    forward = ms.jit(network) if run.compiler == "graph" else network
+    return answering(
+        run,
+        "NCHW",
+        sum(p.size for p in network.trainable_params()),
+        lambda images, labels: forward(Tensor(images)).asnumpy(),
     )

@@ -2,6 +2,7 @@
 
 import numpy as np
 import oneflow as flow
+from contestant import answering
 from flowvision.models import resnet50
 from oneflow import nn
 
@@ -68,3 +69,24 @@ def training(run):
         batches=batches,
         parity={},
     )
+
+
+class InferenceGraph(nn.Graph):
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def build(self, images):
+        return self.network(images)
+
+
+def inference(run):
+    """Evaluation mode without gradients: eager, or nn.Graph where asked for."""
+    network = resnet50(num_classes=facts.CLASSES).to(run.device).eval()
+    forward = InferenceGraph(network) if run.compiler == "graph" else network
+
+    def answer(images, labels):
+        with flow.no_grad():
+            return forward(flow.from_numpy(images).to(run.device)).numpy()
+
+    return answering(run, "NCHW", sum(p.numel() for p in network.parameters()), answer)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from contestant import answering
 
 from dlperf.contract.work import Work, feed
 from dlperf.data.loaders import open_batches
@@ -64,3 +65,17 @@ def training(run):
         batches=batches,
         parity={},
     )
+
+
+def inference(run):
+    """As its documentation has it: evaluation mode, inference_mode; frozen where it is compiled."""
+    network = resnet50(num_classes=facts.CLASSES).to(memory_format=torch.channels_last).eval()
+    quiet, forward = torch.inference_mode, network
+    if run.compiler == "inductor":  # which freezes weights only outside of inference mode
+        quiet, forward = torch.no_grad, torch.compile(network, options={"freezing": True})
+
+    def answer(images, labels):
+        with quiet():
+            return forward(torch.from_numpy(images).permute(0, 3, 1, 2)).numpy()
+
+    return answering(run, "NHWC", sum(p.numel() for p in network.parameters()), answer)

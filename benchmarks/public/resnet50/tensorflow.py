@@ -5,6 +5,8 @@ XLA is slower than that on a CPU. Keras' weight decay is decoupled from the mome
 
 import keras
 import tensorflow as tf
+from contestant import answering
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from dlperf.contract.work import Work, feed
 from dlperf.data.loaders import open_batches
@@ -56,3 +58,29 @@ def training(run):
         batches=batches,
         parity={},
     )
+
+
+def inference(run):
+    """The network in a tf.function of static shapes, its variables frozen to constants."""
+    size = run.dimensions["image_size"]
+    network = keras.applications.ResNet50(
+        weights=None,
+        input_shape=(size, size, 3),
+        classes=facts.CLASSES,
+        classifier_activation=None,
+    )
+
+    def forward(images):
+        return network(images, training=False)
+
+    step = tf.function(forward, jit_compile=True if run.compiler == "xla" else None)
+    step = step.get_concrete_function(tf.TensorSpec([run.batch_size, size, size, 3]))
+    if run.compiler != "xla":
+        step = convert_variables_to_constants_v2(step)
+
+    def answer(images, labels):
+        found = step(tf.constant(images))
+        return (found if run.compiler == "xla" else found[0]).numpy()
+
+    parameters = sum(v.shape.num_elements() for v in network.trainable_variables)
+    return answering(run, "NHWC", parameters, answer)

@@ -6,6 +6,7 @@ stage's first, so that it computes a little less than v1.5 does.
 
 import numpy as np
 import tensorflow as tf
+from contestant import answering
 from tensorflow.contrib import slim
 from tensorflow.contrib.slim.nets import resnet_v1
 
@@ -49,3 +50,30 @@ def built(run):
         batches=batches,
         parity={},
     )
+
+
+def inference(run):
+    """The network as a frozen graph, fed by placeholders."""
+    size = run.dimensions["image_size"]
+    with tf.Graph().as_default():
+        images = tf.placeholder(tf.float32, [run.batch_size, size, size, 3])
+        scope = resnet_v1.resnet_arg_scope(batch_norm_epsilon=facts.BATCH_NORM_EPSILON)
+        with slim.arg_scope(scope):
+            logits, _ = resnet_v1.resnet_v1_50(images, facts.CLASSES, is_training=False)
+        call, parameters = frozen(run, [images], tf.squeeze(logits, [1, 2]))
+    return answering(run, "NHWC", parameters, lambda images, labels: call(images))
+
+
+def frozen(run, inputs, output):
+    """(a function from arrays to the output, trained values); variables become constants."""
+    parameters = sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables())
+    with tf.Session(config=framework.session_config(run)) as session:
+        session.run(tf.global_variables_initializer())
+        constants = tf.graph_util.convert_variables_to_constants(
+            session, session.graph.as_graph_def(), [output.op.name]
+        )
+    with tf.Graph().as_default():
+        names = [each.name for each in inputs]
+        found = tf.import_graph_def(constants, return_elements=[*names, output.name])
+        session = tf.Session(config=framework.session_config(run))
+        return session.make_callable(found[-1], feed_list=found[:-1]), parameters

@@ -100,8 +100,8 @@ class Case:
 
     searched: 'batch_size' or the dimension whose largest value a search finds, or ''. Its value is
     0 until it is found; the case's name has `max` in its place. epochs: of a training to a quality,
-    else 0. arrival_rate: requests a second to a device that serves, else 0. unsupported: why the
-    framework cannot, or ''.
+    else 0. arrival_rate: requests a second to a device that serves, else 0. together: whether it is
+    asked for by its batch of all devices together. unsupported: why the framework cannot, or ''.
     """
 
     workload: str
@@ -118,6 +118,7 @@ class Case:
     searched: str = ""
     epochs: int = 0
     arrival_rate: int = 0
+    together: bool = dataclasses.field(default=False, compare=False)
     unsupported: str = dataclasses.field(default="", compare=False)
 
     @property

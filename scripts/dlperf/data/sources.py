@@ -225,6 +225,25 @@ class Clicks(Section):
     )
 
 
+class Questions(Section):
+    """Questions on paragraphs, in SQuAD's form, which are kept as tokens."""
+
+    source: SourceName = Field(
+        description="The source whose first file is to train on, and whose second to test with.",
+        examples=["squad-1.1"],
+    )
+    vocabulary: SourceName = Field(
+        description="The source whose first file is the WordPiece vocabulary.",
+        examples=["bert-vocabulary"],
+    )
+    weights: SourceName | None = Field(
+        default=None,
+        description="The source whose first file has the weights that training starts from. If "
+        "there is none, they are random, and nothing is learned in minutes.",
+        examples=["electra-base"],
+    )
+
+
 class Prepared(Section):
     """What the workflow makes from sources."""
 
@@ -232,6 +251,9 @@ class Prepared(Section):
     text: dict[SourceName, Text] = Field(default={}, description="Corpora by name.")
     clicks: dict[SourceName, Clicks] = Field(
         default={}, description="Sets of rows of clicks by name."
+    )
+    questions: dict[SourceName, Questions] = Field(
+        default={}, description="Sets of questions on paragraphs by name."
     )
 
 
@@ -355,9 +377,9 @@ def _has_secret(text: str) -> bool:
 
 def _missing(valid: Sources) -> Iterator[Problem]:
     """What `prepared` names although it does not exist, or does not name although it must."""
-    for kind in ("images", "text", "clicks"):
+    for kind in ("images", "text", "clicks", "questions"):
         for name, made in getattr(valid.prepared, kind).items():
-            for key in ("source", "vocabulary"):
+            for key in ("source", "vocabulary", "weights"):
                 source = getattr(made, key, None)
                 if source is not None and source not in valid.sources:
                     nearest = "".join(difflib.get_close_matches(source, valid.sources, 1, 0.4))

@@ -12,7 +12,7 @@ import time
 from dlperf.measure import memory_words
 
 PR_SET_PDEATHSIG = 1
-NEAR = 0.9  # of its limit of memory: then a silent death by a signal is taken for its end
+NEAR = 0.9  # of its limit of memory: then a death without a reason is taken for its end
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -75,13 +75,15 @@ class Child:
     def last_words(self):
         """The last of its lines that says that memory ended, or is not empty.
 
-        Some die of a signal without a word when they come to their limit: it is said for them.
+        Some die of a signal without a word when they come to their limit, or with one that can
+        mean anything: it is said for them.
         """
         self._reader.join(1)
         lines = [line for line in self.tail if line.strip()]
         words = memory_words.last_line(lines) or (lines[-1] if lines else "")
         share = self._most / float(self._limit)
-        if self._process.returncode < 0 and share > NEAR and not memory_words.says(words):
+        silent = self._process.returncode < 0 or memory_words.may_say(words)
+        if silent and share > NEAR and not memory_words.says(words):
             words += "; out of memory: it had %.0f %% of its limit (RLIMIT_DATA)" % (100 * share)
         return words
 

@@ -61,7 +61,7 @@ def measure(run):
             % (run.workload, run.framework, work.parameters, expected)
         )
 
-    initial = workloads.Initial(run.workload, run.dimensions, run.seed)
+    initial = workloads.Initial(run.workload, run.dimensions, run.seed, run.data_dir)
     work.weights.write(initial)
 
     guest.phase("warmup")

@@ -240,11 +240,14 @@ class Attempt:
 
     def _why(self):
         """(status, reason) of the failure that best explains the others."""
-        said = [
-            (facts["status"], "rank %d: %s" % (rank, facts["reason"]))
-            for rank, facts in enumerate(self.facts)
-            if facts and facts["status"] != "ok"
-        ]
+        said = []
+        for rank, facts in enumerate(self.facts):
+            if facts and facts["status"] != "ok":
+                status, reason = facts["status"], facts["reason"]
+                _, words = self._exits.get(rank, (0, ""))
+                if memory_words.may_say(reason) and memory_words.says(words):
+                    status, reason = "oom", words
+                said.append((status, "rank %d: %s" % (rank, reason)))
         died = [
             (rank,) + tuple(how)
             for rank, how in sorted(self._exits.items())

@@ -86,8 +86,12 @@ def search_of(case: Case, config: Config) -> dict[str, int]:
 
 def expand(config: Config) -> list[Case]:
     """Every case of the round, once; cases that differ only in framework come together."""
-    cases = dict.fromkeys(_combinations(config))  # 'default' and 'on' may be the same compiler
-    return [replace(case, unsupported=_unsupported(case, config)) for case in cases]
+    asked = list(_combinations(config))
+    together = {case for case in asked if case.together}
+    return [
+        replace(case, together=case in together, unsupported=_unsupported(case, config))
+        for case in dict.fromkeys(asked)  # 'default' and 'on' may be the same compiler
+    ]
 
 
 def _combinations(config: Config) -> Iterator[Case]:
@@ -132,7 +136,8 @@ def _of_matrix(
         config.frameworks,
     ):
         nodes, devices = split_topology(topology)
-        if isinstance(batch_size, _Total):  # 0 where the case is unsupported
+        together = isinstance(batch_size, _Total)
+        if together:  # 0 where the case is unsupported
             shares = parallel.global_batch_size(1, nodes * devices)
             batch_size = batch_size // shares if shares else 1
         sizes, searched = _dimensions(workload, scenario, dimensions)
@@ -151,6 +156,7 @@ def _of_matrix(
             "batch_size" if batch_size == MAX else searched,
             epochs,
             arrival_rate,
+            together,
         )
 
 

@@ -221,6 +221,11 @@ class Also(Section):
         description="Topologies, in place of the round's.",
         examples=[["1n1d", "1n8d"]],
     )
+    accumulation: Choices[PositiveInt] | None = Field(
+        default=None,
+        description="Numbers of micro-steps in an update, in place of those of the section.",
+        examples=[[8]],
+    )
 
 
 class Workload(Section):

@@ -17,9 +17,11 @@ SOURCES = Path("config/data.yaml")
 # a dump of 17.75 GB has about 3e9 tokens, each with 2 bytes as documents. As examples of 128 tokens
 # with 20 predictions, about 120 tokens take 1784 bytes (npz), once for each duplicate. Clicks: 172
 # bytes a row, beside the text that the archive unpacks to while they are made: 4.58 GB have 45.8
-# million rows and 11 GB.
+# million rows and 11 GB. Questions: a token takes two bytes of what are five characters, and the
+# text of those to test with stays; the weights are kept a second time.
 IMAGES = 1.1
 CLICKS = 4.2
+QUESTIONS, WEIGHTS = 1.0, 450_000_000
 DOCUMENTS, EXAMPLES = 0.4, 2.6
 
 
@@ -58,10 +60,12 @@ def missing(
     for folder, kind in found.items():
         text = known.prepared.text.get(kind)
         clicks = known.prepared.clicks.get(kind)
-        prepared = text or clicks or known.prepared.images.get(kind)
+        questions = known.prepared.questions.get(kind)
+        prepared = text or clicks or questions or known.prepared.images.get(kind)
         if prepared is None or prepared.source is None:
             continue
-        names = [prepared.source, *([text.vocabulary] if text and text.vocabulary else [])]
+        also = (getattr(prepared, key, None) for key in ("vocabulary", "weights"))
+        names = [prepared.source, *filter(None, also)]
         downloads = {
             name: sources.estimate(
                 known.sources[name], results / "data/downloads" / name
@@ -72,7 +76,9 @@ def missing(
         factor = CLICKS if clicks else IMAGES
         if text:
             factor = DOCUMENTS + EXAMPLES * text.duplicates
-        made.append(Data(folder, downloads, round(factor * size)))
+        kept = WEIGHTS if questions and questions.weights else 0
+        factor = QUESTIONS if questions else factor
+        made.append(Data(folder, downloads, round(factor * size) + kept))
     return made
 
 

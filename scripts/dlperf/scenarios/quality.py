@@ -85,7 +85,8 @@ def test(run, work, tests):
     """(sums over this rank's test samples, how many they are).
 
     Outputs are judged by the workload's facts, in NumPy: one program for all frameworks. Of a score
-    that only all samples together have, facts have `kept` too: a rank tests them all.
+    that only all samples together have, facts have `kept` too: a rank tests them all. What is not
+    in a batch's arrays, such as the text of paragraphs, the loader has as `known()`.
     """
     facts, sums, count, kept = workloads.facts(run.workload), [], 0, []
     for batch, own in tests:
@@ -98,7 +99,8 @@ def test(run, work, tests):
             sums = add(sums or [0.0] * len(found), found)
         count += own
     if kept:
-        sums = facts.tally(*zip(*kept))
+        known = work.batches.known() if hasattr(work.batches, "known") else ()
+        sums = facts.tally(*zip(*kept), *known)
     return sums, count
 
 

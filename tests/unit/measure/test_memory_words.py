@@ -137,19 +137,41 @@ def test_a_process_under_a_real_limit():
 SILENT = (
     "import mmap, os, time;"
     "m = mmap.mmap(-1, {}, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS);"
-    "time.sleep(0.3); os.abort()"
+    "time.sleep(0.3); "
 )
+
+
+def taking(share: float, end: str) -> tuple[int, str]:
+    """(exit status, last words) of a real process that takes so much of its limit, and ends so."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = 16 * 2**30
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    try:
+        return ended(SILENT.format(int(share * limit)) + end)
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 @pytest.mark.parametrize(("share", "status"), [(0.95, "oom"), (0.3, "crashed")])
 def test_a_silent_death_at_the_limit_is_out_of_memory(share, status):
     """MXNet and PaddlePaddle may die so."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = 16 * 2**30
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
-    try:
-        how = ended(SILENT.format(int(share * limit)))
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    how = taking(share, "os.abort()")
     assert how[0] == -6
     assert why({0: how}, [None])[0] == status
+
+
+@pytest.mark.parametrize(("share", "status"), [(0.95, "oom"), (0.3, "crashed")])
+@pytest.mark.parametrize("words", memory_words.VAGUE)
+def test_words_that_may_mean_anything_mean_memory_at_the_limit(words, share, status):
+    """PyTorch ends so where oneDNN finds no memory, and where the kernel forbids its code."""
+    how = taking(share, f"print('RuntimeError: {words}', flush=True); os._exit(1)")
+    facts = rank.failure(RuntimeError(words))
+    assert facts["status"] == "crashed"
+    found, reason = why({0: how}, [facts])
+    assert found == status and reason.startswith(f"rank 0: RuntimeError: {words}")
+    assert ("it had 95 % of its limit" in reason) == (status == "oom")
+
+
+def test_another_error_at_the_limit_is_a_crash():
+    how = taking(0.95, "print('ValueError: no such file', flush=True); os._exit(1)")
+    assert why({0: how}, [rank.failure(ValueError("no such file"))])[0] == "crashed"

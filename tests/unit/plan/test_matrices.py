@@ -1,5 +1,8 @@
 """Lists of sizes, batches of all devices, and more cases than the combinations of the lists."""
 
+import csv
+import math
+
 import pytest
 from conftest import ROOT
 
@@ -97,3 +100,44 @@ def test_dlperf_v1_wide_deep_is_the_published_matrix():
     assert fixed == {case.devices for case in scaling if case.batch_size == 16_384}
     assert fixed == {1, 2, 4, 8, 16, 32}
     assert (config.steps.warmup, config.steps.measured) == (100, 1000)
+
+
+def test_nvidias_electra_round_is_the_published_matrix():
+    config = load(ROOT / "config/rounds/nvidia-electra.yaml")
+    found = {
+        (
+            case.precision,
+            str(case.dimensions["sequence_length"]),
+            case.topology,
+            str(case.batch_size),
+            str(case.parallel.accumulation),
+        )
+        for case in expand(config)
+        if case.framework == "pytorch" and not case.unsupported
+    }
+    with open(ROOT / "config/published/nvidia-electra.csv") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["gpu"] == "A100-40GB"]
+    published = {
+        (row["precision"], length, f"{row['nodes']}n{row['gpus_per_node']}d", batch, accumulation)
+        for row in rows
+        if row["mode"] == "pretrain" and row["bsz_per_device"]
+        # those that trained to the end have both phases in a row: '128|512'
+        for length, batch, accumulation in zip(
+            *(row[key].split("|") for key in ("seq_len", "bsz_per_device", "accumulation_steps")),
+            strict=True,
+        )
+    }
+    assert len(published) == 12 and published <= found
+    # of each, one device with the same micro-steps
+    assert {(p, s, "1n1d", b, a) for p, s, _, b, a in found} <= found
+    updates = {int(s): set() for _, s, *_ in published}
+    for _, length, topology, batch, accumulation in published:
+        devices = math.prod(map(int, topology[:-1].split("n")))
+        updates[int(length)].add(devices * int(batch) * int(accumulation))
+    assert updates == {128: {67_584}, 512: {27_648}}
+
+
+def test_more_cases_may_have_other_micro_steps():
+    asked = on_two(accumulation=[1], also=[{"accumulation": [4], "topologies": ["1n1d"]}])
+    found = {(case.topology, case.parallel.accumulation) for case in expand(load(asked))}
+    assert found == {("1n1d", 1), ("1n2d", 1), ("1n1d", 4)}

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from dlperf.analysis.publications import times
 from dlperf.analysis.publications.ratios import Ratio
 from dlperf.analysis.publications.rows import (
     Row,
@@ -32,6 +33,9 @@ KINDS = {
     "order": "A mean above the 99th percentile",
     "unit": "Units that do not fit",
     "summary": "Means and deviations that do not follow from the seeds",
+    "extrapolated": "Times to train that follow from printed speeds",
+    "work": "Times and speeds that are not of the same work",
+    "update": "Updates of another size than the others have",
     "a-device": "Sizes of each device, headed as those of all",
     "not-computable": "Ratios whose base was not published",
     "by-hand": "Found by reading scripts and pages, not from these tables",
@@ -50,6 +54,7 @@ def contradictions(
         *_order(rows),
         *_units(rows),
         *_seeds(rows),
+        *_of_times(rows),
         *_a_device(rows),
         *_not_computable(found),
     ]
@@ -170,6 +175,16 @@ def _units(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
         values = ", ".join(row["value"] for row in own)
         finding = f"standard deviations as fractions ({values}) beside means in percent"
         yield _entry("unit", own, f"{own[0]['report']}, {own[0]['table']}", finding)
+
+
+def _of_times(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
+    for kind, found in (
+        ("extrapolated", times.extrapolated(rows)),
+        ("work", times.not_the_work(rows)),
+        ("update", times.other_updates(rows)),
+    ):
+        for own, finding in found:
+            yield _entry(kind, own, where(own[0]), finding)
 
 
 def _a_device(rows: Sequence[Row]) -> Iterator[dict[str, str]]:

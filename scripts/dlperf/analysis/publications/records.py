@@ -21,6 +21,7 @@ from dlperf.analysis.publications.values import Value, read
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError, Row, write_table
 from dlperf.contract.files import write
+from dlperf.contract.parallel import NAMES as WAYS
 from dlperf.contract.parallel import Parallel
 
 SCHEMA = "dlperf.imported/1"
@@ -211,7 +212,8 @@ def measurements(config_path: Path, runs: Path) -> tuple[list[str], list[Row]]:
             name: int(row["dimensions"].get(name, each.standard))
             for name, each in facts.DIMENSIONS.items()
         }
-        row |= {"throughput": row["value"], "device": "cuda", **asdict(Parallel())}
+        spread = {key: int(row["dimensions"][key]) for key in WAYS if key in row["dimensions"]}
+        row |= {"throughput": row["value"], "device": "cuda", **asdict(Parallel(**spread))}
     tables = table_names(rows)
     rows = [{**row, "table": name} for row, name in zip(rows, tables, strict=True)]
     # a cell's repetitions stand together, whatever the order in the file
@@ -226,7 +228,7 @@ def is_cell(row: Mapping[str, Any]) -> bool:
     """Whether a number is a training throughput of a workload that this project has."""
     if row["workload"] not in workloads.NAMES or row["metric"] != "throughput":
         return False
-    own = workloads.facts(row["workload"]).DIMENSIONS
+    own = (*workloads.facts(row["workload"]).DIMENSIONS, *WAYS)
     known = all(name in own and text.isdigit() for name, text in row["dimensions"].items())
     return known and row["scenario"] == "train" and bool(row["batch_size"])
 

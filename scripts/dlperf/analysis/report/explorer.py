@@ -185,7 +185,12 @@ def _cell(row: Row, others: Sequence[Row], runs: Sequence[Row]) -> dict[str, Any
         "precision": row["precision"],
         "batch": labels.batch(row),
         "topology": labels.short_topology(row),
-        "data": ", ".join(filter(None, (row["data"], labels.rate(row), labels.short_sizes(row)))),
+        "data": ", ".join(
+            filter(
+                None,
+                (row["data"], labels.update(row), labels.rate(row), labels.short_sizes(row)),
+            )
+        ),
         "equal": "yes" if row["certificate"] == "passed" else "no",
         "sound": "no" if "suspect:" in row["flags"] else "yes",
         "colour": STYLES.get(row["framework"], STYLES["hugectr"])[0],

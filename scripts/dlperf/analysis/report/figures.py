@@ -87,7 +87,7 @@ class Series:
 
 def figure(cells: Path, name: str, svg: Path, png: Path) -> None:
     """Draw one figure of the round. Raises AnalysisError where there is no such figure."""
-    rows, kind = select(metrics.with_ratios(read_table(cells)), name)
+    rows, kind = select(metrics.with_derived(read_table(cells)), name)
     more: dict[str, Any] = {}
     if kind == names.ECDF:
         more["times"] = latencies(cells.with_name(names.LATENCIES), rows)
@@ -232,7 +232,8 @@ def _canvas(
     made.text(0.012, 1 - 0.24 / height, title, size=size, weight="bold", va="center")
     facts = [
         row["precision"],
-        "" if kind == names.BATCHES else f"batch {labels.batch(row)} a device",
+        "" if kind == names.BATCHES else labels.batch_of_table(row),
+        labels.update(row),
         labels.rate(row),
         f"{row['epochs']} epochs" if row.get("epochs") else "",
         labels.short_sizes(row),
@@ -285,8 +286,7 @@ def _medians(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
         axes = made.add_subplot(down, across, index + 1)
         own = [row for row in rows if (row["nodes"], row["devices_per_node"]) == (nodes, devices)]
         _bars(axes, own, series, named=index % across == 0)
-        where = {"nodes": nodes, "devices_per_node": devices}
-        axes.set_title(labels.topology(where), loc="left", size=9.5, weight="bold", pad=4)
+        axes.set_title(labels.topology(own[0]), loc="left", size=9.5, weight="bold", pad=4)
         axes.set_xlabel(_axis(rows[0]), size=8.5)
     return made
 

@@ -25,7 +25,7 @@ def text(cells: Sequence[Row], found: Sequence[Standing]) -> str:
     parts = [won(found)] if found else []
     parts += [
         tables.markdown(tables.build(name, own))
-        for name, own in metrics.shown(metrics.with_ratios(cells))
+        for name, own in metrics.shown(metrics.with_derived(cells))
     ]
     return "\n".join(parts)
 

@@ -166,7 +166,7 @@ def _sections(
 ) -> list[Section]:
     found = []
     groups: set[str] = set()
-    for name, own in metrics.shown(metrics.with_ratios(cells)):
+    for name, own in metrics.shown(metrics.with_derived(cells)):
         table, is_own = own[0]["table"], metrics.is_own(own[0])
         standing = [each for each in compared if each.best["table"] == table and is_own]
         drawn = []

@@ -60,7 +60,7 @@ class Table:
 
 def table(cells: Path, name: str, tsv: Path, md: Path, html: Path) -> None:
     """Write one table of the round in its three forms."""
-    own = select(metrics.with_ratios(read_table(cells)), name)
+    own = select(metrics.with_derived(read_table(cells)), name)
     write_table(tsv, columns.of_rows(own), own)
     made = build(name, own)
     write(md, markdown(made))
@@ -96,9 +96,9 @@ def build(name: str, cells: Sequence[Row]) -> Table:
     )
     for nodes, devices in topologies:
         entries = [_entry(found.get((nodes, devices, each)), made.notes) for each in series]
-        row = {"nodes": nodes, "devices_per_node": devices}
-        made.rows.append((labels.short_topology(row), labels.topology(row), entries))
-        made.ranking += ranking([cell for cell in cells if _topology(cell) == (nodes, devices)])
+        own = [cell for cell in cells if _topology(cell) == (nodes, devices)]
+        made.rows.append((labels.short_topology(own[0]), labels.topology(own[0]), entries))
+        made.ranking += ranking(own)
     return made
 
 
@@ -168,8 +168,8 @@ def title(row: Row) -> str:
 def of_case(row: Row) -> str:
     """'ResNet-50 v1.5 training, fp32, batch 8 a device'."""
     what = f"{labels.workload(row)} {labels.scenario(row)}"
-    words = (what, row["precision"], f"batch {labels.batch(row)} a device", labels.rate(row))
-    return ", ".join(filter(None, words))
+    words = (what, row["precision"], labels.batch_of_table(row))
+    return ", ".join(filter(None, (*words, labels.update(row), labels.rate(row))))
 
 
 def lines(cells: Sequence[Row]) -> list[str]:

@@ -26,6 +26,7 @@ from dlperf.analysis.statistics.medians import (
     ratio_interval,
 )
 from dlperf.analysis.statistics.separation import LEAST, detectable, higher, ranks
+from dlperf.contract.case import Case
 from dlperf.scenarios import Metric
 from dlperf.workloads.cases import base_case, case_of_row
 
@@ -73,7 +74,7 @@ def summarise(
     for case, each in zip(spelled, cases, strict=True):
         over = base_case(case)
         place = _place(over.folder, each.first)
-        base = each if over == case else by_place.get(place)
+        base = each if over == case else by_place.get(place) or _in_own_table(each, cases)
         if case.searched:  # on other devices it may be another size, so other work
             base = None
         proof = proofs.get(certificates.key(each.first), [])
@@ -86,15 +87,28 @@ def summarise(
             ),
             None,
         )
+        together = by_place.get(_place(_sharing(case, each.first).folder, each.first))
         first, *others = (metric.of(case.workload) for metric in present[case.scenario])
         cell = _cell(each, base, first, proof, known)
         own = [cell, *(_other(cell, each, base, metric) for metric in others)]
         for row in own:
             row |= _over_precision(each, full, row["metric"])
+            row |= _over_together(each, together, row["metric"])
             found.append((row, each.values[row["metric"]]))
     _rank(found)
     _compare_convergence(found)
     return [cell for cell, _ in found]
+
+
+def _sharing(case: Case, row: Row) -> Case:
+    """The base of a case whose batch of all devices is asked for: the same batch, on its devices.
+
+    The case itself where its batch is that of a device.
+    """
+    total, base = row["global_batch_size"], base_case(case)
+    if not total:
+        return case
+    return replace(base, batch_size=total // base.parallel.global_batch_size(1, base.devices))
 
 
 def _having(measured: pandas.DataFrame) -> list[str]:
@@ -107,6 +121,22 @@ def _place(folder: str, row: Row) -> tuple[object, ...]:
     return folder, *(row.get(key) for key in columns.PUBLISHED)
 
 
+def _in_own_table(own: Repetitions, cases: Sequence[Repetitions]) -> Repetitions | None:
+    """One device of a publication whose updates take fewer micro-steps on more devices."""
+    if "estimator" not in own.first:
+        return None
+    keys = ("table", "compiler", "batch_size", *columns.PUBLISHED)
+    return next(
+        (
+            each
+            for each in cases
+            if labels.devices(each.first) == 1
+            and all(each.first[key] == own.first[key] for key in keys)
+        ),
+        None,
+    )
+
+
 def _cell(
     own: Repetitions,
     base: Repetitions | None,
@@ -117,7 +147,14 @@ def _cell(
     """The row of the scenario's own metric, with all that is known of the case."""
     first, n_ok = own.first, own.statuses.get("ok", 0)
     kept = (
-        *("round", "table", "case", *columns.CASE, *columns.dimensions([first["workload"]])),
+        *(
+            "round",
+            "table",
+            "case",
+            "global_batch_size",
+            *columns.CASE,
+            *columns.dimensions([first["workload"]]),
+        ),
         *columns.SETTINGS,
     )
     failure = next((status for status in FAILURES if own.statuses.get(status)), "")
@@ -189,13 +226,7 @@ def _summary(own: Repetitions, base: Repetitions | None, metric: Metric) -> Row:
         # A cell against itself: the ratio is 1 by definition, not a measurement.
         found |= dict.fromkeys(("ratio", "ratio_low", "ratio_high", "ratio_coverage"), 1.0)
     elif under:
-        ratio = ratio_interval(values, under)
-        found |= {
-            "ratio": median(values) / median(under),
-            "ratio_low": ratio.low,
-            "ratio_high": ratio.high,
-            "ratio_coverage": ratio.coverage,
-        }
+        found |= _ratio("ratio", values, under)
     if metric.adds_up and base and "ratio" in found:
         more = labels.devices(own.first) / labels.devices(base.first)
         for end in ("", "_low", "_high"):
@@ -210,13 +241,31 @@ def _over_precision(own: Repetitions, full: Repetitions | None, metric: str) -> 
     """A metric's ratio to that of the same work in a full precision; of what was measured here."""
     if not full or not own.values[metric] or not full.values[metric] or "estimator" in own.first:
         return {}
-    ratio = ratio_interval(own.values[metric], full.values[metric])
     return {
         "precision_base": full.first["precision"],
-        "precision_ratio": median(own.values[metric]) / median(full.values[metric]),
-        "precision_ratio_low": ratio.low,
-        "precision_ratio_high": ratio.high,
-        "precision_ratio_coverage": ratio.coverage,
+        **_ratio("precision_ratio", own.values[metric], full.values[metric]),
+    }
+
+
+def _over_together(own: Repetitions, base: Repetitions | None, metric: str) -> Row:
+    """A metric's ratio to that of the same batch of all devices, on the base's devices."""
+    if not own.first["global_batch_size"] or not base or not own.values[metric]:
+        return {}
+    if base is own:
+        ends = ("", "_low", "_high", "_coverage")
+        return {f"together_ratio{end}": 1.0 for end in ends}  # by definition
+    under = base.values[metric]
+    return _ratio("together_ratio", own.values[metric], under) if under else {}
+
+
+def _ratio(name: str, values: Sequence[float], under: Sequence[float]) -> Row:
+    """The ratio of two medians, with its interval and coverage."""
+    found = ratio_interval(values, under)
+    return {
+        name: median(values) / median(under),
+        f"{name}_low": found.low,
+        f"{name}_high": found.high,
+        f"{name}_coverage": found.coverage,
     }
 
 

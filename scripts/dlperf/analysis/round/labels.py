@@ -35,6 +35,26 @@ def batch(row: Mapping[str, Any]) -> str:
     return row.get("batch_label") or str(row["batch_size"])
 
 
+def update(row: Mapping[str, Any]) -> str:
+    """'2 micro-steps an update', nothing where each step is one. Publications say it elsewhere."""
+    count = row.get("accumulation") or 1
+    return f"{count:,} micro-steps an update" if count > 1 and "estimator" not in row else ""
+
+
+def micro_steps(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Of a publication's table: 'micro-steps an update: 768 on 1n1d, 96 on 1n8d'."""
+    counts = {short_topology(row): row["accumulation"] for row in rows}
+    said = ", ".join(f"{count:,} on {topology}" for topology, count in counts.items())
+    return f"micro-steps an update: {said}" if set(counts.values()) != {1} else ""
+
+
+def batch_of_table(row: Mapping[str, Any]) -> str:
+    """'batch 8 a device', or 'batch 16 of all devices together': what a table's cells share."""
+    if total := row.get("together"):
+        return f"batch {total:,} of all devices together"
+    return f"batch {batch(row)} a device"
+
+
 def rate(row: Mapping[str, Any]) -> str:
     """'50 requests/s a device', of a server."""
     return f"{row['arrival_rate']:,} requests/s a device" if row.get("arrival_rate") else ""
@@ -153,12 +173,15 @@ def where(row: Mapping[str, Any]) -> str:
 
 
 def topology(row: Mapping[str, Any]) -> str:
-    """'1 node × 2 devices'."""
-    return f"{plural(row['nodes'], 'node')} × {plural(row['devices_per_node'], 'device')}"
+    """'1 node × 2 devices'; with their batch where that of all together is said elsewhere."""
+    found = f"{plural(row['nodes'], 'node')} × {plural(row['devices_per_node'], 'device')}"
+    return f"{found}, batch {row['batch_size']:,} a device" if row.get("together") else found
 
 
 def short_topology(row: Mapping[str, Any]) -> str:
-    return f"{row['nodes']}n{row['devices_per_node']}d"
+    """'1n2d', or '1n2d, b8'."""
+    found = f"{row['nodes']}n{row['devices_per_node']}d"
+    return f"{found}, b{row['batch_size']}" if row.get("together") else found
 
 
 def devices(row: Mapping[str, Any]) -> int:

@@ -114,6 +114,7 @@ def _of_case(
         **case.columns(config.round, 1),
         "table": table_of[case.folder],
         "case": case.name,
+        "global_batch_size": case.global_batch_size if case.together else None,
         **{key: settings.get(key) for key in columns.SETTINGS},
     }
     rows = [_row(each, shared, settings.get("target", 0)) for each in repetitions]

@@ -10,6 +10,7 @@ from dlperf import scenarios
 from dlperf.analysis.round import flags, labels, names
 from dlperf.analysis.schema.files import Row
 from dlperf.scenarios import Metric
+from dlperf.workloads.cases import base_case, case_of_row
 
 #: What is drawn over batch sizes, from left to right.
 OVER_BATCHES = ("throughput", "latency_p50")
@@ -53,8 +54,14 @@ def shown(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
     return found
 
 
-def with_ratios(cells: Sequence[Row]) -> list[Row]:
-    """The rows of cells.tsv, and behind them those of the tables of one precision over another.
+def with_derived(cells: Sequence[Row]) -> list[Row]:
+    """The rows of cells.tsv, and behind them those of the tables that are made of them: of one
+    precision over another, and of one batch of all devices."""
+    return [*cells, *_over_precisions(cells), *_of_totals(cells)]
+
+
+def _over_precisions(cells: Sequence[Row]) -> list[Row]:
+    """The rows of the tables of one precision over another.
 
     They have the ratio in place of the median, its interval and coverage; `over` names the other
     precision. What is said against one of the two cells is said of their ratio.
@@ -72,7 +79,41 @@ def with_ratios(cells: Sequence[Row]) -> list[Row]:
         )
         if base and not row.get("kind") and row["metric"] in scenarios.shown(row["scenario"]):
             found.append(_ratio(row, base))
-    return [*cells, *found]
+    return found
+
+
+def _of_totals(cells: Sequence[Row]) -> list[Row]:
+    """The rows of the tables of one batch of all devices (`names.of_totals`).
+
+    Their ratios are over that batch on the base's devices. `together`: the batch.
+    """
+    tables: dict[str, list[Row]] = {}
+    for row in cells:
+        if total := row.get("global_batch_size"):
+            table = names.in_total(row["table"], row["batch_size"], total)
+            tables.setdefault(table, []).append(_together(row, table))
+    return [
+        row
+        for own in tables.values()
+        if len(set(map(labels.short_topology, own))) > 1
+        for row in own
+    ]
+
+
+def _together(row: Row, table: str) -> Row:
+    ends = ("", "_low", "_high")
+    made = {
+        **row,
+        **{f"ratio{end}": row[f"together_ratio{end}"] for end in (*ends, "_coverage")},
+        **dict.fromkeys((f"efficiency{end}" for end in ends), None),
+        "table": table,
+        "together": row["global_batch_size"],
+    }
+    if of_row(row).adds_up and made["ratio"] is not None:
+        case = case_of_row(row)
+        more = case.devices / base_case(case).devices
+        made |= {f"efficiency{end}": made[f"ratio{end}"] / more for end in ends}
+    return made
 
 
 def _place(row: Row, precision: str) -> tuple[str, ...]:

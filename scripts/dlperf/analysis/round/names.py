@@ -1,8 +1,9 @@
 """Names of tables, figures and series, known from the plan alone.
 
 In: the plan's cases. Out: identifiers such as `resnet50-train-fp32-b8` (one table a workload,
-scenario, precision and batch size a device; data and the workload's dimensions are spelled only
-where they vary) and `resnet50-train-fp32-b8-scaling`. Cheap to import: every Snakemake process
+scenario, precision and batch size a device, or, as `resnet50-train-fp32-total16`, with the same
+batch of all devices together; data and the workload's dimensions are spelled only where they vary)
+and `resnet50-train-fp32-b8-scaling`. Cheap to import: every Snakemake process
 reads it, cluster jobs included.
 """
 
@@ -54,6 +55,9 @@ def table_ids(cases: Iterable[Case]) -> list[str]:
         found += [table, *(f"{table}-{name}" for name in others)]
     for table, scenario in over_precision(cases).items():
         found += [table, *(f"{table}-{name}" for name in scenarios.shown(scenario)[1:])]
+    for table, members in of_totals(cases).items():
+        _, *others = scenarios.shown(members[0].scenario)
+        found += [table, *(f"{table}-{name}" for name in others)]
     return found
 
 
@@ -70,7 +74,26 @@ def figure_ids(cases: Iterable[Case]) -> list[str]:
             found.append(f"{table}-{SCALING}")
     for table, scenario in over_precision(cases).items():
         found += [f"{table}-{name}" for name in scenarios.shown(scenario)]
+    for table, members in of_totals(cases).items():
+        found += [f"{table}-{name}" for name in scenarios.shown(members[0].scenario)]
+        found.append(f"{table}-{SCALING}")
     return found + over_batches(cases)
+
+
+def of_totals(cases: Iterable[Case]) -> dict[str, list[Case]]:
+    """The cases of each table of one batch of all devices, where it is of several topologies."""
+    found: dict[str, list[Case]] = {}
+    for table, members in by_table(cases).items():
+        for case in members:
+            if case.together:
+                total = in_total(table, case.batch_size, case.global_batch_size)
+                found.setdefault(total, []).append(case)
+    return {name: own for name, own in found.items() if len({case.topology for case in own}) > 1}
+
+
+def in_total(table: str, batch_size: int, global_batch_size: int) -> str:
+    """'resnet50-train-fp32-total16' of the table 'resnet50-train-fp32-b8' on two devices."""
+    return re.sub(rf"-b{batch_size}(?=-|$)", f"-total{global_batch_size}", table, count=1)
 
 
 def over_precision(cases: Iterable[Case]) -> dict[str, str]:
@@ -124,8 +147,8 @@ def without_batch(table: str) -> str:
 
 def of_other_metrics(cases: Iterable[Case]) -> list[str]:
     """Names of tables, and of figures, that are made on request: `<table>-memory`."""
-    found = []
-    for table, members in by_table(cases).items():
+    cases, found = list(cases), []
+    for table, members in {**by_table(cases), **of_totals(cases)}.items():
         scenario = members[0].scenario
         others = [
             each for each in scenarios.metrics(scenario) if each not in scenarios.shown(scenario)

@@ -77,6 +77,7 @@ def _imported(cells: Rows) -> Origin:
     return Origin(
         first=[IMPORTED],
         last=[
+            *filter(None, [labels.micro_steps(cells)]),
             *([f"published as: {'; '.join(headings)}"] if headings else []),
             f"{how}; {interval}",
             NO_CERTIFICATE,

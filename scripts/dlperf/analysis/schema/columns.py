@@ -48,6 +48,7 @@ ALL = (
     Column("devices_per_node", int),
     *(Column(name, int) for name in PARALLEL),
     Column("batch_size", int, "Batch a device"),
+    Column("global_batch_size", int, "Batch of all devices"),
     Column("searched", str, "Largest that fits"),
     Column("epochs", int),
     Column("arrival_rate", int, "Requests/s"),
@@ -167,6 +168,10 @@ ALL = (
     Column("precision_ratio_low", float, "low", forms.real(3)),
     Column("precision_ratio_high", float, "high", forms.real(3)),
     Column("precision_ratio_coverage", float, "Coverage", forms.percent),
+    Column("together_ratio", float, "Ratio with the same batch of all devices", forms.real(3)),
+    Column("together_ratio_low", float, "low", forms.real(3)),
+    Column("together_ratio_high", float, "high", forms.real(3)),
+    Column("together_ratio_coverage", float, "Coverage", forms.percent),
     Column("convergence", str, "Converges"),
     Column("convergence_ratio", float, "Ratio to the others", forms.real(3)),
     Column("convergence_low", float, "low", forms.real(3)),
@@ -362,6 +367,7 @@ CELL = (
     "ratio_coverage",
     *("precision_base", "precision_ratio", "precision_ratio_low", "precision_ratio_high"),
     "precision_ratio_coverage",
+    *("together_ratio", "together_ratio_low", "together_ratio_high", "together_ratio_coverage"),
     *("convergence", "convergence_ratio", "convergence_low", "convergence_high", "convergence_p"),
     "loader_share",
     "loss_first",
@@ -383,6 +389,7 @@ OF_METRIC = (
     *("efficiency", "efficiency_low", "efficiency_high"),
     *("precision_base", "precision_ratio", "precision_ratio_low", "precision_ratio_high"),
     "precision_ratio_coverage",
+    *("together_ratio", "together_ratio_low", "together_ratio_high", "together_ratio_coverage"),
     *("convergence", "convergence_ratio", "convergence_low", "convergence_high", "convergence_p"),
     *("loader_share", "loss_first", "loss_last", "host_peak_rss_bytes", "device_peak_bytes"),
     *("flops_per_sample", "peak_precision", "peak_stated_tflops", "peak_measured_tflops"),
@@ -471,14 +478,15 @@ def measurements(names: Iterable[str]) -> list[str]:
     """Columns of measurements.tsv.gz for a round of these workloads."""
     own = dimensions(names)
     return [
-        *("round", *CASE, *own, "repetition", "table", "case", *MEASURED, *SETTINGS, *HOST),
-        *(*PROVENANCE, "record", "record_sha256"),
+        *("round", *CASE, *own, "repetition", "table", "case", "global_batch_size"),
+        *(*MEASURED, *SETTINGS, *HOST, *PROVENANCE, "record", "record_sha256"),
     ]
 
 
 def cells(names: Iterable[str]) -> list[str]:
     """Columns of cells.tsv for a round of these workloads."""
-    return ["round", "table", *CASE, *dimensions(names), "case", *SETTINGS, *CELL]
+    own = dimensions(names)
+    return ["round", "table", *CASE, *own, "case", "global_batch_size", *SETTINGS, *CELL]
 
 
 def of_rows(rows: Sequence[Mapping[str, Any]]) -> list[str]:

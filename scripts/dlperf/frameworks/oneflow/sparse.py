@@ -40,7 +40,7 @@ class Table(nn.Module):
         rows = flow.cat([each.grad.flatten(0, -2) for _, each in self.lookups])
         self.lookups.clear()
         if run.distributed:
-            ids, rows = gathered(run, ids), gathered(run, rows) / run.ranks
+            ids, rows = framework.gathered(run, ids), framework.gathered(run, rows) / run.ranks
         return ids, rows
 
 
@@ -53,12 +53,12 @@ class Part(Table):
 
     def forward(self, ids):
         shard = self.shard
-        everyone = gathered(self.run, ids.flatten())
+        everyone = framework.gathered(self.run, ids.flatten())
         if shard.by != COLUMNS:
             everyone = everyone - shard.first
             mine = flow.logical_and(everyone >= 0, everyone < shard.block)
             everyone = flow.where(mine, everyone, flow.full_like(everyone, shard.block))
-        rows = gathered(self.run, flow._C.gather(self.weight, everyone, axis=0))
+        rows = framework.gathered(self.run, flow._C.gather(self.weight, everyone, axis=0))
         rows = rows.reshape(shard.ranks, shard.ranks, ids.numel(), shard.shape[1])[:, shard.rank]
         rows = rows.transpose(0, 1) if shard.by == COLUMNS else rows.sum(0)
         rows = rows.reshape(*ids.shape, shard.width).detach().requires_grad_()
@@ -68,7 +68,7 @@ class Part(Table):
     def gradient(self, run):
         shard, found = self.shard, []
         for everyone, rows in self.lookups:
-            rows = gathered(run, rows.grad.flatten(0, -2)) / run.ranks  # losses are means
+            rows = framework.gathered(run, rows.grad.flatten(0, -2)) / run.ranks  # losses are means
             if shard.by == COLUMNS:
                 columns = shard.shape[1]
                 rows = rows[:, shard.rank * columns : (shard.rank + 1) * columns]
@@ -78,15 +78,6 @@ class Part(Table):
         self.lookups.clear()
         ids, rows = zip(*found)
         return flow.cat(ids), flow.cat(rows)
-
-
-def gathered(run, tensor):
-    """All ranks' tensors of this shape, one behind the other."""
-    whole = flow.empty(
-        run.ranks * tensor.shape[0], *tensor.shape[1:], dtype=tensor.dtype, device=tensor.device
-    )
-    flow.comm.all_gather_into_tensor(whole, tensor)
-    return whole
 
 
 class Adam(flow.optim.Adam):

@@ -11,7 +11,6 @@ from oneflow import nn
 from dlperf import frameworks
 from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
 from dlperf.data.loaders import open_batches
-from dlperf.frameworks.oneflow import sparse
 
 
 def train(
@@ -133,6 +132,15 @@ def mean_over_ranks(run, network):
         if not parameter.requires_grad:  # a lazy table, of which ranks exchange rows
             continue
         flow._C.local_all_reduce(parameter.grad, inplace=True).mul_(1 / run.ranks)
+
+
+def gathered(run, tensor):
+    """All ranks' tensors of this shape, one behind the other."""
+    whole = flow.empty(
+        run.ranks * tensor.shape[0], *tensor.shape[1:], dtype=tensor.dtype, device=tensor.device
+    )
+    flow.comm.all_gather_into_tensor(whole, tensor)
+    return whole
 
 
 def in_graph(run, network, loss, optimizer, put, example, batches):
@@ -267,7 +275,7 @@ class Weights:
         for name, parameter in self.named.items():
             shard, own = self.shards.get(name), self.local(parameter)
             if shard:
-                every = np.split(sparse.gathered(shard, own).numpy(), shard.ranks)
+                every = np.split(gathered(shard, own).numpy(), shard.ranks)
                 yield name, shard.whole(every)
             else:
                 yield name, self.array(name, own)

@@ -33,10 +33,8 @@ def entries(parameter):
 
 
 def whole(parameter):
-    """A parameter as a NumPy array; where ranks share it out, all of them ask for it together."""
-    shard = getattr(parameter, "shard", None)
-    if not shard:
-        return parameter.numpy()
+    """A parameter that ranks share out, as a NumPy array; all of them ask for it together."""
+    shard = parameter.shard
     parts = gathered(parameter.detach()).reshape([shard.ranks, *shard.shape])
     return shard.whole(parts.numpy())
 

@@ -81,10 +81,8 @@ def entries(parameter):
 
 
 def whole(parameter):
-    """A parameter as a NumPy array; where ranks share it out, all of them ask for it together."""
-    shard, own = getattr(parameter, "shard", None), parameter.detach()
-    if not shard:
-        return own.cpu().numpy()
+    """A parameter that ranks share out, as a NumPy array; all of them ask for it together."""
+    shard, own = parameter.shard, parameter.detach()
     parts = [torch.empty_like(own) for _ in range(shard.ranks)]
     dist.all_gather(parts, own)
     return shard.whole([part.cpu().numpy() for part in parts])

@@ -116,7 +116,7 @@ def train(
 
     def set_rate(rate):
         for group in optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("share", 1.0)  # of layers that are trained more slowly
 
     def test(*batch):
         with torch.autocast(run.device, dtype, enabled=run.amp):

@@ -152,14 +152,12 @@ def entries(variable):
 
 
 def whole(run, variable):
-    """A variable's array; where ranks share it out, all of them ask for it together."""
-    shard = getattr(variable, "shard", None)
-    if not shard:
-        return variable.numpy()
+    """The array of a variable that ranks share out; all of them ask for it together."""
 
     def gather():
         return tf.distribute.get_replica_context().all_gather(variable.read_value(), axis=0)
 
+    shard = variable.shard
     return shard.whole(np.split(trace(run, gather, [])().numpy(), shard.ranks))
 
 

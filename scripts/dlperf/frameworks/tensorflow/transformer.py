@@ -27,9 +27,9 @@ class Dense(tf.Module):
 
 
 class LayerNorm(tf.Module):
-    def __init__(self, facts, width):
+    def __init__(self, facts, width, bias=True):
         super().__init__()
-        self.weight, self.bias = variable(width), variable(width)
+        self.weight, self.bias = variable(width), variable(width) if bias else None
         self.epsilon = facts.LAYER_NORM_EPSILON
 
     def __call__(self, x):

@@ -41,6 +41,7 @@ DIMENSIONS = OrderedDict(
         "to 30,528 columns, a multiple of 64, which suits the tensor cores of GPUs. The columns "
         "behind the vocabulary get no probability: the loss, all gradients and the weights are the "
         "same.",
+        scenarios=("train",),
     ),
 )
 DATA = OrderedDict(

@@ -7,6 +7,7 @@ operator updates each weight, with the clip as a factor of it.
 
 import mxnet as mx
 import numpy as np
+from mxnet.gluon import nn
 
 from dlperf.data.text import Batch
 from dlperf.frameworks.mxnet import inference as answers
@@ -44,13 +45,16 @@ class Bert(Embedded):
             x = layer(x, bias)
         return x
 
+    def words(self, F, x, rows, own):
+        """What the language model's softmax takes of these rows: (rows, vocabulary)."""
+        word, bias = own["word_embedding"], own["mlm_bias"]
+        hidden = self.mlm_norm(gelu(F, self.mlm(F.take(x, rows.reshape((-1,)))), self.run))
+        return self.decode(F, hidden, word, bias)
+
     def hybrid_forward(self, F, *inputs, **own):
         tokens, segments, mask, rows, labels, predicted, follows = inputs
-        word, batch = own["word_embedding"], self.run.batch_size
-        x = self.encode(F, tokens, segments, mask, own)
-        hidden = self.mlm_norm(gelu(F, self.mlm(F.take(x, rows.reshape((-1,)))), self.run))
-        words = self.decode(F, hidden, word, own["mlm_bias"])
-        hits = F.pick(F.log_softmax(words), labels.reshape((-1,)))
+        x, batch = self.encode(F, tokens, segments, mask, own), self.run.batch_size
+        hits = F.pick(F.log_softmax(self.words(F, x, rows, own)), labels.reshape((-1,)))
         language = F.sum(hits * predicted.reshape((-1,))) / F.sum(predicted)
         pairs = self.nsp(F.tanh(self.pooler(F.slice_axis(x, axis=0, begin=0, end=batch))))
         return -(language + F.mean(F.pick(F.log_softmax(pairs), follows)))
@@ -74,6 +78,21 @@ class Encoder(Bert):
         return x.reshape((-1, self.run.batch_size, facts.WIDTH)).transpose((1, 0, 2))
 
 
+class Tested(nn.HybridBlock):
+    """Of a training to a quality: what the masked words' softmax takes, in a graph of its own."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+        for table in ("word_embedding", "position_embedding", "segment_embedding", "mlm_bias"):
+            setattr(self, table, getattr(network, table))
+
+    def hybrid_forward(self, F, tokens, segments, mask, rows, **own):
+        x = self.network.encode(F, tokens, segments, mask, own)
+        words = self.network.words(F, x, rows, own)
+        return words.reshape((self.network.run.batch_size, -1, facts.VOCABULARY))
+
+
 def model(run, kind=Bert):
     return transformer.initialized(run, kind(run))
 
@@ -93,14 +112,14 @@ class AdamW(mx.optimizer.Optimizer):
     """Clip and update of all tensors in one call; MXNet has the operator, but no optimiser to it.
 
     The operator corrects no bias and adds its epsilon to the root of the uncorrected moment: both
-    corrections go into its rate and its epsilon. They are those of the float32 that it computes
-    its averages with: 1 - 0.999 differs by 1e-5.
+    corrections go into its rate and its epsilon. They are of the betas as it has them, in the type
+    of the weights: in float32, 1 - 0.999 is off by 1e-5.
     """
 
     def __init__(self, clip_norm, many, **settings):
         super().__init__(**settings)
-        self.beta1, self.beta2 = float(np.float32(facts.BETA1)), float(np.float32(facts.BETA2))
-        self.epsilon, self.clip_norm = facts.EPSILON, clip_norm
+        self.betas, self.epsilon = (facts.BETA1, facts.BETA2), facts.EPSILON
+        self.clip_norm = clip_norm
         self.many = many  # tensors an operator updates
         self.aggregate_num = len(facts.parameters({}))  # in one call: the norm is of all
 
@@ -110,19 +129,23 @@ class AdamW(mx.optimizer.Optimizer):
     def update_multi_precision(self, indices, weights, gradients, states):
         self._update_count(indices)
         steps = self._index_update_count[indices[0]]
-        root = (1 - self.beta2**steps) ** 0.5
-        rate = root / (1 - self.beta1**steps)
-        scale = mx.nd.full(1, self.rescale_grad, weights[0].context)
+        beta1, beta2 = (float(weights[0].dtype(beta)) for beta in self.betas)
+        root = (1 - beta2**steps) ** 0.5
+        rate = root / (1 - beta1**steps)
+        scale = mx.nd.full(1, self.rescale_grad, weights[0].context, weights[0].dtype)
         if self.clip_norm:
             # stays on the device: nothing waits for it, and no gradient is written again
-            scale = mx.nd.minimum(self.clip_norm / norm(gradients).astype("float32"), scale)
-        shared = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon * root}
+            scale = mx.nd.minimum(self.clip_norm / norm(gradients), scale)
+        epsilon = self.epsilon * root
         etas, decays = self._get_lrs(indices), self._get_wds(indices)
-        if weights[0].dtype == np.float64:  # of which the operator for many changes nothing
+        if weights[0].dtype == np.float64:  # the operator's own numbers are float32 all the same
             for w, g, (m, v), eta, decay in zip(weights, gradients, states, etas, decays):
-                settings = dict(shared, lr=rate, eta=eta, wd=decay)
-                mx.nd.contrib.adamw_update(w, g, m, v, scale, out=w, **settings)
+                g = mx.nd.broadcast_mul(g, scale.reshape((1,) * g.ndim))
+                m[:] = beta1 * m + (1 - beta1) * g
+                v[:] = beta2 * v + (1 - beta2) * mx.nd.square(g)
+                w -= eta * (rate * m / (mx.nd.sqrt(v) + epsilon) + decay * w)
             return
+        shared = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon}
         means, variances = zip(*states)
         for first in range(0, len(weights), self.many):
             part = slice(first, first + self.many)
@@ -162,6 +185,9 @@ def training(run):
             "clip": "global norm" if run.dimensions["clip"] else "none",
             "padded_columns": facts.padding(run.dimensions),
         },
+        schedule=facts.schedule(run),
+        outputs=tested,
+        tested=4,
     )
 
 
@@ -180,3 +206,7 @@ def inference(run):
 
 def outputs(run, network):
     return network
+
+
+def tested(run, network):
+    return Tested(network)

@@ -13,6 +13,7 @@ from flax import linen as nn
 
 from dlperf.contract.shards import COLUMNS, ROWS, Shard
 from dlperf.data import clicks
+from dlperf.frameworks.jax import inference as answers
 from dlperf.frameworks.jax import sparse
 from dlperf.frameworks.jax import training as framework
 from dlperf.workloads.wide_deep import facts
@@ -132,3 +133,9 @@ def training(run):
         schedule=facts.schedule(run),
         outputs=outputs,
     )
+
+
+def inference(run):
+    network = model(run)
+    given = shapes(run, run.batch_size)
+    return answers.infer(run, network, outputs, weights(run, network), put, given)

@@ -7,6 +7,7 @@ others.
 
 from mindspore import nn, ops
 
+from dlperf.frameworks.mindspore import inference as answers
 from dlperf.frameworks.mindspore import sparse
 from dlperf.frameworks.mindspore import training as framework
 from dlperf.workloads.wide_deep import facts
@@ -87,6 +88,11 @@ def training(run):
         schedule=facts.schedule(run),
         outputs=outputs,
     )
+
+
+def inference(run):
+    network = model(run).set_train(False)
+    return answers.infer(run, network, outputs, weights(run, network), framework.put)
 
 
 def outputs(network, numbers, wide, deep, labels):

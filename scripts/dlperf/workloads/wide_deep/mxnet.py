@@ -9,6 +9,7 @@ from mxnet import gluon
 from mxnet.gluon import nn
 
 from dlperf.data.clicks import Batch
+from dlperf.frameworks.mxnet import inference as answers
 from dlperf.frameworks.mxnet import sparse
 from dlperf.frameworks.mxnet import training as framework
 from dlperf.workloads.wide_deep import facts
@@ -129,6 +130,11 @@ def training(run):
         outputs=outputs,
         tested=3,  # all but the labels
     )
+
+
+def inference(run):
+    network = model(run)
+    return answers.infer(run, network, outputs, weights(run, network), put, inputs=3)
 
 
 def outputs(run, network):

@@ -13,6 +13,7 @@ from oneflow import nn
 
 from dlperf.contract.shards import COLUMNS, ROWS, Shard
 from dlperf.data import clicks
+from dlperf.frameworks.oneflow import inference as answers
 from dlperf.frameworks.oneflow import sparse
 from dlperf.frameworks.oneflow import training as framework
 from dlperf.workloads.wide_deep import facts
@@ -95,6 +96,12 @@ def training(run):
         schedule=facts.schedule(run),
         outputs=outputs,
     )
+
+
+def inference(run):
+    network = model(run).eval()
+    own, example = weights(run, network), clicks.empty(run.batch_size)
+    return answers.infer(run, network, outputs, own, framework.put, example=example)
 
 
 def outputs(run, network, numbers, wide, deep, labels):

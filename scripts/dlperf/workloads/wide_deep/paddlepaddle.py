@@ -11,6 +11,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from dlperf.contract.shards import COLUMNS, ROWS, Shard
+from dlperf.frameworks.paddlepaddle import inference as answers
 from dlperf.frameworks.paddlepaddle import sparse
 from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.workloads.wide_deep import facts
@@ -137,6 +138,13 @@ def training(run):
         tested=3,  # all but the labels
         tested_spec=ids_spec(run)[:3],
     )
+
+
+def inference(run):
+    network = model(run)
+    network.eval()
+    own, spec = weights(run, network), ids_spec(run)[:3]
+    return answers.infer(run, network, outputs, own, framework.put, spec=spec)
 
 
 def outputs(run, network):

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from dlperf.contract.shards import COLUMNS, ROWS, Shard
+from dlperf.frameworks.pytorch import inference as answers
 from dlperf.frameworks.pytorch import sparse
 from dlperf.frameworks.pytorch import training as framework
 from dlperf.workloads.wide_deep import facts
@@ -96,6 +97,11 @@ def training(run):
         schedule=facts.schedule(run),
         outputs=outputs,
     )
+
+
+def inference(run):
+    network = model(run).eval()
+    return answers.infer(run, network, outputs, weights(run, network), framework.put)
 
 
 def outputs(run, network, numbers, wide, deep, labels):

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from dlperf.contract.shards import COLUMNS, ROWS, Shard
 from dlperf.data import clicks
+from dlperf.frameworks.tensorflow import inference as answers
 from dlperf.frameworks.tensorflow import sparse
 from dlperf.frameworks.tensorflow import training as framework
 from dlperf.workloads.wide_deep import facts
@@ -125,6 +126,12 @@ def training(run):
         schedule=facts.schedule(run),
         outputs=outputs,
     )
+
+
+def inference(run):
+    network = model(run)
+    own = weights(run, network)
+    return answers.infer(run, network, outputs, own, framework.put, specs(run))
 
 
 def outputs(run, network, numbers, wide, deep, labels):

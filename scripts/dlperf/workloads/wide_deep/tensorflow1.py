@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from dlperf.contract.shards import COLUMNS, ROWS, Shard
 from dlperf.data import clicks
+from dlperf.frameworks.tensorflow1 import inference as answers
 from dlperf.frameworks.tensorflow1 import sparse
 from dlperf.frameworks.tensorflow1 import training as framework
 from dlperf.workloads.wide_deep import facts
@@ -91,6 +92,10 @@ def training(run):
         schedule=facts.schedule(run),
         outputs=outputs,
     )
+
+
+def inference(run):
+    return answers.infer(run, model(run), outputs, weights, fields(run))
 
 
 def outputs(run, network, numbers, wide, deep, labels):

@@ -431,12 +431,71 @@ def test_hugectr_counted_its_rows_on_each_gpu_as_its_memory_shows():
     assert all(abs(grows["OneFlow", devices]) < 0.002 for devices in (1, 8, 32))
 
 
+def test_electras_pre_training_scales_over_one_device_of_its_own_table(tmp_path):
+    folder = imported(PUBLISHED / "nvidia-electra.yaml", tmp_path / "imported-nvidia-electra")
+    cells = read_table(folder / "cells.tsv")
+    assert len(cells) == 28 and {row["scenario"] for row in cells} == {"train"}
+    own = tables.select(cells, "electra-train-amp-b176-a100_40gb-seq128")
+    assert [(row["accumulation"], row["compiler"]) for row in own] == [(384, "xla"), (48, "xla")]
+    made = tables.build("amp", own)
+    assert [(e.value, e.ratio) for _, _, (e,) in made.rows] == [
+        ("955.00", "1.00"),
+        ("7512.00", "7.87"),  # as it is printed
+    ]
+    assert "micro-steps an update: 384 on 1n1d, 48 on 1n8d" in made.lines
+    assert "the rates of single micro-steps" in " ".join(made.lines)
+    # the update of 8 devices is another one here: 211 micro-steps, and not 211.125
+    fp32 = tables.select(cells, "electra-train-fp32-b40-v100_16gb-seq128")
+    assert [row["accumulation"] for row in fp32] == [1689, 211]
+    assert fp32[1]["ratio"] == 920 / 116
+
+
+def test_electras_times_without_a_loss_follow_from_its_speeds():
+    rows = speedups.read_all(PUBLISHED)
+    listed = speedups.contradictions(rows, speedups.ratios(rows), PUBLISHED / speedups.KNOWN)
+    own = [each for each in listed if each["publication"].startswith("NVIDIA, ELECTRA")]
+    times = [each["finding"] for each in own if each["kind"] == "extrapolated"]
+    assert len(times) == 6, "all of one node; those of 384 GPUs have a loss"
+    off = sorted(float(re.search(r"are ([+-]\d\.\d\d) from", each)[1]) for each in times)
+    assert (off[0], off[-1]) == (0.12, 0.22)
+    (first,) = [each for each in times if each.startswith("54.84 hours")]
+    assert "10,000 updates of 67,584 at the printed 4202/s" in first
+    assert "933 updates of 27,648 at the printed 716/s take, 54.68" in first
+    hours = (10_000 * 67_584 / 4202 + 933 * 27_648 / 716) / 3600
+    assert f"{hours:.2f}" == "54.68"
+
+    updates = [each["finding"] for each in own if each["kind"] == "update"]
+    assert updates == [
+        "67,560 sequences an update (40 x 1 x 1689), where others have 67,584",
+        "67,520 sequences an update (40 x 8 x 211), where others have 67,584",
+    ]
+
+    work = [each["finding"] for each in own if each["kind"] == "work"]
+    one = next(each for each in work if "317 sequences/s for 749 s" in each)
+    assert "are 237,433 sequences" in one and one.endswith("177,000: 34% off")
+    # one GPU without XLA is as long as its speed says
+    assert not any(" 107 sequences/s" in each or " 35 sequences/s" in each for each in work)
+
+    (mixed,) = [each["finding"] for each in own if "mix precision and compiler" in each["finding"]]
+    printed: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row["metric"] == "precision_speedup" and row["model"] == "ELECTRA-base":
+            printed.setdefault((row["mode"], row["gpu"][:4]), []).append(
+                f"{float(row['value']):.2f}"
+            )
+    assert len(printed) == 4
+    for found in printed.values():
+        assert f"{min(found)} to {max(found)}" in mixed
+
+
 def publication(folder: Path, name: str, publisher: str, *rows: dict[str, str]) -> None:
     """A YAML file and a CSV in the published tables' own form."""
     with open(PUBLISHED / "dlperf-v1-common.csv") as stream:
         first = next(csv.DictReader(stream))
     with open(folder / f"{name}.csv", "w", newline="") as stream:
-        writer = csv.DictWriter(stream, first)
+        writer = csv.DictWriter(
+            stream, dict.fromkeys([*first, *(key for row in rows for key in row)])
+        )
         writer.writeheader()
         writer.writerows({**first, "note": "", **row} for row in rows)
     said = f"publisher: {publisher}\n" if publisher else ""
@@ -467,6 +526,27 @@ def test_scaling_is_above_linear_only_over_one_device_of_its_own_table(tmp_path)
     (only,) = found(tmp_path, "above-linear")
     assert only["finding"] == "8.05 times one device, on 8 devices"
     assert only["rows"] == f"{tmp_path}/page.csv:6"
+
+
+def test_a_time_beside_a_loss_or_far_from_what_follows_is_no_extrapolation(tmp_path):
+    one = {**ONE, "model": "ELECTRA-base", "mode": "pretrain", "gpu": "A", "precision": "amp"}
+    speeds = [
+        {**one, "phase": phase, "bsz_per_device": "8", "accumulation_steps": "4", "value": value}
+        for phase, value in (("1", "100"), ("2", "20"))
+    ]
+    hours = (10_000 / 100 + 933 / 20) * 32 / 3600
+    time = {**one, "metric": "time_to_train", "unit": "hours", "bsz_per_device": "8|8"}
+    loss = {**one, "metric": "final_loss", "unit": "", "value": "8.7"}
+    for name, rows, count in (
+        ("follows", [*speeds, {**time, "value": f"{1.005 * hours:.3f}"}], 1),
+        ("longer", [*speeds, {**time, "value": f"{1.02 * hours:.3f}"}], 0),
+        ("with-a-loss", [*speeds, loss, {**time, "value": f"{1.005 * hours:.3f}"}], 0),
+        ("one-phase", [speeds[0], {**time, "value": f"{1.005 * hours:.3f}"}], 0),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        publication(folder, "page", "", *rows)
+        assert len(found(folder, "extrapolated")) == count, name
 
 
 @pytest.mark.parametrize(("publishers", "count"), [(("Us", "Us"), 1), (("Us", "Them"), 0)])
@@ -502,6 +582,7 @@ def test_known_contradictions_of_the_publications_are_found(tmp_path):
         "standard deviations as fractions",
         "mean latency 6.035 ms above the 99th percentile",
         "5136, 1378 stand in L43",
+        "Times to train that follow from printed speeds",
         "was run without mixed precision",
         "were not clipped",
     ):

@@ -54,7 +54,7 @@ def test_a_ratio_is_that_of_the_medians_with_the_interval_of_a_ratio(tmp_path):
     for row in read_table(results / "measurements.tsv.gz"):
         key = row["framework"], row["precision"]
         values.setdefault(key, []).append(row["throughput"])
-    rows = tables.select(metrics.with_ratios(read_table(results / "cells.tsv")), OVER)
+    rows = tables.select(metrics.with_derived(read_table(results / "cells.tsv")), OVER)
     for row in rows:
         amp, fp32 = (values[row["framework"], each] for each in ("amp", "fp32"))
         interval = ratio_interval(amp, fp32)

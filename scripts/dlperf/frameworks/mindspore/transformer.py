@@ -1,0 +1,118 @@
+"""The encoder of BERT (Devlin et al. 2018) in MindSpore: embeddings and layers.
+
+As fast as it gets: tokens lie in rows of a matrix; one product for query, key and value. Attention
+is written out: the fused operators are for Ascend only. `facts` below are those of a workload:
+sizes, epsilon and dropout are read when a model is made.
+"""
+
+import mindspore as ms
+from mindspore import Parameter, nn, ops
+from mindspore.common.initializer import initializer
+
+ATTENTION = "products and softmax"
+
+
+def dense(inputs, outputs):
+    # the stopwatch writes all weights
+    return nn.Dense(inputs, outputs, weight_init="zeros", bias_init="zeros")
+
+
+def layer_norm(facts, width):
+    return nn.LayerNorm((width,), epsilon=facts.LAYER_NORM_EPSILON)
+
+
+def zeros(*shape):
+    return Parameter(initializer("zeros", shape))
+
+
+def gelu(x):
+    return ops.gelu(x, approximate="none")
+
+
+class Layer(nn.Cell):
+    """Attention, then two dense layers; each normalises after its sum."""
+
+    def __init__(self, facts, width, heads, inner_width):
+        super().__init__()
+        self.qkv = dense(width, 3 * width)
+        self.projection = dense(width, width)
+        self.norm1 = layer_norm(facts, width)
+        self.ffn1 = dense(width, inner_width)
+        self.ffn2 = dense(inner_width, width)
+        self.norm2 = layer_norm(facts, width)
+        # each with a seed of its own: one for all would drop the same elements
+        self.dropout = nn.Dropout(p=facts.ATTENTION_DROPOUT)
+        self.dropout1 = nn.Dropout(p=facts.DROPOUT)
+        self.dropout2 = nn.Dropout(p=facts.DROPOUT)
+        self.scores = ops.BatchMatMul(transpose_b=True)
+        self.heads, self.head_width = heads, width // heads
+
+    def construct(self, x, bias):
+        """x: (batch x tokens, width); bias: (batch, 1, 1, tokens)."""
+        batch, tokens = bias.shape[0], bias.shape[3]
+        qkv = self.qkv(x).reshape((batch, tokens, 3, self.heads, self.head_width))
+        query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)))
+        scores = self.scores(query * self.head_width**-0.5, key) + bias
+        mixed = ops.bmm(self.dropout(ops.softmax(scores)), value)
+        mixed = self.projection(ops.transpose(mixed, (0, 2, 1, 3)).reshape(x.shape))
+        x = self.norm1(x + self.dropout1(mixed))
+        inner = self.ffn2(gelu(self.ffn1(x)))
+        return self.norm2(x + self.dropout2(inner))
+
+
+def layers(facts, width, heads, inner_width):
+    return nn.CellList([Layer(facts, width, heads, inner_width) for _ in range(facts.LAYERS)])
+
+
+class Embedded(nn.Cell):
+    """A model's base, with its embeddings: of words, positions and segments."""
+
+    def __init__(self, facts):
+        super().__init__()
+        self.word_embedding = zeros(facts.VOCABULARY, facts.WIDTH)
+        self.position_embedding = zeros(facts.POSITIONS, facts.WIDTH)
+        self.segment_embedding = zeros(facts.SEGMENTS, facts.WIDTH)
+        self.embedding_norm = layer_norm(facts, facts.WIDTH)
+        self.dropout = nn.Dropout(p=facts.DROPOUT)
+        self.decoder = ops.MatMul(transpose_b=True)
+
+    def embed(self, tokens, segments):
+        """(batch x tokens, width)"""
+        batch, length = tokens.shape
+        x = ops.gather(self.word_embedding, tokens, 0)
+        x = x + ops.gather(self.segment_embedding, segments, 0)
+        x = x + self.position_embedding[:length]
+        return self.dropout(self.embedding_norm(x.reshape((batch * length, -1))))
+
+    def decode(self, hidden, bias):
+        """Scores of all words: (rows, vocabulary)."""
+        return self.decoder(hidden, self.word_embedding) + bias
+
+
+def attention_bias(mask, dtype):
+    """mask (batch, tokens) of 0 and 1 -> what attention adds to its scores."""
+    batch, length = mask.shape
+    return (mask.reshape((batch, 1, 1, length)) - 1).astype(dtype) * 1e4  # exp(-1e4) is 0
+
+
+def starts(tokens):
+    """The rows of x (batch x tokens, width) in which sequences begin."""
+    batch, length = tokens.shape
+    return ops.arange(0, batch * length, length)
+
+
+def chosen(x, tokens, positions):
+    """x (batch x tokens, width) at positions (batch, places) -> (batch x places, width)."""
+    rows = starts(tokens).reshape((-1, 1)) + positions
+    return ops.gather(x, rows.reshape(-1), 0)
+
+
+def prepared(run, network):
+    """The network in training mode and the run's precision; ranks drop other elements."""
+    network.set_train()
+    dropouts = [each for _, each in network.cells_and_names() if isinstance(each, nn.Dropout)]
+    for index, each in enumerate(dropouts):
+        each.dropout = ops.Dropout(1 - each.p, run.seed + run.rank, index)
+    if run.amp:
+        network = ms.amp.auto_mixed_precision(network, "auto", dtype=ms.float16)
+    return network
