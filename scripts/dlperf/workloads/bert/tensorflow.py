@@ -155,5 +155,4 @@ def tested(run, network, tokens, segments, mask, positions, *_):
     """Of a training to a quality: what the masked words' softmax takes."""
     dtype = framework.compute_dtype(run)
     words, _ = network(tokens, segments, mask, positions, dtype, training=False)
-    words = words[:, : facts.VOCABULARY]
     return tf.reshape(words, positions.shape + [facts.VOCABULARY])
