@@ -39,7 +39,7 @@ class Lamb(Adam):
             return self._change(variable, variable, gradient, self.plain)
         name = change_of(variable)
         wanted = self._get_non_slot_variable(name, tf.get_default_graph())
-        with tf.control_dependencies(self.last.get(name)):
+        with tf.control_dependencies(self.last[name]):
             wanted = tf.assign(wanted, self.decay * variable)
         wanted = self._change(wanted, variable, gradient, self.added)
         scale = self.fixed
