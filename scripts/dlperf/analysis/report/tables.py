@@ -109,8 +109,8 @@ def _of_largest(name: str, cells: Sequence[Row]) -> Table:
     """
     size = cells[0]["searched"].replace("_", " ")
     # a limit is of what is committed, which counts other things than what is resident
-    memory = "Peak resident memory" if cells[0]["memory_limit_bytes"] else "Peak memory"
-    heads = [f"Largest {size}", metrics.of_row(cells[0]).title, f"{memory} a device"]
+    peaks = "Peak resident memory" if cells[0]["memory_limit_bytes"] else "Peak memory"
+    heads = [f"Largest {size}", metrics.of_row(cells[0]).title, f"{peaks} a device"]
     made = Table(name, title(cells[0]), lines(cells), heads, [], corner="Framework, devices")
     series = labels.series(cells)
     for row in sorted(
