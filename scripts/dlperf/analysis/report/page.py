@@ -212,7 +212,7 @@ def _searches(path: Path) -> list[dict[str, Any]]:
 
 
 def _found(row: Row) -> str:
-    """'512; 520 runs out of memory', or why nothing was found."""
+    """'5,700,000; the next size runs out of memory', or why nothing was found."""
     if row["largest"] is None:
         return str(row["why"])
     above = {
@@ -220,7 +220,7 @@ def _found(row: Row) -> str:
         "most": "the largest that was to be tried (`most`)",
     }
     told = above.get(row["above"], f"unknown above: the next size ended as {row['above']}")
-    return f"{row['largest']}; {told}"
+    return f"{row['largest']:,}; {told}"
 
 
 def inline(svg: str, prefix: str, alternative: str) -> markupsafe.Markup:

@@ -108,7 +108,9 @@ def _of_largest(name: str, cells: Sequence[Row]) -> Table:
     Without ranks and ratios: each line is of another size, so of other work.
     """
     size = cells[0]["searched"].replace("_", " ")
-    heads = [f"Largest {size}", metrics.of_row(cells[0]).title, "Peak memory a device"]
+    # a limit is of what is committed, which counts other things than what is resident
+    peaks = "Peak resident memory" if cells[0]["memory_limit_bytes"] else "Peak memory"
+    heads = [f"Largest {size}", metrics.of_row(cells[0]).title, f"{peaks} a device"]
     made = Table(name, title(cells[0]), lines(cells), heads, [], corner="Framework, devices")
     series = labels.series(cells)
     for row in sorted(
@@ -118,7 +120,9 @@ def _of_largest(name: str, cells: Sequence[Row]) -> Table:
         largest, memory = Entry("", ok=False), Entry("", ok=False)
         if row["status"] == "ok":
             peak = row["device_peak_bytes"] or row["host_peak_rss_bytes"]
-            largest, memory = Entry(str(row[row["searched"]])), Entry(forms.size(peak))
+            # in the unit of the limit
+            took = f"{forms.giga(peak)} GB" if row["memory_limit_bytes"] else forms.size(peak)
+            largest, memory = Entry(f"{row[row['searched']]:,}"), Entry(took)
         where = f"{labels.implementation(row)}, {labels.short_topology(row)}"
         spoken = f"{labels.implementation(row)}, {labels.topology(row)}"
         made.rows.append((where, spoken, [largest, entry, memory]))

@@ -84,7 +84,7 @@ def sizes(row: Mapping[str, Any]) -> list[str]:
         elif each.key == "px":
             text, usual = f"{value}×{value} px {facts.UNIT}", f"{standard}×{standard}"
         else:
-            text, usual = f"{name.replace('_', ' ')} {value}", str(standard)
+            text, usual = f"{name.replace('_', ' ')} {value:,}", f"{standard:,}"
         if value != standard and not each.is_choice:
             text += f" — {'reduced' if value < standard else 'raised'} from the standard {usual}"
         found.append(text)
@@ -103,8 +103,8 @@ def short_sizes(row: Mapping[str, Any]) -> str:
             if row[name] != standard:
                 found.append(each.words[row[name]])
             continue
-        usual = f" (standard: {standard})" if row[name] != standard else ""
-        text = f"{row[name]} px" if each.key == "px" else f"{name.replace('_', ' ')} {row[name]}"
+        usual = f" (standard: {standard:,})" if row[name] != standard else ""
+        text = f"{row[name]} px" if each.key == "px" else f"{name.replace('_', ' ')} {row[name]:,}"
         found.append(text + usual)
     return ", ".join(found)
 
@@ -168,7 +168,7 @@ def where(row: Mapping[str, Any]) -> str:
     if row.get("searched"):
         key = "b" if row["searched"] == "batch_size" else f"{text} {row['searched']} "
         text = f"{row['precision']} " if key == "b" else ""
-        text += f"{key}max ({row[row['searched']]})"
+        text += f"{key}max ({row[row['searched']]:,})"
     return f"{text} {short_topology(row)}"
 
 
