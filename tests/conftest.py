@@ -126,6 +126,13 @@ def prose() -> Path:
 
 
 @pytest.fixture(scope="session")
+def squad_sample() -> Path:
+    """results/data/squad-sample, made by the workflow where missing."""
+    snakemake("--", "results/data/squad-sample/manifest.json")
+    return ROOT / "results/data/squad-sample"
+
+
+@pytest.fixture(scope="session")
 def criteo() -> Path:
     """results/data/criteo-sample-npz, made by the workflow where missing."""
     snakemake("--", "results/data/criteo-sample-npz/manifest.json")

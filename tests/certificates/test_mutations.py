@@ -15,7 +15,17 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, SCRIPTS
-from mutations import BERT, ELECTRA, PADDED, RESNET50, RIGHT, SHARDED, WIDE_DEEP, Mutation
+from mutations import (
+    BERT,
+    ELECTRA,
+    PADDED,
+    RESNET50,
+    RIGHT,
+    SHARDED,
+    SQUAD,
+    WIDE_DEEP,
+    Mutation,
+)
 
 #: Mutations of variants, each with a reference of its own.
 OWN_REFERENCE = {"sharded": SHARDED, "padded": PADDED}
@@ -46,25 +56,41 @@ def made_reference(environments: Path, criteo: Path, folder: Path, variant: str 
     return folder
 
 
+#: Sizes of a small SQuAD model; its sample has fewer than 2,000 words.
+SMALL_SQUAD = {
+    "VOCABULARY = 30522": "VOCABULARY = 2000",
+    "WIDTH = 768": "WIDTH = 192",
+    "HEADS = 12": "HEADS = 3",
+    "INNER_WIDTH = 3072": "INNER_WIDTH = 384",
+}
+
+
 @pytest.fixture(scope="module")
-def small(environments, prose, tmp_path_factory) -> Callable[[str], tuple[Path, Path, Path]]:
+def small(environments, request, tmp_path_factory) -> Callable[[str], tuple[Path, Path, Path]]:
     """(package, reference, data) of a copy whose workload has two layers: settings show as well."""
 
     def made(workload: str, variant: str = "") -> tuple[Path, Path, Path]:
         scripts = tmp_path_factory.mktemp(workload) / "scripts"
         shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
         facts = scripts / f"dlperf/workloads/{workload}/facts.py"
-        facts.write_text(facts.read_text().replace("LAYERS = 12", "LAYERS = 2"))
+        text, squad = facts.read_text(), workload == "electra_squad"
+        for old, new in {"LAYERS = 12": "LAYERS = 2", **(SMALL_SQUAD if squad else {})}.items():
+            text = text.replace(f"\n{old}", f"\n{new}")
+        facts.write_text(text)
+        # gradients are shorter, too: the first step's still lie above ELECTRA's clip, others below
+        proof = facts.with_name("proof.py")
+        proof.write_text(proof.read_text().replace('"CLIP_NORM": 2000.0', '"CLIP_NORM": 900.0'))
+        data = request.getfixturevalue("squad_sample" if squad else "prose")
         run(
             scripts,
             "dlperf.certify.reference",
             f"--workload={workload}",
             f"--variant={variant}",
             f"--environment={environments}/pytorch.cpu/env.json",
-            f"--data-dir={prose}",
+            f"--data-dir={data}",
             f"--out={scripts.parent}/reference",
         )
-        return scripts, scripts.parent / "reference", prose
+        return scripts, scripts.parent / "reference", data
 
     return made
 
@@ -132,6 +158,8 @@ def certificate(request, environments, tmp_path_factory) -> Iterator[Callable[[M
         parts["sharded"] = (SCRIPTS, *map(request.getfixturevalue, ("sharded", "criteo")))
     if set(chosen) & set(ELECTRA):
         parts["electra"] = request.getfixturevalue("small")("electra")
+    if set(chosen) & set(SQUAD):
+        parts["electra_squad"] = request.getfixturevalue("small")("electra_squad")
     if set(chosen) & set(BERT + RIGHT):
         parts["bert"] = request.getfixturevalue("small")("bert")
     if set(chosen) & set(PADDED):
@@ -141,6 +169,7 @@ def certificate(request, environments, tmp_path_factory) -> Iterator[Callable[[M
         workload = "resnet50" if mutation in RESNET50 else "bert"
         workload = "wide_deep" if mutation in WIDE_DEEP + SHARDED else workload
         workload = "electra" if mutation in ELECTRA else workload
+        workload = "electra_squad" if mutation in SQUAD else workload
         given = parts[
             next((name for name, own in OWN_REFERENCE.items() if mutation in own), workload)
         ]
@@ -228,6 +257,14 @@ def test_a_padded_vocabulary_has_no_share_in_any_framework(mutation, certificate
     else:
         assert certificate(mutation)["variant"] == "pad1"
         assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
+
+
+@pytest.mark.parametrize("mutation", one_in_five(SQUAD))
+def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
+    if mutation.old:
+        assert_fails(certificate(mutation))
+    else:
+        assert certificate(mutation)["passed"]
 
 
 @pytest.mark.parametrize("mutation", RIGHT, ids=title)

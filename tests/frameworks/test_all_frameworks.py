@@ -12,7 +12,7 @@ import pytest
 import yaml
 from conftest import one_of_all
 
-from dlperf import frameworks, plan
+from dlperf import frameworks, plan, workloads
 from dlperf.plan import expand, load
 from dlperf.scenarios import quality
 
@@ -123,6 +123,12 @@ def test_other_modes_train_too(framework, precision, compiler, environments, sam
     assert record["parity"]["precision"] == precision
     dtype = record["parity"]["compute_dtype"]
     assert ("bfloat16" if precision == "amp" else "float32") in dtype
+
+
+def test_a_config_knows_how_many_rows_the_sample_of_clicks_needs(criteo):
+    manifest = json.loads((criteo / "manifest.json").read_text())
+    needed = workloads.data("wide_deep")["sample"].least["vocabulary"]
+    assert needed == max(manifest["wide"], manifest["deep"])
 
 
 def test_wide_deep_learns_from_the_sample_of_clicks(environments, criteo, tmp_path):

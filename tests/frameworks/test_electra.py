@@ -13,6 +13,7 @@ DRAWN = {
     "paddlepaddle": "sample(paddle.to_tensor(scores)).numpy()",
     "pytorch": "sample(torch.from_numpy(scores)).numpy()",
     "tensorflow": "sample(tf.constant(scores)).numpy()",
+    "tensorflow1": "tf.Session().run(sample(tf.constant(scores)))",
 }
 IMPORTS = {
     "mindspore": "mindspore as ms",
@@ -20,6 +21,7 @@ IMPORTS = {
     "paddlepaddle": "paddle",
     "pytorch": "torch",
     "tensorflow": "tensorflow as tf",
+    "tensorflow1": "tensorflow as tf",
 }
 CODE = """
 import numpy as np

@@ -54,8 +54,11 @@ def trained(framework, workload, out, steps, **section) -> dict:
     return record
 
 
-def test_bert_learns_words_that_it_was_not_trained_on(environments, prose, tmp_path):
-    made = trained("pytorch", "bert", tmp_path / "rep1.json", 4, sequence_length=16)
+@pytest.mark.parametrize(
+    "framework", ["pytorch", pytest.param("tensorflow1", marks=pytest.mark.full)]
+)
+def test_bert_learns_words_that_it_was_not_trained_on(framework, environments, prose, tmp_path):
+    made = trained(framework, "bert", tmp_path / "rep1.json", 4, sequence_length=16)
     first, last = quality.scores(made)
     assert [point["count"] for point in made["curve"]] == [128, 128]
     assert last < first < 10.5  # without any training it is ln 30522 = 10.3

@@ -165,5 +165,28 @@ ONEFLOW = (
     ),
     ("micro-steps summed", "value = value / run.accumulation", "value = value / 1", "acc2"),
 )
+#: TensorFlow 1's table is shared by hand, and its LAMB is of the fused Adam.
+TENSORFLOW1 = (
+    (
+        "a lookup that does not train its words",
+        "for rows in given[:-1]:",
+        "for rows in given[:-2]:",
+        "1",
+    ),
+    (
+        "a true guess is called a replacement",
+        "tf.not_equal(filled, put(tokens, positions, labels))",
+        "put(tf.zeros_like(tokens), positions, tf.cast(used, tf.int32)) > 0",
+        "1",
+    ),
+    ("no noise", "tf.argmax(scores + noise", "tf.argmax(scores + 0 * noise", "1"),
+    (
+        "decay outside of the ratio",
+        "tf.global_norm([wanted])",
+        "tf.global_norm([wanted - self.decay * variable])",
+        "1",
+    ),
+    ("no correction of the first moment", "root / correction1 ", "root ", "1"),
+)
 #: Those that the tier of given gradients shows alone.
 OF_THE_OPTIMIZER = ("a ratio of at most 10", "no clip", "OneFlow's own norm")

@@ -6,7 +6,9 @@ tests/certificates/test_mutations.py makes them. RIGHT has changes of nothing.
 from typing import NamedTuple
 
 from conftest import CPU_FRAMEWORKS
-from electra_mutations import JAX, OF_THE_OPTIMIZER, ONEFLOW, PADDLEPADDLE, PYTORCH
+from electra_mutations import JAX, OF_THE_OPTIMIZER, ONEFLOW, PADDLEPADDLE, PYTORCH, TENSORFLOW1
+from squad_mutations import OF_THE_OPTIMIZER as OF_SQUADS_OPTIMIZER
+from squad_mutations import WRONG as WRONG_ON_SQUAD
 
 from dlperf import frameworks
 
@@ -575,7 +577,7 @@ BERT += [
     ),
 ]
 # The BERT of two layers passes in every framework.
-#: The first is the small model as it is, which passes.
+#: Those that change nothing are the small model as it is, which passes.
 ELECTRA = [
     # what the optimiser alone shows needs the tier of given gradients
     Mutation(name, framework, compiler, *change, float64_only=name not in OF_THE_OPTIMIZER)
@@ -584,6 +586,7 @@ ELECTRA = [
         ("jax", "xla", JAX),
         ("paddlepaddle", "none", PADDLEPADDLE),
         ("oneflow", "none", ONEFLOW),
+        ("tensorflow1", "none", TENSORFLOW1),
     )
     for name, *change in (("as it is", "", ""), *wrong)
 ]
@@ -608,6 +611,14 @@ PADDED += [
         "value=0.0",
         tier="float64-loss",
     )
+]
+#: The same of ELECTRA on SQuAD.
+SQUAD = [
+    Mutation("as it is on SQuAD", "pytorch", "none", old="", new=""),
+    *(
+        Mutation(name, "pytorch", "none", *change, float64_only=name not in OF_SQUADS_OPTIMIZER)
+        for name, *change in WRONG_ON_SQUAD
+    ),
 ]
 RIGHT = [
     Mutation(

@@ -5,6 +5,7 @@ with lazy_mode, which updates touched rows. With dropout, and crosses in the wid
 PaddleRec has none, and numbers there.
 """
 
+import numpy as np
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
@@ -36,6 +37,7 @@ class WideDeep(nn.Layer):
 
 
 def training(run):
+    paddle.set_flags({"FLAGS_use_onednn": False})  # the default, and right: see our page
     paddle.enable_static()
     main, start = paddle.static.Program(), paddle.static.Program()
     batches = open_batches(run)
@@ -73,7 +75,7 @@ def training(run):
         step=step,
         wait=lambda: None,
         loss=float,
-        parameters=sum(p.size for p in network.parameters()),
+        parameters=sum(int(np.prod(p.shape)) for p in network.parameters()),
         batches=batches,
         parity={},
     )

@@ -155,6 +155,7 @@ class Data(NamedTuple):
     samples, tests: how many there are to train on and to test with, where a model may be trained to
     a quality on them; target: the usual one, a value of the workload's score.
     test_folder: under results/data too, where what is tested with has a folder of its own.
+    least: the least values of dimensions that these data can be trained with.
     """
 
     folder: str
@@ -165,3 +166,4 @@ class Data(NamedTuple):
     tests: int = 0
     target: float = 0.0
     test_folder: str = ""
+    least: Dict[str, int] = {}

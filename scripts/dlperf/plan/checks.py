@@ -159,6 +159,24 @@ def not_divided(data: Mapping[str, Any]) -> Iterator[Problem]:
                     yield Problem(f"{place}.{key}", str(size), message)
 
 
+def too_small(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Sizes below the least that data of the same section can be trained with."""
+    for name, place, section in _matrices(data.get("workloads")):
+        if name not in workloads.NAMES:
+            continue
+        declared, kinds = workloads.dimensions(name), workloads.data(name)
+        for kind in _listed(section.get("data")):
+            needed = kinds[kind].least if isinstance(kind, str) and kind in kinds else {}
+            for key, least in needed.items():
+                for size in _listed(section.get(key, declared[key].standard)):
+                    if not declared[key].problem(size) and size < least:
+                        message = (
+                            f"is below the {least:,} that `data: [{kind}]` needs; give as many or "
+                            "more, or ask for `data: [synthetic]`"
+                        )
+                        yield Problem(f"{place}.{key}", str(size), message)
+
+
 def _leaves(size: Any, count: int) -> bool:
     """Whether `count` devices do not divide a size."""
     return isinstance(size, int) and size % count != 0

@@ -51,6 +51,7 @@ from dlperf.plan.checks import (
     not_divided,
     of_other_scenarios,
     split_topology,
+    too_small,
     without_batch_size,
     without_section,
 )
@@ -734,7 +735,8 @@ def load(config: Mapping[str, Any] | str | os.PathLike[str], source: str = "") -
         source = source or str(config)
         data = read_yaml(Path(config), source)
     problems = [*repeated(data), *without_batch_size(data), *without_section(data)]
-    problems += [*cannot_be_searched(data), *of_other_scenarios(data), *not_divided(data)]
+    problems += [*cannot_be_searched(data), *of_other_scenarios(data)]
+    problems += [*not_divided(data), *too_small(data)]
     try:
         valid = Config.model_validate(data, context={"frameworks": _frameworks(data)})
     except ValidationError as error:

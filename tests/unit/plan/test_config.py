@@ -377,6 +377,20 @@ def test_a_width_that_devices_cannot_share_out_is_one_message():
     )
 
 
+def test_a_vocabulary_below_the_datas_ids_is_one_message():
+    few = {"data": ["synthetic", "sample"], "vocabulary": [14_667, 14_668]}
+    assert only_problem(small(workloads=wide_deep(**few))) == (
+        "mine.yaml: workloads.wide_deep.vocabulary: 14667 is below the 14,668 that `data: "
+        "[sample]` needs; give as many or more, or ask for `data: [synthetic]`"
+    )
+    load(small(workloads=wide_deep(**{**few, "vocabulary": 14_668})), "mine.yaml")
+    load(small(workloads=wide_deep(data=["synthetic"], vocabulary=26)), "mine.yaml")
+    also = wide_deep(data=["sample"], also=[{"vocabulary": 100}])
+    assert "workloads.wide_deep.also[0].vocabulary: 100 is below" in only_problem(
+        small(workloads=also)
+    )
+
+
 @pytest.mark.parametrize("changes", [{"width": 20}, {"tables": ["replicated"]}])
 def test_a_width_that_is_not_shared_out_or_evenly_is_none(changes):
     section = wide_deep(**{"width": 18, "tables": ["sharded"], **changes})

@@ -236,9 +236,10 @@ class Exchange:
 
     def zeros(self, leaf):
         """An array of this shape."""
-        sharding = leaf.sharding
-        own = np.zeros(sharding.shard_shape(leaf.shape) if sharding else leaf.shape, leaf.dtype)
-        return self.put(own, sharding.spec if sharding else self.same)
+        if not self._mesh:
+            return jnp.zeros(leaf.shape, leaf.dtype)
+        own = np.zeros(leaf.sharding.shard_shape(leaf.shape), leaf.dtype)
+        return self.put(own, leaf.sharding.spec)
 
     def batch_shape(self, shape, dtype):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=self._sharding(self.own))
@@ -379,15 +380,26 @@ class Weights:
             array, dtype = arrays[name], shapes[key].dtype
             if name in self.shards and not isinstance(array, Rows):
                 flat[key] = self.shards[name].own(array).astype(dtype)
-            elif isinstance(array, Table):  # once, in the memory that the device takes over
-                flat[key] = np.empty(array.shape, dtype)
-                for first, last, rows in parts(array):
-                    flat[key][first:last] = rows
+            elif isinstance(array, Table):
+                flat[key] = on_the_device(array, dtype)
             elif isinstance(array, Rows):
                 flat[key] = Rows(array.ids.astype(np.int32), array.values.astype(dtype))
             else:
                 flat[key] = layouts.channels_last(name, array, dtype)
         return unflatten_dict(flat, sep=".")
+
+
+def on_the_device(table, dtype):
+    """A Table as an array, written by rows where it stays: a device copies what a host gives it."""
+    found = jnp.zeros(table.shape, dtype)
+    for first, _, rows in parts(table):
+        found = write_rows(found, rows.astype(dtype), first)
+    return found
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def write_rows(table, rows, first):
+    return jax.lax.dynamic_update_slice_in_dim(table, rows, first, 0)
 
 
 def canonical(name, leaf):

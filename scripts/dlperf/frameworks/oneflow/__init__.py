@@ -39,7 +39,7 @@ def unsupported(case):
         )
     if case.get("workload") == "electra" and graph:
         return (
-            "nn.Graph takes OneFlow's own optimizers alone, whose LAMB leaves the decay out of its "
+            "nn.Graph takes OneFlow's own optimisers alone, whose LAMB leaves the decay out of its "
             "norm: the compiler 'none' has the right one"
         )
     graph_on_cpu = graph and case["device"] == "cpu"

@@ -1,6 +1,6 @@
 """LAMB (You et al. 2019) in OneFlow's eager mode.
 
-OneFlow's own leaves the decay out of the norm, and a graph takes no optimizers but OneFlow's own.
+OneFlow's own leaves the decay out of the norm, and a graph takes no optimisers but OneFlow's own.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """The encoder of BERT (Devlin et al. 2018) in OneFlow: embeddings and layers.
 
-One product for query, key and value; on the CPU a layer norm of products. On the GPU, which this
-has not run on, where it is `fused`: layer norm and attention's scale, mask, softmax and dropout in
-one kernel each. `facts` below are those of a workload: sizes, epsilon and dropout are read when a
-model is made.
+One product for query, key and value; on the CPU a layer norm of products. `fused` is for the GPU,
+which this has not run on: one kernel each for layer norm and for attention's scale, mask, softmax
+and dropout. `facts` below are those of a workload: sizes, epsilon and dropout are read when a model
+is made.
 
 F.dropout, not nn.Dropout, each of which starts from the same seed. In a graph all do, so that
 layers and ranks drop the same elements; in number they are right.

@@ -12,8 +12,9 @@ LEARNING_RATE = 2.0**-14  # a power of two: some frameworks keep it in float32
 SETTINGS = {  # what certificates change of the facts' constants, in every run
     "DROPOUT": 0.0,  # random numbers differ between frameworks
     "ATTENTION_DROPOUT": 0.0,
-    # The norms of the first two steps lie above this and are clipped, those of the others below.
-    "CLIP_NORM": 215.0,
+    # The norms of the first and the third step, 263 and 241, lie above this and are clipped; those
+    # of the others, 3 to 209, lie below.
+    "CLIP_NORM": 225.0,
 }
 DROPOUTS = ("DROPOUT", "ATTENTION_DROPOUT")  # each is shown by itself, in the timed step
 # With an epsilon far above every gradient and a rate as large, Adam's first step is the gradient.

@@ -82,6 +82,7 @@ DATA = OrderedDict(
         samples=50000,
         tests=8333,
         target=0.8,
+        least={"vocabulary": 14668},
     ),
     criteo=Data(
         "criteo-npz",

@@ -65,6 +65,17 @@ def test_all_tables_of_a_round_stand_in_one_file_for_a_readme(tmp_path):
     assert len({line.count("|") for line in lines}) == 1
 
 
+def test_tables_of_one_and_of_several_micro_steps_say_which_they_are(tmp_path):
+    tables = ["bert-train-fp32-b2", "bert-train-fp32-b2-acc2"]
+    results = write_round(tmp_path, with_bert(accumulation=[1, 2]))
+    analyse(results)
+    one, two = (write_table(results, name)["md"] for name in tables)
+    assert "BERT-Base training, fp32, batch 2 a device\n" in one and "micro-steps" not in one
+    assert "BERT-Base training, fp32, batch 2 a device, 2 micro-steps an update\n" in two
+    drawn, _ = write_figure(results, f"{tables[1]}-throughput")
+    assert "2 micro-steps an update" in drawn
+
+
 def test_with_and_without_clip_never_stand_in_one_table(tmp_path):
     both = with_bert(clip=[True, False])
     tables = ["bert-train-fp32-b2-clip1", "bert-train-fp32-b2-clip0"]

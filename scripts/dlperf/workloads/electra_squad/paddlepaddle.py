@@ -1,0 +1,200 @@
+"""ELECTRA-Base fine-tuned on SQuAD in PaddlePaddle.
+
+The encoder of frameworks/paddlepaddle/transformer.py; a start's half of the end's head once for all
+tokens, AdamW in one kernel a tensor, the clip in place. On the CPU: to_static without oneDNN. On
+the GPU, which this has not run on: level O2 (narrow weights, fp32 master weights) under AMP.
+"""
+
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+from dlperf.frameworks.paddlepaddle import inference as answers
+from dlperf.frameworks.paddlepaddle import training as framework
+from dlperf.frameworks.paddlepaddle.transformer import (
+    Embedded,
+    Layer,
+    attention_bias,
+    attention_of,
+    chosen,
+    dense,
+    products,
+    zeros,
+)
+from dlperf.workloads.electra_squad import facts
+
+
+class Reader(Embedded):
+    """The loss of a batch, or the starts and ends of its answers."""
+
+    def __init__(self, fused):
+        super().__init__(facts)
+        sizes = (facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
+        self.layers = nn.LayerList([Layer(facts, *sizes, fused) for _ in range(facts.LAYERS)])
+        self.start = without_bias(facts.WIDTH, 1)
+        self.end_token = dense(facts.WIDTH, facts.WIDTH)
+        self.end_start = without_bias(facts.WIDTH, facts.WIDTH)
+        self.end_norm = Scaled()
+        self.end_output = without_bias(facts.WIDTH, 1)
+        self.answer = dense(2 * facts.WIDTH, facts.WIDTH)
+        self.answer_output = dense(facts.WIDTH, 1)
+
+    def encode(self, tokens, segments, mask):
+        x = self.embed(tokens, segments)
+        bias = attention_bias(mask, x.dtype)
+        for layer in self.layers:
+            x = layer(x, bias)
+        return x
+
+    # scores are not for half precision: softmax takes them
+
+    def starts(self, x, allowed):
+        return self.start(x).squeeze(-1).astype(allowed.dtype) - facts.BLOCKED * (1 - allowed)
+
+    def ends(self, x, places, allowed):
+        """Scores of the ends that go with these starts: (batch, starts, tokens)."""
+        batch, count = places.shape
+        own = self.end_start(chosen(x, places)).reshape([batch, count, 1, facts.WIDTH])
+        hidden = F.tanh(self.end_token(x).unsqueeze(1) + own)
+        scores = self.end_output(self.end_norm(hidden)).squeeze(-1)
+        return scores.astype(allowed.dtype) - facts.BLOCKED * (1 - allowed.unsqueeze(1))
+
+    def impossible(self, x, starts):
+        """The score of a window without an answer, from the start that is expected and [CLS]."""
+        shares = F.softmax(starts).astype(x.dtype).unsqueeze(1)
+        expected = paddle.matmul(shares, x).squeeze(1)
+        hidden = F.tanh(self.answer(paddle.concat([expected, x[:, 0]], -1)))
+        return self.answer_output(hidden).squeeze(-1).astype(starts.dtype)
+
+    def forward(self, tokens, segments, mask, allowed, first, last, impossible, _):
+        x = self.encode(tokens, segments, mask)
+        starts = self.starts(x, allowed)
+        ends = self.ends(x, first.unsqueeze(1), allowed).squeeze(1)
+        pieces = (F.cross_entropy(starts, first) + F.cross_entropy(ends, last)) / 2
+        answer = F.binary_cross_entropy_with_logits(self.impossible(x, starts), impossible)
+        return pieces + facts.ANSWERABLE_WEIGHT * answer
+
+
+class Scaled(nn.Layer):
+    """A layer norm without a bias.
+
+    With zeros for one: without any, oneDNN's in a predictor gives something else.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.weight = self.create_parameter([facts.WIDTH])
+
+    def forward(self, x):
+        bias = paddle.zeros([facts.WIDTH], self.weight.dtype)
+        return F.layer_norm(x, facts.WIDTH, self.weight, bias, facts.LAYER_NORM_EPSILON)
+
+
+class Answers(nn.Layer):
+    """(batch, 1 + starts, 1 + tokens), as answers.candidates takes them."""
+
+    def __init__(self, reader):
+        super().__init__()
+        self.reader = reader
+
+    def forward(self, tokens, segments, mask, allowed):
+        reader = self.reader
+        x = reader.encode(tokens, segments, mask)
+        starts = reader.starts(x, allowed)
+        logarithms = F.log_softmax(starts)
+        places = paddle.topk(logarithms, facts.BEAM)[1].sort(-1)
+        ends = F.log_softmax(reader.ends(x, places, allowed))
+        scores = paddle.concat([logarithms.unsqueeze(1), ends], 1) * allowed.unsqueeze(1)
+        score = reader.impossible(x, starts).unsqueeze(1)
+        heads = paddle.concat([score, places.astype(score.dtype)], 1)
+        return paddle.concat([heads.unsqueeze(2), scores], 2)
+
+
+def without_bias(inputs, outputs):
+    return nn.Linear(inputs, outputs, weight_attr=zeros(), bias_attr=False)
+
+
+def model(run):
+    network = Reader(fused=run.amp)
+    network.train()
+    return network
+
+
+def weights(run, network):
+    """The parameters by the names of facts.parameters."""
+    return framework.Weights(
+        {
+            own.replace("layers.", "layer").replace("embedding.weight", "embedding"): parameter
+            for own, parameter in network.named_parameters()
+        }
+    )
+
+
+def loss(run, network):
+    return network
+
+
+def optimizer(run, network):
+    named = weights(run, network).named
+    decayed = {p.name for p in named.values() if p.ndim > 1}  # dense weights, embeddings
+    for name, parameter in named.items():  # AdamW's own `lr_ratio` is not there on a CPU
+        parameter.optimize_attr["learning_rate"] = facts.rate_share(name)
+    # No groups of parameters: each would be clipped by a norm of its own.
+    return paddle.optimizer.AdamW(
+        facts.learning_rate(run.global_batch_size),
+        facts.BETA1,
+        facts.BETA2,
+        facts.EPSILON,
+        parameters=list(named.values()),
+        weight_decay=facts.WEIGHT_DECAY,
+        apply_decay_param_fun=lambda name: name in decayed,
+        grad_clip=nn.ClipGradByGlobalNorm(facts.CLIP_NORM),
+    )
+
+
+def training(run):
+    products(run)
+    network = model(run)
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer(run, network),
+        weights(run, network),
+        framework.put,
+        spec=spec(run),
+        parity={
+            "attention": attention_of(run),
+            "optimizer": "AdamW",
+            "clip": "global norm",
+        },
+        schedule=facts.schedule(run),
+        outputs=outputs,
+        tested=4,
+    )
+
+
+def spec(run):
+    windows, tokens = (run.batch_size,), (run.batch_size, run.dimensions["sequence_length"])
+    wide, whole = paddle.get_default_dtype(), "int64"
+    shapes = [tokens] * 4 + [windows] * 4
+    types = [whole] * 3 + [wide] + [whole] * 2 + [wide, whole]
+    return [paddle.static.InputSpec(*each) for each in zip(shapes, types)]
+
+
+def inference(run):
+    network = model(run)
+    network.eval()
+    return answers.infer(
+        run,
+        network,
+        outputs,
+        weights(run, network),
+        framework.put,
+        spec=spec(run)[:4],
+        parity={"attention": "scaled_dot_product_attention"},
+    )
+
+
+def outputs(run, network):
+    return Answers(network)

@@ -1,0 +1,87 @@
+"""Wrong settings of ELECTRA on SQuAD in PyTorch: (name, what stands in the page, what replaces it,
+layout).
+
+Each is one that somebody could get wrong, or that public code has.
+"""
+
+WRONG = (
+    ("the same rate in all layers", "facts.rate_share(name),", "1.0,", "1"),
+    (
+        "rates that fall upwards",
+        "facts.rate_share(name),",
+        "facts.LAYER_DECAY ** (facts.LAYERS + 2) / facts.rate_share(name),",
+        "1",
+    ),
+    (
+        "the end ignores the start",
+        "+ self.end_start(chosen)[:, :, None]",
+        "+ 0 * self.end_start(chosen)[:, :, None]",
+        "1",
+    ),
+    (
+        "the end follows the likeliest start",
+        "self.ends(x, first[:, None], allowed)",
+        "self.ends(x, starts.argmax(-1)[:, None], allowed)",
+        "1",
+    ),
+    (
+        "losses summed over windows",
+        "F.cross_entropy(starts, first) + F.cross_entropy(ends, last)",
+        "F.cross_entropy(starts, first, reduction='sum')"
+        " + F.cross_entropy(ends, last, reduction='sum')",
+        "1",
+    ),
+    (
+        "start and end weigh twice",
+        "F.cross_entropy(ends, last)) / 2",
+        "F.cross_entropy(ends, last))",
+        "1",
+    ),
+    (
+        "no segments",
+        "self.segment_embedding(segments)",
+        "self.segment_embedding(0 * segments)",
+        "1",
+    ),
+    (
+        "padding is attended to",
+        "attention_bias(mask, x.dtype)",
+        "attention_bias(torch.ones_like(mask), x.dtype)",
+        "1",
+    ),
+    (
+        "a start may stand in the question",
+        "return self.start(x)[:, :, 0] - facts.BLOCKED * (1 - allowed)",
+        "return self.start(x)[:, :, 0]",
+        "1",
+    ),
+    (
+        "an end may stand in the question",
+        "return scores - facts.BLOCKED * (1 - allowed[:, None])",
+        "return scores",
+        "1",
+    ),
+    (
+        "whether there is an answer weighs as much as where",
+        "facts.ANSWERABLE_WEIGHT * answer",
+        "answer",
+        "1",
+    ),
+    (
+        "whether there is an answer is not trained",
+        "pieces + facts.ANSWERABLE_WEIGHT * answer",
+        "pieces + 0 * answer",
+        "1",
+    ),
+    ("GELU in the end's head", "torch.tanh(hidden)", "F.gelu(hidden)", "1"),
+    (
+        "decay on biases",
+        "facts.WEIGHT_DECAY * (parameter.ndim > 1)",
+        "facts.WEIGHT_DECAY",
+        "1",
+    ),
+    ("micro-steps summed", "value = value / run.accumulation", "value = value / 1", "acc2"),
+    ("no clip", "adam.register_step_pre_hook(clip)", "clip", "1"),
+)
+#: Those that the tier of given gradients shows alone, in the small model.
+OF_THE_OPTIMIZER = ("no clip",)
