@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dlperf import frameworks
 from dlperf.contract.problems import keys
-from dlperf.plan import Config, ConfigError, check_beside, dump, expand, load, problems_here
+from dlperf.plan import Config, ConfigError, check_beside, dump, load, problems_here
 from dlperf.plan.estimate import default_seconds
 from dlperf.plan.schema import json_schema, with_table
 from dlperf.workloads.cases import parse_case
@@ -88,8 +88,6 @@ def test_one_gpu_is_all_that_a_card_holds():
     assert set(sections) == {"resnet50", "bert", "wide_deep", "electra"}
     assert all(section.compilers == ["off", "on"] for section in sections.values())
     assert sections["bert"].padded_vocabulary == [True]
-    measured = {(case.workload, case.framework) for case in expand(config) if not case.unsupported}
-    assert len(measured) == 4 * 8 - 1, "Wide & Deep in MindSpore has no kernel for GPUs"
 
 
 def test_a_gpu_is_expected_to_be_faster_in_tf32_and_fastest_in_mixed_precision():
