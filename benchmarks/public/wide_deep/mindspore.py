@@ -21,8 +21,8 @@ class WideDeep(nn.Cell):
     def __init__(self, dimensions):
         super().__init__()
         rows = dimensions["vocabulary"]
-        self.wide = nn.EmbeddingLookup(rows, 1, target="DEVICE")
-        self.deep = nn.EmbeddingLookup(rows, dimensions["width"], target="DEVICE")
+        self.wide = nn.EmbeddingLookup(rows, 1, target="DEVICE", sparse=False)
+        self.deep = nn.EmbeddingLookup(rows, dimensions["width"], target="DEVICE", sparse=False)
         layers, inputs = [], facts.inputs(dimensions)
         for _ in range(dimensions["layers"]):
             layers += [nn.Dense(inputs, facts.UNITS), nn.ReLU(), nn.Dropout(p=facts.DROPOUT)]
