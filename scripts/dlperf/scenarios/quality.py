@@ -175,6 +175,12 @@ def final(record, case):
     return facts_of(record).SCORE.scale * scores(record)[-1]
 
 
+def exact_match(record, case):
+    """At the end, where the workload's answers are texts."""
+    share = getattr(facts_of(record), "exact_match", None)
+    return share and 100.0 * share(record["curve"][-1]["sums"])
+
+
 def best(record, case):
     score = facts_of(record).SCORE
     return score.scale * (min if score.better == "lower" else max)(scores(record))
@@ -217,6 +223,14 @@ METRICS = (
         lacking=MISSED,
     ),
     Metric("score_best", "{score_unit}", "score", "Best {score}", best),
+    Metric(
+        "exact_match",
+        "%",
+        "higher",
+        "Final exact match",
+        exact_match,
+        lacking="the workload's answers are no texts",
+    ),
     Metric("throughput", "{samples}/s", "higher", "Throughput", throughput, True),
     Metric("training_seconds", "s", "lower", "Time of training alone", training_seconds),
     Metric("memory", "GiB", "lower", "Peak memory a device", train.memory),

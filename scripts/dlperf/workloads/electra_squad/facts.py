@@ -247,6 +247,11 @@ def score(sums):
     return sums[1] / sums[2]
 
 
+def exact_match(sums):
+    """The share of the test questions whose answer is exactly a true one."""
+    return sums[0] / sums[2]
+
+
 def tokens_per_sample(dimensions):
     """Tokens of a window, padding included."""
     return dimensions["sequence_length"]
