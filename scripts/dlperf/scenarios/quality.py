@@ -87,6 +87,7 @@ def test(run, work, tests):
     Outputs are judged by the workload's facts, in NumPy: one program for all frameworks. Of a score
     that only all samples together have, facts have `kept` too: a rank tests them all. What is not
     in a batch's arrays, such as the text of paragraphs, the loader has as `known()`.
+    Where a batch's rows are parts of a test sample, the facts' `judged` says how many there are.
     """
     facts, sums, count, kept = workloads.facts(run.workload), [], 0, []
     for batch, own in tests:
@@ -101,6 +102,7 @@ def test(run, work, tests):
     if kept:
         known = work.batches.known() if hasattr(work.batches, "known") else ()
         sums = facts.tally(*zip(*kept), *known)
+        count = facts.judged(sums) if hasattr(facts, "judged") else count
     return sums, count
 
 

@@ -242,6 +242,11 @@ def tally(scores, starts, ends, impossible, windows, known):
     return answers.judged(found, known.answers)
 
 
+def judged(sums):
+    """How many questions were tested: a batch has windows, of which a question has some."""
+    return int(sums[2])
+
+
 def score(sums):
     """The mean F1, a share of 1."""
     return sums[1] / sums[2]
