@@ -112,7 +112,7 @@ def certificate_of(mutation, workload, package, reference, data, folder) -> dict
     shutil.copytree(package, scripts, ignore=shutil.ignore_patterns("__pycache__"))
     package = scripts / f"dlperf/frameworks/{mutation.framework}"
     page = scripts / f"dlperf/workloads/{workload}/{mutation.framework}.py"
-    names = ("training", "inference", "sparse", "transformer", "adam", "clip", "lamb")
+    names = ("training", "inference", "sparse", "transformer", "adam", "adamw", "clip", "lamb")
     paths = [page, page.with_name("folding.py"), *(package / f"{name}.py" for name in names)]
     there = [each for each in paths if each.exists()]
     path = next((each for each in there if mutation.old in each.read_text()), None)

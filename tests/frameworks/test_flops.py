@@ -29,6 +29,10 @@ def asked_of(network, workload, size):
         images = torch.empty(1, 3, size, size, device="meta")
         value = lambda: torch.nn.functional.cross_entropy(network(images), integers(1))
         return lambda: network(images), value
+    if workload == "electra_squad":
+        batch = *(integers(1, size) for _ in range(3)), torch.empty(1, size, device="meta")
+        answer = integers(1), integers(1), torch.empty(1, device="meta"), integers(1)
+        return lambda: network.read(*batch), lambda: network(*batch, *answer)
     places = workloads.facts("bert").masked_positions(size)
     predicted = torch.empty(1, places, device="meta")
     masked = integers(1, places), integers(1, places), predicted
@@ -42,7 +46,7 @@ for workload, size, constants in json.loads(sys.argv[1]):
     before = {name: getattr(facts, name) for name in constants}
     vars(facts).update(constants)
     implementation = workloads.load(workload, "pytorch")
-    network = {"resnet50": "ResNet50", "bert": "Bert"}[workload]
+    network = {"resnet50": "ResNet50", "bert": "Bert", "electra_squad": "Reader"}[workload]
     network = getattr(implementation, network)().to("meta")
     forward, both = FlopCounterMode(display=False), FlopCounterMode(display=False)
     outputs, value = asked_of(network, workload, size)
@@ -64,6 +68,8 @@ ASKED = [
     ["bert", 128, {}],
     ["bert", 32, {}],
     ["bert", 512, {"LAYERS": 2, "VOCABULARY": 1000}],
+    ["electra_squad", 384, {}],
+    ["electra_squad", 48, {"BEAM": 3}],
 ]
 
 

@@ -52,7 +52,7 @@ def imported_at_the_top(path: Path) -> set[str]:
 def needs_a_framework(path: Path) -> bool:
     pages = path.parent.name in workloads.NAMES
     own = ("training", "inference", "sparse", "formats", "transformer", "adam", "lamb")
-    own += ("clip", "norms")
+    own += ("adamw", "clip", "norms")
     return pages or ("frameworks" in path.parts and path.stem in own)
 
 

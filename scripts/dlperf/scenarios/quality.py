@@ -87,6 +87,7 @@ def test(run, work, tests):
     Outputs are judged by the workload's facts, in NumPy: one program for all frameworks. Of a score
     that only all samples together have, facts have `kept` too: a rank tests them all. What is not
     in a batch's arrays, such as the text of paragraphs, the loader has as `known()`.
+    Where a batch's rows are parts of a test sample, the facts' `judged` says how many there are.
     """
     facts, sums, count, kept = workloads.facts(run.workload), [], 0, []
     for batch, own in tests:
@@ -101,6 +102,7 @@ def test(run, work, tests):
     if kept:
         known = work.batches.known() if hasattr(work.batches, "known") else ()
         sums = facts.tally(*zip(*kept), *known)
+        count = facts.judged(sums) if hasattr(facts, "judged") else count
     return sums, count
 
 
@@ -175,6 +177,12 @@ def final(record, case):
     return facts_of(record).SCORE.scale * scores(record)[-1]
 
 
+def exact_match(record, case):
+    """At the end, where the workload's answers are texts."""
+    share = getattr(facts_of(record), "exact_match", None)
+    return share and 100.0 * share(record["curve"][-1]["sums"])
+
+
 def best(record, case):
     score = facts_of(record).SCORE
     return score.scale * (min if score.better == "lower" else max)(scores(record))
@@ -217,6 +225,14 @@ METRICS = (
         lacking=MISSED,
     ),
     Metric("score_best", "{score_unit}", "score", "Best {score}", best),
+    Metric(
+        "exact_match",
+        "%",
+        "higher",
+        "Final exact match",
+        exact_match,
+        lacking="the workload's answers are no texts",
+    ),
     Metric("throughput", "{samples}/s", "higher", "Throughput", throughput, True),
     Metric("training_seconds", "s", "lower", "Time of training alone", training_seconds),
     Metric("memory", "GiB", "lower", "Peak memory a device", train.memory),

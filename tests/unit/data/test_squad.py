@@ -3,6 +3,7 @@
 import json
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from dlperf.contract.run import Input
 from dlperf.data import checkpoint, manifest, questions, squad
 from dlperf.data.prefetch import DataError
 from dlperf.data.text import SEPARATOR, START, decoded
+from dlperf.scenarios import quality
 from dlperf.workloads.electra_squad import answers, facts
 
 
@@ -161,6 +163,17 @@ def test_a_model_that_knows_the_answers_scores_all(folder, length):
     kept[0] = tuple(each[1:] for each in kept[0])
     with pytest.raises(ValueError, match="windows tested, not each of"):
         facts.tally(*zip(*kept, strict=True), known)
+
+
+def test_the_scenario_judges_by_what_the_loader_knows_of_its_tests(folder):
+    with opened(folder, 32) as batches:
+        work = SimpleNamespace(
+            evaluate=lambda *arrays: perfect(squad.Batch(*arrays)), batches=batches
+        )
+        run = SimpleNamespace(workload="electra_squad")
+        sums, count = quality.test(run, work, batches.tests())
+    assert sums == [16.0, 16.0, 16.0]
+    assert count == facts.DATA["sample"].tests, "questions, not windows"
 
 
 def test_synthetic_windows_are_full(folder):

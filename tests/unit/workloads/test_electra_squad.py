@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from dlperf import scenarios
 from dlperf.workloads.electra_squad import answers, facts
 
 
@@ -130,3 +131,14 @@ def test_lower_layers_are_trained_more_slowly():
     assert facts.rate_share("layer0.qkv.bias") == pytest.approx(0.8**13)
     for name in ("word_embedding", "embedding_norm.weight", "segment_embedding"):
         assert facts.rate_share(name) == pytest.approx(0.8**14)
+
+
+def test_a_round_shows_f1_and_exact_match():
+    record = {
+        "identity": {"workload": "electra_squad"},
+        "curve": [{"sums": [1.0, 2.0, 8.0]}, {"sums": [3.0, 4.0, 8.0]}],
+    }
+    assert scenarios.metrics("quality")["score"].value(record, None) == 50
+    assert scenarios.metrics("quality")["exact_match"].value(record, None) == 37.5
+    other = {"identity": {"workload": "bert"}, "curve": [{"sums": [1.0, 2.0]}]}
+    assert scenarios.metrics("quality")["exact_match"].value(other, None) is None

@@ -14,16 +14,16 @@ from dlperf.frameworks.mxnet import training as framework
 HIDDEN = -1e9  # added to a score: the share is 0 exactly, and no infinity meets bfloat16
 
 
-def dense(inputs, outputs):
+def dense(inputs, outputs, bias=True):
     # the stopwatch writes all weights
-    return nn.Dense(outputs, in_units=inputs, weight_initializer="zeros")
+    return nn.Dense(outputs, in_units=inputs, use_bias=bias, weight_initializer="zeros")
 
 
 class LayerNorm(nn.LayerNorm):
     """On a CPU by products: MXNet's own sums and broadcasts take three times as long there."""
 
-    def __init__(self, run, facts, width):
-        super().__init__(epsilon=facts.LAYER_NORM_EPSILON, in_channels=width)
+    def __init__(self, run, facts, width, center=True):
+        super().__init__(epsilon=facts.LAYER_NORM_EPSILON, center=center, in_channels=width)
         self.cuda, self.width = run.cuda, width
 
     def hybrid_forward(self, F, x, gamma, beta):

@@ -242,9 +242,19 @@ def tally(scores, starts, ends, impossible, windows, known):
     return answers.judged(found, known.answers)
 
 
+def judged(sums):
+    """How many questions were tested: a batch has windows, of which a question has some."""
+    return int(sums[2])
+
+
 def score(sums):
     """The mean F1, a share of 1."""
     return sums[1] / sums[2]
+
+
+def exact_match(sums):
+    """The share of the test questions whose answer is exactly a true one."""
+    return sums[0] / sums[2]
 
 
 def tokens_per_sample(dimensions):

@@ -54,9 +54,11 @@ class Reader(Embedded):
     def ends(self, x, places, allowed):
         """Scores of the ends that go with these starts: (batch, starts, tokens)."""
         batch, count = places.shape
-        own = self.end_start(chosen(x, places)).reshape([batch, count, 1, facts.WIDTH])
-        hidden = F.tanh(self.end_token(x).unsqueeze(1) + own)
-        scores = self.end_output(self.end_norm(hidden)).squeeze(-1)
+        starts = self.end_start(chosen(x, places)).unsqueeze(1)  # (batch x starts, 1, width)
+        # no dimension more: oneDNN in a predictor would mix starts and windows up
+        own = self.end_token(x).repeat_interleave(count, 0)
+        hidden = self.end_norm(F.tanh(own + starts))
+        scores = self.end_output(hidden).reshape([batch, count, allowed.shape[1]])
         return scores.astype(allowed.dtype) - facts.BLOCKED * (1 - allowed.unsqueeze(1))
 
     def impossible(self, x, starts):

@@ -70,7 +70,9 @@ TIMED = {
         "optimizer": 1e-2,
     },
 }
-LONG_RUNS = {"": (0.0, 0.0)}
+#: Mean losses of long runs by variant, by `dlperf.certify.reference --long-runs`: not measured yet,
+#: so compiled steps and mixed precision do not pass.
+LONG_RUNS = {}
 
 # Of the gradients given to the optimiser alone, a step each: the second lies above the clip's norm,
 # the others below; and an epsilon of 1e-6 shows beside the first.
