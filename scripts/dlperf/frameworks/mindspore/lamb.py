@@ -1,7 +1,7 @@
 """LAMB (You et al. 2019) in MindSpore, whose own has no kernel for CPUs."""
 
 import mindspore as ms
-from mindspore import Parameter, ParameterTuple, Tensor, ops
+from mindspore import Tensor, ops
 
 from dlperf.frameworks.mindspore.adam import Adam, sum_of_squares
 
@@ -18,38 +18,34 @@ class Lamb(Adam):
     def __init__(self, parameters, learning_rate, betas, epsilon, decay, adaptive, clip_norm):
         super().__init__(parameters, learning_rate, betas, epsilon, clip_norm)
         self.decay, self.adaptive = Tensor(decay, ms.float32), adaptive
-        shapes = [each.shape for each in parameters]
-        kept = list(dict.fromkeys(shape for shape in shapes if len(shape) > 1))
-        # of tensors as large, one for all: they take their steps one after the other
-        self.changes = ParameterTuple(
-            [
-                Parameter(ops.zeros(shape, ms.float32), name="change%d" % index)
-                for index, shape in enumerate(kept)
-            ]
-        )
-        self.places = tuple(kept.index(shape) if shape in kept else -1 for shape in shapes)
-        self.one = Tensor(1, ms.float32)
+        # one each: of a buffer that several share, a graph takes minutes to compile
+        self.changes = self.parameters.clone("change", init="zeros")
+        self.matrices = tuple(each.ndim > 1 for each in parameters)
+        self.no_ratio = Tensor(1, ms.float32)
         self.subtract = ops.ApplyGradientDescent()
 
     def construct(self, gradients):
         gradients = self.clipped(gradients)
         factor, epsilon = self.next_step()
-        for index, place in enumerate(self.places):
-            weight, gradient = self.parameters[index], gradients[index]
-            first, second = self.first[index], self.second[index]
-            if place < 0:
-                rate = self.learning_rate * factor
-                self.change(weight, first, second, rate, epsilon, gradient)
-            else:
-                wanted = self.changes[place]
-                ops.assign(wanted, self.decay * weight)
-                self.change(wanted, first, second, -factor, epsilon, gradient)
-                self.subtract(weight, self.learning_rate * self.ratio(weight, wanted), wanted)
+        # no loop: a graph nests what follows a branch in one, a thousand deep at most
+        one = ops.partial(self.one, factor, epsilon)
+        return self.map(
+            one, self.parameters, self.first, self.second, self.changes, self.matrices, gradients
+        )
+
+    def one(self, factor, epsilon, weight, first, second, wanted, matrix, gradient):
+        rate = self.learning_rate
+        if not matrix:
+            self.change(weight, first, second, rate * factor, epsilon, gradient)
+        else:
+            ops.assign(wanted, self.decay * weight)
+            self.change(wanted, first, second, -factor, epsilon, gradient)
+            self.subtract(weight, rate * self.ratio(weight, wanted), wanted)
         return True
 
     def ratio(self, weight, wanted):
         if not self.adaptive:
-            return self.one
+            return self.no_ratio
         before, after = ops.sqrt(sum_of_squares(weight)), ops.sqrt(sum_of_squares(wanted))
         known = ops.logical_and(before > 0, after > 0)
-        return ops.select(known, before / after, self.one)
+        return ops.select(known, before / after, self.no_ratio)
