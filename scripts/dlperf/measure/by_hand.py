@@ -261,9 +261,11 @@ def _help(key, field):
             % (STEP_TFLOP["cuda"], STEP_TFLOP["cpu"]),
             "data_dir": "where the workflow puts that data",
         }.get(key, "")
-    for name in workloads.NAMES:
-        if key in workloads.dimensions(name):
-            default = str(workloads.dimensions(name)[key].standard)
+    own = {name: workloads.dimensions(name).get(key) for name in workloads.NAMES}
+    standards = [(str(each.standard), name) for name, each in own.items() if each]
+    if standards:  # one for all, or each workload's
+        alike = len({standard for standard, _ in standards}) == 1
+        default = standards[0][0] if alike else ", ".join("%s for %s" % each for each in standards)
     return "; ".join(filter(None, (allowed, default and "default: " + default)))
 
 
