@@ -744,7 +744,10 @@ def test_another_sources_log_is_answered_with_its_name(capsys, tmp_path):
     ("given", "message"),
     [
         ([*EIGHT, "batch=3"], "--case batch=3: unknown key [allowed: framework, "),
-        (EIGHT[1:], "workload=: is not a workload [allowed: bert, electra, resnet50, "),
+        (
+            EIGHT[1:],
+            "workload=: is not a workload [allowed: bert, electra, electra_squad, resnet50, ",
+        ),
         (["workload=resnet", *EIGHT[1:]], "workload=resnet: is not a workload"),
         (EIGHT[:1], "--case: precision is missing"),
         ([*EIGHT[:-1], "batch_size=0"], "must be a whole number, at least 1"),
