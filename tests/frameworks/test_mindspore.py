@@ -5,7 +5,7 @@ import pytest
 from dlperf.frameworks import mindspore
 
 LAZY = {"adam": "lazy", "compiler": "graph", "device": "cpu", "precision": "fp32"}
-LAZY["parallel"] = {"accumulation": 1}
+LAZY.update(scenario="train", parallel={"accumulation": 1})
 
 
 def test_rows_are_updated_in_a_graph_on_a_cpu():
@@ -23,3 +23,8 @@ def test_rows_are_updated_in_a_graph_on_a_cpu():
 )
 def test_elsewhere_it_says_why_not(change, reason):
     assert reason in mindspore.unsupported(dict(LAZY, **change))
+
+
+@pytest.mark.parametrize("change", [{"compiler": "none"}, {"device": "cuda"}])
+def test_an_inference_updates_no_rows(change):
+    assert not mindspore.unsupported(dict(LAZY, scenario="infer", **change))

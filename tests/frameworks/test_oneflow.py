@@ -23,7 +23,7 @@ def test_library_path_has_the_interpreters_nvidia_folders_first(tmp_path, monkey
 
 
 def test_amp_needs_a_gpu_and_a_graph():
-    case = {"precision": "amp", "compiler": "graph", "device": "cuda"}
+    case = {"precision": "amp", "compiler": "graph", "device": "cuda", "scenario": "train"}
     assert not oneflow.unsupported(case)
     assert "CPU" in oneflow.unsupported(dict(case, device="cpu"))
     assert "graph" in oneflow.unsupported(dict(case, compiler="none"))
@@ -41,6 +41,7 @@ def test_wide_deep_is_eager():
     case.update(scenario="train", parallel={"accumulation": 1})
     assert "epsilon" in oneflow.unsupported(case)
     assert not oneflow.unsupported(dict(case, compiler="none"))
+    assert not oneflow.unsupported(dict(case, scenario="infer"))
 
 
 def test_electra_is_eager():
