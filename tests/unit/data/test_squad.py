@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dlperf import workloads
+from dlperf.analysis.report import provenance
 from dlperf.contract.run import Input
 from dlperf.data import checkpoint, manifest, questions, squad
 from dlperf.data.prefetch import DataError
@@ -44,6 +45,9 @@ def test_the_sample_has_what_the_facts_say(folder):
     assert (made["train_questions"], made["test_questions"]) == (kind.samples, kind.tests)
     assert made["train_unanswerable"] == 12
     assert "left_out" not in made, "every answer stands at its place"
+    assert provenance.contents(made) == (
+        "48 questions to train on, 12 of them without an answer; 16 to test with, 4 without"
+    )
 
 
 def test_the_same_files_give_the_same_bytes(folder, tmp_path):
