@@ -78,11 +78,11 @@ def contents(manifest: Mapping[str, Any]) -> str:
         text += f", {repaired:,} repaired" if repaired else ""
         return f"{text}; sha256 of the samples {manifest['samples_sha256']}"
     if "train_questions" in manifest:
-        return (
-            f"{manifest['train_questions']:,} questions to train on, "
-            f"{manifest['train_unanswerable']:,} of them without an answer; "
-            f"{manifest['test_questions']:,} to test with, {manifest['test_unanswerable']:,} without"
+        train, test = manifest["train_questions"], manifest["test_questions"]
+        text = (
+            f"{train:,} questions to train on, {manifest['train_unanswerable']:,} of them without"
         )
+        return f"{text} an answer; {test:,} to test with, {manifest['test_unanswerable']:,} without"
     if "images" in manifest:
         return f"{manifest['images']:,} images in {manifest['classes']} class folders"
     return (
