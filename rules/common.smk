@@ -199,6 +199,9 @@ def again_if(wanted):
     return AGAIN if wanted else []
 
 
+MAKES_DATA = {"fetch", "images", "clicks", "questions", "documents", "examples"}
+
+
 onstart:
     gc.freeze()
     gc.enable()
@@ -226,9 +229,7 @@ onstart:
     # what these jobs make, which is less than the round needs where one file was asked for
     jobs = list(workflow.dag.needrun_jobs())
     made = [job.wildcards for job in jobs if job.rule.name == "environment"]
-    makes_data = any(
-        job.rule.name in {"fetch", "images", "documents", "examples"} for job in jobs
-    )
+    makes_data = any(job.rule.name in MAKES_DATA for job in jobs)
     if made or makes_data:
         from dlperf.plan import data, estimate
 
