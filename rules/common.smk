@@ -229,6 +229,7 @@ onstart:
     # what these jobs make, which is less than the round needs where one file was asked for
     jobs = list(workflow.dag.needrun_jobs())
     made = [job.wildcards for job in jobs if job.rule.name == "environment"]
+    made = [each for each in made if each.framework not in CONFIG.environments.interpreters]
     makes_data = any(job.rule.name in MAKES_DATA for job in jobs)
     if made or makes_data:
         from dlperf.plan import data, estimate
