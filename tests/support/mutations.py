@@ -8,6 +8,8 @@ from typing import NamedTuple
 from conftest import CPU_FRAMEWORKS
 from electra_mutations import JAX, OF_THE_OPTIMIZER, ONEFLOW, PADDLEPADDLE, PYTORCH, TENSORFLOW1
 from squad_mutations import OF_THE_OPTIMIZER as OF_SQUADS_OPTIMIZER
+from squad_mutations import ONEFLOW as ONEFLOW_ON_SQUAD
+from squad_mutations import TENSORFLOW1 as TENSORFLOW1_ON_SQUAD
 from squad_mutations import WRONG as WRONG_ON_SQUAD
 
 from dlperf import frameworks
@@ -619,6 +621,16 @@ SQUAD = [
         Mutation(name, "pytorch", "none", *change, float64_only=name not in OF_SQUADS_OPTIMIZER)
         for name, *change in WRONG_ON_SQUAD
     ),
+]
+SQUAD += [
+    Mutation(name, framework, "none", *change, float64_only=name not in OF_SQUADS_OPTIMIZER)
+    for framework, wrong in (("tensorflow1", TENSORFLOW1_ON_SQUAD), ("oneflow", ONEFLOW_ON_SQUAD))
+    for name, *change in wrong
+]
+SQUAD += [
+    Mutation("as it is on SQuAD", framework, "none", "", "", layout, float64_only=False)
+    for framework in ("tensorflow1", "oneflow")
+    for layout in ("1", "dp2")
 ]
 RIGHT = [
     Mutation(
