@@ -125,8 +125,8 @@ MINDSPORE_INFER = (
 )
 MINDSPORE_QUALITY = (
     (
-        "moments that stay",
-        "assign(parameter, ops.full_like(parameter, value))",
+        "a rate that stays",
+        "assign(optimizer.learning_rate, ms.Tensor(rate, optimizer.learning_rate.dtype))",
         "pass",
         "1",
     ),
