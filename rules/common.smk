@@ -240,6 +240,11 @@ onstart:
         wanted = estimate.builds_of(CONFIG, made)
         if message := estimate.check_disk(wanted, data.missing(CASES) if makes_data else []):
             raise WorkflowError(message)
+    if timed := [case_of(job.wildcards) for job in jobs if job.rule.name == "repetition"]:
+        from dlperf.plan import data
+
+        if message := data.without_weights(timed):
+            raise WorkflowError(message)
 
 
 onsuccess:

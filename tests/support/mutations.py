@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from conftest import CPU_FRAMEWORKS
 from electra_mutations import JAX, OF_THE_OPTIMIZER, ONEFLOW, PADDLEPADDLE, PYTORCH, TENSORFLOW1
+from squad_mutations import MINDSPORE, MINDSPORE_INFER, MINDSPORE_QUALITY
 from squad_mutations import OF_THE_OPTIMIZER as OF_SQUADS_OPTIMIZER
 from squad_mutations import ONEFLOW as ONEFLOW_ON_SQUAD
 from squad_mutations import TENSORFLOW1 as TENSORFLOW1_ON_SQUAD
 from squad_mutations import WRONG as WRONG_ON_SQUAD
 
-from dlperf import frameworks
+from dlperf import frameworks, workloads
 
 
 class Mutation(NamedTuple):
@@ -614,13 +615,39 @@ PADDED += [
         tier="float64-loss",
     )
 ]
-#: The same of ELECTRA on SQuAD.
+
+
+def on_squad(name: str, layout: str = "1") -> list[Mutation]:
+    """ELECTRA on SQuAD as it is, in each framework."""
+    return [
+        Mutation(
+            name,
+            framework,
+            frameworks.load(framework).DEFAULT_COMPILER["cpu"],
+            old="",
+            new="",
+            layout=layout,
+            float64_only=False,
+        )
+        for framework in CPU_FRAMEWORKS
+        if workloads.implements("electra_squad", framework)
+    ]
+
+
+def in_mindspore(wrong: tuple) -> list[Mutation]:
+    """Without float64: it has none for this model."""
+    return [Mutation(name, "mindspore", "graph", *change, **TIMED) for name, *change in wrong]
+
+
+#: The same of ELECTRA on SQuAD: its training, its answers, and its training to a quality.
 SQUAD = [
-    Mutation("as it is on SQuAD", "pytorch", "none", old="", new=""),
+    *on_squad("as it is on SQuAD"),
+    *on_squad("as it is on SQuAD", layout="dp2"),
     *(
         Mutation(name, "pytorch", "none", *change, float64_only=name not in OF_SQUADS_OPTIMIZER)
         for name, *change in WRONG_ON_SQUAD
     ),
+    *in_mindspore(MINDSPORE),
 ]
 SQUAD += [
     Mutation(name, framework, "none", *change, float64_only=name not in OF_SQUADS_OPTIMIZER)
@@ -632,6 +659,8 @@ SQUAD += [
     for framework in ("tensorflow1", "oneflow")
     for layout in ("1", "dp2")
 ]
+SQUAD_INFER = [*on_squad("answers on SQuAD as they are"), *in_mindspore(MINDSPORE_INFER)]
+SQUAD_QUALITY = [*on_squad("to a quality on SQuAD"), *in_mindspore(MINDSPORE_QUALITY)]
 RIGHT = [
     Mutation(
         "as it is",
