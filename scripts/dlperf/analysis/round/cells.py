@@ -89,7 +89,11 @@ def summarise(
         together = by_place.get(_place(_sharing(case, each.first).folder, each.first))
         if case.searched:  # on other devices it may be another size, so other work
             base = together = None
-        first, *others = (metric.of(case.workload) for metric in present[case.scenario])
+        first, *others = (
+            metric.of(case.workload)
+            for metric in present[case.scenario]
+            if metric.is_of(case.workload)
+        )
         cell = _cell(each, base, first, proof, known)
         own = [cell, *(_other(cell, each, base, metric) for metric in others)]
         for row in own:

@@ -149,11 +149,12 @@ def of_other_metrics(cases: Iterable[Case]) -> list[str]:
     """Names of tables, and of figures, that are made on request: `<table>-memory`."""
     cases, found = list(cases), []
     for table, members in {**by_table(cases), **of_totals(cases)}.items():
-        scenario = members[0].scenario
-        others = [
-            each for each in scenarios.metrics(scenario) if each not in scenarios.shown(scenario)
+        workload, scenario = members[0].workload, members[0].scenario
+        found += [
+            f"{table}-{name}"
+            for name in scenarios.metrics(scenario, workload)
+            if name not in scenarios.shown(scenario)
         ]
-        found += [f"{table}-{name}" for name in others]
     return found
 
 
