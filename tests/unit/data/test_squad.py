@@ -271,6 +271,7 @@ def test_an_answer_that_stands_elsewhere_is_left_out_and_named(tmp_path):
     made = questions.make(tmp_path / "out", path, path)
     assert made["left_out"] == ["a"]
     assert (made["train_questions"], made["test_questions"]) == (1, 2)
+    assert provenance.contents(made).endswith("; 2 to test with, 1 without; 1 left out")
 
 
 def test_too_few_windows_are_an_error(folder):
