@@ -381,7 +381,7 @@ def test_a_vocabulary_below_the_datas_ids_is_one_message():
     few = {"data": ["synthetic", "sample"], "vocabulary": [14_667, 14_668]}
     assert only_problem(small(workloads=wide_deep(**few))) == (
         "mine.yaml: workloads.wide_deep.vocabulary: 14667 is below the 14,668 that `data: "
-        "[sample]` needs; give as many or more, or ask for `data: [synthetic]`"
+        "[sample]` needs; give as many or more, or ask for other data"
     )
     load(small(workloads=wide_deep(**{**few, "vocabulary": 14_668})), "mine.yaml")
     load(small(workloads=wide_deep(data=["synthetic"], vocabulary=26)), "mine.yaml")
@@ -389,6 +389,22 @@ def test_a_vocabulary_below_the_datas_ids_is_one_message():
     assert "workloads.wide_deep.also[0].vocabulary: 100 is below" in only_problem(
         small(workloads=also)
     )
+    # the parts of a section may have data of their own
+    tested = {"scenarios": ["quality"], "data": ["synthetic"], "vocabulary": 100}
+    for own, said in (
+        ({"scenarios": ["infer"], "vocabulary": 100, "infer": {"data": ["sample"]}}, "vocabulary"),
+        ({**tested, "quality": {"epochs": [1]}}, "vocabulary"),  # the sample, if it says nothing
+        (
+            {**tested, "quality": {"epochs": [1], "vocabulary": [99, 20_000]}},
+            "quality.vocabulary: 99",
+        ),
+    ):
+        assert f"workloads.wide_deep.{said}" in only_problem(small(workloads=wide_deep(**own)))
+    enough = {"data": ["sample"], "quality": {"epochs": [1], "vocabulary": 20_000}}
+    load(small(workloads=wide_deep(**{**tested, **enough})), "mine.yaml")
+    load(small(workloads=wide_deep(**{**tested, "scenarios": ["train"]})), "mine.yaml")
+    untested = {"scenarios": ["quality"], "precisions": ["fp32"], "batch_sizes": {"fp32": [8]}}
+    load(small(workloads={"electra": {**untested, "quality": {"epochs": [1]}}}), "mine.yaml")
 
 
 @pytest.mark.parametrize("changes", [{"width": 20}, {"tables": ["replicated"]}])

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -236,8 +236,9 @@ def is_cell(row: Mapping[str, Any]) -> bool:
 def table_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Each row's table, named as a measured round's: 'resnet50-train-fp32-b128'.
 
-    Data, device and the workload's dimensions are spelled where they vary in the round; the
-    published table where two of them would stand in one cell.
+    Data, device and the workload's dimensions are spelled where they vary in the round; how a
+    model is spread over devices, micro-steps, and the published table where two of them would stand
+    in one cell.
     """
     names = []
     for row in rows:
@@ -249,15 +250,28 @@ def table_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             if _varies(own, name):
                 parts.append(f"{each.key}{row[name]}")
         names.append("-".join(filter(None, parts)))
-    cells: dict[tuple[Any, ...], set[str]] = {}
-    for name, row in zip(names, rows, strict=True):
-        place = name, *(row[key] for key in CELL)
-        cells.setdefault(place, set()).add(row["published_table"])
-    shared = {name for (name, *_), tables in cells.items() if len(tables) > 1}
+    crowded = _crowded(names, rows, lambda row: tuple(row[key] for key in WAYS))
     for index, row in enumerate(rows):
-        if names[index] in shared and row["published_table"]:
+        if names[index] in crowded:
+            spread = Parallel(**{key: row[key] for key in WAYS})
+            names[index] = "-".join([names[index], *spread.spelled(*WAYS)])
+    crowded = _crowded(names, rows, lambda row: row["published_table"])
+    for index, row in enumerate(rows):
+        if names[index] in crowded and row["published_table"]:
             names[index] = _bounded(f"{names[index]}-{_slug(row['published_table'])}")
     return names
+
+
+def _crowded(
+    names: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    of: Callable[[Mapping[str, Any]], Hashable],
+) -> set[str]:
+    """The tables in which rows that differ in `of` would stand in one cell."""
+    cells: dict[tuple[Any, ...], set[Hashable]] = {}
+    for name, row in zip(names, rows, strict=True):
+        cells.setdefault((name, *(row[key] for key in CELL)), set()).add(of(row))
+    return {name for (name, *_), found in cells.items() if len(found) > 1}
 
 
 def _varies(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
