@@ -10,9 +10,9 @@ from conftest import ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlperf import frameworks, workloads
+from dlperf import frameworks
 from dlperf.contract.problems import keys
-from dlperf.plan import Config, ConfigError, check_beside, dump, expand, load, problems_here
+from dlperf.plan import Config, ConfigError, check_beside, dump, load, problems_here
 from dlperf.plan.estimate import default_seconds
 from dlperf.plan.schema import json_schema, with_table
 from dlperf.workloads.cases import parse_case
@@ -65,34 +65,6 @@ def test_the_rounds_that_come_with_the_project_are_valid(path):
     config = load(path)
     jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(json_schema()))
     assert config.round == ("laptop" if path.stem == "config" else path.stem)
-
-
-def test_one_gpu_is_all_that_a_card_holds():
-    config = load(CONFIG / "rounds" / "one-gpu.yaml")
-    sections = config.workloads.asked()
-    assert config.topologies == ["1n1d"]
-    assert set(sections) == set(workloads.NAMES)
-    assert all(section.compilers == ["off", "on"] for section in sections.values())
-    batches = {"resnet50": [256, "max"], "bert": [64, 256, "max"]}
-    for workload, sizes in batches.items():
-        for precision in ("fp32", "tf32", "amp"):
-            assert set(sizes) <= set(sections[workload].batch_sizes[precision])
-    assert sections["bert"].padded_vocabulary == [True]
-    found = {
-        (case.workload, case.scenario)
-        for case in expand(config)
-        if case.framework == "pytorch" and not case.unsupported
-    }
-    there = {
-        (workload, scenario)
-        for workload in workloads.NAMES
-        for scenario in ("train", "infer", "quality")
-        if workloads.implements(workload, "pytorch", scenario)
-    }
-    # of SQuAD's sample nothing is learned
-    assert found == there - {("electra_squad", "quality")} | {("resnet50", "server")}
-    lengths = {c.dimensions["sequence_length"] for c in expand(config) if c.workload == "electra"}
-    assert lengths == {128, 512}
 
 
 def test_a_gpu_is_expected_to_be_faster_in_tf32_and_fastest_in_mixed_precision():

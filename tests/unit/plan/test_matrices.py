@@ -6,6 +6,7 @@ import math
 import pytest
 from conftest import ROOT
 
+from dlperf import workloads
 from dlperf.plan import ConfigError, expand, load
 
 
@@ -149,6 +150,34 @@ def test_dlperf_v1_wide_deep_is_the_published_matrix():
     assert fixed == {case.devices for case in scaling if case.batch_size == 16_384}
     assert fixed == {1, 2, 4, 8, 16, 32}
     assert (config.steps.warmup, config.steps.measured) == (100, 1000)
+
+
+def test_one_gpu_is_all_that_a_card_holds():
+    config = load(ROOT / "config/rounds/one-gpu.yaml")
+    cases, sections = expand(config), config.workloads.asked()
+    assert config.topologies == ["1n1d"]
+    assert set(sections) == set(workloads.NAMES)
+    assert all(section.compilers == ["off", "on"] for section in sections.values())
+    batches = {"resnet50": [256, "max"], "bert": [64, 256, "max"]}
+    for workload, sizes in batches.items():
+        for precision in ("fp32", "tf32", "amp"):
+            assert set(sizes) <= set(sections[workload].batch_sizes[precision])
+    assert sections["bert"].padded_vocabulary == [True]
+    found = {
+        (case.workload, case.scenario)
+        for case in cases
+        if case.framework == "pytorch" and not case.unsupported
+    }
+    there = {
+        (workload, scenario)
+        for workload in workloads.NAMES
+        for scenario in ("train", "infer", "quality")
+        if workloads.implements(workload, "pytorch", scenario)
+    }
+    # of SQuAD's sample nothing is learned
+    assert found == there - {("electra_squad", "quality")} | {("resnet50", "server")}
+    lengths = {c.dimensions["sequence_length"] for c in cases if c.workload == "electra"}
+    assert lengths == {128, 512}
 
 
 def test_nvidias_electra_round_is_the_published_matrix():
