@@ -188,6 +188,8 @@ def of(workload, framework, compiler, precision, asked, own=None):
         values.update(SMALL[workload], warmup_steps=1, measured_steps=steps, cores_per_device=1)
         if scenario == "server":
             values.update(batch_size=1, arrival_rate=2)
+        if scenario == "quality":  # it is tested with as many, all over the test set
+            values["batch_size"] = own["batch_size"]
     if scenario == "quality":
         data = workloads.data(workload)[trained]
         steps = values["epochs"] * (data.samples // values["batch_size"])
