@@ -228,13 +228,16 @@ onstart:
             ) from None
     # what these jobs make, which is less than the round needs where one file was asked for
     jobs = list(workflow.dag.needrun_jobs())
-    made = [job.wildcards for job in jobs if job.rule.name == "environment"]
-    made = [each for each in made if each.framework not in CONFIG.environments.interpreters]
+    made = [
+        (job.wildcards.framework, job.wildcards.device)
+        for job in jobs
+        if job.rule.name == "environment"
+    ]
     makes_data = any(job.rule.name in MAKES_DATA for job in jobs)
     if made or makes_data:
         from dlperf.plan import data, estimate
 
-        wanted = [estimate.build(each.framework, each.device) for each in made]
+        wanted = estimate.builds_of(CONFIG, made)
         if message := estimate.check_disk(wanted, data.missing(CASES) if makes_data else []):
             raise WorkflowError(message)
 
