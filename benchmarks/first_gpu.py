@@ -1,7 +1,7 @@
 """The first minutes on a card, with the packages that the machine has: records and a table.
 
     python benchmarks/first_gpu.py --out gpu                        # one after the other
-    python benchmarks/first_gpu.py --out gpu --part first           # ten minutes of it
+    python benchmarks/first_gpu.py --out gpu --part first           # ten to fifteen minutes, by estimate
     python benchmarks/first_gpu.py --out gpu --certify              # certificates too
     python benchmarks/first_gpu.py --out cpu --device cpu --small   # the same list, tiny, on a CPU
     python benchmarks/first_gpu.py --out gpu --list                 # the list alone
@@ -68,7 +68,7 @@ OTHERS = (
 )
 #: Batches of an inference: the fewest of which a p99 can be told are 368.
 INFERRED = {"warmup_steps": 20, "measured_steps": 400}
-#: Of whether a step waits: small, and in each kind of precision that has a way of its own.
+#: Sizes of a step that is looked through for waits.
 WAITS = {"resnet50": {"image_size": 64}, "bert": {"sequence_length": 32}}
 #: A batch that no card holds: on a CPU, so large that the allocation itself is refused.
 TOO_LARGE = {"cuda": 4096, "cpu": 1 << 30}
@@ -370,7 +370,7 @@ def waits(asked):
         return
     for workload in first_workloads(asked):
         for compiler in (compiler for framework, compiler in WAYS if framework == "pytorch"):
-            for precision in ("amp", "amp_fp16", "fp32"):
+            for precision in ("amp", "amp_fp16"):  # what fp32 does is in these too
                 title = f"waits of {workload} pytorch-{compiler} {precision}"
                 values = of(workload, "pytorch", compiler, precision, asked, WAITS[workload])
                 if not asked.small:
