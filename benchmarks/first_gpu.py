@@ -1,7 +1,7 @@
 """The first minutes on a card, with the packages that the machine has: records and a table.
 
     python benchmarks/first_gpu.py --out gpu                        # one after the other
-    python benchmarks/first_gpu.py --out gpu --part first           # ten to fifteen minutes, by estimate
+    python benchmarks/first_gpu.py --out gpu --part first           # ten to fifteen minutes of it
     python benchmarks/first_gpu.py --out gpu --certify              # certificates too
     python benchmarks/first_gpu.py --out cpu --device cpu --small   # the same list, tiny, on a CPU
     python benchmarks/first_gpu.py --out gpu --list                 # the list alone
