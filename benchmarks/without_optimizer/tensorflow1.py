@@ -16,13 +16,14 @@ class Nothing(tf.train.Optimizer):
 
 
 def kept(gradients):
-    """An operation that leaves gradients in variables: the graph would not make them for nothing.
+    """An operation that leaves gradients in variables: the graph would not make them for nothing."""
+    return tf.group(*map(left, gradients))
 
-    A resource variable takes a tensor's memory over, and copies nothing.
-    """
-    there = [tf.zeros(each.shape, each.dtype) for each in gradients]
-    there = [tf.Variable(each, trainable=False, use_resource=True) for each in there]
-    return tf.group(*[tf.assign(left, each) for left, each in zip(there, gradients)])
+
+def left(gradient):
+    # a resource variable takes a tensor's memory over, and copies nothing
+    zeros = tf.zeros(gradient.shape, gradient.dtype)
+    return tf.assign(tf.Variable(zeros, trainable=False, use_resource=True), gradient)
 
 
 def training(run):

@@ -46,7 +46,7 @@ def backbone(width, heads, inner_width):
 
 
 def electra():
-    """(tokens, segments, mask, positions -> scores of words; tokens, segments, mask -> of tokens)"""
+    """(model of tokens, segments, mask, positions: scores of words; of the first three: fakes)."""
     small = backbone(facts.GENERATOR_WIDTH, facts.GENERATOR_HEADS, facts.GENERATOR_INNER_WIDTH)
     large = backbone(facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
     tokens, segments, mask = inputs = [small.input[name] for name in NAMES]
