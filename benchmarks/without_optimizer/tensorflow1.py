@@ -16,7 +16,7 @@ class Nothing(tf.train.Optimizer):
 
 
 def kept(gradients):
-    """An operation that leaves gradients in variables: the graph would not make them for nothing."""
+    """An operation that leaves gradients in variables: a graph makes nothing that nobody takes."""
     return tf.group(*map(left, gradients))
 
 
