@@ -89,7 +89,9 @@ def of_options(arguments):
     )
     for name, (key, field) in known.items():
         needed, text = key in ("workload", "framework"), _help(key, field)
-        parser.add_argument(name, dest=key, required=needed, metavar=_metavar(key, field), help=text)
+        parser.add_argument(
+            name, dest=key, required=needed, metavar=_metavar(key, field), help=text
+        )
     asked, rest = parser.parse_known_args(arguments)
     if rest:
         _unknown(rest[0], known, workload)
