@@ -240,6 +240,11 @@ onstart:
         sets = [each for each in sets if f"results/data/{each.folder}" in folders]
         if message := estimate.check_disk(wanted, sets):
             raise WorkflowError(message)
+    if timed := [case_of(job.wildcards) for job in jobs if job.rule.name == "repetition"]:
+        from dlperf.plan import data
+
+        if message := data.without_weights(timed):
+            raise WorkflowError(message)
 
 
 onsuccess:

@@ -67,29 +67,6 @@ def test_the_rounds_that_come_with_the_project_are_valid(path):
     assert config.round == ("laptop" if path.stem == "config" else path.stem)
 
 
-def test_dlperf_v1_is_the_published_matrix():
-    config = load(CONFIG / "rounds" / "dlperf-v1.yaml")
-    section = config.workloads.resnet50
-    assert config.topologies == ["1n1d", "1n8d", "2n8d", "4n8d"]
-    assert section.batch_sizes == {"fp32": [128], "amp": [256]}
-    assert section.compilers == ["off", "on"]
-    assert (config.repetitions, config.steps.warmup, config.steps.measured) == (7, 20, 100)
-    assert len(config.frameworks) == 8
-
-
-def test_one_gpu_is_all_that_a_card_holds():
-    config = load(CONFIG / "rounds" / "one-gpu.yaml")
-    sections = config.workloads.asked()
-    assert config.topologies == ["1n1d"]
-    batches = {"resnet50": [256, 512], "bert": [64, 256]}
-    for workload, sizes in batches.items():
-        found = {precision: sizes for precision in ("fp32", "tf32")}
-        assert sections[workload].batch_sizes == {**found, "amp": [*sizes, "max"]}
-    assert set(sections) == {"resnet50", "bert", "wide_deep", "electra"}
-    assert all(section.compilers == ["off", "on"] for section in sections.values())
-    assert sections["bert"].padded_vocabulary == [True]
-
-
 def test_a_gpu_is_expected_to_be_faster_in_tf32_and_fastest_in_mixed_precision():
     config = load(CONFIG / "rounds" / "one-gpu.yaml")
     seconds = {
