@@ -1,7 +1,7 @@
 """Wrong settings of ELECTRA on SQuAD: (name, what stands in the page, what replaces it, layout).
 
-Each is one that somebody could get wrong, or that public code has. WRONG are PyTorch's; what another
-framework has of them has the same name.
+Each is one that somebody could get wrong, or that public code has. WRONG are PyTorch's; what
+another framework has of them has the same name.
 """
 
 WRONG = (
