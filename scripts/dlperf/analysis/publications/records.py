@@ -17,7 +17,7 @@ from typing import Any
 
 from dlperf import workloads
 from dlperf.analysis.publications import config as configs
-from dlperf.analysis.publications.values import Value, read
+from dlperf.analysis.publications.values import Value, read, spelled
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError, Row, write_table
 from dlperf.contract.files import write
@@ -209,7 +209,7 @@ def measurements(config_path: Path, runs: Path) -> tuple[list[str], list[Row]]:
     for row in rows:
         facts = workloads.facts(row["workload"])
         row |= {
-            name: int(row["dimensions"].get(name, each.standard))
+            name: spelled(str(row["dimensions"].get(name, each.standard)))
             for name, each in facts.DIMENSIONS.items()
         }
         spread = {key: int(row["dimensions"][key]) for key in WAYS if key in row["dimensions"]}
@@ -228,8 +228,11 @@ def is_cell(row: Mapping[str, Any]) -> bool:
     """Whether a number is a training throughput of a workload that this project has."""
     if row["workload"] not in workloads.NAMES or row["metric"] != "throughput":
         return False
-    own = (*workloads.facts(row["workload"]).DIMENSIONS, *WAYS)
-    known = all(name in own and text.isdigit() for name, text in row["dimensions"].items())
+    own = workloads.facts(row["workload"]).DIMENSIONS
+    known = all(
+        text.isdigit() if name in WAYS else name in own and not own[name].problem(spelled(text))
+        for name, text in row["dimensions"].items()
+    )
     return known and row["scenario"] == "train" and bool(row["batch_size"])
 
 

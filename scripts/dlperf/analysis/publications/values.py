@@ -214,7 +214,7 @@ def _dimensions(value: Value, problems: Problems) -> None:
         return
     own = workloads.facts(value.workload).DIMENSIONS
     for name, text in value.dimensions.items():
-        number = int(text) if text.isdigit() else text
+        number = spelled(text)
         if name in WAYS:
             least = WAYS[name][1]
             if not isinstance(number, int) or number < least:
@@ -228,6 +228,11 @@ def _dimensions(value: Value, problems: Problems) -> None:
             )
         elif wrong := own[name].problem(number):
             problems.add(value.line, f"{name}: {wrong}")
+
+
+def spelled(text: str) -> int | str:
+    """A dimension's value: a number, or a word."""
+    return int(text) if text.isdigit() else text
 
 
 def check(

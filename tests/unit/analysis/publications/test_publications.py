@@ -230,6 +230,20 @@ def test_a_speed_up_is_never_over_another_frameworks_device(tmp_path):
     assert [row["ratio"] for row in cells] == [1.0, 1.0, None]
 
 
+def test_a_choice_of_a_workload_may_be_a_word(tmp_path):
+    row = {"workload": "wide_deep", "unit": "samples/s", "data": "criteo", "batch_size": "512"}
+    rows = [row, {**row, "adam": "dense", "value": "300"}]
+    folder = imported(tidy(tmp_path, *rows), tmp_path / "imported-mine")
+    cells = read_table(folder / "cells.tsv")
+    assert [(each["adam"], each["tables"]) for each in cells] == [
+        ("lazy", "replicated"),
+        ("dense", "replicated"),
+    ]
+    names = [each["table"] for each in cells]
+    assert names == [f"wide_deep-train-fp32-b512-{adam}" for adam in ("adamlazy", "adamdense")]
+    tables.build(names[1], tables.select(cells, names[1]))
+
+
 def test_micro_steps_of_a_tidy_csv_are_those_of_its_cells(tmp_path):
     """Where the same devices have several, each has a table of its own, over its own device."""
     few, many = {"accumulation": "2", "value": "400"}, {"accumulation": "16", "value": "440"}
