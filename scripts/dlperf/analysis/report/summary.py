@@ -50,10 +50,15 @@ class Standing:
     @property
     def where(self) -> str:
         row = self.best
-        return (
-            f"{labels.workload(row)} ({row['precision']}, batch {row['batch_size']}, "
-            f"{labels.topology(row)})"
-        )
+        what = f"{labels.workload(row)} {labels.scenario(row)}"
+        return f"{what} ({self.setting}, {labels.topology(row)})"
+
+    @property
+    def setting(self) -> str:
+        """'fp32, batch 8', '…, 2 micro-steps an update'."""
+        row = self.best
+        setting = row["precision"], f"batch {row['batch_size']}", labels.update(row)
+        return ", ".join(filter(None, setting))
 
     @property
     def tied_with(self) -> str:
@@ -232,8 +237,12 @@ def lead(config: plan.Config, repetitions: Sequence[Row], cells: Sequence[Row]) 
     most = max(row["nodes"] for row in cells)
     if most > 1:
         devices += f" of up to {most} nodes"
+    done = f"trained {workloads}"
+    titles = dict.fromkeys(map(labels.scenario, cells))
+    if list(titles) != ["training"]:
+        done = f"ran {workloads} ({labels.listed(list(titles))})"
     return [
-        f"{who} trained {workloads} on {devices} ({where}; {labels.device(cells[0])}). "
+        f"{who} {done} on {devices} ({where}; {labels.device(cells[0])}). "
         f"{len(ok)} of {labels.plural(len(asked), 'repetition')} ended ok, between {first} and "
         f"{last} UTC."
     ]

@@ -210,7 +210,7 @@ def test_the_summary_says_what_won_by_how_much_and_how_sure(tmp_path):
     said = write_report(results).text
     top = said[said.index("What ran") : said.index("Before you compare")]
     assert "In 2 of 2 comparisons one is told apart from all others" in top
-    assert "PyTorch in ResNet-50 v1.5 (fp32, batch 8, 1 node × 1 device), at 1.1" in top
+    assert "PyTorch in ResNet-50 v1.5 training (fp32, batch 8, 1 node × 1 device), at 1.1" in top
     assert "holds the true median with a probability of 93.8 %" in top
     assert "some two would be told apart with a probability of 5 %" in top
     assert "All 4 cells have a number. None is suspect." in top
