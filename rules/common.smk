@@ -199,9 +199,6 @@ def again_if(wanted):
     return AGAIN if wanted else []
 
 
-MAKES_DATA = {"fetch", "images", "clicks", "questions", "documents", "examples"}
-
-
 onstart:
     gc.freeze()
     gc.enable()
@@ -228,14 +225,25 @@ onstart:
             ) from None
     # what these jobs make, which is less than the round needs where one file was asked for
     jobs = list(workflow.dag.needrun_jobs())
-    made = [job.wildcards for job in jobs if job.rule.name == "environment"]
-    made = [each for each in made if each.framework not in CONFIG.environments.interpreters]
-    makes_data = any(job.rule.name in MAKES_DATA for job in jobs)
+    made = [
+        (job.wildcards.framework, job.wildcards.device)
+        for job in jobs
+        if job.rule.name == "environment"
+    ]
+    folders = {os.path.dirname(str(path)) for job in jobs for path in job.output}
+    makes_data = any(folder.startswith("results/data/") for folder in folders)
     if made or makes_data:
         from dlperf.plan import data, estimate
 
-        wanted = [estimate.build(each.framework, each.device) for each in made]
-        if message := estimate.check_disk(wanted, data.missing(CASES) if makes_data else []):
+        wanted = estimate.builds_of(CONFIG, made)
+        sets = data.missing(CASES) if makes_data else []
+        sets = [each for each in sets if f"results/data/{each.folder}" in folders]
+        if message := estimate.check_disk(wanted, sets):
+            raise WorkflowError(message)
+    if timed := [case_of(job.wildcards) for job in jobs if job.rule.name == "repetition"]:
+        from dlperf.plan import data
+
+        if message := data.without_weights(timed):
             raise WorkflowError(message)
 
 

@@ -23,12 +23,21 @@ from mutations import (
     RIGHT,
     SHARDED,
     SQUAD,
+    SQUAD_INFER,
+    SQUAD_QUALITY,
     WIDE_DEEP,
     Mutation,
 )
 
 #: Mutations of variants, each with a reference of its own.
-OWN_REFERENCE = {"sharded": SHARDED, "padded": PADDED}
+OWN_REFERENCE = {
+    "sharded": SHARDED,
+    "padded": PADDED,
+    "squad_infer": SQUAD_INFER,
+    "squad_quality": SQUAD_QUALITY,
+}
+
+ON_SQUAD = SQUAD + SQUAD_INFER + SQUAD_QUALITY
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +169,10 @@ def certificate(request, environments, tmp_path_factory) -> Iterator[Callable[[M
         parts["electra"] = request.getfixturevalue("small")("electra")
     if set(chosen) & set(SQUAD):
         parts["electra_squad"] = request.getfixturevalue("small")("electra_squad")
+    if set(chosen) & set(SQUAD_INFER):
+        parts["squad_infer"] = request.getfixturevalue("small")("electra_squad", "infer")
+    if set(chosen) & set(SQUAD_QUALITY):
+        parts["squad_quality"] = request.getfixturevalue("small")("electra_squad", "quality")
     if set(chosen) & set(BERT + RIGHT):
         parts["bert"] = request.getfixturevalue("small")("bert")
     if set(chosen) & set(PADDED):
@@ -169,7 +182,7 @@ def certificate(request, environments, tmp_path_factory) -> Iterator[Callable[[M
         workload = "resnet50" if mutation in RESNET50 else "bert"
         workload = "wide_deep" if mutation in WIDE_DEEP + SHARDED else workload
         workload = "electra" if mutation in ELECTRA else workload
-        workload = "electra_squad" if mutation in SQUAD else workload
+        workload = "electra_squad" if mutation in ON_SQUAD else workload
         given = parts[
             next((name for name, own in OWN_REFERENCE.items() if mutation in own), workload)
         ]
@@ -259,7 +272,7 @@ def test_a_padded_vocabulary_has_no_share_in_any_framework(mutation, certificate
         assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
 
 
-@pytest.mark.parametrize("mutation", one_in_five(SQUAD))
+@pytest.mark.parametrize("mutation", one_in_five(ON_SQUAD))
 def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
     if mutation.old:
         assert_fails(certificate(mutation))

@@ -1,7 +1,7 @@
-"""Wrong settings of ELECTRA on SQuAD by framework: (name, what stands there, what replaces it,
-layout); WRONG has PyTorch's.
+"""Wrong settings of ELECTRA on SQuAD: (name, what stands in the page, what replaces it, layout).
 
-Each is one that somebody could get wrong, or that public code has.
+Each is one that somebody could get wrong, or that public code has. WRONG are PyTorch's; what
+another framework has of them has the same name.
 """
 
 WRONG = (
@@ -142,4 +142,50 @@ OF_THE_OPTIMIZER = (
     "no clip",
     "each group of parameters is clipped by itself, as in nn.Graph",
     "no correction of the moments",
+)
+MINDSPORE = (
+    (
+        "the same rate in all layers",
+        "facts.rate_share(name) for name in named",
+        "1.0 for _ in named",
+        "1",
+    ),
+    (
+        "the end ignores the start",
+        "own + start.reshape(",
+        "own + 0 * start.reshape(",
+        "1",
+    ),
+    (
+        "padding is attended to",
+        "attention_bias(mask, x.dtype)",
+        "attention_bias(ops.ones_like(mask), x.dtype)",
+        "1",
+    ),
+    (
+        "an end may stand in the question",
+        "return scores - facts.BLOCKED * (1 - allowed.expand_dims(1))",
+        "return scores",
+        "1",
+    ),
+    (
+        "decay on biases",
+        "each.ndim > 1 for each in parameters",
+        "each.ndim > 0 for each in parameters",
+        "1",
+    ),
+    ("no clip", "facts.EPSILON, facts.CLIP_NORM)", "facts.EPSILON, None)", "1"),
+)
+#: Of its answers, and of its training to a quality.
+MINDSPORE_INFER = (
+    ("answers with dropout", "model(run).set_train(False)", "model(run)", "1"),
+    ("starts by their scores", "places, _ = ops.sort(places)", "places = places + 0", "1"),
+)
+MINDSPORE_QUALITY = (
+    (
+        "a rate that stays",
+        "assign(optimizer.learning_rate, ms.Tensor(rate, optimizer.learning_rate.dtype))",
+        "pass",
+        "1",
+    ),
 )

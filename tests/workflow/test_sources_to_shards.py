@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import sys
 import tarfile
 from pathlib import Path
 
@@ -90,3 +91,20 @@ def test_a_wrong_checksum_is_told_on_the_terminal_and_nothing_is_made(folder):
     assert "gives a wrong file" in said and "sources.imagenet-train" in said
     assert not list((folder / "results/data").rglob("train.tar"))
     assert not (folder / "results/data/imagenet-tfrecord").exists()
+
+
+def test_a_training_to_a_quality_from_random_weights_is_refused_before_anything_starts(checkout):
+    for shared in ("data", "environments"):
+        (checkout / "results" / shared).unlink()
+    path = checkout / "config/data.yaml"
+    path.write_text(path.read_text().replace(", weights: electra-base", ""))
+    section = {"precisions": ["fp32"], "batch_sizes": {"fp32": [2]}, "data": ["squad"]}
+    section.update(scenarios=["train", "quality"], quality={"epochs": [1], "data": ["squad"]})
+    config = {**SMALL_ROUND, "frameworks": ["pytorch"], "workloads": {"electra_squad": section}}
+    config["environments"] = {"interpreters": {"pytorch": sys.executable}}
+    (checkout / "config/config.yaml").write_text(yaml.safe_dump(config))
+    done = snakemake("all", cwd=checkout, check=False)
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert "config/data.yaml: prepared.questions.squad.weights: is missing" in said
+    assert not (checkout / "results/data").exists()

@@ -239,7 +239,7 @@ class Questions(Section):
     weights: SourceName | None = Field(
         default=None,
         description="The source whose first file has the weights that training starts from. If "
-        "there is none, they are random, and nothing is learned in minutes.",
+        "there is none, they are random, and the scenario `quality` is refused.",
         examples=["electra-base"],
     )
 

@@ -1,15 +1,19 @@
-"""How much of the round's data is still to be downloaded, and how much disk it takes.
+"""How much of the round's data is still to be downloaded, how much disk it takes, what it misses.
 
 The input is the cases, config/data.yaml and the existing data. The output is an estimate for each
-data set that comes from a source and is not made yet. Sets that need no download take only a few
-megabytes and are not counted.
+data set that comes from a source and is not made yet, and a message where a training to a quality
+would start from random weights. Sets that need no download take only a few megabytes and are not
+counted.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from dlperf import workloads
 from dlperf.contract.case import Case
+from dlperf.contract.problems import Problem
 from dlperf.data import loaders
 
 SOURCES = Path("config/data.yaml")
@@ -80,6 +84,50 @@ def missing(
         factor = QUESTIONS if questions else factor
         made.append(Data(folder, downloads, round(factor * size) + kept))
     return made
+
+
+def without_weights(
+    cases: Sequence[Case], results: Path = Path("results"), path: Path = SOURCES
+) -> str:
+    """A message if a training to a quality lacks the released weights that it starts from, else ''.
+
+    From random ones it would run for hours and learn nothing. Speed does not depend on weights, so
+    `train` and `infer` may do without. Of data that are there, what they were made with counts.
+    Raises ConfigError if the file of sources is wrong.
+    """
+    asked = {
+        case.data: case.workload
+        for case in cases
+        if case.scenario == "quality" and hasattr(workloads.facts(case.workload), "released")
+    }
+    if not asked:
+        return ""
+    from dlperf.data import sources  # it needs the plan's models
+
+    known = sources.load_all(path).prepared.questions
+    for kind in sorted(asked.keys() & known.keys()):  # a sample, which tests the path, is not known
+        manifest = results / "data" / kind / "manifest.json"
+        file, key, there = path, f"prepared.questions.{kind}.weights", known[kind].weights
+        fix = "name the source that has them, such as `weights: electra-base`"
+        if manifest.exists():
+            file, key, there = manifest, "weights", _read(manifest).get("weights")
+            fix = f"remove {manifest.parent}/, which is made again with those that {path} names"
+        if not there:
+            message = (
+                f"is missing, but `quality` of {asked[kind]} on `data: [{kind}]` starts from "
+                f"released weights, as from random ones nothing is learned; {fix}, or leave "
+                "'quality' out of `scenarios` ('train' and 'infer' may start from random ones)"
+            )
+            return f"{file}: {Problem(key, '', message)}"
+    return ""
+
+
+def _read(manifest: Path) -> dict[str, Any]:
+    """The manifest; one that cannot be read is refused where it is used."""
+    try:
+        return dict(json.loads(manifest.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        return {"weights": "not known"}
 
 
 def download_bytes(sets: Sequence[Data]) -> int:

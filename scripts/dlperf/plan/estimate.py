@@ -113,13 +113,25 @@ def default_seconds(case: Case, config: Config) -> float:
 def builds(config: Config, cases: Sequence[Case], results: Path = Path("results")) -> list[Build]:
     """The environments that the round needs and that are not built yet."""
     needed = {case.framework for case in cases if not case.unsupported}
+    folders = {each: results / "environments" / f"{each}.{config.device}" for each in needed}
+    missing = [
+        (each, config.device)
+        for each in config.frameworks
+        if each in needed and environments.read(folders[each] / "env.json").get("status") != "ok"
+    ]
+    return builds_of(config, missing)
+
+
+def builds_of(config: Config, asked: Sequence[tuple[str, str]]) -> list[Build]:
+    """What is known of the sizes of environments, each a framework and a device.
+
+    Where the config gives an interpreter, nothing is built.
+    """
     found = []
-    for framework in config.frameworks:
-        if framework not in needed or framework in config.environments.interpreters:
-            continue
-        document = results / "environments" / f"{framework}.{config.device}" / "env.json"
-        if environments.read(document).get("status") != "ok":
-            found.append(build(framework, config.device))
+    for framework, device in asked:
+        if framework not in config.environments.interpreters:
+            sizes = environments.estimate(framework, device)
+            found.append(Build(framework, sizes["download_bytes"], sizes["size_bytes"]))
     return found
 
 
@@ -129,12 +141,6 @@ def free_bytes(results: Path = Path("results")) -> int:
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
-
-
-def build(framework: str, device: str) -> Build:
-    """An environment with what is known of its size."""
-    sizes = environments.estimate(framework, device)
-    return Build(framework, sizes["download_bytes"], sizes["size_bytes"])
 
 
 def check_disk(

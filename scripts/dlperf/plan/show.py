@@ -70,6 +70,9 @@ def show(config: Config, cases: Sequence[Case], results: Path = Path("results"))
     message = check_disk(builds(config, cases, results), data.missing(cases, results), results)
     if message:
         lines.append(_wrapped(message[0].upper() + message[1:], 0))
+    to_run = [case for (case, _), word in state.items() if is_due(config, word)]
+    if message := data.without_weights(to_run, results):
+        lines.append(_wrapped(f"Refused: {message}", 0))
     return "\n".join(lines)
 
 

@@ -1,10 +1,14 @@
 """The plan knows what the round's data download and take on disk, before anything starts."""
 
+import json
+from pathlib import Path
+
 import pytest
 from conftest import ROOT
 
 from dlperf.plan import data, expand, load
 from dlperf.plan.estimate import check_disk
+from dlperf.plan.show import show
 
 CONFIG = {
     "round": "mine",
@@ -54,3 +58,63 @@ def test_too_small_a_disk_for_the_data_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr("dlperf.plan.estimate.free_bytes", lambda results: 10**11)
     message = check_disk([], data.missing(expand(config), tmp_path), tmp_path)
     assert "the data in wikipedia-seq128-npz need about" in message and "100.0 GB free" in message
+
+
+def questions(*scenarios: str, kind: str = "squad") -> dict:
+    section = {
+        "scenarios": list(scenarios),
+        "precisions": ["fp32"],
+        "batch_sizes": {"fp32": [8]},
+        "data": [kind],
+        "quality": {"epochs": [2], "data": [kind]},
+    }
+    return {**CONFIG, "workloads": {"electra_squad": section}}
+
+
+def sources_without_weights(folder: Path) -> Path:
+    text = (ROOT / "config/data.yaml").read_text()
+    path = folder / "data.yaml"
+    path.write_text(text.replace(", weights: electra-base", ""))
+    return path
+
+
+def test_a_training_to_a_quality_on_questions_needs_released_weights(tmp_path):
+    path = sources_without_weights(tmp_path)
+    cases = expand(load(questions("train", "infer", "quality")))
+    message = data.without_weights(cases, tmp_path, path)
+    assert message.startswith(
+        f"{path}: prepared.questions.squad.weights: is missing, but `quality` of electra_squad "
+        "on `data: [squad]` starts from released weights"
+    )
+    assert "name the source that has them, such as `weights: electra-base`" in message
+    assert data.without_weights(cases, tmp_path, ROOT / "config/data.yaml") == ""
+
+
+def test_speed_may_be_measured_from_random_weights_and_a_sample_has_no_others(tmp_path):
+    path = sources_without_weights(tmp_path)
+    for asked in (questions("train", "infer"), questions("quality", kind="sample")):
+        assert data.without_weights(expand(load(asked)), tmp_path, path) == ""
+
+
+def test_of_data_that_are_there_what_they_were_made_with_counts(tmp_path):
+    cases = expand(load(questions("quality", kind="squad2")))
+    manifest = tmp_path / "data/squad2/manifest.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(json.dumps({"dataset": "questions"}))
+    message = data.without_weights(cases, tmp_path, ROOT / "config/data.yaml")
+    assert message.startswith(f"{manifest}: weights: is missing")
+    assert f"remove {manifest.parent}/" in message
+    manifest.write_text(json.dumps({"weights": {"file": "model.safetensors", "sha256": "0" * 64}}))
+    assert data.without_weights(cases, tmp_path, sources_without_weights(tmp_path)) == ""
+    for other in ("{", "3", "[1]"):  # where it is read, it is refused
+        manifest.write_text(other)
+        assert data.without_weights(cases, tmp_path, ROOT / "config/data.yaml") == ""
+
+
+def test_the_plan_says_that_such_a_training_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "config").mkdir()
+    sources_without_weights(tmp_path / "config")
+    config = load(questions("quality"))
+    monkeypatch.chdir(tmp_path)
+    text = " ".join(show(config, expand(config), tmp_path).split())
+    assert "Refused: config/data.yaml: prepared.questions.squad.weights: is missing" in text
