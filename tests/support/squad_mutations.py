@@ -126,13 +126,23 @@ ONEFLOW = (
     ("micro-steps summed", "value = value / run.accumulation", "value = value / 1", "acc2"),
     (
         "each group of parameters is clipped by itself, as in nn.Graph",
-        "clip(gradients, self.clip_norm)",
+        "clip([each.grad for each in parameters], self.clip_norm)",
         "[clip([p.grad for p in each.parameters], self.clip_norm) for each in self.param_groups]",
+        "1",
+    ),
+    (  # of the kernel, which float64 steps do not take
+        "no correction of the moments",
+        "eps=eps, fused=fused",
+        "eps=eps, fused=fused, do_bias_correction=False",
         "1",
     ),
 )
 #: Those that the tier of given gradients shows alone, in the small model.
-OF_THE_OPTIMIZER = ("no clip", "each group of parameters is clipped by itself, as in nn.Graph")
+OF_THE_OPTIMIZER = (
+    "no clip",
+    "each group of parameters is clipped by itself, as in nn.Graph",
+    "no correction of the moments",
+)
 MINDSPORE = (
     (
         "the same rate in all layers",

@@ -14,9 +14,9 @@ class AdamW(flow.optim.AdamW):
 
     def __init__(self, groups, lr, betas, eps, clip_norm, fused):
         # rounded as the kernel has them, so that the bias corrections belong to them
-        betas = tuple(float(np.float32(beta)) for beta in betas)
-        super().__init__(groups, lr=lr, betas=betas, eps=eps, fused=fused)
-        self.clip_norm = clip_norm
+        rounded = tuple(float(np.float32(beta)) for beta in betas)
+        super().__init__(groups, lr=lr, betas=rounded, eps=eps, fused=fused)
+        self.betas, self.clip_norm = betas, clip_norm
         self.set_rate(lr)
 
     def set_rate(self, rate):
@@ -24,6 +24,25 @@ class AdamW(flow.optim.AdamW):
             group["lr"] = rate * group["share"]
 
     def step(self, closure=None):
-        gradients = [each.grad for group in self.param_groups for each in group.parameters]
-        clip(gradients, self.clip_norm)
+        parameters = [each for group in self.param_groups for each in group.parameters]
+        clip([each.grad for each in parameters], self.clip_norm)
+        if parameters[0].dtype == flow.float64:  # the kernel's own numbers are float32 all the same
+            return self._float64_step()
         return super().step(closure)
+
+    def _float64_step(self):
+        self._state["step"] += 1
+        beta1, beta2 = self.betas
+        correction1, correction2 = (1 - beta ** self._state["step"] for beta in self.betas)
+        with flow.no_grad():
+            for group in self.param_groups:
+                for weight in group.parameters:
+                    moments = self._state[weight]
+                    if not moments:
+                        moments["exp_avg"] = flow.zeros_like(weight)
+                        moments["exp_avg_sq"] = flow.zeros_like(weight)
+                    first, second = moments["exp_avg"], moments["exp_avg_sq"]
+                    first.mul_(beta1).add_(weight.grad * (1 - beta1))
+                    second.mul_(beta2).add_(weight.grad.square() * (1 - beta2))
+                    change = first / correction1 / ((second / correction2).sqrt() + group["eps"])
+                    weight.sub_((change + weight * group["weight_decay"]) * group["lr"])
