@@ -66,6 +66,11 @@ def main():
     ]
     if not sizes or not with_public:
         parser.error(f"nothing is compared of {asked.workload} in the scenario {asked.scenario}")
+    if without := sorted(set(asked.framework or ()) - set(with_public)):
+        parser.error(
+            f"nothing public of {asked.workload} in the scenario {asked.scenario} in "
+            f"{', '.join(without)}; there is of {', '.join(with_public)}"
+        )
     rows, failed = [], []
     for framework, batch_size in itertools.product(asked.framework or with_public, sizes):
         try:

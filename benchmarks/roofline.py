@@ -79,7 +79,8 @@ def row(path, known, asked):
     tflops = asked.tflops or limits.measured_peak(names, devices, precision, known)
     gigabytes = asked.gigabytes or limits.memory(names, devices, known)
     if not (tflops and gigabytes):
-        sys.exit(f"error: {asked.node}: has no products in {precision or 'an unknown precision'}")
+        lacking = "memory" if tflops else f"products in {precision or 'an unknown precision'}"
+        sys.exit(f"error: {asked.node}: has no speed of {lacking}")
     measured = train.step_time(record, case)
     found = {name: 1e3 * each for name, each in step.seconds(tflops, gigabytes).items()}
     return {

@@ -199,9 +199,6 @@ def again_if(wanted):
     return AGAIN if wanted else []
 
 
-MAKES_DATA = {"fetch", "images", "clicks", "questions", "documents", "examples"}
-
-
 onstart:
     gc.freeze()
     gc.enable()
@@ -233,12 +230,15 @@ onstart:
         for job in jobs
         if job.rule.name == "environment"
     ]
-    makes_data = any(job.rule.name in MAKES_DATA for job in jobs)
+    folders = {os.path.dirname(str(path)) for job in jobs for path in job.output}
+    makes_data = any(folder.startswith("results/data/") for folder in folders)
     if made or makes_data:
         from dlperf.plan import data, estimate
 
         wanted = estimate.builds_of(CONFIG, made)
-        if message := estimate.check_disk(wanted, data.missing(CASES) if makes_data else []):
+        sets = data.missing(CASES) if makes_data else []
+        sets = [each for each in sets if f"results/data/{each.folder}" in folders]
+        if message := estimate.check_disk(wanted, sets):
             raise WorkflowError(message)
     if timed := [case_of(job.wildcards) for job in jobs if job.rule.name == "repetition"]:
         from dlperf.plan import data

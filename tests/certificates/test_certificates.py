@@ -90,7 +90,9 @@ def assert_is_like_the_released(key: tuple[str, str, str]) -> None:
 def test_released_certificates_at_random_are_made_again_here(environments, count):
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
-    chosen = random.Random(seed).sample(FULL, count)
+    # alone, none of ELECTRA's, which take five minutes
+    of = FULL if count > 1 else [key for key in FULL if key[0] != "electra"]
+    chosen = random.Random(seed).sample(of, count)
     remake_certificates(PROVED[key] for key in chosen)
     for key in chosen:
         assert_passes(key)

@@ -1,13 +1,15 @@
 """What three frameworks do on a GPU, and where there is none."""
 
 import json
+import os
+import subprocess
 
 import in_framework
 import pytest
 from conftest import ROOT, snakemake
 
 from dlperf import frameworks
-from dlperf.measure import host
+from dlperf.measure import by_hand, host
 
 START = """
 try:
@@ -81,30 +83,21 @@ def test_variables_that_the_user_set_are_kept(monkeypatch):
     assert of("tensorflow")["TF_GPU_THREAD_COUNT"] == "4"
 
 
-WINDOW = """
-import torch
-framework = frameworks.load("pytorch")
-framework.start(run)
-work = workloads.load(run.workload, "pytorch").training(run)
-work.weights.write(workloads.Initial(run.workload, run.dimensions, run.seed))
-mark = framework.step_timer(run).mark
-for _ in range(run.warmup_steps):
-    handle = work.step()
-work.wait()
-work.batches.fill()
-if run.cuda:
-    torch.cuda.set_sync_debug_mode("error")
-handles = []
-mark()
-for _ in range(run.measured_steps):
-    handles.append(work.step())
-    mark()
-if run.cuda:
-    torch.cuda.set_sync_debug_mode("default")
-work.wait()
-print(json.dumps([work.loss(handle) for handle in handles]))
-work.batches.close()
-"""
+def losses(workload, environment, **values) -> list:
+    """What benchmarks/waits.py prints of a case, under the environment's own Python."""
+    document = by_hand.document({"workload": workload, "framework": "pytorch", **values})
+    built = json.loads((environment / "env.json").read_text())
+    command = [ROOT / built["interpreter"], ROOT / "benchmarks/waits.py"]
+    done = subprocess.run(
+        [*command, "--case", json.dumps(document)],
+        cwd=ROOT,
+        env={**os.environ, **built.get("environ", {})},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("compiler", ["none", "inductor"])
@@ -116,23 +109,24 @@ def test_nothing_in_the_window_waits_for_the_gpu(workload, precision, compiler, 
         pytest.skip("there is no GPU on this machine")
     snakemake("--", "results/environments/pytorch.cuda/env.json")
     data = {"resnet50": sample_data, "bert": prose}[workload]
-    changes = (
-        {"image_size": 64, "fold": 0}
-        if workload == "resnet50"
-        else {"sequence_length": 32, "clip": True, "padded_vocabulary": 0}
-    )
-    run = in_framework.rank(
-        "pytorch",
+    size = {"resnet50": {"image_size": 64}, "bert": {"sequence_length": 32}}[workload]
+    found = losses(
         workload,
+        ROOT / "results/environments/pytorch.cuda",
         device="cuda",
         precision=precision,
         compiler=compiler,
+        batch_size=2,
         data="sample",
         data_dir=str(data),
-        dimensions=changes,
         warmup_steps=8,
         measured_steps=8,
+        **size,
     )
-    environment = ROOT / "results/environments/pytorch.cuda"
-    losses = json.loads(in_framework.printed(run, WINDOW, environment))
-    assert len(set(losses)) == 8
+    assert len(set(found)) == 8
+
+
+def test_the_steps_of_that_check_run_on_a_cpu_too(environments):
+    small = {"image_size": 32, "batch_size": 2, "warmup_steps": 1, "measured_steps": 3}
+    found = losses("resnet50", environments / "pytorch.cpu", device="cpu", **small)
+    assert len(set(found)) == 3

@@ -83,8 +83,56 @@ WRONG = (
     ("micro-steps summed", "value = value / run.accumulation", "value = value / 1", "acc2"),
     ("no clip", "adam.register_step_pre_hook(clip)", "clip", "1"),
 )
+TENSORFLOW1 = (
+    ("the same rate in all layers", "facts.rate_share(name) for", "1.0 for", "1"),
+    ("a decay at the whole rate", "(rate * self.decay", "(self.rate * self.decay", "1"),
+    (
+        "the end follows the likeliest start",
+        "end_scores(x, first[:, None], allowed)",
+        "end_scores(x, tf.argmax(starts, -1)[:, None], allowed)",
+        "1",
+    ),
+    (
+        "the end's norm before its tanh",
+        "normalised(facts.LAYER_NORM_EPSILON)(tf.tanh(hidden))",
+        "tf.tanh(normalised(facts.LAYER_NORM_EPSILON)(hidden))",
+        "1",
+    ),
+    (
+        "padding is attended to",
+        "attention_bias(run, mask)",
+        "attention_bias(run, tf.ones_like(mask))",
+        "1",
+    ),
+    ("micro-steps summed", "total / run.accumulation", "total / 1", "acc2"),
+    ("no clip", "if self.clip_norm:", "if False:", "1"),
+)
+ONEFLOW = (
+    ("the same rate in all layers", 'rate * group["share"]', "rate", "1"),
+    ("decay on biases", "facts.WEIGHT_DECAY * (parameter.ndim > 1)", "facts.WEIGHT_DECAY", "1"),
+    ("the end ignores the start", "+ start.unsqueeze(2)", "+ 0 * start.unsqueeze(2)", "1"),
+    (
+        "an end may stand in the question",
+        "return scores - facts.BLOCKED * (1 - allowed.unsqueeze(1))",
+        "return scores",
+        "1",
+    ),
+    (
+        "whether there is an answer weighs as much as where",
+        "facts.ANSWERABLE_WEIGHT * answer",
+        "answer",
+        "1",
+    ),
+    ("micro-steps summed", "value = value / run.accumulation", "value = value / 1", "acc2"),
+    (
+        "each group of parameters is clipped by itself, as in nn.Graph",
+        "clip(gradients, self.clip_norm)",
+        "[clip([p.grad for p in each.parameters], self.clip_norm) for each in self.param_groups]",
+        "1",
+    ),
+)
 #: Those that the tier of given gradients shows alone, in the small model.
-OF_THE_OPTIMIZER = ("no clip",)
+OF_THE_OPTIMIZER = ("no clip", "each group of parameters is clipped by itself, as in nn.Graph")
 MINDSPORE = (
     (
         "the same rate in all layers",

@@ -3,7 +3,8 @@
     PYTHONPATH=scripts python -m dlperf.certify.released --config config/rounds/released.yaml
 
 Copies those of that round from results/certificates/ into certificates/, and removes all others
-there. A workflow takes one where its hashes are those of this very code and of the locks in envs/.
+there; docs/certificates.md then says what they measured. A workflow takes one where its hashes are
+those of this very code and of the locks in envs/.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import plan
+from dlperf.certify import summary
 from dlperf.contract import files
 from dlperf.measure import code, record
 
@@ -97,7 +99,8 @@ def main(arguments: list[str] | None = None) -> None:
     for each, document in documents.items():
         document["provenance"]["released"] = True
         files.write_if_changed(ROOT / each, json.dumps(document, indent=1) + "\n")
-    print(f"{len(documents)} certificates -> certificates/")
+    summary.write()
+    print(f"{len(documents)} certificates -> certificates/, {summary.DOCUMENT}")
 
 
 if __name__ == "__main__":

@@ -66,15 +66,16 @@ def names_of(name: str) -> list[str]:
 
 def _tensor(source: Path, tensors: dict[str, np.ndarray], name: str) -> np.ndarray:
     if name not in tensors:
-        raise DataError(f"{source}: has no tensor {name}; {FIX}")
+        raise DataError(f"{source}: has no tensor {name} of type {', '.join(TYPES)}; {FIX}")
     return tensors[name]
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of a safetensors file by name, mapped from it.
+    """The tensors of floating-point numbers of a safetensors file by name, mapped from it.
 
-    Eight bytes say how long the header is; it is JSON, and says each tensor's type, shape and
-    place (github.com/huggingface/safetensors, Format). Raises DataError for any other file.
+    Others are left out: older checkpoints have the positions' numbers, too. Eight bytes say how
+    long the header is; it is JSON, and says each tensor's type, shape and place
+    (github.com/huggingface/safetensors, Format). Raises DataError for any other file.
     """
     try:
         size = path.stat().st_size
@@ -88,10 +89,14 @@ def read(path: Path) -> dict[str, np.ndarray]:
             if name == "__metadata__":
                 continue
             start, stop = entry["data_offsets"]
+            if not 0 <= start <= stop <= size - 8 - length:
+                raise ValueError(f"{name} does not fit into it")
+            if entry["dtype"] not in TYPES:
+                continue
             kind, shape = np.dtype(TYPES[entry["dtype"]]), tuple(entry["shape"])
             count = int(np.prod(shape, dtype=np.int64))
-            if not 0 <= start <= stop <= size - 8 - length or stop - start != count * kind.itemsize:
-                raise ValueError(f"{name} does not fit into it")
+            if stop - start != count * kind.itemsize:
+                raise ValueError(f"{name} is not as long as its shape says")
             found[name] = np.memmap(path, kind, "r", 8 + length + start, (count,)).reshape(shape)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; {FIX}") from None

@@ -14,6 +14,7 @@ windows when a rank reads the folder, so one folder serves every sequence length
 import argparse
 import itertools
 import json
+import re
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -32,6 +33,8 @@ SAMPLE_SOURCE = {
     "licence": "that of this project",
     "credit": "written for this project",
 }
+#: Half of a pair that JSON may spell a character with: no text in UTF-8 has it.
+HALF = re.compile("[\ud800-\udfff]")
 
 
 class Question(NamedTuple):
@@ -99,6 +102,8 @@ def _get(path: Path, place: str, holder: Any, key: str, kind: type) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         wanted = {str: "a text", int: "a whole number", bool: "true or false", list: "a list"}[kind]
         raise DataError(f"{path}: {name} is {_short(value)}, not {wanted}")
+    if kind is str and HALF.search(value):
+        raise DataError(f"{path}: {name} is {_short(value)}, with half a character")
     return value
 
 
@@ -226,6 +231,7 @@ def make(
     entries = sorted(words, key=words.__getitem__)
     (out / "vocab.txt").write_text("\n".join(entries) + "\n", encoding="utf-8")
     names = ["train.npz", "test.npz", "answers.json", "vocab.txt"]
+    (out / "weights.npz").unlink(missing_ok=True)  # training would start from those of before
     if weights is not None:
         checkpoint.convert(weights, out / "weights.npz")
         names.append("weights.npz")

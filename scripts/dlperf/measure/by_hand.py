@@ -89,7 +89,9 @@ def of_options(arguments):
     )
     for name, (key, field) in known.items():
         needed, text = key in ("workload", "framework"), _help(key, field)
-        parser.add_argument(name, dest=key, required=needed, metavar=_metavar(field), help=text)
+        parser.add_argument(
+            name, dest=key, required=needed, metavar=_metavar(key, field), help=text
+        )
     asked, rest = parser.parse_known_args(arguments)
     if rest:
         _unknown(rest[0], known, workload)
@@ -269,5 +271,9 @@ def _help(key, field):
     return "; ".join(filter(None, (allowed, default and "default: " + default)))
 
 
-def _metavar(field):
-    return "WORD" if field.words else {str: "TEXT", int: "N"}.get(field.kind, "SECONDS")
+def _metavar(key, field):
+    if field.words:
+        return "WORD"
+    if key.endswith("_seconds"):
+        return "SECONDS"
+    return {str: "TEXT", int: "N"}.get(field.kind, "NUMBER")

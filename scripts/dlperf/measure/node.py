@@ -17,6 +17,9 @@ from dlperf.measure.door import TOKEN
 from dlperf.workloads.cases import case_of
 
 IDLE_SAMPLE_SECONDS = 0.25
+#: What the driver compiles for a card, of a build that has only PTX for it, is kept to this size.
+#: Its default is 1 GiB or less [CUDA C++ Programming Guide, environment variables].
+COMPILED = ("CUDA_CACHE_MAXSIZE", str(4 * 2**30))
 #: The folder that has the package.
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -133,6 +136,8 @@ class Node:
         environment["JAX_COORDINATOR_BIND_ADDRESS"] = "%s:%d" % (run.address, run.port)
         environment.update(host.PCI_ORDER)
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(host.own_gpus(run)) if run.cuda else ""
+        if run.cuda:
+            environment.setdefault(*COMPILED)
         environment.update(frameworks.load(run.framework).environment(run))
         return environment
 

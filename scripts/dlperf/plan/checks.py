@@ -165,16 +165,33 @@ def too_small(data: Mapping[str, Any]) -> Iterator[Problem]:
         if name not in workloads.NAMES:
             continue
         declared, kinds = workloads.dimensions(name), workloads.data(name)
-        for kind in _listed(section.get("data")):
-            needed = kinds[kind].least if isinstance(kind, str) and kind in kinds else {}
-            for key, least in needed.items():
-                for size in _listed(section.get(key, declared[key].standard)):
-                    if not declared[key].problem(size) and size < least:
-                        message = (
-                            f"is below the {least:,} that `data: [{kind}]` needs; give as many or "
-                            "more, or ask for `data: [synthetic]`"
-                        )
-                        yield Problem(f"{place}.{key}", str(size), message)
+        for asked, own in _with_data(name, section):
+            for kind in _listed(asked):
+                needed = kinds[kind].least if isinstance(kind, str) and kind in kinds else {}
+                for key, least in needed.items():
+                    inner = f"{own}." if own and section[own].get(key) is not None else ""
+                    sizes = section[own][key] if inner else section.get(key)
+                    for size in _listed(declared[key].standard if sizes is None else sizes):
+                        if not declared[key].problem(size) and size < least:
+                            message = (
+                                f"is below the {least:,} that `data: [{kind}]` needs; give as many "
+                                "or more, or ask for other data"
+                            )
+                            yield Problem(f"{place}.{inner}{key}", str(size), message)
+
+
+def _with_data(name: str, section: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
+    """(kinds of data, the part of a section that has them): of training, and where they differ."""
+    scenarios = _listed(section.get("scenarios", ["train"]))
+    inferred, tested = section.get("infer"), section.get("quality")
+    of_infer = inferred.get("data") if isinstance(inferred, Mapping) else None
+    if "train" in scenarios or ("infer" in scenarios and of_infer is None):
+        yield section.get("data"), ""
+    if "infer" in scenarios and of_infer is not None:
+        yield of_infer, "infer"
+    if "quality" in scenarios and isinstance(tested, Mapping):
+        usual = [kind for kind, each in workloads.data(name).items() if each.tests][:1]
+        yield tested.get("data", usual), "quality"
 
 
 def _leaves(size: Any, count: int) -> bool:

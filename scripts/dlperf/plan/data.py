@@ -126,7 +126,7 @@ def _read(manifest: Path) -> dict[str, Any]:
     """The manifest; one that cannot be read is refused where it is used."""
     try:
         return dict(json.loads(manifest.read_text(encoding="utf-8")))
-    except ValueError:
+    except (ValueError, TypeError):
         return {"weights": "not known"}
 
 

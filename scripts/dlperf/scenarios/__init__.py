@@ -19,7 +19,7 @@ Runs beside every framework: Python 3.7, standard library only.
 """
 
 import importlib
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 from dlperf import workloads
 from dlperf.contract.case import SCENARIOS
@@ -32,6 +32,7 @@ class Metric(NamedTuple):
     unit: as a table heads it; {samples} stands for the workload's unit, {sample} for one of them.
     In title and unit of a test score {score} and {score_unit} stand for the workload's own, whose
     direction is "score" here.
+    workloads: those whose records have it; empty where all may.
     better: "higher" or "lower". value: a record and its case -> the number, None where the record
     does not have it. adds_up: over devices, so that a share of the ideal can be said. lacking: why
     no record may have it.
@@ -44,6 +45,7 @@ class Metric(NamedTuple):
     value: Callable[[Dict[str, Any], Any], Optional[float]]
     adds_up: bool = False
     lacking: str = ""
+    workloads: Tuple[str, ...] = ()
 
     @property
     def heading(self):
@@ -66,6 +68,9 @@ class Metric(NamedTuple):
         unit = self.unit.replace("{score_unit}", score.unit)
         return self._replace(better=better, title=title, unit=unit)
 
+    def is_of(self, workload):
+        return workload in (self.workloads or (workload,))
+
     def unit_of(self, samples):
         """The unit of a workload whose samples are `samples` (a plural)."""
         return self.unit.format(samples=samples, sample=samples[:-1])
@@ -79,9 +84,10 @@ def load(name):
     return importlib.import_module("dlperf.scenarios." + name)
 
 
-def metrics(name):
-    """{name: Metric} of a scenario, the first one its own."""
-    return {each.name: each for each in load(name).METRICS}
+def metrics(name, workload=""):
+    """{name: Metric} of a scenario, the first one its own; without a workload, those of all."""
+    found = load(name).METRICS
+    return {each.name: each for each in found if not workload or each.is_of(workload)}
 
 
 def shown(name):

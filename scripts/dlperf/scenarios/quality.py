@@ -177,10 +177,24 @@ def final(record, case):
     return facts_of(record).SCORE.scale * scores(record)[-1]
 
 
-def exact_match(record, case):
-    """At the end, where the workload's answers are texts."""
-    share = getattr(facts_of(record), "exact_match", None)
-    return share and 100.0 * share(record["curve"][-1]["sums"])
+def beside_the_score():
+    """Metrics of the last test, of each workload whose facts name them in MORE_SCORES."""
+    return [
+        Metric(
+            name,
+            score.unit,
+            score.better,
+            "Final " + score.name,
+            functools.partial(_final_of, name, score.scale),
+            workloads=(workload,),
+        )
+        for workload in workloads.NAMES
+        for name, score in getattr(workloads.facts(workload), "MORE_SCORES", {}).items()
+    ]
+
+
+def _final_of(name, scale, record, case):
+    return scale * getattr(facts_of(record), name)(record["curve"][-1]["sums"])
 
 
 def best(record, case):
@@ -225,14 +239,7 @@ METRICS = (
         lacking=MISSED,
     ),
     Metric("score_best", "{score_unit}", "score", "Best {score}", best),
-    Metric(
-        "exact_match",
-        "%",
-        "higher",
-        "Final exact match",
-        exact_match,
-        lacking="the workload's answers are no texts",
-    ),
+    *beside_the_score(),
     Metric("throughput", "{samples}/s", "higher", "Throughput", throughput, True),
     Metric("training_seconds", "s", "lower", "Time of training alone", training_seconds),
     Metric("memory", "GiB", "lower", "Peak memory a device", train.memory),

@@ -3,11 +3,16 @@
 Nothing here needs a GPU. `make test-full` asks the package index.
 """
 
+import json
+import os
 import re
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from conftest import ROOT
 from small_project import small_project
 
 from dlperf import environments
@@ -15,6 +20,8 @@ from dlperf.environments import files, interpreters
 from dlperf.environments.__main__ import main
 from dlperf.environments.commands import uv_environ
 from dlperf.environments.lock import PLATFORM
+from dlperf.measure import by_hand
+from dlperf.plan.estimate import gigabytes
 
 ENVS = environments.FILES
 NAMES = sorted(path.name.removesuffix(".lock.txt") for path in ENVS.glob("*.cuda.lock.txt"))
@@ -100,13 +107,35 @@ def test_a_lock_can_be_resolved(name, tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("framework", SMALLEST)
-def test_a_cuda_environment_installs_and_imports_without_a_gpu(framework, tmp_path):
-    name = f"{framework}.cuda"
+def test_a_cuda_environment_installs_and_trains_on_a_cpu(framework, tmp_path):
+    """What of it needs no GPU: it is installed and imported, and a page trains from its wheels."""
+    name, sizes = f"{framework}.cuda", environments.estimate(framework, "cuda")
+    needed = sizes["size_bytes"] + sizes["download_bytes"]  # which the installer keeps
+    if shutil.disk_usage(tmp_path).free < needed + 2e9:
+        pytest.skip(f"{name} takes {gigabytes(needed)} with its downloads: too little disk")
     command = ["build", "--framework", framework, "--device", "cuda", "--strict"]
     command += ["--yaml", str(ENVS / f"{name}.yaml"), "--prefix", str(tmp_path / name)]
-    status, built = main(command), environments.read(tmp_path / name / "env.json")
-    shutil.rmtree(tmp_path / name)  # pytest would keep gigabytes
+    try:
+        status, built = main(command), environments.read(tmp_path / name / "env.json")
+        record = trained(framework, tmp_path / name / "env.json", tmp_path / "rep1.json")
+    finally:
+        shutil.rmtree(tmp_path / name, ignore_errors=True)  # pytest would keep gigabytes
     assert status == 0
     assert built["status"] == "ok" and built["lock_differences"] == []
     assert built["capabilities"] == build_of(name).capabilities
     assert any(each.startswith("nvidia-ml-py==") for each in built["freeze"])
+    assert record["status"] == "ok", record["reason"]
+
+
+def trained(framework: str, environment: Path, out: Path) -> dict:
+    """The record of a small ResNet-50 on the CPU."""
+    case = by_hand.document(
+        {"workload": "resnet50", "framework": framework, "device": "cpu", "batch_size": 2}
+        | {"image_size": 32, "warmup_steps": 1, "measured_steps": 2, "cores_per_device": 1}
+    )
+    command = [sys.executable, "-m", "dlperf.measure", "--case", json.dumps(case)]
+    command += ["--environment", str(environment), "--out", str(out)]
+    environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"))
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    return json.loads(out.read_text())

@@ -267,6 +267,7 @@ def test_ranks_count_cards_as_nvml_does_and_keep_the_sites_libraries(insert, mon
         there.stop()
     assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert environment["CUDA_VISIBLE_DEVICES"] == "1"
+    assert environment["CUDA_CACHE_MAXSIZE"] == str(4 * 2**30)
     assert environment["LD_LIBRARY_PATH"] == "/env/nvidia/lib:/site/nccl-plugin"
     assert there._capability({"local_rank": 1}) == "9.0"
 

@@ -67,29 +67,6 @@ def test_the_rounds_that_come_with_the_project_are_valid(path):
     assert config.round == ("laptop" if path.stem == "config" else path.stem)
 
 
-def test_dlperf_v1_is_the_published_matrix():
-    config = load(CONFIG / "rounds" / "dlperf-v1.yaml")
-    section = config.workloads.resnet50
-    assert config.topologies == ["1n1d", "1n8d", "2n8d", "4n8d"]
-    assert section.batch_sizes == {"fp32": [128], "amp": [256]}
-    assert section.compilers == ["off", "on"]
-    assert (config.repetitions, config.steps.warmup, config.steps.measured) == (7, 20, 100)
-    assert len(config.frameworks) == 8
-
-
-def test_one_gpu_is_all_that_a_card_holds():
-    config = load(CONFIG / "rounds" / "one-gpu.yaml")
-    sections = config.workloads.asked()
-    assert config.topologies == ["1n1d"]
-    batches = {"resnet50": [256, 512], "bert": [64, 256]}
-    for workload, sizes in batches.items():
-        found = {precision: sizes for precision in ("fp32", "tf32")}
-        assert sections[workload].batch_sizes == {**found, "amp": [*sizes, "max"]}
-    assert set(sections) == {"resnet50", "bert", "wide_deep", "electra"}
-    assert all(section.compilers == ["off", "on"] for section in sections.values())
-    assert sections["bert"].padded_vocabulary == [True]
-
-
 def test_a_gpu_is_expected_to_be_faster_in_tf32_and_fastest_in_mixed_precision():
     config = load(CONFIG / "rounds" / "one-gpu.yaml")
     seconds = {
@@ -381,7 +358,7 @@ def test_a_vocabulary_below_the_datas_ids_is_one_message():
     few = {"data": ["synthetic", "sample"], "vocabulary": [14_667, 14_668]}
     assert only_problem(small(workloads=wide_deep(**few))) == (
         "mine.yaml: workloads.wide_deep.vocabulary: 14667 is below the 14,668 that `data: "
-        "[sample]` needs; give as many or more, or ask for `data: [synthetic]`"
+        "[sample]` needs; give as many or more, or ask for other data"
     )
     load(small(workloads=wide_deep(**{**few, "vocabulary": 14_668})), "mine.yaml")
     load(small(workloads=wide_deep(data=["synthetic"], vocabulary=26)), "mine.yaml")
@@ -389,6 +366,22 @@ def test_a_vocabulary_below_the_datas_ids_is_one_message():
     assert "workloads.wide_deep.also[0].vocabulary: 100 is below" in only_problem(
         small(workloads=also)
     )
+    # the parts of a section may have data of their own
+    tested = {"scenarios": ["quality"], "data": ["synthetic"], "vocabulary": 100}
+    for own, said in (
+        ({"scenarios": ["infer"], "vocabulary": 100, "infer": {"data": ["sample"]}}, "vocabulary"),
+        ({**tested, "quality": {"epochs": [1]}}, "vocabulary"),  # the sample, if it says nothing
+        (
+            {**tested, "quality": {"epochs": [1], "vocabulary": [99, 20_000]}},
+            "quality.vocabulary: 99",
+        ),
+    ):
+        assert f"workloads.wide_deep.{said}" in only_problem(small(workloads=wide_deep(**own)))
+    enough = {"data": ["sample"], "quality": {"epochs": [1], "vocabulary": 20_000}}
+    load(small(workloads=wide_deep(**{**tested, **enough})), "mine.yaml")
+    load(small(workloads=wide_deep(**{**tested, "scenarios": ["train"]})), "mine.yaml")
+    untested = {"scenarios": ["quality"], "precisions": ["fp32"], "batch_sizes": {"fp32": [8]}}
+    load(small(workloads={"electra": {**untested, "quality": {"epochs": [1]}}}), "mine.yaml")
 
 
 @pytest.mark.parametrize("changes", [{"width": 20}, {"tables": ["replicated"]}])

@@ -106,6 +106,9 @@ def test_of_data_that_are_there_what_they_were_made_with_counts(tmp_path):
     assert f"remove {manifest.parent}/" in message
     manifest.write_text(json.dumps({"weights": {"file": "model.safetensors", "sha256": "0" * 64}}))
     assert data.without_weights(cases, tmp_path, sources_without_weights(tmp_path)) == ""
+    for other in ("{", "3", "[1]"):  # where it is read, it is refused
+        manifest.write_text(other)
+        assert data.without_weights(cases, tmp_path, ROOT / "config/data.yaml") == ""
 
 
 def test_the_plan_says_that_such_a_training_is_refused(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import math
 import pytest
 from conftest import ROOT
 
+from dlperf import workloads
 from dlperf.plan import ConfigError, expand, load
 
 
@@ -73,6 +74,55 @@ def test_more_cases_differ_in_what_their_entry_says():
     assert "did you mean 'image_size'" in line
 
 
+def published_by_dlperf(model):
+    """(precision, XLA or other compiler, clip, topology, batch) of its report's throughputs."""
+    with open(ROOT / "config/published/dlperf-v1-common.csv") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["model"] == model]
+    return {
+        (
+            row["precision"],
+            row["xla"] == "yes",
+            row["clip"] != "no",
+            f"{row['nodes']}n{row['gpus_per_node']}d",
+            int(row["bsz_per_device"]),
+        )
+        for row in rows
+    }
+
+
+def cases_for_tensorflow1(name):
+    config = load(ROOT / f"config/rounds/{name}.yaml")
+    assert (config.repetitions, config.steps.warmup, config.steps.measured) == (7, 20, 100)
+    assert len(config.frameworks) == 8
+    return {
+        (
+            case.precision,
+            case.compiler == "xla",
+            bool(case.dimensions.get("clip", True)),
+            case.topology,
+            case.batch_size,
+        )
+        for case in expand(config)
+        if case.framework == "tensorflow1" and not case.unsupported
+    }
+
+
+def test_dlperf_v1_is_the_published_matrix():
+    published = published_by_dlperf("ResNet50-v1.5")
+    # what fitted where 256 did not: its comment says how to add them
+    fitted = {each for each in published if each[-1] in (196, 224)}
+    assert {each[0] for each in fitted} == {"amp"}
+    assert len(published - fitted) == 8 and published - fitted <= cases_for_tensorflow1("dlperf-v1")
+
+
+def test_dlperf_v1_bert_is_the_published_matrix():
+    published, found = published_by_dlperf("BERT-base"), cases_for_tensorflow1("dlperf-v1-bert")
+    usual = {each for each in published if each[-1] == {"fp32": 32, "amp": 64}[each[0]]}
+    assert len(usual) == 20 and usual <= found
+    largest = {(*each[:3], "1n1d", 0) for each in published}  # searched, on one device
+    assert largest <= found
+
+
 def test_dlperf_v1_wide_deep_is_the_published_matrix():
     config = load(ROOT / "config/rounds/dlperf-v1-wide-deep.yaml")
     own = [case for case in expand(config) if case.framework == "pytorch"]
@@ -100,6 +150,34 @@ def test_dlperf_v1_wide_deep_is_the_published_matrix():
     assert fixed == {case.devices for case in scaling if case.batch_size == 16_384}
     assert fixed == {1, 2, 4, 8, 16, 32}
     assert (config.steps.warmup, config.steps.measured) == (100, 1000)
+
+
+def test_one_gpu_is_all_that_a_card_holds():
+    config = load(ROOT / "config/rounds/one-gpu.yaml")
+    cases, sections = expand(config), config.workloads.asked()
+    assert config.topologies == ["1n1d"]
+    assert set(sections) == set(workloads.NAMES)
+    assert all(section.compilers == ["off", "on"] for section in sections.values())
+    batches = {"resnet50": [256, "max"], "bert": [64, 256, "max"]}
+    for workload, sizes in batches.items():
+        for precision in ("fp32", "tf32", "amp"):
+            assert set(sizes) <= set(sections[workload].batch_sizes[precision])
+    assert sections["bert"].padded_vocabulary == [True]
+    found = {
+        (case.workload, case.scenario)
+        for case in cases
+        if case.framework == "pytorch" and not case.unsupported
+    }
+    there = {
+        (workload, scenario)
+        for workload in workloads.NAMES
+        for scenario in ("train", "infer", "quality")
+        if workloads.implements(workload, "pytorch", scenario)
+    }
+    # of SQuAD's sample nothing is learned
+    assert found == there - {("electra_squad", "quality")} | {("resnet50", "server")}
+    lengths = {c.dimensions["sequence_length"] for c in cases if c.workload == "electra"}
+    assert lengths == {128, 512}
 
 
 def test_nvidias_electra_round_is_the_published_matrix():

@@ -138,7 +138,9 @@ def test_a_round_shows_f1_and_exact_match():
         "identity": {"workload": "electra_squad"},
         "curve": [{"sums": [1.0, 2.0, 8.0]}, {"sums": [3.0, 4.0, 8.0]}],
     }
-    assert scenarios.metrics("quality")["score"].value(record, None) == 50
-    assert scenarios.metrics("quality")["exact_match"].value(record, None) == 37.5
-    other = {"identity": {"workload": "bert"}, "curve": [{"sums": [1.0, 2.0]}]}
-    assert scenarios.metrics("quality")["exact_match"].value(other, None) is None
+    own = scenarios.metrics("quality", "electra_squad")
+    assert own["score"].value(record, None) == 50
+    exact = own["exact_match"]
+    assert exact.value(record, None) == 37.5
+    assert (exact.title, exact.unit, exact.better) == ("Final exact match", "%", "higher")
+    assert set(scenarios.metrics("quality", "bert")) == set(own) - {"exact_match"}

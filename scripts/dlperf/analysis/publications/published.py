@@ -145,9 +145,8 @@ def _dimensions(workload: str, row: dict[str, str]) -> dict[str, str]:
 
 def _of_micro_steps(row: dict[str, str]) -> bool:
     """Whether it is a speed of ELECTRA's pre-training, of updates of many micro-steps."""
-    return (row["model"], row.get("mode"), row["metric"]) == (
-        *("ELECTRA-base", "pretrain", "throughput"),
-    )
+    of = row["model"], row.get("mode"), row["metric"]
+    return of == ("ELECTRA-base", "pretrain", "throughput")
 
 
 def _estimator(row: dict[str, str]) -> str:

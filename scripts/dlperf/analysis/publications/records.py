@@ -10,14 +10,14 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from dlperf import workloads
 from dlperf.analysis.publications import config as configs
-from dlperf.analysis.publications.values import Value, read
+from dlperf.analysis.publications.values import Value, read, spelled
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError, Row, write_table
 from dlperf.contract.files import write
@@ -209,7 +209,7 @@ def measurements(config_path: Path, runs: Path) -> tuple[list[str], list[Row]]:
     for row in rows:
         facts = workloads.facts(row["workload"])
         row |= {
-            name: int(row["dimensions"].get(name, each.standard))
+            name: spelled(str(row["dimensions"].get(name, each.standard)))
             for name, each in facts.DIMENSIONS.items()
         }
         spread = {key: int(row["dimensions"][key]) for key in WAYS if key in row["dimensions"]}
@@ -228,16 +228,20 @@ def is_cell(row: Mapping[str, Any]) -> bool:
     """Whether a number is a training throughput of a workload that this project has."""
     if row["workload"] not in workloads.NAMES or row["metric"] != "throughput":
         return False
-    own = (*workloads.facts(row["workload"]).DIMENSIONS, *WAYS)
-    known = all(name in own and text.isdigit() for name, text in row["dimensions"].items())
+    own = workloads.facts(row["workload"]).DIMENSIONS
+    known = all(
+        text.isdigit() if name in WAYS else name in own and not own[name].problem(spelled(text))
+        for name, text in row["dimensions"].items()
+    )
     return known and row["scenario"] == "train" and bool(row["batch_size"])
 
 
 def table_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Each row's table, named as a measured round's: 'resnet50-train-fp32-b128'.
 
-    Data, device and the workload's dimensions are spelled where they vary in the round; the
-    published table where two of them would stand in one cell.
+    Data, device and the workload's dimensions are spelled where they vary in the round; how a
+    model is spread over devices, micro-steps, and the published table where two of them would stand
+    in one cell.
     """
     names = []
     for row in rows:
@@ -249,15 +253,28 @@ def table_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             if _varies(own, name):
                 parts.append(f"{each.key}{row[name]}")
         names.append("-".join(filter(None, parts)))
-    cells: dict[tuple[Any, ...], set[str]] = {}
-    for name, row in zip(names, rows, strict=True):
-        place = name, *(row[key] for key in CELL)
-        cells.setdefault(place, set()).add(row["published_table"])
-    shared = {name for (name, *_), tables in cells.items() if len(tables) > 1}
+    crowded = _crowded(names, rows, lambda row: tuple(row[key] for key in WAYS))
     for index, row in enumerate(rows):
-        if names[index] in shared and row["published_table"]:
+        if names[index] in crowded:
+            spread = Parallel(**{key: row[key] for key in WAYS})
+            names[index] = "-".join([names[index], *spread.spelled(*WAYS)])
+    crowded = _crowded(names, rows, lambda row: row["published_table"])
+    for index, row in enumerate(rows):
+        if names[index] in crowded and row["published_table"]:
             names[index] = _bounded(f"{names[index]}-{_slug(row['published_table'])}")
     return names
+
+
+def _crowded(
+    names: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    of: Callable[[Mapping[str, Any]], Hashable],
+) -> set[str]:
+    """The tables in which rows that differ in `of` would stand in one cell."""
+    cells: dict[tuple[Any, ...], set[Hashable]] = {}
+    for name, row in zip(names, rows, strict=True):
+        cells.setdefault((name, *(row[key] for key in CELL)), set()).add(of(row))
+    return {name for (name, *_), found in cells.items() if len(found) > 1}
 
 
 def _varies(rows: Sequence[Mapping[str, Any]], key: str) -> bool:

@@ -4,9 +4,11 @@ In: rows of published tables. Out: (rows, finding) of each that does not fit. Ho
 takes in is known from elsewhere, so it stands here with its source.
 """
 
+import math
+import statistics
 from collections.abc import Iterator, Sequence
 
-from dlperf.analysis.publications.rows import Row, group
+from dlperf.analysis.publications.rows import Row, group, place
 
 #: Updates of ELECTRA's two phases: NVIDIA DeepLearningExamples,
 #: TensorFlow2/LanguageModeling/ELECTRA/scripts/configs/pretrain_config.sh.
@@ -19,42 +21,57 @@ COMPUTED = 0.01
 #: The share that a time may have beside the steps that the speed is of, such as the start.
 BESIDE = 0.1
 
+#: Units of printed times.
+SECONDS = {"s": 1, "min": 60, "hours": 3600}
+
 Found = tuple[Sequence[Row], str]
 
 
-def update(row: Row) -> int:
-    """Sequences of an update."""
-    return int(row["bsz_per_device"]) * int(row["accumulation_steps"]) * int(row["devices"])
+def update(row: Row) -> int | None:
+    """Sequences of an update; None where a row does not say it."""
+    found = [row.get(key) or "" for key in ("bsz_per_device", "devices", "accumulation_steps")]
+    return math.prod(map(int, found)) if all(each.isdigit() for each in found) else None
+
+
+def seconds(row: Row) -> float | None:
+    """A printed time; None of what is no time, or has no value or no unit."""
+    unit = SECONDS.get(row["unit"].strip("()"))
+    return float(row["value"]) * unit if unit and row["value"] else None
+
+
+def _times(rows: Sequence[Row]) -> Iterator[tuple[Row, float]]:
+    """Times to train, with their seconds."""
+    for row in rows:
+        if row["metric"] == "time_to_train" and (took := seconds(row)):
+            yield row, took
 
 
 def extrapolated(rows: Sequence[Row]) -> Iterator[Found]:
     """Times without a final loss that are updates x sequences / the printed speed."""
     speeds = {
-        (_machine(row), row["phase"]): row
+        (_machine(row), row["phase"]): (row, size)
         for row in rows
         if row["metric"] == "throughput" and row.get("phase") and row["value"]
+        if (size := update(row))
     }
     losses = {_machine(row) for row in rows if row["metric"] == "final_loss" and row["value"]}
-    for row in rows:
-        if row["metric"] != "time_to_train" or not row["value"] or _machine(row) in losses:
-            continue
+    for row, took in _times(rows):
         updates = UPDATES.get(row["model"], {})
-        there = [speeds[place] for phase in updates if (place := (_machine(row), phase)) in speeds]
-        if not there or len(there) < len(updates):
+        phases = [(_machine(row), phase) for phase in updates]
+        if _machine(row) in losses or not updates or not speeds.keys() >= set(phases):
             continue
-        phases = list(zip(updates.values(), there, strict=True))
-        parts = [
-            f"{count:,} updates of {update(each):,} at the printed {each['value']}/s"
-            for count, each in phases
-        ]
-        hours = sum(count * update(each) / float(each["value"]) for count, each in phases) / 3600
-        printed = float(row["value"])
+        hours, parts = 0.0, []
+        for count, phase in zip(updates.values(), phases, strict=True):
+            each, size = speeds[phase]
+            hours += count * size / float(each["value"]) / 3600
+            parts.append(f"{count:,} updates of {size:,} at the printed {each['value']}/s")
+        printed = took / 3600
         if abs(printed / hours - 1) <= COMPUTED:
             finding = (
-                f"{row['value']} hours, without a final loss, are {printed - hours:+.2f} from what "
+                f"{printed:g} hours, without a final loss, are {printed - hours:+.2f} from what "
                 f"{' and '.join(parts)} take, {hours:.2f}: they look like an extrapolation"
             )
-            yield [row, *there], finding
+            yield [row, *(speeds[phase][0] for phase in phases)], finding
 
 
 def not_the_work(rows: Sequence[Row]) -> Iterator[Found]:
@@ -64,16 +81,16 @@ def not_the_work(rows: Sequence[Row]) -> Iterator[Found]:
         for row in rows
         if row.get("mode") == "finetune" and row["metric"] == "throughput" and row["value"]
     }
-    for row in rows:
+    for row, took in _times(rows):
         windows = WINDOWS.get(row.get("dataset") or "")
         speed = speeds.get(_fine_tuned(row))
-        if row["metric"] != "time_to_train" or not windows or not speed:
+        if not windows or not speed:
             continue
-        samples = float(speed["value"]) * float(row["value"])
+        samples = float(speed["value"]) * took
         off = abs(samples / windows - 1)
         if off > BESIDE:
             finding = (
-                f"the printed {speed['value']} sequences/s for {row['value']} s are {samples:,.0f} "
+                f"the printed {speed['value']} sequences/s for {took:g} s are {samples:,.0f} "
                 f"sequences; the training takes in {windows:,}: {off:.0%} off"
             )
             yield [row, speed], finding
@@ -81,15 +98,12 @@ def not_the_work(rows: Sequence[Row]) -> Iterator[Found]:
 
 def other_updates(rows: Sequence[Row]) -> Iterator[Found]:
     """Updates of another size than most of a model's phase have."""
-    counted = [
-        row
-        for row in rows
-        if row["metric"] == "throughput" and row.get("accumulation_steps") and row.get("phase")
-    ]
+    counted = [row for row in rows if row["metric"] == "throughput" and row.get("phase")]
     for own in group(counted, lambda row: (row["file"], row["model"], row["phase"])).values():
-        sizes = [update(row) for row in own]
-        usual = max(set(sizes), key=sizes.count)
-        for row, size in zip(own, sizes, strict=True):
+        sizes = {place(row): size for row in own if (size := update(row))}
+        usual = statistics.mode(sizes.values()) if sizes else 0
+        for row in own:
+            size = sizes.get(place(row), usual)
             if size != usual:
                 product = (
                     f"{row['bsz_per_device']} x {row['devices']} x {row['accumulation_steps']}"

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from dlperf import frameworks, scenarios, workloads
 from dlperf.analysis.schema.files import AnalysisError
+from dlperf.contract.parallel import SPELLED as WAYS
 from dlperf.contract.problems import Problem
 
 #: Columns that every tidy CSV has; an empty field means that nothing is known.
@@ -48,8 +49,8 @@ SHOWN = 20
 #: Columns with names of this project -> those that there are, or that publications have.
 NAMES = {
     "framework": frameworks.NAMES,
-    "workload": (*workloads.NAMES, "wide_deep", "dlrm", "insightface", "gpt", "electra"),
-    "scenario": (*scenarios.NAMES, "quality", "finetune"),
+    "workload": (*workloads.NAMES, "dlrm", "insightface", "gpt"),
+    "scenario": (*scenarios.NAMES, "finetune"),
     "precision": ("fp32", "amp", "tf32", "fp16", "bf16", "fp8", "fp64", "int8"),
 }
 #: A note of a row without value that is a status of its own; any other is why there is none.
@@ -213,15 +214,25 @@ def _dimensions(value: Value, problems: Problems) -> None:
         return
     own = workloads.facts(value.workload).DIMENSIONS
     for name, text in value.dimensions.items():
-        if name not in own:
+        number = spelled(text)
+        if name in WAYS:
+            least = WAYS[name][1]
+            if not isinstance(number, int) or number < least:
+                problems.add(value.line, f"{name}: {text!r} is no whole number, {least} or more")
+        elif name not in own:
             problems.add(
                 value.line,
                 f"the column {name!r} is no dimension of {value.workload} [allowed: "
-                f"{', '.join(own)}]; a remark belongs into `note`, and what tells two sweeps of "
-                "one report apart into `table`",
+                f"{', '.join((*own, *WAYS))}]; a remark belongs into `note`, and what tells two "
+                "sweeps of one report apart into `table`",
             )
-        elif wrong := own[name].problem(int(text) if text.isdigit() else text):
+        elif wrong := own[name].problem(number):
             problems.add(value.line, f"{name}: {wrong}")
+
+
+def spelled(text: str) -> int | str:
+    """A dimension's value: a number, or a word."""
+    return int(text) if text.isdigit() else text
 
 
 def check(

@@ -64,8 +64,7 @@ FIGURE_COLOURS = {
     "#ffffff": "var(--paper)",
 }
 
-
-#: What a step is shown beside (round/roofline.py): the column's ending, and its heading.
+#: What a step is shown beside (round/roofline.py): part of its columns' names, and its heading.
 ROOFS = (
     ("arithmetic", "Arithmetic"),
     ("least", "Least traffic"),

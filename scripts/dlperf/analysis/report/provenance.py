@@ -82,7 +82,9 @@ def contents(manifest: Mapping[str, Any]) -> str:
         text = (
             f"{train:,} questions to train on, {manifest['train_unanswerable']:,} of them without"
         )
-        return f"{text} an answer; {test:,} to test with, {manifest['test_unanswerable']:,} without"
+        text = f"{text} an answer; {test:,} to test with, {manifest['test_unanswerable']:,} without"
+        left = len(manifest.get("left_out", ()))
+        return f"{text}; {left:,} left out" if left else text
     if "images" in manifest:
         return f"{manifest['images']:,} images in {manifest['classes']} class folders"
     return (

@@ -74,9 +74,8 @@ def summarise(
     for case, each in zip(spelled, cases, strict=True):
         over = base_case(case)
         place = _place(over.folder, each.first)
-        base = each if over == case else by_place.get(place) or _in_own_table(each, cases)
-        if case.searched:  # on other devices it may be another size, so other work
-            base = None
+        base = each if over == case else by_place.get(place)
+        base = base or _of_more_micro_steps(over, each, spelled, cases)
         proof = proofs.get(certificates.key(each.first), [])
         full = next(
             (
@@ -88,7 +87,13 @@ def summarise(
             None,
         )
         together = by_place.get(_place(_sharing(case, each.first).folder, each.first))
-        first, *others = (metric.of(case.workload) for metric in present[case.scenario])
+        if case.searched:  # on other devices it may be another size, so other work
+            base = together = None
+        first, *others = (
+            metric.of(case.workload)
+            for metric in present[case.scenario]
+            if metric.is_of(case.workload)
+        )
         cell = _cell(each, base, first, proof, known)
         own = [cell, *(_other(cell, each, base, metric) for metric in others)]
         for row in own:
@@ -121,20 +126,26 @@ def _place(folder: str, row: Row) -> tuple[object, ...]:
     return folder, *(row.get(key) for key in columns.PUBLISHED)
 
 
-def _in_own_table(own: Repetitions, cases: Sequence[Repetitions]) -> Repetitions | None:
-    """One device of a publication whose updates take fewer micro-steps on more devices."""
+def _of_more_micro_steps(
+    over: Case, own: Repetitions, spelled: Sequence[Case], cases: Sequence[Repetitions]
+) -> Repetitions | None:
+    """The base in a publication whose updates take fewer micro-steps on more devices."""
     if "estimator" not in own.first:
         return None
-    keys = ("table", "compiler", "batch_size", *columns.PUBLISHED)
+    place = _place(_of_one_step(over).folder, own.first)
     return next(
         (
             each
-            for each in cases
-            if labels.devices(each.first) == 1
-            and all(each.first[key] == own.first[key] for key in keys)
+            for case, each in zip(spelled, cases, strict=True)
+            if _place(_of_one_step(case).folder, each.first) == place
+            and each.first["table"] == own.first["table"]
         ),
         None,
     )
+
+
+def _of_one_step(case: Case) -> Case:
+    return replace(case, parallel=replace(case.parallel, accumulation=1))
 
 
 def _cell(

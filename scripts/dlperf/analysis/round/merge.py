@@ -176,7 +176,7 @@ def _measured(record: Mapping[str, Any], case: plan.Case, target: float) -> Row:
     return {
         **{
             name: metric.value(record, case)
-            for name, metric in scenarios.metrics(case.scenario).items()
+            for name, metric in scenarios.metrics(case.scenario, case.workload).items()
         },
         "samples": record["samples"],
         "window_seconds": seconds,

@@ -3,8 +3,8 @@
 In: the plan's cases. Out: identifiers such as `resnet50-train-fp32-b8` (one table a workload,
 scenario, precision and batch size a device, or, as `resnet50-train-fp32-total16`, with the same
 batch of all devices together; data and the workload's dimensions are spelled only where they vary)
-and `resnet50-train-fp32-b8-scaling`. Cheap to import: every Snakemake process
-reads it, cluster jobs included.
+and `resnet50-train-fp32-b8-scaling`. Cheap to import: every Snakemake process reads it, cluster
+jobs included.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def figure_ids(cases: Iterable[Case]) -> list[str]:
         found += [f"{table}-{name}" for name in scenarios.shown(scenario)]
     for table, members in of_totals(cases).items():
         found += [f"{table}-{name}" for name in scenarios.shown(members[0].scenario)]
-        found.append(f"{table}-{SCALING}")
+        found += [] if members[0].searched else [f"{table}-{SCALING}"]
     return found + over_batches(cases)
 
 
@@ -85,7 +85,7 @@ def of_totals(cases: Iterable[Case]) -> dict[str, list[Case]]:
     found: dict[str, list[Case]] = {}
     for table, members in by_table(cases).items():
         for case in members:
-            if case.together:
+            if case.together and case.global_batch_size:  # 0 where devices hold no replica
                 total = in_total(table, case.batch_size, case.global_batch_size)
                 found.setdefault(total, []).append(case)
     return {name: own for name, own in found.items() if len({case.topology for case in own}) > 1}
@@ -149,11 +149,12 @@ def of_other_metrics(cases: Iterable[Case]) -> list[str]:
     """Names of tables, and of figures, that are made on request: `<table>-memory`."""
     cases, found = list(cases), []
     for table, members in {**by_table(cases), **of_totals(cases)}.items():
-        scenario = members[0].scenario
-        others = [
-            each for each in scenarios.metrics(scenario) if each not in scenarios.shown(scenario)
+        workload, scenario = members[0].workload, members[0].scenario
+        found += [
+            f"{table}-{name}"
+            for name in scenarios.metrics(scenario, workload)
+            if name not in scenarios.shown(scenario)
         ]
-        found += [f"{table}-{name}" for name in others]
     return found
 
 

@@ -91,18 +91,28 @@ def of_case(case: Case) -> Step | None:
     """A training case's step; None where it is not counted, or a model is split over devices."""
     if case.scenario != "train" or case.parallel.devices_per_replica > 1:
         return None
-    samples = case.batch_size * case.parallel.accumulation
-    return step(case.workload, case.dimensions, samples, case.precision)
+    count = case.parallel.accumulation
+    return step(case.workload, case.dimensions, case.batch_size * count, case.precision, count)
 
 
-def step(workload: str, dimensions: Mapping[str, Any], samples: int, precision: str) -> Step | None:
-    """The step of one device that takes in `samples`; None of a workload that is not counted."""
+def step(
+    workload: str,
+    dimensions: Mapping[str, Any],
+    samples: int,
+    precision: str,
+    micro_steps: int = 1,
+) -> Step | None:
+    """The step of one device that takes in `samples`; None of a workload that is not counted.
+
+    In each micro-step both passes read the weights, and the gradients are written; they are read by
+    the next one, which adds its own, and in the end by the optimiser.
+    """
     if workload not in _COUNTED:
         return None
     kernels, states = _COUNTED[workload]
     width = 2 if precision.startswith("amp") else FP32
     weights = workloads.parameter_count(workload, dimensions)
-    passes = 2 + 2 + int(bool(dimensions.get("clip"))) + int(width != FP32)
+    passes = micro_steps * (2 + 2) + int(bool(dimensions.get("clip"))) + int(width != FP32)
     fixed = weights * (width * passes + FP32 * 2 * (1 + states))
     moved = (each.times(samples, width) for each in kernels(dimensions))
     return Step((Kernels(fixed, fixed, fixed), *moved))

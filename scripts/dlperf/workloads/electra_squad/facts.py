@@ -77,6 +77,17 @@ SCORE = Score(
     scale=100,
     most=1.0,
 )
+#: Numbers of a test beside the score: each is what the function of that name makes of its sums.
+MORE_SCORES = OrderedDict(
+    exact_match=Score(
+        "exact match",
+        "%",
+        "higher",
+        "The share of the test questions whose answer is exactly a true one.",
+        scale=100.0,
+        most=1.0,
+    )
+)
 PARALLEL = ("accumulation",)  # ways of contract/parallel.py beside data parallel
 
 VOCABULARY = 30522

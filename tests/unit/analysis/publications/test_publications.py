@@ -19,7 +19,7 @@ from dlperf.analysis.publications import contradictions, records, speedups
 from dlperf.analysis.publications import rows as rows_of
 from dlperf.analysis.publications.values import COLUMNS
 from dlperf.analysis.report import published, published_figures, published_tables, tables
-from dlperf.analysis.round import flags
+from dlperf.analysis.round import flags, labels
 from dlperf.analysis.schema.files import read_table
 
 PUBLISHED = ROOT / "config/published"
@@ -220,6 +220,49 @@ def test_implementations_of_one_framework_stay_apart(tmp_path):
     assert made.series == ["NGC MXNet", "GluonCV", "MXNet"]
 
 
+def test_a_speed_up_is_never_over_another_frameworks_device(tmp_path):
+    """An empty label is that of every framework."""
+    rows = [{}, {"devices_per_node": "2"}, {"devices_per_node": "2", "framework": "jax"}]
+    rows = [{**row, "implementation": ""} for row in rows]
+    folder = imported(tidy(tmp_path, *rows), tmp_path / "imported-mine")
+    cells = read_table(folder / "cells.tsv")
+    assert [row["framework"] for row in cells] == ["mxnet", "mxnet", "jax"]
+    assert [row["ratio"] for row in cells] == [1.0, 1.0, None]
+
+
+def test_a_choice_of_a_workload_may_be_a_word(tmp_path):
+    row = {"workload": "wide_deep", "unit": "samples/s", "data": "criteo", "batch_size": "512"}
+    rows = [row, {**row, "adam": "dense", "value": "300"}]
+    folder = imported(tidy(tmp_path, *rows), tmp_path / "imported-mine")
+    cells = read_table(folder / "cells.tsv")
+    assert [(each["adam"], each["tables"]) for each in cells] == [
+        ("lazy", "replicated"),
+        ("dense", "replicated"),
+    ]
+    names = [each["table"] for each in cells]
+    assert names == [f"wide_deep-train-fp32-b512-{adam}" for adam in ("adamlazy", "adamdense")]
+    tables.build(names[1], tables.select(cells, names[1]))
+
+
+def test_micro_steps_of_a_tidy_csv_are_those_of_its_cells(tmp_path):
+    """Where the same devices have several, each has a table of its own, over its own device."""
+    few, many = {"accumulation": "2", "value": "400"}, {"accumulation": "16", "value": "440"}
+    two = {"devices_per_node": "2"}
+    rows = [{**few, "value": "100"}, {**few, **two, "accumulation": "1", "value": "150"}]
+    folder = imported(tidy(tmp_path, *rows), tmp_path / "imported-mine")
+    one = read_table(folder / "cells.tsv")
+    assert [(row["accumulation"], row["ratio"]) for row in one] == [(2, 1.0), (1, 1.5)]
+    assert {row["table"] for row in one} == {"resnet50-train-fp32-b128"}
+
+    rows = [few, many, {**few, **two, "value": "600"}, {**many, **two, "value": "880"}]
+    folder = imported(tidy(tmp_path, *rows), tmp_path / "imported-mine")
+    cells = read_table(folder / "cells.tsv")
+    tables_of = [f"resnet50-train-fp32-b128-acc{count}" for count in (2, 16)]
+    for devices, ratios in ((1, (1.0, 1.0)), (2, (1.5, 2.0))):
+        own = [(each["table"], each["ratio"]) for each in cells if labels.devices(each) == devices]
+        assert own == list(zip(tables_of, ratios, strict=True))
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -239,6 +282,8 @@ def test_implementations_of_one_framework_stay_apart(tmp_path):
             {"comment": "warm"},
             "line 2: the column 'comment' is no dimension of resnet50 [allowed: ",
         ),
+        ({"accumulation": "0"}, "line 2: accumulation: '0' is no whole number, 1 or more"),
+        ({"zero_stage": "all"}, "line 2: zero_stage: 'all' is no whole number, 0 or more"),
         ({"image_size": "large"}, "line 2: image_size: 'large' is not a whole number"),
         ({"workload": "bert", "unit": "", "clip": "2"}, "line 2: clip: 2; allowed: 0, 1"),
         ({"source": ""}, "line 2: source: is missing"),
@@ -542,11 +587,39 @@ def test_a_time_beside_a_loss_or_far_from_what_follows_is_no_extrapolation(tmp_p
         ("longer", [*speeds, {**time, "value": f"{1.02 * hours:.3f}"}], 0),
         ("with-a-loss", [*speeds, loss, {**time, "value": f"{1.005 * hours:.3f}"}], 0),
         ("one-phase", [speeds[0], {**time, "value": f"{1.005 * hours:.3f}"}], 0),
+        ("minutes", [*speeds, {**time, "unit": "min", "value": f"{60.3 * hours:.3f}"}], 1),
+        ("not-printed", [*speeds, {**time, "value": ""}], 0),
+        ("unknown-unit", [*speeds, {**time, "unit": "", "value": f"{1.005 * hours:.3f}"}], 0),
+        (
+            "unknown-update",
+            [
+                *({**row, "accumulation_steps": ""} for row in speeds),
+                {**time, "value": f"{1.005 * hours:.3f}"},
+            ],
+            0,
+        ),
     ):
         folder = tmp_path / name
         folder.mkdir()
         publication(folder, "page", "", *rows)
         assert len(found(folder, "extrapolated")) == count, name
+
+
+def test_a_fine_tuning_is_held_against_its_speed_whatever_the_unit_of_its_time(tmp_path):
+    one = {**ONE, "model": "ELECTRA-base", "gpu": "A", "precision": "amp", "bsz_per_device": "32"}
+    one |= {"seq_len": "384", "dataset": "SQuAD v1.1"}
+    speed = {**one, "mode": "finetune", "value": "177"}
+    time = {**one, "mode": "finetune_accuracy", "metric": "time_to_train"}
+    for name, unit, value, count in (
+        ("seconds", "s", "1000", 0),
+        ("longer", "s", "1200", 1),
+        ("hours", "hours", "0.278", 0),
+        ("not-printed", "s", "", 0),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        publication(folder, "page", "", speed, {**time, "unit": unit, "value": value})
+        assert len(found(folder, "work")) == count, name
 
 
 @pytest.mark.parametrize(("publishers", "count"), [(("Us", "Us"), 1), (("Us", "Them"), 0)])

@@ -46,6 +46,32 @@ def test_without_one_or_on_one_topology_there_is_no_such_table(asked):
     assert not names.of_totals(cases(each=(8, 16), **asked))
 
 
+def test_devices_that_hold_no_replica_have_no_such_table():
+    """Their batch of all devices is 0: a table of it would have no cells."""
+    asked = cases(resnet50_tensor_parallel=[4])
+    assert {case.global_batch_size for case in asked if case.together} == {0}
+    assert all(case.unsupported for case in asked) and not names.of_totals(asked)
+
+
+def test_where_a_size_is_searched_nothing_is_over_one_device(tmp_path):
+    """On other devices another size may be the largest: other work."""
+    section = {"precisions": ["fp32"], "data": ["synthetic"], "vocabulary": "max"}
+    section |= {"batch_sizes": {"fp32": [512]}, "global_batch_sizes": {"fp32": [512]}}
+    mapping = config(
+        frameworks=["pytorch"], workloads={"wide_deep": section}, memory_limit="4 GB", repetitions=5
+    )
+    results = write_round(tmp_path, mapping)
+    analyse(results)
+    table = "wide_deep-train-fp32-total512-vocmax"
+    found = tables.select(metrics.with_derived(read_table(results / "cells.tsv")), table)
+    assert [row["batch_size"] for row in found] == [512, 256]
+    assert {row["ratio"] for row in found} == {None}
+    of_table = [
+        name for name in names.figure_ids(plan.expand(plan.load(mapping))) if name.startswith(table)
+    ]
+    assert of_table == [f"{table}-throughput"]
+
+
 def test_each_batch_of_all_devices_has_its_own():
     assert list(names.of_totals(cases(total=(16, 32)))) == [TOTAL, "resnet50-train-fp32-total32"]
 

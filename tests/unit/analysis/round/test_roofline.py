@@ -1,8 +1,9 @@
 """The least work of a training step, against numbers counted by hand."""
 
 import pytest
+from generated_round import config
 
-from dlperf import workloads
+from dlperf import plan, workloads
 from dlperf.analysis.round import roofline
 from dlperf.analysis.round.roofline import COUNTS, Kernels, Step
 
@@ -43,6 +44,18 @@ def test_weights_are_read_twice_their_gradients_moved_and_the_optimiser_works_in
     # AdamW has two moments; the clip reads the gradients once more
     assert of_weights("bert", SEQUENCES, "amp") == 110_106_428 * (2 * 6 + 4 * 6)
     assert of_weights("bert", {**SEQUENCES, "clip": 0}, "amp") == 110_106_428 * (2 * 5 + 4 * 6)
+
+
+def test_each_micro_step_reads_the_weights_and_adds_to_the_gradients():
+    # 2 reads and 2 passes over the gradients in each of 3, the clip; the optimiser's once
+    step = roofline.step("bert", SEQUENCES, 0, "fp32", 3)
+    assert step.bytes("least") == 110_106_428 * 4 * (3 * 4 + 1 + 6)
+    section = {"precisions": ["fp32"], "batch_sizes": {"fp32": [2]}, "accumulation": [1, 3]}
+    mapping = config(frameworks=["pytorch"], topologies=["1n1d"], workloads={"bert": section})
+    one, three = (roofline.of_case(case) for case in plan.expand(plan.load(mapping)))
+    assert three.flops == 3 * one.flops
+    optimiser = 110_106_428 * 4 * (1 + 6)
+    assert three.bytes("eager") - optimiser == 3 * (one.bytes("eager") - optimiser)
 
 
 def test_the_least_of_resnet50_is_what_its_convolutions_give_five_times():

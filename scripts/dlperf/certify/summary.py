@@ -1,0 +1,89 @@
+"""certificates/ -> the tables of docs/certificates.md: what the released certificates measured.
+
+    PYTHONPATH=scripts python -m dlperf.certify.summary
+
+released.py writes them too, when it has copied certificates.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dlperf import frameworks, workloads
+from dlperf.contract import files
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENT = "docs/certificates.md"
+BEGIN = "<!-- measured: made by `python -m dlperf.certify.summary`; do not edit -->"
+END = "<!-- /measured -->"
+TITLES = {"train": "Training", "infer": "Inference", "quality": "Training to a quality"}
+
+Key = tuple[str, str]  # a workload, and a variant of it
+Found = tuple[float, str]  # what a tier measured, and in which framework
+
+
+def tables(documents: Iterable[Mapping[str, Any]]) -> str:
+    """A table a scenario: a line a tier, a column a workload and variant."""
+    measured: dict[Key, dict[str, list[Found]]] = {}
+    for each in documents:
+        own = measured.setdefault((each["workload"], each["variant"]), {})
+        for tier in each["tiers"]:
+            if tier.get("measured") is not None and tier["name"] not in ("shapes", "input"):
+                own.setdefault(tier["name"], []).append((tier["measured"], each["framework"]))
+    parts = []
+    for scenario, title in TITLES.items():
+        keys = [key for key in measured if workloads.scenario_of(key[1]) == scenario]
+        keys.sort(key=_heading)
+        if keys:
+            parts.append(f"{title}:\n\n{_table(keys, measured)}")
+    return "\n\n".join(parts)
+
+
+def _table(keys: Sequence[Key], measured: Mapping[Key, Mapping[str, Sequence[Found]]]) -> str:
+    tiers = dict.fromkeys(tier for key in keys for tier in measured[key])
+    lines = [["tier", *map(_heading, keys)], ["---"] * (1 + len(keys))]
+    lines += [
+        [f"`{tier}`", *(_range(measured[key].get(tier, ())) for key in keys)] for tier in tiers
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _heading(key: Key) -> str:
+    workload, variant = key
+    choices = "-".join(each for each in variant.split("-") if each not in TITLES)
+    return workloads.facts(workload).TITLE + (f", `{choices}`" if choices else "")
+
+
+def _range(found: Sequence[Found]) -> str:
+    """'1.4e-09 to 1.6e-07 (JAX)': from the least that is not 0, and whose the largest is."""
+    above = [each for each in found if each[0]]
+    if not above:
+        return "0" if found else ""
+    (least, _), (largest, framework) = min(above), max(above)
+    alone = len({name for _, name in found}) == 1
+    alike = _number(least) == _number(largest)
+    whose = f" ({frameworks.load(framework).TITLE})" if alone or not alike else ""
+    return ("" if alike else f"{_number(least)} to ") + _number(largest) + whose
+
+
+def _number(value: float) -> str:
+    return f"{value:.2g}" if value >= 0.01 else f"{value:.1e}"
+
+
+def written(text: str, root: Path) -> str:
+    """The document's text with tables of the certificates that are there."""
+    paths = sorted((root / "certificates").rglob("*.json"))
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    made = tables(json.loads(path.read_text()) for path in paths)
+    return f"{before}{BEGIN}\n{made}\n{END}{after}"
+
+
+def write(root: Path = ROOT) -> None:
+    path = root / DOCUMENT
+    files.write_if_changed(path, written(path.read_text(encoding="utf-8"), root))
+
+
+if __name__ == "__main__":
+    write()

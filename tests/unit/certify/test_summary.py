@@ -1,0 +1,43 @@
+"""docs/certificates.md says what the certificates in certificates/ measured."""
+
+from conftest import ROOT
+
+from dlperf.certify import summary
+
+
+def certificate(framework: str, variant: str = "", **measured: float | None) -> dict:
+    tiers = [{"name": "shapes", "measured": 0}]
+    tiers += [{"name": name.replace("_", "-"), "measured": each} for name, each in measured.items()]
+    return {"workload": "bert", "framework": framework, "variant": variant, "tiers": tiers}
+
+
+def test_a_tier_has_its_least_and_its_largest_number_and_whose_that_is():
+    made = summary.tables(
+        [
+            certificate("jax", timed_loss=0, timed_update=0.5, optimizer=1.04e-7, long_run=None),
+            certificate("pytorch", timed_loss=2e-8, optimizer=1.03e-7),
+            certificate("mxnet", timed_loss=3.14e-7, timed_largest=0),
+            certificate("mxnet", "clip0", timed_loss=1e-9),
+            certificate("mxnet", "clip0-infer", timed_outputs=0.0149),
+        ]
+    )
+    training, inference = made.split("Inference:")
+    assert training.splitlines() == [
+        "Training:",
+        "",
+        "| tier | BERT-Base | BERT-Base, `clip0` |",
+        "| --- | --- | --- |",
+        "| `timed-loss` | 2.0e-08 to 3.1e-07 (MXNet) | 1.0e-09 (MXNet) |",
+        "| `timed-update` | 0.5 (JAX) |  |",
+        "| `optimizer` | 1.0e-07 |  |",
+        "| `timed-largest` | 0 |  |",
+        "",
+    ]
+    assert inference.splitlines()[-1] == "| `timed-outputs` | 0.015 (MXNet) |"
+
+
+def test_the_document_has_the_tables_of_the_certificates_that_are_there():
+    """Where it fails: `PYTHONPATH=scripts .venv/bin/python -m dlperf.certify.summary`."""
+    text = (ROOT / summary.DOCUMENT).read_text(encoding="utf-8")
+    assert summary.BEGIN in text and summary.END in text
+    assert summary.written(text, ROOT) == text
