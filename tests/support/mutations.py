@@ -88,17 +88,15 @@ SQUAD = [
         Mutation(name, "pytorch", "none", *change, float64_only=name not in OF_SQUADS_OPTIMIZER)
         for name, *change in WRONG_ON_SQUAD
     ),
+    *(
+        Mutation(name, framework, "none", *change, float64_only=name not in OF_SQUADS_OPTIMIZER)
+        for framework, wrong in (
+            ("tensorflow1", TENSORFLOW1_ON_SQUAD),
+            ("oneflow", ONEFLOW_ON_SQUAD),
+        )
+        for name, *change in wrong
+    ),
     *in_mindspore(MINDSPORE),
-]
-SQUAD += [
-    Mutation(name, framework, "none", *change, float64_only=name not in OF_SQUADS_OPTIMIZER)
-    for framework, wrong in (("tensorflow1", TENSORFLOW1_ON_SQUAD), ("oneflow", ONEFLOW_ON_SQUAD))
-    for name, *change in wrong
-]
-SQUAD += [
-    Mutation("as it is on SQuAD", framework, "none", "", "", layout, float64_only=False)
-    for framework in ("tensorflow1", "oneflow")
-    for layout in ("1", "dp2")
 ]
 SQUAD_INFER = [*on_squad("answers on SQuAD as they are"), *in_mindspore(MINDSPORE_INFER)]
 SQUAD_QUALITY = [*on_squad("to a quality on SQuAD"), *in_mindspore(MINDSPORE_QUALITY)]
