@@ -67,6 +67,7 @@ def _tested(
     if free and free["status"] == "ok":
         [again] = _distances([free["again_loss"]], [reference["again_loss"]])
         yield _tier("timed-again-loss", again, allowed["losses"], {})
+        yield _worst("timed-again", free["compared"]["again"], allowed["update"])
 
 
 def of_inference(

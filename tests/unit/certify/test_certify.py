@@ -37,7 +37,9 @@ def left(**changes):
         "shapes": [],
         "loss": list(REFERENCE["loss"]),
         "data_digest": "d0",
-        "compared": {name: dict(exact) for name in ("gradient", "first", "last", "optimizer")},
+        "compared": {
+            name: dict(exact) for name in ("gradient", "first", "last", "again", "optimizer")
+        },
     }
     return {**facts, **changes}
 
@@ -141,6 +143,17 @@ def test_of_a_training_to_a_quality_in_float32_the_losses_count_that_see_two_rat
     free["loss"][2] = 6.7
     found = by_name(judged(left(), None, free=free, manifest=quality, **changes))
     assert not found["timed-losses"]["passed"]
+
+
+def test_what_an_optimiser_keeps_over_a_new_start_shows_without_float64():
+    quality = {**MANIFEST, "variant": "quality"}
+    free = left(again_loss=6.95)
+    found = by_name(judged(left(), None, free=free, manifest=quality, again_loss=6.95))
+    assert found["timed-again"]["passed"]
+    free["compared"]["again"]["fc.bias"] = [0.9, 1.0]
+    found = by_name(judged(left(), None, free=free, manifest=quality, again_loss=6.95))
+    assert not found["timed-again"]["passed"]
+    assert found["timed-again"]["worst"]["tensor"] == "fc.bias"
 
 
 def test_other_input_is_told_apart_from_another_computation():
