@@ -19,7 +19,6 @@ FUSED_CAST = "ONEFLOW_FUSE_MODEL_UPDATE_CAST"
 # framework, compiler, precision, what is set, to what
 ON_A_GPU = [
     ("tensorflow1", "none", "fp32", "TF_SYNC_ON_FINISH", "0"),
-    ("tensorflow1", "none", "fp32", "CUDA_CACHE_MAXSIZE", "4294967296"),
     ("paddlepaddle", "static", "fp32", "FLAGS_max_inplace_grad_add", "8"),
     ("oneflow", "graph", "fp32", MULTI_TENSOR, "1"),
     ("oneflow", "graph", "amp", FUSED_CAST, "1"),

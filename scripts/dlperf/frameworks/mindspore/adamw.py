@@ -7,16 +7,16 @@ from dlperf.frameworks.mindspore.adam import Adam
 
 
 class AdamW(Adam):
-    """Adam, a decay of its own of weights and embeddings, and a share of the rate a tensor.
+    """Adam, and a decay of its own of weights and embeddings.
 
-    facts: those of a workload, its betas, epsilon, decay and clip. shares: a number for each of the
-    parameters, which its rate is multiplied by.
+    facts: those of a workload, its betas, epsilon and decay. shares: of each parameter, what its
+    rate is multiplied by; all 1 if not given.
     """
 
-    def __init__(self, facts, parameters, shares, learning_rate):
+    def __init__(self, facts, parameters, learning_rate, clip_norm, shares=None):
         betas = (facts.BETA1, facts.BETA2)
-        super().__init__(parameters, learning_rate, betas, facts.EPSILON, facts.CLIP_NORM)
-        self.shares = tuple(shares)
+        super().__init__(parameters, learning_rate, betas, facts.EPSILON, clip_norm)
+        self.shares = tuple(shares or [1] * len(parameters))
         self.decayed = tuple(each.ndim > 1 for each in parameters)
         self.decay = Tensor(facts.WEIGHT_DECAY, ms.float32)
         self.shrink = ops.ApplyGradientDescent()

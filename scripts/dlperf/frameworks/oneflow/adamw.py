@@ -1,4 +1,4 @@
-"""AdamW (Loshchilov and Hutter 2017) in OneFlow's eager mode, with a clip and rates by tensor."""
+"""AdamW (Loshchilov and Hutter 2017) in OneFlow: a clip and, in eager mode, rates by tensor."""
 
 import numpy as np
 import oneflow as flow
@@ -7,17 +7,21 @@ from dlperf.frameworks.oneflow.clip import clip
 
 
 class AdamW(flow.optim.AdamW):
-    """Takes the gradients of all groups together to a norm of at most `clip_norm` first.
+    """Takes the gradients of all groups together to a norm of at most `clip_norm` first, if any.
 
-    Each group has the `share` of the rate that its parameters are trained at.
+    facts: those of a workload, its betas and epsilon. A group's `share` is what its rate is
+    multiplied by; 1 if it has none.
     """
 
-    def __init__(self, groups, lr, betas, eps, clip_norm, fused):
+    def __init__(self, facts, groups, learning_rate, clip_norm, fused):
+        betas = (facts.BETA1, facts.BETA2)
         # rounded as the kernel has them, so that the bias corrections belong to them
         rounded = tuple(float(np.float32(beta)) for beta in betas)
-        super().__init__(groups, lr=lr, betas=rounded, eps=eps, fused=fused)
+        super().__init__(groups, lr=learning_rate, betas=rounded, eps=facts.EPSILON, fused=fused)
         self.betas, self.clip_norm = betas, clip_norm
-        self.set_rate(lr)
+        for group in self.param_groups:
+            group.setdefault("share", 1)
+        self.set_rate(learning_rate)
 
     def set_rate(self, rate):
         for group in self.param_groups:
@@ -25,7 +29,8 @@ class AdamW(flow.optim.AdamW):
 
     def step(self, closure=None):
         parameters = [each for group in self.param_groups for each in group.parameters]
-        clip([each.grad for each in parameters], self.clip_norm)
+        if self.clip_norm:
+            clip([each.grad for each in parameters], self.clip_norm)
         if parameters[0].dtype == flow.float64:  # the kernel's own numbers are float32 all the same
             return self._float64_step()
         return super().step(closure)
@@ -46,3 +51,11 @@ class AdamW(flow.optim.AdamW):
                     second.mul_(beta2).add_(weight.grad.square() * (1 - beta2))
                     change = first / correction1 / ((second / correction2).sqrt() + group["eps"])
                     weight.sub_((change + weight * group["weight_decay"]) * group["lr"])
+
+    def _generate_conf_for_graph(self, train_conf, variables):
+        """For a graph, which clips each group for itself: one group, told what not to decay."""
+        (conf,) = super()._generate_conf_for_graph(train_conf, variables)
+        for parameter in self.param_groups[0].parameters:
+            if parameter.ndim <= 1:
+                conf.weight_decay_conf.excludes.pattern.append("^%s$" % variables[parameter].name)
+        return [conf]

@@ -15,8 +15,6 @@ GPU_VARIABLES = {
     "TF_GPU_THREAD_COUNT": "2",
     # cuDNN's faster batch-norm, whose sums may overflow for large values
     "TF_USE_CUDNN_BATCHNORM_SPATIAL_PERSISTENT": "1",
-    # what the driver compiles for a card that has no kernels of its own is kept
-    "CUDA_CACHE_MAXSIZE": str(4 * 2**30),
 }
 
 _state = {}

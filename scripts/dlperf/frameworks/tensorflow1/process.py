@@ -5,14 +5,6 @@ import os
 from dlperf.contract.timer import HostTimer
 from dlperf.frameworks import gpus, horovod
 
-# A user's own setting of these stays.
-ON_GPU = {
-    # A call returns when its work is queued, not when it is done: `wait` in training.py waits.
-    "TF_SYNC_ON_FINISH": "0",
-    # What the driver compiles for a card newer than the build is kept, all of it.
-    "CUDA_CACHE_MAXSIZE": "4294967296",
-}
-
 
 def environment(run):
     variables = {"TF_CPP_MIN_LOG_LEVEL": "2"}
@@ -21,8 +13,10 @@ def environment(run):
             TF_CUDNN_USE_AUTOTUNE="1",
             TF_ENABLE_WINOGRAD_NONFUSED="1",
             TF_AUTOTUNE_THRESHOLD="2",
+            # A call returns when its work is queued, not when it is done: `wait` in training.py
+            # waits. A user's own setting stays.
+            TF_SYNC_ON_FINISH=os.environ.get("TF_SYNC_ON_FINISH", "0"),
         )
-        variables.update((name, os.environ.get(name, value)) for name, value in ON_GPU.items())
     if run.distributed:
         variables.update(horovod.variables(run))
     return variables

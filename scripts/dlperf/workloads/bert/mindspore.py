@@ -5,11 +5,11 @@ positions only; the whole step, clip, update and reduction included, in one grap
 """
 
 import mindspore as ms
-from mindspore import Tensor, ops
+from mindspore import ops
 
 from dlperf.frameworks.mindspore import inference as answers
 from dlperf.frameworks.mindspore import training as framework
-from dlperf.frameworks.mindspore.adam import Adam
+from dlperf.frameworks.mindspore.adamw import AdamW
 from dlperf.frameworks.mindspore.transformer import (
     ATTENTION,
     Embedded,
@@ -92,32 +92,9 @@ def loss(network, *batch):
     return network(*batch)
 
 
-class AdamW(Adam):
-    """Adam, and a decay of its own of weights and embeddings."""
-
-    def __init__(self, parameters, learning_rate, clip_norm):
-        betas = (facts.BETA1, facts.BETA2)
-        super().__init__(parameters, learning_rate, betas, facts.EPSILON, clip_norm)
-        self.decayed = tuple(each.ndim > 1 for each in parameters)
-        self.decay = Tensor(facts.WEIGHT_DECAY, ms.float32)
-        self.shrink = ops.ApplyGradientDescent()
-
-    def construct(self, gradients):
-        gradients = self.clipped(gradients)
-        factor, epsilon = self.next_step()
-        rate = self.learning_rate
-        one = ops.partial(self.one, rate * factor, rate * self.decay, epsilon)
-        return self.map(one, self.parameters, self.first, self.second, self.decayed, gradients)
-
-    def one(self, rate, decay, epsilon, weight, first, second, decayed, gradient):
-        if decayed:
-            self.shrink(weight, decay, weight)
-        self.change(weight, first, second, rate, epsilon, gradient)
-        return True
-
-
 def optimizer(run, network):
     return AdamW(
+        facts,
         network.trainable_params(),
         facts.learning_rate(run.global_batch_size),
         facts.CLIP_NORM if run.dimensions["clip"] else None,

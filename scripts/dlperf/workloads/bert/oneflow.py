@@ -5,7 +5,6 @@ positions only, nn.Graph with updates and additions fused; on the CPU eager with
 GPU, which this has not run on, in eager mode a multi-tensor AdamW.
 """
 
-import numpy as np
 import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
@@ -13,7 +12,7 @@ from oneflow import nn
 from dlperf.data import text
 from dlperf.frameworks.oneflow import inference as answers
 from dlperf.frameworks.oneflow import training as framework
-from dlperf.frameworks.oneflow.clip import clip
+from dlperf.frameworks.oneflow.adamw import AdamW
 from dlperf.frameworks.oneflow.transformer import (
     Embedded,
     attention_of,
@@ -51,28 +50,6 @@ class Bert(Embedded):
         return words + bias, self.nsp(flow.tanh(self.pooler(x[:, 0])))
 
 
-class AdamW(flow.optim.AdamW):
-    """Takes the gradients of all groups together to a norm of at most `clip_norm` first."""
-
-    def __init__(self, groups, clip_norm, **options):
-        super().__init__(groups, **options)
-        self.clip_norm = clip_norm
-
-    def step(self, closure=None):
-        if self.clip_norm:
-            gradients = [p.grad for group in self.param_groups for p in group.parameters]
-            clip(gradients, self.clip_norm)
-        return super().step(closure)
-
-    def _generate_conf_for_graph(self, train_conf, variables):
-        """For a graph, which clips each group for itself: one group, told what not to decay."""
-        (conf,) = super()._generate_conf_for_graph(train_conf, variables)
-        for parameter in self.param_groups[0].parameters:
-            if parameter.ndim <= 1:
-                conf.weight_decay_conf.excludes.pattern.append("^%s$" % variables[parameter].name)
-        return [conf]
-
-
 def model(run):
     return framework.place(run, Bert(run.cuda, facts.padding(run.dimensions)))
 
@@ -105,15 +82,8 @@ def optimizer(run, network):
         groups = [{"params": parameters, "weight_decay": facts.WEIGHT_DECAY}]
         if clip_norm:
             groups[0].update(clip_grad_max_norm=clip_norm, clip_grad_norm_type=2.0)
-    return AdamW(
-        groups,
-        clip_norm,
-        lr=facts.learning_rate(run.global_batch_size),
-        # rounded as the kernel has them, so that the bias corrections belong to them
-        betas=(float(np.float32(facts.BETA1)), float(np.float32(facts.BETA2))),
-        eps=facts.EPSILON,
-        fused=run.cuda and run.compiler == "none",
-    )
+    fused = run.cuda and run.compiler == "none"
+    return AdamW(facts, groups, facts.learning_rate(run.global_batch_size), clip_norm, fused)
 
 
 def training(run):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from dlperf.data import text
 from dlperf.frameworks.tensorflow import inference as answers
 from dlperf.frameworks.tensorflow import training as framework
-from dlperf.frameworks.tensorflow.adam import Adam, change
+from dlperf.frameworks.tensorflow.adamw import AdamW
 from dlperf.frameworks.tensorflow.transformer import (
     ATTENTION,
     Dense,
@@ -64,25 +64,6 @@ class Bert(Embedded):
         return tf.cast(words, framework.dtype()), tf.cast(pairs, framework.dtype())
 
 
-class AdamW(Adam):
-    """Loshchilov and Hutter's. The operator knows no decay: so weights are scaled before it."""
-
-    def __init__(self, variables, learning_rate, clip_norm):
-        betas = (facts.BETA1, facts.BETA2)
-        super().__init__(variables, learning_rate, betas, facts.EPSILON, clip_norm)
-
-    def apply(self, gradients, norm=None, finite=None):
-        """One step, or none: see training.train."""
-        gradients = self.clipped(gradients, norm)
-        settings = self.settings(self.next_step(finite), self.learning_rate, finite)
-        kept = tf.cast(1 - self.learning_rate * facts.WEIGHT_DECAY, framework.dtype())
-        kept = framework.choose(finite, kept, 1.0)
-        for weight, *rest in zip(self.trained, self.first, self.second, gradients):
-            if weight.shape.rank > 1:  # embeddings, dense weights
-                weight.assign(weight * kept)
-            change(weight, *rest, settings, finite)
-
-
 def model(run):
     # plain variables, the same on all ranks: see resnet50/tensorflow.py
     return Bert(facts.padding(run.dimensions))
@@ -106,6 +87,7 @@ def loss(run, network, tokens, segments, mask, positions, labels, predicted, fol
 
 def optimizer(run, network):
     return AdamW(
+        facts,
         network.trainable_variables,
         facts.learning_rate(run.global_batch_size),
         facts.CLIP_NORM if run.dimensions["clip"] else None,

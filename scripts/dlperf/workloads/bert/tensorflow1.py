@@ -11,7 +11,7 @@ import tensorflow as tf
 from dlperf.data import text
 from dlperf.frameworks.tensorflow1 import inference as answers
 from dlperf.frameworks.tensorflow1 import training as framework
-from dlperf.frameworks.tensorflow1.adam import Adam
+from dlperf.frameworks.tensorflow1.adamw import AdamW
 from dlperf.frameworks.tensorflow1.transformer import (
     ATTENTION,
     attention_bias,
@@ -75,31 +75,11 @@ def loss(run, network, tokens, segments, mask, positions, labels, predicted, fol
     return language + tf.reduce_mean(entropy(labels=follows, logits=pairs))
 
 
-class AdamW(Adam):
-    """Loshchilov and Hutter's: the decay in place, then Adam; no more passes over the weights."""
-
-    def _prepare(self):
-        super()._prepare()
-        self.decay = tf.cast(self.rate * facts.WEIGHT_DECAY, self.dtype)
-        self.corrected = tf.cast(self.rate * self.quotient, self.dtype)
-
-    def _apply_dense(self, gradient, variable):
-        before = [gradient]  # and with it whatever read the weights
-        if len(variable.shape) > 1:
-            with tf.control_dependencies(before):
-                before = [
-                    tf.raw_ops.ApplyGradientDescent(var=variable, alpha=self.decay, delta=variable)
-                ]
-        with tf.control_dependencies(before):
-            return self._change(variable, variable, gradient, self.corrected)
-
-
 def optimizer(run, network, rate=None):
     return AdamW(
+        facts,
         framework.dtype(run),
         facts.learning_rate(run.global_batch_size) if rate is None else rate,
-        (facts.BETA1, facts.BETA2),
-        facts.EPSILON,
         facts.CLIP_NORM if run.dimensions["clip"] else None,
     )
 

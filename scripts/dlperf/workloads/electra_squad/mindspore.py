@@ -127,8 +127,9 @@ def loss(network, *batch):
 
 def optimizer(run, network):
     named = weights(run, network).named
+    rate = facts.learning_rate(run.global_batch_size)
     shares = [facts.rate_share(name) for name in named]
-    return AdamW(facts, list(named.values()), shares, facts.learning_rate(run.global_batch_size))
+    return AdamW(facts, list(named.values()), rate, facts.CLIP_NORM, shares)
 
 
 def training(run):

@@ -8,7 +8,6 @@ the GPU, which this has not run on, Adam's kernel is one for all tensors of a ra
 import oneflow as flow
 import oneflow.nn.functional as F
 
-from dlperf.contract.run import Unsupported
 from dlperf.data import squad
 from dlperf.frameworks.oneflow import inference as answers
 from dlperf.frameworks.oneflow import training as framework
@@ -101,24 +100,13 @@ def loss(run, network, *batch):
 
 
 def optimizer(run, network):
-    if run.compiler == "graph":
-        raise Unsupported(
-            "nn.Graph clips each group of parameters by itself, and rates fall from layer to "
-            "layer: the compiler 'none' clips all together"
-        )
     groups = {}
     for name, parameter in weights(run, network).named.items():
         share, decay = facts.rate_share(name), facts.WEIGHT_DECAY * (parameter.ndim > 1)
         group = {"params": [], "share": share, "weight_decay": decay}
         groups.setdefault((share, decay), group)["params"].append(parameter)
-    return AdamW(
-        list(groups.values()),
-        facts.learning_rate(run.global_batch_size),
-        (facts.BETA1, facts.BETA2),
-        facts.EPSILON,
-        facts.CLIP_NORM,
-        fused=run.cuda,
-    )
+    rate = facts.learning_rate(run.global_batch_size)
+    return AdamW(facts, list(groups.values()), rate, facts.CLIP_NORM, fused=run.cuda)
 
 
 def training(run):

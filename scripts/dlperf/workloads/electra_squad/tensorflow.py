@@ -11,7 +11,7 @@ import tensorflow as tf
 from dlperf.data import squad
 from dlperf.frameworks.tensorflow import inference as answers
 from dlperf.frameworks.tensorflow import training as framework
-from dlperf.frameworks.tensorflow.adam import Adam, change
+from dlperf.frameworks.tensorflow.adamw import AdamW
 from dlperf.frameworks.tensorflow.transformer import (
     ATTENTION,
     Dense,
@@ -77,33 +77,6 @@ def product(x, weight):
     return tf.matmul(x, tf.cast(weight, x.dtype))
 
 
-class AdamW(Adam):
-    """Loshchilov and Hutter's, each tensor at its share of the rate.
-
-    The operator knows no decay: so weights are scaled before it.
-    """
-
-    def __init__(self, variables, shares, learning_rate):
-        betas = (facts.BETA1, facts.BETA2)
-        super().__init__(variables, learning_rate, betas, facts.EPSILON, facts.CLIP_NORM)
-        self.shares = shares
-
-    def apply(self, gradients, norm=None, finite=None):
-        """One step, or none: see training.train."""
-        gradients = self.clipped(gradients, norm)
-        step, settings, kept = self.next_step(finite), {}, {}
-        for share in set(self.shares):
-            rate = self.learning_rate * share
-            settings[share] = self.settings(step, rate, finite)
-            scale = tf.cast(1 - rate * facts.WEIGHT_DECAY, framework.dtype())
-            kept[share] = framework.choose(finite, scale, 1.0)
-        every = zip(self.trained, self.first, self.second, gradients, self.shares)
-        for weight, first, second, gradient, share in every:
-            if weight.shape.rank > 1:  # embeddings, dense weights
-                weight.assign(weight * kept[share])
-            change(weight, first, second, gradient, settings[share], finite)
-
-
 def model(run):
     # plain variables, the same on all ranks: see resnet50/tensorflow.py
     return Reader()
@@ -133,10 +106,9 @@ def loss(run, network, tokens, segments, mask, allowed, first, last, impossible,
 
 def optimizer(run, network):
     named = weights(run, network).named
-    shares = {each.ref(): facts.rate_share(name) for name, each in named.items()}
-    variables = network.trainable_variables
     rate = facts.learning_rate(run.global_batch_size)
-    return AdamW(variables, [shares[each.ref()] for each in variables], rate)
+    shares = [facts.rate_share(name) for name in named]
+    return AdamW(facts, list(named.values()), rate, facts.CLIP_NORM, shares)
 
 
 def specs(run):

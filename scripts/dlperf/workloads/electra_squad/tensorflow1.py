@@ -90,11 +90,9 @@ def loss(run, network, tokens, segments, mask, allowed, first, last, impossible,
 
 def optimizer(run, network, rate=None):
     return AdamW(
+        facts,
         framework.dtype(run),
         facts.learning_rate(run.global_batch_size) if rate is None else rate,
-        (facts.BETA1, facts.BETA2),
-        facts.EPSILON,
-        facts.WEIGHT_DECAY,
         facts.CLIP_NORM,
         {each: facts.rate_share(name) for name, each in trained().items()},
     )
