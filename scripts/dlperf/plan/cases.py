@@ -29,7 +29,7 @@ def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
     steps, folder = config.steps_of(case.workload, case.scenario), loaders.folder(case)
     if case.searched and not size_of(case):
         case = case.sized(search_of(case, config)["least"])
-    limit = {"memory_limit_bytes": config.memory_limit} if config.memory_limit else {}
+    limit = config.memory_limit_of(case)
     section = config.workloads.asked()[case.workload].quality
     quality = section if case.scenario == "quality" else None
     tested: dict[str, float] = {}
@@ -49,7 +49,7 @@ def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
             "seed": seed(case, config, repetition),
             "data_dir": f"results/data/{folder}" if folder else "",
             **tested,
-            **limit,
+            **({"memory_limit_bytes": limit} if limit else {}),
         },
     }
 

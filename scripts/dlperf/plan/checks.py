@@ -73,10 +73,14 @@ GIVEN = ("quality",)
 
 def cannot_be_searched(data: Mapping[str, Any]) -> Iterator[Problem]:
     """What asks for `max` where it cannot be found, or limits memory that has its own limit."""
-    cpu, limit = data.get("device") == "cpu", data.get("memory_limit")
-    if data.get("device") == "cuda" and limit is not None:
+    cpu, search = data.get("device") == "cpu", data.get("search")
+    limits = {"memory_limit": data.get("memory_limit")}
+    if isinstance(search, Mapping):
+        limits["search.memory_limit"] = search.get("memory_limit")
+    limits = {place: limit for place, limit in limits.items() if limit is not None}
+    for place, limit in limits.items() if data.get("device") == "cuda" else ():
         message = "is for `device: cpu`; a GPU's limit is its own memory, so leave it out"
-        yield Problem("memory_limit", repr(limit), message)
+        yield Problem(place, repr(limit), message)
     places: list[str] = []
     for name, place, section in _matrices(data.get("workloads")):
         batches = [*_with_max(section, "batch_sizes"), *_with_max(section.get("infer"), "infer")]
@@ -106,7 +110,7 @@ def cannot_be_searched(data: Mapping[str, Any]) -> Iterator[Problem]:
                     "`data: [synthetic]`, which lies over all sizes, or give a number"
                 )
                 yield Problem(f"workloads.{name}.data", kind, message)
-    if places and cpu and limit is None:
+    if places and cpu and not limits:
         message = (
             f"is missing, but {places[0]} has `{MAX}`: say how much memory a device may take, such "
             "as `memory_limit: 4 GB`; without a limit the machine would swap"

@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError
 
 from dlperf import frameworks, workloads
 from dlperf.contract import parallel
-from dlperf.contract.case import DEVICES, INFERRING, PRECISIONS, SCENARIOS
+from dlperf.contract.case import DEVICES, INFERRING, PRECISIONS, SCENARIOS, Case
 from dlperf.contract.choices import (
     MAX,
     Bytes,
@@ -503,6 +503,13 @@ else:
 class Search(Section):
     """How the largest size is searched for, where one is `max`."""
 
+    memory_limit: Memory | None = Field(
+        default=None,
+        description="On `cpu`, the memory that a device may commit while a size is searched, and "
+        "where the one that was found is measured, in place of the round's `memory_limit`: the "
+        "other cases of the round then have no limit, or the round's.",
+        examples=["2 GB"],
+    )
     most: int = Field(
         default=65_536,
         ge=1,
@@ -664,9 +671,9 @@ class Config(Section):
     memory_limit: Memory | None = Field(
         default=None,
         description="On `cpu`, the memory that a device may commit, as `4 GB`, `4 GiB` or a number "
-        "of bytes: beyond it a repetition is out of memory. Needed where something is searched, so "
-        "that the machine does not swap; all devices of a node together may have three quarters of "
-        "its memory.",
+        "of bytes: beyond it a repetition is out of memory. Needed where something is searched, "
+        "here or in `search`, so that the machine does not swap; all devices of a node together "
+        "may have three quarters of its memory.",
         examples=["4 GB"],
     )
     search: Search = Field(default=Search(), description="How `max` is searched for.")
@@ -701,6 +708,11 @@ class Config(Section):
         "`config/peaks.yaml` has those of common GPUs ([docs/limits.md](../docs/limits.md)).",
         examples=[{"AMD EPYC 9554 64-Core Processor": {"fp32": 0.12}}],
     )
+
+    def memory_limit_of(self, case: Case) -> int:
+        """What a device may commit in a repetition of this case, in bytes; 0 without a limit."""
+        own = self.search.memory_limit if case.searched else None
+        return own or self.memory_limit or 0
 
     def timeout_of(self, workload: str, scenario: str = "train") -> int:
         """The longest time of one repetition of this workload, in seconds."""

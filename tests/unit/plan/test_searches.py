@@ -155,9 +155,20 @@ def test_a_search_on_a_cpu_needs_a_limit_of_memory():
     )
 
 
+def test_a_search_can_have_a_limit_of_its_own():
+    own = plan.load(config(memory_limit=None, search={"memory_limit": "2 GB"}))
+    given, searched_for = plan.expand(own)
+    assert "memory_limit_bytes" not in plan.document(given, own, 1)["settings"]
+    assert plan.document(searched_for, own, 1)["settings"]["memory_limit_bytes"] == 2 * 10**9
+    both = plan.load(config(search={"memory_limit": "2 GB"}))
+    assert plan.document(given, both, 1)["settings"]["memory_limit_bytes"] == 4 * 10**9
+
+
 def test_a_limit_is_of_cpus_only():
     (line,) = wrong(device="cuda")
     assert line.startswith("config: memory_limit: '4 GB' is for `device: cpu`")
+    (line,) = wrong(device="cuda", memory_limit=None, search={"memory_limit": "2 GB"})
+    assert line.startswith("config: search.memory_limit: '2 GB' is for `device: cpu`")
     plan.load(config(device="cuda", memory_limit=None))
 
 
