@@ -132,8 +132,8 @@ ONEFLOW = (
     ),
     (  # of the kernel, which float64 steps do not take
         "no correction of the moments",
-        "eps=eps, fused=fused",
-        "eps=eps, fused=fused, do_bias_correction=False",
+        "eps=facts.EPSILON, fused=fused",
+        "eps=facts.EPSILON, fused=fused, do_bias_correction=False",
         "1",
     ),
 )
@@ -174,7 +174,7 @@ MINDSPORE = (
         "each.ndim > 0 for each in parameters",
         "1",
     ),
-    ("no clip", "facts.EPSILON, facts.CLIP_NORM)", "facts.EPSILON, None)", "1"),
+    ("no clip", "rate, facts.CLIP_NORM, shares", "rate, None, shares", "1"),
 )
 #: Of its answers, and of its training to a quality.
 MINDSPORE_INFER = (

@@ -106,9 +106,12 @@ def loss(run, network, tokens, segments, mask, allowed, first, last, impossible,
 
 def optimizer(run, network):
     named = weights(run, network).named
+    shares = {each.ref(): facts.rate_share(name) for name, each in named.items()}
+    variables = network.trainable_variables  # in the order of their gradients
     rate = facts.learning_rate(run.global_batch_size)
-    shares = [facts.rate_share(name) for name in named]
-    return AdamW(facts, list(named.values()), rate, facts.CLIP_NORM, shares)
+    return AdamW(
+        facts, variables, rate, facts.CLIP_NORM, [shares[each.ref()] for each in variables]
+    )
 
 
 def specs(run):
