@@ -76,6 +76,7 @@ def test_every_workload_and_framework_has_a_case_by_default(workload, device):
         ("wide_deep", "cuda"): ("oneflow", "mindspore"),
         ("wide_deep", "cpu"): ("hugectr",),
         ("electra", "cuda"): ("oneflow",),
+        ("electra_squad", "cuda"): ("oneflow",),
     }
     for framework in frameworks.NAMES:
         if framework in without.get((workload, device), ()):
