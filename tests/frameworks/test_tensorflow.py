@@ -9,13 +9,14 @@ SCALED = """
 import tensorflow as tf
 frameworks.load("tensorflow").start(run)
 from dlperf.frameworks.tensorflow import training as framework
+from dlperf.frameworks.tensorflow.adamw import AdamW
 from dlperf.frameworks.tensorflow.lamb import Lamb
-from dlperf.workloads.bert.tensorflow import AdamW
+from dlperf.workloads.bert import facts
 from dlperf.workloads.resnet50.tensorflow import SGD
 
 def trained(gradients):
     variables = [tf.Variable([[1.0, -2.0]]), tf.Variable([3.0])]
-    optimizer = {"bert": lambda: AdamW(variables, 0.125, 1.0),
+    optimizer = {"bert": lambda: AdamW(facts, variables, 0.125, 1.0),
                  "electra": lambda: Lamb(variables, 0.125, (0.9, 0.999), 1e-6, 0.01, True, 1.0),
                  "resnet50": lambda: SGD(variables, 0.125)}[run.workload]()
     passing = {id(each) for each in getattr(optimizer, "changes", {}).values()}
