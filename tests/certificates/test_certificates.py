@@ -1,7 +1,8 @@
 """Every framework proves its work, in the modes that the laptop round times.
 
 `make test` has ResNet-50's on one device in all, on two in two, Wide & Deep's in PyTorch, and one
-at random of the others; `make test-full` has all. Of BERT and ELECTRA, test_mutations.py has two layers.
+at random of the others; `make test-full` has all. Of BERT and ELECTRA, test_mutations.py has two
+layers.
 """
 
 import json

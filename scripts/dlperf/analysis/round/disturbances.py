@@ -134,10 +134,12 @@ def _beside_each_other(
     """The repetitions of each table and topology, and which of `shares` may lie between them: of
     float32, of other precisions, or of dropout, which is random.
 
-    The middle of two would be neither's: less than three cases are not compared.
+    The middle of two would be neither's: less than three cases are not compared. Nor are those
+    whose size was searched: each framework has found another one.
     """
     exact, rounded, random = shares
-    for (*_, workload, precision), own in known.groupby(BESIDE):
+    given = known[known["searched"].fillna("") == ""]
+    for (*_, workload, precision), own in given.groupby(BESIDE):
         if own["number"].nunique() >= 3:
             share = exact if precision == "fp32" else rounded
             dropout = hasattr(workloads.facts(workload), "DROPOUT")

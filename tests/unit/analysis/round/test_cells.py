@@ -6,13 +6,14 @@ import math
 import statistics
 import time
 
+import pandas
 import pytest
 from analysed_round import SMALL, analyse, cell, mxnet_fails
 from generated_round import config, shift, stretch, write_round
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.round import metrics
+from dlperf.analysis.round import disturbances, metrics
 from dlperf.analysis.schema.files import read_table
 from dlperf.analysis.statistics import separation
 from dlperf.scenarios.train import window_seconds
@@ -346,6 +347,26 @@ def test_a_cell_whose_losses_are_not_those_of_the_others_is_suspect(
     assert {row["flags"] for row in rows if row["framework"] != "mxnet"} == {""}
     expected = {"suspect:losses"} if suspect else {""}
     assert {row["flags"] for row in rows if row["framework"] == "mxnet"} == expected
+
+
+@pytest.mark.parametrize("searched, expected", [("", {2}), ("batch_size", set())])
+def test_work_of_sizes_that_were_searched_is_not_held_to_that_of_the_others(searched, expected):
+    columns = {
+        "number": [0, 1, 2],
+        "losses": [7.0, 7.0, 9.0],
+        "table": ["t"] * 3,
+        "workload": ["resnet50"] * 3,
+        "precision": ["fp32"] * 3,
+        "searched": [searched] * 3,
+    }
+    measured = pandas.DataFrame(columns).assign(
+        nodes=1,
+        devices_per_node=1,
+        measured_steps=4,
+        loss_first=lambda all: all["losses"],
+        loss_last=lambda all: all["losses"] - 1,
+    )
+    assert disturbances.strange_losses(measured) == expected
 
 
 def test_energy_and_memory_are_kept_where_they_were_counted(tmp_path):
