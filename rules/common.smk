@@ -31,6 +31,7 @@ from dlperf.inside_snakemake import of_each_job
 
 if workflow.is_main_process:
     inside_snakemake.end_quietly()
+    inside_snakemake.nothing_is_incomplete()
 
 # What the rules start has only this package on its path, whatever the user's PYTHONPATH is.
 shell.prefix(f"export PYTHONPATH={shlex.quote(SCRIPTS)}; ")

@@ -1,5 +1,6 @@
 """What reaches into Snakemake's inside finds there what it expects."""
 
+import base64
 import importlib.metadata
 import inspect
 import logging
@@ -44,6 +45,16 @@ def test_a_finished_job_is_a_line_where_the_output_is_no_terminal(checkout):
     assert [line[0] for line in lines] == [str(i + 1) for i in range(len(lines))]
     assert {line[1] for line in lines} == {str(len(lines))}
     assert "config" in [line[2] for line in lines]
+
+
+def test_a_report_takes_what_a_killed_call_has_left(checkout):
+    (checkout / "config/config.yaml").write_text(yaml.safe_dump(SMALL_ROUND))
+    made = "results/small/config.yaml"
+    snakemake("--", made, cwd=checkout)
+    marker = base64.b64encode(made.encode()).decode()  # as the call would, when it begins the job
+    (checkout / ".snakemake/incomplete" / marker).write_text("{}")
+    snakemake("--report", "report.html", "--", made, cwd=checkout)
+    assert (checkout / "report.html").exists()
 
 
 def test_the_time_left_follows_from_the_repetitions_that_ended(monkeypatch):
