@@ -11,7 +11,8 @@ from dlperf import environments, frameworks, workloads
 from dlperf.plan import Case, estimate, expand, load
 from dlperf.plan import document as document_of
 from dlperf.plan.__main__ import main
-from dlperf.plan.estimate import builds, check_disk, timer
+from dlperf.plan.durations import timer
+from dlperf.plan.estimate import builds, check_disk
 from dlperf.plan.show import duration, show, tsv
 from dlperf.plan.state import is_due, record_path, states
 
