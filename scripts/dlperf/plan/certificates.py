@@ -61,11 +61,11 @@ def differs(document: Mapping[str, Any]) -> str:
     """What a certificate was made with that is not what is here; "" where it is the same."""
     workload, framework = document["workload"], document["framework"]
     provenance, reference = document["provenance"], document["provenance"]["reference"]
-    if provenance["code_sha256"] != _implementation(workload, framework):
+    if provenance.get("code_sha256") != _implementation(workload, framework):
         return "the implementation's code"
     if reference.get("code_sha256") != _reference(workload):
         return "the reference's code"
-    if provenance["lock_sha256"] != _lock(f"{framework}.{document['device']}"):
+    if provenance.get("lock_sha256") != _lock(f"{framework}.{document['device']}"):
         return "the lock of its environment"
     if reference.get("lock_sha256") != _lock(f"pytorch.{document['device']}"):
         return "the lock of the reference's environment"
@@ -73,14 +73,14 @@ def differs(document: Mapping[str, Any]) -> str:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A certificate's document; {} where there is none, or no certificate."""
+    """A certificate's document; {} where there is none, or another one's."""
     try:
         document = json.loads(path.read_bytes())
-        if document["provenance"]["reference"] is not None and document["framework"]:
-            return dict(document)
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    return {}
+        own = (document["workload"], document["framework"])
+        document["provenance"]["reference"].get("code_sha256")
+        return dict(document) if own == path.parts[-3:-1] else {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 @cache

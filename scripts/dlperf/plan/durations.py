@@ -8,9 +8,12 @@ read, however many records there are: a few of each case, and of other rounds th
 
 import json
 import math
+import os
+import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,6 +68,14 @@ ROUNDS = 10  # beside this one
 FOLDERS = 5  # of similar cases, until one has a record that counts
 
 
+class Machine(NamedTuple):
+    """What is equal on equal nodes, whatever their names."""
+
+    cpu: str
+    cores: int
+    gpus: tuple[str, ...]  # their names
+
+
 class Measured(NamedTuple):
     """What a record says of the time that its repetition took, in seconds."""
 
@@ -74,7 +85,7 @@ class Measured(NamedTuple):
     cores: int  # of a device on a CPU
     total: float
     busy: float  # in steps; the rest is starting, compiling, and waiting for requests
-    machine: tuple[Any, ...]
+    machine: Machine
 
 
 def timer(config: Config, results: Path = Path("results")) -> Callable[[Case], tuple[float, str]]:
@@ -88,7 +99,7 @@ def timer(config: Config, results: Path = Path("results")) -> Callable[[Case], t
     others = list(_other_rounds(config, results))
 
     @cache
-    def here() -> tuple[Any, ...]:
+    def here() -> Machine:
         return this_machine(config.device)
 
     @cache
@@ -99,19 +110,24 @@ def timer(config: Config, results: Path = Path("results")) -> Callable[[Case], t
         for path in sorted((runs / folder).glob("rep*.json"))[:RECORDS]:
             each = read(path)
             if each and each.device == config.device:
-                if runs == own or _same_machine(each.machine, here()):
+                if runs == own or _same_machine(each.machine, here(), config.device):
                     found.append(each)
         return found
 
     @cache
-    def known(workload: str, framework: str) -> list[tuple[Path, Case]]:
-        """The cases of a framework and workload that this round and others have a folder of."""
-        return [
-            (runs, case)
-            for runs in (own, *others)
-            for folder in sorted((runs / workload / framework).glob("*"))
-            if (case := _parsed(f"{workload}/{framework}/{folder.name}"))
-        ]
+    def known(workload: str, framework: str) -> dict[str, tuple[Likeness, list[Path]]]:
+        """Folder -> of a case of this framework and workload what it is like, and the rounds that
+        have it: this one, then the newest."""
+        found: dict[str, tuple[Likeness, list[Path]]] = {}
+        for runs in (own, *others):
+            for name in _names(runs / workload / framework):
+                folder = f"{workload}/{framework}/{name}"
+                if folder not in found:
+                    if (case := _parsed(folder)) is None:
+                        continue
+                    found[folder] = (likeness(case), [])
+                found[folder][1].append(runs)
+        return found
 
     def median(found: list[Measured], case: Case) -> float:
         return statistics.median(scaled(each, case, config) for each in found)
@@ -123,9 +139,11 @@ def timer(config: Config, results: Path = Path("results")) -> Callable[[Case], t
         for runs in others:
             if found := measured(runs, case.folder):
                 return median(found, sized), "rounds"
-        similar = sorted(known(case.workload, case.framework), key=lambda each: far(each[1], sized))
-        for runs, other in similar[:FOLDERS]:
-            if found := measured(runs, other.folder):
+        wanted, similar = likeness(sized), known(case.workload, case.framework)
+        nearest = sorted(similar, key=lambda folder: far(similar[folder][0], wanted))
+        places = ((runs, folder) for folder in nearest for runs in similar[folder][1])
+        for runs, folder in islice(places, FOLDERS):
+            if found := measured(runs, folder):
                 return median(found, sized), "similar"
         return default_seconds(sized, config), "defaults"
 
@@ -133,15 +151,25 @@ def timer(config: Config, results: Path = Path("results")) -> Callable[[Case], t
 
 
 def _other_rounds(config: Config, results: Path) -> Iterator[Path]:
-    """The folders runs/ of other rounds, the newest first."""
+    """The folders runs/ of other rounds on the same kind of device, the newest first."""
     found = []
     for runs in results.glob("*/runs"):
-        if runs.parent.name != config.round:
-            try:
+        try:
+            if runs.parent.name != config.round and _device(runs.parent) in (config.device, ""):
                 found.append((runs.stat().st_mtime, runs))
-            except OSError:  # just deleted, or a link to nowhere
-                continue
+        except OSError:  # just deleted, or not ours to read
+            continue
     yield from (runs for _, runs in sorted(found, reverse=True)[:ROUNDS])
+
+
+def _device(folder: Path) -> str:
+    """The device of a round, by its config; "" where there is none."""
+    try:
+        text = (folder / "config.yaml").read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    match = re.search(r"^device: (\w+)$", text, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def _parsed(folder: str) -> Case | None:
@@ -151,39 +179,66 @@ def _parsed(folder: str) -> Case | None:
         return None
 
 
-def far(one: Case, other: Case) -> tuple[Any, ...]:
-    """How unlike two cases of a framework and workload are in what decides their time."""
-    sizes = [max(flops(case), 1.0) for case in (one, other)]
-    return (
-        made_as(one.scenario) != made_as(other.scenario),
-        one.scenario != other.scenario,
-        one.precision != other.precision,
-        one.compiler != other.compiler,
-        one.devices != other.devices,
-        abs(math.log(sizes[0] / sizes[1])),
-        one.data != other.data,
+def _names(folder: Path) -> list[str]:
+    """What is in a folder; nothing where there is none."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+class Likeness(NamedTuple):
+    """What decides the time of a case of a framework and workload, the most important first."""
+
+    made_as: str
+    scenario: str
+    precision: str
+    compiler: str
+    devices: int
+    log_flops: float  # of a step of a device
+    data: str
+
+
+def likeness(case: Case) -> Likeness:
+    return Likeness(
+        made_as(case.scenario),
+        case.scenario,
+        case.precision,
+        case.compiler,
+        case.devices,
+        math.log(max(flops(case), 1.0)),
+        case.data,
     )
 
 
-def this_machine(device: str) -> tuple[Any, ...]:
-    """What `read` takes a machine for, of the one that plans."""
+def far(one: Likeness, other: Likeness) -> tuple[Any, ...]:
+    """How unlike two cases are: smaller tuples are nearer."""
+    distances = {"log_flops": abs(one.log_flops - other.log_flops)}
+    return tuple(
+        distances.get(name, getattr(one, name) != getattr(other, name)) for name in one._fields
+    )
+
+
+def this_machine(device: str) -> Machine:
+    """The machine that plans."""
     gpus = host.gpu_facts(host.visible_gpus()) if device == "cuda" else []
     return _machine({**host.facts(), "gpus": gpus})
 
 
-def _machine(facts: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Processor, cores and GPUs: what is equal on equal nodes, whatever their names."""
+def _machine(facts: Mapping[str, Any]) -> Machine:
     gpus = sorted(str(each.get("name", "")) for each in facts.get("gpus") or [])
-    return facts["cpu"], facts["cores"], *gpus
+    return Machine(facts["cpu"], facts["cores"], tuple(gpus))
 
 
-def _same_machine(of_record: tuple[Any, ...], here: tuple[Any, ...]) -> bool:
+def _same_machine(of_record: Machine, here: Machine, device: str) -> bool:
     """Whether a record is of this machine.
 
     On a cluster a plan is made where no GPU is: there, records on GPUs are of the cluster's nodes.
     """
-    cpu_and_cores = 2
-    return of_record == here or len(of_record) > cpu_and_cores == len(here)
+    if device == "cuda" and not here.gpus:
+        return bool(of_record.gpus)
+    alike = of_record[:2] == here[:2]
+    return alike and (device == "cpu" or of_record.gpus == here.gpus)
 
 
 def read(path: Path) -> Measured | None:
