@@ -43,8 +43,8 @@ CPU_CORE_GFLOPS = {
 GPU_GFLOPS = {"fp32": 15_000, "tf32": 30_000}
 GPU_GFLOPS_MIXED = 60_000
 # From the start of a repetition to its first step, without compiling; and what more of compiling
-# takes than a step. On a CPU as measured with ResNet-50 on two cores, where the whole laptop round
-# takes 12 minutes when nothing else runs: from the second repetition on, when caches are warm.
+# takes than a step. On a CPU the least of the laptop round's records on two busy cores, from the
+# second repetition on, times 0.7: so the sum is the 12 minutes that the round took on quiet ones.
 CPU_STARTUP_SECONDS = {
     "pytorch": 4,
     "tensorflow": 5,
