@@ -155,15 +155,23 @@ def _constant(sizes: np.ndarray) -> np.ndarray:
     return 2.0 ** (1 - 2 * np.minimum(sizes[one], sizes[other]))
 
 
-def rejected(p: np.ndarray) -> np.ndarray:
-    """Which of the hypotheses along the last axis Holm's correction rejects (1979, Scand. J.
-    Statist. 6:65-70): the k-th smallest of m p-values is compared with ERROR / (m + 1 - k), until
-    one is above that. The chance of any false rejection is at most ERROR, whichever are true."""
+def corrected(p: np.ndarray) -> np.ndarray:
+    """Holm's corrected p-values of the hypotheses along the last axis (1979, Scand. J. Statist.
+    6:65-70): the k-th smallest of m, times m + 1 - k, but not below any smaller one's, nor above 1.
+
+    Where those that are at most ERROR are rejected, the probability of any false rejection is at
+    most ERROR, whichever hypotheses are true.
+    """
     order = np.argsort(p, axis=-1, kind="stable")
     ascending = np.take_along_axis(p, order, -1) * np.arange(p.shape[-1], 0, -1)
-    found = np.empty(p.shape, bool)
-    np.put_along_axis(found, order, np.logical_and.accumulate(ascending <= ERROR, axis=-1), -1)
-    return found
+    found = np.empty(p.shape)
+    np.put_along_axis(found, order, np.maximum.accumulate(ascending, axis=-1), -1)
+    return np.minimum(found, 1)
+
+
+def rejected(p: np.ndarray) -> np.ndarray:
+    """Which of the hypotheses along the last axis Holm's correction rejects."""
+    return corrected(p) <= ERROR
 
 
 def deciding_level(p: np.ndarray) -> np.ndarray:
