@@ -13,6 +13,7 @@ choice, could show nothing here: with 7 repetitions a rank test's p is at least 
 cells or more bring above 5 %.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -28,8 +29,8 @@ MOST = 10_000
 ROUNDING = 1e-9
 #: Logarithms that scatter by less do so by rounding.
 SMALLEST = 1e-12
-#: Where the ends of an interval are looked for, from outside: so many spreads from the difference of
-#: the medians. An end beyond the first is called unbounded.
+#: Where the ends of an interval are looked for, from outside: so many spreads from the difference
+#: of the medians. An end beyond the first is called unbounded.
 SEARCHED = (1e4, 100.0, *np.geomspace(10, 0.1, 12).tolist())
 #: How often the distance between two of them is halved.
 HALVINGS = 14
@@ -97,9 +98,7 @@ def p_values(before: np.ndarray, now: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return alone, corrected
 
 
-def _p_values(
-    values: np.ndarray, labels: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _p_values(values: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(statistics: a row an allotment, a column a cell; p of each cell alone; corrected p)."""
     found = np.stack([statistic(column, labels) for column in values.T], axis=1)
     reached = found >= found[0] * (1 - ROUNDING)
@@ -162,6 +161,7 @@ def _end(
     return difference, p
 
 
+@functools.lru_cache(32)
 def allotments(before: int, now: int) -> np.ndarray:
     """A row for each way to call `before` of all repetitions the first round; the real one first.
 

@@ -54,14 +54,14 @@ def test_a_slower_framework_is_a_regression_and_comes_first(tmp_path, capsys):
     old = made(tmp_path, "old")
     status, rows, page = compared(old, made(tmp_path, "new", faster(0.85)))
     assert status == 3
-    assert [row["verdict"] for row in rows] == ["regression"] * 2 + ["no difference shown"] * 4
+    assert [row["verdict"] for row in rows] == ["regression"] * 2 + ["not significantly different"] * 4
     for row in rows[:2]:
         assert row["framework"] == "pytorch"
         assert row["ratio"] == pytest.approx(0.85, rel=1e-4)
         assert row["ratio_low"] < 0.85 < row["ratio_high"] < 1
         assert row["p"] <= row["p_corrected"] <= 0.05
     assert "regression: ResNet-50 v1.5, PyTorch" in capsys.readouterr().out
-    assert "6 cells compared: 2 regressions, 4 no difference shown." in page.text
+    assert "6 cells compared: 2 regressions, 4 not significantly different." in page.text
 
 
 def test_of_a_metric_that_is_better_lower_more_is_a_regression(tmp_path, capsys):
@@ -79,8 +79,8 @@ def test_of_a_metric_that_is_better_lower_more_is_a_regression(tmp_path, capsys)
     status, rows, page = compared(old, new, "--metric", "memory")
     assert status == 3
     assert verdicts(rows) == {
-        **{"pytorch 1": "no difference shown", "pytorch 2": "no difference shown"},
-        **{"mxnet 1": "no difference shown", "mxnet 2": "no difference shown"},
+        **{"pytorch 1": "not significantly different", "pytorch 2": "not significantly different"},
+        **{"mxnet 1": "not significantly different", "mxnet 2": "not significantly different"},
         **{"jax 1": "regression", "jax 2": "regression"},
     }
     assert {(row["metric"], row["unit"], row["better"]) for row in rows} == {
@@ -96,10 +96,10 @@ def test_what_is_faster_or_the_same_is_no_reason_to_fail(tmp_path):
     old = made(tmp_path, "old")
     status, rows, _ = compared(old, made(tmp_path, "new", faster(1.2, "jax")))
     assert status == 0
-    assert [row["verdict"] for row in rows] == ["improvement"] * 2 + ["no difference shown"] * 4
+    assert [row["verdict"] for row in rows] == ["improvement"] * 2 + ["not significantly different"] * 4
     status, rows, page = compared(old, made(tmp_path, "same"))
     assert status == 0
-    assert {row["verdict"] for row in rows} == {"no difference shown"}
+    assert {row["verdict"] for row in rows} == {"not significantly different"}
     assert "Nothing is shown to be worse or broken." in page.text
 
 
@@ -115,10 +115,10 @@ def test_three_repetitions_say_plainly_that_they_cannot_tell(tmp_path):
     old = made(tmp_path, "old", repetitions=3)
     status, rows, page = compared(old, made(tmp_path, "new", faster(0.5), repetitions=3))
     assert status == 0
-    assert [row["verdict"] for row in rows] == ["possible regression"] * 2 + ["cannot tell"] * 4
+    assert [row["verdict"] for row in rows] == ["possible regression"] * 2 + ["too few repetitions"] * 4
     assert all(row["p"] is None for row in rows)
     assert "3 repetitions a side cannot show a difference at 5 %" in page.text
-    assert "would lie apart in about 0.6 of 6 cells" in page.text
+    assert "would be below all of the other in about 0.6 of 6 cells" in page.text
 
 
 def test_a_cell_that_fails_now_is_broken(tmp_path):

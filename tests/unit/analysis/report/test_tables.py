@@ -163,7 +163,7 @@ def test_ranks_stand_below_a_table_with_the_chance_that_they_err(tmp_path):
     forms = write_table(results)
     for text in forms["md"], forms["html"]:
         assert re.search(r"1n1d: 1 PyTorch, 2 MXNet \[static\](\n|</li>)", text)
-        assert "Ranks, shared where cells are not told apart" in text
+        assert "Ranks, shared where cells are not significantly different" in text
         assert "some two would be with a probability of 5 %" in text
 
 

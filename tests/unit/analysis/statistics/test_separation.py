@@ -1,4 +1,4 @@
-"""When two cells are told apart: by how much they differ beside their noise, and among how many."""
+"""When two cells are significantly different: beside their noise, and among how many."""
 
 import itertools
 import math
@@ -87,7 +87,7 @@ def test_what_medians_deny_is_not_claimed():
     assert not higher([slow, steady]).any()
 
 
-def test_cells_of_three_repetitions_are_told_apart_from_none_and_count_for_no_pair():
+def test_cells_of_three_repetitions_differ_significantly_from_none_and_count_for_no_pair():
     few = [cell(3, n=3), cell(-3, n=3)]
     assert LEAST == 4 and not higher(few).any()
     assert not higher([few[0], cell(0)]).any() and not higher([[1.0]]).any()
@@ -121,7 +121,7 @@ def test_a_unit_changes_nothing_and_no_two_are_higher_than_each_other(cells):
         assert medians[one] > medians[other]
 
 
-def test_cells_that_are_not_told_apart_share_their_ranks():
+def test_cells_that_are_not_significantly_different_share_their_ranks():
     better = np.zeros((4, 4), bool)
     assert ranks(better) == [(1, 4)] * 4
     better[0, 1:] = True
