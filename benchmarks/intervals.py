@@ -84,6 +84,20 @@ def by_welch_and_holm(logs):
     return separation.claims(middles, means, logs.var(axis=-1, ddof=1) / n, sizes) != 0
 
 
+def pair_coverage(name, n, cells, rounds, dice, spreads=(1.0,), by=0.0):
+    """The share of pairs whose interval holds the true ratio, where each cell is above the next by
+    that many standard deviations."""
+    logs = equal_cells(name, n, cells, rounds, dice, spreads) * 0.05
+    places = 0.05 * by * np.arange(cells)
+    logs = np.clip(logs, -50, 50) + places[:, None]
+    squares, sizes = logs.var(axis=-1, ddof=1) / n, np.full(cells, n)
+    middles = np.median(logs, axis=-1)
+    low, high = separation.intervals(middles, logs.mean(axis=-1), squares, sizes)
+    one, other = separation.pairs(cells)
+    true = np.exp(places[one] - places[other])
+    return float(np.mean((low <= true) & (true <= high)))
+
+
 def by_games_and_howell(logs):
     """Welch's t of each pair against the studentised range (1976, J. Educ. Stat. 1:113-125)."""
     n, (one, other) = logs.shape[-1], separation.pairs(logs.shape[-2])
@@ -202,6 +216,22 @@ def main():
             },
             RANKED,
         )
+    able = tuple(n for n in RANKED if n >= separation.LEAST)
+    for cells in FRAMEWORKS:
+        for title, by in (
+            ("equal cells", 0),
+            ("cells, each 3 standard deviations above the next", 3),
+        ):
+            table(
+                f"Interval that decides between two of {cells} {title}",
+                {"stated, at least": [1 - separation.ERROR] * len(able)},
+                {
+                    f"{d}{text}": [pair_coverage(d, n, cells, few, dice, spreads, by) for n in able]
+                    for text, spreads in noisy.items()
+                    for d in DISTRIBUTIONS
+                },
+                able,
+            )
     for cells in FRAMEWORKS:
         table(
             f"Three rules for ranking {cells} equal cells: the worst of all those distributions",
@@ -233,7 +263,6 @@ def main():
                 },
                 RANKED,
             )
-    able = tuple(n for n in RANKED if n >= separation.LEAST)
     for cells in (2, 8):
         table(
             f"Detectable difference in a ranking of {cells}: how often it is found",

@@ -123,7 +123,7 @@ def test_a_difference_that_may_be_chance_makes_no_winner(tmp_path):
 
 
 def test_the_summary_claims_what_the_ranks_claim_and_no_more(tmp_path):
-    """Of eight frameworks whose speeds are close, some significantly different from the best and some not."""
+    """Of eight frameworks whose speeds are close, some as good as the best and some not."""
     results = write_round(tmp_path, config(repetitions=5), noise=0.05)
     rows = analyse(results)
     found = summary.standings(rows, read_table(results / "measurements.tsv.gz"))
@@ -167,7 +167,9 @@ def test_it_says_how_sure_its_numbers_are(tmp_path):
 
 def test_three_repetitions_are_said_to_rank_nothing_and_how_many_would_do(tmp_path):
     said = " ".join(write_report(write_round(tmp_path, config())).text.split())
-    assert "All ranks are shared: with fewer than 4 repetitions no difference is significant." in said
+    assert (
+        "All ranks are shared: with fewer than 4 repetitions no difference is significant." in said
+    )
     assert "Of 8 cells, 4 repetitions find one of 5.6 standard deviations in 80 %" in said
     assert "no difference is significant, however large" in said
     assert "So few show no significant difference; it takes 4 or more." in said
