@@ -175,7 +175,7 @@ def _cell(row: Row, others: Sequence[Row], runs: Sequence[Row]) -> dict[str, Any
     values |= {other["metric"]: _interval(other, "median") for other in others}
     doubts = []
     if flags.suspect(row):
-        doubts.append("suspect, excluded from ranks" if flags.excluding(row) else "suspect")
+        doubts.append("excluded: suspect" if flags.excluding(row) else "suspect")
     if row["median"] is not None and row["certificate"] != "passed":
         doubts.append("not equivalent")
     return {

@@ -123,7 +123,7 @@ def test_three_repetitions_say_plainly_that_they_cannot_tell(tmp_path):
         "too few repetitions"
     ] * 4
     assert all(row["p"] is None for row in rows)
-    assert "3 repetitions a side cannot show a difference at 5 %" in page.text
+    assert "3 repetitions a side cannot show a significant difference" in page.text
     assert "would be below all of the other in about 0.6 of 6 cells" in page.text
 
 

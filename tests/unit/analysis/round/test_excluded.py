@@ -205,7 +205,7 @@ def test_a_suspect_that_leads_wins_nowhere_in_the_report(tmp_path):
     explored = json.loads(re.search(r'id="explorer-data">(.*?)</script>', text, re.DOTALL)[1])
     for each in explored["cells"]:
         assert each["ranked"] == (each["framework"] != "MXNet")
-        assert ("excluded from ranks" in each["doubts"]) == (each["framework"] == "MXNet")
+        assert ("excluded: suspect" in each["doubts"]) == (each["framework"] == "MXNet")
 
 
 def test_where_all_rivals_are_excluded_nothing_is_ranked_and_it_says_why(tmp_path):
