@@ -255,10 +255,7 @@ def test_the_explorer_never_calls_a_suspect_the_best(browser, tmp_path):
         said = drawn(page)
         assert said[0].endswith("(100 %)") and len(said) == 6
         assert "%" not in said[2] and float(said[2]) > 2 * float(said[0].split()[0])
-        assert (
-            "MXNet [static] (excluded: suspect)"
-            in page.locator(".plot").all_inner_texts()[0]
-        )
+        assert "MXNet [static] (excluded: suspect)" in page.locator(".plot").all_inner_texts()[0]
         marked = page.locator(".medians td.unequal").all_inner_texts()
         assert len(marked) == 2 and all("✗ suspect" in text for text in marked)
         assert "MXNet" not in page.locator("#standings").inner_text()
