@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from analysis_steps import bounding, limiting, merging, summarising
 from axe_playwright_python.sync_playwright import Axe
-from generated_round import config, write_round
+from generated_round import all_ok, all_pass, config, stretch, write_round
 from playwright.sync_api import Browser, Page, expect
 
 from dlperf import plan
@@ -33,10 +33,16 @@ def some_not_equivalent(case: plan.Case) -> str:
     return "missing" if case.framework == "jax" and case.devices_per_node == 2 else "passed"
 
 
-def make(root: Path, fate, frameworks: list[str] | None = None) -> Path:
+def make(
+    root: Path,
+    fate,
+    frameworks: list[str] | None = None,
+    change=None,
+    verdict=some_not_equivalent,
+) -> Path:
     """The report of a generated round, by the same commands as the workflow's rules."""
     mapping = config(frameworks=frameworks) if frameworks else config()
-    results = write_round(root, mapping, fate=fate, verdict=some_not_equivalent)
+    results = write_round(root, mapping, fate=fate, change=change, verdict=verdict)
     cells = str(results / "cells.tsv")
     settings = ["--config", str(results / "config.yaml")]
     for step in (merging, limiting, summarising, bounding):
@@ -232,6 +238,27 @@ def test_the_explorer_compares_by_any_metric_the_best_first(browser, with_failur
         headings = page.locator(".groups h3")
         assert headings.count() == 3 and "PyTorch" in headings.first.inner_text()
         assert drawn(page)[:2] == ["27.36 (100 %)", "14.22 (52 %)"]
+
+
+def test_the_explorer_never_calls_a_suspect_the_best(browser, tmp_path):
+    """Its record says 2.6 times its best rival, and losses that no rival has."""
+
+    def change(record) -> None:
+        if record["identity"]["framework"] == "mxnet":
+            stretch(record, 1 / 2.95)
+            record["steps"]["loss"] = [loss + 0.1 for loss in record["steps"]["loss"]]
+
+    frameworks = ["pytorch", "mxnet", "tensorflow"]
+    path = make(tmp_path, all_ok, frameworks, change, verdict=all_pass)
+    with Visit(browser, path, "#explorer") as visit:
+        page = visit.page
+        said = drawn(page)
+        assert said[0].endswith("(100 %)") and len(said) == 6
+        assert "%" not in said[2] and float(said[2]) > 2 * float(said[0].split()[0])
+        assert "MXNet [static] (excluded: suspect)" in page.locator(".plot").all_inner_texts()[0]
+        marked = page.locator(".medians td.unequal").all_inner_texts()
+        assert len(marked) == 2 and all("✗ suspect" in text for text in marked)
+        assert "MXNet" not in page.locator("#standings").inner_text()
 
 
 def test_the_explorer_says_more_of_a_cell_that_is_pointed_at_and_never_as_html(

@@ -5,8 +5,8 @@ each nodes x devices; `scaling`, throughput and scaling efficiency over devices,
 `batches`, throughput and latency of inference over batch sizes, on the fewest devices; `ecdf`, how
 its latencies are distributed (from latencies.tsv.gz, beside cells.tsv); `curve`, the test score of
 trainings over samples and seconds (from curves.tsv.gz). A framework has the same
-colour, marker and hatch in every figure; a hollow bar or a ringed point is of a cell that is not
-equivalent. The same cells always give the same bytes.
+colour, marker and hatch in every figure; a hollow bar or a ringed point is of a cell that is
+excluded from ranks. The same cells always give the same bytes.
 """
 
 import io
@@ -54,7 +54,7 @@ SETTINGS: Any = {
     "hatch.linewidth": 0.8,
     "svg.fonttype": "none",
 }
-#: Around a point, or as a bar's outline: equal work is not certified.
+#: Around a point, or as a bar's outline: the cell is excluded from ranks (flags.mark).
 RING: Any = {
     "marker": "o",
     "markersize": 11,
@@ -65,6 +65,7 @@ RING: Any = {
 }
 OUTLINE: Any = {"facecolor": PAPER, "linewidth": 1.2, "linestyle": (0, (3, 2))}
 NOT_EQUIVALENT = "not equivalent: equal work is not certified (see the table)"
+EXCLUDED = "{}: excluded from ranks (see the table)"
 PNG_DPI = 200
 WIDTH = 9.0  # inches
 LONG_TITLE = 46  # characters
@@ -251,10 +252,12 @@ def _canvas(
     )
     for line, note in enumerate(reversed(notes)):
         made.text(0.012, (0.13 + 0.17 * line) / height, note, size=7.5, color=MUTED, va="center")
-    if any(flags.not_equivalent(row) for row in rows):
-        sign: Patch | Line2D = Patch(edgecolor=INK, label=NOT_EQUIVALENT, **OUTLINE)
+    if marks := sorted({flags.mark(row) for row in rows} - {""}):
+        only = marks == ["not equivalent"]
+        label = NOT_EQUIVALENT if only else EXCLUDED.format(" or ".join(marks))
+        sign: Patch | Line2D = Patch(edgecolor=INK, label=label, **OUTLINE)
         if kind in (names.SCALING, names.BATCHES, names.ECDF, names.CURVE):
-            sign = Line2D([], [], label=NOT_EQUIVALENT, **RING)
+            sign = Line2D([], [], label=label, **RING)
         made.legend(
             handles=[sign],
             loc="center right",
@@ -311,7 +314,7 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
             )
             continue
         value, (low, high) = row["median"], _ends(row)
-        hollow = flags.not_equivalent(row)
+        hollow = flags.mark(row) != ""
         filled = {
             "color": pale(each.colour) if each.second else each.colour,
             "hatch": each.hatch,
@@ -616,7 +619,7 @@ def _curves(axes: Axes, height: float, series: Sequence[Series], rows: Sequence[
         ok = _ok(each)
         if not ok:
             continue
-        single = [row for row in ok if labels.devices(row) == 1]
+        single = [row for row in ok if labels.devices(row) == 1 and not flags.excluding(row)]
         if single:
             base = single[0]["median"]
             ideal = [base * count for count in counts]
@@ -642,9 +645,9 @@ def _curves(axes: Axes, height: float, series: Sequence[Series], rows: Sequence[
 
 
 def _rings(axes: Axes, rows: Sequence[Row], xs: Sequence[float], ys: Sequence[float]) -> None:
-    """A ring around each point whose cell is not equivalent; xs and ys are those of the rows."""
+    """A ring around each point whose cell is excluded; xs and ys are those of the rows."""
     for row, x, y in zip(rows, xs, ys, strict=True):
-        if flags.not_equivalent(row):
+        if flags.mark(row):
             axes.plot([x], [y], **RING)
 
 

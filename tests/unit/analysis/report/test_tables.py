@@ -163,14 +163,16 @@ def test_ranks_stand_below_a_table_with_the_chance_that_they_err(tmp_path):
     forms = write_table(results)
     for text in forms["md"], forms["html"]:
         assert re.search(r"1n1d: 1 PyTorch, 2 MXNet \[static\](\n|</li>)", text)
-        assert "Ranks, shared where cells are not told apart" in text
-        assert "some two would be with a probability of 5 %" in text
+        assert "Ranks, shared where cells are not significantly different" in text
+        assert "would still be found with a probability of 5 %" in text
 
 
 def test_a_table_of_three_repetitions_says_how_many_it_takes(tmp_path):
     results = write_round(tmp_path, SMALL)
     analyse(results)
-    said = "1–2 PyTorch, 1–2 MXNet [static]; too few repetitions to tell any apart, it takes 4"
+    said = (
+        "1–2 PyTorch, 1–2 MXNet [static]; no significant difference can be shown with fewer than 4"
+    )
     assert said in write_table(results)["md"]
 
 
