@@ -114,9 +114,20 @@ def test_a_round_goes_from_config_to_report(measured_round):
     figure = result / "figures/resnet50-train-fp32-b2-scaling.svg"
     made = figure.read_bytes()
     figure.unlink()
-    snakemake("--", str(figure.relative_to(small)), cwd=small)
-    print(f"one figure: {time.monotonic() - before:.1f} s")
+    snakemake(
+        "--", *(f"results/small/figures/{figure.stem}.{kind}" for kind in ("svg", "pdf")), cwd=small
+    )
+    print(f"one figure, also as PDF: {time.monotonic() - before:.1f} s")
     assert figure.read_bytes() == made
+    assert figure.with_suffix(".pdf").read_bytes().startswith(b"%PDF-")
+    # what was made on request does not grow old: `all` draws it again when its cells change
+    cells = result / "cells.tsv"
+    stored, times = cells.read_bytes(), cells.stat()
+    cells.write_bytes(stored.replace(b"images/s", b"pictures/s"))
+    again = snakemake("-n", "all", cwd=small)
+    assert "figure pdf" in again.stdout + again.stderr
+    cells.write_bytes(stored)
+    os.utime(cells, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     snakemake("--report", "audit.html", cwd=small)
     page = (small / "audit.html").read_text()
