@@ -66,8 +66,6 @@ def start(folder: Path, output=subprocess.DEVNULL) -> subprocess.Popen:
         stdout=output,
         stderr=output,
         start_new_session=True,
-        # a shell's background jobs ignore Ctrl-C, and so would what they start
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
@@ -134,6 +132,7 @@ def test_a_round_goes_from_config_to_report(measured_round):
     assert "Tables" in page and "Figures" in page
 
 
+@pytest.mark.usefixtures("heeding_ctrl_c")
 @pytest.mark.parametrize(
     "number",
     [
@@ -172,6 +171,7 @@ def test_a_stopped_round_goes_on_with_what_is_missing(small, number):
     assert (small / "results/small/report.html").exists()
 
 
+@pytest.mark.usefixtures("heeding_ctrl_c")
 def test_ctrl_c_while_the_workflow_is_read_is_a_line_and_no_traceback(checkout):
     with open(checkout / "Snakefile", "a") as stream:
         stream.write('\nopen("results/read", "w").close()\n__import__("time").sleep(60)\n')
@@ -189,6 +189,24 @@ def test_ctrl_c_while_the_workflow_is_read_is_a_line_and_no_traceback(checkout):
     lines = (checkout / "said").read_text().splitlines()
     assert lines[-1] == "Stopped. The same command resumes."
     assert "Traceback" not in "".join(lines)
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("in_background")
+def test_a_round_in_the_background_ignores_ctrl_c_and_sigterm_stops_all_of_it(small):
+    write_round(small, topologies=["1n1d"], repetitions=3)
+    process = start(small)
+    try:
+        wait_for_records(small, 1)
+        os.killpg(process.pid, signal.SIGINT)
+        wait_for_records(small, 2)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=120) != 0
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert no_process_of(small)
+    assert 2 <= len(records(small)) < 6
 
 
 def test_two_rounds_at_once_are_refused_and_the_first_leaves_the_machine_alone(small):
