@@ -166,9 +166,20 @@ def final_output(wildcards):
         *(
             f"{RESULTS}/figures/{name}.{kind}"
             for name in names.figure_ids(CASES)
-            for kind in ("svg", "png")
+            for kind in names.DRAWN
         ),
+        *made_on_request(),
     ]
+
+
+def made_on_request():
+    """What the round has of tables and figures that are made on request: `all` renews them too."""
+    paths = [
+        *(f"tables/{name}.{kind}" for name in OTHERS for kind in ("tsv", "md", "html")),
+        *(f"figures/{name}.{kind}" for name in OTHERS for kind in names.DRAWN),
+        *(f"figures/{name}.{kind}" for name in FIGURES + OTHERS for kind in names.DRAWN_ON_REQUEST),
+    ]
+    return [f"{RESULTS}/{path}" for path in paths if os.path.exists(f"{RESULTS}/{path}")]
 
 
 def outcome(path):

@@ -1,4 +1,4 @@
-"""cells.tsv -> one figure, as SVG (text stays text) and PNG.
+"""cells.tsv -> one figure, as SVG (text stays text), PNG, or PDF (its fonts are in it).
 
 Five kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
 each nodes x devices; `scaling`, throughput and scaling efficiency over devices, with the ideal;
@@ -19,6 +19,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
@@ -53,6 +54,7 @@ SETTINGS: Any = {
     "ytick.labelcolor": INK,
     "hatch.linewidth": 0.8,
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,  # TrueType, which publishers ask for; Matplotlib's own choice is Type 3
 }
 #: Around a point, or as a bar's outline: the cell is excluded from ranks (flags.mark).
 RING: Any = {
@@ -86,17 +88,20 @@ class Series:
     second: bool  # another compiler of a framework that is here already: paler, dashed, hollow
 
 
-def figure(cells: Path, name: str, svg: Path, png: Path) -> None:
-    """Draw one figure of the round. Raises AnalysisError where there is no such figure."""
+def figure(cells: Path, name: str, files: Mapping[str, Path]) -> None:
+    """Draw one figure of the round into {kind of KINDS: its file}.
+
+    Raises AnalysisError where there is no such figure.
+    """
     rows, kind = select(metrics.with_derived(read_table(cells)), name)
     more: dict[str, Any] = {}
     if kind == names.ECDF:
         more["times"] = latencies(cells.with_name(names.LATENCIES), rows)
     if kind == names.CURVE:
         more["points"] = curves(cells.with_name(names.CURVES), rows)
-    drawn = draw(rows, kind, name, **more)
-    write(svg, drawn["svg"])
-    write(png, drawn["png"])
+    drawn = draw(rows, kind, name, wanted=list(files), **more)
+    for each, path in files.items():
+        write(path, drawn[each])
 
 
 def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:
@@ -157,10 +162,12 @@ def draw(
     name: str,
     times: Mapping[str, Sequence[float]] | None = None,
     points: Mapping[str, Mapping[int, Sequence[Row]]] | None = None,
+    wanted: Sequence[str] = names.DRAWN,
 ) -> dict[str, bytes]:
     """The figure of these cells as {"svg": …, "png": …}. `name` makes the ids in the SVG unique.
 
-    `times` are those of `latencies`, for their distribution; `points` those of `curves`.
+    `times` are those of `latencies`, for their distribution; `points` those of `curves`; `wanted`
+    are of KINDS.
     """
 
     def make() -> Figure:
@@ -173,18 +180,41 @@ def draw(
             return _trainings(rows, series, points or {})
         return _scaling(rows, series) if kind == names.SCALING else _medians(rows, series)
 
-    return rendered(make, name, heading(rows[0], kind))
+    return rendered(make, name, heading(rows[0], kind), wanted)
 
 
-def rendered(make: Callable[[], Figure], name: str, title: str) -> dict[str, bytes]:
-    """What `make` draws as {"svg": …, "png": …}: the same bytes every time."""
+def rendered(
+    make: Callable[[], Figure], name: str, title: str, wanted: Sequence[str] = names.DRAWN
+) -> dict[str, bytes]:
+    """What `make` draws as {"svg": …, "png": …}, or what else of KINDS: the same bytes always."""
     with matplotlib.rc_context({**SETTINGS, "svg.hashsalt": name}):
-        made, svg, png = make(), io.BytesIO(), io.BytesIO()
-        metadata = {"Date": None, "Creator": "dlperf", "Title": title}
-        FigureCanvasSVG(made).print_svg(svg, metadata=metadata)
-        made.set_dpi(PNG_DPI)
-        FigureCanvasAgg(made).print_png(png, metadata={"Software": None})
-    return {"svg": _tidy(svg.getvalue()), "png": png.getvalue()}
+        made = make()
+        return {kind: KINDS[kind](made, title) for kind in wanted}
+
+
+def _svg(made: Figure, title: str) -> bytes:
+    out = io.BytesIO()
+    metadata = {"Date": None, "Creator": "dlperf", "Title": title}
+    FigureCanvasSVG(made).print_svg(out, metadata=metadata)
+    return _tidy(out.getvalue())
+
+
+def _pdf(made: Figure, title: str) -> bytes:
+    out = io.BytesIO()
+    metadata = {"CreationDate": None, "Creator": "dlperf", "Title": title}
+    FigureCanvasPdf(made).print_pdf(out, metadata=metadata)
+    return out.getvalue()
+
+
+def _png(made: Figure, _: str) -> bytes:
+    out = io.BytesIO()
+    made.set_dpi(PNG_DPI)
+    FigureCanvasAgg(made).print_png(out, metadata={"Software": None})
+    return out.getvalue()
+
+
+#: The kinds of files of a figure, each drawn from (figure, title).
+KINDS: Mapping[str, Callable[[Figure, str], bytes]] = {"svg": _svg, "pdf": _pdf, "png": _png}
 
 
 def heading(row: Row, kind: str) -> str:

@@ -204,6 +204,35 @@ def test_a_figure_that_is_not_there_is_one_message(tmp_path, capsys):
     assert f"did you mean '{NAME}-scaling'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", ["throughput", "scaling", "memory"])
+def test_a_figure_as_pdf_has_its_fonts_in_it_and_the_same_bytes_every_day(
+    tmp_path, monkeypatch, kind
+):
+    results = write_round(tmp_path, SMALL)
+    analyse(results)
+    figure = ["figure", "--cells", str(results / "cells.tsv"), "--figure", f"{NAME}-{kind}"]
+    drawn = []
+    for day in ("1", "2"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", f"{day}000000000")  # of a font's and a file's date
+        pdf, beside = tmp_path / f"{day}.pdf", ["--svg", str(tmp_path / f"{day}.svg")]
+        assert main([*figure, "--pdf", str(pdf), *(beside if day == "2" else [])]) == 0
+        drawn.append(pdf.read_bytes())
+    assert drawn[0] == drawn[1]
+    assert drawn[0].startswith(b"%PDF-") and b"/Title (ResNet-50 v1.5 training" in drawn[0]
+    assert b"/FontFile2" in drawn[0] and b"/Type3" not in drawn[0]  # TrueType, all of it
+    for word in (b"CreationDate", b"ModDate", str(tmp_path).encode()):
+        assert word not in drawn[0]
+
+
+def test_a_figure_without_a_file_to_draw_it_into_is_one_message(tmp_path, capsys):
+    results = write_round(tmp_path, SMALL)
+    analyse(results)
+    cells = ["--cells", str(results / "cells.tsv")]
+    assert main(["figure", *cells, "--figure", f"{NAME}-scaling"]) == 1
+    said = capsys.readouterr().err
+    assert "--svg, --pdf, --png" in said and "Traceback" not in said
+
+
 @pytest.mark.parametrize("kind", ["throughput", "scaling"])
 @pytest.mark.parametrize("fate", ["ok", "some fail", "all fail"])
 def test_figures_are_drawn_whatever_happened(tmp_path, kind, fate):
