@@ -4,6 +4,7 @@ Each first read takes 0.2 s in its own way, where a step of 0.1 s allows 0.07 s 
 """
 
 import contextlib
+import math
 import mmap
 import os
 import resource
@@ -106,14 +107,15 @@ def suspended():
 
 
 @contextlib.contextmanager
-def beside(share):
-    """A thread that computes all the time, or a share of it, whoever reads."""
+def beside(seconds=math.inf):
+    """A thread that computes for so long or all the time, whoever reads."""
     stop = threading.Event()
 
     def busy():
-        while not stop.is_set():
+        left = seconds
+        while left > 0 and not stop.is_set():
             compute(0.005)
-            time.sleep(0.005 / share - 0.005)
+            left -= 0.005
 
     thread = threading.Thread(target=busy)
     thread.start()
@@ -156,8 +158,8 @@ def test_work_that_is_left_to_the_read_is_an_error(left):
 
 
 def test_work_is_caught_beside_a_thread_that_reads_ahead():
-    with beside(share=0.1), pytest.raises(RuntimeError, match="too early"):
-        check(lambda: compute(0.5))
+    with beside(LATE / 2), pytest.raises(RuntimeError, match="too early"):
+        check(compute)
 
 
 def test_a_step_that_is_left_is_caught_where_a_busy_machine_makes_steps_long():
@@ -205,7 +207,7 @@ def test_a_read_that_always_takes_work_is_none(device):
 
 
 def test_threads_that_compute_whether_or_not_anything_is_read_are_no_work():
-    with beside(share=1):
+    with beside():
         check(lambda: time.sleep(1.2 * early_return.LATE_SECONDS + 0.6 * LATE), step=(LATE, LATE))
 
 
