@@ -4,7 +4,7 @@ After the window these results are read twice. A `wait` that waited for nothing 
 first read: its thread computes, or sleeps until other threads have computed. The second read shows
 what reading costs when nothing is left. But a first read may take longer without any work: the
 kernel gives it new memory, and on a busy machine it stands in the queue for a core, or sleeps until
-another thread lets go of Python's lock, or until a page comes from the disk. So neither the
+another thread releases the interpreter's lock, or until a page comes from the disk. So neither the
 kernel's nor the queue's time counts; and on a CPU, where work is user time, sleep counts only as
 far as the process computed meanwhile.
 """
