@@ -22,7 +22,7 @@ from dlperf.contract.parallel import Layout, Parallel
 from dlperf.contract.run import Unsupported
 from dlperf.data import clicks
 from dlperf.frameworks.hugectr import formats, process
-from dlperf.scenarios import train
+from dlperf.scenarios import early_return, train
 from dlperf.workloads.wide_deep import facts
 
 PAGE = "dlperf.workloads.wide_deep.hugectr"
@@ -250,7 +250,7 @@ def test_a_step_waits_for_nothing_and_the_end_for_each_gpu(insert, cuda):
 
 
 def test_a_window_has_the_loss_that_is_left_and_reads_no_files_at_its_end(insert, monkeypatch):
-    monkeypatch.setattr(train, "LATE_SECONDS", 60)  # the stub takes long to compute a loss
+    monkeypatch.setattr(early_return, "LATE_SECONDS", 60)  # the stub takes long to compute a loss
     run = asked(batch_size=2)
     stub, page = insert()
     work = page.training(run)
