@@ -16,24 +16,37 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import plan
-from dlperf.certify import summary
-from dlperf.contract import files
+from dlperf.certify import check, summary
+from dlperf.contract import files, strict_json
 from dlperf.measure import code, record
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
+class EditedCertificate(Exception):
+    """A certificate in certificates/ that says what none of this code can; how to get it back."""
+
+
 def find(certificate: str) -> str:
     """The path of a released one; "" where there is none, or where it is of other code or packages.
 
-    certificate: its path below results/ (`Case.certificate`).
+    certificate: its path below results/ (`Case.certificate`). Raises EditedCertificate where its
+    hashes are those of this code, and what it says contradicts itself or this code.
     """
     path = ROOT / certificate
     try:
-        document = json.loads(path.read_text())
+        document = strict_json.read(path)
+        if differs(document):
+            return ""
+        problems = check.problems(document)
     except OSError:
         return ""
-    return "" if differs(document) else str(path)
+    except (ValueError, LookupError, TypeError) as error:
+        problems = [f"is no certificate: {error!r}"]
+    if problems:
+        fix = f"put it back: git checkout -- {certificate}"
+        raise EditedCertificate("\n".join(f"{certificate}: {each}" for each in (*problems, fix)))
+    return str(path)
 
 
 def differs(document: Mapping[str, Any]) -> str:
@@ -83,7 +96,7 @@ def main(arguments: list[str] | None = None) -> None:
     for each in wanted:
         path = Path(asked.shared, each)
         try:
-            documents[each] = json.loads(path.read_text())
+            documents[each] = strict_json.read(path)
         except OSError as error:
             problems.append(f"{path}: {error.strerror}: make it first (make certificates)")
             continue
@@ -91,6 +104,8 @@ def main(arguments: list[str] | None = None) -> None:
             problems.append(f"{path}: did not pass")
         elif other := differs(documents[each]):
             problems.append(f"{path}: was made with another version of {other}")
+        else:
+            problems += [f"{path}: {each}" for each in check.problems(documents[each])]
     if problems:
         sys.exit("\n".join(problems))
     for old in (ROOT / "certificates").rglob("*.json"):

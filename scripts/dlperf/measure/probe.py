@@ -20,7 +20,7 @@ import sys
 import time
 
 from dlperf import frameworks
-from dlperf.contract import files, storage
+from dlperf.contract import files, storage, strict_json
 from dlperf.contract.run import Rank
 from dlperf.measure import host, node, processes
 from dlperf.measure.meeting import Guest
@@ -91,8 +91,7 @@ def probe(asked):
 
     environment = {}
     if asked.environment:
-        with open(asked.environment) as stream:
-            environment = json.load(stream)
+        environment = strict_json.read(asked.environment)
     found = {
         "schema": SCHEMA,
         "status": "crashed",

@@ -4,7 +4,6 @@ The input is cases, earlier records, and the measured sizes of environments. The
 people to decide whether to start. No measurement depends on them.
 """
 
-import json
 import shutil
 import statistics
 from collections import defaultdict
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlperf import environments, workloads
+from dlperf.contract import strict_json
 from dlperf.contract.case import Case, made_as
 from dlperf.plan import data
 from dlperf.plan.cases import document
@@ -80,7 +80,7 @@ def timer(config: Config, results: Path = Path("results")) -> Callable[[Case], t
 def _seconds_total(path: Path) -> float:
     """How long a successful repetition took; 0 if the record does not say."""
     try:
-        record = json.loads(path.read_bytes())
+        record = strict_json.read(path)
         return float(record["provenance"]["seconds_total"]) if record["status"] == "ok" else 0.0
     except (OSError, ValueError, KeyError, TypeError):
         return 0.0

@@ -8,7 +8,6 @@ cannot.
 """
 
 import hashlib
-import json
 import os
 import re
 import tempfile
@@ -36,7 +35,7 @@ from dlperf.analysis.audit.differences import (
 from dlperf.analysis.audit.differences import ROUNDING as ROUNDED
 from dlperf.analysis.round import checksums, labels, names, searches
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
-from dlperf.contract import storage
+from dlperf.contract import storage, strict_json
 from dlperf.contract.files import write
 from dlperf.measure import code
 from dlperf.plan import ConfigError
@@ -543,7 +542,7 @@ def _environments(shared: Path, measured: list[Row]) -> Iterator[Finding]:
         name = f"environments/{framework}.{device}/env.json"
         own = [row for row in measured if row["framework"] == framework and row["record"]]
         try:
-            document = json.loads((shared / name).read_bytes())
+            document = strict_json.read(shared / name)
             freeze = "\n".join(document.get("freeze", []))
             there = code.applied_lock(document), hashlib.sha256(freeze.encode()).hexdigest()
         except FileNotFoundError:
@@ -583,8 +582,8 @@ def _crate(root: Path, folder: Path, done: Audit, expected: Expected) -> Iterato
 
     there = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
     try:
-        stored = (root / CRATE).read_text()
-        graph = json.loads(stored)["@graph"]
+        stored = (root / CRATE).read_bytes()
+        graph = strict_json.parse(stored)["@graph"]
         wanted = {unquote(each["@id"]): each["sha256"] for each in graph if "sha256" in each}
     except FileNotFoundError:
         yield Finding("missing file", CRATE)
@@ -614,7 +613,7 @@ def _crate(root: Path, folder: Path, done: Audit, expected: Expected) -> Iterato
             done.notes.append(f"{name} is another than this repository's")
         elif own and own != ours:
             yield Finding("changed file", name, "is not this repository's", "sha256", own, ours)
-    for each in compare(CRATE, stored.encode(), made):
+    for each in compare(CRATE, stored, made):
         yield Finding("changed file", CRATE, *each[:4])
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from dlperf.analysis.round.throttling import THROTTLED
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
+from dlperf.contract import strict_json
 
 UNITS = {"gemm": "TFLOP/s", "copy": "GB/s", "triad": "GB/s", "allreduce": "GB/s"}
 #: A node that is slower than the others' median by this share is named.
@@ -28,7 +29,7 @@ def read(path: Path) -> dict[str, Any]:
     fix = "probe it again: snakemake --profile <profile> --forcerun probe -- screen"
     try:
         content = path.read_bytes()
-        document = documents.parse(content)
+        document = strict_json.parse(content)
     except (OSError, ValueError) as error:
         raise AnalysisError(f"{path}: cannot be read as a calibration ({error}); {fix}") from None
     if wrong := documents.problems(document, documents.NODE) or [*_contradictions(document)]:
