@@ -44,14 +44,15 @@ def tiers(
     if not shapes["passed"]:
         return [shapes]
     dtype = compute_dtype(first)
-    failures, measured = {}, {}
-    for name, facts in runs.items():
-        if failure := _failure(name, subject, reference, facts):
-            failures[name] = failure
+    failures: dict[str, dict[str, Any]] = {}
+    measured: dict[str, tuple[float, dict[str, Any]]] = {}
+    for run, facts in runs.items():
+        if failure := _failure(run, subject, reference, facts):
+            failures[run] = failure
         else:
-            for tier, *found in _measured(name, subject, dtype, manifest, reference, facts):
-                measured[tier] = found
-    judged, told = [shapes], set()
+            found = _measured(run, subject, dtype, manifest, reference, facts)
+            measured |= {name: (value, worst) for name, value, worst in found}
+    judged, told = [shapes], set[str]()
     for tier in required.tiers(subject, dtype, without)[1:]:
         if tier.tolerance is None:
             judged.append({"name": tier.name, "passed": None, "reason": required.NO_FLOAT64})
@@ -193,7 +194,7 @@ def _step(
     The worst tensor is held to at least so large a share of all gradients: that of a shift whose
     ReLU is open is nothing but rounding, and the few that are not.
     """
-    yield f"{name}-loss", *_distances([loss], [expected]), {"step": 1}
+    yield f"{name}-loss", _distance(loss, expected), {"step": 1}
     least = share * sum(norm**2 for _, norm in gradient.values()) ** 0.5
     held = {tensor: [far, max(norm, least)] for tensor, (far, norm) in gradient.items()}
     yield _worst(f"{name}-gradient", held)
@@ -215,12 +216,16 @@ def _free(
 
 def _again(name: str, reference: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Measured]:
     """The new start of a training to a quality."""
-    yield f"{name}-again-loss", *_distances([facts["again_loss"]], [reference["again_loss"]]), {}
+    yield f"{name}-again-loss", _distance(facts["again_loss"], reference["again_loss"]), {}
     yield _worst(f"{name}-again", facts["compared"]["again"])
 
 
+def _distance(mine: float, theirs: float) -> float:
+    return abs(mine - theirs) / abs(theirs)
+
+
 def _distances(mine: list[float], theirs: list[float]) -> list[float]:
-    return [abs(a - b) / abs(b) for a, b in zip(mine, theirs, strict=True)]
+    return [_distance(*pair) for pair in zip(mine, theirs, strict=True)]
 
 
 def _median(compared: Mapping[str, list[float]]) -> float:

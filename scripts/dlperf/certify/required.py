@@ -63,9 +63,10 @@ def float64_compiler(subject: Subject) -> str | None:
 def runs(subject: Subject) -> dict[str, Run]:
     """The runs that prove a subject by their names, the longest first; not how many steps."""
     float64, timed = float64_compiler(subject), (subject.precision, subject.compiler)
-    scenario, found = workloads.scenario_of(subject.variant), {}
+    scenario = workloads.scenario_of(subject.variant)
+    found: dict[str, Run] = {}
+    task: dict[str, Any] = {"kind": "outputs"}
     if scenario == "infer":
-        task = {"kind": "outputs"}
         if float64:
             found["float64"] = ("fp64", float64, task)
         return {**found, "timed": (*timed, task)}

@@ -58,7 +58,7 @@ def make(out: Path, identities: int = 80, pictures: int = 20, seed: int = 1) -> 
         for identity, span in enumerate(ranges)
     ]
     recordio.write(out / "train.rec", whole)
-    (out / "property").write_text(f"{identities},{SIDE},{SIDE}\n")
+    (out / "property").write_text(f"{identities},{SIDE},{SIDE}\n", encoding="utf-8")
     files = manifest.listed(out, ("train.rec", "train.idx", "property"))
     return manifest.finish(
         out,

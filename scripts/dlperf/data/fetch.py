@@ -121,7 +121,7 @@ def _check_disk(source: Source, out: Path) -> None:
 @contextlib.contextmanager
 def _held(out: Path) -> Iterator[None]:
     """Allow only one fetch at a time in a folder."""
-    with open(out / ".lock", "a") as stream:
+    with open(out / ".lock", "a", encoding="utf-8") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -400,7 +400,7 @@ def made_again(
     config = plan.load(config_path)
     cases = plan.expand(config)
     if (folder / "plan.tsv").exists():
-        (scratch / "plan.tsv").write_text(tsv(config, cases))
+        (scratch / "plan.tsv").write_text(tsv(config, cases), encoding="utf-8")
         yield compared("plan.tsv")
     merged = ("measurements.tsv.gz", "parity.tsv", "certificates.tsv", checksums.NAME)
     beside = [names.LATENCIES] if names.have_latencies(cases) else []

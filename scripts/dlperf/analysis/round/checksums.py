@@ -72,7 +72,7 @@ def parse(path: Path) -> tuple[dict[str, str], dict[int, str]]:
     found: dict[str, str] = {}
     problems = {}
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise AnalysisError(f"{path}: cannot be read: {error}") from None
     for number, line in enumerate(lines, start=1):
