@@ -29,7 +29,7 @@ from typing import Any
 from dlperf import frameworks, workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SCHEMA, judge, required
 from dlperf.certify.required import Subject
-from dlperf.contract import case, files, storage, strict_json
+from dlperf.contract import case, files, storage, strict_json, terminal
 from dlperf.contract.parallel import Layout
 from dlperf.measure import code, host, node, processes, record, stopwatch
 from dlperf.scenarios import train
@@ -285,4 +285,5 @@ def describe(tier: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

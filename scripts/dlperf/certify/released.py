@@ -17,7 +17,7 @@ from typing import Any
 
 from dlperf import plan
 from dlperf.certify import check, summary
-from dlperf.contract import files, strict_json
+from dlperf.contract import files, strict_json, terminal
 from dlperf.measure import code, record
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -119,4 +119,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

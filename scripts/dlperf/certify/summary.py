@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import frameworks, workloads
-from dlperf.contract import files, strict_json
+from dlperf.contract import files, strict_json, terminal
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = "docs/certificates.md"
@@ -85,4 +85,5 @@ def write(root: Path = ROOT) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     write()

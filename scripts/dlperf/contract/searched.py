@@ -4,7 +4,7 @@ In: `searches/<workload>/<framework>/<case>.json` of a round (dlperf.search writ
 repetition's document with the number in place, or why there is none.
 """
 
-from dlperf.contract import strict_json
+from dlperf.contract import storage, strict_json
 
 SCHEMA = "dlperf.search/1"
 
@@ -19,6 +19,8 @@ def read(path):
     try:
         found = strict_json.read(path)
     except OSError as error:
+        if storage.is_lacking(error):
+            raise
         raise ValueError("%s: cannot be read: %s" % (path, error.strerror))
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         raise ValueError("%s: is no %s" % (path, SCHEMA))

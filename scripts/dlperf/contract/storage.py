@@ -10,14 +10,25 @@ import re
 FULL = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the quota of this disk is used up",
+    errno.EFBIG: "the file would be larger than this user's files may be (ulimit -f)",
 }
 SHUT = {
     errno.EROFS: "is on a disk that is mounted read-only",
     errno.EACCES: "may not be read or written by this user",
 }
 
+#: What a machine or its user lacks: no fault of what the files say.
+LACKING = frozenset(
+    [*FULL, *SHUT, errno.EPERM, errno.EFBIG, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO]
+)
+
 # What contract.files writes to before it renames it.
 _PART = re.compile(r"\.([^/]+)\.\d+\.part$")
+
+
+def is_lacking(error):
+    """Whether an error says that this machine or user lacks something: room, memory, rights, …"""
+    return isinstance(error, MemoryError) or getattr(error, "errno", None) in LACKING
 
 
 def message(error, path=""):

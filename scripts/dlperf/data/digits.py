@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dlperf.contract import terminal
 from dlperf.data import manifest
 from dlperf.data.prefetch import DataError
 
@@ -91,4 +92,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from dlperf.contract import terminal
 from dlperf.data import manifest, sample
 from dlperf.data.formats import recordio
 from dlperf.data.prefetch import DataError
@@ -94,4 +95,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

@@ -25,6 +25,7 @@ from typing import Any
 from urllib3 import Retry
 from urllib3.exceptions import MaxRetryError
 
+from dlperf.contract import terminal
 from dlperf.contract.files import write
 from dlperf.contract.problems import ConfigError
 from dlperf.data.addresses import Asked, Broken, NoSuchPart, Refused, Reply, open_address
@@ -443,4 +444,5 @@ def _seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     sys.exit(main())

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 
+from dlperf.contract import terminal
 from dlperf.measure import host
 from dlperf.measure.door import TOKEN
 from dlperf.measure.node import Node
@@ -97,4 +98,5 @@ class Agent:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main(sys.argv[1])

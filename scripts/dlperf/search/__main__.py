@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dlperf.contract import files, searched, storage, strict_json
+from dlperf.contract import files, searched, storage, strict_json, terminal
 from dlperf.contract.case import CaseError, load
 from dlperf.measure import code, host, node, processes, stopwatch
 from dlperf.measure.lock import held
@@ -105,4 +105,5 @@ def _made_with(case: dict[str, Any], environment: str) -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

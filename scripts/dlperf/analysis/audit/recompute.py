@@ -15,6 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -126,7 +127,13 @@ def audit(where: Path, out: Path, expected: Expected = Expected()) -> None:
 
     Raises AnalysisError where anything differs, or where there is no round.
     """
-    done = of_archive(where, expected) if where.is_file() else of_round(where, expected)
+    try:
+        done = of_archive(where, expected) if where.is_file() else of_round(where, expected)
+    except (OSError, MemoryError, BrokenProcessPool) as error:
+        if not _is_own(error):
+            raise
+        told = f"the audit could not be done: {_own(error)}; it says nothing about {where}"
+        raise AnalysisError(told) from None
     done.findings = list(map(_as_text, done.findings))
     if expected.sha256 and expected.sha256 not in (done.sums_sha256, done.archive_sha256):
         now = done.archive_sha256 or done.sums_sha256
@@ -148,6 +155,17 @@ def audit(where: Path, out: Path, expected: Expected = Expected()) -> None:
     if done.findings:
         count = labels.plural(len(done.findings), "difference")
         raise AnalysisError(f"{where}: {count}; {told}")
+
+
+def _is_own(error: Exception) -> bool:
+    """Whether an error is the auditor's: a lack of room, memory or rights, not what files say."""
+    return isinstance(error, BrokenProcessPool) or storage.is_lacking(error)
+
+
+def _own(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return storage.message(error, "the temporary folder")
+    return "a process of it was ended" if isinstance(error, BrokenProcessPool) else "no memory"
 
 
 def _as_text(finding: Finding) -> Finding:
@@ -221,6 +239,8 @@ def of_round(folder: Path, expected: Expected = Expected()) -> Audit:
                 Finding("cannot be made again", "", stored=line) for line in str(error).splitlines()
             ]
         except DAMAGED as error:  # what a round holds may come from anybody
+            if _is_own(error):
+                raise
             told = f"{type(error).__name__}: {error}"
             done.findings.append(Finding("cannot be made again", "", stored=told))
         else:
@@ -548,6 +568,8 @@ def _environments(shared: Path, measured: list[Row]) -> Iterator[Finding]:
         except FileNotFoundError:
             continue
         except DAMAGED as error:
+            if _is_own(error):
+                raise
             yield Finding("unreadable file", f"../{name}", stored=str(error))
             continue
         for key, value in zip(("lock_sha256", "freeze_sha256"), there, strict=True):
@@ -589,6 +611,8 @@ def _crate(root: Path, folder: Path, done: Audit, expected: Expected) -> Iterato
         yield Finding("missing file", CRATE)
         return
     except DAMAGED as error:
+        if _is_own(error):
+            raise
         yield Finding("unreadable file", CRATE, stored=f"{type(error).__name__}: {error}")
         return
     for name in sorted(wanted.keys() - there):
@@ -605,6 +629,8 @@ def _crate(root: Path, folder: Path, done: Audit, expected: Expected) -> Iterato
             folder, {each: (root / each).read_bytes() for each in there - {CRATE}}
         )
     except (AnalysisError, ConfigError, *DAMAGED) as error:
+        if _is_own(error):
+            raise
         yield Finding("cannot be made again", CRATE, stored=f"{type(error).__name__}: {error}")
         return
     for name in archive.COMMON:

@@ -16,7 +16,7 @@ from dlperf.analysis.round.flags import NOT_EQUIVALENT
 from dlperf.analysis.schema import columns, documents
 from dlperf.analysis.schema.files import AnalysisError, Row
 from dlperf.certify import check
-from dlperf.contract import strict_json
+from dlperf.contract import storage, strict_json
 from dlperf.plan import Case, Config
 from dlperf.workloads.cases import case_of_row
 
@@ -53,6 +53,8 @@ def read(config: Config, cases: Iterable[Case], shared: Path) -> list[Row]:
             rows.append({**own, "status": "missing", "reason": "not made yet", "certificate": path})
             continue
         except OSError as error:
+            if storage.is_lacking(error):
+                raise
             problems.append(f"{shared / path}: cannot be read: {error.strerror}")
             continue
         document, wrong = parse(content, own)

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from dlperf.analysis.schema.files import AnalysisError
+from dlperf.contract import storage
 from dlperf.contract.files import write
 
 NAME = "SHA256SUMS"
@@ -74,6 +75,8 @@ def parse(path: Path) -> tuple[dict[str, str], dict[int, str]]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
+        if storage.is_lacking(error):
+            raise
         raise AnalysisError(f"{path}: cannot be read: {error}") from None
     for number, line in enumerate(lines, start=1):
         match = _LINE.fullmatch(line)
