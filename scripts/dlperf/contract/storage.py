@@ -10,7 +10,11 @@ import re
 FULL = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the quota of this disk is used up",
-    errno.EFBIG: "the file would be larger than this user's files may be (ulimit -f)",
+}
+LIMITED = {
+    errno.EFBIG: "the file would be larger than files may be here (ulimit -f)",
+    errno.EMFILE: "too many files are open at a time (ulimit -n)",
+    errno.ENOMEM: "there is no more memory (ulimit -v)",
 }
 SHUT = {
     errno.EROFS: "is on a disk that is mounted read-only",
@@ -19,7 +23,7 @@ SHUT = {
 
 #: What a machine or its user lacks: no fault of what the files say.
 LACKING = frozenset(
-    [*FULL, *SHUT, errno.EPERM, errno.EFBIG, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO]
+    [*FULL, *LIMITED, *SHUT, errno.EPERM, errno.ENFILE, errno.EIO]
 )
 
 # What contract.files writes to before it renames it.
@@ -40,4 +44,6 @@ def message(error, path=""):
     told = SHUT.get(error.errno) or error.strerror or str(error)
     if error.errno in FULL:
         told = f"{FULL[error.errno]}; make room and run the same command again"
+    if error.errno in LIMITED:
+        told = f"{LIMITED[error.errno]}; allow more and run the same command again"
     return f"{place}: {told}" if place else told

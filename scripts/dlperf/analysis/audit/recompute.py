@@ -165,7 +165,7 @@ def _is_own(error: Exception) -> bool:
 def _own(error: Exception) -> str:
     if isinstance(error, OSError):
         return storage.message(error, "the temporary folder")
-    return "a process of it was ended" if isinstance(error, BrokenProcessPool) else "no memory"
+    return "a process of it was ended" if isinstance(error, BrokenProcessPool) else "out of memory"
 
 
 def _as_text(finding: Finding) -> Finding:
