@@ -82,6 +82,12 @@ def needed_a_cluster(wildcards):
     return not workflow.local_exec and any(each.endswith(missing) for each in reasons)
 
 
+def made_again(wildcards):
+    """Also refuses here what `released_certificate` refuses: Snakemake goes on with this rule."""
+    released_certificate(wildcards)
+    return again_if((REMAKE and was_released(wildcards)) or needed_a_cluster(wildcards))
+
+
 def layout_of(wildcards):
     return Layout.parse(wildcards.get("layout", "1"))
 
@@ -168,9 +174,7 @@ rule certificate:
         reference="results/certificates/{workload}/reference{variant}/manifest.json",
         data=proving_data,
         code=code_of,
-        again=lambda wildcards: again_if(
-            (REMAKE and was_released(wildcards)) or needed_a_cluster(wildcards)
-        ),
+        again=made_again,
     output:
         f"results/{OF_CERTIFICATE}",
     log:

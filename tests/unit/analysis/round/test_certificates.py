@@ -127,6 +127,28 @@ def test_the_merge_names_a_wrong_certificate_and_writes_nothing(tmp_path, capsys
     assert not (results / "measurements.tsv.gz").exists()
 
 
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ('"measured": 6.2e-08', '"measured": 0.5', "tier float64-gradient: passed is true, but"),
+        ('"measured": 6.2e-08', '"measured": NaN', "NaN is not a number"),
+        ('"measured": 6.2e-08', '"measured": "6.2e-08"', "is not of type 'number'"),
+        ('"passed": true', '"passed": true, "passed": true', 'the key "passed" stands twice'),
+        ('"timed-loss"', '"timed-los"', "tier timed-loss: is missing"),
+    ],
+)
+def test_the_merge_names_the_tier_of_an_edited_certificate(tmp_path, capsys, old, new, said):
+    results = write_round(tmp_path, SMALL)
+    path = results.parent / CASE.certificate("cpu")
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    assert merge(results) == 1
+    printed = capsys.readouterr().err
+    assert f"{path}: " in printed and said in printed and "Traceback" not in printed
+    assert not (results / "certificates.tsv").exists()
+
+
 def test_a_cell_is_covered_by_the_certificate_of_its_path():
     for case in plan.expand(plan.load(config(topologies=["1n1d", "1n2d", "1n4d", "2n4d"]))):
         covering = key({**case.columns("", 1), "device": "cpu"})
