@@ -33,8 +33,9 @@ if workflow.is_main_process:
     inside_snakemake.end_quietly()
     inside_snakemake.nothing_is_incomplete()
 
-# What the rules start has only this package on its path, whatever the user's PYTHONPATH is.
-shell.prefix(f"export PYTHONPATH={shlex.quote(SCRIPTS)}; ")
+# What the rules start has only this package on its path, whatever the user's PYTHONPATH is, and
+# reads and prints UTF-8, whatever the locale.
+shell.prefix(f"export PYTHONPATH={shlex.quote(SCRIPTS)} PYTHONUTF8=1 PYTHONIOENCODING=utf-8; ")
 
 PYTHON = sys.executable
 SOURCE = ", ".join(os.path.relpath(path) for path in workflow.configfiles)
@@ -185,7 +186,7 @@ def made_on_request():
 def outcome(path):
     """(status, reason) of a record; ('', '') if there is none."""
     try:
-        with open(path) as stream:
+        with open(path, encoding="utf-8") as stream:
             record = json.load(stream)
     except FileNotFoundError:
         return "", ""
@@ -224,7 +225,7 @@ onstart:
     global folder_lock
     try:
         os.makedirs("results", exist_ok=True)
-        folder_lock = open("results/.lock", "a+")
+        folder_lock = open("results/.lock", "a+", encoding="utf-8")
     except OSError as error:
         if error.errno not in storage.SHUT:
             raise WorkflowError(storage.message(error)) from None

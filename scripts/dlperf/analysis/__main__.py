@@ -37,7 +37,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dlperf.analysis.schema.files import AnalysisError
-from dlperf.contract import storage
+from dlperf.contract import storage, terminal
 
 # Each command imports its own module: a figure must not wait for what the report needs.
 
@@ -290,5 +290,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     gc.disable()  # rows by the hundred thousand hold no cycles, and looking for some takes its time
     sys.exit(main())

@@ -20,6 +20,7 @@ import pandas
 
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import AnalysisError, Row
+from dlperf.contract import storage
 
 _TYPES = {int: "Int64", float: "Float64", str: "string"}
 
@@ -47,6 +48,8 @@ def read(path: str | Path) -> pandas.DataFrame:
         types = {name: _TYPES[kinds.get(name, str)] for name in header}
         return pandas.read_csv(path, sep="\t", dtype=types, keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:
+        if storage.is_lacking(error):
+            raise
         raise AnalysisError(f"{path}: cannot be read: {error}") from None
 
 

@@ -13,9 +13,32 @@ import sys
 from pathlib import Path
 
 from dlperf import plan
-from dlperf.certify import summary
-from dlperf.contract import files
-from dlperf.plan.certificates import ROOT, differs
+from dlperf.certify import check, summary
+from dlperf.contract import files, strict_json, terminal
+from dlperf.plan.certificates import ROOT, differs, released
+
+
+class EditedCertificate(Exception):
+    """A certificate in certificates/ that says what none of this code can; how to get it back."""
+
+
+def find(certificate: str, backend: str, remake: bool = False) -> str:
+    """The path of the released certificate that the workflow takes; "" if it makes its own.
+
+    The arguments are those of `plan.certificates.released`, which decides which one that is. Raises
+    EditedCertificate where what it says contradicts itself or this code.
+    """
+    path = released(certificate, backend, remake)
+    if not path:
+        return ""
+    try:
+        problems = check.problems(strict_json.read(path))
+    except (ValueError, LookupError, TypeError) as error:
+        problems = [f"is no certificate: {error!r}"]
+    if problems:
+        fix = f"put it back: git checkout -- {certificate}"
+        raise EditedCertificate("\n".join(f"{certificate}: {each}" for each in (*problems, fix)))
+    return path
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -35,7 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
     for each in wanted:
         path = Path(asked.shared, each)
         try:
-            documents[each] = json.loads(path.read_text())
+            documents[each] = strict_json.read(path)
         except OSError as error:
             problems.append(f"{path}: {error.strerror}: make it first (make certificates)")
             continue
@@ -43,6 +66,8 @@ def main(arguments: list[str] | None = None) -> None:
             problems.append(f"{path}: did not pass")
         elif other := differs(documents[each]):
             problems.append(f"{path}: was made with another version of {other}")
+        else:
+            problems += [f"{path}: {each}" for each in check.problems(documents[each])]
     if problems:
         sys.exit("\n".join(problems))
     for old in (ROOT / "certificates").rglob("*.json"):
@@ -56,4 +81,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

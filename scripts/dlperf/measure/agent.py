@@ -12,6 +12,7 @@ import selectors
 import socket
 import sys
 
+from dlperf.contract import terminal
 from dlperf.measure import host, processes
 from dlperf.measure.door import TOKEN
 from dlperf.measure.node import Node
@@ -95,4 +96,5 @@ class Agent:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main(sys.argv[1])

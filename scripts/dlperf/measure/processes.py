@@ -90,7 +90,7 @@ class Child:
     def _data_bytes(self):
         """Private memory that the process has, as RLIMIT_DATA counts it; 0 when it is gone."""
         try:
-            with open("/proc/%d/status" % self._process.pid) as stream:
+            with open("/proc/%d/status" % self._process.pid, encoding="utf-8") as stream:
                 return next(
                     (int(line.split()[1]) * 1024 for line in stream if line.startswith("VmData")), 0
                 )
@@ -100,7 +100,7 @@ class Child:
     def cpu_seconds(self):
         """CPU time that the process has used, 0 when it is gone."""
         try:
-            with open("/proc/%d/stat" % self._process.pid) as stream:
+            with open("/proc/%d/stat" % self._process.pid, encoding="utf-8") as stream:
                 fields = stream.read().rpartition(")")[2].split()
         except OSError:
             return 0.0

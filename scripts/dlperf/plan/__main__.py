@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from dlperf.contract import storage
+from dlperf.contract import storage, terminal
 from dlperf.contract.problems import ConfigError
 from dlperf.plan import schema
 from dlperf.plan.cases import expand
@@ -57,6 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     try:
         status = main()
         sys.stdout.flush()

@@ -17,6 +17,7 @@ from gpu_runs import a_run
 from dlperf import frameworks, plan, workloads
 from dlperf.certify import __main__ as certify
 from dlperf.certify import judge
+from dlperf.certify.required import Subject
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.parallel import Layout, Parallel
 from dlperf.contract.run import Unsupported
@@ -573,14 +574,14 @@ def test_its_certificate_leaves_out_what_its_python_cannot(monkeypatch):
 
     monkeypatch.setattr(certify, "_side_by_side", side_by_side)
     monkeypatch.setattr(judge, "tiers", lambda *arguments: [{"passed": False}])
+    of_path = {"workload": "wide_deep", "device": "cuda", "precision": "fp32", "compiler": "none"}
     manifest = {"variant": "", "parts": {"1": {"loss": [1.0] * 5}}}
     for framework, alone in (("hugectr", False), ("pytorch", True)):
         asked = types.SimpleNamespace(
-            **{"framework": framework, "workload": "wide_deep", "device": "cuda"},
-            **{"precision": "fp32", "compiler": "none", "layout": Layout.parse("1")},
-            **{"no_long_run": False, "float64_only": False},
+            layout=Layout.parse("1"), no_long_run=False, float64_only=False
         )
-        certify._tiers(asked, manifest, {}, None)
+        subject = Subject(framework=framework, variant="", layout="1", **of_path)
+        certify._tiers(asked, subject, manifest, {})
         _, _, timed = asked_for["timed"]
         assert (timed["optimizer"], timed["dropout"]) == (alone, True)
         assert asked_for["free"] == ("fp32", "none", {"kind": "steps", "steps": 5})

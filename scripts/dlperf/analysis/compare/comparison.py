@@ -387,7 +387,7 @@ def page(
         "error_rate": ERROR,
         "labels": labels,
         "forms": forms,
-        "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text()),
+        "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text(encoding="utf-8")),
     }
     return tables.templates().get_template("compare.html.j2").render(content)
 

@@ -13,10 +13,12 @@ import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
@@ -36,6 +38,13 @@ from dlperf.analysis.statistics.medians import median
 from dlperf.contract.files import write
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#d8dee4", "#ffffff"
+#: Matplotlib's own, over what a user's matplotlibrc says: the same cells are to give the same bytes
+#: everywhere. The canvases are named below, so no backend is chosen.
+DEFAULTS: Any = {
+    name: value
+    for name, value in matplotlib.rcParamsDefault.items()
+    if not name.startswith("backend")
+}
 SETTINGS: Any = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
@@ -187,7 +196,8 @@ def rendered(
     make: Callable[[], Figure], name: str, title: str, wanted: Sequence[str] = names.DRAWN
 ) -> dict[str, bytes]:
     """What `make` draws as {"svg": …, "png": …}, or what else of KINDS: the same bytes always."""
-    with matplotlib.rc_context({**SETTINGS, "svg.hashsalt": name}):
+    _only_shipped_fonts()
+    with matplotlib.rc_context({**DEFAULTS, **SETTINGS, "svg.hashsalt": name}):
         made = make()
         return {kind: KINDS[kind](made, title) for kind in wanted}
 
@@ -215,6 +225,19 @@ def _png(made: Figure, _: str) -> bytes:
 
 #: The kinds of files of a figure, each drawn from (figure, title).
 KINDS: Mapping[str, Callable[[Figure, str], bytes]] = {"svg": _svg, "pdf": _pdf, "png": _png}
+
+
+@cache
+def _only_shipped_fonts() -> None:
+    """Let text be measured by Matplotlib's own fonts, not by the system's of the same names."""
+    shipped = Path(matplotlib.get_data_path(), "fonts").resolve()
+    fonts = font_manager.fontManager
+    fonts.ttflist = [
+        each for each in fonts.ttflist if shipped in Path(each.fname).resolve().parents
+    ]
+    if not fonts.ttflist:  # a cache of font lists that knows other places
+        for path in sorted((shipped / "ttf").glob("*.ttf")):
+            fonts.addfont(path)
 
 
 def heading(row: Row, kind: str) -> str:

@@ -106,7 +106,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
     content = {
         "config": config,
         "contents": [each for each in CONTENTS if there.get(each[0], True)],
-        "config_text": config_path.read_text(),
+        "config_text": config_path.read_text(encoding="utf-8"),
         "config_sha256": hashlib.sha256(config_path.read_bytes()).hexdigest(),
         "sums_sha256": checksums.of_file(folder / checksums.NAME),
         "computed_with": checksums.computed_with(),
@@ -156,7 +156,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "forms": forms,
         "names": names,
         "scripts": scripts(),
-        "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text()),
+        "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text(encoding="utf-8")),
     }
     write(out, tables.templates().get_template("report.html.j2").render(content))
 
@@ -175,7 +175,7 @@ def _sections(
             groups.add(group)
             rows = metrics.over_batches(cells, group.removesuffix(f"-{names.BATCHES}"))
             said = captions.describe(rows, names.BATCHES)
-            svg = inline((figures / f"{group}.svg").read_text(), group, said)
+            svg = inline((figures / f"{group}.svg").read_text(encoding="utf-8"), group, said)
             drawn.append((group, svg, captions.caption(rows, names.BATCHES)))
         of_kind = {own[0]["metric"]: own}
         if is_own:
@@ -185,7 +185,7 @@ def _sections(
             path = figures / f"{table}-{kind}.svg"
             if path.exists():
                 alternative = captions.describe(rows, kind)
-                svg = inline(path.read_text(), path.stem, alternative)
+                svg = inline(path.read_text(encoding="utf-8"), path.stem, alternative)
                 drawn.append((path.stem, svg, captions.caption(rows, kind)))
         found.append(Section(tables.build(name, own), drawn, summary.standing(own, standing)))
     return found
