@@ -13,7 +13,8 @@ from typing import Any
 from dlperf import frameworks, workloads
 from dlperf.contract.parallel import Layout
 
-#: Float64: rounding stays below 1e-9; the reference is stored in float32, which adds 6e-8.
+#: Float64: rounding stays below 1e-9; the reference is stored in float32, which adds 6e-8. A
+#: workload's proof may have a FLOAT64 of its own for some of these.
 FLOAT64 = {"loss": 1e-9, "gradient": 1e-6, "losses": 1e-7, "update": 1e-6, "outputs": 1e-9}
 STATISTICS = 1e-6
 NO_FLOAT64 = "the framework has no float64 that serves for this model on this device"
@@ -102,6 +103,13 @@ def tolerances(workload: str, precision: str, compute_dtype: str) -> Mapping[str
     return workloads.proof(workload).TIMED[kind]
 
 
+def float64_tolerances(workload: str) -> Mapping[str, float]:
+    """The tolerances of float64: those of every workload, but for what its own proof says."""
+    own = getattr(workloads.proof(workload), "FLOAT64", {})
+    assert own.keys() <= FLOAT64.keys(), f"{workload}/proof.py: FLOAT64 has {', '.join(own)}"
+    return {**FLOAT64, **own}
+
+
 def tiers(
     subject: Subject, compute_dtype: str = "", without: Collection[str] = ()
 ) -> tuple[Tier, ...]:
@@ -111,25 +119,28 @@ def tiers(
     """
     started = {name: run for name, run in runs(subject).items() if name not in without}
     allowed = tolerances(subject.workload, subject.precision, compute_dtype)
+    float64 = float64_tolerances(subject.workload)
     found = [Tier("shapes", 0, "timed" if "timed" in started else "float64")]
     if workloads.scenario_of(subject.variant) == "infer":
-        return (*found, *_of_inference(allowed, started))
+        return (*found, *_of_inference(allowed, float64, started))
     facts = workloads.facts(subject.workload)
     statistics = hasattr(facts, "statistics")
-    found += _of_float64(started, statistics)
+    found += _of_float64(float64, started, statistics)
     if "timed" in started:
         found += _of_timed(subject, allowed, started["timed"][-1], statistics)
     if "free" in started:
         found += _of_free(allowed)
     if workloads.scenario_of(subject.variant) == "quality":
-        found += _of_quality(subject, allowed, started)
+        found += _of_quality(subject, allowed, float64, started)
     if "long" in started:
         found.append(Tier("long-run", 1.0, "long"))
     return tuple(found)
 
 
-def _of_inference(allowed: Mapping[str, Any], started: Mapping[str, Run]) -> Iterator[Tier]:
-    yield Tier("float64-outputs", FLOAT64["outputs"] if "float64" in started else None, "float64")
+def _of_inference(
+    allowed: Mapping[str, Any], float64: Mapping[str, float], started: Mapping[str, Run]
+) -> Iterator[Tier]:
+    yield Tier("float64-outputs", float64["outputs"] if "float64" in started else None, "float64")
     if "timed" in started:
         yield Tier("timed-outputs", allowed["outputs"], "timed")
         yield Tier("timed-largest", 0, "timed")
@@ -137,10 +148,12 @@ def _of_inference(allowed: Mapping[str, Any], started: Mapping[str, Run]) -> Ite
         yield Tier("timed-alone", allowed["outputs"], "timed")
 
 
-def _of_float64(started: Mapping[str, Run], statistics: bool) -> Iterator[Tier]:
+def _of_float64(
+    float64: Mapping[str, float], started: Mapping[str, Run], statistics: bool
+) -> Iterator[Tier]:
     there = "float64" in started
     for name in ("loss", "gradient", "losses", "update"):
-        yield Tier(f"float64-{name}", FLOAT64[name] if there else None, "float64")
+        yield Tier(f"float64-{name}", float64[name] if there else None, "float64")
     if there and statistics:
         yield Tier("float64-statistics", STATISTICS, "float64")
 
@@ -186,13 +199,16 @@ def _of_free(allowed: Mapping[str, float]) -> Iterator[Tier]:
 
 
 def _of_quality(
-    subject: Subject, allowed: Mapping[str, Any], started: Mapping[str, Run]
+    subject: Subject,
+    allowed: Mapping[str, Any],
+    float64: Mapping[str, float],
+    started: Mapping[str, Run],
 ) -> Iterator[Tier]:
     """A training to a quality: its tests of the model, and its new start."""
     if "float64" in started:
-        yield Tier("float64-tested", FLOAT64["update"], "float64")
-        yield Tier("float64-again-loss", FLOAT64["loss"], "float64")
-        yield Tier("float64-again", FLOAT64["gradient"], "float64")
+        yield Tier("float64-tested", float64["update"], "float64")
+        yield Tier("float64-again-loss", float64["loss"], "float64")
+        yield Tier("float64-again", float64["gradient"], "float64")
     # of one part: the reference has the test of its batch alone
     if "timed" in started and Layout.parse(subject.layout).parts == 1:
         yield Tier("timed-tested", allowed["outputs"], "timed")

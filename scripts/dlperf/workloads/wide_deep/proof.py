@@ -18,22 +18,25 @@ DROPOUTS = ("DROPOUT",)
 GRADIENT_SETTINGS = {"EPSILON": 2.0**20}
 GRADIENT_LEARNING_RATE = 2.0**30
 
-#: Tolerances in the precision that is timed: one step, and the optimiser alone. `amp` holds for
-#: bfloat16 and `amp_fp16` for float16. Steps from neutral weights stay together: where float64 is
-#: missing, `update_worst` holds each tensor of five steps in float32.
-#: Of `outputs`, amp measured 0.005 and amp_fp16 0.0005 (PyTorch, TensorFlow and JAX on a CPU).
+#: Tolerances of float64 steps that are this workload's own. MXNet keeps Adam's settings in float32:
+#: that is 1.0e-6 of a gradient and 8e-7 of an update, whatever the seeds are.
+FLOAT64 = {"gradient": 3e-6, "update": 3e-6}
+#: Tolerances in the precision that is timed: one step, and the optimiser alone. Those of fp32 are
+#: three times the worst of all frameworks over ten pairs of seeds (benchmarks/tolerances.py).
+#: `amp` holds for bfloat16 and `amp_fp16` for float16. Steps from neutral weights stay together:
+#: where float64 is missing, `update_worst` holds each tensor of five steps in float32.
 #: tf32, which has as many digits as float16, has its tolerance and was not measured.
 TIMED = {
     "fp32": {
-        "loss": 1e-6,
-        "gradient": 1e-4,
+        "loss": 1.2e-6,
+        "gradient": 3e-5,
         "gradient_median": 2e-5,
-        "dropout": 1e-5,
-        "losses": 1e-5,
-        "update": 5e-3,
+        "dropout": 1e-6,
+        "losses": 3e-6,
+        "update": 2e-3,
         "update_worst": 1e-2,
         "outputs": 1e-5,
-        "optimizer": 1e-4,
+        "optimizer": 2e-5,
     },
     "tf32": {
         "loss": 1e-4,
@@ -72,8 +75,8 @@ TIMED = {
 #: Mean losses of the reference's float32 runs of LONG_STEPS steps on batches of five seeds, by
 #: variant: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`.
 LONG_RUNS = {
-    "": (0.8256, 0.7972, 0.7858, 0.7796, 0.8067),
-    "adamdense": (0.8288, 0.7986, 0.7858, 0.7816, 0.8069),
+    "": (0.7260, 0.6917, 0.6974, 0.6897, 0.7125),
+    "adamdense": (0.7260, 0.6917, 0.6974, 0.6897, 0.7125),
 }
 # Of the gradients given to the optimiser alone, a step each: as small as the model's, beside which
 # an epsilon of 1e-7 shows.
