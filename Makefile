@@ -38,7 +38,11 @@ report.zip: .venv/ready   ## make Snakemake's own report of the laptop round
 	$(SNAKEMAKE) --report $@
 
 .venv/ready: envs/workflow.lock.txt
-	$(PYTHON) -m venv .venv
+	@command -v $(PYTHON) >/dev/null || command -v uv >/dev/null || { \
+	    echo "error: neither $(PYTHON) nor uv is on PATH. Install Python 3.11, or uv, which fetches it" >&2; \
+	    echo "(pip install uv); another Python 3.11: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	if command -v $(PYTHON) >/dev/null; then $(PYTHON) -m venv .venv; \
+	    else uv venv --quiet --clear --seed --python 3.11 .venv; fi
 	sed -n '/^uv==/,/[^\\]$$/p' $< > .venv/uv.txt
 	$(PIP) --no-deps -r .venv/uv.txt
 	UV_FIND_LINKS="$$PIP_FIND_LINKS" .venv/bin/uv pip install --quiet --compile-bytecode \

@@ -11,10 +11,10 @@ A certificate over two nodes needs a job of a cluster, as a repetition does. On 
 job asks for as many as it has ranks, and locally one runs at a time: none shares a card.
 """
 
-from dlperf.certify import released
 from dlperf.contract.case import NO_JOB, PRECISIONS
 from dlperf.contract.parallel import Layout
 from dlperf.measure import code
+from dlperf.plan import certificates as certificate_files
 
 PRECISION = "|".join(PRECISIONS)
 # certificates exist for these, for several of them together, and for training in standard form
@@ -48,12 +48,10 @@ def code_of(wildcards):
 
 
 def released_certificate(wildcards):
-    """The certificate that comes with the code. If there is none, the path of a missing file, so
-    that the rule below makes it. Only the venv backend applies the lock that it was made with; with
-    another backend it would be stale."""
+    """The certificate that comes with the code. If there is none that may be taken, the path of a
+    missing file, so that the rule below makes it."""
     path = OF_CERTIFICATE.format(**wildcards)
-    locked = backend_of(wildcards) == "venv"
-    found = released.find(path) if locked and not REMAKE else ""
+    found = certificate_files.released(path, backend_of(wildcards), REMAKE)
     return os.path.relpath(found) if found else f"{path} (no such certificate of this code)"
 
 

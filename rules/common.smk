@@ -174,8 +174,9 @@ def final_output(wildcards):
         *(
             f"{RESULTS}/figures/{name}.{kind}"
             for name in names.figure_ids(CASES)
-            for kind in ("svg", "png")
+            for kind in names.DRAWN
         ),
+        *made_on_request(),
     ]
 
 
@@ -186,6 +187,16 @@ def lost_parts():
         return []  # everything is made for the sake of this
     parts = [*records(), *searches(), *certificates_of()]
     return [path for path in parts if not os.path.exists(path)]
+
+
+def made_on_request():
+    """What the round has of tables and figures that are made on request: `all` renews them too."""
+    paths = [
+        *(f"tables/{name}.{kind}" for name in OTHERS for kind in ("tsv", "md", "html")),
+        *(f"figures/{name}.{kind}" for name in OTHERS for kind in names.DRAWN),
+        *(f"figures/{name}.{kind}" for name in FIGURES + OTHERS for kind in names.DRAWN_ON_REQUEST),
+    ]
+    return [f"{RESULTS}/{path}" for path in paths if os.path.exists(f"{RESULTS}/{path}")]
 
 
 def outcome(path):

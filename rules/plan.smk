@@ -32,8 +32,11 @@ rule plan:
     input:
         config=f"{RESULTS}/config.yaml",
     localrule: True
+    params:
+        backend=lambda wildcards: "--backend conda" if WITH_CONDA else "",
+        remake="--remake" if REMAKE else "",
     shell:
-        "{PYTHON:q} -m dlperf.plan show --config {input.config:q}"
+        "{PYTHON:q} -m dlperf.plan show --config {input.config:q} {params.backend} {params.remake}"
 
 
 rule plan_table:

@@ -254,7 +254,8 @@ def stop_on_signals() -> None:
 
     Its own handler of SIGTERM takes a lock that the interrupted code may hold, and then waits for
     itself for ever; in a thread of its own it waits until that lock is free. Ctrl-C ends Snakemake
-    by an exception, which can get lost in its event loop: then, too, nothing new starts.
+    by an exception, which can get lost in its event loop: then, too, nothing new starts. It stays
+    ignored where Snakemake was started so, as a shell without job control starts background jobs.
     """
     graceful = signal.getsignal(signal.SIGTERM)
     assert callable(graceful), "Snakemake has a handler of SIGTERM"
@@ -267,7 +268,8 @@ def stop_on_signals() -> None:
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, stop)
 
 
 def say_stopped() -> None:

@@ -150,6 +150,7 @@ def test_the_spread_of_long_runs_is_what_the_reference_measures(
     assert found == pytest.approx(wanted, rel=tolerance), done.stderr
 
 
+@pytest.mark.usefixtures("heeding_ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_certificate_leaves_no_process(
     environments, reference, sample_data, tmp_path, number

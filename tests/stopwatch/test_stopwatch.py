@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -175,6 +176,7 @@ def test_a_rank_that_hangs_is_a_timeout(environments, tmp_path):
     assert json.loads(out.read_text())["status"] == "timeout"
 
 
+@pytest.mark.usefixtures("heeding_ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_stopwatch_leaves_no_record_and_no_process(environments, tmp_path, number):
     out = tmp_path / "rep1.json"
@@ -185,6 +187,22 @@ def test_a_stopped_stopwatch_leaves_no_record_and_no_process(environments, tmp_p
         assert gone(family)
     assert not out.exists()
     assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.usefixtures("in_background")
+def test_in_the_background_a_stopwatch_ignores_ctrl_c_and_sigterm_stops_it(environments, tmp_path):
+    out = tmp_path / "rep1.json"
+    with started(environments, case(measured_steps=100000), out) as process:
+        family = ranks(process, 2)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            process.send_signal(number)
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        ignored = int(re.search(r"SigIgn:\t(\w+)", status)[1], 16)
+        assert all(ignored >> (number - 1) & 1 for number in (signal.SIGINT, signal.SIGHUP))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=15) == 128 + signal.SIGTERM
+        assert gone(family)
+    assert not out.exists()
 
 
 def test_ranks_do_not_outlive_a_killed_stopwatch(environments, tmp_path):

@@ -4,12 +4,16 @@ import base64
 import importlib.metadata
 import inspect
 import logging
+import os
 import re
+import subprocess
+import sys
 from io import StringIO
 
+import pytest
 import snakemake_executor_plugin_slurm as slurm
 import yaml
-from conftest import SMALL_ROUND, snakemake
+from conftest import SCRIPTS, SMALL_ROUND, snakemake
 from snakemake.logging import LoggerManager
 from snakemake.scheduling import job_scheduler
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -100,3 +104,24 @@ def test_durations_read_as_people_say_them():
     assert [duration(each) for each in (10, 61, 3000, 9000)] == [
         *("about 1 minute", "about 1 minute", "about 50 minutes", "about 2.5 hours")
     ]
+
+
+@pytest.mark.parametrize("started", ["heeding_ctrl_c", "in_background"])
+def test_ctrl_c_stops_snakemake_unless_a_shell_started_it_in_the_background(request, started):
+    request.getfixturevalue(started)
+    script = """
+import os, signal, time
+from dlperf import inside_snakemake
+signal.signal(signal.SIGTERM, lambda *_: print("ends", flush=True))
+inside_snakemake.stop_on_signals()
+os.kill(os.getpid(), signal.SIGINT)
+print("goes on", flush=True)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(0.3)
+"""
+    environ = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    wanted = "goes on\nends\n" if started == "in_background" else "ends\n"
+    assert done.stdout == wanted
+    assert (done.returncode == 0) == (started == "in_background")

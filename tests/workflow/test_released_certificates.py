@@ -41,6 +41,20 @@ def test_one_of_other_code_is_not(fresh, path):
     assert "certificate" in rules(fresh)
 
 
+def test_the_plan_counts_what_the_workflow_then_takes_and_makes(fresh):
+    with open(fresh / "scripts/dlperf/frameworks/jax/training.py", "a") as stream:
+        stream.write("# another version\n")
+    said = snakemake("plan", cwd=fresh).stdout
+    dry = snakemake("-n", "certificates", cwd=fresh)
+    jobs = dict(
+        re.findall(
+            r"^ *((?:released )?certificate) +(\d+) *$", dry.stdout + dry.stderr, re.MULTILINE
+        )
+    )
+    assert jobs == {"released certificate": "14", "certificate": "2"}
+    assert "Certificates of equal work: 16, 14 taken from certificates/, 2 to make" in said
+
+
 def test_one_of_another_lock_is_not(fresh):
     with open(fresh / "envs/jax.cpu.lock.txt", "a") as stream:
         stream.write("# another version\n")

@@ -9,8 +9,9 @@
         index="framework", columns="devices_per_node", values="median"
     )
 
-Columns and their types are those of schema/columns.py; what nobody measured is <NA>. The cells of
-a round are made from these frames too.
+Columns and their types are those of schema/columns.py; what nobody measured is <NA>. Who wins is
+among `cells[cells["rank"].notna()]`: a cell without a rank keeps its number, but its work is not
+certified or in doubt. The cells of a round are made from these frames too.
 """
 
 from pathlib import Path

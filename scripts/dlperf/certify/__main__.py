@@ -79,8 +79,10 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"error: {reference}: no reference is there; make it: {fix}")
     asked.ranks = asked.layout.devices
     asked.nodes = asked.layout.nodes
-    # End at once, as by SIGTERM: the processes of the runs see it, and end their ranks.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # End at once, as by SIGTERM: the processes of the runs see it, and end their ranks. It
+    # stays ignored where a shell without job control started this in the background.
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     certificate = certify(asked)
     try:
         files.write(asked.out, json.dumps(certificate, indent=1) + "\n")

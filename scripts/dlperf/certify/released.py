@@ -3,67 +3,19 @@
     PYTHONPATH=scripts python -m dlperf.certify.released --config config/rounds/released.yaml
 
 Copies those of that round from results/certificates/ into certificates/, and removes all others
-there; docs/certificates.md then says what they measured. A workflow takes one where its hashes are
-those of this very code and of the locks in envs/.
+there; docs/certificates.md then says what they measured. `dlperf.plan.certificates` decides where a
+workflow takes one.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from dlperf import plan
 from dlperf.certify import summary
 from dlperf.contract import files
-from dlperf.measure import code, record
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def find(certificate: str) -> str:
-    """The path of a released one; "" where there is none, or where it is of other code or packages.
-
-    certificate: its path below results/ (`Case.certificate`).
-    """
-    path = ROOT / certificate
-    try:
-        document = json.loads(path.read_text())
-    except OSError:
-        return ""
-    return "" if differs(document) else str(path)
-
-
-def differs(document: Mapping[str, Any]) -> str:
-    """What a certificate was made with that is not what is here; "" where it is the same."""
-    workload, framework = document["workload"], document["framework"]
-    provenance, reference = document["provenance"], document["provenance"]["reference"]
-    if provenance["code_sha256"] != _implementation(workload, framework):
-        return "the implementation's code"
-    if provenance["lock_sha256"] != _lock(f"{framework}.{document['device']}"):
-        return "the lock of its environment"
-    if reference.get("code_sha256") != _reference(workload):
-        return "the reference's code"
-    if reference.get("lock_sha256") != _lock(f"pytorch.{document['device']}"):
-        return "the lock of the reference's environment"
-    return ""
-
-
-@cache
-def _implementation(workload: str, framework: str) -> str:
-    return code.sha256(code.of_implementation(workload, framework))
-
-
-@cache
-def _reference(workload: str) -> str:
-    return code.sha256(code.of_reference(workload))
-
-
-@cache
-def _lock(environment: str) -> str:
-    return record.file_sha256(ROOT / "envs" / f"{environment}.lock.txt")
+from dlperf.plan.certificates import ROOT, differs
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -250,10 +250,10 @@ class Workload(Section):
     )
     compilers: Choices[Compiler] = Field(
         default=["default"],
-        description="`default`: what most users of the framework run on this device. `off`: no "
-        "compiler. `on`: the framework's own compiler (torch.compile, XLA, CINN, nn.Graph, "
-        "GRAPH_MODE, static hybridize, jit). Or the name of a compiler; frameworks without it are "
-        "then unsupported.",
+        description="`default`: what most users of the framework run on this device, or, where "
+        "that cannot do a case, another that can. `off`: no compiler. `on`: the framework's own "
+        "compiler (torch.compile, XLA, CINN, nn.Graph, GRAPH_MODE, static hybridize, jit). Or the "
+        "name of a compiler; frameworks without it are then unsupported.",
         examples=[["default"], ["off", "on"], ["inductor"]],
     )
     batch_sizes: dict[Precision, Choices[BatchSize]] = Field(

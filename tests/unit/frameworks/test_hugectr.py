@@ -322,7 +322,10 @@ def test_tf32_is_off_for_all_libraries_unless_the_precision_has_it():
     assert "NVIDIA_TF32_OVERRIDE" not in process.environment(asked(precision="tf32"))
 
 
-CASE = {"workload": "wide_deep", "device": "cuda", "scenario": "train", "precision": "fp32"}
+CASE = {
+    **{"workload": "wide_deep", "device": "cuda", "scenario": "train", "precision": "fp32"},
+    **{"nodes": 1, "devices_per_node": 8, "adam": "lazy", "tables": "sharded"},
+}
 
 
 @pytest.mark.parametrize(
@@ -336,6 +339,10 @@ CASE = {"workload": "wide_deep", "device": "cuda", "scenario": "train", "precisi
         ({"workload": "resnet50"}, "HugeCTR is made for click models: it has wide_deep alone"),
         ({"scenario": "infer"}, "training throughput alone, the scenario train"),
         ({"scenario": "quality"}, "training throughput alone, the scenario train"),
+        ({"tables": "replicated"}, "over all devices: ask for `tables: sharded`"),
+        ({"tables": "replicated", "devices_per_node": 1, "nodes": 2}, "ask for `tables: sharded`"),
+        ({"tables": "replicated", "devices_per_node": 1}, ""),
+        ({"tables": "replicated", "adam": "dense"}, ""),
     ],
 )
 def test_what_it_cannot_is_said_with_the_reason(changes, reason):
@@ -529,9 +536,10 @@ ROUND = {
             "precisions": ["fp32"],
             "batch_sizes": {"fp32": [2048]},
             "data": ["synthetic"],
+            "also": [{"tables": ["sharded"], "topologies": ["1n8d"]}],
         }
     },
-    "topologies": ["1n1d", "1n8d"],
+    "topologies": ["1n1d"],
 }
 
 
@@ -544,7 +552,10 @@ def planned(**changes):
 def test_a_plan_has_it_on_gpus_and_says_why_it_is_not_elsewhere():
     one, eight = planned()
     assert (one.unsupported, eight.unsupported) == ("", "")
-    assert (eight.name, eight.global_batch_size) == ("train-fp32-1n8d-b2048-synthetic", 8 * 2048)
+    assert (eight.name, eight.global_batch_size) == (
+        "train-fp32-1n8d-b2048-synthetic-sharded",
+        8 * 2048,
+    )
     reasons = {case.unsupported for case in planned(device="cpu")}
     assert reasons == {"HugeCTR trains on GPUs alone: ask for device cuda"}
     resnet50 = {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}, "data": ["synthetic"]}

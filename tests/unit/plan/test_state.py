@@ -13,7 +13,7 @@ from dlperf import environments, frameworks, workloads
 from dlperf.plan import Case, estimate, expand, load
 from dlperf.plan import document as document_of
 from dlperf.plan.__main__ import main
-from dlperf.plan.estimate import builds, check_disk, timer
+from dlperf.plan.estimate import builds, check_disk
 from dlperf.plan.show import duration, show, tsv
 from dlperf.plan.state import is_due, record_path, states
 
@@ -77,6 +77,8 @@ def record(config, case: Case, repetition, status="ok", seconds=10.0):
         "status": status,
         "reason": "",
         **{key: document[key] for key in ("identity", "settings")},
+        "window": [{"rank": 0, "start": 100.0, "end": 102.0}],
+        "host": {"cpu": "any", "cores": 2, "gpus": []},
         "provenance": {"seconds_total": seconds},
     }
     path = Path(record_path(config, case, repetition))
@@ -187,21 +189,6 @@ def test_the_next_call_runs_what_is_missing_and_what_the_config_wants_tried_agai
     assert not is_due(config, "unsupported")
 
 
-def test_the_expected_time_is_the_median_of_the_case_s_own_records(config, plan):
-    for repetition, seconds in enumerate([10.0, 30.0, 11.0], start=1):
-        record(config, plan["pytorch", "fp32"], repetition, seconds=seconds)
-    assert timer(config)(plan["pytorch", "fp32"]) == (11.0, "records")
-
-
-def test_without_own_records_those_of_the_same_framework_are_used(config, plan):
-    record(config, plan["pytorch", "fp32"], 1, seconds=20.0)
-    record(config, plan["pytorch", "fp32"], 2, "crashed", seconds=1.0)
-    assert timer(config)(plan["pytorch", "amp"]) == (20.0, "similar")
-    seconds, ground = timer(config)(plan["jax", "fp32"])
-    assert ground == "defaults"
-    assert 0 < seconds <= config.timeout_seconds
-
-
 @pytest.fixture
 def sizes(monkeypatch):
     """Every environment downloads 1 GB and takes 3 GB."""
@@ -243,7 +230,8 @@ def test_the_plan_fits_a_terminal_and_says_counts_reasons_time_and_disk(config, 
     assert "Repetitions: 1 done, 7 missing, 1 failed:oom, 3 unsupported" in text
     assert "1 case: too slow" in text
     assert "Expected time: " in text
-    assert "records of other cases of the same framework" in text
+    assert "estimated from earlier records of the same case" in text
+    assert "records of other cases of the same framework and workload" in text
     assert "2.0 GB to download, 6.0 GB on disk" in text
     (line,) = [line for line in text.splitlines() if "pytorch" in line and "fp32" in line]
     assert line.split(maxsplit=3) == [

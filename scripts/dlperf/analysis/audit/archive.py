@@ -34,6 +34,7 @@ KINDS = {
     ".html": "text/html",
     ".json": "application/json",
     ".md": "text/markdown",
+    ".pdf": "application/pdf",
     ".png": "image/png",
     ".svg": "image/svg+xml",
     ".tsv": "text/tab-separated-values",

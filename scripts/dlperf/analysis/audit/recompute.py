@@ -14,7 +14,7 @@ import re
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -48,7 +48,7 @@ SHOWN = 60
 CRATE = "ro-crate-metadata.json"
 OWN = "audit.tsv"
 #: What figures are drawn with.
-DRAWING = ("matplotlib ", "pillow ")
+DRAWING = ("fonttools ", "matplotlib ", "pillow ")
 ROUNDING = "rounding"
 OUT = "`--out` (`--config out=FILE`)"
 ALLOW = "`--allow-other-versions` (`--config allow_other_versions=true`)"
@@ -409,15 +409,14 @@ def made_again(
     beside += [searches.NAME] if searches.asked(cases) else []
     more = {each.partition(".")[0]: scratch / each for each in beside}
     peaks = folder / checksums.PEAKS if (folder / checksums.PEAKS).exists() else PEAKS
-    tables, figures = names.table_ids(cases), names.figure_ids(cases)
-    for other in names.of_other_metrics(cases):  # made on request
-        tables += [other] if any(folder.glob(f"tables/{other}.*")) else []
-        figures += [other] if any(folder.glob(f"figures/{other}.*")) else []
+    tables, others = names.table_ids(cases), names.of_other_metrics(cases)
+    tables += [name for name in others if any(folder.glob(f"tables/{name}.*"))]  # on request
+    figures = _kinds_of_figures(folder, cases)
     with ProcessPoolExecutor(min(len(tables) + 1, len(os.sched_getaffinity(0)))) as pool:
 
         def shown(of: Path) -> list[Future[list[str]]]:
             draw = partial(_figure, of) if same.drawing else partial(_kept_figure, folder)
-            drawn = [pool.submit(draw, scratch, name) for name in figures]
+            drawn = [pool.submit(draw, scratch, name, kinds) for name, kinds in figures.items()]
             return drawn + [pool.submit(_table, of, scratch, name) for name in tables]
 
         # Drawn from the round's cells while records are read: of use where those turn out right.
@@ -454,6 +453,17 @@ def made_again(
     yield compared("report.html")
 
 
+def _kinds_of_figures(folder: Path, cases: Sequence[plan.Case]) -> dict[str, list[str]]:
+    """{figure: kinds of its files}: those that are always made, and what there is on request."""
+    found = {name: list(names.DRAWN) for name in names.figure_ids(cases)}
+    for name in [*found, *names.of_other_metrics(cases)]:
+        kinds = names.DRAWN_ON_REQUEST if name in found else (*names.DRAWN, *names.DRAWN_ON_REQUEST)
+        there = [kind for kind in kinds if (folder / f"figures/{name}.{kind}").exists()]
+        if there:
+            found[name] = [*found.get(name, []), *there]
+    return found
+
+
 def _forget(waiting: list[Future[list[str]]]) -> None:
     for each in waiting:
         each.cancel()
@@ -468,17 +478,17 @@ def _table(cells: Path, scratch: Path, name: str) -> list[str]:
     return made
 
 
-def _figure(cells: Path, scratch: Path, name: str) -> list[str]:
+def _figure(cells: Path, scratch: Path, name: str, kinds: Sequence[str]) -> list[str]:
     from dlperf.analysis.report.figures import figure
 
-    made = [f"figures/{name}.{kind}" for kind in ("svg", "png")]
-    figure(cells, name, *(scratch / each for each in made))
-    return made
+    made = {kind: f"figures/{name}.{kind}" for kind in kinds}
+    figure(cells, name, {kind: scratch / path for kind, path in made.items()})
+    return list(made.values())
 
 
-def _kept_figure(folder: Path, scratch: Path, name: str) -> list[str]:
+def _kept_figure(folder: Path, scratch: Path, name: str, kinds: Sequence[str]) -> list[str]:
     """The round's own figure, for the report, where it cannot be drawn again."""
-    kept = [f"figures/{name}.{kind}" for kind in ("svg", "png")]
+    kept = [f"figures/{name}.{kind}" for kind in kinds]
     for each in kept:
         if (folder / each).exists():
             write(scratch / each, (folder / each).read_bytes())

@@ -22,8 +22,8 @@ NAME = "SHA256SUMS"
 PEAKS = "peaks.yaml"
 #: The libraries that numbers, tables, figures, the page and an archive's crate come from.
 LIBRARIES = (
-    *("itables", "jinja2", "markupsafe", "matplotlib", "numpy", "pandas", "pillow"),
-    *("pydantic", "pyyaml", "rocrate", "scipy", "vl-convert-python"),
+    *("fonttools", "itables", "jinja2", "markupsafe", "matplotlib", "numpy", "pandas"),
+    *("pillow", "pydantic", "pyyaml", "rocrate", "scipy", "vl-convert-python"),
 )
 #: The folders of the package that they come from.
 CODE = (

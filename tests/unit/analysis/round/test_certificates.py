@@ -259,7 +259,7 @@ def test_no_comparison_takes_in_what_is_not_equivalent(tmp_path):
     best = re.findall(r"the highest median is (\w+)", said)
     assert best == ["PaddlePaddle", "PaddlePaddle"]
     assert not re.search(r"The lowest is PyTorch|efficiency on [^.]*PyTorch", said)
-    assert "Left out of these comparisons, because equal work is not certified: PyTorch" in said
+    assert "Excluded from these comparisons, because equal work is not certified: PyTorch" in said
     assert "Not equivalent: PyTorch, fp32 b8 1n1d; PyTorch, fp32 b8 1n2d." in said
     fastest = cell(metrics.select(read_table(results / "cells.tsv")), "pytorch", 1)
     assert f"{fastest['median']:.2f}" in said, "its speed is shown all the same"
