@@ -143,7 +143,7 @@ def refuse_dated_ahead(workflow: Any, now: float) -> str:
     What is made from such a file is older than it, so it would be made again at every call. `now`
     is the time that a file gets that is written at this moment.
     """
-    jobs = list(workflow.dag.needrun_jobs())
+    jobs = [job for job in workflow.dag.needrun_jobs() if job.output]
     made = {str(path) for job in jobs for path in job.output}
     ahead = {}
     for path in {str(path) for job in jobs for path in job.input} - made:
