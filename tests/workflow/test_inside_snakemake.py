@@ -11,6 +11,7 @@ import sys
 from io import StringIO
 
 import pytest
+import snakemake_executor_plugin_slurm as slurm
 import yaml
 from conftest import SCRIPTS, SMALL_ROUND, snakemake
 from snakemake.logging import LoggerManager
@@ -30,6 +31,25 @@ def test_this_is_the_snakemake_that_it_was_tried_with():
 
 def test_the_scheduler_has_the_limit_that_is_taken_away():
     assert "self.job_rate_limiter" in inspect.getsource(job_scheduler)
+
+
+def test_records_are_kept_where_snakemake_removes_and_compares_outputs():
+    import snakemake.cli  # noqa: F401  first, as the others import each other in a circle
+    from snakemake.dag import DAG
+    from snakemake.jobs import Job
+
+    assert "await self.remove_existing_output()" in inspect.getsource(Job.prepare)
+    assert "await self.cleanup(skip_cleanup_outputs)" in inspect.getsource(Job.postprocess)
+    touched = inspect.getsource(DAG.check_and_touch_output)
+    assert "await self.check_output_mtime(job, expanded_output)" in touched
+
+
+def test_this_is_the_executor_that_asks_squeue():
+    """With another one: run the tests of tests/slurm, then change this version."""
+    assert importlib.metadata.version("snakemake-executor-plugin-slurm") == "2.8.0"
+    check = inspect.getsource(slurm.Executor.check_active_jobs)
+    for name in ("get_min_job_age()", "await query_job_status(", "_status_lookup_ids("):
+        assert name in check
 
 
 def test_progress_goes_by_events_that_are_there():

@@ -68,4 +68,6 @@ if __name__ == "__main__":
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"error: {storage.message(error, 'the plan')}", file=sys.stderr)
         status = 1
+    except KeyboardInterrupt:
+        status = 130
     sys.exit(status)

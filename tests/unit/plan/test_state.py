@@ -1,7 +1,9 @@
 """What a plan knows of a round that has begun: states, expected times, disk, and what it prints."""
 
 import csv
+import hashlib
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -114,6 +116,57 @@ def test_a_record_made_with_other_settings_is_outdated_and_made_again(config, pl
     state = states(more_steps, expand(more_steps))[case, 1]
     assert state == "outdated"
     assert is_due(more_steps, state)
+
+
+def with_data(config, made: bytes):
+    """The config with photographs, and a record of each repetition that was made with `made`."""
+    section = {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}, "data": ["sample"]}
+    config = load({**config.model_dump(exclude_none=True), "workloads": {"resnet50": section}})
+    case = next(case for case in expand(config) if case.framework == "pytorch")
+    for repetition in (1, 2, 3):
+        path = record(config, case, repetition)
+        content = json.loads(path.read_text())
+        content["provenance"]["data_manifest_sha256"] = hashlib.sha256(made).hexdigest()
+        path.write_text(json.dumps(content))
+        os.utime(path, (1000, 1000))
+    manifest = Path("results/data/sample/manifest.json")
+    manifest.parent.mkdir(parents=True)
+    return config, case, manifest
+
+
+def test_a_record_of_other_data_is_outdated_and_one_of_copied_data_is_not(config):
+    config, case, manifest = with_data(config, b"these")
+    known = {states(config, [case])[case, number] for number in (1, 2, 3)}
+    assert known == {"done"}, "without data there is nothing to compare"
+    manifest.write_bytes(b"these")  # later than the records
+    assert states(config, [case])[case, 1] == "done"
+    manifest.write_bytes(b"others")
+    assert states(config, [case])[case, 1] == "outdated"
+    os.utime(manifest, (4e9, 4e9))
+    manifest.write_bytes(b"these")
+    os.utime(manifest, (4e9, 4e9))
+    assert states(config, [case])[case, 1] == "done", "a time in the future says nothing either"
+
+
+def test_each_seed_of_a_training_to_a_quality_is_as_asked_for(config):
+    section = {
+        "scenarios": ["quality"],
+        "precisions": ["fp32"],
+        "batch_sizes": {"fp32": [32]},
+        "quality": {"epochs": [2]},
+        "image_size": 32,
+    }
+    config = load({**config.model_dump(exclude_none=True), "workloads": {"resnet50": section}})
+    case = next(case for case in expand(config) if case.framework == "pytorch")
+    for repetition in (1, 2, 3):
+        record(config, case, repetition)
+    assert {states(config, [case])[case, number] for number in (1, 2, 3)} == {"done"}
+
+
+def test_a_round_that_stops_at_a_failure_runs_it_again(config):
+    stops = load({**config.model_dump(exclude_none=True), "on_failure": "stop"})
+    due = {state: is_due(stops, state) for state in ("done", "failed:oom", "failed:unreadable")}
+    assert due == {"done": False, "failed:oom": True, "failed:unreadable": False}
 
 
 def test_what_is_no_record_is_told_as_a_failure_not_read_as_a_result(config, plan):
