@@ -22,9 +22,7 @@ SHUT = {
 }
 
 #: What a machine or its user lacks: no fault of what the files say.
-LACKING = frozenset(
-    [*FULL, *LIMITED, *SHUT, errno.EPERM, errno.ENFILE, errno.EIO]
-)
+LACKING = frozenset([*FULL, *LIMITED, *SHUT, errno.EPERM, errno.ENFILE, errno.EIO])
 
 # What contract.files writes to before it renames it.
 _PART = re.compile(r"\.([^/]+)\.\d+\.part$")
