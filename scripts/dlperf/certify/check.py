@@ -31,11 +31,11 @@ def problems(document: Mapping[str, Any]) -> list[str]:
     if document["passed"] != passed:
         found.append(f"passed is {_word(document['passed'])}, but its tiers say otherwise")
     if found and document["provenance"]["code_sha256"] != _code(subject):
-        other = (
+        commit = document["provenance"]["git_commit"]
+        return [
             "was made with other code than this (another code_sha256), which may require other "
-            f"tiers: make it again, or check out its commit, {document['provenance']['git_commit']}"
-        )
-        found.insert(0, other)
+            f"tiers: make it again, or check out its commit, {commit} ({found[0]})"
+        ]
     return found
 
 
