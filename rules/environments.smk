@@ -14,7 +14,7 @@ from snakemake.settings.types import DeploymentMethod
 from dlperf import environments as building
 from dlperf.environments import files as environment_files
 
-ENVS = os.path.relpath(os.path.join(workflow.basedir, "envs"))
+ENVS = str(project.own("envs"))
 WITH_CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 WITH_CONTAINERS = DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method
 
@@ -101,6 +101,6 @@ rule environment:
         prefix=subpath(output[0], parent=True),
     shell:
         # the reason of a failure goes to the terminal too
-        "{PYTHON:q} -m dlperf.environments build --framework {wildcards.framework:q}"
+        PYTHON + " -m dlperf.environments build --framework {wildcards.framework:q}"
         " --device {wildcards.device:q} --yaml {params.yaml:q} --prefix {params.prefix:q}"
         " --out {output:q} {params.options:q} > {log:q}"
