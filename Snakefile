@@ -3,20 +3,33 @@
 plan -> environments, data -> certify -> search, measure -> merge -> figures -> report
 """
 
-import gc
+import os
+import sys
 
+from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
 min_version("9.27")
 
-# What Snakemake builds before the first job starts is kept, and looking for garbage in it
-# repeatedly takes a quarter of the time of a large round's dry run. (Switched on again in onstart.)
-gc.disable()
+# Another folder than the working one, where this is a module or was called with --snakefile.
+PROJECT = workflow.current_basedir.get_path_or_uri(secret_free=True)
+SCRIPTS = os.path.join(PROJECT, "scripts")
+if not os.path.isdir(SCRIPTS):
+    raise WorkflowError(
+        f"{PROJECT}: dlperf is more than its Snakefile: clone it, and name the Snakefile of the clone"
+    )
+sys.path.insert(0, SCRIPTS)
 
-# A round given with --configfile is complete: it takes nothing from the default config.
-if not workflow.configfiles:
+from dlperf import inside_snakemake
+from dlperf.contract import project
 
-    configfile: "config/config.yaml"
+IS_MODULE = inside_snakemake.is_module(workflow)
+
+# A round given with --configfile, or to a module, is complete: it takes nothing from the default
+# config.
+if not config if IS_MODULE else not workflow.configfiles:
+
+    configfile: str(project.find("config/config.yaml"))
 
 
 report: "report/workflow.rst"

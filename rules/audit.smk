@@ -21,7 +21,7 @@ rule audit:
             *(["--allow-other-versions"] if OTHER_VERSIONS == "true" else []),
         ],
     shell:
-        "{PYTHON:q} -m dlperf.analysis audit --round {params.round:q} --out {params.out:q}"
+        PYTHON + " -m dlperf.analysis audit --round {params.round:q} --out {params.out:q}"
         " {params.options:q}"
 
 
@@ -31,4 +31,4 @@ rule archive:
         round=RESULTS,
         out=f"{RESULTS}.zip",
     shell:
-        "{PYTHON:q} -m dlperf.analysis archive --round {params.round:q} --out {params.out:q}"
+        PYTHON + " -m dlperf.analysis archive --round {params.round:q} --out {params.out:q}"

@@ -23,7 +23,7 @@ VARIANTS = "|".join(["infer", "quality", *workloads.variants()])
 COMPILER = f"(-(?!{VARIANTS})[a-z0-9_]+)?"
 VARIANT = f"(-({VARIANTS}))*"
 LAYOUT = "(1|(dp2)?(acc2)?)(-2n)?"
-PACKAGE = os.path.relpath(f"{SCRIPTS}/dlperf")
+PACKAGE = str(project.own("scripts/dlperf"))
 OF_CERTIFICATE = (
     "certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{layout}.json"
 )
@@ -141,7 +141,7 @@ rule reference:
         variant=lambda wildcards: wildcards.variant.removeprefix("-"),
         data=subpath(input.data, parent=True),
     shell:
-        "{PYTHON:q} -m dlperf.certify.reference --workload {wildcards.workload:q}"
+        PYTHON + " -m dlperf.certify.reference --workload {wildcards.workload:q}"
         " --variant={params.variant:q} --environment {input.environment:q} --data-dir {params.data:q} --out {params.folder:q}"
         " > {log:q} 2>&1"
 
@@ -195,7 +195,9 @@ rule certificate:
         reference=subpath(input.reference, parent=True),
         data=subpath(input.data, parent=True),
     shell:
-        "exec {PYTHON:q} -m dlperf.certify "
+        "exec "
+        + PYTHON
+        + " -m dlperf.certify "
         + OVER_NODES.replace("{", "{{").replace("}", "}}")
         + " --workload {wildcards.workload:q}"
         " --framework {wildcards.framework:q} --device {wildcards.device:q}"
@@ -211,4 +213,4 @@ rule certificates:
         config=f"{RESULTS}/config.yaml",
     localrule: True
     shell:
-        "{PYTHON:q} -m dlperf.analysis certificates --config {input.config:q} --shared results"
+        PYTHON + " -m dlperf.analysis certificates --config {input.config:q} --shared results"

@@ -6,6 +6,7 @@ stays cheap, as every cluster job parses the workflow again.
 """
 
 import atexit
+import copy
 import fcntl
 import gc
 import hashlib
@@ -20,28 +21,34 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-SCRIPTS = str(Path(workflow.basedir) / "scripts")
-sys.path.insert(0, SCRIPTS)
-
-from dlperf import inside_snakemake, plan, workloads
+from dlperf import plan, workloads
 from dlperf.contract import files, storage
 from dlperf.data import loaders
 from dlperf.analysis.round import names
 from dlperf.inside_snakemake import of_each_job
 
-if workflow.is_main_process:
-    inside_snakemake.end_quietly()
-    inside_snakemake.nothing_is_incomplete()
-    if message := inside_snakemake.refuse_own_folder():
-        raise WorkflowError(message)
+# A module leaves alone what the whole process shares with the rules of its user.
+if not IS_MODULE:
+    # What Snakemake builds before the first job starts is kept, and looking for garbage in it
+    # repeatedly takes a quarter of the time of a large round's dry run. (Switched on again in
+    # onstart.)
+    gc.disable()
+    if workflow.is_main_process:
+        inside_snakemake.end_quietly()
+        inside_snakemake.nothing_is_incomplete()
+        if message := inside_snakemake.refuse_own_folder():
+            raise WorkflowError(message)
 inside_snakemake.keep_records(workflow)
 
 # What the rules start has only this package on its path, whatever the user's PYTHONPATH is, and
-# reads and prints UTF-8, whatever the locale.
-shell.prefix(f"export PYTHONPATH={shlex.quote(SCRIPTS)} PYTHONUTF8=1 PYTHONIOENCODING=utf-8; ")
-
-PYTHON = sys.executable
-SOURCE = ", ".join(os.path.relpath(path) for path in workflow.configfiles)
+# reads and prints UTF-8, whatever the locale. It is joined to commands and not a {name} in them,
+# which Snakemake does not look up in a module.
+VARIABLES = [f"PYTHONPATH={SCRIPTS}", "PYTHONUTF8=1", "PYTHONIOENCODING=utf-8"]
+PYTHON = shlex.join(["env", *VARIABLES, sys.executable])
+PYTHON = PYTHON.replace("{", "{{").replace("}", "}}")
+SOURCE = ", ".join(os.path.relpath(path) for path in workflow.configfiles) or "config"
+# A module's config may be the very mapping that its user's rules read.
+config = copy.deepcopy(config)
 
 # What was written, for messages. Numbers in a section of `--config` become numbers here.
 ARGUMENTS = plan.take_arguments(config, workflow.config_settings.config_args)
@@ -233,6 +240,10 @@ def again_if(wanted):
     return AGAIN if wanted else []
 
 
+# The user of a module can give its rules other names.
+name_of = workflow.modifier.modify_rulename
+
+
 onstart:
     gc.freeze()
     gc.enable()
@@ -241,7 +252,9 @@ onstart:
     inside_snakemake.say_progress(workflow)
     inside_snakemake.end_forgotten_jobs(workflow)
     global makes_report
-    makes_report = any(job.rule.name == "report_page" for job in workflow.dag.needrun_jobs())
+    makes_report = any(
+        job.rule.name == name_of("report_page") for job in workflow.dag.needrun_jobs()
+    )
     # The profiles switch off Snakemake's own lock, which outlives `kill -9`. The kernel frees this
     # one. In a folder that may only be read there is nothing to lock.
     global folder_lock
@@ -268,7 +281,7 @@ onstart:
     made = [
         (job.wildcards.framework, job.wildcards.device)
         for job in jobs
-        if job.rule.name == "environment"
+        if job.rule.name == name_of("environment")
     ]
     folders = {f"{os.path.dirname(str(path))}/" for job in jobs for path in job.output}
     if any(folder.startswith(f"{RESULTS}/") for folder in folders):
@@ -283,7 +296,9 @@ onstart:
         sets = [each for each in sets if f"results/data/{each.folder}/" in folders]
         if message := estimate.check_disk(wanted, sets):
             raise WorkflowError(message)
-    if timed := [case_of(job.wildcards) for job in jobs if job.rule.name == "repetition"]:
+    if timed := [
+        case_of(job.wildcards) for job in jobs if job.rule.name == name_of("repetition")
+    ]:
         from dlperf.plan import data
 
         if message := data.without_weights(timed):

@@ -70,7 +70,7 @@ rule comparison:
         metric=lambda wildcards: wildcards.metric.rstrip("/"),
     shell:
         # 3 means that there is a regression, but the comparison itself succeeded
-        "{PYTHON:q} -m dlperf.analysis compare --baseline {params.baseline:q}"
+        PYTHON + " -m dlperf.analysis compare --baseline {params.baseline:q}"
         " --round {params.round:q} --tolerance {params.tolerance:q} --metric={params.metric:q}"
         " --out-tsv {output.tsv:q} --out-html {output.html:q} > {log:q} 2>&1 || [ $? -eq 3 ]"
 
@@ -81,4 +81,4 @@ rule compare:
         html=lambda wildcards: f"{compared()}.html",
     localrule: True
     shell:
-        "{PYTHON:q} -m dlperf.analysis verdict --tsv {input.tsv:q} --html {input.html:q}"
+        PYTHON + " -m dlperf.analysis verdict --tsv {input.tsv:q} --html {input.html:q}"

@@ -30,7 +30,7 @@ def data_config():
     from dlperf.data import sources
 
     try:
-        return sources.load_all(Path("config/data.yaml"))
+        return sources.load_all(project.find("config/data.yaml"))
     except plan.ConfigError as error:
         raise WorkflowError(str(error)) from None
 
@@ -158,7 +158,7 @@ rule sample:
         module=lambda wildcards: SAMPLES[wildcards.sample],
         folder=subpath(output[0], parent=True),
     shell:
-        "{PYTHON:q} -m dlperf.data.{params.module} --out {params.folder:q} > {log:q} 2>&1"
+        PYTHON + " -m dlperf.data.{params.module} --out {params.folder:q} > {log:q} 2>&1"
 
 
 rule fetch:
@@ -175,7 +175,7 @@ rule fetch:
         folder=subpath(output[0], parent=True),
     shell:
         # errors go to the terminal too
-        "{PYTHON:q} -m dlperf.data.fetch --source {wildcards.source:q} --out {params.folder:q}"
+        PYTHON + " -m dlperf.data.fetch --source {wildcards.source:q} --out {params.folder:q}"
         " 2>&1 > {log:q} | tee -a {log:q} >&2"
 
 
@@ -200,7 +200,7 @@ rule images:
         shards=lambda wildcards: prepared("images", wildcards.images).shards,
         folder=subpath(output[0], parent=True),
     shell:
-        "{PYTHON:q} -m dlperf.data.images --source {params.source:q} {params.labels:q}"
+        PYTHON + " -m dlperf.data.images --source {params.source:q} {params.labels:q}"
         " --dataset {wildcards.images:q}"
         " --format {wildcards.format:q} {params.environment:q} --shards {params.shards:q}"
         " --jobs {threads} --out {params.folder:q} > {log:q} 2>&1"
@@ -223,7 +223,7 @@ rule clicks:
         source=subpath(input[0], parent=True),
         folder=subpath(output[0], parent=True),
     shell:
-        "{PYTHON:q} -m dlperf.data.criteo --source {params.source:q} --shards {params.shards:q}"
+        PYTHON + " -m dlperf.data.criteo --source {params.source:q} --shards {params.shards:q}"
         " --jobs {threads}"
         " --out {params.folder:q} > {log:q} 2>&1"
 
@@ -242,7 +242,8 @@ rule questions:
         source=source_of_questions,
         folder=subpath(output[0], parent=True),
     shell:
-        "{PYTHON:q} -m dlperf.data.questions {params.source:q} --out {params.folder:q} > {log:q} 2>&1"
+        PYTHON
+        + " -m dlperf.data.questions {params.source:q} --out {params.folder:q} > {log:q} 2>&1"
 
 
 rule documents:
@@ -262,7 +263,7 @@ rule documents:
         shards=lambda wildcards: prepared("text", wildcards.text).shards,
         folder=subpath(output[0], parent=True),
     shell:
-        "{PYTHON:q} -m dlperf.data.wikipedia {params.source:q} --shards {params.shards:q}"
+        PYTHON + " -m dlperf.data.wikipedia {params.source:q} --shards {params.shards:q}"
         " --jobs {threads} --documents {params.folder:q} > {log:q} 2>&1"
 
 
@@ -287,7 +288,7 @@ rule examples:
         duplicates=lambda wildcards: prepared("text", wildcards.text).duplicates,
         folder=subpath(output[0], parent=True),
     shell:
-        "{PYTHON:q} -m dlperf.data.wikipedia --documents {params.documents:q}"
+        PYTHON + " -m dlperf.data.wikipedia --documents {params.documents:q}"
         " --sequence-length {wildcards.tokens:q} --format {wildcards.format:q}"
         " {params.environment:q} --duplicates {params.duplicates:q}"
         " --jobs {threads} --out {params.folder:q} > {log:q} 2>&1"

@@ -12,11 +12,26 @@ environment is an input, so a changed lock causes a new build.
 from snakemake.settings.types import DeploymentMethod
 
 from dlperf import environments as building
+from dlperf.environments import conda
 from dlperf.environments import files as environment_files
 
-ENVS = os.path.relpath(os.path.join(workflow.basedir, "envs"))
+ENVS = str(project.own("envs"))
 WITH_CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 WITH_CONTAINERS = DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method
+
+# An audit needs no environment, so it reads a round of conda's on a machine without conda too.
+NEEDS_NO_ENVIRONMENT = {"audit", "archive"}
+if (
+    CONFIG.environments.backend == "conda"
+    and not WITH_CONDA
+    and set(FRAMEWORKS) - set(CONFIG.environments.interpreters)
+    and not NEEDS_NO_ENVIRONMENT & set(sys.argv[1:])
+):
+    raise WorkflowError(
+        f"{SOURCE}: environments.backend: conda: Snakemake makes environments with conda only if the "
+        "command line says so too: `snakemake --profile conda …`, or `--sdm conda` beside another "
+        "profile, after the targets; or set the backend to venv"
+    )
 
 
 def backend_of(wildcards):
@@ -42,10 +57,12 @@ def definition_of(wildcards):
 
 
 def conda_of(wildcards):
-    """The same YAML for Snakemake's conda; None if it has nothing to make."""
+    """What Snakemake's conda makes: the YAML without the packages of the lock, which the build
+    installs. None if conda has nothing to make."""
     names_packages = any(path.endswith(".lock.txt") for path in definition_of(wildcards))
     if WITH_CONDA and backend_of(wildcards) == "conda" and names_packages:
-        return os.path.abspath(definition_of(wildcards)[0])
+        cache = Path("results/environments/.cache").absolute()
+        return str(conda.definition(Path(definition_of(wildcards)[0]), cache))
     return None
 
 
@@ -101,6 +118,6 @@ rule environment:
         prefix=subpath(output[0], parent=True),
     shell:
         # the reason of a failure goes to the terminal too
-        "{PYTHON:q} -m dlperf.environments build --framework {wildcards.framework:q}"
+        PYTHON + " -m dlperf.environments build --framework {wildcards.framework:q}"
         " --device {wildcards.device:q} --yaml {params.yaml:q} --prefix {params.prefix:q}"
         " --out {output:q} {params.options:q} > {log:q}"

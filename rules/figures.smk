@@ -47,7 +47,7 @@ rule table:
         f"{RESULTS}/logs/tables/{{table}}.log",
     localrule: True
     shell:
-        "{PYTHON:q} -m dlperf.analysis table --cells {input:q} --table {wildcards.table:q}"
+        PYTHON + " -m dlperf.analysis table --cells {input:q} --table {wildcards.table:q}"
         " --tsv {output.tsv:q} --md {output.md:q} --html {output.html:q} > {log:q} 2>&1"
 
 
@@ -61,7 +61,7 @@ rule tables_markdown:
         f"{RESULTS}/logs/tables.log",
     localrule: True
     shell:
-        "{PYTHON:q} -m dlperf.analysis markdown --cells {input.cells:q}"
+        PYTHON + " -m dlperf.analysis markdown --cells {input.cells:q}"
         " --measurements {input.measurements:q} --out {output:q} > {log:q} 2>&1"
 
 
@@ -88,7 +88,7 @@ rule figure:
             text for kind, path in output.items() for text in (f"--{kind}", path)
         ],
     shell:
-        "{PYTHON:q} -m dlperf.analysis figure --cells {input.cells:q} --figure {wildcards.figure:q}"
+        PYTHON + " -m dlperf.analysis figure --cells {input.cells:q} --figure {wildcards.figure:q}"
         " {params.files:q} > {log:q} 2>&1"
 
 

@@ -11,7 +11,7 @@ lists because numbers depend on it.
 
 rule peaks:
     input:
-        os.path.relpath(os.path.join(workflow.basedir, "config/peaks.yaml")),
+        str(project.own("config/peaks.yaml")),
     output:
         f"{RESULTS}/peaks.yaml",
     log:
@@ -35,7 +35,7 @@ rule limits:
     params:
         nodes=f"{RESULTS}/nodes",
     shell:
-        "{PYTHON:q} -m dlperf.analysis limits --config {input.config:q}"
+        PYTHON + " -m dlperf.analysis limits --config {input.config:q}"
         " --measurements {input.measurements:q} --nodes {params.nodes:q}"
         " --peaks {input.peaks:q} --out {output:q} > {log:q} 2>&1"
 
@@ -51,6 +51,6 @@ rule roofline:
         f"{RESULTS}/logs/roofline.log",
     localrule: True
     shell:
-        "{PYTHON:q} -m dlperf.analysis roofline --cells {input.cells:q}"
+        PYTHON + " -m dlperf.analysis roofline --cells {input.cells:q}"
         " --measurements {input.measurements:q} --limits {input.limits:q} --out {output:q}"
         " > {log:q} 2>&1"

@@ -114,7 +114,7 @@ if CONFIG.device == "cuda":
 # make Snakemake measure again. With exec the stopwatch is a direct child of Snakemake and ends when
 # that is killed.
 MEASURE = (
-    f"exec {shlex.quote(PYTHON)} -m dlperf.measure {OVER_NODES} --config-sha256 {CONFIG_SHA256}"
+    f" -m dlperf.measure {OVER_NODES} --config-sha256 {CONFIG_SHA256}"
     f" --on-failure {CONFIG.on_failure} --lock results/.measuring"
     f" --attempts {RESULTS}/attempts --round {RESULTS}"
 )
@@ -137,5 +137,7 @@ rule repetition:
     params:
         case=document,
     shell:
-        MEASURE.replace("{", "{{").replace("}", "}}")
+        "exec "
+        + PYTHON
+        + MEASURE.replace("{", "{{").replace("}", "}}")
         + " --case {params.case:q} --environment {input.environment} --out {output} > {log} 2>&1"

@@ -43,7 +43,7 @@ rule merge:
         + [f"--curves={path}" for path in CURVES]
         + [f"--searches={RESULTS}/searches.tsv" for _ in SEARCHED[:1]],
     shell:
-        "{PYTHON:q} -m dlperf.analysis merge --config {input.config:q} --runs {params.runs:q}"
+        PYTHON + " -m dlperf.analysis merge --config {input.config:q} --runs {params.runs:q}"
         " --shared {params.shared:q} --measurements {output.measurements:q}"
         " --parity {output.parity:q} --certificates {output.certificates:q} --sums {output.sums:q}"
         " {params.more:q}"
@@ -61,6 +61,6 @@ rule cells:
         f"{RESULTS}/logs/cells.log",
     localrule: True
     shell:
-        "{PYTHON:q} -m dlperf.analysis cells --measurements {input.measurements:q}"
+        PYTHON + " -m dlperf.analysis cells --measurements {input.measurements:q}"
         " --certificates {input.certificates:q} --limits {input.limits:q} --out {output:q}"
         " > {log:q} 2>&1"

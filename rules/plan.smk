@@ -36,7 +36,7 @@ rule plan:
         backend=lambda wildcards: "--backend conda" if WITH_CONDA else "",
         remake="--remake" if REMAKE else "",
     shell:
-        "{PYTHON:q} -m dlperf.plan show --config {input.config:q} {params.backend} {params.remake}"
+        PYTHON + " -m dlperf.plan show --config {input.config:q} {params.backend} {params.remake}"
 
 
 rule plan_table:
@@ -48,4 +48,4 @@ rule plan_table:
         f"{RESULTS}/logs/plan.log",
     localrule: True
     shell:
-        "{PYTHON:q} -m dlperf.plan tsv --config {input.config:q} > {output:q} 2> {log:q}"
+        PYTHON + " -m dlperf.plan tsv --config {input.config:q} > {output:q} 2> {log:q}"

@@ -16,6 +16,12 @@ PUBLISHED = (
     *("nvidia-mxnet-resnet50", "nvidia-electra"),
 )
 IMPORTED = "results/imported-{published}"
+OWN = str(project.own("config/published"))
+
+
+def published(name):
+    """The YAML file of an imported round."""
+    return project.find(f"config/published/{name}.yaml")
 
 
 def tables_of(*names):
@@ -23,10 +29,10 @@ def tables_of(*names):
     from dlperf.analysis.publications import config as imports
 
     try:
-        found = [imports.load(Path(f"config/published/{name}.yaml")).files for name in names]
+        found = [imports.load(published(name)).files for name in names]
     except plan.ConfigError as error:
         raise WorkflowError(str(error)) from None
-    return [file for files in found for file in files]
+    return [str(project.find(file)) for files in found for file in files]
 
 
 def cells_beside(wildcards):
@@ -47,7 +53,7 @@ rule replay:
 
 rule import_round:
     input:
-        config="config/published/{published}.yaml",
+        config=lambda wildcards: str(published(wildcards.published)),
         tables=lambda wildcards: tables_of(wildcards.published),
     output:
         config=f"{IMPORTED}/config.yaml",
@@ -58,7 +64,7 @@ rule import_round:
     params:
         folder=IMPORTED,
     shell:
-        "{PYTHON:q} -m dlperf.analysis import --config {input.config:q} --out {params.folder:q}"
+        PYTHON + " -m dlperf.analysis import --config {input.config:q} --out {params.folder:q}"
         " > {log:q} 2>&1"
 
 
@@ -77,12 +83,14 @@ rule merge_imported:
         f"{IMPORTED}/logs/merge.log",
     localrule: True
     shell:
-        "({PYTHON:q} -m dlperf.analysis merge --config {input.config:q} --runs {input.runs:q}"
+        "(" + PYTHON + " -m dlperf.analysis merge --config {input.config:q} --runs {input.runs:q}"
         " --shared results --measurements {output.measurements:q} --parity {output.parity:q}"
         " --certificates {output.certificates:q} --sums {output.sums:q}"
-        " && {PYTHON:q} -m dlperf.analysis cells --measurements {output.measurements:q}"
+        " && " + PYTHON + " -m dlperf.analysis cells --measurements {output.measurements:q}"
         " --certificates {output.certificates:q} --out {output.cells:q}"
-        " && {PYTHON:q} -m dlperf.analysis values --config {input.config:q} --runs {input.runs:q}"
+        " && "
+        + PYTHON
+        + " -m dlperf.analysis values --config {input.config:q} --runs {input.runs:q}"
         " --out {output.values:q}) > {log:q} 2>&1"
 
 
@@ -99,15 +107,16 @@ rule replay_round:
     localrule: True
     params:
         folder=IMPORTED,
+        published=OWN,
     shell:
-        "{PYTHON:q} -m dlperf.analysis replay --round {params.folder:q}"
-        " --published config/published > {log:q} 2>&1"
+        PYTHON + " -m dlperf.analysis replay --round {params.folder:q}"
+        " --published {params.published:q} > {log:q} 2>&1"
 
 
 rule speedups:
     input:
-        [f"config/published/{name}.yaml" for name in PUBLISHED],
-        "config/published/known-contradictions.csv",
+        [f"{OWN}/{name}.yaml" for name in PUBLISHED],
+        f"{OWN}/known-contradictions.csv",
         lambda wildcards: tables_of(*PUBLISHED),
     output:
         ratios="results/imported/speedups.tsv",
@@ -116,6 +125,8 @@ rule speedups:
     log:
         "results/imported/speedups.log",
     localrule: True
+    params:
+        published=OWN,
     shell:
-        "{PYTHON:q} -m dlperf.analysis speedups --published config/published --out results/imported"
-        " > {log:q} 2>&1"
+        PYTHON + " -m dlperf.analysis speedups --published {params.published:q}"
+        " --out results/imported > {log:q} 2>&1"

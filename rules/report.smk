@@ -36,5 +36,5 @@ rule report_page:
         round=RESULTS,
         shared="results",  # has the environments and data of all rounds
     shell:
-        "{PYTHON:q} -m dlperf.analysis report --config {input.config:q} --round {params.round:q}"
+        PYTHON + " -m dlperf.analysis report --config {input.config:q} --round {params.round:q}"
         " --shared {params.shared:q} --out {output:q} > {log:q} 2>&1"

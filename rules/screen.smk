@@ -75,7 +75,9 @@ rule probe:
         cores=CONFIG.cores_per_device,
     # with exec the probe is a direct child of Snakemake and ends when that is killed
     shell:
-        "exec {PYTHON:q} -m dlperf.measure.probe --device {params.device} --devices {params.devices}"
+        "exec "
+        + PYTHON
+        + " -m dlperf.measure.probe --device {params.device} --devices {params.devices}"
         " --cores-per-device {params.cores} --environment {input.environment:q}"
         " --out {output:q} > {log:q} 2>&1"
 
@@ -87,4 +89,4 @@ rule screen:
     params:
         folder=f"{RESULTS}/nodes",
     shell:
-        "{PYTHON:q} -m dlperf.analysis nodes --folder {params.folder:q}"
+        PYTHON + " -m dlperf.analysis nodes --folder {params.folder:q}"

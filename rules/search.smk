@@ -48,8 +48,7 @@ def options_of_search(wildcards):
 
 
 SEARCH_COMMAND = (
-    f"exec {shlex.quote(PYTHON)} -m dlperf.search {OVER_NODES} --config-sha256 {CONFIG_SHA256}"
-    " --lock results/.measuring"
+    f" -m dlperf.search {OVER_NODES} --config-sha256 {CONFIG_SHA256} --lock results/.measuring"
 )
 
 
@@ -72,6 +71,8 @@ rule search:
         case=document,
         options=options_of_search,
     shell:
-        SEARCH_COMMAND.replace("{", "{{").replace("}", "}}")
+        "exec "
+        + PYTHON
+        + SEARCH_COMMAND.replace("{", "{{").replace("}", "}}")
         + " {params.options:q} --case {params.case:q} --environment {input.environment}"
         " --out {output} > {log} 2>&1"

@@ -30,6 +30,20 @@ ROOM_BYTES = 100_000
 STOPPED = "Stopped. The same command resumes."
 
 
+def is_module(workflow: Any) -> bool:
+    """Whether another Snakefile uses the one that is being read as a module. One that changes paths
+    is refused: commands have the paths of records and of shared files too."""
+    from snakemake.exceptions import WorkflowError
+
+    modifier = workflow.modifier
+    if modifier.path_modifier.modify("results/config.yaml") != "results/config.yaml":
+        raise WorkflowError(
+            f"module {modifier.namespace}: `prefix` and `replace_prefix` are not supported; leave "
+            "them out, and everything is written to results/<round>/ in the working folder"
+        )
+    return not modifier.is_main_snakefile()
+
+
 def of_each_job(function: Callable) -> Callable:
     """Marks what Snakemake calls for each of thousands of jobs: it looks at the signature twice a
     call, and finds it here instead of working it out again."""

@@ -327,3 +327,33 @@ def test_a_framework_that_comes_as_a_container_is_pulled_where_that_is_asked_for
         snakemake(*options, "--", target, cwd=checkout)
         reason = json.loads((checkout / target).read_text())["reason"]
         assert re.search(expected, reason), reason
+
+
+@pytest.mark.parametrize("target", ["plan", "all", "results/small/report.html"])
+def test_conda_in_a_config_without_snakemakes_option_is_refused_at_the_start(checkout, target):
+    """Where it would end in the first job; environments that are there do not change that."""
+    text = yaml.safe_dump({**SMALL_ROUND, "environments": {"backend": "conda"}})
+    (checkout / "config/config.yaml").write_text(text)
+    done = snakemake(target, cwd=checkout, check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert said.count("config/config.yaml: environments.backend: conda: ") == 1
+    assert "`snakemake --profile conda …`" in said and "Traceback" not in said
+    assert not (checkout / "results/small").exists()
+
+
+@pytest.mark.parametrize(
+    ("environments", "target"),
+    [
+        ({"backend": "conda"}, "audit"),
+        ({"backend": "conda"}, "archive"),
+        (
+            {"backend": "conda", "interpreters": dict.fromkeys(SMALL_ROUND["frameworks"], "py")},
+            "plan",
+        ),
+    ],
+)
+def test_what_needs_nothing_of_conda_needs_no_option(checkout, environments, target):
+    text = yaml.safe_dump({**SMALL_ROUND, "environments": environments})
+    (checkout / "config/config.yaml").write_text(text)
+    snakemake("-n", target, cwd=checkout)

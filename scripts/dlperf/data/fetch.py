@@ -25,7 +25,7 @@ from typing import Any
 from urllib3 import Retry
 from urllib3.exceptions import MaxRetryError
 
-from dlperf.contract import terminal
+from dlperf.contract import project, terminal
 from dlperf.contract.files import write
 from dlperf.contract.problems import ConfigError
 from dlperf.data.addresses import Asked, Broken, NoSuchPart, Refused, Reply, open_address
@@ -382,7 +382,8 @@ def main(arguments: list[str] | None = None) -> int:
         description="Fetch the files of a source.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--sources", type=Path, default=Path("config/data.yaml"), help="file")
+    sources = project.find("config/data.yaml")
+    parser.add_argument("--sources", type=Path, default=sources, help="file")
     parser.add_argument("--source", required=True, help="its name in that file")
     parser.add_argument("--out", type=Path, help="folder (default: results/data/downloads/NAME)")
     parser.add_argument("--local", help="folder that has the files already; they are linked")

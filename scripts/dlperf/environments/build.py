@@ -1,10 +1,10 @@
 """Makes one environment and describes it.
 
 The input is the environment's YAML and lock. The output is the document of `env.json`, written
-after the framework was imported in the environment. There are four backends: `venv` (uv, from the
-lock with its hashes), `conda` (inside a rule whose `conda:` environment Snakemake made from the
-same YAML), `container` (the image that the YAML names) and `interpreter` (a Python that already has
-the framework).
+after the framework was imported in the environment. There are four backends: `venv` and `conda`,
+where uv installs the lock with its hashes (in an environment of its own, or in the one of a rule's
+`conda:` directive, which Snakemake made), `container` (the image that the YAML names) and
+`interpreter` (a Python that already has the framework).
 """
 
 import glob
@@ -20,6 +20,7 @@ from typing import Any
 from dlperf.environments import (
     SCHEMA,
     EnvironmentProblem,
+    conda,
     container,
     disk,
     estimate,
@@ -91,6 +92,7 @@ def document(request: Request, status: str, reason: str, **known: Any) -> dict[s
         "capabilities": {},
         "driver": "",
         "extras": {},
+        "conda": [],
         "freeze": [],
         "download_bytes": size["download_bytes"],
         "size_bytes": 0,
@@ -117,27 +119,29 @@ def build(request: Request) -> dict[str, Any]:
             f"environments: interpreters: {request.framework}: names no Python, but the backend "
             "'interpreter' needs one"
         )
+    prefix = conda.prefix() if request.backend == "conda" else request.prefix
     try:
-        with disk.held(request.cache / f"{request.prefix.name}.lock") as descriptor:
-            if request.backend == "venv":
-                return _virtual_environment(request, descriptor)
+        with disk.held(prefix.parent / ".cache" / f"{prefix.name}.lock") as descriptor:
             if request.backend == "container":
                 return _container(request, descriptor)
-            return _existing(request, descriptor)
+            if request.backend == "interpreter":
+                return _existing(request, descriptor)
+            return _locked(request, prefix, descriptor)
     except OSError as error:
         raise EnvironmentProblem(f"{error.filename or request.prefix}: {error.strerror}") from None
 
 
-def _virtual_environment(request: Request, descriptor: int) -> dict[str, Any]:
+def _locked(request: Request, prefix: Path, descriptor: int) -> dict[str, Any]:
+    """An environment of the lock's packages, in the folder `prefix`."""
     definition = files.load(request.framework, request.yaml, request.lock)
     uv = uv_environ(request.find_links)
     sources = _sources(definition, uv.get("UV_FIND_LINKS", ""))
-    marker = request.prefix / "built.json"
-    python = request.prefix / "bin" / "python"
+    marker = prefix / "built.json"
+    python = prefix / "bin" / "python"
     lock = _lock_of(read(marker), sources) if python.exists() else None
     if not lock:
         marker.unlink(missing_ok=True)  # until the marker is written, the environment is incomplete
-        lock = _install(request, definition, sources, uv, descriptor)
+        lock = _install(request, definition, prefix, sources, uv, descriptor)
     added = _extras(request, definition, python, descriptor)
     probe = _probe(definition, python, descriptor, added)
     made = document(
@@ -149,8 +153,9 @@ def _virtual_environment(request: Request, descriptor: int) -> dict[str, Any]:
         lock_sha256=files.sha256(lock),
         lock_applied=True,
         lock_differences=files.differences(probe["freeze"], lock),
-        size_bytes=disk.size(request.prefix),
+        size_bytes=disk.size(prefix),
         extras=added,
+        conda=conda.packages(prefix),
         **_reported(probe),
         **_gpus(definition),
         environ=_environ(definition, python),
@@ -194,79 +199,76 @@ def _container(request: Request, descriptor: int) -> dict[str, Any]:
 
 
 def _existing(request: Request, descriptor: int) -> dict[str, Any]:
-    """An environment that Snakemake's conda or the user made."""
-    if request.backend == "conda":
-        prefix = os.environ.get("CONDA_PREFIX", "")
-        if not prefix:
-            raise EnvironmentProblem(
-                "environments: backend: conda, but no conda environment is active; call Snakemake "
-                "with `--sdm conda`"
-            )
-        python = Path(prefix) / "bin" / "python"
-    else:
-        python = Path(os.path.expanduser(request.interpreter))
-        if not python.is_file():
-            raise EnvironmentProblem(
-                f"environments: interpreters: {request.framework}: {request.interpreter}: there is "
-                "no such file"
-            )
-    definition = _definition_of_existing(request)
+    """A Python that the user names. It need not agree with the lock."""
+    python = Path(os.path.expanduser(request.interpreter))
+    if not python.is_file():
+        raise EnvironmentProblem(
+            f"environments: interpreters: {request.framework}: {request.interpreter}: there is no "
+            "such file"
+        )
+    name = request.yaml.name.removesuffix(".yaml")
+    lock = request.lock or request.yaml.with_name(f"{name}.lock.txt")
+    section = files.build_section(request.framework, name, request.yaml)
+    definition = Definition(name, request.yaml, lock, "", section)
     added = _extras(request, definition, python, descriptor)
     probe = _probe(definition, python, descriptor, added)
-    has_lock = definition.lock.is_file()
+    has_lock = lock.is_file()
     return document(
         request,
         "ok",
         "",
         interpreter=disk.from_here(python),
-        lock=definition.lock.name if has_lock else "",
-        lock_sha256=definition.lock_sha256 if has_lock else "",
-        lock_differences=files.differences(probe["freeze"], definition.lock) if has_lock else [],
-        size_bytes=disk.size(Path(os.environ["CONDA_PREFIX"])) if request.backend == "conda" else 0,
+        lock=lock.name if has_lock else "",
+        lock_sha256=files.sha256(lock) if has_lock else "",
+        lock_differences=files.differences(probe["freeze"], lock) if has_lock else [],
         extras=added,
         **_reported(probe),
-        **(_gpus(definition) if request.backend == "conda" else {}),
         environ=_environ(definition, python),
     )
-
-
-def _definition_of_existing(request: Request) -> Definition:
-    """Conda installs from the YAML, which must agree with the lock; an interpreter need not."""
-    if request.backend == "conda":
-        return files.load(request.framework, request.yaml, request.lock)
-    name = request.yaml.name.removesuffix(".yaml")
-    lock = request.lock or request.yaml.with_name(f"{name}.lock.txt")
-    section = files.build_section(request.framework, name, request.yaml)
-    return Definition(name, request.yaml, lock, "", section)
 
 
 def _install(
     request: Request,
     definition: Definition,
+    prefix: Path,
     sources: list[tuple[Path, list[str]]],
     environ: dict[str, str],
     descriptor: int,
 ) -> Path:
-    """Make the virtual environment and install a lock in it; return the lock that was used."""
-    found = interpreters.find(definition.python, request.framework, request.cache)
-    uv = interpreters.uv()
-    disk.clear(request.prefix, request.cache)
-    _check_space(request)
-    make = [uv, "venv", "--quiet", "--no-project", "--python", found, str(request.prefix)]
-    sync = [uv, "pip", "sync", "--require-hashes", "--python", str(request.prefix / "bin/python")]
+    """Install a lock in `prefix`, which conda made or uv makes; return the lock that was used."""
+    if request.backend == "venv":
+        _make_virtual_environment(request, definition, prefix, environ, descriptor)
+    # over what conda has installed in the same version, too; its other packages stay
+    add = ["install", "--no-deps", "--reinstall", "--requirements"]
+    how = add if request.backend == "conda" else ["sync"]
+    python = str(prefix / "bin/python")
     problem = ""
+    for lock, options in sources:
+        print(f"installing {lock.name} {' '.join(options)}".rstrip(), flush=True)
+        command = [interpreters.uv(), "pip", *how, str(lock), "--require-hashes"]
+        try:
+            run([*command, "--python", python, *options], environ, [descriptor])
+            return lock
+        except CommandFailed as error:
+            problem = problem or str(error)
+    raise EnvironmentProblem(explain(problem))
+
+
+def _make_virtual_environment(
+    request: Request,
+    definition: Definition,
+    prefix: Path,
+    environ: dict[str, str],
+    descriptor: int,
+) -> None:
+    found = interpreters.find(definition.python, request.framework, request.cache)
+    disk.clear(prefix, request.cache)
+    _check_space(request)
+    make = [interpreters.uv(), "venv", "--quiet", "--no-project", "--python", found, str(prefix)]
     try:
         run(make, environ, [descriptor])
-        for lock, options in sources:
-            print(f"installing {lock.name} {' '.join(options)}".rstrip(), flush=True)
-            try:
-                run([*sync, *options, str(lock)], environ, [descriptor])
-                return lock
-            except CommandFailed as error:
-                problem = problem or str(error)
     except CommandFailed as error:
-        problem = str(error)
-    raise EnvironmentProblem(explain(problem))
+        raise EnvironmentProblem(explain(str(error))) from None
 
 
 def _sources(definition: Definition, find_links: str) -> list[tuple[Path, list[str]]]:

@@ -15,6 +15,8 @@ from dlperf.measure import code, record
 from dlperf.plan.config import Config
 
 ROOT = Path(__file__).resolve().parents[3]
+#: The backends that install an environment's lock, by its hashes.
+LOCKED = ("venv", "conda")
 
 
 def state(certificate: str, backend: str, results: Path, remake: bool = False) -> str:
@@ -33,10 +35,10 @@ def state(certificate: str, backend: str, results: Path, remake: bool = False) -
 def released(certificate: str, backend: str, remake: bool = False) -> str:
     """The path of the released certificate that the workflow takes; "" if it makes its own.
 
-    The arguments are those of `state`. Only the backend venv applies the lock that a released one
-    was made with; beside records of another environment it would be stale.
+    The arguments are those of `state`. Beside records of an environment that does not come from the
+    lock, a released one would be stale.
     """
-    if remake or backend != "venv":
+    if remake or backend not in LOCKED:
         return ""
     path = ROOT / certificate
     document = read(path)
@@ -54,7 +56,7 @@ def backend_of(config: Config, framework: str, backend: str = "") -> str:
 def stale(document: Mapping[str, Any], backend: str) -> bool:
     """Whether a certificate is of other code or, where a lock is applied, of other packages."""
     other = differs(document)
-    return bool(other) and (backend == "venv" or not other.startswith("the lock"))
+    return bool(other) and (backend in LOCKED or not other.startswith("the lock"))
 
 
 def differs(document: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlperf import workloads
+from dlperf.contract import project
 from dlperf.contract.case import PRECISIONS
 from dlperf.contract.choices import MAX
 from dlperf.contract.problems import ConfigError, Problem, nearest
@@ -222,8 +223,9 @@ def split_topology(topology: str) -> tuple[int, int]:
 
 
 def check_beside(config: "Config", source: str, folder: Path = Path("config/published")) -> None:
-    """Raise ConfigError where `beside` names no file of the published rounds."""
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    """Raise ConfigError where `beside` names no published round, of the project or in `folder`."""
+    folders = (folder, project.own("config/published"))
+    known = sorted({path.stem for each in folders for path in each.glob("*.yaml")})
     problems = [
         Problem(
             f"beside[{index}]",

@@ -550,7 +550,8 @@ class Environments(Section):
     backend: Backend = Field(
         default="venv",
         description="`venv`: uv builds a virtual environment for each framework from its lock. "
-        "`conda`: Snakemake builds them from the same files (call it with `--sdm conda`).",
+        "`conda`: Snakemake's conda makes the environment, and uv installs the same lock in it; "
+        "call Snakemake with `--profile conda` or `--sdm conda`, which is enough without this key.",
         examples=["venv"],
     )
     interpreters: dict[Framework, Annotated[str, Field(min_length=1)]] = Field(

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlperf import workloads
-from dlperf.contract import strict_json
+from dlperf.contract import project, strict_json
 from dlperf.contract.case import Case
 from dlperf.contract.problems import Problem
 from dlperf.data import loaders
 
-SOURCES = Path("config/data.yaml")
+SOURCES = "config/data.yaml"
 # The size of a set on disk, as a multiple of its source's bytes. Images: a copy and padding. Text:
 # a dump of 17.75 GB has about 3e9 tokens, each with 2 bytes as documents. As examples of 128 tokens
 # with 20 predictions, about 120 tokens take 1784 bytes (npz), once for each duplicate. Clicks: 172
@@ -38,7 +38,7 @@ class Data(NamedTuple):
 
 
 def missing(
-    cases: Sequence[Case], results: Path = Path("results"), path: Path = SOURCES
+    cases: Sequence[Case], results: Path = Path("results"), path: Path | None = None
 ) -> list[Data]:
     """The sets of the round that come from sources and are not made yet.
 
@@ -59,7 +59,7 @@ def missing(
         return []
     from dlperf.data import sources  # it needs the plan's models
 
-    known = sources.load_all(path)
+    known = sources.load_all(path or project.find(SOURCES))
     made = []
     for folder, kind in found.items():
         text = known.prepared.text.get(kind)
@@ -87,7 +87,7 @@ def missing(
 
 
 def without_weights(
-    cases: Sequence[Case], results: Path = Path("results"), path: Path = SOURCES
+    cases: Sequence[Case], results: Path = Path("results"), path: Path | None = None
 ) -> str:
     """A message if a training to a quality lacks the released weights that it starts from, else ''.
 
@@ -104,6 +104,7 @@ def without_weights(
         return ""
     from dlperf.data import sources  # it needs the plan's models
 
+    path = path or project.find(SOURCES)
     known = sources.load_all(path).prepared.questions
     for kind in sorted(asked.keys() & known.keys()):  # a sample, which tests the path, is not known
         manifest = results / "data" / kind / "manifest.json"

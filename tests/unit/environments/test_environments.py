@@ -17,7 +17,7 @@ import yaml
 from small_project import Project, small_project
 
 from dlperf import environments
-from dlperf.environments import commands, extras, files, interpreters
+from dlperf.environments import commands, conda, extras, files, interpreters
 from dlperf.environments.__main__ import main
 from dlperf.environments.commands import explain, without_addresses
 
@@ -387,9 +387,49 @@ def test_an_interpreter_that_is_not_there_is_named_with_its_key(project):
     assert "environments: interpreters: tiny: /no/python3" in failed["reason"]
 
 
-def test_conda_without_a_conda_environment_says_which_option_is_missing(project, monkeypatch):
-    monkeypatch.delenv("CONDA_PREFIX", raising=False)
-    assert "--sdm conda" in project.build("--backend", "conda")["reason"]
+# conda
+
+
+@pytest.mark.parametrize("active", ["", "theirs"])
+def test_only_an_environment_of_snakemakes_conda_is_installed_into(project, monkeypatch, active):
+    """The user's own may be active, such as the one that has the workflow."""
+    theirs = project.folder / active
+    monkeypatch.setenv("CONDA_PREFIX", active and str(theirs))
+    theirs.mkdir(exist_ok=True)
+    failed = project.build("--backend", "conda")
+    assert failed["status"] == "failed" and "`--sdm conda`" in failed["reason"]
+    assert not list(theirs.glob("lib"))
+
+
+def test_conda_makes_all_but_what_the_lock_pins(project):
+    path = project.envs / "tiny.cpu.yaml"
+    more = "container: docker://tiny\nchannels: [conda-forge]\ndependencies:\n  - nccl=2.1\n"
+    text = path.read_text().replace("channels: [conda-forge]\ndependencies:\n", more)
+    path.write_text(text)
+    made = yaml.safe_load(conda.definition(path, project.folder).read_text())
+    packages = ["nccl=2.1", "python=3.11", "pip"]
+    assert made == {"name": "tiny", "channels": ["conda-forge"], "dependencies": packages}
+
+
+def test_another_lock_gives_another_conda_environment(project):
+    """Snakemake tells environments apart by the content of this file."""
+    path = project.envs / "tiny.cpu.yaml"
+    before = conda.definition(path, project.folder).read_bytes()
+    assert conda.definition(path, project.folder).read_bytes() == before
+    project.write_lock("1.0", "0" * 64)
+    assert conda.definition(path, project.folder).read_bytes() != before
+
+
+def test_a_sites_pins_stand_where_snakemake_looks_for_them(project):
+    path, pins = project.envs / "tiny.cpu.yaml", "tiny.cpu.linux-64.pin.txt"
+    (project.envs / pins).write_text("@EXPLICIT\n")
+    (project.envs / "tiny.cuda.linux-64.pin.txt").write_text("another's\n")
+    made = conda.definition(path, project.folder)
+    assert [each.name for each in made.parent.glob("*.pin.txt")] == [pins]
+    assert made.with_name(pins).read_text() == "@EXPLICIT\n"
+    (project.envs / pins).unlink()
+    conda.definition(path, project.folder)
+    assert not list(made.parent.glob("*.pin.txt"))
 
 
 def test_a_shim_that_does_not_run_is_passed_over(tmp_path, monkeypatch):

@@ -41,7 +41,7 @@ def test_in_a_fresh_clone_all_of_this_code_are_taken_and_none_is_to_make(results
     assert line in text.splitlines()
 
 
-@pytest.mark.parametrize("backend", ["conda", "container", "interpreter"])
+@pytest.mark.parametrize("backend", ["container", "interpreter"])
 def test_beside_an_environment_without_the_lock_it_is_to_make(results, backend):
     assert state(results, backend) == "to make"
 
@@ -51,7 +51,7 @@ def test_where_the_config_names_an_interpreter_that_framework_makes_its_own(resu
     config = load({**mapping, "environments": {"interpreters": {"jax": "/opt/python3"}}})
     said = show(config, expand(config), results)
     assert re.search(r"16, 14 taken from certificates/, 2 to make, about \d+ (s|min)\n", said)
-    for asked in ({"backend": "conda"}, {"remake": True}):
+    for asked in ({"remake": True},):
         said = show(config, expand(config), results, **asked)
         assert re.search(r": 16, 16 to make, about \d+ min\n", said), asked
 
@@ -91,9 +91,15 @@ def test_one_of_other_code_or_packages_is_replaced(results, changes):
 
 def test_without_an_applied_lock_only_the_code_decides(results):
     put(results, lock_sha256="", released=False)
-    assert state(results, "conda") == "there"
+    assert state(results, "interpreter") == "there"
     put(results, lock_sha256="", code_sha256="other", released=False)
-    assert state(results, "conda") == "to make"
+    assert state(results, "interpreter") == "to make"
+
+
+def test_conda_installs_the_lock_so_its_certificates_are_those_of_the_lock(results):
+    assert state(results, "conda") == "released"
+    put(results, lock_sha256="", released=False)
+    assert state(results, "conda") == "released", "one of before the lock was applied is stale"
 
 
 def test_one_of_another_workload_is_none(results):

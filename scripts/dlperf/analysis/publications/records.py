@@ -20,7 +20,7 @@ from dlperf.analysis.publications import config as configs
 from dlperf.analysis.publications.values import Value, read, spelled
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError, Row, write_table
-from dlperf.contract import strict_json
+from dlperf.contract import project, strict_json
 from dlperf.contract.files import write
 from dlperf.contract.parallel import NAMES as WAYS
 from dlperf.contract.parallel import Parallel
@@ -58,7 +58,7 @@ def write_round(config_path: Path, folder: Path) -> int:
         )
     records: dict[str, dict[str, Any]] = {}
     for file in config.files:
-        for value in read(Path(file), config.names):
+        for value in read(project.find(file), config.names):
             path = record_path(value)
             record = records.setdefault(path, _record(value, config))
             record["values"].append(_number(value))

@@ -11,6 +11,7 @@ from dlperf.analysis.publications import config as configs
 from dlperf.analysis.publications import published
 from dlperf.analysis.publications.values import read_csv
 from dlperf.analysis.schema.files import AnalysisError
+from dlperf.contract import project
 
 Row = Mapping[str, str]
 
@@ -24,7 +25,7 @@ def read_all(folder: Path) -> list[dict[str, str]]:
     for path in paths:
         config = configs.load(path)
         for name in config.files:
-            table = read_csv(Path(name))
+            table = read_csv(project.find(name))
             if not published.is_published(table.columns):
                 continue
             for line, row in table.rows:
