@@ -47,4 +47,5 @@ report.zip: .venv/ready   ## make Snakemake's own report of the laptop round
 	$(PIP) --no-deps -r .venv/uv.txt
 	UV_FIND_LINKS="$$PIP_FIND_LINKS" .venv/bin/uv pip install --quiet --compile-bytecode \
 	    --python .venv/bin/python --require-hashes -r $< || $(PIP) -r $<
+	cp envs/ctrl_c.pth .venv/lib/python3*/site-packages/  # Ctrl-C: a line, while it imports too
 	touch $@

@@ -74,7 +74,7 @@ def ratio_coverage(name, n, rounds, dice):
 
 
 def by_welch_and_holm(logs):
-    """Which pairs of cells ranks tell apart: separation.higher of every round at once.
+    """Which pairs of cells are significantly different: separation.higher of every round at once.
 
     `logs` has an axis of rounds, of cells and of repetitions; the result one of rounds, of pairs.
     """
@@ -82,6 +82,20 @@ def by_welch_and_holm(logs):
     middles, means = np.median(logs, axis=-1), logs.mean(axis=-1)
     sizes = np.full(logs.shape[-2], n)
     return separation.claims(middles, means, logs.var(axis=-1, ddof=1) / n, sizes) != 0
+
+
+def pair_coverage(name, n, cells, rounds, dice, spreads=(1.0,), by=0.0):
+    """The share of pairs whose interval holds the true ratio, where each cell is above the next by
+    that many standard deviations."""
+    logs = equal_cells(name, n, cells, rounds, dice, spreads) * 0.05
+    places = 0.05 * by * np.arange(cells)
+    logs = np.clip(logs, -50, 50) + places[:, None]
+    squares, sizes = logs.var(axis=-1, ddof=1) / n, np.full(cells, n)
+    middles = np.median(logs, axis=-1)
+    low, high = separation.intervals(middles, logs.mean(axis=-1), squares, sizes)
+    one, other = separation.pairs(cells)
+    true = np.exp(places[one] - places[other])
+    return float(np.mean((low <= true) & (true <= high)))
 
 
 def by_games_and_howell(logs):
@@ -124,13 +138,13 @@ def equal_cells(name, n, cells, rounds, dice, spreads=(1.0,)):
 
 
 def false_rankings(name, n, cells, rounds, dice, spreads=(1.0,), rule=by_welch_and_holm):
-    """The share of rounds in which, of equal cells, any two are told apart."""
+    """The share of rounds in which, of equal cells, any two are significantly different."""
     return float(np.mean(rule(equal_cells(name, n, cells, rounds, dice, spreads)).any(axis=-1)))
 
 
 def power(name, n, cells, rounds, dice, by, rule=by_welch_and_holm):
-    """How often a cell is told apart from another one that it is above by that many standard
-    deviations, all others being equal to that."""
+    """How often a cell is significantly different from another one that it is above by that many
+    standard deviations, all others being equal to that."""
     logs = equal_cells(name, n, cells, rounds, dice)
     logs[:, 0] += by
     one, _ = separation.pairs(cells)
@@ -138,13 +152,13 @@ def power(name, n, cells, rounds, dice, by, rule=by_welch_and_holm):
 
 
 def steps(name, n, cells, rounds, dice, by, rule=by_welch_and_holm):
-    """The share of pairs told apart of cells of which each is above the next by that much."""
+    """The share of significantly different pairs, where each cell is above the next by so much."""
     logs = equal_cells(name, n, cells, rounds, dice) + by * np.arange(cells)[:, None]
     return float(np.mean(rule(logs)))
 
 
 def detected(name, n, cells, rounds, dice):
-    """How often a cell that is above by `detectable` of another one's values is told apart."""
+    """How often a cell that is above another one by its `detectable` is significantly different."""
     logs = equal_cells(name, n, cells, rounds, dice)
     by = separation.shift(n, cells) * logs[:, 1].std(axis=-1, ddof=1)
     logs[:, 0] += by[:, None]
@@ -193,7 +207,7 @@ def main():
     noisy = {"": (1,), ", noise 1 and 10 in turn": (1, 10)}
     for cells in FRAMEWORKS:
         table(
-            f"Ranking of {cells} equal cells: how often some two are told apart",
+            f"Ranking of {cells} equal cells: how often some two are significantly different",
             {"stated": [separation.ERROR] * len(RANKED)},
             {
                 f"{d}{text}": [false_rankings(d, n, cells, few, dice, spreads) for n in RANKED]
@@ -202,6 +216,22 @@ def main():
             },
             RANKED,
         )
+    able = tuple(n for n in RANKED if n >= separation.LEAST)
+    for cells in FRAMEWORKS:
+        for title, by in (
+            ("equal cells", 0),
+            ("cells, each 3 standard deviations above the next", 3),
+        ):
+            table(
+                f"Interval that decides between two of {cells} {title}",
+                {"stated, at least": [1 - separation.ERROR] * len(able)},
+                {
+                    f"{d}{text}": [pair_coverage(d, n, cells, few, dice, spreads, by) for n in able]
+                    for text, spreads in noisy.items()
+                    for d in DISTRIBUTIONS
+                },
+                able,
+            )
     for cells in FRAMEWORKS:
         table(
             f"Three rules for ranking {cells} equal cells: the worst of all those distributions",
@@ -225,7 +255,7 @@ def main():
             (f"Each of {cells} cells is 3 standard deviations above the next", steps),
         )[: 1 if cells == 2 else 2]:
             table(
-                f"{title}: how often a pair is told apart (normal)",
+                f"{title}: how often a pair is significantly different (normal)",
                 {},
                 {
                     name: [found("normal", n, cells, few, dice, 3, rule) for n in RANKED]
@@ -233,7 +263,6 @@ def main():
                 },
                 RANKED,
             )
-    able = tuple(n for n in RANKED if n >= separation.LEAST)
     for cells in (2, 8):
         table(
             f"Detectable difference in a ranking of {cells}: how often it is found",

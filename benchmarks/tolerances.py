@@ -47,13 +47,14 @@ def main():
         help="a number of pairs, or pairs such as 2/9: of weights / of batches (default: 3)",
     )
     parser.add_argument("--jobs", type=int, default=1, help="certificates at a time")
+    parser.add_argument("--no-long-runs", action="store_true", help="leave `long-run` out")
     asked = parser.parse_args()
     cases = certified_cases(asked)
     if not cases:
         parser.error("no released certificate is of that framework, layout and variant")
     # a pair at a time: whatever was finished when it stops counts for all frameworks
     for pair in seed_pairs(asked.seeds, parser):
-        Certified(asked.workload, *pair).make(cases, asked.jobs)
+        Certified(asked.workload, *pair, not asked.no_long_runs).make(cases, asked.jobs)
     rows = [row for pair in seed_pairs(asked.seeds, parser) for row in read(asked, pair, cases)]
     write(f"tolerances-{asked.workload}", rows)
     show(rows)
@@ -86,8 +87,9 @@ def certified_cases(asked):
 class Certified:
     """The certificates of a workload under one pair of seeds, in a folder of their own."""
 
-    def __init__(self, workload, weights_seed, batches_seed):
+    def __init__(self, workload, weights_seed, batches_seed, long_runs=True):
         self.workload, self.seeds = workload, (weights_seed, batches_seed)
+        self.long_runs = long_runs
         own = {path for each in frameworks.NAMES for path in implementation(workload, each)}
         sha256 = code.sha256(sorted({*code.of_reference(workload), *own}))
         name = f"{sha256[:8]}-{weights_seed}-{batches_seed}"
@@ -127,7 +129,7 @@ class Certified:
         if (folder / "manifest.json").exists():
             return
         proof = self.scripts / f"dlperf/workloads/{self.workload}/proof.py"
-        if variant in workloads.proof(self.workload).LONG_RUNS:
+        if self.long_runs and variant in workloads.proof(self.workload).LONG_RUNS:
             means = self._run("dlperf.certify.reference", *self._of(variant), "--long-runs")
             values = ", ".join(means.replace(",", " ").split())
             with proof.open("a", encoding="utf-8") as stream:
@@ -156,6 +158,7 @@ class Certified:
             f"--reference={self.folder}/reference-{case.variant}",
             f"--data-dir={self.data}",
             "--cores=2",
+            *([] if self.long_runs else ["--no-long-run"]),
             f"--out={out}",
         )
         print("{}/{}".format(*self.seeds), text.splitlines()[0].partition(" -> ")[0], flush=True)
@@ -200,7 +203,7 @@ def read(asked, pair, cases):
                 "variant": case.variant,
                 "layout": case.layout,
                 "framework": case.framework,
-                "seeds": "%d/%d" % pair,
+                "seeds": f"{pair[0]}/{pair[1]}",
                 "measured": measured,
                 "tolerance": tolerance,
                 "passed": tier["passed"],

@@ -12,6 +12,7 @@ job asks for as many as it has ranks, and locally one runs at a time: none share
 """
 
 from dlperf.certify import released
+from dlperf.contract import strict_json
 from dlperf.contract.case import NO_JOB, PRECISIONS
 from dlperf.contract.parallel import Layout
 from dlperf.measure import code
@@ -48,33 +49,41 @@ def code_of(wildcards):
 
 
 def released_certificate(wildcards):
-    """The certificate that comes with the code. If there is none, the path of a missing file, so
-    that the rule below makes it. Only the venv backend applies the lock that it was made with; with
-    another backend it would be stale."""
+    """The certificate that comes with the code. If there is none that may be taken, the path of a
+    missing file, so that the rule below makes it."""
     path = OF_CERTIFICATE.format(**wildcards)
-    locked = backend_of(wildcards) == "venv"
-    found = released.find(path) if locked and not REMAKE else ""
+    try:
+        found = released.find(path, backend_of(wildcards), REMAKE)
+    except released.EditedCertificate as error:
+        raise WorkflowError(str(error)) from None
     return os.path.relpath(found) if found else f"{path} (no such certificate of this code)"
+
+
+def certificate_made(wildcards):
+    """The existing certificate; {} where there is none."""
+    try:
+        return strict_json.read("results/" + OF_CERTIFICATE.format(**wildcards))
+    except (OSError, ValueError):  # the merge says what is wrong with it
+        return {}
 
 
 def was_released(wildcards):
     """Whether the existing certificate came with the code."""
-    try:
-        with open("results/" + OF_CERTIFICATE.format(**wildcards)) as stream:
-            return json.load(stream)["provenance"].get("released", False)
-    except OSError:
-        return False
+    document = certificate_made(wildcards)
+    return document.get("provenance", {}).get("released", False)
 
 
 def needed_a_cluster(wildcards):
     """Whether the existing certificate says that there was no cluster, and now there is one."""
-    try:
-        with open("results/" + OF_CERTIFICATE.format(**wildcards)) as stream:
-            reasons = [tier.get("reason", "") for tier in json.load(stream)["tiers"]]
-    except OSError:
-        return False
+    reasons = [tier.get("reason", "") for tier in certificate_made(wildcards).get("tiers", ())]
     missing = NO_JOB % layout_of(wildcards).nodes
     return not workflow.local_exec and any(each.endswith(missing) for each in reasons)
+
+
+def made_again(wildcards):
+    """Also refuses here what `released_certificate` refuses: Snakemake goes on with this rule."""
+    released_certificate(wildcards)
+    return again_if((REMAKE and was_released(wildcards)) or needed_a_cluster(wildcards))
 
 
 def layout_of(wildcards):
@@ -163,9 +172,7 @@ rule certificate:
         reference="results/certificates/{workload}/reference{variant}/manifest.json",
         data=proving_data,
         code=code_of,
-        again=lambda wildcards: again_if(
-            (REMAKE and was_released(wildcards)) or needed_a_cluster(wildcards)
-        ),
+        again=made_again,
     output:
         f"results/{OF_CERTIFICATE}",
     log:

@@ -32,12 +32,19 @@ from dlperf.inside_snakemake import of_each_job
 if workflow.is_main_process:
     inside_snakemake.end_quietly()
     inside_snakemake.nothing_is_incomplete()
+    if message := inside_snakemake.refuse_own_folder():
+        raise WorkflowError(message)
+inside_snakemake.keep_records(workflow)
 
-# What the rules start has only this package on its path, whatever the user's PYTHONPATH is.
-shell.prefix(f"export PYTHONPATH={shlex.quote(SCRIPTS)}; ")
+# What the rules start has only this package on its path, whatever the user's PYTHONPATH is, and
+# reads and prints UTF-8, whatever the locale.
+shell.prefix(f"export PYTHONPATH={shlex.quote(SCRIPTS)} PYTHONUTF8=1 PYTHONIOENCODING=utf-8; ")
 
 PYTHON = sys.executable
 SOURCE = ", ".join(os.path.relpath(path) for path in workflow.configfiles)
+
+# What was written, for messages. Numbers in a section of `--config` become numbers here.
+ARGUMENTS = plan.take_arguments(config, workflow.config_settings.config_args)
 
 # These belong to one call and not to the round, so they are in none of its files: what `audit`
 # audits instead of the round's folder, where it writes its findings, the sha256 that it expects, and
@@ -59,10 +66,11 @@ if CERTIFICATES not in ("released", "remake"):
 COMPARISON = {key: config.pop(key) for key in ("baseline", "tolerance", "metric") if key in config}
 
 try:
+    written = {}
     if workflow.is_main_process:
         for path in workflow.configfiles:  # a key that stands twice is lost in what Snakemake read
-            plan.read_yaml(Path(path), os.path.relpath(path))
-    CONFIG = plan.load(config, SOURCE)
+            written |= plan.read_written(Path(path), os.path.relpath(path))[1]
+    CONFIG = plan.load(config, SOURCE, plan.Written(written | ARGUMENTS))
     plan.check_beside(CONFIG, SOURCE)
 except plan.ConfigError as error:
     raise WorkflowError(str(error)) from None
@@ -156,6 +164,7 @@ def manifests_of_case(case):
 
 def final_output(wildcards):
     return [
+        *lost_parts(),
         f"{RESULTS}/report.html",
         f"{RESULTS}/tables.md",
         *(
@@ -166,19 +175,43 @@ def final_output(wildcards):
         *(
             f"{RESULTS}/figures/{name}.{kind}"
             for name in names.figure_ids(CASES)
-            for kind in ("svg", "png")
+            for kind in names.DRAWN
         ),
+        *made_on_request(),
     ]
+
+
+def lost_parts():
+    """What was deleted of a complete round, by hand. Snakemake makes no missing file if what was made
+    from it is there; the plan calls it missing."""
+    if not os.path.exists(f"{RESULTS}/measurements.tsv.gz"):
+        return []  # everything is made for the sake of this
+    parts = [*records(), *searches(), *certificates_of()]
+    return [path for path in parts if not os.path.exists(path)]
+
+
+def made_on_request():
+    """What the round has of tables and figures that are made on request: `all` renews them too."""
+    paths = [
+        *(f"tables/{name}.{kind}" for name in OTHERS for kind in ("tsv", "md", "html")),
+        *(f"figures/{name}.{kind}" for name in OTHERS for kind in names.DRAWN),
+        *(f"figures/{name}.{kind}" for name in FIGURES + OTHERS for kind in names.DRAWN_ON_REQUEST),
+    ]
+    return [f"{RESULTS}/{path}" for path in paths if os.path.exists(f"{RESULTS}/{path}")]
 
 
 def outcome(path):
     """(status, reason) of a record; ('', '') if there is none."""
     try:
-        with open(path) as stream:
+        with open(path, encoding="utf-8") as stream:
             record = json.load(stream)
+        return str(record["status"]), str(record["reason"])
     except FileNotFoundError:
         return "", ""
-    return record["status"], record["reason"]
+    except (ValueError, KeyError, TypeError):
+        raise WorkflowError(
+            f"{path}: is no record; move it away, and the same command measures it again"
+        ) from None
 
 
 # An input of existing files that must be made again: it is newer than everything. (The profiles do
@@ -206,14 +239,16 @@ onstart:
     inside_snakemake.stop_waking(workflow)
     inside_snakemake.stop_on_signals()
     inside_snakemake.say_progress(workflow)
+    inside_snakemake.end_forgotten_jobs(workflow)
     global makes_report
     makes_report = any(job.rule.name == "report_page" for job in workflow.dag.needrun_jobs())
     # The profiles switch off Snakemake's own lock, which outlives `kill -9`. The kernel frees this
     # one. In a folder that may only be read there is nothing to lock.
     global folder_lock
+    now = time.time()
     try:
         os.makedirs("results", exist_ok=True)
-        folder_lock = open("results/.lock", "a+")
+        folder_lock = open("results/.lock", "a+", encoding="utf-8")
     except OSError as error:
         if error.errno not in storage.SHUT:
             raise WorkflowError(storage.message(error)) from None
@@ -224,6 +259,10 @@ onstart:
             raise WorkflowError(
                 "another Snakemake is at work in this folder; wait for it, or end it with Ctrl-C"
             ) from None
+        os.utime("results/.lock")  # by the clock of this disk
+        now = os.stat("results/.lock").st_mtime
+    if message := inside_snakemake.refuse_dated_ahead(workflow, now):
+        raise WorkflowError(message)
     # what these jobs make, which is less than the round needs where one file was asked for
     jobs = list(workflow.dag.needrun_jobs())
     made = [
@@ -231,14 +270,17 @@ onstart:
         for job in jobs
         if job.rule.name == "environment"
     ]
-    folders = {os.path.dirname(str(path)) for job in jobs for path in job.output}
+    folders = {f"{os.path.dirname(str(path))}/" for job in jobs for path in job.output}
+    if any(folder.startswith(f"{RESULTS}/") for folder in folders):
+        if message := inside_snakemake.refuse_folder(RESULTS):
+            raise WorkflowError(message)
     makes_data = any(folder.startswith("results/data/") for folder in folders)
     if made or makes_data:
         from dlperf.plan import data, estimate
 
         wanted = estimate.builds_of(CONFIG, made)
         sets = data.missing(CASES) if makes_data else []
-        sets = [each for each in sets if f"results/data/{each.folder}" in folders]
+        sets = [each for each in sets if f"results/data/{each.folder}/" in folders]
         if message := estimate.check_disk(wanted, sets):
             raise WorkflowError(message)
     if timed := [case_of(job.wildcards) for job in jobs if job.rule.name == "repetition"]:

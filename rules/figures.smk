@@ -6,7 +6,8 @@ Outputs: a table for each workload, scenario, precision and batch size, as TSV, 
 and for each table a figure of throughput, one of scaling and one of how latencies are distributed,
 as SVG and PNG. The plan gives their
 names. On request, the same for another metric: tables/<table>-memory.md,
-figures/<table>-step_time.svg. tables.md has all tables in one file, for a README.
+figures/<table>-step_time.svg; and any figure as PDF. tables.md has all tables in one file, for a
+README.
 """
 
 TABLES = names.table_ids(CASES)
@@ -82,6 +83,18 @@ rule figure:
     log:
         f"{RESULTS}/logs/figures/{{figure}}.log",
     localrule: True
+    params:
+        files=lambda wildcards, output: [
+            text for kind, path in output.items() for text in (f"--{kind}", path)
+        ],
     shell:
         "{PYTHON:q} -m dlperf.analysis figure --cells {input.cells:q} --figure {wildcards.figure:q}"
-        " --svg {output.svg:q} --png {output.png:q} > {log:q} 2>&1"
+        " {params.files:q} > {log:q} 2>&1"
+
+
+# Apart, as its fonts take longer than the rest of a figure.
+use rule figure as figure_pdf with:
+    output:
+        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
+    log:
+        f"{RESULTS}/logs/figures/{{figure}}.pdf.log",

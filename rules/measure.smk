@@ -4,6 +4,8 @@ the largest size is measured the search that finds it.
 
 Outputs: a record for each repetition, which is never changed, with its log beside it; and a copy of
 every record in `attempts/`. A repetition that fails gives a record too, and the rule succeeds.
+A record is measured again only where the plan says so (dlperf.plan.state), never for the time of a
+file, and stays until a new one replaces it.
 
 Repetitions never share a machine: locally one job takes all cores and the `exclusive` resource, and
 the stopwatch holds a lock; on Slurm a job is --exclusive. Frameworks take turns. On a cluster a job
@@ -11,6 +13,7 @@ asks for the nodes of its case, and the launcher starts the stopwatch's agents t
 """
 
 from dlperf.contract.case import NO_JOB
+from dlperf.plan import state
 
 
 @cache
@@ -43,21 +46,36 @@ def to_try_again(path, case):
     return status in CONFIG.retry or reason.startswith("no environment:")
 
 
+def is_due(record, wildcards):
+    """Whether an existing record is to be measured again."""
+    case = case_of(wildcards)
+    settings = plan.document(case, CONFIG, repetition_of(wildcards))["settings"]
+    due = state.is_due(CONFIG, state.state_of_record(Path(record), settings))
+    return due or to_try_again(record, case) or lacks_search(case)
+
+
 @of_each_job
 def inputs_of(wildcards):
-    """What a repetition waits for. If it has a record, the environment is ancient: building it again
-    does not invalidate a campaign, and records name the lock that they were made with. (Without a
-    record it is not, because Snakemake forgets missing files behind an ancient input that it makes
+    """What a repetition waits for. Where its record stays, the environment and the data are ancient,
+    or left out if they are not there: a campaign is not invalidated by what is built or copied
+    again, and records name the lock and the data that they were made with. (Where it is measured,
+    they are not, because Snakemake forgets missing files behind an ancient input that it makes
     again.)"""
-    case = case_of(wildcards)
-    environment = environment_of(wildcards.framework)
-    recorded = os.path.exists(record_of(wildcards))
+    record = record_of(wildcards)
+    recorded = os.path.exists(record)
+    due = recorded and is_due(record, wildcards)
+
+    environment = [environment_of(wildcards.framework)]
+    data = manifests_of_case(case_of(wildcards))
+    if recorded and not due:
+        environment, data = (
+            [ancient(path) for path in paths if os.path.exists(path)]
+            for paths in (environment, data)
+        )
     return {
-        "environment": ancient(environment) if recorded else environment,
-        "data": manifests_of_case(case),
-        "again": again_if(
-            to_try_again(record_of(wildcards), case) or (recorded and lacks_search(case))
-        ),
+        "environment": environment,
+        "data": data,
+        "again": again_if(due),
         "search": search_before(wildcards),
     }
 

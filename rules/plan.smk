@@ -5,7 +5,18 @@ Outputs: the merged, validated config and the list of all repetitions; `plan` pr
 """
 
 
+def has_other_config(wildcards):
+    """Whether the round's config.yaml is another one. Snakemake's notes say so too, but they are not
+    in every copy of a round."""
+    try:
+        return Path(f"{RESULTS}/config.yaml").read_text(encoding="utf-8") != CONFIG_TEXT
+    except OSError:
+        return False
+
+
 rule config:
+    input:
+        again=lambda wildcards: again_if(has_other_config(wildcards)),
     output:
         f"{RESULTS}/config.yaml",
     log:
@@ -21,8 +32,11 @@ rule plan:
     input:
         config=f"{RESULTS}/config.yaml",
     localrule: True
+    params:
+        backend=lambda wildcards: "--backend conda" if WITH_CONDA else "",
+        remake="--remake" if REMAKE else "",
     shell:
-        "{PYTHON:q} -m dlperf.plan show --config {input.config:q}"
+        "{PYTHON:q} -m dlperf.plan show --config {input.config:q} {params.backend} {params.remake}"
 
 
 rule plan_table:

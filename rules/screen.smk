@@ -39,10 +39,11 @@ def screened(wildcards):
 
 
 def environment_of_probe(wildcards):
-    """It is ancient if there is a calibration, as for a repetition with a record."""
+    """It is ancient, or left out, if there is a calibration, as for a repetition with a record."""
     environment = environment_of("pytorch")
-    recorded = os.path.exists(NODE.format(node=wildcards.node))
-    return ancient(environment) if recorded else environment
+    if os.path.exists(NODE.format(node=wildcards.node)):
+        return ancient(environment) if os.path.exists(environment) else []
+    return environment
 
 
 rule probe:

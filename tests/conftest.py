@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -175,6 +176,26 @@ def cluster(tmp_path_factory) -> Iterator:
     finally:
         own.stop()
     assert not slurm.processes_of(str(own.folder)), "the cluster left processes"
+
+
+@pytest.fixture
+def heeding_ctrl_c() -> Iterator[None]:
+    """What the test starts ends at SIGINT, although the tests may run in the background: a shell
+    without job control starts them to ignore it, and what they start would inherit that."""
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)
+
+
+@pytest.fixture
+def in_background() -> Iterator[None]:
+    """What the test starts ignores Ctrl-C and the end of its terminal, as `nohup` and a shell
+    without job control (`make &` in a script) start it."""
+    ignored = (signal.SIGINT, signal.SIGHUP)
+    inherited = [signal.signal(number, signal.SIG_IGN) for number in ignored]
+    yield
+    for number, handler in zip(ignored, inherited, strict=True):
+        signal.signal(number, handler)
 
 
 @pytest.fixture

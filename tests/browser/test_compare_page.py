@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from analysis_steps import bounding, limiting, merging, summarising
 from generated_round import config, stretch, write_round
+from layout import open_everything, over_the_edge, scrolling, tall_rows
 from test_report import Visit
 
 from dlperf.analysis.__main__ import main
@@ -50,3 +51,11 @@ def test_it_shows_the_regressions_first_and_asks_for_nothing(
         assert visit.page.locator(".ratio svg").first.is_visible()
         assert "layout: NHWC → NCHW" in visit.page.locator(".cells").first.inner_text()
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_it_is_seen_whole_on_a_phone_and_on_a_laptop(browser, page, width):
+    with Visit(browser, page, viewport={"width": width, "height": 900}) as visit:
+        open_everything(visit.page)
+        assert over_the_edge(visit.page) == [] and scrolling(visit.page) == set()
+        assert tall_rows(visit.page) == []

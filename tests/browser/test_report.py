@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from analysis_steps import bounding, limiting, merging, summarising
 from axe_playwright_python.sync_playwright import Axe
-from generated_round import config, write_round
+from generated_round import all_ok, all_pass, config, stretch, write_round
+from layout import open_everything, over_the_edge, scrolling, tall_rows
 from playwright.sync_api import Browser, Page, expect
 
 from dlperf import plan
@@ -33,10 +34,29 @@ def some_not_equivalent(case: plan.Case) -> str:
     return "missing" if case.framework == "jax" and case.devices_per_node == 2 else "passed"
 
 
-def make(root: Path, fate, frameworks: list[str] | None = None) -> Path:
+def wordy_fail(case: plan.Case, repetition: int) -> tuple[str, str]:
+    """As some_fail, with the last words of a real library."""
+    status, reason = some_fail(case, repetition)
+    word = "mxnet::op::ConvolutionOp::Forward(mshadow::Stream<cpu>*,std::vector<TBlob>const&)"
+    return status, f"{reason} (core dumped) in {word} " * 2 if status == "crashed" else reason
+
+
+def disturbed(record: dict) -> None:
+    """TensorFlow 1 and MindSpore had company."""
+    if record["identity"]["framework"] in ("tensorflow1", "mindspore"):
+        record["host"] |= {"idle_share_before": 0.6, "foreign_cpu_share": 0.13}
+
+
+def make(
+    root: Path,
+    fate,
+    frameworks: list[str] | None = None,
+    change=None,
+    verdict=some_not_equivalent,
+) -> Path:
     """The report of a generated round, by the same commands as the workflow's rules."""
     mapping = config(frameworks=frameworks) if frameworks else config()
-    results = write_round(root, mapping, fate=fate, verdict=some_not_equivalent)
+    results = write_round(root, mapping, fate=fate, change=change, verdict=verdict)
     cells = str(results / "cells.tsv")
     settings = ["--config", str(results / "config.yaml")]
     for step in (merging, limiting, summarising, bounding):
@@ -63,6 +83,12 @@ def report(request, tmp_path_factory) -> Path:
 def with_failures(tmp_path_factory) -> Path:
     """A small round in which something failed, is not equivalent, and is fine."""
     return make(tmp_path_factory.mktemp("failures"), some_fail, ["pytorch", "mxnet", "oneflow"])
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory) -> Path:
+    """All frameworks, with suspects, failures of many words, and certificates that fail."""
+    return make(tmp_path_factory.mktemp("crowded"), wordy_fail, change=disturbed)
 
 
 class Visit:
@@ -234,6 +260,27 @@ def test_the_explorer_compares_by_any_metric_the_best_first(browser, with_failur
         assert drawn(page)[:2] == ["27.36 (100 %)", "14.22 (52 %)"]
 
 
+def test_the_explorer_never_calls_a_suspect_the_best(browser, tmp_path):
+    """Its record says 2.6 times its best rival, and losses that no rival has."""
+
+    def change(record) -> None:
+        if record["identity"]["framework"] == "mxnet":
+            stretch(record, 1 / 2.95)
+            record["steps"]["loss"] = [loss + 0.1 for loss in record["steps"]["loss"]]
+
+    frameworks = ["pytorch", "mxnet", "tensorflow"]
+    path = make(tmp_path, all_ok, frameworks, change, verdict=all_pass)
+    with Visit(browser, path, "#explorer") as visit:
+        page = visit.page
+        said = drawn(page)
+        assert said[0].endswith("(100 %)") and len(said) == 6
+        assert "%" not in said[2] and float(said[2]) > 2 * float(said[0].split()[0])
+        assert "MXNet [static] (excluded: suspect)" in page.locator(".plot").all_inner_texts()[0]
+        marked = page.locator(".medians td.unequal").all_inner_texts()
+        assert len(marked) == 2 and all("✗ suspect" in text for text in marked)
+        assert "MXNet" not in page.locator("#standings").inner_text()
+
+
 def test_the_explorer_says_more_of_a_cell_that_is_pointed_at_and_never_as_html(
     browser, with_failures
 ):
@@ -298,3 +345,77 @@ def test_it_can_be_read_without_a_mouse(browser, report):
                      .filter(each => each.tabIndex < 0).length"""
         )
         assert unreachable == 0
+
+
+#: The tables of dozens of columns, a line a row, which scroll in their boxes on any screen.
+WIDE = {"all-cells", "certificates-table", "repetitions"}
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280, 1408])
+@pytest.mark.parametrize("script", [True, False], ids=["with script", "without"])
+def test_nothing_is_wider_than_the_screen(browser, crowded, width, script):
+    size = {"width": width, "height": 900}
+    with Visit(browser, crowded, viewport=size, java_script_enabled=script) as visit:
+        open_everything(visit.page)
+        assert over_the_edge(visit.page) == []
+        if width >= 1280:
+            assert scrolling(visit.page) == WIDE
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_row_is_as_high_as_what_is_seen_of_it(browser, crowded, width):
+    with Visit(browser, crowded, viewport={"width": width, "height": 900}) as visit:
+        open_everything(visit.page)
+        assert visit.page.locator("#suspect-cells tbody tr").count() == 4
+        assert tall_rows(visit.page) == []
+
+
+def test_on_a_phone_the_values_of_a_row_stand_below_each_other_with_their_names(browser, crowded):
+    with Visit(browser, crowded, viewport={"width": 390, "height": 900}) as visit:
+        assert scrolling(visit.page).isdisjoint(
+            {"standings", "suspect-cells", "missing-table", "table-resnet50-train-fp32-b8-medians"}
+        )
+        unnamed = visit.page.evaluate(
+            """() => [...document.querySelectorAll(".stacks td")].filter(cell => cell.textContent
+                && getComputedStyle(cell, "::before").content.length < 4).length"""
+        )
+        assert unnamed == 0
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_words_of_a_figure_are_as_large_as_can_be_read(browser, crowded, width):
+    """It scrolls in its box where it would be smaller, which is said above it."""
+    with Visit(browser, crowded, viewport={"width": width, "height": 900}) as visit:
+        smallest = visit.page.evaluate(
+            """() => Math.min(...[...document.querySelectorAll("figure svg")].map(svg => {
+                const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+                const sizes = [...svg.querySelectorAll("text")].map(text =>
+                    parseFloat(getComputedStyle(text).fontSize));
+                return scale * Math.min(...sizes);
+            }))"""
+        )
+        assert smallest >= 7
+        chart = visit.page.locator("figure .chart").first
+        hint = chart.evaluate("each => getComputedStyle(each, '::before').content")
+        scrolls = chart.evaluate("each => each.scrollWidth > each.clientWidth + 1")
+        assert scrolls == ("goes on" in hint) == (width == 390)
+
+
+def test_the_first_column_of_a_wide_table_stays_in_sight(browser, crowded):
+    with Visit(browser, crowded, viewport={"width": 1280, "height": 900}) as visit:
+        box = visit.page.locator(".scroll", has=visit.page.locator("#certificates-table"))
+        box.focus()
+        visit.page.keyboard.press("End")
+        box.evaluate("each => each.scrollLeft = each.scrollWidth")
+        name = box.locator("tbody th").first.bounding_box()
+        around = box.bounding_box()
+        assert abs(name["x"] - around["x"]) < 1
+        assert box.evaluate("each => getComputedStyle(each).maskImage") in ("none", "")  # focused
+
+
+def test_a_printed_page_cuts_nothing(browser, crowded):
+    """A4 with its margins is 182 mm wide. The table of all cells is for the screen."""
+    with Visit(browser, crowded, viewport={"width": 688, "height": 1000}) as visit:
+        visit.page.emulate_media(media="print")
+        visit.page.locator("#all-cells").evaluate("each => each.remove()")
+        assert over_the_edge(visit.page) == []

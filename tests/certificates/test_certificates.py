@@ -126,7 +126,7 @@ def test_berts_batches_have_what_a_wrong_loss_or_attention_would_ignore(prose):
 @pytest.mark.full
 def test_all_released_certificates_are_of_this_code(all_certificates):
     for key, path in PROVED.items():
-        assert released.find(path), f"{path}: {released.differs(read(key, '.'))}"
+        assert released.find(path, "venv"), f"{path}: {released.differs(read(key, '.'))}"
         assert_is_like_the_released(key)
 
 
@@ -150,6 +150,7 @@ def test_the_spread_of_long_runs_is_what_the_reference_measures(
     assert found == pytest.approx(wanted, rel=tolerance), done.stderr
 
 
+@pytest.mark.usefixtures("heeding_ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_certificate_leaves_no_process(
     environments, reference, sample_data, tmp_path, number

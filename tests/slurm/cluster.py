@@ -52,7 +52,7 @@ ReturnToService=2
 SlurmctldTimeout=10
 SlurmdTimeout=10
 KillWait=2
-MinJobAge=3600
+MinJobAge={job_age}
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 GresTypes=gpu
@@ -72,6 +72,7 @@ NODE = (
 class Cluster:
     def __init__(self, folder: Path):
         self.folder = folder
+        self.job_age = 3600  # seconds that squeue knows a job after its end
 
     def start(self) -> None:
         for name in ("state", "spool", "dev"):
@@ -95,6 +96,16 @@ class Cluster:
     def start_node(self, name: str) -> None:
         (self.folder / "spool" / name).mkdir(exist_ok=True)
         self.run("slurmd", "-f", str(self.folder / "slurm.conf"), "-N", name)
+
+    def restart_controller(self, job_age: int) -> None:
+        """Let squeue forget jobs so many seconds after their end."""
+        self.end(self.folder / "slurmctld.pid")
+        conf = self.folder / "slurm.conf"
+        old, new = f"MinJobAge={self.job_age}\n", f"MinJobAge={job_age}\n"
+        conf.write_text(conf.read_text().replace(old, new))
+        self.job_age = job_age
+        self.start_controller()
+        self.wait_for_nodes()
 
     def wait_for_nodes(self) -> None:
         """Return when all nodes are idle."""
@@ -147,7 +158,9 @@ class Cluster:
             NODE.format(name=name, host=host, port=port)
             for name, port in zip(NODES, ports, strict=True)
         )
-        content = CONF.format(folder=self.folder, host=host, port=controller, nodes=nodes)
+        content = CONF.format(
+            folder=self.folder, host=host, port=controller, nodes=nodes, job_age=self.job_age
+        )
         (self.folder / "slurm.conf").write_text(content)
         devices = [self.folder / "dev" / f"gpu{index}" for index in range(8)]
         for device in devices:  # each another /dev/null: Slurm wants a character device

@@ -362,6 +362,37 @@ def test_snakemake_is_killed_started_twice_and_the_controller_restarted(cluster,
     assert read(site, record_of("1n1d"))["status"] == "ok"
 
 
+@pytest.fixture
+def forgetful(cluster) -> Iterator[slurm.Cluster]:
+    """The cluster, while squeue forgets a job two seconds after its end."""
+    cluster.restart_controller(job_age=2)
+    yield cluster
+    cluster.restart_controller(job_age=3600)
+
+
+def test_a_job_that_squeue_has_forgotten_has_ended(forgetful, site):
+    assert run(site, record_of("1n1d")) == 0, log_of(site)
+    assert read(site, record_of("1n1d"))["status"] == "ok"
+
+
+def test_a_cancelled_job_that_squeue_has_forgotten_is_submitted_again(forgetful, site):
+    rules = site / "rules/common.smk"
+    call = "inside_snakemake.end_forgotten_jobs(workflow)"
+    assert call in rules.read_text()  # it waits for a second here, and not for minutes
+    soon = f"inside_snakemake.FORGOTTEN_SECONDS = 1; {call}"
+    rules.write_text(rules.read_text().replace(call, soon))
+    snakemake = start(site, record_of("1n1d"))
+    (job,) = wait_until(forgetful.jobs, 120)
+    snakemake.send_signal(signal.SIGSTOP)  # it looks again when the job is forgotten
+    forgetful.run("scancel", job)
+    all_jobs = ["squeue", "-h", "--states=all", "-o", "%i"]
+    assert wait_until(lambda: job not in forgetful.run(*all_jobs).split(), 90), "still known"
+    snakemake.send_signal(signal.SIGCONT)
+    assert snakemake.wait(240) == 0, log_of(site)
+    assert f"squeue no longer knows job {job}" in log_of(site)
+    assert read(site, record_of("1n1d"))["provenance"]["scheduler_job"] != job
+
+
 def test_a_job_of_many_gpus(cluster, site):
     """What is asked for 4 nodes of 8 GPUs. There are none: the record says so."""
     config = yaml.safe_load((ROOT / "config/rounds/dlperf-v1.yaml").read_text())

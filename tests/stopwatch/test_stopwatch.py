@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from conftest import CPU_FRAMEWORKS
+
+from dlperf import frameworks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -175,6 +179,7 @@ def test_a_rank_that_hangs_is_a_timeout(environments, tmp_path):
     assert json.loads(out.read_text())["status"] == "timeout"
 
 
+@pytest.mark.usefixtures("heeding_ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_stopwatch_leaves_no_record_and_no_process(environments, tmp_path, number):
     out = tmp_path / "rep1.json"
@@ -185,6 +190,22 @@ def test_a_stopped_stopwatch_leaves_no_record_and_no_process(environments, tmp_p
         assert gone(family)
     assert not out.exists()
     assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.usefixtures("in_background")
+def test_in_the_background_a_stopwatch_ignores_ctrl_c_and_sigterm_stops_it(environments, tmp_path):
+    out = tmp_path / "rep1.json"
+    with started(environments, case(measured_steps=100000), out) as process:
+        family = ranks(process, 2)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            process.send_signal(number)
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        ignored = int(re.search(r"SigIgn:\t(\w+)", status)[1], 16)
+        assert all(ignored >> (number - 1) & 1 for number in (signal.SIGINT, signal.SIGHUP))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=15) == 128 + signal.SIGTERM
+        assert gone(family)
+    assert not out.exists()
 
 
 def test_ranks_do_not_outlive_a_killed_stopwatch(environments, tmp_path):
@@ -239,12 +260,9 @@ def test_an_environment_that_failed_to_build_is_a_crash_with_its_reason(environm
 
 
 def test_a_wait_that_waits_for_nothing_is_a_crash(environments, tmp_path):
-    scripts = tmp_path / "scripts"
-    shutil.copytree(ROOT / "scripts", scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    training = scripts / "dlperf/frameworks/mxnet/training.py"
-    source = training.read_text()
-    assert "wait=mx.nd.waitall," in source
-    training.write_text(source.replace("wait=mx.nd.waitall,", "wait=lambda: None,"))
+    scripts = copied_scripts(
+        tmp_path, "frameworks/mxnet/training.py", "wait=mx.nd.waitall,", "wait=lambda: None,"
+    )
     document = case(framework="mxnet", compiler="static", devices_per_node=1, measured_steps=5)
     env = str(environments / "mxnet.cpu/env.json")
     right = run(environments, document, tmp_path / "right.json", "--environment", env)
@@ -254,6 +272,46 @@ def test_a_wait_that_waits_for_nothing_is_a_crash(environments, tmp_path):
     )
     assert wrong["status"] == "crashed"
     assert "`wait` returned" in wrong["reason"]
+
+
+PREPARED = "work = scenario.prepare(run, workloads.load(run.workload, run.framework))\n"
+QUEUED = """
+    # Steps, and what reads their results, in a thread of their own, which nobody waits for
+    from concurrent.futures import ThreadPoolExecutor
+    pool, step, loss = ThreadPoolExecutor(1), work.step, work.loss
+    work.step = lambda: pool.submit(step)
+    work.loss = lambda handle: pool.submit(lambda: loss(handle.result())).result()
+    work.wait = lambda: None
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
+def test_steps_that_a_thread_takes_after_the_window_are_a_crash(environments, framework, tmp_path):
+    """Also of frameworks whose own steps return when they are done."""
+    scripts = copied_scripts(tmp_path, "measure/rank.py", PREPARED, PREPARED + QUEUED)
+    compiler = frameworks.load(framework).DEFAULT_COMPILER["cpu"]
+    changes = dict(framework=framework, compiler=compiler, devices_per_node=1, measured_steps=5)
+    env = str(environments / f"{framework}.cpu/env.json")
+    record = run(
+        environments,
+        case(**changes),
+        tmp_path / "rep1.json",
+        *("--environment", env),
+        scripts=scripts,
+    )
+    assert record["status"] == "crashed"
+    assert "`wait` returned" in record["reason"]
+
+
+def copied_scripts(folder: Path, file: str, right: str, wrong: str) -> Path:
+    """A copy of the project's code in which one thing is another."""
+    scripts = folder / "scripts"
+    shutil.copytree(ROOT / "scripts", scripts, ignore=shutil.ignore_patterns("__pycache__"))
+    source = (scripts / "dlperf" / file).read_text()
+    assert right in source
+    (scripts / "dlperf" / file).write_text(source.replace(right, wrong))
+    return scripts
 
 
 def test_every_record_ever_made_is_kept(environments, tmp_path):

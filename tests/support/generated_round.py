@@ -11,11 +11,14 @@ import math
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dlperf import plan, workloads
+from dlperf import frameworks, plan, workloads
+from dlperf.certify import required
+from dlperf.certify.required import Subject
 from dlperf.contract import searched
 from dlperf.plan import searches
 from dlperf.plan.peaks import PEAKS
@@ -60,19 +63,8 @@ Fate = Callable[[plan.Case, int], tuple[str, str]]
 #: case -> what its certificate says: "passed", "missing", or the tier that fails, such as
 #: "float64-update:fc.weight"
 Verdict = Callable[[plan.Case], str]
-#: tier -> (measured, tolerance) of one that passes
-TIERS = {
-    "shapes": (0, 0),
-    "float64-loss": (3.1e-13, 1e-9),
-    "float64-gradient": (6.2e-8, 1e-6),
-    "float64-losses": (4.4e-11, 1e-7),
-    "float64-update": (8.3e-8, 1e-6),
-    "timed-loss": (2.2e-7, 1e-5),
-    "timed-gradient": (1.4e-2, 0.2),
-    "timed-gradient-median": (4.1e-3, 0.03),
-    "optimizer": (2.6e-7, 1e-5),
-    "long-run": (0.31, 1.0),
-}
+#: What tiers that pass measured, where it is not a quarter of their tolerance.
+MEASURED = {"float64-gradient": 6.2e-8, "timed-gradient": 1.4e-2, "long-run": 0.31}
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -488,44 +480,48 @@ def write_certificates(root: Path, made: plan.Config, verdict: Verdict = all_pas
 
 def certificate(case: plan.Case, device: str = "cpu", said: str = "passed") -> dict[str, Any]:
     """A valid dlperf.certificate/2. MindSpore's has no float64, as the real one."""
-    layout = case.layout
+    subject = Subject(
+        case.workload,
+        case.framework,
+        device,
+        case.precision,
+        case.compiler,
+        case.variant,
+        case.layout,
+    )
     fails, _, tensor = said.partition(":")
     tiers: list[dict[str, Any]] = []
-    for name, (measured, tolerance) in TIERS.items():
-        if name in ("optimizer", "long-run") and layout != "1":
+    dtype = "float32"
+    if case.precision.startswith("amp"):
+        halves = frameworks.load(case.framework).HALF[device]
+        dtype = frameworks.ASKED.get(case.precision, halves[0] if halves else "bfloat16")
+    for tier in required.tiers(subject, dtype):
+        if tier.tolerance is None:
+            tiers.append({"name": tier.name, "passed": None, "reason": required.NO_FLOAT64})
             continue
-        if name == "long-run" and (case.precision, case.compiler) == ("fp32", "none"):
-            continue
-        if case.framework == "mindspore" and name.startswith("float64"):
-            reason = "the framework has no float64 for this model on this device"
-            tiers.append({"name": name, "passed": None, "reason": reason})
-            continue
-        wrong = name == fails
+        wrong = tier.name == fails
         worst = (
-            {"step": 1} if name.endswith("loss") else {"tensor": tensor or "block3.conv2.weight"}
+            {"step": 1}
+            if tier.name.endswith("loss")
+            else {"tensor": tensor or "block3.conv2.weight"}
         )
+        measured = MEASURED.get(tier.name, 0.25 * tier.tolerance)
         tiers.append(
             {
-                "name": name,
+                "name": tier.name,
                 "passed": not wrong,
-                "measured": 100 * tolerance + 1 if wrong else measured,
-                "tolerance": tolerance,
-                "worst": {} if name == "shapes" and not wrong else worst,
+                "measured": 100 * tier.tolerance + 1 if wrong else measured,
+                "tolerance": tier.tolerance,
+                "worst": {} if tier.name == "shapes" and not wrong else worst,
             }
         )
     return {
         "schema": "dlperf.certificate/2",
-        "workload": case.workload,
-        "framework": case.framework,
-        "device": device,
-        "precision": case.precision,
-        "compiler": case.compiler,
-        "variant": case.variant,
-        "layout": layout,
+        **asdict(subject),
         "passed": all(tier["passed"] is not False for tier in tiers),
         "tiers": tiers,
-        "float64_compiler": None if case.framework == "mindspore" else case.compiler,
-        "parity": _parity(case),
+        "float64_compiler": required.float64_compiler(subject),
+        "parity": {**_parity(case), "compute_dtype": dtype},
         "provenance": {
             "git_commit": "4f2c0d9b7a1e4c55b8d0a6a3f1f2b7c9d8e6a501",
             "code_sha256": "d" * 64,

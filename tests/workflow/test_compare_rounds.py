@@ -53,7 +53,7 @@ def test_a_regression_fails_the_call_and_keeps_what_was_found(folder):
         rows = list(csv.DictReader(stream, delimiter="\t"))
     assert {row["framework"]: row["verdict"] for row in rows} == {
         "pytorch": "regression",
-        "mxnet": "no difference shown",
+        "mxnet": "not significantly different",
     }
     assert "Round new beside old" in (folder / "results/new/compare/old.html").read_text()
     # the baseline is no part of the round
@@ -67,7 +67,7 @@ def test_a_round_without_a_regression_succeeds_and_may_lie_anywhere(folder, tmp_
     shutil.copytree(folder / "results/new", elsewhere / "results/new")
     done = compare(folder, str(elsewhere))
     assert done.returncode == 0, done.stderr
-    assert "2 cells compared: 2 no difference shown" in done.stdout
+    assert "2 cells compared: 2 not significantly different" in done.stdout
 
 
 def test_a_wrong_baseline_is_told_at_once(folder):

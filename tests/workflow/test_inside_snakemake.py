@@ -4,11 +4,16 @@ import base64
 import importlib.metadata
 import inspect
 import logging
+import os
 import re
+import subprocess
+import sys
 from io import StringIO
 
+import pytest
+import snakemake_executor_plugin_slurm as slurm
 import yaml
-from conftest import SMALL_ROUND, snakemake
+from conftest import SCRIPTS, SMALL_ROUND, snakemake
 from snakemake.logging import LoggerManager
 from snakemake.scheduling import job_scheduler
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -26,6 +31,25 @@ def test_this_is_the_snakemake_that_it_was_tried_with():
 
 def test_the_scheduler_has_the_limit_that_is_taken_away():
     assert "self.job_rate_limiter" in inspect.getsource(job_scheduler)
+
+
+def test_records_are_kept_where_snakemake_removes_and_compares_outputs():
+    import snakemake.cli  # noqa: F401  first, as the others import each other in a circle
+    from snakemake.dag import DAG
+    from snakemake.jobs import Job
+
+    assert "await self.remove_existing_output()" in inspect.getsource(Job.prepare)
+    assert "await self.cleanup(skip_cleanup_outputs)" in inspect.getsource(Job.postprocess)
+    touched = inspect.getsource(DAG.check_and_touch_output)
+    assert "await self.check_output_mtime(job, expanded_output)" in touched
+
+
+def test_this_is_the_executor_that_asks_squeue():
+    """With another one: run the tests of tests/slurm, then change this version."""
+    assert importlib.metadata.version("snakemake-executor-plugin-slurm") == "2.8.0"
+    check = inspect.getsource(slurm.Executor.check_active_jobs)
+    for name in ("get_min_job_age()", "await query_job_status(", "_status_lookup_ids("):
+        assert name in check
 
 
 def test_progress_goes_by_events_that_are_there():
@@ -80,3 +104,24 @@ def test_durations_read_as_people_say_them():
     assert [duration(each) for each in (10, 61, 3000, 9000)] == [
         *("about 1 minute", "about 1 minute", "about 50 minutes", "about 2.5 hours")
     ]
+
+
+@pytest.mark.parametrize("started", ["heeding_ctrl_c", "in_background"])
+def test_ctrl_c_stops_snakemake_unless_a_shell_started_it_in_the_background(request, started):
+    request.getfixturevalue(started)
+    script = """
+import os, signal, time
+from dlperf import inside_snakemake
+signal.signal(signal.SIGTERM, lambda *_: print("ends", flush=True))
+inside_snakemake.stop_on_signals()
+os.kill(os.getpid(), signal.SIGINT)
+print("goes on", flush=True)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(0.3)
+"""
+    environ = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    wanted = "goes on\nends\n" if started == "in_background" else "ends\n"
+    assert done.stdout == wanted
+    assert (done.returncode == 0) == (started == "in_background")

@@ -41,6 +41,38 @@ def test_one_of_other_code_is_not(fresh, path):
     assert "certificate" in rules(fresh)
 
 
+def test_the_plan_counts_what_the_workflow_then_takes_and_makes(fresh):
+    with open(fresh / "scripts/dlperf/frameworks/jax/training.py", "a") as stream:
+        stream.write("# another version\n")
+    said = snakemake("plan", cwd=fresh).stdout
+    dry = snakemake("-n", "certificates", cwd=fresh)
+    jobs = dict(
+        re.findall(
+            r"^ *((?:released )?certificate) +(\d+) *$", dry.stdout + dry.stderr, re.MULTILINE
+        )
+    )
+    assert jobs == {"released certificate": "14", "certificate": "2"}
+    assert "Certificates of equal work: 16, 14 taken from certificates/, 2 to make" in said
+
+
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ('"measured": 0,', '"measured": 1,', "tier shapes: passed is true, but measured, 1"),
+        ('"float64-loss"', '"float64-lost"', "float64-lost: is no tier of this certificate"),
+        ('"passed": true', '"passed": true, "passed": true', 'the key "passed" stands twice'),
+    ],
+)
+def test_an_edited_one_is_refused_and_not_made_anew(fresh, old, new, said):
+    path = fresh / JAX
+    content = path.read_text(encoding="utf-8")
+    path.write_text(content.replace(old, new, 1), encoding="utf-8")
+    done = snakemake("-n", "--", f"results/{JAX}", cwd=fresh, check=False)
+    printed = done.stdout + done.stderr
+    assert done.returncode == 1 and "most recent call last" not in printed
+    assert f"{JAX}: " in printed and said in printed and f"git checkout -- {JAX}" in printed
+
+
 def test_one_of_another_lock_is_not(fresh):
     with open(fresh / "envs/jax.cpu.lock.txt", "a") as stream:
         stream.write("# another version\n")

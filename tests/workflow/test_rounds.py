@@ -66,8 +66,6 @@ def start(folder: Path, output=subprocess.DEVNULL) -> subprocess.Popen:
         stdout=output,
         stderr=output,
         start_new_session=True,
-        # a shell's background jobs ignore Ctrl-C, and so would what they start
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
@@ -114,15 +112,27 @@ def test_a_round_goes_from_config_to_report(measured_round):
     figure = result / "figures/resnet50-train-fp32-b2-scaling.svg"
     made = figure.read_bytes()
     figure.unlink()
-    snakemake("--", str(figure.relative_to(small)), cwd=small)
-    print(f"one figure: {time.monotonic() - before:.1f} s")
+    snakemake(
+        "--", *(f"results/small/figures/{figure.stem}.{kind}" for kind in ("svg", "pdf")), cwd=small
+    )
+    print(f"one figure, also as PDF: {time.monotonic() - before:.1f} s")
     assert figure.read_bytes() == made
+    assert figure.with_suffix(".pdf").read_bytes().startswith(b"%PDF-")
+    # what was made on request does not grow old: `all` draws it again when its cells change
+    cells = result / "cells.tsv"
+    stored, times = cells.read_bytes(), cells.stat()
+    cells.write_bytes(stored.replace(b"images/s", b"pictures/s"))
+    again = snakemake("-n", "all", cwd=small)
+    assert "figure pdf" in again.stdout + again.stderr
+    cells.write_bytes(stored)
+    os.utime(cells, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     snakemake("--report", "audit.html", cwd=small)
     page = (small / "audit.html").read_text()
     assert "Tables" in page and "Figures" in page
 
 
+@pytest.mark.usefixtures("heeding_ctrl_c")
 @pytest.mark.parametrize(
     "number",
     [
@@ -161,6 +171,7 @@ def test_a_stopped_round_goes_on_with_what_is_missing(small, number):
     assert (small / "results/small/report.html").exists()
 
 
+@pytest.mark.usefixtures("heeding_ctrl_c")
 def test_ctrl_c_while_the_workflow_is_read_is_a_line_and_no_traceback(checkout):
     with open(checkout / "Snakefile", "a") as stream:
         stream.write('\nopen("results/read", "w").close()\n__import__("time").sleep(60)\n')
@@ -178,6 +189,24 @@ def test_ctrl_c_while_the_workflow_is_read_is_a_line_and_no_traceback(checkout):
     lines = (checkout / "said").read_text().splitlines()
     assert lines[-1] == "Stopped. The same command resumes."
     assert "Traceback" not in "".join(lines)
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("in_background")
+def test_a_round_in_the_background_ignores_ctrl_c_and_sigterm_stops_all_of_it(small):
+    write_round(small, topologies=["1n1d"], repetitions=3)
+    process = start(small)
+    try:
+        wait_for_records(small, 1)
+        os.killpg(process.pid, signal.SIGINT)
+        wait_for_records(small, 2)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=120) != 0
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert no_process_of(small)
+    assert 2 <= len(records(small)) < 6
 
 
 def test_two_rounds_at_once_are_refused_and_the_first_leaves_the_machine_alone(small):

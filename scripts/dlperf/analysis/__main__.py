@@ -9,7 +9,7 @@
     python -m dlperf.analysis roofline --cells IN --measurements IN --limits IN --out OUT
     python -m dlperf.analysis table  --cells IN --table ID --tsv OUT --md OUT --html OUT
     python -m dlperf.analysis markdown --cells IN --measurements IN --out OUT
-    python -m dlperf.analysis figure --cells IN --figure ID --svg OUT --png OUT
+    python -m dlperf.analysis figure --cells IN --figure ID [--svg OUT] [--png OUT] [--pdf OUT]
     python -m dlperf.analysis report --config C --round DIR --shared DIR --out OUT
     python -m dlperf.analysis certificates --config C --shared DIR
     python -m dlperf.analysis nodes  --folder DIR
@@ -37,7 +37,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dlperf.analysis.schema.files import AnalysisError
-from dlperf.contract import storage
+from dlperf.contract import storage, terminal
 
 # Each command imports its own module: a figure must not wait for what the report needs.
 
@@ -83,9 +83,13 @@ def _markdown(asked: argparse.Namespace) -> None:
 
 
 def _figure(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.report.figures import figure
+    from dlperf.analysis.report.figures import KINDS, figure
 
-    figure(asked.cells, asked.figure, asked.svg, asked.png)
+    files = {kind: path for kind in KINDS if (path := getattr(asked, kind))}
+    if not files:
+        options = ", ".join(f"--{kind}" for kind in KINDS)
+        raise AnalysisError(f"no file to draw {asked.figure} into: give one or more of {options}")
+    figure(asked.cells, asked.figure, files)
 
 
 def _report(asked: argparse.Namespace) -> None:
@@ -167,13 +171,16 @@ def _show_verdict(tsv: Path, html: Path) -> int:
 
 
 #: Options that may be left out. An imported round has no limits: nothing of it was probed. Not
-#: every round has latencies, curves or searches.
+#: every round has latencies, curves or searches. A figure is drawn in the kinds that are named.
 DEFAULTS = {
     "tolerance": 0.02,
     "limits": None,
     "latencies": None,
     "curves": None,
     "searches": None,
+    "svg": None,
+    "png": None,
+    "pdf": None,
     "metric": "",
     "sha256": "",
 }
@@ -207,7 +214,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int | None], dict[str, 
     ),
     "table": (_table, {"cells": Path, "table": str, "tsv": Path, "md": Path, "html": Path}),
     "markdown": (_markdown, {"cells": Path, "measurements": Path, "out": Path}),
-    "figure": (_figure, {"cells": Path, "figure": str, "svg": Path, "png": Path}),
+    "figure": (_figure, {"cells": Path, "figure": str, "svg": Path, "png": Path, "pdf": Path}),
     "report": (_report, {"config": Path, "round": Path, "shared": Path, "out": Path}),
     "certificates": (_certificates, {"config": Path, "shared": Path}),
     "nodes": (_nodes, {"folder": Path}),
@@ -283,5 +290,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     gc.disable()  # rows by the hundred thousand hold no cycles, and looking for some takes its time
     sys.exit(main())

@@ -9,8 +9,9 @@
         index="framework", columns="devices_per_node", values="median"
     )
 
-Columns and their types are those of schema/columns.py; what nobody measured is <NA>. The cells of
-a round are made from these frames too.
+Columns and their types are those of schema/columns.py; what nobody measured is <NA>. Who wins is
+among `cells[cells["rank"].notna()]`: a cell without a rank keeps its number, but its work is not
+certified or in doubt. The cells of a round are made from these frames too.
 """
 
 from pathlib import Path
@@ -19,6 +20,7 @@ import pandas
 
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import AnalysisError, Row
+from dlperf.contract import storage
 
 _TYPES = {int: "Int64", float: "Float64", str: "string"}
 
@@ -46,6 +48,8 @@ def read(path: str | Path) -> pandas.DataFrame:
         types = {name: _TYPES[kinds.get(name, str)] for name in header}
         return pandas.read_csv(path, sep="\t", dtype=types, keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:
+        if storage.is_lacking(error):
+            raise
         raise AnalysisError(f"{path}: cannot be read: {error}") from None
 
 

@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import frameworks, workloads
-from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SCHEMA, judge
-from dlperf.contract import case, files, storage
+from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SCHEMA, judge, required
+from dlperf.certify.required import Subject
+from dlperf.contract import case, files, storage, strict_json, terminal
 from dlperf.contract.parallel import Layout
 from dlperf.measure import code, host, node, processes, record, stopwatch
 from dlperf.scenarios import train
@@ -79,11 +80,13 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"error: {reference}: no reference is there; make it: {fix}")
     asked.ranks = asked.layout.devices
     asked.nodes = asked.layout.nodes
-    # End at once, as by SIGTERM: the processes of the runs see it, and end their ranks.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # End at once, as by SIGTERM: the processes of the runs see it, and end their ranks. It
+    # stays ignored where a shell without job control started this in the background.
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     certificate = certify(asked)
     try:
-        files.write(asked.out, json.dumps(certificate, indent=1) + "\n")
+        files.write(asked.out, json.dumps(certificate, indent=1, allow_nan=False) + "\n")
     except OSError as error:
         sys.exit("error: " + storage.message(error, asked.out))
     name = (
@@ -97,30 +100,30 @@ def main(arguments: list[str] | None = None) -> None:
 def certify(asked: argparse.Namespace) -> dict[str, Any]:
     """The certificate's document."""
     started = time.time()
-    manifest_path = Path(asked.reference) / "manifest.json"
-    manifest = json.loads(manifest_path.read_text())
-    environment = json.loads(Path(asked.environment).read_text()) if asked.environment else {}
+    manifest = strict_json.read(Path(asked.reference) / "manifest.json")
+    environment = strict_json.read(asked.environment) if asked.environment else {}
     if environment:
         node.nothing_else_to_import()
-    allowed = frameworks.load(asked.framework).FLOAT64_COMPILERS if asked.device == "cpu" else ()
-    float64_compiler = asked.compiler if asked.compiler in allowed else next(iter(allowed), None)
+    subject = Subject(
+        asked.workload,
+        asked.framework,
+        asked.device,
+        asked.precision,
+        asked.compiler,
+        manifest.get("variant", ""),
+        asked.layout.name,
+    )
     parity: dict[str, Any] = {}
     if manifest["status"] != "ok":
         tiers = [judge.failed("reference", manifest)]
     else:
-        tiers, parity = _tiers(asked, manifest, environment, float64_compiler)
+        tiers, parity = _tiers(asked, subject, manifest, environment)
     return {
         "schema": SCHEMA,
-        "workload": asked.workload,
-        "framework": asked.framework,
-        "device": asked.device,
-        "precision": asked.precision,
-        "compiler": asked.compiler,
-        "variant": manifest.get("variant", ""),
-        "layout": asked.layout.name,
+        **dataclasses.asdict(subject),
         "passed": all(tier["passed"] is not False for tier in tiers),
         "tiers": tiers,
-        "float64_compiler": float64_compiler,
+        "float64_compiler": required.float64_compiler(subject),
         "parity": parity,
         "provenance": {
             "git_commit": record.git_commit(),
@@ -138,58 +141,24 @@ def certify(asked: argparse.Namespace) -> dict[str, Any]:
 
 def _tiers(
     asked: argparse.Namespace,
+    subject: Subject,
     manifest: dict[str, Any],
     environment: dict[str, Any],
-    float64_compiler: str | None,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """All tiers, and what the timed process reported of itself."""
-    if workloads.scenario_of(manifest["variant"]) == "infer":
-        return _tiers_of_inference(asked, manifest, environment, float64_compiler)
-    exchange = frameworks.load(asked.framework).FLOAT64_EXCHANGE
-    way = (asked.precision, asked.compiler)
-    expected = manifest["parts"][str(asked.layout.parts)]
-    runs = {}  # the longest first
-    whole = asked.layout.name == "1"  # of others, what matters is how they exchange or accumulate
-    quality = manifest["variant"] == "quality"  # its training is another certificate's
-    if whole and way != ("fp32", "none") and not (asked.no_long_run or quality):
-        runs["long"] = (*way, {"kind": "long", "steps": LONG_STEPS})
-    if float64_compiler:
-        steps = len(expected["loss"])
-        runs["float64"] = ("fp64", float64_compiler, {"kind": "steps", "steps": steps})
-    if not asked.float64_only:
-        alone = whole and not quality
-        optimizer = alone and getattr(frameworks.load(asked.framework), "OPTIMIZER_ALONE", True)
-        task = {"kind": "gradient", "steps": 1, "optimizer": optimizer, "dropout": alone}
-        runs["timed"] = (*way, dict(task, neutral=whole and not float64_compiler))
-        more = getattr(workloads.proof(asked.workload), "TIMED_RANKS", 0)
-        if asked.layout.name == "dp2" and more and asked.device == "cpu":
-            runs["timed"][-1]["ranks"] = more
-        shows = quality or "update_worst" in workloads.proof(asked.workload).TIMED["fp32"]
-        if not float64_compiler and shows if whole else not (float64_compiler and exchange):
-            runs["free"] = (*way, {"kind": "steps", "steps": len(expected["loss"])})
-
+    expected = manifest  # of an inference, whose ranks exchange nothing
+    if workloads.scenario_of(subject.variant) != "infer":
+        expected = manifest["parts"][str(asked.layout.parts)]
+    without = {"timed", "free"} if asked.float64_only else set()
+    without |= {"long"} if asked.no_long_run else set()
+    steps = {"steps": lambda: len(expected["loss"]), "long": lambda: LONG_STEPS}
+    runs = {}
+    for name, (precision, compiler, task) in required.runs(subject).items():
+        if name not in without:
+            count = steps.get(task["kind"], lambda: 1)()
+            runs[name] = (precision, compiler, {**task, "steps": count})
     found = _side_by_side(asked, manifest, environment, runs)
-    timed, float64, long = (found.get(name) for name in ("timed", "float64", "long"))
-    tiers = judge.tiers(asked.workload, manifest, expected, found, asked.precision)
-    if tiers[0]["passed"] and long:
-        tiers.append(judge.long_run(asked.workload, manifest["variant"], long))
-    return tiers, (timed or float64 or {}).get("parity", {})
-
-
-def _tiers_of_inference(
-    asked: argparse.Namespace,
-    manifest: dict[str, Any],
-    environment: dict[str, Any],
-    float64_compiler: str | None,
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The same of an inference, whose ranks exchange nothing."""
-    task, runs = {"kind": "outputs", "steps": 1}, {}
-    if float64_compiler:
-        runs["float64"] = ("fp64", float64_compiler, task)
-    if not asked.float64_only:
-        runs["timed"] = (asked.precision, asked.compiler, task)
-    found = _side_by_side(asked, manifest, environment, runs)
-    tiers = judge.of_inference(asked.workload, manifest, found, asked.precision)
+    tiers = judge.tiers(subject, manifest, expected, found, without)
     return tiers, (found.get("timed") or found.get("float64") or {}).get("parity", {})
 
 
@@ -267,7 +236,7 @@ def _run(
     task = {"own": False, **task, "reference": os.path.abspath(asked.reference)}
     for each in ("optimizer", "dropout", "neutral"):
         task.setdefault(each, False)
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as stream:
+    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as stream:
         json.dump(task, stream)
         stream.flush()
         program = ("dlperf.certify.rank", stream.name)
@@ -318,4 +287,5 @@ def describe(tier: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

@@ -1,19 +1,19 @@
 """Raw differences -> tiers of a certificate, each passed or not.
 
-Tolerances are by tensor, relative: |found - expected| / |expected|, norms over the tensor. Where
-they come from is in docs/certificates.md, with the measurements: right implementations stay well
-below, every wrong setting that is tested (tests/certificates/) lies above in at least one tier.
-Those of the precision that is timed are the workload's own (proof.py).
+Which tiers there are, and their tolerances, is for required.py to say; here is what they measure.
+Differences are by tensor, relative: |found - expected| / |expected|, norms over the tensor. Right
+implementations stay well below the tolerances, every wrong setting that is tested
+(tests/certificates/) lies above in at least one tier (docs/certificates.md has the measurements).
 """
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from dlperf import workloads
+from dlperf.certify import required
+from dlperf.certify.required import Subject
 
-#: Float64: rounding stays below 1e-9; the reference is stored in float32, which adds 6e-8.
-FLOAT64 = {"loss": 1e-9, "gradient": 1e-6, "losses": 1e-7, "update": 1e-6, "outputs": 1e-9}
-STATISTICS = 1e-6
 #: Of a training to a quality whose steps are in float32, so many losses count: the third one sees
 #: the second rate. Behind them its rates, up to twice the usual one, make rounding grow to 5e-3.
 FREE_STEPS = 3
@@ -21,110 +21,53 @@ FREE_STEPS = 3
 #: as so much.
 SHARE = 3e-3
 
+#: A tier's name, what it measured, and where: the tensor or the step.
+Measured = tuple[str, float, dict[str, Any]]
+
 
 def tiers(
-    workload: str,
+    subject: Subject,
     manifest: Mapping[str, Any],
     reference: Mapping[str, Any],
     runs: Mapping[str, Mapping[str, Any]],
-    precision: str,
+    without: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """The tiers of a pair, in their order; one that could not run has `passed` None and says why.
+    """The tiers of a pair, in their order; one that is not applicable has `passed` None.
 
-    manifest: of the reference; reference: its entry for this number of parts. runs: what rank 0
-    left, or {"status", "reason"} of a failure, by name. No float64 is there where the framework has
-    none, and no timed where it was left out; free: several steps, where float64 shows them not.
+    manifest: of the reference; reference: its entry for this number of parts, or of an inference
+    the manifest. runs: what rank 0 left, or {"status", "reason"} of a failure, by name. without:
+    runs that were left out. Where the model is another one, `shapes` is the only tier; where a run
+    failed, the first of its tiers says so for all of them.
     """
-    timed, float64, free = (runs.get(name) for name in ("timed", "float64", "free"))
-    found = [_shapes(timed or float64 or {})]
-    if found[0]["passed"]:
-        allowed = workloads.proof(workload).TIMED[_tolerances(precision, timed)]
-        found += _float64(reference, float64)
-        if timed is not None:
-            found += _timed(allowed, manifest, reference, timed)
-        if free is not None:
-            quality = manifest.get("variant") == "quality"
-            found += _free(allowed, reference, free, FREE_STEPS if quality else None)
-        if manifest.get("variant") == "quality":
-            found += _tested(allowed, reference, runs)
-    return found
+    first = runs.get("timed") or runs["float64"]
+    shapes = _shapes(first)
+    if not shapes["passed"]:
+        return [shapes]
+    dtype = compute_dtype(first)
+    failures: dict[str, dict[str, Any]] = {}
+    measured: dict[str, tuple[float, dict[str, Any]]] = {}
+    for run, facts in runs.items():
+        if failure := _failure(run, subject, reference, facts):
+            failures[run] = failure
+        else:
+            found = _measured(run, subject, dtype, manifest, reference, facts)
+            measured |= {name: (value, worst) for name, value, worst in found}
+    judged, told = [shapes], set[str]()
+    for tier in required.tiers(subject, dtype, without)[1:]:
+        if tier.tolerance is None:
+            judged.append({"name": tier.name, "passed": None, "reason": required.NO_FLOAT64})
+        elif tier.run not in failures:
+            judged.append(_tier(tier.name, *measured[tier.name], tier.tolerance))
+        elif tier.run not in told:
+            failure = failures[tier.run]
+            judged.append(failure if "name" in failure else failed(tier.name, failure))
+            told.add(tier.run)
+    return judged
 
 
-def _tested(
-    allowed: Mapping[str, Any],
-    reference: Mapping[str, Any],
-    runs: Mapping[str, Mapping[str, Any]],
-) -> Iterator[dict[str, Any]]:
-    """Of a training to a quality: its tests of the model, and its new start."""
-    timed, float64, free = (runs.get(name) for name in ("timed", "float64", "free"))
-    if float64 and float64["status"] == "ok":
-        yield _tier("float64-tested", float64["tested"], FLOAT64["update"], {})
-        [again] = _distances([float64["again_loss"]], [reference["again_loss"]])
-        yield _tier("float64-again-loss", again, FLOAT64["loss"], {})
-        yield _worst("float64-again", float64["compared"]["again"], FLOAT64["gradient"])
-    if timed and "tested" in timed:
-        yield _tier("timed-tested", timed["tested"], allowed["outputs"], {})
-    if free and free["status"] == "ok":
-        [again] = _distances([free["again_loss"]], [reference["again_loss"]])
-        yield _tier("timed-again-loss", again, allowed["losses"], {})
-        yield _worst("timed-again", free["compared"]["again"], allowed["update"])
-
-
-def of_inference(
-    workload: str,
-    manifest: Mapping[str, Any],
-    runs: Mapping[str, Mapping[str, Any]],
-    precision: str,
-) -> list[dict[str, Any]]:
-    """The tiers of an inference: its outputs in float64 and as they are timed."""
-    timed, float64 = runs.get("timed"), runs.get("float64")
-    found = [_shapes(timed or float64 or {})]
-    if not found[0]["passed"]:
-        return found
-    if float64 is None:
-        why = "the framework has no float64 that serves for this model on this device"
-        found.append({"name": "float64-outputs", "passed": None, "reason": why})
-    elif float64["status"] != "ok":
-        found.append(failed("float64-outputs", float64))
-    elif float64["data_digest"] != manifest["data_digest"][0]:
-        found.append(_tier("input", 1, 0, {"found": float64["data_digest"]}))
-    else:
-        found.append(_tier("float64-outputs", float64["distance"], FLOAT64["outputs"], {}))
-    if timed is not None:
-        allowed = workloads.proof(workload).TIMED[_tolerances(precision, timed)]["outputs"]
-        turned = sum(margin > allowed for margin in timed["flipped"])
-        found += [
-            _tier("timed-outputs", timed["distance"], allowed, {}),
-            _tier("timed-largest", turned, 0, {}),
-            _tier("timed-permuted", timed["permuted"], allowed, {}),
-            _tier("timed-alone", timed["alone"], allowed, {}),
-        ]
-    return found
-
-
-def _tolerances(precision: str, timed: Mapping[str, Any] | None) -> str:
-    """Which tolerances count: of mixed precision, by the narrow type that the process reports."""
-    if not precision.startswith("amp"):
-        return precision
-    reported = str((timed or {}).get("parity", {}).get("compute_dtype", ""))
-    return "amp_fp16" if "float16" in reported and "bfloat16" not in reported else "amp"
-
-
-def long_run(workload: str, variant: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Mean loss of a run of LONG_STEPS: within the spread of fp32 runs of other seeds.
-
-    Measured is the distance from the middle of the spread, over half of its width.
-    """
-    if facts["status"] != "ok":
-        return failed("long-run", facts)
-    seeds = workloads.proof(workload).LONG_RUNS.get(variant)
-    if not seeds:
-        reason = "proof.py has no LONG_RUNS of it (certify.reference --long-runs prints them)"
-        return failed("long-run", {"status": "not measured", "reason": reason})
-    low, high = min(seeds), max(seeds)
-    mean = sum(facts["loss"]) / len(facts["loss"])
-    distance = abs(mean - (low + high) / 2) / ((high - low) / 2)
-    return _tier("long-run", distance, 1.0, {"mean_loss": mean, "low": low, "high": high})
+def compute_dtype(facts: Mapping[str, Any]) -> str:
+    """The type that a run's process says that it computes in; "" where it left nothing."""
+    return str(facts.get("parity", {}).get("compute_dtype", ""))
 
 
 def _shapes(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,29 +75,80 @@ def _shapes(facts: Mapping[str, Any]) -> dict[str, Any]:
         return failed("shapes", facts)
     wrong = facts["shapes"]
     worst = {"tensor": wrong[0][0], "expected": wrong[0][1], "found": wrong[0][2]} if wrong else {}
-    return _tier("shapes", len(wrong), 0, worst)
+    return _tier("shapes", len(wrong), worst, 0)
 
 
-def _float64(reference: Mapping[str, Any], facts: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    if facts is None:
-        why = "the framework has no float64 that serves for this model on this device"
-        of_training = [name for name in FLOAT64 if name != "outputs"]
-        return [{"name": f"float64-{name}", "passed": None, "reason": why} for name in of_training]
+def _failure(
+    run: str, subject: Subject, reference: Mapping[str, Any], facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Why a run shows none of its tiers: status and reason, or a tier of its own; else {}."""
     if facts["status"] != "ok":
-        return [failed("float64-loss", facts)]
-    if facts["data_digest"] != reference["data_digest"][0]:
-        return [_tier("input", 1, 0, {"found": facts["data_digest"]})]
-    losses = _distances(facts["loss"], reference["loss"])
-    worst = max(range(len(losses)), key=losses.__getitem__)
-    found = [
-        _tier("float64-loss", losses[0], FLOAT64["loss"], {"step": 1}),
-        _worst("float64-gradient", facts["compared"]["first"], FLOAT64["gradient"]),
-        _tier("float64-losses", losses[worst], FLOAT64["losses"], {"step": worst + 1}),
-        _worst("float64-update", facts["compared"]["last"], FLOAT64["update"]),
-    ]
-    if "statistics" in facts["compared"]:
-        found.append(_worst("float64-statistics", facts["compared"]["statistics"], STATISTICS))
-    return found
+        return {"status": facts["status"], "reason": facts["reason"]}
+    if facts["shapes"]:
+        tensor, expected, found = facts["shapes"][0]
+        return {"status": "another model", "reason": f"{tensor} is {found}, not {expected}"}
+    if run == "float64" and facts["data_digest"] != reference["data_digest"][0]:
+        return _tier("input", 1, {"found": facts["data_digest"]}, 0)
+    if run == "long" and not workloads.proof(subject.workload).LONG_RUNS.get(subject.variant):
+        reason = "proof.py has no LONG_RUNS of it (certify.reference --long-runs prints them)"
+        return {"status": "not measured", "reason": reason}
+    return {}
+
+
+def _measured(
+    run: str,
+    subject: Subject,
+    dtype: str,
+    manifest: Mapping[str, Any],
+    reference: Mapping[str, Any],
+    facts: Mapping[str, Any],
+) -> Iterator[Measured]:
+    """What a run measured, in tiers that are required and in others."""
+    allowed = required.tolerances(subject.workload, subject.precision, dtype)
+    scenario = workloads.scenario_of(subject.variant)
+    if run == "long":
+        yield _long_run(workloads.proof(subject.workload).LONG_RUNS[subject.variant], facts)
+    elif scenario == "infer":
+        yield from _outputs(run, allowed["outputs"], facts)
+    elif run == "float64":
+        yield from _float64(reference, facts)
+    elif run == "timed":
+        yield from _timed(allowed, manifest, reference, facts)
+    else:
+        yield from _free(reference, facts, FREE_STEPS if scenario == "quality" else None)
+
+
+def _outputs(run: str, tolerance: float, facts: Mapping[str, Any]) -> Iterator[Measured]:
+    """An inference: its outputs, in float64 or as they are timed."""
+    yield f"{run}-outputs", facts["distance"], {}
+    if run == "timed":
+        yield "timed-largest", sum(margin > tolerance for margin in facts["flipped"]), {}
+        yield "timed-permuted", facts["permuted"], {}
+        yield "timed-alone", facts["alone"], {}
+
+
+def _long_run(seeds: tuple[float, ...], facts: Mapping[str, Any]) -> Measured:
+    """Mean loss of a run of LONG_STEPS: within the spread of fp32 runs of other seeds.
+
+    Measured is the distance from the middle of the spread, over half of its width.
+    """
+    low, high = min(seeds), max(seeds)
+    mean = sum(facts["loss"]) / len(facts["loss"])
+    distance = abs(mean - (low + high) / 2) / ((high - low) / 2)
+    return "long-run", distance, {"mean_loss": mean, "low": low, "high": high}
+
+
+def _float64(reference: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Measured]:
+    losses, compared = _distances(facts["loss"], reference["loss"]), facts["compared"]
+    yield "float64-loss", losses[0], {"step": 1}
+    yield _worst("float64-gradient", compared["first"])
+    yield _worst_step("float64-losses", losses)
+    yield _worst("float64-update", compared["last"])
+    if "statistics" in compared:
+        yield _worst("float64-statistics", compared["statistics"])
+    if "again_loss" in facts:
+        yield from _again("float64", reference, facts)
+        yield "float64-tested", facts["tested"], {}
 
 
 def _timed(
@@ -162,88 +156,80 @@ def _timed(
     manifest: Mapping[str, Any],
     reference: Mapping[str, Any],
     facts: Mapping[str, Any],
-) -> list[dict[str, Any]]:
+) -> Iterator[Measured]:
     compared = facts["compared"]
     if "parts" in facts:  # other ones than the layout's
         reference = manifest["parts"][str(facts["parts"])]
     own = "timed_loss" in reference  # of other weights
     expected = reference["timed_loss"] if own else reference["loss"][0]
     gradient, share = compared["gradient"], SHARE if own else 0.0
-    found = _step("timed", allowed, facts["loss"][0], expected, gradient, share)
+    yield from _step("timed", facts["loss"][0], expected, gradient, share)
     if "least_error" in allowed:
         # In half precision: less of an error than its rounding makes is another precision.
-        missing = allowed["least_error"] / max(_median(gradient), 1e-300)
-        found.append(_tier("timed-precision", missing, 1.0, {}))
+        yield "timed-precision", allowed["least_error"] / max(_median(gradient), 1e-300), {}
     if "statistics" in compared:
-        found.append(_worst("timed-statistics", compared["statistics"], allowed["statistics"]))
+        yield _worst("timed-statistics", compared["statistics"])
     if "neutral" in compared:
         of_neutral, loss = facts["neutral_loss"][0], reference["loss"][0]
-        neutral = compared["neutral"]
-        found += _step("timed-neutral", allowed["neutral"], of_neutral, loss, neutral)
+        yield from _step("timed-neutral", of_neutral, loss, compared["neutral"])
     for place, losses in facts.get("dropped", {}).items():
         # the middle one: in one in some dozens a single element is kept, and is enormous
         distances = sorted(_distances(losses, manifest["dropped"][place]))
-        middle = distances[len(distances) // 2]
-        name = "timed-" + place.lower().replace("_", "-")
-        found.append(_tier(name, middle, allowed["dropout"], {}))
+        yield required.of_dropout(place), distances[len(distances) // 2], {}
     if "optimizer" in compared:
-        found.append(_worst("optimizer", compared["optimizer"], allowed["optimizer"]))
-    return found
+        yield _worst("optimizer", compared["optimizer"])
+    if "tested" in facts:
+        yield "timed-tested", facts["tested"], {}
 
 
 def _step(
     name: str,
-    allowed: Mapping[str, float],
     loss: float,
     expected: float,
     gradient: Mapping[str, list[float]],
     share: float = 0.0,
-) -> list[dict[str, Any]]:
-    """A step's loss and gradient, as far as they are held to something.
+) -> Iterator[Measured]:
+    """A step's loss and gradient.
 
     The worst tensor is held to at least so large a share of all gradients: that of a shift whose
     ReLU is open is nothing but rounding, and the few that are not.
     """
-    found = [_tier(f"{name}-loss", *_distances([loss], [expected]), allowed["loss"], {"step": 1})]
-    if "gradient" in allowed:
-        least = share * sum(norm**2 for _, norm in gradient.values()) ** 0.5
-        held = {tensor: [far, max(norm, least)] for tensor, (far, norm) in gradient.items()}
-        found.append(_worst(f"{name}-gradient", held, allowed["gradient"]))
-        middle = _median(gradient)
-        found.append(_tier(f"{name}-gradient-median", middle, allowed["gradient_median"], {}))
-    if "gradient_last" in allowed:
-        last = dict(list(gradient.items())[-2:])
-        found.append(_worst(f"{name}-gradient-last", last, allowed["gradient_last"]))
-    return found
+    yield f"{name}-loss", _distance(loss, expected), {"step": 1}
+    least = share * sum(norm**2 for _, norm in gradient.values()) ** 0.5
+    held = {tensor: [far, max(norm, least)] for tensor, (far, norm) in gradient.items()}
+    yield _worst(f"{name}-gradient", held)
+    yield f"{name}-gradient-median", _median(gradient), {}
+    yield _worst(f"{name}-gradient-last", dict(list(gradient.items())[-2:]))
 
 
 def _free(
-    allowed: Mapping[str, float],
-    reference: Mapping[str, Any],
-    facts: Mapping[str, Any],
-    steps: int | None = None,
-) -> list[dict[str, Any]]:
+    reference: Mapping[str, Any], facts: Mapping[str, Any], steps: int | None
+) -> Iterator[Measured]:
     """Several steps as they are timed; losses count of so many."""
-    if facts["status"] != "ok":
-        return [failed("timed-losses", facts)]
-    losses = _distances(facts["loss"], reference["loss"])[:steps]
-    worst = max(range(len(losses)), key=losses.__getitem__)
     last = facts["compared"]["last"]
-    found = [
-        _tier("timed-losses", losses[worst], allowed["losses"], {"step": worst + 1}),
-        _tier("timed-update", _median(last), allowed["update"], {}),
-    ]
-    if "update_worst" in allowed:
-        found.append(_worst("timed-update-worst", last, allowed["update_worst"]))
-    return found
+    yield _worst_step("timed-losses", _distances(facts["loss"], reference["loss"])[:steps])
+    yield "timed-update", _median(last), {}
+    yield _worst("timed-update-worst", last)
+    if "again_loss" in facts:
+        yield from _again("timed", reference, facts)
+
+
+def _again(name: str, reference: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Measured]:
+    """The new start of a training to a quality."""
+    yield f"{name}-again-loss", _distance(facts["again_loss"], reference["again_loss"]), {}
+    yield _worst(f"{name}-again", facts["compared"]["again"])
+
+
+def _distance(mine: float, theirs: float) -> float:
+    return abs(mine - theirs) / abs(theirs)
 
 
 def _distances(mine: list[float], theirs: list[float]) -> list[float]:
-    return [abs(a - b) / abs(b) for a, b in zip(mine, theirs, strict=True)]
+    return [_distance(*pair) for pair in zip(mine, theirs, strict=True)]
 
 
 def _median(compared: Mapping[str, list[float]]) -> float:
-    ratios = sorted(map(_ratio, compared.values()))
+    ratios = sorted(map(_ratio, compared.values()), key=_with_nan_last)
     return ratios[len(ratios) // 2]
 
 
@@ -252,21 +238,40 @@ def _ratio(pair: list[float]) -> float:
     return difference / norm if norm else (0.0 if not difference else float("inf"))
 
 
-def _worst(name: str, compared: Mapping[str, list[float]], tolerance: float) -> dict[str, Any]:
+def _worst(name: str, compared: Mapping[str, list[float]]) -> Measured:
     ratios = {tensor: _ratio(pair) for tensor, pair in compared.items()}
-    tensor = max(ratios, key=lambda each: ratios[each] if ratios[each] == ratios[each] else 1e300)
-    return _tier(name, ratios[tensor], tolerance, {"tensor": tensor})
+    tensor = max(ratios, key=lambda each: _with_nan_last(ratios[each]))
+    return name, ratios[tensor], {"tensor": tensor}
 
 
-def _tier(name: str, measured: float, tolerance: float, worst: dict[str, Any]) -> dict[str, Any]:
-    passed = bool(measured <= tolerance)  # a NaN does not pass
+def _worst_step(name: str, distances: list[float]) -> Measured:
+    step = max(range(len(distances)), key=lambda each: _with_nan_last(distances[each]))
+    return name, distances[step], {"step": step + 1}
+
+
+def _with_nan_last(value: float) -> float:
+    return value if value == value else math.inf
+
+
+def _tier(name: str, measured: float, worst: dict[str, Any], tolerance: float) -> dict[str, Any]:
+    """A tier by what it measured; the reason says so where that is no number that JSON has."""
+    if not math.isfinite(measured):
+        numbers = {key for key, value in worst.items() if isinstance(value, float)}
+        kept = {key: value for key, value in worst.items() if key not in numbers}
+        reason = f"what it measured is not a finite number: {measured}"
+        return {"name": name, "passed": False, "reason": reason, "worst": kept}
     return {
         "name": name,
-        "passed": passed,
+        "passed": passes(measured, tolerance),
         "measured": measured,
         "tolerance": tolerance,
         "worst": worst,
     }
+
+
+def passes(measured: float, tolerance: float) -> bool:
+    """Whether a tier passes; a NaN does not, nor what no distance is."""
+    return bool(0 <= measured <= tolerance)
 
 
 def failed(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def main(task, spec):
     # at another scale the gradient of the only step overflows float16, and the step is left out
     run = dataclasses.replace(Run.load(spec), loss_scale=1.0)
     try:
-        with open(task) as stream:
+        with open(task, encoding="utf-8") as stream:
             result = certify(run, json.load(stream))
     except BaseException as error:  # as in measure/rank.py
         traceback.print_exc()

@@ -3,67 +3,42 @@
     PYTHONPATH=scripts python -m dlperf.certify.released --config config/rounds/released.yaml
 
 Copies those of that round from results/certificates/ into certificates/, and removes all others
-there; docs/certificates.md then says what they measured. A workflow takes one where its hashes are
-those of this very code and of the locks in envs/.
+there; docs/certificates.md then says what they measured. `dlperf.plan.certificates` decides where a
+workflow takes one.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from dlperf import plan
-from dlperf.certify import summary
-from dlperf.contract import files
-from dlperf.measure import code, record
-
-ROOT = Path(__file__).resolve().parents[3]
+from dlperf.certify import check, summary
+from dlperf.contract import files, strict_json, terminal
+from dlperf.plan.certificates import ROOT, differs, released
 
 
-def find(certificate: str) -> str:
-    """The path of a released one; "" where there is none, or where it is of other code or packages.
+class EditedCertificate(Exception):
+    """A certificate in certificates/ that says what none of this code can; how to get it back."""
 
-    certificate: its path below results/ (`Case.certificate`).
+
+def find(certificate: str, backend: str, remake: bool = False) -> str:
+    """The path of the released certificate that the workflow takes; "" if it makes its own.
+
+    The arguments are those of `plan.certificates.released`, which decides which one that is. Raises
+    EditedCertificate where what it says contradicts itself or this code.
     """
-    path = ROOT / certificate
-    try:
-        document = json.loads(path.read_text())
-    except OSError:
+    path = released(certificate, backend, remake)
+    if not path:
         return ""
-    return "" if differs(document) else str(path)
-
-
-def differs(document: Mapping[str, Any]) -> str:
-    """What a certificate was made with that is not what is here; "" where it is the same."""
-    workload, framework = document["workload"], document["framework"]
-    provenance, reference = document["provenance"], document["provenance"]["reference"]
-    if provenance["code_sha256"] != _implementation(workload, framework):
-        return "the implementation's code"
-    if provenance["lock_sha256"] != _lock(f"{framework}.{document['device']}"):
-        return "the lock of its environment"
-    if reference.get("code_sha256") != _reference(workload):
-        return "the reference's code"
-    if reference.get("lock_sha256") != _lock(f"pytorch.{document['device']}"):
-        return "the lock of the reference's environment"
-    return ""
-
-
-@cache
-def _implementation(workload: str, framework: str) -> str:
-    return code.sha256(code.of_implementation(workload, framework))
-
-
-@cache
-def _reference(workload: str) -> str:
-    return code.sha256(code.of_reference(workload))
-
-
-@cache
-def _lock(environment: str) -> str:
-    return record.file_sha256(ROOT / "envs" / f"{environment}.lock.txt")
+    try:
+        problems = check.problems(strict_json.read(path))
+    except (ValueError, LookupError, TypeError) as error:
+        problems = [f"is no certificate: {error!r}"]
+    if problems:
+        fix = f"put it back: git checkout -- {certificate}"
+        raise EditedCertificate("\n".join(f"{certificate}: {each}" for each in (*problems, fix)))
+    return path
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -83,7 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
     for each in wanted:
         path = Path(asked.shared, each)
         try:
-            documents[each] = json.loads(path.read_text())
+            documents[each] = strict_json.read(path)
         except OSError as error:
             problems.append(f"{path}: {error.strerror}: make it first (make certificates)")
             continue
@@ -91,6 +66,8 @@ def main(arguments: list[str] | None = None) -> None:
             problems.append(f"{path}: did not pass")
         elif other := differs(documents[each]):
             problems.append(f"{path}: was made with another version of {other}")
+        else:
+            problems += [f"{path}: {each}" for each in check.problems(documents[each])]
     if problems:
         sys.exit("\n".join(problems))
     for old in (ROOT / "certificates").rglob("*.json"):
@@ -104,4 +81,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

@@ -5,13 +5,12 @@
 released.py writes them too, when it has copied certificates.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dlperf import frameworks, workloads
-from dlperf.contract import files
+from dlperf.contract import files, strict_json, terminal
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = "docs/certificates.md"
@@ -76,7 +75,7 @@ def written(text: str, root: Path) -> str:
     paths = sorted((root / "certificates").rglob("*.json"))
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    made = tables(json.loads(path.read_text()) for path in paths)
+    made = tables(map(strict_json.read, paths))
     return f"{before}{BEGIN}\n{made}\n{END}{after}"
 
 
@@ -86,4 +85,5 @@ def write(root: Path = ROOT) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     write()

@@ -7,12 +7,12 @@ names: they are read as if these were standard.
 """
 
 import dataclasses
-import json
 import os
 import re
 from collections import OrderedDict
 from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
 
+from dlperf.contract import strict_json
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.parallel import NAMES as PARALLEL
 from dlperf.contract.parallel import SPELLED, Parallel
@@ -335,12 +335,12 @@ def load(source, known):
     if not source.lstrip().startswith("{"):
         name = source
         try:
-            with open(source) as stream:
+            with open(source, encoding="utf-8") as stream:
                 text = stream.read()
         except OSError as error:
             raise CaseError("%s: cannot be read: %s" % (source, os.strerror(error.errno)))
     try:
-        document = json.loads(text)
+        document = strict_json.parse(text)
     except ValueError as error:
         raise CaseError("%s: not JSON: %s" % (name, error))
     found = problems(document, known)

@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from dlperf.contract.words import OTHER_WORDS
+from dlperf.contract.written import Scalar, Written, read
 
 #: The most values that a config may have: some hundred times as many as the largest here.
 MOST_VALUES = 100_000
@@ -50,24 +51,15 @@ class ConfigError(Exception):
         super().__init__("\n".join(f"{source}: {problem}" for problem in self.problems))
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML's safe loader; a key that stands twice is an error, not a silent loss of the first."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        for number, (key, _) in enumerate(node.value):
-            if key.value in keys[:number]:
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key '{key.value}' stands here a second time",
-                    problem_mark=key.start_mark,
-                )
-        return super().construct_mapping(node, deep)
-
-
 def read_yaml(path: Path, source: str) -> dict[str, Any]:
     """The mapping in a YAML file. Raises ConfigError where there is none."""
+    return read_written(path, source)[0]
+
+
+def read_written(path: Path, source: str) -> tuple[dict[str, Any], Written]:
+    """The mapping in a YAML file, and what is written there. Raises ConfigError."""
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        data, written = read(path.read_text(encoding="utf-8"))
     except OSError as error:
         problem = Problem("the file", "", f"cannot be read ({error.strerror})", (), _beside(path))
     except UnicodeDecodeError:
@@ -87,7 +79,7 @@ def read_yaml(path: Path, source: str) -> dict[str, Any]:
             data = {}
         if isinstance(data, dict):
             check_size(data, source)
-            return data
+            return data, written
         problem = Problem("the file", "", "must hold keys and values, such as `round: laptop`")
     raise ConfigError(source, [problem])
 
@@ -135,18 +127,29 @@ def nearest(word: object, words: Sequence[str]) -> list[str]:
     return [lower[name] for name in difflib.get_close_matches(str(word).lower(), lower, 1, 0.6)]
 
 
-def explain(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+def explain(
+    error: ValidationError, model: type[BaseModel], written: Written | None = None
+) -> list[Problem]:
     """Pydantic's errors about `model` as problems, in the order of the errors."""
-    return [_problem(dict(found), model) for found in error.errors(include_url=False)]
+    given = Written() if written is None else written
+    return [_problem(dict(found), model, given) for found in error.errors(include_url=False)]
 
 
-def _problem(found: dict[str, Any], model: type[BaseModel]) -> Problem:
+def _problem(found: dict[str, Any], model: type[BaseModel], written: Written) -> Problem:
     place = [part for part in found["loc"] if part != "[key]"]
-    key, value = key_path(place), _shown(found["input"])
+    scalar = written.at(place, found["input"])
+    key, value = key_path(place), str(scalar) if scalar else _shown(found["input"])
     if found["type"] == "extra_forbidden":
         allowed = tuple(_section(model, place[:-1]).model_fields)
         meant = "".join(nearest(place[-1], allowed)) or _elsewhere(str(place[-1]), model)
         return Problem(key, "", f"unknown key (its value is {value})", allowed, meant)
+    if found["type"] == "invalid_key":
+        where = key_path(place[:-1]) or "the file"
+        message = (
+            f"has a key that YAML reads as {Scalar('', found['input']).meaning}; a key is a word, "
+            "and words such as `no`, `on` and `12` need quotes"
+        )
+        return Problem(where, "", message)
     field = _section(model, place[:-1]).model_fields.get(str(place[-1]))
     example = f", such as {_shown(field.examples[0])}" if field and field.examples else ""
     section = subsection(field.annotation) if field else None
@@ -156,12 +159,33 @@ def _problem(found: dict[str, Any], model: type[BaseModel]) -> Problem:
         )
     if found["type"] == "model_type" and section:
         return Problem(key, value, "must be a section with keys", tuple(section.model_fields))
+    allowed = tuple(found.get("ctx", {}).get("allowed", ()))
+    quotes = _needs_quotes(found["type"], scalar, allowed) if scalar else ""
     if found["type"].endswith("_type"):
         kind = found["msg"].removeprefix("Input should be a valid ")
-        return Problem(key, value, f"must be of the type {kind}{example}")
-    allowed = tuple(found.get("ctx", {}).get("allowed", ()))
+        return Problem(key, value, f"must be of the type {kind}{example}{quotes}")
     message = found["msg"].replace("Input should be", "must be").replace("List should", "must")
-    return Problem(key, value, message, allowed, "".join(nearest(found["input"], allowed)))
+    meant = "".join(nearest(scalar.text if scalar else found["input"], allowed))
+    return Problem(key, value, message + quotes, allowed, meant)
+
+
+def _needs_quotes(kind: str, scalar: Scalar, allowed: Sequence[str]) -> str:
+    """How a word is written that YAML takes for something else; "" where no word is asked for."""
+    if not scalar.text or not (kind in ("pattern", "string_type") or scalar.text in allowed):
+        return ""
+    how = f"'\"{scalar.text}\"' to a shell" if scalar.by else f"'{scalar.text}'"
+    return f": YAML reads {scalar.text} as {scalar.meaning}; a word needs quotes here, {how}"
+
+
+def misread(data: Any, written: Written, known: Sequence[Problem]) -> list[Problem]:
+    """Integers that YAML reads as another number than most readers would, unless a problem that is
+    `known` says so of a word."""
+    said = {problem.key for problem in known if "YAML reads" in problem.message}
+    found = (
+        Problem(key_path(place), str(scalar), message)
+        for place, scalar, message in written.misread(data)
+    )
+    return [problem for problem in found if problem.key not in said]
 
 
 def _shown(value: object) -> str:
@@ -206,7 +230,9 @@ def _elsewhere(name: str, model: type[BaseModel]) -> str:
     return min(found, key=lambda path: path.count("."), default="")
 
 
-def repeated(data: Any, place: tuple[str | int, ...] = ()) -> Iterator[Problem]:
+def repeated(
+    data: Any, place: tuple[str | int, ...] = (), written: Written | None = None
+) -> Iterator[Problem]:
     """Values that stand twice in a list.
 
     Like `plan.checks.without_batch_size`, it looks at a config as it was read, so that its problems
@@ -214,9 +240,11 @@ def repeated(data: Any, place: tuple[str | int, ...] = ()) -> Iterator[Problem]:
     """
     if isinstance(data, Mapping):
         for key, value in data.items():
-            yield from repeated(value, (*place, key))
+            yield from repeated(value, (*place, key), written)
     elif isinstance(data, list):
         for index, value in enumerate(data):
             if value in data[:index]:
+                scalar = written.at((*place, index), value) if written else None
+                shown = str(scalar) if scalar else repr(value)
                 key = key_path((*place, index))
-                yield Problem(key, repr(value), "stands twice in this list; leave one out")
+                yield Problem(key, shown, "stands twice in this list; leave one out")

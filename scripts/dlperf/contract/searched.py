@@ -4,7 +4,7 @@ In: `searches/<workload>/<framework>/<case>.json` of a round (dlperf.search writ
 repetition's document with the number in place, or why there is none.
 """
 
-import json
+from dlperf.contract import storage, strict_json
 
 SCHEMA = "dlperf.search/1"
 
@@ -17,12 +17,11 @@ def path_of(case):
 def read(path):
     """The document of a search. Raises ValueError that names the file, where it is none."""
     try:
-        with open(str(path), encoding="utf-8") as stream:
-            found = json.load(stream)
+        found = strict_json.read(path)
     except OSError as error:
+        if storage.is_lacking(error):
+            raise
         raise ValueError("%s: cannot be read: %s" % (path, error.strerror))
-    except ValueError as error:
-        raise ValueError("%s: not JSON: %s" % (path, error))
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         raise ValueError("%s: is no %s" % (path, SCHEMA))
     value = found.get("value")

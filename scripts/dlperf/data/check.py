@@ -10,6 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from dlperf.contract import terminal
 from dlperf.data import formats, shards
 from dlperf.data.manifest import SAMPLES, verify
 from dlperf.data.prefetch import DataError
@@ -54,4 +55,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

@@ -35,6 +35,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from dlperf.contract import terminal
 from dlperf.data import manifest, progress, shards
 from dlperf.data.clicks import Batch
 from dlperf.data.manifest import SAMPLES
@@ -501,4 +502,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

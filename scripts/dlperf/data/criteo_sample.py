@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dlperf.contract import terminal
 from dlperf.data import manifest
 from dlperf.data.criteo import TEST_PART
 
@@ -99,4 +100,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

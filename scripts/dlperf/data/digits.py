@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dlperf.contract import terminal
 from dlperf.data import manifest
 from dlperf.data.prefetch import DataError
 
@@ -66,7 +67,7 @@ def shipped() -> tuple[np.ndarray, np.ndarray]:
         ) from None
     if not path.is_file():
         raise DataError(f"{path}: missing; install the version that envs/workflow.yaml pins")
-    with gzip.open(path, "rt") as stream:
+    with gzip.open(path, "rt", encoding="utf-8") as stream:
         rows = np.loadtxt(stream, delimiter=",")
     return rows[:, :-1].reshape(-1, 8, 8).astype(np.uint8), rows[:, -1].astype(np.int32)
 
@@ -91,4 +92,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from dlperf.contract import terminal
 from dlperf.data import manifest, sample
 from dlperf.data.formats import recordio
 from dlperf.data.prefetch import DataError
@@ -58,7 +59,7 @@ def make(out: Path, identities: int = 80, pictures: int = 20, seed: int = 1) -> 
         for identity, span in enumerate(ranges)
     ]
     recordio.write(out / "train.rec", whole)
-    (out / "property").write_text(f"{identities},{SIDE},{SIDE}\n")
+    (out / "property").write_text(f"{identities},{SIDE},{SIDE}\n", encoding="utf-8")
     files = manifest.listed(out, ("train.rec", "train.idx", "property"))
     return manifest.finish(
         out,
@@ -94,4 +95,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

@@ -25,6 +25,7 @@ from typing import Any
 from urllib3 import Retry
 from urllib3.exceptions import MaxRetryError
 
+from dlperf.contract import terminal
 from dlperf.contract.files import write
 from dlperf.contract.problems import ConfigError
 from dlperf.data.addresses import Asked, Broken, NoSuchPart, Refused, Reply, open_address
@@ -121,7 +122,7 @@ def _check_disk(source: Source, out: Path) -> None:
 @contextlib.contextmanager
 def _held(out: Path) -> Iterator[None]:
     """Allow only one fetch at a time in a folder."""
-    with open(out / ".lock", "a") as stream:
+    with open(out / ".lock", "a", encoding="utf-8") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -443,4 +444,5 @@ def _seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     sys.exit(main())

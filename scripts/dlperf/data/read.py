@@ -113,7 +113,7 @@ def cpu_seconds():
     own, ticks = os.getpid(), 0
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
-            with open(path) as stream:
+            with open(path, encoding="utf-8") as stream:
                 # state, parent, and so on stand after the name, which may contain anything
                 fields = stream.read().rpartition(")")[2].split()
         except OSError:

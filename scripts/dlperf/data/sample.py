@@ -18,6 +18,7 @@ from pathlib import Path
 import PIL
 from PIL import Image, features
 
+from dlperf.contract import terminal
 from dlperf.data import manifest
 from dlperf.data.prefetch import DataError
 
@@ -210,4 +211,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

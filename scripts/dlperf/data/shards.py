@@ -145,7 +145,7 @@ def make_one(
 def finished(out: Path, kept: Path, name: str, key: str) -> dict[str, Any] | None:
     """The facts of a shard that was made with these settings and has not changed since, or None."""
     try:
-        shard = json.loads((kept / f"{name}.json").read_text())
+        shard = json.loads((kept / f"{name}.json").read_text(encoding="utf-8"))
         whole = shard.pop("settings_sha256") == key and all(
             sha256_of_file(out / file["path"]) == file["sha256"] for file in shard["files"]
         )

@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from dlperf.contract import terminal
 from dlperf.contract.choices import Pattern, Section
 from dlperf.contract.files import write_if_changed
 from dlperf.contract.problems import ConfigError, Problem, explain, key_path, read_yaml, repeated
@@ -446,4 +447,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

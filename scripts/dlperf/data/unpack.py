@@ -41,8 +41,8 @@ def unpack(archive: Path, folder: Path, most_bytes: int | None = None) -> int:
     """Unpack `archive` into `folder`, which must not exist yet; return the bytes of its files.
 
     Refuses links, devices, entries whose path is absolute or leads outside, and archives whose
-    entries declare more than `most_bytes` together. By default that is what is free on the disk,
-    and at most RATIO times the archive if that is more than ALWAYS. Then nothing is left behind.
+    entries declare more than `most_bytes` together, or than is free on the disk. By default that is
+    RATIO times the archive, if that is more than ALWAYS. Then nothing is left behind.
     Modes and owners are not restored.
     """
     if not archive.is_file():
@@ -50,13 +50,12 @@ def unpack(archive: Path, folder: Path, most_bytes: int | None = None) -> int:
     if folder.exists():
         raise DataError(f"{folder}: exists already; remove it, or name another folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    most = most_bytes
+    most, free = most_bytes, shutil.disk_usage(folder.parent).free
     if most is None:
-        free = shutil.disk_usage(folder.parent).free
-        most = min(free, max(ALWAYS, RATIO * archive.stat().st_size))
+        most = max(ALWAYS, RATIO * archive.stat().st_size)
     work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
     try:
-        done = _into(work, archive, most)
+        done = _into(work, archive, most, free)
         work.chmod(0o777 & ~_umask())
         os.rename(work, folder)
         return done
@@ -76,7 +75,7 @@ def unpack(archive: Path, folder: Path, most_bytes: int | None = None) -> int:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _into(work: Path, archive: Path, most: int) -> int:
+def _into(work: Path, archive: Path, most: int, free: int) -> int:
     done = 0
     for number, (name, declared, stream) in enumerate(_entries(archive)):
         if number >= MOST_ENTRIES:
@@ -91,6 +90,11 @@ def _into(work: Path, archive: Path, most: int) -> int:
         if done > most:
             raise DataError(
                 f"{archive}: refused, because it unpacks to more than {size(most)} (at '{name}')"
+            )
+        if done > free:
+            raise DataError(
+                f"{archive}: was not unpacked: only {size(free)} are free on the disk of "
+                f"{work.parent}; make room and run the same command again"
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         with stream, open(target, "xb") as copy:

@@ -6,11 +6,12 @@ other packages need to know of environments. It imports only the standard librar
 """
 
 import csv
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from dlperf.contract import strict_json
 
 SCHEMA = "dlperf.environment/1"
 #: The folder of environment files that belongs to this package.
@@ -40,7 +41,7 @@ def estimate(framework: str, device: str, files: Path = FILES) -> dict[str, int]
 def read(path: Path | str) -> dict[str, Any]:
     """The document in an env.json; {} if there is none that can be read."""
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = strict_json.read(path)
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) and document.get("schema") == SCHEMA else {}

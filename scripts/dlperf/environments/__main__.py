@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from dlperf.contract import storage
+from dlperf.contract import storage, terminal
 from dlperf.environments import FILES, EnvironmentProblem
 from dlperf.environments.build import Request, build, document
 from dlperf.environments.commands import without_addresses
@@ -116,4 +116,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     sys.exit(main())

@@ -45,6 +45,7 @@ def run(
         env=environ,
         start_new_session=True,
         pass_fds=tuple(keep_open),
+        encoding="utf-8",
     ) as process:
         previous = signal.signal(signal.SIGALRM, _too_long)
         signal.alarm(int(timeout or 0))

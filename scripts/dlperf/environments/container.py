@@ -50,7 +50,11 @@ def fetch(image: str, folder: Path, descriptor: int) -> tuple[Path, str]:
             raise EnvironmentProblem(f"container: {image}: there is no such file")
         return path.resolve(), sha256(path)
     name, pulled = folder / "image.txt", folder / "image.sif"
-    if not pulled.is_file() or not name.is_file() or name.read_text().strip() != image:
+    if (
+        not pulled.is_file()
+        or not name.is_file()
+        or name.read_text(encoding="utf-8").strip() != image
+    ):
         name.unlink(missing_ok=True)  # until it is written again, the image is incomplete
         folder.mkdir(parents=True, exist_ok=True)
         try:

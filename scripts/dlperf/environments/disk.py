@@ -18,7 +18,7 @@ from dlperf.environments import EnvironmentProblem
 def held(path: Path) -> Iterator[int]:
     """Hold the lock file `path`; yields its descriptor for children that must hold it too."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a") as stream:
+    with open(path, "a", encoding="utf-8") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -61,7 +61,7 @@ def _wheel(
     wanted = definition.build.distributed
     module = files.locked(definition.lock).get(definition.build.module, "")
     toolchain = definition.yaml.with_name(wanted["toolchain"]) if "toolchain" in wanted else None
-    settings = toolchain.read_text() if toolchain else ""
+    settings = toolchain.read_text(encoding="utf-8") if toolchain else ""
     basis = json.dumps([wanted, definition.python, definition.build.module, module, settings])
     key = hashlib.sha256(basis.encode()).hexdigest()[:12]
     folder = cache / "wheels" / f"{wanted['requirement'].replace('==', '-')}-{key}"
@@ -71,7 +71,9 @@ def _wheel(
             folder.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder.parent) as work:
                 pinned = Path(work) / "requirements.txt"
-                pinned.write_text(f"{wanted['requirement']} --hash=sha256:{wanted['sha256']}\n")
+                pinned.write_text(
+                    f"{wanted['requirement']} --hash=sha256:{wanted['sha256']}\n", encoding="utf-8"
+                )
                 command = [str(python), "-m", "pip", "wheel", "--no-deps", "--no-cache-dir"]
                 command += ["--no-build-isolation", "--require-hashes", "-r", str(pinned)]
                 # the framework's own too: its module is imported while the part is built

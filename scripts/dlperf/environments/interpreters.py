@@ -59,7 +59,11 @@ def runs(candidate: str) -> str:
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
         answer = subprocess.run(
-            [candidate, "-S", "-c", code], capture_output=True, text=True, timeout=60
+            [candidate, "-S", "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            encoding="utf-8",
         )
     except (OSError, subprocess.SubprocessError):
         return ""
@@ -85,6 +89,6 @@ def _patch(path: Path) -> list[int]:
 def _uv_find(version: str, variables: dict[str, str]) -> str:
     environ = {**os.environ, **variables, "UV_PYTHON_DOWNLOADS": "never"}
     command = [uv(), "python", "find", "--no-project", version]
-    answer = subprocess.run(command, capture_output=True, text=True, env=environ)
+    answer = subprocess.run(command, capture_output=True, text=True, env=environ, encoding="utf-8")
     found = answer.stdout.strip()
     return found if answer.returncode == 0 and runs(found) == version else ""

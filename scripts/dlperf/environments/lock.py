@@ -46,9 +46,9 @@ def renew(path: Path, find_links: Sequence[str] = (), upgrade: bool = False) -> 
     backend = build_section(name.partition(".")[0], name, path).torch_backend
     with tempfile.TemporaryDirectory() as work:
         asked, out = Path(work) / "chosen.txt", Path(work) / "lock.txt"
-        asked.write_text("\n".join(chosen) + "\n")
+        asked.write_text("\n".join(chosen) + "\n", encoding="utf-8")
         if target.is_file() and not upgrade:
-            out.write_text(target.read_text(encoding="utf-8"))
+            out.write_text(target.read_text(encoding="utf-8"), encoding="utf-8")
         _compile(name, asked, out, python, find_links)
         compiled = out.read_text(encoding="utf-8")
     if backend and f"+{backend} " not in compiled:
@@ -63,7 +63,9 @@ def renew(path: Path, find_links: Sequence[str] = (), upgrade: bool = False) -> 
     follows = [line for line in locked if plain_name(line.partition("==")[0]) not in picked]
     target.write_text(HEADER.format(yaml=path.name) + compiled, encoding="utf-8")
     head = text[: text.index(FOLLOWS) + len(FOLLOWS)]
-    path.write_text(head + "".join(f"\n      - {line}" for line in follows) + "\n")
+    path.write_text(
+        head + "".join(f"\n      - {line}" for line in follows) + "\n", encoding="utf-8"
+    )
 
 
 def _chosen(path: Path, text: str, requirements: list[str]) -> list[str]:
@@ -78,6 +80,8 @@ def _compile(name: str, asked: Path, out: Path, python: str, find_links: Sequenc
     command += ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
     command += ["--python-version", python, "--python-platform", PLATFORM]
     command += ["--output-file", str(out), str(asked)]
-    answer = subprocess.run(command, env=uv_environ(find_links), capture_output=True, text=True)
+    answer = subprocess.run(
+        command, env=uv_environ(find_links), capture_output=True, text=True, encoding="utf-8"
+    )
     if answer.returncode:
         raise EnvironmentProblem(f"{name}: {explain(answer.stderr)}")

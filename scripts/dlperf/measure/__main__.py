@@ -17,7 +17,7 @@ import os
 import sys
 
 from dlperf import frameworks
-from dlperf.contract import searched, storage
+from dlperf.contract import searched, storage, terminal
 from dlperf.contract.case import CaseError, load
 from dlperf.measure import by_hand, node, processes, record
 from dlperf.measure.lock import held
@@ -122,4 +122,5 @@ def _summary(document, path):
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

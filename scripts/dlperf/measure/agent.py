@@ -9,11 +9,11 @@ lines of JSON. When the stopwatch is gone, everything that was started here ends
 import json
 import os
 import selectors
-import signal
 import socket
 import sys
 
-from dlperf.measure import host
+from dlperf.contract import terminal
+from dlperf.measure import host, processes
 from dlperf.measure.door import TOKEN
 from dlperf.measure.node import Node
 
@@ -26,8 +26,7 @@ def main(address):
     name, _, port = address.rpartition(":")
     connection = socket.create_connection((name, int(port)), timeout=60)
     connection.settimeout(None)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
+    processes.handle_stops(_leave)
     agent = Agent(connection)
     agent.send(token=os.environ.pop(TOKEN), order=os.environ.get("SLURM_PROCID", ""))
     try:
@@ -97,4 +96,5 @@ class Agent:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main(sys.argv[1])

@@ -55,7 +55,7 @@ def cores():
 
 def _read(path):
     try:
-        with open(path) as stream:
+        with open(path, encoding="utf-8") as stream:
             return stream.read()
     except OSError:
         return ""

@@ -16,7 +16,7 @@ def held(path):
         return
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     # each node has its own, as nodes that share the folder need not wait for each other
-    with open("%s-%s" % (path, host.name()), "a") as stream:
+    with open("%s-%s" % (path, host.name()), "a", encoding="utf-8") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -110,7 +110,7 @@ def _make(channel):
             ("uid_map", "%d %d 1" % (user, user)),
             ("gid_map", "%d %d 1" % (group, group)),
         ):
-            with open("/proc/self/" + name, "w") as stream:
+            with open("/proc/self/" + name, "w", encoding="utf-8") as stream:
                 stream.write(text)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))

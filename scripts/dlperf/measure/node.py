@@ -160,7 +160,7 @@ class Node:
         left = {}
         for run in self._runs:
             try:
-                with open(run.result) as stream:
+                with open(run.result, encoding="utf-8") as stream:
                     left[run.rank] = json.load(stream)
             except (OSError, ValueError):
                 left[run.rank] = None

@@ -20,7 +20,7 @@ import sys
 import time
 
 from dlperf import frameworks
-from dlperf.contract import files, storage
+from dlperf.contract import files, storage, strict_json, terminal
 from dlperf.contract.run import Rank
 from dlperf.measure import host, node, processes
 from dlperf.measure.meeting import Guest
@@ -91,8 +91,7 @@ def probe(asked):
 
     environment = {}
     if asked.environment:
-        with open(asked.environment) as stream:
-            environment = json.load(stream)
+        environment = strict_json.read(asked.environment)
     found = {
         "schema": SCHEMA,
         "status": "crashed",
@@ -239,4 +238,5 @@ def of_rank(spec):
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

@@ -90,7 +90,7 @@ class Child:
     def _data_bytes(self):
         """Private memory that the process has, as RLIMIT_DATA counts it; 0 when it is gone."""
         try:
-            with open("/proc/%d/status" % self._process.pid) as stream:
+            with open("/proc/%d/status" % self._process.pid, encoding="utf-8") as stream:
                 return next(
                     (int(line.split()[1]) * 1024 for line in stream if line.startswith("VmData")), 0
                 )
@@ -100,7 +100,7 @@ class Child:
     def cpu_seconds(self):
         """CPU time that the process has used, 0 when it is gone."""
         try:
-            with open("/proc/%d/stat" % self._process.pid) as stream:
+            with open("/proc/%d/stat" % self._process.pid, encoding="utf-8") as stream:
                 fields = stream.read().rpartition(")")[2].split()
         except OSError:
             return 0.0
@@ -136,6 +136,17 @@ def stop(children, grace_seconds=3.0):
             time.sleep(0.02)
 
 
+def handle_stops(handler):
+    """Let `handler` take Ctrl-C, SIGTERM and SIGHUP.
+
+    What this process was started to ignore stays ignored: `nohup` asks for that of SIGHUP, and a
+    shell without job control of Ctrl-C, for what it starts in the background. SIGTERM always ends.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
 def end_with_ranks():
     """Make this process end its ranks before it ends: when it gets a signal, and when the process
     that started it is killed.
@@ -149,8 +160,7 @@ def end_with_ranks():
         # ends.
         raise SystemExit(128 + number)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop)
+    handle_stops(stop)
     parent = os.getppid()
 
     def watch():

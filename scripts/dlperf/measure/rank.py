@@ -21,7 +21,7 @@ from dlperf.measure.meeting import Guest
 
 
 def main(spec):
-    with open(spec) as stream:
+    with open(spec, encoding="utf-8") as stream:
         fields = json.load(stream)
     run = scenarios.run_class(fields)(**fields)
     try:

@@ -20,16 +20,34 @@ def write(record, path, attempts=None):
 
     With `attempts` (a folder), a copy is kept there, in the last three folders of `path` (workload,
     framework, case) and named by its start time. So the record is not lost if the repetition is
-    made again.
+    made again; nor is one without a copy, as of a measurement without the workflow.
     """
-    text = json.dumps(record, indent=1) + "\n"
+    text = (json.dumps(record, indent=1) + "\n").encode()
     if attempts:
         folders = os.path.dirname(os.path.abspath(path)).split(os.sep)[-3:]
-        stem = os.path.splitext(os.path.basename(path))[0]
-        stamp = record["provenance"]["start_utc"].replace(":", "").replace("-", "")
-        name = "%s-%s-%d.json" % (stem, stamp, os.getpid())
-        files.write(os.path.join(attempts, *(folders + [name])), text)
+        folder = os.path.join(attempts, *folders)
+        _keep_replaced(path, folder)
+        _keep(text, record["provenance"]["start_utc"], path, folder, os.getpid())
     files.write(path, text)
+
+
+def _keep(text, start_utc, path, folder, number):
+    stem = os.path.splitext(os.path.basename(path))[0]
+    stamp = start_utc.replace(":", "").replace("-", "")
+    files.write(os.path.join(folder, "%s-%s-%d.json" % (stem, stamp, number)), text)
+
+
+def _keep_replaced(path, folder):
+    """Keep a copy of the record that is at `path`, unless `folder` has one."""
+    try:
+        with open(path, "rb") as stream:
+            text = stream.read()
+        start_utc = json.loads(text.decode())["provenance"]["start_utc"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # there is none
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    if sha256(text) not in [file_sha256(os.path.join(folder, name)) for name in names]:
+        _keep(text, start_utc, path, folder, 0)
 
 
 def sha256(data):

@@ -4,7 +4,6 @@ Whatever happens to a rank (out of memory, a crash, a hang, a signal), there is 
 status within the case's time limit, and no process is left behind.
 """
 
-import json
 import os
 import shlex
 import sys
@@ -12,6 +11,7 @@ import time
 from datetime import datetime, timezone
 
 from dlperf import frameworks, scenarios, workloads
+from dlperf.contract import strict_json
 from dlperf.contract.case import NO_JOB, made_as
 from dlperf.measure import gate, host, loopback, memory_words, record
 from dlperf.measure.door import listener, new_token
@@ -42,8 +42,7 @@ def measure(
     """
     built = {}
     if environment:
-        with open(environment) as stream:
-            built = json.load(stream)
+        built = strict_json.read(environment)
     started_utc, started = _utc(), time.perf_counter()
     document = {"schema": record.SCHEMA, "status": "crashed", "reason": ""}
     document.update(identity=case["identity"], settings=case["settings"])

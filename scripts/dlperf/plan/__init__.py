@@ -6,7 +6,8 @@ campaign imports it again.
 """
 
 from dlperf.contract.case import Case
-from dlperf.contract.problems import ConfigError, read_yaml
+from dlperf.contract.problems import ConfigError, read_written
+from dlperf.contract.written import Written, take_arguments
 from dlperf.plan.cases import document, expand, order, search_of, seed
 from dlperf.plan.checks import check_beside, problems_here
 from dlperf.plan.config import Config, dump, load
@@ -15,6 +16,7 @@ __all__ = [
     "Case",
     "Config",
     "ConfigError",
+    "Written",
     "check_beside",
     "document",
     "dump",
@@ -22,7 +24,8 @@ __all__ = [
     "load",
     "order",
     "problems_here",
-    "read_yaml",
+    "read_written",
     "search_of",
     "seed",
+    "take_arguments",
 ]

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from dlperf.contract import storage
+from dlperf.contract import storage, terminal
 from dlperf.contract.problems import ConfigError
 from dlperf.plan import schema
 from dlperf.plan.cases import expand
@@ -26,6 +26,11 @@ def main(arguments: list[str] | None = None) -> int:
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("--config", type=Path, default=Path("config/config.yaml"))
         command.add_argument("--results", type=Path, default=Path("results"))
+        if name == "show":
+            text = "what makes environments, in place of the config's (Snakemake's --sdm conda)"
+            command.add_argument("--backend", choices=("venv", "conda"), default="", help=text)
+            text = "certificates that come with the code are made again"
+            command.add_argument("--remake", action="store_true", help=text)
     text = "write config/schema.json and the table of keys in config/README.md"
     command = commands.add_parser("schema", help=text, description=text)
     command.add_argument("--folder", type=Path, default=Path("config"))
@@ -45,13 +50,14 @@ def main(arguments: list[str] | None = None) -> int:
     elif asked.command == "tsv":
         print(tsv(config, expand(config)), end="")
     else:
-        print(show(config, expand(config), asked.results))
+        print(show(config, expand(config), asked.results, asked.backend, asked.remake))
         for problem in problems_here(config, len(os.sched_getaffinity(0))):
             print(f"Not on this machine: {problem}")
     return 0
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     try:
         status = main()
         sys.stdout.flush()
@@ -62,4 +68,6 @@ if __name__ == "__main__":
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"error: {storage.message(error, 'the plan')}", file=sys.stderr)
         status = 1
+    except KeyboardInterrupt:
+        status = 130
     sys.exit(status)

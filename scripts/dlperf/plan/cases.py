@@ -89,7 +89,7 @@ def expand(config: Config) -> list[Case]:
     asked = list(_combinations(config))
     together = {case for case in asked if case.together}
     return [
-        replace(case, together=case in together, unsupported=_unsupported(case, config))
+        replace(case, together=case in together)
         for case in dict.fromkeys(asked)  # 'default' and 'on' may be the same compiler
     ]
 
@@ -141,12 +141,12 @@ def _of_matrix(
             shares = parallel.global_batch_size(1, nodes * devices)
             batch_size = batch_size // shares if shares else 1
         sizes, searched = _dimensions(workload, scenario, dimensions)
-        yield Case(
+        case = Case(
             workload,
             framework,
             scenario,
             precision,
-            _compiler(word, framework, config.device),
+            "none",
             nodes,
             devices,
             parallel,
@@ -158,6 +158,7 @@ def _of_matrix(
             arrival_rate,
             together,
         )
+        yield _compiled(case, _compilers(word, framework, config.device), config)
 
 
 def _dimensions(
@@ -170,16 +171,35 @@ def _dimensions(
     return Dimensions(declared, {**asked, searched: 0} if searched else asked), searched
 
 
-def _compiler(word: str, framework: str, device: str) -> str:
-    """The compiler that a config's word means for a framework: 'none', or a name."""
+def _compilers(word: str, framework: str, device: str) -> list[str]:
+    """The compilers that a config's word allows a framework, the first choice first; 'none' is one.
+
+    'default' is what most users run; where that cannot do a case, they take what can, eager mode
+    before another compiler.
+    """
     facts = frameworks.find(framework)
     if word == "off" or facts is None:
-        return "none"
+        return ["none"]
     if word == "default":
-        return facts.DEFAULT_COMPILER[device]
+        return list(dict.fromkeys([facts.DEFAULT_COMPILER[device], *facts.COMPILERS]))
     if word == "on":
-        return next((name for name in facts.COMPILERS if name != "none"), "none")
-    return word
+        return [next((name for name in facts.COMPILERS if name != "none"), "none")]
+    return [word]
+
+
+def _compiled(case: Case, compilers: Sequence[str], config: Config) -> Case:
+    """The case with the first of these compilers that can do it, else with the first, and why none
+    of them can."""
+    reasons: dict[str, str] = {}
+    for compiler in compilers:
+        found = replace(case, compiler=compiler)
+        reason = _unsupported(found, config)
+        if not reason:
+            return found
+        reasons.setdefault(reason, compiler)
+    (first, _), *others = reasons.items()
+    also = [f"; and with the compiler '{compiler}': {reason}" for reason, compiler in others]
+    return replace(case, compiler=compilers[0], unsupported=first + "".join(also))
 
 
 def _unsupported(case: Case, config: Config) -> str:

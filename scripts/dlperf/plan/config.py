@@ -43,9 +43,11 @@ from dlperf.contract.problems import (
     Problem,
     check_size,
     explain,
-    read_yaml,
+    misread,
+    read_written,
     repeated,
 )
+from dlperf.contract.written import Written
 from dlperf.plan.checks import (
     cannot_be_searched,
     not_divided,
@@ -248,10 +250,10 @@ class Workload(Section):
     )
     compilers: Choices[Compiler] = Field(
         default=["default"],
-        description="`default`: what most users of the framework run on this device. `off`: no "
-        "compiler. `on`: the framework's own compiler (torch.compile, XLA, CINN, nn.Graph, "
-        "GRAPH_MODE, static hybridize, jit). Or the name of a compiler; frameworks without it are "
-        "then unsupported.",
+        description="`default`: what most users of the framework run on this device, or, where "
+        "that cannot do a case, another that can. `off`: no compiler. `on`: the framework's own "
+        "compiler (torch.compile, XLA, CINN, nn.Graph, GRAPH_MODE, static hybridize, jit). Or the "
+        "name of a compiler; frameworks without it are then unsupported.",
         examples=[["default"], ["off", "on"], ["inductor"]],
     )
     batch_sizes: dict[Precision, Choices[BatchSize]] = Field(
@@ -680,7 +682,7 @@ class Config(Section):
     on_failure: OnFailure = Field(
         default="record",
         description="What to do when a repetition runs out of memory, crashes or takes too long: "
-        "`record` that and continue, or `stop` the round.",
+        "`record` that and continue, or `stop` the round, whose next call runs it again.",
         examples=["record"],
     )
     retry: list[Failure] = Field(
@@ -735,26 +737,33 @@ class Config(Section):
         return value
 
 
-def load(config: Mapping[str, Any] | str | os.PathLike[str], source: str = "") -> Config:
+def load(
+    config: Mapping[str, Any] | str | os.PathLike[str],
+    source: str = "",
+    written: Written | None = None,
+) -> Config:
     """Validate a round's config, given as a mapping or as the path of a YAML file.
 
-    `source` is the file's name in messages. Raises ConfigError, which lists every problem.
+    `source` is the file's name in messages; `written` is what stands there, where `config` is a
+    mapping. Raises ConfigError, which lists every problem.
     """
     if isinstance(config, Mapping):
         source, data = source or "config", dict(config)
         check_size(data, source)
     else:
         source = source or str(config)
-        data = read_yaml(Path(config), source)
-    problems = [*repeated(data), *without_batch_size(data), *without_section(data)]
+        data, written = read_written(Path(config), source)
+    written = Written() if written is None else written
+    problems = [*repeated(data, written=written), *without_batch_size(data), *without_section(data)]
     problems += [*cannot_be_searched(data), *of_other_scenarios(data)]
     problems += [*not_divided(data), *too_small(data)]
     try:
         valid = Config.model_validate(data, context={"frameworks": _frameworks(data)})
     except ValidationError as error:
-        problems = explain(error, Config) + problems
+        problems = explain(error, Config, written) + problems
     else:
         problems += [*above_dense(valid), *_undivided(valid)]
+    problems += misread(data, written, problems)
     if problems:
         raise ConfigError(source, problems)
     return valid

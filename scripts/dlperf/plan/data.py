@@ -6,12 +6,12 @@ would start from random weights. Sets that need no download take only a few mega
 counted.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlperf import workloads
+from dlperf.contract import strict_json
 from dlperf.contract.case import Case
 from dlperf.contract.problems import Problem
 from dlperf.data import loaders
@@ -125,7 +125,7 @@ def without_weights(
 def _read(manifest: Path) -> dict[str, Any]:
     """The manifest; one that cannot be read is refused where it is used."""
     try:
-        return dict(json.loads(manifest.read_text(encoding="utf-8")))
+        return dict(strict_json.read(manifest))
     except (ValueError, TypeError):
         return {"weights": "not known"}
 

@@ -8,29 +8,34 @@ from pathlib import Path
 from dlperf.contract import searched
 from dlperf.contract.case import COLUMNS, Case
 from dlperf.contract.choices import MAX
-from dlperf.plan import data
+from dlperf.plan import certificates, data
 from dlperf.plan.config import Config
-from dlperf.plan.estimate import (
-    CERTIFICATE_SECONDS,
-    SEARCH_TRIES,
-    builds,
-    check_disk,
-    free_bytes,
-    gigabytes,
-    timer,
-)
+from dlperf.plan.durations import certificate_timer, timer
+from dlperf.plan.estimate import builds, check_disk, free_bytes, gigabytes
 from dlperf.plan.state import is_due, record_path, states
 
 STATES = ("done", "missing", "outdated", "failed", "unsupported")
 GROUNDS = {
     "records": "earlier records of the same case",
-    "similar": "records of other cases of the same framework",
+    "rounds": "records of the same case in other rounds on this machine",
+    "similar": "records of other cases of the same framework and workload, scaled by FLOPs",
     "defaults": "rough defaults, within a factor of 3",
 }
+SEARCH_TRIES = 11  # two of them as long as a repetition
 
 
-def show(config: Config, cases: Sequence[Case], results: Path = Path("results")) -> str:
-    """Counts by state, a line for each case, reasons, time, environments, and disk."""
+def show(
+    config: Config,
+    cases: Sequence[Case],
+    results: Path = Path("results"),
+    backend: str = "",
+    remake: bool = False,
+) -> str:
+    """Counts by state, a line for each case, reasons, time, environments, and disk.
+
+    backend: what makes environments, if the command line says so; remake: whether certificates that
+    come with the code are made again.
+    """
     numbers = range(1, config.repetitions + 1)
     state = states(config, cases, results)
     lines = [
@@ -64,7 +69,7 @@ def show(config: Config, cases: Sequence[Case], results: Path = Path("results"))
     lines += _reasons(cases)
     lines += _time(seconds, [text for ground, text in GROUNDS.items() if ground in grounds])
     lines += _searches(config, cases, expected, results)
-    lines += _certificates(config, cases, results)
+    lines += _certificates(config, cases, results, backend, remake)
     lines += _environments(config, cases, results)
     lines += _data(cases, results)
     message = check_disk(builds(config, cases, results), data.missing(cases, results), results)
@@ -128,11 +133,29 @@ def _searches(
         yield f"Searches for the largest that fits: {len(wanted)}, {how}"
 
 
-def _certificates(config: Config, cases: Sequence[Case], results: Path) -> Iterator[str]:
-    paths = {results / case.certificate(config.device) for case in cases if not case.unsupported}
-    missing = sum(not path.exists() for path in paths)
-    wanted = f"{missing} to make, about {duration(missing * CERTIFICATE_SECONDS)}"
-    yield f"Certificates of equal work: {len(paths)}, {wanted if missing else 'all are there'}"
+def _certificates(
+    config: Config, cases: Sequence[Case], results: Path, backend: str, remake: bool
+) -> Iterator[str]:
+    wanted = {
+        case.certificate(config.device): certificates.backend_of(config, case.framework, backend)
+        for case in cases
+        if not case.unsupported
+    }
+    state = {
+        path: certificates.state(path, made_with, results, remake)
+        for path, made_with in wanted.items()
+    }
+    counts = Counter(state.values())
+    if counts["there"] == len(wanted):
+        yield f"Certificates of equal work: {len(wanted)}, all are there"
+        return
+    expected = certificate_timer(results)
+    to_make = [path for path, word in state.items() if word == "to make"]
+    seconds = sum(expected(path) for path in to_make)
+    said = [f"{counts['there']} are there"] if counts["there"] else []
+    said += [f"{counts['released']} taken from certificates/"] if counts["released"] else []
+    said += [f"{len(to_make)} to make" + (f", about {duration(seconds)}" if to_make else "")]
+    yield f"Certificates of equal work: {len(wanted)}, {', '.join(said)}"
 
 
 def duration(seconds: float) -> str:

@@ -37,7 +37,7 @@ def warm(run, work, handle, initial):
 
 def window(run, work, stopwatch):
     """Time both windows."""
-    handles, window = train.timed(run, work, stopwatch, lambda handle: read(work, handle))
+    handles, window = train.timed(run, work, stopwatch, work.outputs)
     queued = [fingerprint(work.outputs(handle)) for handle in handles]
     del handles
     seconds, answered = latencies(run, work, stopwatch)
@@ -45,13 +45,6 @@ def window(run, work, stopwatch):
         check(work, queued=queued, answered=answered)
     latency = {"rank": run.rank, "seconds": seconds, "outputs": answered[0]}
     return {"window": window, "latency": latency}
-
-
-def read(work, handle):
-    """Seconds to read a batch's outputs."""
-    begin = time.perf_counter()
-    work.outputs(handle)
-    return time.perf_counter() - begin
 
 
 def latencies(run, work, stopwatch):

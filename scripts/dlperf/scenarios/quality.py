@@ -13,7 +13,7 @@ import time
 
 from dlperf import workloads
 from dlperf.contract.run import Unsupported
-from dlperf.scenarios import Metric, train
+from dlperf.scenarios import Metric, early_return, train
 
 TITLE = "training to a quality"
 TRAINS = True
@@ -40,6 +40,7 @@ def window(run, work, stopwatch):
     clock, step, mark = time.perf_counter, work.step, stopwatch.mark
     tested_at = set(evaluated_at(run.measured_steps, run.evaluations))
     handles, losses, points = [], [], []
+    computed = early_return.computed()
     stopwatch.open()
     start_utc, start = time.time(), clock()
     mark()
@@ -52,8 +53,9 @@ def window(run, work, stopwatch):
             work.wait()
             trained = clock()
             if number == run.measured_steps:  # milliseconds, in the time of the last test
-                step_seconds = (trained - start) / number
-                train.all_is_done(lambda last: train.read(work, last), handles[-1], step_seconds)
+                computed = early_return.computed() - computed
+                read = functools.partial(train.read, work, handles[-1])
+                early_return.check(run, read, (trained - start) / number, computed / number)
             if tests is None:
                 tests = work.batches.tests()
             sums, count = test(run, work, tests)

@@ -6,12 +6,10 @@ import time
 
 from dlperf import workloads
 from dlperf.contract.work import parts
-from dlperf.scenarios import Metric
+from dlperf.scenarios import Metric, early_return
 
 TITLE = "training"
 TRAINS = True
-#: Of a step: so much later than `wait` returned, nothing may become ready; nor so many seconds.
-LATE_STEPS, LATE_SECONDS = 0.5, 0.02
 
 
 def prepare(run, implementation):
@@ -40,10 +38,11 @@ def timed(run, work, stopwatch, read):
 
     Nothing between its ends but the steps, a clock and the final wait. stopwatch: what the rank
     meets its peers with (measure/rank.py). `clock` and `mark` are plain functions, looked up before
-    the window. read(handle): seconds to read what a step gave.
+    the window. read(handle): reads what a step gave.
     """
     clock, step, mark = time.perf_counter, work.step, stopwatch.mark
     handles = []
+    computed = early_return.computed()
     stopwatch.open()
     start_utc, start = time.time(), clock()
     mark()
@@ -53,33 +52,20 @@ def timed(run, work, stopwatch, read):
     work.wait()
     end = clock()
     end_utc = time.time()
-    all_is_done(read, handles[-1], (end - start) / run.measured_steps)
+    computed = early_return.computed() - computed
+    of_a_step = (end - start) / run.measured_steps, computed / run.measured_steps
+    early_return.check(run, functools.partial(read, handles[-1]), *of_a_step)
     stopwatch.close()
     return handles, stopwatch.window(start, end, start_utc, end_utc)
 
 
-def all_is_done(read, handle, step):
-    """Raise RuntimeError where results of the last step come long after `wait` returned.
-
-    They are read twice: the second time says how long that takes when nothing is left to do.
-    """
-    first, again = read(handle), read(handle)
-    late = first - again
-    if late > LATE_STEPS * step + LATE_SECONDS:
-        raise RuntimeError(
-            "`wait` returned %.3f s too early: the last results came so much later" % late
-        )
-
-
 def read(work, handle):
-    """Seconds to read a loss and, unless that takes files, the first weights."""
-    begin = time.perf_counter()
+    """Read a loss and, unless that takes files, the first weights."""
     if work.loss:
         work.loss(handle)
     if not getattr(work.weights, "through_files", False):
         _, array = next(iter(work.weights.read()))
         next(iter(parts(array)))
-    return time.perf_counter() - begin
 
 
 def mean_losses(facts):

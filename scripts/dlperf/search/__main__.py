@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dlperf.contract import files, searched, storage
+from dlperf.contract import files, searched, storage, strict_json, terminal
 from dlperf.contract.case import CaseError, load
 from dlperf.measure import code, host, node, processes, stopwatch
 from dlperf.measure.lock import held
@@ -94,7 +94,7 @@ def too_little_is_free(case: dict[str, Any]) -> str:
 
 def _made_with(case: dict[str, Any], environment: str) -> dict[str, str]:
     """What tries depend on beside the case: code, lock, and the machine."""
-    built = json.loads(Path(environment).read_text()) if environment else {}
+    built = strict_json.read(environment) if environment else {}
     identity = case["identity"]
     own = code.of_implementation(identity["workload"], identity["framework"])
     return {
@@ -105,4 +105,5 @@ def _made_with(case: dict[str, Any], environment: str) -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dlperf.contract import files, searched
+from dlperf.contract import files, searched, strict_json
 from dlperf.search.find import SHORT, Attempt, Found, Grid, Try, find
 
 Document = dict[str, Any]
@@ -61,7 +61,7 @@ class Tries:
 
     def _read(self) -> list[Try]:
         try:
-            content = json.loads(self._path.read_text(encoding="utf-8"))
+            content = strict_json.read(self._path)
             return parse(content["tries"]) if content["asked"] == self._asked else []
         except (OSError, ValueError, KeyError, TypeError):
             return []

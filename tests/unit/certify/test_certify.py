@@ -18,6 +18,7 @@ from dlperf.certify.reference import (
     split,
     whole,
 )
+from dlperf.certify.required import Subject
 from dlperf.contract import layouts
 from dlperf.contract.dimension import Dimensions
 from dlperf.measure.record import file_sha256
@@ -25,7 +26,10 @@ from dlperf.workloads.bert import facts as bert
 from dlperf.workloads.bert import proof
 from dlperf.workloads.resnet50 import facts
 
-MANIFEST = {"variant": "", "dropped": {"ATTENTION_DROPOUT": [5.0, 5.1, 5.2]}}
+MANIFEST = {
+    "variant": "",
+    "dropped": {"DROPOUT": [4.0, 4.1, 4.2], "ATTENTION_DROPOUT": [5.0, 5.1, 5.2]},
+}
 REFERENCE = {"loss": [7.0, 6.9, 6.8, 6.7, 6.6], "data_digest": ["d0"]}
 
 
@@ -38,10 +42,20 @@ def left(**changes):
         "loss": list(REFERENCE["loss"]),
         "data_digest": "d0",
         "compared": {
-            name: dict(exact) for name in ("gradient", "first", "last", "again", "optimizer")
+            name: dict(exact)
+            for name in ("gradient", "first", "last", "again", "optimizer", "statistics", "neutral")
         },
+        "neutral_loss": [REFERENCE["loss"][0]],
+        "dropped": {place: list(losses) for place, losses in MANIFEST["dropped"].items()},
+        "tested": 0.0,
     }
     return {**facts, **changes}
+
+
+def subject(**changes):
+    """ResNet-50 in fp32, in a framework that has float64 (or that has none)."""
+    own = {"workload": "resnet50", "framework": "pytorch", "device": "cpu", "precision": "fp32"}
+    return Subject(**{**own, "compiler": "none", "variant": "", "layout": "1", **changes})
 
 
 def judged(timed=None, float64=None, free=None, manifest=MANIFEST, **changes):
@@ -49,7 +63,10 @@ def judged(timed=None, float64=None, free=None, manifest=MANIFEST, **changes):
     reference = {**REFERENCE, **changes}
     runs = {"timed": timed, "float64": float64, "free": free}
     runs = {name: each for name, each in runs.items() if each is not None}
-    return judge.tiers("resnet50", manifest, reference, runs, "fp32")
+    framework = "mindspore" if float64 is None else "pytorch"
+    layout = "dp2" if free and manifest["variant"] != "quality" else "1"
+    asked = subject(framework=framework, layout=layout, variant=manifest["variant"])
+    return judge.tiers(asked, manifest, reference, runs)
 
 
 def by_name(tiers):
@@ -81,8 +98,8 @@ def test_a_number_that_is_none_does_not_pass():
     timed = left()
     timed["compared"]["gradient"]["conv1.weight"] = [math.nan, 2.0]
     tier = by_name(judged(timed, left()))["timed-gradient"]
-    assert tier["passed"] is False
-    assert tier["worst"]["tensor"] == "conv1.weight"
+    assert tier["passed"] is False and "measured" not in tier, "JSON has no NaN"
+    assert tier["worst"]["tensor"] == "conv1.weight" and "nan" in tier["reason"]
 
 
 def test_what_is_expected_to_stay_must_stay():
@@ -109,13 +126,15 @@ def test_the_timed_step_has_a_loss_of_its_own_where_its_weights_are():
     assert by_name(judged(left(loss=[5.0]), left(), timed_loss=5.0))["timed-loss"]["passed"]
 
 
-def test_of_a_place_of_dropout_the_middle_of_the_losses_counts(monkeypatch):
-    allowed = dict(workloads.proof("resnet50").TIMED["fp32"], dropout=1e-5)
-    monkeypatch.setitem(workloads.proof("resnet50").TIMED, "fp32", allowed)
-    shown = {"ATTENTION_DROPOUT": [5.0, 5.1, 9.9]}  # in the third an element was kept
-    assert by_name(judged(left(dropped=shown), left()))["timed-attention-dropout"]["passed"]
-    missing = {"ATTENTION_DROPOUT": [5.01, 5.12, 5.2]}
-    assert not by_name(judged(left(dropped=missing), left()))["timed-attention-dropout"]["passed"]
+def test_of_a_place_of_dropout_the_middle_of_the_losses_counts():
+    for losses, passes in (
+        ([5.0, 5.1, 9.9], True),  # in the third an element was kept
+        ([5.01, 5.12, 5.2], False),  # a place of dropout is missing
+    ):
+        dropped = {**MANIFEST["dropped"], "ATTENTION_DROPOUT": losses}
+        runs = {"timed": left(dropped=dropped), "float64": left()}
+        found = by_name(judge.tiers(subject(workload="bert"), MANIFEST, REFERENCE, runs))
+        assert found["timed-attention-dropout"]["passed"] is passes
 
 
 def test_half_precision_has_an_error():
@@ -123,7 +142,8 @@ def test_half_precision_has_an_error():
     rounded["compared"]["gradient"] = {"conv1.weight": [0.2, 2.0], "fc.bias": [0.1, 1.0]}
     for left_over, passes in ((exact, False), (rounded, True)):
         runs = {"timed": left_over, "float64": left()}
-        tiers = by_name(judge.tiers("resnet50", MANIFEST, REFERENCE, runs, "amp"))
+        asked = subject(precision="amp")
+        tiers = by_name(judge.tiers(asked, MANIFEST, REFERENCE, runs, without={"long"}))
         assert tiers["timed-precision"]["passed"] is passes
 
 
@@ -177,9 +197,12 @@ def test_a_run_that_failed_does_not_pass():
 def test_slow_damage_shows_in_the_long_run(monkeypatch):
     long_runs = {"": (6.0, 6.1, 6.2, 6.05, 6.15)}
     monkeypatch.setattr(workloads.proof("resnet50"), "LONG_RUNS", long_runs)
-    assert judge.long_run("resnet50", "", left(loss=[6.12]))["passed"]
-    assert not judge.long_run("resnet50", "", left(loss=[6.5]))["passed"]
-    unknown = judge.long_run("resnet50", "new", left(loss=[6.1]))
+    asked = subject(compiler="inductor")
+    for losses, passes in (([6.12], True), ([6.5], False)):
+        runs = {"timed": left(), "float64": left(), "long": left(loss=losses)}
+        assert judge.tiers(asked, MANIFEST, REFERENCE, runs)[-1]["passed"] is passes
+    monkeypatch.setattr(workloads.proof("resnet50"), "LONG_RUNS", {})
+    unknown = judge.tiers(asked, MANIFEST, REFERENCE, runs)[-1]
     assert unknown["passed"] is False and "LONG_RUNS" in unknown["reason"]
 
 
@@ -309,7 +332,8 @@ def test_where_steps_stay_together_the_worst_tensor_of_several_is_held_too():
     free = left(compared={"last": {**last, "c": [0.5, 1.0]}})
     runs = {"timed": left(), "free": free}
     for workload, passes in (("resnet50", True), ("wide_deep", False)):
-        found = by_name(judge.tiers(workload, MANIFEST, REFERENCE, runs, "fp32"))
+        asked = subject(workload=workload, framework="mindspore", layout="dp2")
+        found = by_name(judge.tiers(asked, MANIFEST, REFERENCE, runs))
         assert found["timed-update"]["passed"]
         assert all(tier["passed"] is not False for tier in found.values()) is passes
 

@@ -338,6 +338,7 @@ def test_a_mirror_with_another_file_is_passed_over(server, other_server, mine):
 # Interruptions
 
 
+@pytest.mark.usefixtures("heeding_ctrl_c")
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_fetch_goes_on_where_it_was(server, mine, ending):
     mine.say(server.give("/set.bin", CONTENT, stall(1_000_000)))

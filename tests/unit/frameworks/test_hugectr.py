@@ -17,12 +17,13 @@ from gpu_runs import a_run
 from dlperf import frameworks, plan, workloads
 from dlperf.certify import __main__ as certify
 from dlperf.certify import judge
+from dlperf.certify.required import Subject
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.parallel import Layout, Parallel
 from dlperf.contract.run import Unsupported
 from dlperf.data import clicks
 from dlperf.frameworks.hugectr import formats, process
-from dlperf.scenarios import train
+from dlperf.scenarios import early_return, train
 from dlperf.workloads.wide_deep import facts
 
 PAGE = "dlperf.workloads.wide_deep.hugectr"
@@ -250,7 +251,7 @@ def test_a_step_waits_for_nothing_and_the_end_for_each_gpu(insert, cuda):
 
 
 def test_a_window_has_the_loss_that_is_left_and_reads_no_files_at_its_end(insert, monkeypatch):
-    monkeypatch.setattr(train, "LATE_SECONDS", 60)  # the stub takes long to compute a loss
+    monkeypatch.setattr(early_return, "LATE_SECONDS", 60)  # the stub takes long to compute a loss
     run = asked(batch_size=2)
     stub, page = insert()
     work = page.training(run)
@@ -322,7 +323,10 @@ def test_tf32_is_off_for_all_libraries_unless_the_precision_has_it():
     assert "NVIDIA_TF32_OVERRIDE" not in process.environment(asked(precision="tf32"))
 
 
-CASE = {"workload": "wide_deep", "device": "cuda", "scenario": "train", "precision": "fp32"}
+CASE = {
+    **{"workload": "wide_deep", "device": "cuda", "scenario": "train", "precision": "fp32"},
+    **{"nodes": 1, "devices_per_node": 8, "adam": "lazy", "tables": "sharded"},
+}
 
 
 @pytest.mark.parametrize(
@@ -336,6 +340,10 @@ CASE = {"workload": "wide_deep", "device": "cuda", "scenario": "train", "precisi
         ({"workload": "resnet50"}, "HugeCTR is made for click models: it has wide_deep alone"),
         ({"scenario": "infer"}, "training throughput alone, the scenario train"),
         ({"scenario": "quality"}, "training throughput alone, the scenario train"),
+        ({"tables": "replicated"}, "over all devices: ask for `tables: sharded`"),
+        ({"tables": "replicated", "devices_per_node": 1, "nodes": 2}, "ask for `tables: sharded`"),
+        ({"tables": "replicated", "devices_per_node": 1}, ""),
+        ({"tables": "replicated", "adam": "dense"}, ""),
     ],
 )
 def test_what_it_cannot_is_said_with_the_reason(changes, reason):
@@ -529,9 +537,10 @@ ROUND = {
             "precisions": ["fp32"],
             "batch_sizes": {"fp32": [2048]},
             "data": ["synthetic"],
+            "also": [{"tables": ["sharded"], "topologies": ["1n8d"]}],
         }
     },
-    "topologies": ["1n1d", "1n8d"],
+    "topologies": ["1n1d"],
 }
 
 
@@ -544,7 +553,10 @@ def planned(**changes):
 def test_a_plan_has_it_on_gpus_and_says_why_it_is_not_elsewhere():
     one, eight = planned()
     assert (one.unsupported, eight.unsupported) == ("", "")
-    assert (eight.name, eight.global_batch_size) == ("train-fp32-1n8d-b2048-synthetic", 8 * 2048)
+    assert (eight.name, eight.global_batch_size) == (
+        "train-fp32-1n8d-b2048-synthetic-sharded",
+        8 * 2048,
+    )
     reasons = {case.unsupported for case in planned(device="cpu")}
     assert reasons == {"HugeCTR trains on GPUs alone: ask for device cuda"}
     resnet50 = {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}, "data": ["synthetic"]}
@@ -562,14 +574,14 @@ def test_its_certificate_leaves_out_what_its_python_cannot(monkeypatch):
 
     monkeypatch.setattr(certify, "_side_by_side", side_by_side)
     monkeypatch.setattr(judge, "tiers", lambda *arguments: [{"passed": False}])
+    of_path = {"workload": "wide_deep", "device": "cuda", "precision": "fp32", "compiler": "none"}
     manifest = {"variant": "", "parts": {"1": {"loss": [1.0] * 5}}}
     for framework, alone in (("hugectr", False), ("pytorch", True)):
         asked = types.SimpleNamespace(
-            **{"framework": framework, "workload": "wide_deep", "device": "cuda"},
-            **{"precision": "fp32", "compiler": "none", "layout": Layout.parse("1")},
-            **{"no_long_run": False, "float64_only": False},
+            layout=Layout.parse("1"), no_long_run=False, float64_only=False
         )
-        certify._tiers(asked, manifest, {}, None)
+        subject = Subject(framework=framework, variant="", layout="1", **of_path)
+        certify._tiers(asked, subject, manifest, {})
         _, _, timed = asked_for["timed"]
         assert (timed["optimizer"], timed["dropout"]) == (alone, True)
         assert asked_for["free"] == ("fp32", "none", {"kind": "steps", "steps": 5})

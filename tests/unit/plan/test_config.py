@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dlperf import frameworks
 from dlperf.contract.problems import keys
 from dlperf.plan import Config, ConfigError, check_beside, dump, load, problems_here
-from dlperf.plan.estimate import default_seconds
+from dlperf.plan.durations import default_seconds
 from dlperf.plan.schema import json_schema, with_table
 from dlperf.workloads.cases import parse_case
 

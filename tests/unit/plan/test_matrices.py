@@ -2,6 +2,7 @@
 
 import csv
 import math
+from dataclasses import replace
 
 import pytest
 from conftest import ROOT
@@ -125,7 +126,8 @@ def test_dlperf_v1_bert_is_the_published_matrix():
 
 def test_dlperf_v1_wide_deep_is_the_published_matrix():
     config = load(ROOT / "config/rounds/dlperf-v1-wide-deep.yaml")
-    own = [case for case in expand(config) if case.framework == "pytorch"]
+    cases = expand(config)
+    own = [case for case in cases if case.framework == "pytorch"]
     assert not any(case.unsupported for case in own)
 
     def of(**sizes):
@@ -135,9 +137,12 @@ def test_dlperf_v1_wide_deep_is_the_published_matrix():
             if all(case.dimensions[name] == value for name, value in sizes.items())
         ]
 
-    batches = of(layers=2, width=16, vocabulary=2_322_444)
-    assert {case.topology for case in batches} == {"1n1d", "1n8d", "4n8d"}
-    assert sorted({case.batch_size for case in batches}) == [512 * 2**n for n in range(11)]
+    # the last batches that fitted, of all devices together
+    batches = of(layers=2, vocabulary=2_322_444)
+    for topology, last in {"1n1d": 524_288, "1n8d": 2_097_152, "4n8d": 4_194_304}.items():
+        there = [case.global_batch_size for case in batches if case.topology == topology]
+        assert sorted(there) == [512 * 2**n for n in range(len(there))]
+        assert there[-1] >= last
     rows = [case for case in of(layers=7) if case.dimensions["vocabulary"] != 2_322_444]
     assert {case.global_batch_size for case in rows} == {16_384}
     last = {"1n1d": 409_600_000, "1n8d": 409_600_000, "4n8d": 819_200_000}
@@ -150,6 +155,21 @@ def test_dlperf_v1_wide_deep_is_the_published_matrix():
     assert fixed == {case.devices for case in scaling if case.batch_size == 16_384}
     assert fixed == {1, 2, 4, 8, 16, 32}
     assert (config.steps.warmup, config.steps.measured) == (100, 1000)
+
+
+def test_oneflow_stands_beside_hugectr_with_tables_that_devices_share():
+    """As published; whole tables of 819.2 million rows fit no device."""
+    cases = expand(load(ROOT / "config/rounds/dlperf-v1-wide-deep.yaml"))
+    runs = {case.framework: set() for case in cases}
+    for case in cases:
+        if not case.unsupported:
+            runs[case.framework].add(replace(case, framework="", compiler=""))
+    assert runs["hugectr"] <= runs["oneflow"]
+    assert {case.devices for case in runs["hugectr"]} == {1, 2, 4, 8, 16, 32}
+    for case in runs["hugectr"]:
+        assert (case.dimensions["tables"] == "sharded") == (case.devices > 1)
+    most = {case.dimensions["tables"] for case in cases if case.dimensions["vocabulary"] > 5e8}
+    assert most == {"sharded"}
 
 
 def test_one_gpu_is_all_that_a_card_holds():

@@ -99,6 +99,42 @@ def test_a_case_carries_the_name_of_the_compiler_never_the_word_of_the_config():
     }
 
 
+def refusing(**reasons):
+    """What a framework cannot do, by compiler."""
+    return lambda case: reasons.get(case["compiler"], "")
+
+
+def compiled(monkeypatch, words, default="graph", **reasons):
+    """(compiler, unsupported) of the cases of a framework that has graph and xla."""
+    package = framework("OneFlow", ["graph", "xla"], default, refusing(**reasons))
+    for each in ("find", "load"):
+        monkeypatch.setattr(frameworks, each, {"oneflow": package}.get)
+    cases = expand(config(["oneflow"], compilers=words))
+    return [(case.compiler, case.unsupported) for case in cases]
+
+
+def test_the_default_is_another_compiler_where_the_usual_one_cannot_do_a_case(monkeypatch):
+    assert compiled(monkeypatch, ["default"]) == [("graph", "")]
+    assert compiled(monkeypatch, ["default"], graph="no") == [("none", "")]
+    assert compiled(monkeypatch, ["default"], graph="no", none="slow") == [("xla", "")]
+    assert compiled(monkeypatch, ["default"], default="none", none="slow") == [("graph", "")]
+    assert compiled(monkeypatch, ["default", "off"], graph="no") == [("none", "")], "once"
+
+
+def test_where_no_compiler_can_each_reason_is_said_once(monkeypatch):
+    ((compiler, reason),) = compiled(monkeypatch, ["default"], graph="no", none="old", xla="old")
+    assert compiler == "graph", "what most users run"
+    assert reason == "no; and with the compiler 'none': old"
+    ((_, reason),) = compiled(monkeypatch, ["default"], graph="old", none="old", xla="old")
+    assert reason == "old"
+
+
+def test_a_compiler_that_is_asked_for_is_not_replaced(monkeypatch):
+    for word in ("on", "graph"):
+        assert compiled(monkeypatch, [word], graph="no") == [("graph", "no")]
+    assert compiled(monkeypatch, ["off"], none="no") == [("none", "no")]
+
+
 def test_two_words_for_the_same_compiler_make_one_case():
     round = config(["jax"], compilers=["default", "on", "xla"])
     assert names(round) == ["jax/train-fp32-xla-1n1d-b8-synthetic"]

@@ -1,7 +1,9 @@
 """What a plan knows of a round that has begun: states, expected times, disk, and what it prints."""
 
 import csv
+import hashlib
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +13,7 @@ from dlperf import environments, frameworks, workloads
 from dlperf.plan import Case, estimate, expand, load
 from dlperf.plan import document as document_of
 from dlperf.plan.__main__ import main
-from dlperf.plan.estimate import builds, check_disk, timer
+from dlperf.plan.estimate import builds, check_disk
 from dlperf.plan.show import duration, show, tsv
 from dlperf.plan.state import is_due, record_path, states
 
@@ -75,6 +77,8 @@ def record(config, case: Case, repetition, status="ok", seconds=10.0):
         "status": status,
         "reason": "",
         **{key: document[key] for key in ("identity", "settings")},
+        "window": [{"rank": 0, "start": 100.0, "end": 102.0}],
+        "host": {"cpu": "any", "cores": 2, "gpus": []},
         "provenance": {"seconds_total": seconds},
     }
     path = Path(record_path(config, case, repetition))
@@ -114,6 +118,57 @@ def test_a_record_made_with_other_settings_is_outdated_and_made_again(config, pl
     assert is_due(more_steps, state)
 
 
+def with_data(config, made: bytes):
+    """The config with photographs, and a record of each repetition that was made with `made`."""
+    section = {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}, "data": ["sample"]}
+    config = load({**config.model_dump(exclude_none=True), "workloads": {"resnet50": section}})
+    case = next(case for case in expand(config) if case.framework == "pytorch")
+    for repetition in (1, 2, 3):
+        path = record(config, case, repetition)
+        content = json.loads(path.read_text())
+        content["provenance"]["data_manifest_sha256"] = hashlib.sha256(made).hexdigest()
+        path.write_text(json.dumps(content))
+        os.utime(path, (1000, 1000))
+    manifest = Path("results/data/sample/manifest.json")
+    manifest.parent.mkdir(parents=True)
+    return config, case, manifest
+
+
+def test_a_record_of_other_data_is_outdated_and_one_of_copied_data_is_not(config):
+    config, case, manifest = with_data(config, b"these")
+    known = {states(config, [case])[case, number] for number in (1, 2, 3)}
+    assert known == {"done"}, "without data there is nothing to compare"
+    manifest.write_bytes(b"these")  # later than the records
+    assert states(config, [case])[case, 1] == "done"
+    manifest.write_bytes(b"others")
+    assert states(config, [case])[case, 1] == "outdated"
+    os.utime(manifest, (4e9, 4e9))
+    manifest.write_bytes(b"these")
+    os.utime(manifest, (4e9, 4e9))
+    assert states(config, [case])[case, 1] == "done", "a time in the future says nothing either"
+
+
+def test_each_seed_of_a_training_to_a_quality_is_as_asked_for(config):
+    section = {
+        "scenarios": ["quality"],
+        "precisions": ["fp32"],
+        "batch_sizes": {"fp32": [32]},
+        "quality": {"epochs": [2]},
+        "image_size": 32,
+    }
+    config = load({**config.model_dump(exclude_none=True), "workloads": {"resnet50": section}})
+    case = next(case for case in expand(config) if case.framework == "pytorch")
+    for repetition in (1, 2, 3):
+        record(config, case, repetition)
+    assert {states(config, [case])[case, number] for number in (1, 2, 3)} == {"done"}
+
+
+def test_a_round_that_stops_at_a_failure_runs_it_again(config):
+    stops = load({**config.model_dump(exclude_none=True), "on_failure": "stop"})
+    due = {state: is_due(stops, state) for state in ("done", "failed:oom", "failed:unreadable")}
+    assert due == {"done": False, "failed:oom": True, "failed:unreadable": False}
+
+
 def test_what_is_no_record_is_told_as_a_failure_not_read_as_a_result(config, plan):
     case = plan["pytorch", "fp32"]
     record(config, case, 1).write_text('{"sta')
@@ -132,21 +187,6 @@ def test_the_next_call_runs_what_is_missing_and_what_the_config_wants_tried_agai
     assert due == {"missing": True, "failed:timeout": True, "failed:oom": False}
     assert not is_due(config, "done")
     assert not is_due(config, "unsupported")
-
-
-def test_the_expected_time_is_the_median_of_the_case_s_own_records(config, plan):
-    for repetition, seconds in enumerate([10.0, 30.0, 11.0], start=1):
-        record(config, plan["pytorch", "fp32"], repetition, seconds=seconds)
-    assert timer(config)(plan["pytorch", "fp32"]) == (11.0, "records")
-
-
-def test_without_own_records_those_of_the_same_framework_are_used(config, plan):
-    record(config, plan["pytorch", "fp32"], 1, seconds=20.0)
-    record(config, plan["pytorch", "fp32"], 2, "crashed", seconds=1.0)
-    assert timer(config)(plan["pytorch", "amp"]) == (20.0, "similar")
-    seconds, ground = timer(config)(plan["jax", "fp32"])
-    assert ground == "defaults"
-    assert 0 < seconds <= config.timeout_seconds
 
 
 @pytest.fixture
@@ -190,7 +230,8 @@ def test_the_plan_fits_a_terminal_and_says_counts_reasons_time_and_disk(config, 
     assert "Repetitions: 1 done, 7 missing, 1 failed:oom, 3 unsupported" in text
     assert "1 case: too slow" in text
     assert "Expected time: " in text
-    assert "records of other cases of the same framework" in text
+    assert "estimated from earlier records of the same case" in text
+    assert "records of other cases of the same framework and workload" in text
     assert "2.0 GB to download, 6.0 GB on disk" in text
     (line,) = [line for line in text.splitlines() if "pytorch" in line and "fp32" in line]
     assert line.split(maxsplit=3) == [

@@ -1,11 +1,11 @@
 """Inference: percentiles of latency, and the check that every batch got its own outputs."""
 
 import itertools
-import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from user_time import compute
 
 from dlperf import plan, workloads
 from dlperf.scenarios import infer, metrics
@@ -168,14 +168,14 @@ class Alone:
 
 
 def queueing(seconds):
-    """An inference whose outputs come so long after `wait` returned."""
+    """An inference whose outputs take so much work after `wait` returned."""
     work, waited = work_of(lambda batch: 3 * batch), []
     work.batches.constant = True
     turns = itertools.cycle(BATCHES)
 
     def outputs(handle):
         if not waited:
-            time.sleep(seconds)
+            compute(seconds)
             waited.append(True)
         return 3 * handle
 
@@ -184,7 +184,7 @@ def queueing(seconds):
 
 
 def test_a_wait_that_waits_for_nothing_is_an_error():
-    run = SimpleNamespace(measured_steps=8, rank=0)
+    run = SimpleNamespace(measured_steps=8, rank=0, device="cpu")
     assert len(infer.window(run, queueing(0), Alone())["latency"]["seconds"]) == 8
     with pytest.raises(RuntimeError, match="`wait` returned .* s too early"):
         infer.window(run, queueing(0.2), Alone())

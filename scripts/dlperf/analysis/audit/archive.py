@@ -21,6 +21,7 @@ from dlperf.analysis.audit import recompute
 from dlperf.analysis.report import provenance
 from dlperf.analysis.round import checksums, labels
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table
+from dlperf.contract import strict_json
 from dlperf.contract.files import write
 from dlperf.data import loaders
 
@@ -34,6 +35,7 @@ KINDS = {
     ".html": "text/html",
     ".json": "application/json",
     ".md": "text/markdown",
+    ".pdf": "application/pdf",
     ".png": "image/png",
     ".svg": "image/svg+xml",
     ".tsv": "text/tab-separated-values",
@@ -174,7 +176,7 @@ def _definition(
     environment: str, built: Path, notes: list[str], repository: Path
 ) -> Iterator[tuple[str, Path]]:
     """An environment's YAML and lock, where they are still those that it was built from."""
-    document = json.loads(built.read_text()) if built.exists() else {}
+    document = strict_json.read(built) if built.exists() else {}
     changed = []
     for ending, key in (("yaml", "yaml_sha256"), ("lock.txt", "lock_sha256")):
         name = f"envs/{environment}.{ending}"
@@ -196,7 +198,7 @@ def _content(path: Path, folder: Path) -> bytes:
         for name, stands_for in _machine(folder):
             content = content.replace(name, stands_for)
     elif path.name == "env.json":
-        document = json.loads(content)
+        document = strict_json.parse(content)
         for key in PLACES:
             text = json.dumps(document.get(key)).encode()
             for name, stands_for in _machine(folder):

@@ -48,7 +48,7 @@ def compare(name: str, stored: bytes, made: bytes) -> list[Difference]:
     """What differs between the two contents of the file `name`, whose ending says its kind."""
     if stored == made:
         return []
-    if name.endswith(".png"):
+    if name.endswith((".png", ".pdf")):
         before, after = (hashlib.sha256(each).hexdigest() for each in (stored, made))
         return [Difference("", "sha256", before, after)]
     try:

@@ -8,14 +8,14 @@ cannot.
 """
 
 import hashlib
-import json
 import os
 import re
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from dlperf.analysis.audit.differences import (
 from dlperf.analysis.audit.differences import ROUNDING as ROUNDED
 from dlperf.analysis.round import checksums, labels, names, searches
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
-from dlperf.contract import storage
+from dlperf.contract import storage, strict_json
 from dlperf.contract.files import write
 from dlperf.measure import code
 from dlperf.plan import ConfigError
@@ -48,7 +48,7 @@ SHOWN = 60
 CRATE = "ro-crate-metadata.json"
 OWN = "audit.tsv"
 #: What figures are drawn with.
-DRAWING = ("matplotlib ", "pillow ")
+DRAWING = ("fonttools ", "matplotlib ", "pillow ")
 ROUNDING = "rounding"
 OUT = "`--out` (`--config out=FILE`)"
 ALLOW = "`--allow-other-versions` (`--config allow_other_versions=true`)"
@@ -127,7 +127,13 @@ def audit(where: Path, out: Path, expected: Expected = Expected()) -> None:
 
     Raises AnalysisError where anything differs, or where there is no round.
     """
-    done = of_archive(where, expected) if where.is_file() else of_round(where, expected)
+    try:
+        done = of_archive(where, expected) if where.is_file() else of_round(where, expected)
+    except (OSError, MemoryError, BrokenProcessPool) as error:
+        if not _is_own(error):
+            raise
+        told = f"the audit could not be done: {_own(error)}; it says nothing about {where}"
+        raise AnalysisError(told) from None
     done.findings = list(map(_as_text, done.findings))
     if expected.sha256 and expected.sha256 not in (done.sums_sha256, done.archive_sha256):
         now = done.archive_sha256 or done.sums_sha256
@@ -149,6 +155,17 @@ def audit(where: Path, out: Path, expected: Expected = Expected()) -> None:
     if done.findings:
         count = labels.plural(len(done.findings), "difference")
         raise AnalysisError(f"{where}: {count}; {told}")
+
+
+def _is_own(error: Exception) -> bool:
+    """Whether an error is the auditor's: a lack of room, memory or rights, not what files say."""
+    return isinstance(error, BrokenProcessPool) or storage.is_lacking(error)
+
+
+def _own(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return storage.message(error, "the temporary folder")
+    return "a process of it was ended" if isinstance(error, BrokenProcessPool) else "out of memory"
 
 
 def _as_text(finding: Finding) -> Finding:
@@ -222,6 +239,8 @@ def of_round(folder: Path, expected: Expected = Expected()) -> Audit:
                 Finding("cannot be made again", "", stored=line) for line in str(error).splitlines()
             ]
         except DAMAGED as error:  # what a round holds may come from anybody
+            if _is_own(error):
+                raise
             told = f"{type(error).__name__}: {error}"
             done.findings.append(Finding("cannot be made again", "", stored=told))
         else:
@@ -401,7 +420,7 @@ def made_again(
     config = plan.load(config_path)
     cases = plan.expand(config)
     if (folder / "plan.tsv").exists():
-        (scratch / "plan.tsv").write_text(tsv(config, cases))
+        (scratch / "plan.tsv").write_text(tsv(config, cases), encoding="utf-8")
         yield compared("plan.tsv")
     merged = ("measurements.tsv.gz", "parity.tsv", "certificates.tsv", checksums.NAME)
     beside = [names.LATENCIES] if names.have_latencies(cases) else []
@@ -409,15 +428,14 @@ def made_again(
     beside += [searches.NAME] if searches.asked(cases) else []
     more = {each.partition(".")[0]: scratch / each for each in beside}
     peaks = folder / checksums.PEAKS if (folder / checksums.PEAKS).exists() else PEAKS
-    tables, figures = names.table_ids(cases), names.figure_ids(cases)
-    for other in names.of_other_metrics(cases):  # made on request
-        tables += [other] if any(folder.glob(f"tables/{other}.*")) else []
-        figures += [other] if any(folder.glob(f"figures/{other}.*")) else []
+    tables, others = names.table_ids(cases), names.of_other_metrics(cases)
+    tables += [name for name in others if any(folder.glob(f"tables/{name}.*"))]  # on request
+    figures = _kinds_of_figures(folder, cases)
     with ProcessPoolExecutor(min(len(tables) + 1, len(os.sched_getaffinity(0)))) as pool:
 
         def shown(of: Path) -> list[Future[list[str]]]:
             draw = partial(_figure, of) if same.drawing else partial(_kept_figure, folder)
-            drawn = [pool.submit(draw, scratch, name) for name in figures]
+            drawn = [pool.submit(draw, scratch, name, kinds) for name, kinds in figures.items()]
             return drawn + [pool.submit(_table, of, scratch, name) for name in tables]
 
         # Drawn from the round's cells while records are read: of use where those turn out right.
@@ -454,6 +472,17 @@ def made_again(
     yield compared("report.html")
 
 
+def _kinds_of_figures(folder: Path, cases: Sequence[plan.Case]) -> dict[str, list[str]]:
+    """{figure: kinds of its files}: those that are always made, and what there is on request."""
+    found = {name: list(names.DRAWN) for name in names.figure_ids(cases)}
+    for name in [*found, *names.of_other_metrics(cases)]:
+        kinds = names.DRAWN_ON_REQUEST if name in found else (*names.DRAWN, *names.DRAWN_ON_REQUEST)
+        there = [kind for kind in kinds if (folder / f"figures/{name}.{kind}").exists()]
+        if there:
+            found[name] = [*found.get(name, []), *there]
+    return found
+
+
 def _forget(waiting: list[Future[list[str]]]) -> None:
     for each in waiting:
         each.cancel()
@@ -468,17 +497,17 @@ def _table(cells: Path, scratch: Path, name: str) -> list[str]:
     return made
 
 
-def _figure(cells: Path, scratch: Path, name: str) -> list[str]:
+def _figure(cells: Path, scratch: Path, name: str, kinds: Sequence[str]) -> list[str]:
     from dlperf.analysis.report.figures import figure
 
-    made = [f"figures/{name}.{kind}" for kind in ("svg", "png")]
-    figure(cells, name, *(scratch / each for each in made))
-    return made
+    made = {kind: f"figures/{name}.{kind}" for kind in kinds}
+    figure(cells, name, {kind: scratch / path for kind, path in made.items()})
+    return list(made.values())
 
 
-def _kept_figure(folder: Path, scratch: Path, name: str) -> list[str]:
+def _kept_figure(folder: Path, scratch: Path, name: str, kinds: Sequence[str]) -> list[str]:
     """The round's own figure, for the report, where it cannot be drawn again."""
-    kept = [f"figures/{name}.{kind}" for kind in ("svg", "png")]
+    kept = [f"figures/{name}.{kind}" for kind in kinds]
     for each in kept:
         if (folder / each).exists():
             write(scratch / each, (folder / each).read_bytes())
@@ -543,12 +572,14 @@ def _environments(shared: Path, measured: list[Row]) -> Iterator[Finding]:
         name = f"environments/{framework}.{device}/env.json"
         own = [row for row in measured if row["framework"] == framework and row["record"]]
         try:
-            document = json.loads((shared / name).read_bytes())
+            document = strict_json.read(shared / name)
             freeze = "\n".join(document.get("freeze", []))
             there = code.applied_lock(document), hashlib.sha256(freeze.encode()).hexdigest()
         except FileNotFoundError:
             continue
         except DAMAGED as error:
+            if _is_own(error):
+                raise
             yield Finding("unreadable file", f"../{name}", stored=str(error))
             continue
         for key, value in zip(("lock_sha256", "freeze_sha256"), there, strict=True):
@@ -583,13 +614,15 @@ def _crate(root: Path, folder: Path, done: Audit, expected: Expected) -> Iterato
 
     there = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
     try:
-        stored = (root / CRATE).read_text()
-        graph = json.loads(stored)["@graph"]
+        stored = (root / CRATE).read_bytes()
+        graph = strict_json.parse(stored)["@graph"]
         wanted = {unquote(each["@id"]): each["sha256"] for each in graph if "sha256" in each}
     except FileNotFoundError:
         yield Finding("missing file", CRATE)
         return
     except DAMAGED as error:
+        if _is_own(error):
+            raise
         yield Finding("unreadable file", CRATE, stored=f"{type(error).__name__}: {error}")
         return
     for name in sorted(wanted.keys() - there):
@@ -606,6 +639,8 @@ def _crate(root: Path, folder: Path, done: Audit, expected: Expected) -> Iterato
             folder, {each: (root / each).read_bytes() for each in there - {CRATE}}
         )
     except (AnalysisError, ConfigError, *DAMAGED) as error:
+        if _is_own(error):
+            raise
         yield Finding("cannot be made again", CRATE, stored=f"{type(error).__name__}: {error}")
         return
     for name in archive.COMMON:
@@ -614,7 +649,7 @@ def _crate(root: Path, folder: Path, done: Audit, expected: Expected) -> Iterato
             done.notes.append(f"{name} is another than this repository's")
         elif own and own != ours:
             yield Finding("changed file", name, "is not this repository's", "sha256", own, ours)
-    for each in compare(CRATE, stored.encode(), made):
+    for each in compare(CRATE, stored, made):
         yield Finding("changed file", CRATE, *each[:4])
 
 

@@ -2,8 +2,8 @@
 
 In: what merge and cells made of a round and of its baseline. Out: a row for each cell of either.
 Two cells are the same if workload, framework and case are: everything that a case's path spells.
-They are compared where device, cores and steps agree too and both did certified equal work. What
-differs between the two environments stands beside it.
+They are compared where device, cores and steps agree too, both did certified equal work, and no
+flag excludes either. What differs between the two environments stands beside it.
 """
 
 import math
@@ -23,41 +23,42 @@ from dlperf.analysis.report import tables
 from dlperf.analysis.round import flags, labels
 from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
-from dlperf.analysis.statistics import permutation
-from dlperf.analysis.statistics.medians import median, ratio_interval
+from dlperf.analysis.statistics import ERROR, permutation
+from dlperf.analysis.statistics.medians import median
 from dlperf.contract.files import write
 
-#: Probability of calling any cell at all different where only chance differs.
-ERROR_RATE = 0.05
-#: With fewer repetitions a side, ranges lie apart too often for it to mean anything.
+#: With fewer repetitions a side, ranges are disjoint too often for it to mean anything.
 FEWEST = 3
 #: Verdicts in the order of tables: heading, and what it means.
 VERDICTS = {
     "broken": (
         "Broken",
-        "It had a number in the baseline. Now no repetition ends ok, or its certificate of equal "
-        "work fails.",
+        "It had a number in the baseline. Now no repetition ends ok, its certificate of equal work "
+        "fails, or what it does in its timed window is in doubt.",
     ),
-    "regression": ("Regressions", "Worse by more than the tolerance, and by more than chance."),
-    "improvement": ("Improvements", "Better by more than the tolerance, and by more than chance."),
+    "regression": ("Regressions", "Significantly worse, and by more than the tolerance."),
+    "improvement": ("Improvements", "Significantly better, and by more than the tolerance."),
     "possible regression": (
         "Possible regressions",
-        "Worse by more than the tolerance, and the repetitions of the two rounds lie apart. That "
-        "can still be chance, among so many cells or with so few repetitions.",
+        "Worse by more than the tolerance, and every repetition of this round is worse than all "
+        "of the baseline. But it is not significant, with so many cells or so few repetitions.",
     ),
     "possible improvement": (
         "Possible improvements",
-        "Better by more than the tolerance, and the repetitions of the two rounds lie apart. That "
-        "can still be chance, among so many cells or with so few repetitions.",
+        "Better by more than the tolerance, and every repetition of this round is better than all "
+        "of the baseline. But it is not significant, with so many cells or so few repetitions.",
     ),
-    "small difference": ("Small differences", "More than chance, but within the tolerance."),
-    "no difference shown": (
-        "No difference shown",
+    "small difference": (
+        "Small differences",
+        "Significantly different, but within the tolerance.",
+    ),
+    "not significantly different": (
+        "Not significantly different",
         "Chance does as much. The interval says how large a difference may be hidden.",
     ),
-    "cannot tell": (
-        "Cannot tell",
-        "So few repetitions cannot show a difference of any size.",
+    "too few repetitions": (
+        "Too few repetitions",
+        "So few repetitions cannot show a significant difference of any size.",
     ),
     "not compared": ("Not compared", "Both rounds have the cell, but a verdict would mislead."),
     "new": ("Only in this round", "The baseline does not have the cell."),
@@ -148,14 +149,14 @@ def _both_sides(old: Row | None, new: Row | None) -> Row:
 
 
 def _ratio(first: Sequence[float], second: Sequence[float]) -> Row:
-    interval = ratio_interval(second, first)
+    """The ratio of two medians; its interval excludes nothing until the cells are tested."""
     return {
         "baseline_median": median(first),
         "median": median(second),
         "ratio": median(second) / median(first),
-        "ratio_low": interval.low,
-        "ratio_high": interval.high,
-        "ratio_coverage": interval.coverage,
+        "ratio_low": 0.0,
+        "ratio_high": math.inf,
+        "ratio_coverage": 1 - ERROR,
     }
 
 
@@ -190,6 +191,12 @@ def _hindrance(old: Row, new: Row) -> tuple[str, str]:
     ]
     if unproved:
         return "not compared", f"equal work is not certified: {', '.join(unproved)}"
+    doubts, earlier = flags.excluding(new), flags.excluding(old)
+    if doubts and not earlier:
+        return "broken", "; ".join(map(flags.flag, doubts))
+    if earlier:
+        where = "in both rounds" if doubts else "in the baseline"
+        return "not compared", f"{where}: {'; '.join(map(flags.flag, doubts or earlier))}"
     return "", ""
 
 
@@ -198,16 +205,20 @@ def _happened(cell: Row) -> str:
 
 
 def _test(compared: Sequence[tuple[Row, Values, Values]]) -> None:
-    """Set `p` and `p_corrected` of all rows that have repetitions enough to show anything."""
-    family = [
-        each for each in compared if permutation.least_p(len(each[1]), len(each[2])) <= ERROR_RATE
-    ]
+    """Set p-values and intervals of all rows that have repetitions enough to show anything."""
+    family = [each for each in compared if permutation.least_p(len(each[1]), len(each[2])) <= ERROR]
     if not family:
         return
     before = _matrix([first for _, first, _ in family])
     now = _matrix([second for _, _, second in family])
-    for (row, _, _), p, corrected in zip(family, *permutation.p_values(before, now), strict=True):
-        row |= {"p": float(p), "p_corrected": float(corrected)}
+    found = permutation.compare(before, now)
+    for cell, (row, _, _) in enumerate(family):
+        row |= {
+            "ratio_low": float(found.low[cell]),
+            "ratio_high": float(found.high[cell]),
+            "p": float(found.p[cell]),
+            "p_corrected": float(found.corrected[cell]),
+        }
 
 
 def _matrix(values: Sequence[Values]) -> np.ndarray:
@@ -220,12 +231,12 @@ def _verdict(row: Row, first: list[float], second: list[float], tolerance: float
     matters = not 1 - tolerance <= row["ratio"] <= 1 + tolerance
     worse = row["ratio"] > 1 if row["better"] == "lower" else row["ratio"] < 1
     direction = "regression" if worse else "improvement"
-    if row["p"] is not None and row["p_corrected"] <= ERROR_RATE:
+    if not row["ratio_low"] <= 1 <= row["ratio_high"]:
         return direction if matters else "small difference"
-    apart = max(first) < min(second) or max(second) < min(first)
-    if apart and matters and min(len(first), len(second)) >= FEWEST:
+    disjoint = max(first) < min(second) or max(second) < min(first)
+    if disjoint and matters and min(len(first), len(second)) >= FEWEST:
         return f"possible {direction}"
-    return "cannot tell" if row["p"] is None else "no difference shown"
+    return "too few repetitions" if row["p"] is None else "not significantly different"
 
 
 def is_bad(rows: Iterable[Row]) -> bool:
@@ -255,10 +266,10 @@ def _numbers(row: Row) -> str:
     if row["verdict"] == "broken":
         return row["reason"]
     text = (
-        f"{change(row['ratio'])} ({change(row['ratio_low'])} to {change(row['ratio_high'])}), "
+        f"{change(row['ratio'])} ({interval(row)}), "
         f"{forms.number(row['baseline_median'])} → {forms.number(row['median'])} {row['unit']}"
     )
-    return text if row["p"] is None else f"{text}, p {row['p_corrected']:.2g}"
+    return text if row["p"] is None else f"{text}, corrected p = {row['p_corrected']:.2g}"
 
 
 def change(ratio: float) -> str:
@@ -266,8 +277,18 @@ def change(ratio: float) -> str:
     return f"{(ratio - 1) * 100:+.1f} %"
 
 
+def interval(row: Row) -> str:
+    """'-12.1 % to -9.0 %', or that the repetitions are too few to exclude any ratio on a side."""
+    low, high = row["ratio_low"], row["ratio_high"]
+    if low > 0 and math.isfinite(high):
+        return f"{change(low)} to {change(high)}"
+    if low > 0:
+        return f"{change(low)} or more"
+    return f"{change(high)} or less" if math.isfinite(high) else "unbounded"
+
+
 def _counted(rows: Sequence[Row]) -> str:
-    """'24 cells compared: 1 regression, 23 no difference shown; 2 not compared'."""
+    """'24 cells compared: 1 regression, 23 not significantly different; 2 not compared'."""
     counts = Counter(row["verdict"] for row in rows)
     compared = sum(counts[verdict] for verdict in COMPARED)
     said = [_count(counts[verdict], verdict) for verdict in COMPARED if counts[verdict]]
@@ -277,7 +298,7 @@ def _counted(rows: Sequence[Row]) -> str:
 
 
 def _count(count: int, verdict: str) -> str:
-    """'2 regressions', '3 cannot tell', '1 only in the baseline'."""
+    """'2 regressions', '3 too few repetitions', '1 only in the baseline'."""
     if verdict in ("new", "gone"):
         return f"{count} {VERDICTS[verdict][0].lower()}"
     nouns = ("regression", "improvement", "small difference")
@@ -294,9 +315,9 @@ def _too_few(rows: Sequence[Row]) -> str:
     count = str(second) if first == second else f"{first} and {second}"
     least = forms.percent(permutation.least_p(first, second))
     return (
-        f"{count} repetitions a side cannot show a difference at {forms.percent(ERROR_RATE)}: "
-        f"chance alone puts them furthest apart with a probability of {least}. With 4 or more a "
-        "side it can be shown; 7 are a good choice."
+        f"{count} repetitions a side cannot show a significant difference: the smallest p that "
+        f"they can give is {least}, and {forms.percent(ERROR)} or less is needed. 4 or more a side "
+        "can show one; 7 are a good choice."
     )
 
 
@@ -311,8 +332,8 @@ def _by_chance(rows: Sequence[Row]) -> str:
     ]
     expected = sum(2 / math.comb(first + second, first) for first, second in counts)
     return (
-        "Possible changes: even if nothing had changed, the repetitions of the two rounds would "
-        f"lie apart in about {expected:.2g} of {labels.plural(len(counts), 'cell')}."
+        "Possible changes: even if nothing had changed, all repetitions of one round would be "
+        f"below all of the other in about {expected:.2g} of {labels.plural(len(counts), 'cell')}."
     )
 
 
@@ -357,19 +378,16 @@ def page(
         "title": title,
         "notes": _notes,
         "change": change,
+        "interval": interval,
         "scale": _scale(rows),
         "sides": "Slower | faster" if _of_speeds(rows) else "Lower | higher",
         "bad": is_bad(rows),
         "outcome": _outcome(counts),
-        "coverages": labels.listed(
-            sorted({forms.percent(row["ratio_coverage"]) for row in rows if row["ratio"]})
-        )
-        or "none",
         "tolerance": tolerance,
-        "error_rate": ERROR_RATE,
+        "error_rate": ERROR,
         "labels": labels,
         "forms": forms,
-        "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text()),
+        "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text(encoding="utf-8")),
     }
     return tables.templates().get_template("compare.html.j2").render(content)
 
@@ -422,12 +440,13 @@ def _scale(rows: Iterable[Row]) -> Any:
         abs(math.log(row[end]))
         for row in rows
         if row["verdict"] in COMPARED
-        for end in ("ratio_low", "ratio_high")
+        for end in ("ratio", "ratio_low", "ratio_high")
+        if 0 < row[end] < math.inf
     ]
     widest = min(max([*ends, math.log(1.05)]), math.log(4))
 
     def place(ratio: float) -> str:
-        share = math.log(ratio) / widest
+        share = math.log(ratio) / widest if ratio > 0 else -1.0
         return f"{50 + 49 * max(-1.0, min(1.0, share)):.1f}"
 
     return place

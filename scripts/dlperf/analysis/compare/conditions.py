@@ -16,6 +16,7 @@ from dlperf.analysis.round import labels, names
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row
 from dlperf.analysis.statistics.medians import median
+from dlperf.contract import strict_json
 
 #: Columns of measurements.tsv.gz that name what a repetition ran on.
 FACTS = (
@@ -228,7 +229,7 @@ def _freeze(
     """The packages of env.json, if that is the environment of the round's records."""
     path = round.shared / "environments" / f"{framework}.{round.config['device']}" / "env.json"
     try:
-        environment = json.loads(path.read_text())
+        environment = strict_json.read(path)
     except (OSError, ValueError):
         return None
     packages: list[str] = environment.get("freeze", [])

@@ -41,7 +41,7 @@ def read(folder: Path, metric: str = "") -> Round:
     """
     path = folder / "config.yaml"
     try:
-        config = yaml.safe_load(path.read_text())
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
         name = str(config["round"])
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
         raise AnalysisError(f"{path}: not the config of a round: {error}") from None

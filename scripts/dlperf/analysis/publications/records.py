@@ -20,6 +20,7 @@ from dlperf.analysis.publications import config as configs
 from dlperf.analysis.publications.values import Value, read, spelled
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError, Row, write_table
+from dlperf.contract import strict_json
 from dlperf.contract.files import write
 from dlperf.contract.parallel import NAMES as WAYS
 from dlperf.contract.parallel import Parallel
@@ -148,7 +149,7 @@ def read_round(runs: Path, round_name: str) -> list[Row]:
     for path in sorted(runs.rglob("rep*.json")):
         content = path.read_bytes()
         try:
-            record = json.loads(content)
+            record = strict_json.parse(content)
         except ValueError as error:
             problems.append(f"{path}: is not JSON, perhaps half-written: {error}")
             continue

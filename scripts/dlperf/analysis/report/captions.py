@@ -79,7 +79,7 @@ def _distribution(cells: Sequence[Row]) -> str:
 
 
 def _mark(row: Row) -> str:
-    return " (not equivalent)" if flags.not_equivalent(row) else ""
+    return f" ({mark})" if (mark := flags.mark(row)) else ""
 
 
 def caption(cells: Sequence[Row], kind: str) -> str:

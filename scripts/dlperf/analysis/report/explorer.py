@@ -173,7 +173,9 @@ def _cell(row: Row, others: Sequence[Row], runs: Sequence[Row]) -> dict[str, Any
         values["per_device"] = _interval(row, "median", 1 / devices)
         values["efficiency"] = _interval(row, "efficiency", 100)
     values |= {other["metric"]: _interval(other, "median") for other in others}
-    doubts = ["suspect"] if "suspect:" in row["flags"] else []
+    doubts = []
+    if flags.suspect(row):
+        doubts.append("excluded: suspect" if flags.excluding(row) else "suspect")
     if row["median"] is not None and row["certificate"] != "passed":
         doubts.append("not equivalent")
     return {
@@ -192,7 +194,8 @@ def _cell(row: Row, others: Sequence[Row], runs: Sequence[Row]) -> dict[str, Any
             )
         ),
         "equal": "yes" if row["certificate"] == "passed" else "no",
-        "sound": "no" if "suspect:" in row["flags"] else "yes",
+        "sound": "no" if flags.suspect(row) else "yes",
+        "ranked": flags.rankable(row),
         "colour": STYLES.get(row["framework"], STYLES["hugectr"])[0],
         "unit": labels.unit(row),
         "doubts": ", ".join(doubts),

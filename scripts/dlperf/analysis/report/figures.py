@@ -1,24 +1,27 @@
-"""cells.tsv -> one figure, as SVG (text stays text) and PNG.
+"""cells.tsv -> one figure, as SVG (text stays text), PNG, or PDF (its fonts are in it).
 
 Five kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
 each nodes x devices; `scaling`, throughput and scaling efficiency over devices, with the ideal;
 `batches`, throughput and latency of inference over batch sizes, on the fewest devices; `ecdf`, how
 its latencies are distributed (from latencies.tsv.gz, beside cells.tsv); `curve`, the test score of
 trainings over samples and seconds (from curves.tsv.gz). A framework has the same
-colour, marker and hatch in every figure; a hollow bar or a ringed point is of a cell that is not
-equivalent. The same cells always give the same bytes.
+colour, marker and hatch in every figure; a hollow bar or a ringed point is of a cell that is
+excluded from ranks. The same cells always give the same bytes.
 """
 
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
@@ -35,6 +38,13 @@ from dlperf.analysis.statistics.medians import median
 from dlperf.contract.files import write
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#d8dee4", "#ffffff"
+#: Matplotlib's own, over what a user's matplotlibrc says: the same cells are to give the same bytes
+#: everywhere. The canvases are named below, so no backend is chosen.
+DEFAULTS: Any = {
+    name: value
+    for name, value in matplotlib.rcParamsDefault.items()
+    if not name.startswith("backend")
+}
 SETTINGS: Any = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
@@ -53,8 +63,9 @@ SETTINGS: Any = {
     "ytick.labelcolor": INK,
     "hatch.linewidth": 0.8,
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,  # TrueType, which publishers ask for; Matplotlib's own choice is Type 3
 }
-#: Around a point, or as a bar's outline: equal work is not certified.
+#: Around a point, or as a bar's outline: the cell is excluded from ranks (flags.mark).
 RING: Any = {
     "marker": "o",
     "markersize": 11,
@@ -65,6 +76,7 @@ RING: Any = {
 }
 OUTLINE: Any = {"facecolor": PAPER, "linewidth": 1.2, "linestyle": (0, (3, 2))}
 NOT_EQUIVALENT = "not equivalent: equal work is not certified (see the table)"
+EXCLUDED = "{}: excluded from ranks (see the table)"
 PNG_DPI = 200
 WIDTH = 9.0  # inches
 LONG_TITLE = 46  # characters
@@ -85,17 +97,20 @@ class Series:
     second: bool  # another compiler of a framework that is here already: paler, dashed, hollow
 
 
-def figure(cells: Path, name: str, svg: Path, png: Path) -> None:
-    """Draw one figure of the round. Raises AnalysisError where there is no such figure."""
+def figure(cells: Path, name: str, files: Mapping[str, Path]) -> None:
+    """Draw one figure of the round into {kind of KINDS: its file}.
+
+    Raises AnalysisError where there is no such figure.
+    """
     rows, kind = select(metrics.with_derived(read_table(cells)), name)
     more: dict[str, Any] = {}
     if kind == names.ECDF:
         more["times"] = latencies(cells.with_name(names.LATENCIES), rows)
     if kind == names.CURVE:
         more["points"] = curves(cells.with_name(names.CURVES), rows)
-    drawn = draw(rows, kind, name, **more)
-    write(svg, drawn["svg"])
-    write(png, drawn["png"])
+    drawn = draw(rows, kind, name, wanted=list(files), **more)
+    for each, path in files.items():
+        write(path, drawn[each])
 
 
 def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:
@@ -156,10 +171,12 @@ def draw(
     name: str,
     times: Mapping[str, Sequence[float]] | None = None,
     points: Mapping[str, Mapping[int, Sequence[Row]]] | None = None,
+    wanted: Sequence[str] = names.DRAWN,
 ) -> dict[str, bytes]:
     """The figure of these cells as {"svg": …, "png": …}. `name` makes the ids in the SVG unique.
 
-    `times` are those of `latencies`, for their distribution; `points` those of `curves`.
+    `times` are those of `latencies`, for their distribution; `points` those of `curves`; `wanted`
+    are of KINDS.
     """
 
     def make() -> Figure:
@@ -172,18 +189,55 @@ def draw(
             return _trainings(rows, series, points or {})
         return _scaling(rows, series) if kind == names.SCALING else _medians(rows, series)
 
-    return rendered(make, name, heading(rows[0], kind))
+    return rendered(make, name, heading(rows[0], kind), wanted)
 
 
-def rendered(make: Callable[[], Figure], name: str, title: str) -> dict[str, bytes]:
-    """What `make` draws as {"svg": …, "png": …}: the same bytes every time."""
-    with matplotlib.rc_context({**SETTINGS, "svg.hashsalt": name}):
-        made, svg, png = make(), io.BytesIO(), io.BytesIO()
-        metadata = {"Date": None, "Creator": "dlperf", "Title": title}
-        FigureCanvasSVG(made).print_svg(svg, metadata=metadata)
-        made.set_dpi(PNG_DPI)
-        FigureCanvasAgg(made).print_png(png, metadata={"Software": None})
-    return {"svg": _tidy(svg.getvalue()), "png": png.getvalue()}
+def rendered(
+    make: Callable[[], Figure], name: str, title: str, wanted: Sequence[str] = names.DRAWN
+) -> dict[str, bytes]:
+    """What `make` draws as {"svg": …, "png": …}, or what else of KINDS: the same bytes always."""
+    _only_shipped_fonts()
+    with matplotlib.rc_context({**DEFAULTS, **SETTINGS, "svg.hashsalt": name}):
+        made = make()
+        return {kind: KINDS[kind](made, title) for kind in wanted}
+
+
+def _svg(made: Figure, title: str) -> bytes:
+    out = io.BytesIO()
+    metadata = {"Date": None, "Creator": "dlperf", "Title": title}
+    FigureCanvasSVG(made).print_svg(out, metadata=metadata)
+    return _tidy(out.getvalue())
+
+
+def _pdf(made: Figure, title: str) -> bytes:
+    out = io.BytesIO()
+    metadata = {"CreationDate": None, "Creator": "dlperf", "Title": title}
+    FigureCanvasPdf(made).print_pdf(out, metadata=metadata)
+    return out.getvalue()
+
+
+def _png(made: Figure, _: str) -> bytes:
+    out = io.BytesIO()
+    made.set_dpi(PNG_DPI)
+    FigureCanvasAgg(made).print_png(out, metadata={"Software": None})
+    return out.getvalue()
+
+
+#: The kinds of files of a figure, each drawn from (figure, title).
+KINDS: Mapping[str, Callable[[Figure, str], bytes]] = {"svg": _svg, "pdf": _pdf, "png": _png}
+
+
+@cache
+def _only_shipped_fonts() -> None:
+    """Let text be measured by Matplotlib's own fonts, not by the system's of the same names."""
+    shipped = Path(matplotlib.get_data_path(), "fonts").resolve()
+    fonts = font_manager.fontManager
+    fonts.ttflist = [
+        each for each in fonts.ttflist if shipped in Path(each.fname).resolve().parents
+    ]
+    if not fonts.ttflist:  # a cache of font lists that knows other places
+        for path in sorted((shipped / "ttf").glob("*.ttf")):
+            fonts.addfont(path)
 
 
 def heading(row: Row, kind: str) -> str:
@@ -251,10 +305,12 @@ def _canvas(
     )
     for line, note in enumerate(reversed(notes)):
         made.text(0.012, (0.13 + 0.17 * line) / height, note, size=7.5, color=MUTED, va="center")
-    if any(flags.not_equivalent(row) for row in rows):
-        sign: Patch | Line2D = Patch(edgecolor=INK, label=NOT_EQUIVALENT, **OUTLINE)
+    if marks := sorted({flags.mark(row) for row in rows} - {""}):
+        only = marks == ["not equivalent"]
+        label = NOT_EQUIVALENT if only else EXCLUDED.format(" or ".join(marks))
+        sign: Patch | Line2D = Patch(edgecolor=INK, label=label, **OUTLINE)
         if kind in (names.SCALING, names.BATCHES, names.ECDF, names.CURVE):
-            sign = Line2D([], [], label=NOT_EQUIVALENT, **RING)
+            sign = Line2D([], [], label=label, **RING)
         made.legend(
             handles=[sign],
             loc="center right",
@@ -311,7 +367,7 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
             )
             continue
         value, (low, high) = row["median"], _ends(row)
-        hollow = flags.not_equivalent(row)
+        hollow = flags.mark(row) != ""
         filled = {
             "color": pale(each.colour) if each.second else each.colour,
             "hatch": each.hatch,
@@ -616,7 +672,7 @@ def _curves(axes: Axes, height: float, series: Sequence[Series], rows: Sequence[
         ok = _ok(each)
         if not ok:
             continue
-        single = [row for row in ok if labels.devices(row) == 1]
+        single = [row for row in ok if labels.devices(row) == 1 and not flags.excluding(row)]
         if single:
             base = single[0]["median"]
             ideal = [base * count for count in counts]
@@ -642,9 +698,9 @@ def _curves(axes: Axes, height: float, series: Sequence[Series], rows: Sequence[
 
 
 def _rings(axes: Axes, rows: Sequence[Row], xs: Sequence[float], ys: Sequence[float]) -> None:
-    """A ring around each point whose cell is not equivalent; xs and ys are those of the rows."""
+    """A ring around each point whose cell is excluded; xs and ys are those of the rows."""
     for row, x, y in zip(rows, xs, ys, strict=True):
-        if flags.not_equivalent(row):
+        if flags.mark(row):
             axes.plot([x], [y], **RING)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dlperf.analysis.report import tables
 from dlperf.analysis.report.summary import Standing, standings
-from dlperf.analysis.round import labels, metrics
+from dlperf.analysis.round import flags, labels, metrics
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
 from dlperf.analysis.statistics import ERROR
@@ -32,11 +32,12 @@ def text(cells: Sequence[Row], found: Sequence[Standing]) -> str:
 
 def won(found: Sequence[Standing]) -> str:
     """What won where, a line each."""
-    head = ["", "best", "its median", "told apart from", "over the next", "over the last"]
+    head = ["", "best", "its median", "significantly different from", "over the next"]
+    head.append("over the last")
     lines = [head, [":---", ":---", "---:", ":---", "---:", "---:"]]
     for each in found:
-        row, (low, high, _) = each.best, each.over_second_interval
-        doubt = " (suspect)" if "suspect:" in row["flags"] else ""
+        row = each.best
+        doubt = " (suspect)" if flags.suspect(row) else ""
         interval = f"[{forms.number(row['median_low'])}, {forms.number(row['median_high'])}]"
         told = f"not from {each.tied_with}" if each.tied else "all others"
         lines.append(
@@ -45,13 +46,14 @@ def won(found: Sequence[Standing]) -> str:
                 f"{labels.implementation(row)}{doubt}",
                 f"{forms.number(row['median'])} {interval} {labels.unit(row)}",
                 told,
-                f"{each.over_second:.2f} [{low:.2f}, {high:.2f}]",
+                f"{each.over_second:.2f} ({each.interval})",
                 f"{each.over_last:.2f}",
             ]
         )
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     sure = (
-        "Told apart: were all of a line equal, some two would be with a probability of "
-        f"{forms.percent(ERROR)}."
+        "If all of a line were equal, a significant difference would still be found with a "
+        f"probability of {forms.percent(ERROR)}. The interval over the next excludes 1 where the "
+        "two are significantly different."
     )
     return f"### What won where\n\n{body}\n\n{sure}\n"

@@ -106,7 +106,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
     content = {
         "config": config,
         "contents": [each for each in CONTENTS if there.get(each[0], True)],
-        "config_text": config_path.read_text(),
+        "config_text": config_path.read_text(encoding="utf-8"),
         "config_sha256": hashlib.sha256(config_path.read_bytes()).hexdigest(),
         "sums_sha256": checksums.of_file(folder / checksums.NAME),
         "computed_with": checksums.computed_with(),
@@ -120,7 +120,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "searches": searched,
         "lead": summary.lead(config, repetitions, cells),
         "standings": compared,
-        "won": summary.won(compared),
+        "won": summary.won(compared, cells),
         "certainty": summary.certainty(config.repetitions, cells),
         "lacking": summary.lacking(cells),
         "quality": summary.quality(cells, repetitions),
@@ -143,7 +143,8 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "limits": _limits(folder / "limits.tsv", cells),
         "rooflines": _rooflines(folder / distances.NAME),
         "roofs": ROOFS,
-        "not_equivalent": flags.not_equivalent,
+        "mark": flags.mark,
+        "suspect": flags.suspect,
         "interval": labels.interval(config.repetitions),
         "coverage": order_coverage(config.repetitions, order_rank(config.repetitions)),
         "error": separation.ERROR,
@@ -155,7 +156,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "forms": forms,
         "names": names,
         "scripts": scripts(),
-        "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text()),
+        "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text(encoding="utf-8")),
     }
     write(out, tables.templates().get_template("report.html.j2").render(content))
 
@@ -174,7 +175,7 @@ def _sections(
             groups.add(group)
             rows = metrics.over_batches(cells, group.removesuffix(f"-{names.BATCHES}"))
             said = captions.describe(rows, names.BATCHES)
-            svg = inline((figures / f"{group}.svg").read_text(), group, said)
+            svg = inline((figures / f"{group}.svg").read_text(encoding="utf-8"), group, said)
             drawn.append((group, svg, captions.caption(rows, names.BATCHES)))
         of_kind = {own[0]["metric"]: own}
         if is_own:
@@ -184,7 +185,7 @@ def _sections(
             path = figures / f"{table}-{kind}.svg"
             if path.exists():
                 alternative = captions.describe(rows, kind)
-                svg = inline(path.read_text(), path.stem, alternative)
+                svg = inline(path.read_text(encoding="utf-8"), path.stem, alternative)
                 drawn.append((path.stem, svg, captions.caption(rows, kind)))
         found.append(Section(tables.build(name, own), drawn, summary.standing(own, standing)))
     return found
@@ -283,7 +284,8 @@ def _rooflines(path: Path) -> list[dict[str, Any]]:
 
 
 def _suspects(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[dict[str, Any]]:
-    """Cells that something may have disturbed, with the worst that their repetitions saw."""
+    """Cells that something may have disturbed, or whose work is in doubt, with the worst that their
+    repetitions saw."""
     runs: dict[tuple[str, str, str], list[Row]] = {}
     for row in repetitions:
         if row["status"] == "ok":
@@ -293,7 +295,8 @@ def _suspects(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[dict[str
         raised = [
             flag
             for flag in row["flags"].split()
-            if flag != "partial" and not flag.startswith((flags.NOT_EQUIVALENT, "certificate"))
+            if flag != "partial"
+            and not flag.startswith((flags.NOT_EQUIVALENT, "certificate", "suspect-baseline"))
         ]
         if not raised:
             continue
@@ -309,10 +312,16 @@ def _suspects(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[dict[str
                 "cv": row["cv"],
                 "idle": min(idle, default=None),
                 "foreign": max(foreign, default=None),
-                "why": list(map(flags.flag, raised)),
+                "why": list(map(_reason, raised)),
             }
         )
     return found
+
+
+def _reason(flag: str) -> str:
+    """Why a cell is in the list of suspects."""
+    excluded = "excluded from ranks: " if flag in flags.EXCLUDING else ""
+    return excluded + flags.FLAGS[flag]
 
 
 def _certificates(rows: Sequence[Row]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 In: rows of measurements.tsv.gz and parity.tsv, env.json of the environments, manifests of the data.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -16,7 +15,8 @@ from dlperf import plan, workloads
 from dlperf.analysis.round import labels, names
 from dlperf.analysis.round.disturbances import SPANS, overlapping
 from dlperf.analysis.schema import columns, forms
-from dlperf.analysis.schema.files import Row
+from dlperf.analysis.schema.files import AnalysisError, Row
+from dlperf.contract import strict_json
 from dlperf.data import loaders
 
 #: What is shown of a machine.
@@ -31,11 +31,11 @@ def environment(shared: Path, framework: str, config: plan.Config) -> dict[str, 
     shown = Path("results") / path.relative_to(shared)  # the same from wherever it is read
     found: dict[str, Any] = {"status": "missing", "reason": f"{shown}: does not exist"}
     try:
-        found = json.loads(path.read_text())
+        found = strict_json.parse(path.read_bytes())
     except FileNotFoundError:
         pass
-    except ValueError:
-        found = {"status": "missing", "reason": f"{shown}: is not JSON"}
+    except ValueError as error:
+        found = {"status": "missing", "reason": f"{shown}: is not JSON: {error}"}
     empty = dict.fromkeys(("python", "backend", "lock", "lock_sha256", "utc"), "")
     known = {**empty, "reason": "", "freeze": [], "size_bytes": None, "lock_applied": None, **found}
     return {**known, "framework": framework, "title": names.framework_title(framework)}
@@ -58,7 +58,10 @@ def data(shared: Path, config: plan.Config) -> list[dict[str, Any]]:
     for folder, title in folders.items():
         path = shared / "data" / folder / "manifest.json"
         if path.exists():
-            manifest = json.loads(path.read_text())
+            try:
+                manifest = strict_json.read(path)
+            except ValueError as error:
+                raise AnalysisError(str(error)) from None
             about = {"folder": folder, "title": title, "contents": contents(manifest)}
             found.append({**manifest, **about})
     return found

@@ -53,7 +53,7 @@ def replay(folder: Path, published: Path) -> None:
         "contradictions": listed,
         "counted": counted,
         "kinds": speedups.KINDS,
-        "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text()),
+        "style": markupsafe.Markup((tables.TEMPLATES / "style.css").read_text(encoding="utf-8")),
     }
     page = tables.templates().get_template("imported.html.j2").render(content)
     write(folder / "report.html", page)

@@ -37,7 +37,7 @@ class Script:
 
 def scripts() -> list[Script]:
     """The libraries, then the page's own; each module is deferred, in this order."""
-    own = (tables.TEMPLATES / "report.js").read_text()
+    own = (tables.TEMPLATES / "report.js").read_text(encoding="utf-8")
     return [inlined(text) for text in (_datatables(), _vega(), own)]
 
 
@@ -51,7 +51,7 @@ def inlined(text: str) -> Script:
 
 def _datatables() -> str:
     """The bundle is a module; an inlined module exports nothing, so the name becomes global."""
-    text = (resources.files("itables") / "html/dt_bundle.js").read_text()
+    text = (resources.files("itables") / "html/dt_bundle.js").read_text(encoding="utf-8")
     exported = re.search(r"export\{[^}]*?([\w$]+) as default[^}]*\};?", text)
     assert exported, "the bundle of itables exports DataTables as its default"
     return text.replace(exported[0], f"globalThis.DataTable={exported[1]};")

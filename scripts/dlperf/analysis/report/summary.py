@@ -2,7 +2,8 @@
 
 In: the round's config, and rows of measurements.tsv.gz, cells.tsv and certificates.tsv. Out: a
 Standing for each table and topology in which at least two implementations can be compared, and
-sentences. Only cells whose equal work is certified are compared.
+sentences. Only cells that may be ranked are compared: equal work is certified, and no flag excludes
+them.
 """
 
 import statistics
@@ -16,13 +17,8 @@ from dlperf.analysis.round import flags, labels, metrics
 from dlperf.analysis.round.calibration import noise
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row
-from dlperf.analysis.statistics.medians import (
-    Interval,
-    order_coverage,
-    order_rank,
-    ratio_interval,
-)
-from dlperf.analysis.statistics.separation import ERROR, LEAST, POWER, higher, shift
+from dlperf.analysis.statistics.medians import order_coverage, order_rank
+from dlperf.analysis.statistics.separation import ERROR, LEAST, POWER, pairwise, shift
 
 #: Above this many winners a sentence counts them, and the table says where.
 NAMED = 3
@@ -34,7 +30,8 @@ ENOUGH = 7
 class Standing:
     """One table and topology: `best` has the best median, `second` the next, `last` the worst.
 
-    `tied` are not told apart from best, by the comparisons that ranks are made of.
+    `tied` are not significantly different from best, by the comparisons that ranks are made of;
+    `over_second_interval` is the one that decides this for the second.
     """
 
     best: Row
@@ -43,7 +40,7 @@ class Standing:
     tied: list[Row]
     compared: int
     over_second: float
-    over_second_interval: Interval
+    over_second_interval: tuple[float, float]  # from 0 to infinity: too few repetitions
     over_last: float
     efficiency: tuple[Row, Row] | None  # the cells with the lowest and the highest efficiency
 
@@ -64,6 +61,11 @@ class Standing:
     def tied_with(self) -> str:
         return labels.listed([labels.implementation(row) for row in self.tied])
 
+    @property
+    def interval(self) -> str:
+        """'1.05 – 1.20', of the best over the second."""
+        return forms.factors(*self.over_second_interval)
+
 
 def standings(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[Standing]:
     """Of the cells of one metric, in the order of the plan; topologies of a table by their number
@@ -77,7 +79,7 @@ def standings(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[Standing
     groups: dict[tuple[str, int, int, int], list[Row]] = {}
     tables = list(dict.fromkeys(row["table"] for row in cells))
     for row in cells:
-        if flags.comparable(row) and not row.get("searched"):  # other sizes are other work
+        if flags.rankable(row) and not row.get("searched"):  # other sizes are other work
             place = row["table"], labels.devices(row), row["nodes"], row["devices_per_node"]
             groups.setdefault(place, []).append(row)
     places = sorted(groups, key=lambda place: (tables.index(place[0]), *place[1:]))
@@ -91,64 +93,88 @@ def _case(row: Row) -> tuple[str, str, str]:
 def _standing(rows: Sequence[Row], values: dict[tuple[str, str, str], list[float]]) -> Standing:
     ordered = metrics.better_first(rows)
     best, second, last = ordered[0], ordered[1], ordered[-1]
-    above, below = metrics.higher_first(best, second)
-    better = higher([values[_case(row)] for row in ordered])
-    if metrics.of_row(best).lower_is_better:
-        better = better.T
+    found = pairwise([values[_case(row)] for row in ordered])
+    lower = metrics.of_row(best).lower_is_better
+    better = found.higher.T if lower else found.higher
+    # of the two, the ratio that is above 1 where the best one is better
+    over = (1, 0) if lower else (0, 1)
     scaled = [row for row in rows if row["efficiency"] is not None and labels.devices(row) > 1]
     scaled.sort(key=lambda row: row["efficiency"])
     return Standing(
         best=best,
         second=second,
         last=last,
-        tied=[row for row, told in zip(ordered[1:], better[0, 1:], strict=True) if not told],
+        tied=[row for row, worse in zip(ordered[1:], better[0, 1:], strict=True) if not worse],
         compared=len(rows),
         over_second=metrics.better_by(best, second),
-        over_second_interval=ratio_interval(values[_case(above)], values[_case(below)]),
+        over_second_interval=(float(found.low[over]), float(found.high[over])),
         over_last=metrics.better_by(best, last),
         efficiency=(scaled[0], scaled[-1]) if scaled else None,
     )
 
 
-def won(found: Sequence[Standing]) -> str:
-    """What won where and by how much; what is not told apart."""
+def won(found: Sequence[Standing], cells: Sequence[Row]) -> str:
+    """What won where and by how much; where nothing did. A winner that is suspect is not named.
+
+    `cells`: of the metric that is compared.
+    """
     if not found:
-        return (
-            "Nothing can be compared: nowhere do two implementations have a number and a "
-            "certificate of equal work."
-        )
-    clear = [each for each in found if not each.tied]
+        return _nothing_ranked(cells)
+    clear = [each for each in found if not each.tied and not flags.suspect(each.best)]
+    doubtful = [each for each in found if not each.tied and flags.suspect(each.best)]
     rest = [each for each in found if each.tied]
     count = labels.plural(len(found), "comparison")
-    text = ""
+    parts = []
     if len(clear) > NAMED:
         winners = Counter(labels.implementation(each.best) for each in clear)
         said = labels.listed([f"{name} in {times}" for name, times in winners.most_common()])
         factors = [each.over_second for each in clear]
-        text = (
-            f"In {len(clear)} of {count} one is told apart from all others: {said}, ahead of the "
-            f"next by a factor of {min(factors):.2f} to {max(factors):.2f}. "
+        parts.append(
+            f"In {len(clear)} of {count} one is significantly better than all others: {said}, "
+            f"ahead of the next by a factor of {min(factors):.2f} to {max(factors):.2f}."
         )
     elif clear:
         said = "; ".join(map(_lead, clear))
-        text = f"In {len(clear)} of {count} one is told apart from all others: {said}. "
+        parts.append(
+            f"In {len(clear)} of {count} one is significantly better than all others: {said}."
+        )
+    else:
+        parts.append(f"In none of {count} is a winner named.")
+    if doubtful:
+        parts.append(
+            f"In {len(doubtful)} the best is a suspect cell: the table below says which and why."
+        )
     if rest:
         ties = [len(each.tied) for each in rest]
         others = f"{min(ties)} to {max(ties)} others" if min(ties) < max(ties) else f"{ties[0]}"
         if min(ties) == max(ties):
             others += " other" if ties[0] == 1 else " others"
-        where = "In the rest" if clear else f"In none of {count} does one win: everywhere"
-        text += f"{where}{',' if clear else ''} the highest median cannot be told apart from "
-        text += f"{others}."
-    return text.strip()
+        where = f"In {len(rest)}" if clear or doubtful else "Everywhere"
+        parts.append(f"{where} the best median is not significantly different from {others}.")
+    return " ".join(parts)
+
+
+def _nothing_ranked(cells: Sequence[Row]) -> str:
+    """Why there is no comparison: how many cells of each place stand against it."""
+    numbers = [row for row in cells if row["status"] == "ok"]
+    suspect = [row for row in numbers if flags.comparable(row) and flags.excluding(row)]
+    unproved = [row for row in numbers if not flags.comparable(row)]
+    why = [
+        f"{labels.plural(len(rows), 'cell')} {'is' if len(rows) == 1 else 'are'} excluded {reason}"
+        for rows, reason in (
+            (suspect, "as suspect (what is done in the timed window is in doubt)"),
+            (unproved, "because equal work is not certified"),
+        )
+        if rows
+    ]
+    text = "Nothing is ranked: nowhere do two implementations have a number that may be compared"
+    return f"{text}; {labels.listed(why)}." if why else f"{text}."
 
 
 def _lead(each: Standing) -> str:
-    low, high, _ = each.over_second_interval
-    suspect = ", from a suspect cell" if "suspect:" in each.best["flags"] else ""
     return (
         f"{labels.implementation(each.best)} in {each.where}, at {each.over_second:.2f} times "
-        f"{labels.implementation(each.second)} (interval {low:.2f} – {high:.2f}{suspect})"
+        f"{labels.implementation(each.second)} (interval {each.interval})"
     )
 
 
@@ -160,11 +186,11 @@ def certainty(asked: int, cells: Sequence[Row]) -> str:
         f"true median with a probability of {forms.percent(coverage)}. "
     )
     if asked < LEAST:
-        text += f"So few tell no two implementations apart; it takes {LEAST} or more."
+        text += f"So few show no significant difference; it takes {LEAST} or more."
     else:
         text += (
-            "Were all implementations of a comparison equally fast, some two would be told apart "
-            f"with a probability of {forms.percent(ERROR)}."
+            "If all implementations of a comparison were equally fast, a significant difference "
+            f"would still be found with a probability of {forms.percent(ERROR)}."
         )
     scatter = [row["cv"] for row in cells if row["cv"] is not None]
     if scatter:
@@ -181,7 +207,8 @@ def lacking(cells: Sequence[Row]) -> str:
     total = labels.plural(len(cells), "cell")
     without = Counter(forms.STATUS[row["status"]] for row in cells if row["status"] != "ok")
     partial = sum(row["status"] == "ok" and row["n_ok"] < row["n_asked"] for row in cells)
-    doubtful = sum("suspect:" in row["flags"] for row in cells)
+    doubtful = sum(map(flags.suspect, cells))
+    excluded = sum(flags.comparable(row) and bool(flags.excluding(row)) for row in cells)
     unproved = sum(row["status"] == "ok" and not flags.comparable(row) for row in cells)
     if without:
         said = labels.listed([f"{count} {status}" for status, count in without.items()])
@@ -194,8 +221,9 @@ def lacking(cells: Sequence[Row]) -> str:
         parts.append(f"{unproved} without a valid certificate of equal work, so in no comparison")
     text = "; ".join(parts) + "."
     if doubtful:
-        be, them = ("is", "it") if doubtful == 1 else ("are", "them")
-        text += f" {doubtful} {be} suspect: something disturbed {them}, and the tables say what."
+        be = "is" if doubtful == 1 else "are"
+        text += f" {labels.plural(doubtful, 'cell')} {be} suspect, and the tables say why"
+        text += f"; {excluded} of them excluded from ranks." if excluded else "."
     elif not without:
         text += " None is suspect."
     return text
@@ -209,7 +237,7 @@ def quality(cells: Sequence[Row], repetitions: Sequence[Row]) -> dict[str, tuple
         "repetitions": (sum(row["status"] == "ok" for row in asked), len(asked)),
         "measured": (len(ok), len(cells)),
         "certified": (sum(map(flags.comparable, ok)), len(ok)),
-        "suspect": (sum("suspect:" in row["flags"] for row in ok), len(ok)),
+        "suspect": (sum(map(flags.suspect, ok)), len(ok)),
     }
 
 
@@ -259,9 +287,9 @@ def standing(cells: Sequence[Row], found: Sequence[Standing]) -> list[str]:
             f"({forms.number(best['median_low'])} – {forms.number(best['median_high'])})"
         )
         if each.tied:
-            text += f"; it is not told apart from {each.tied_with}."
+            text += f"; it is not significantly different from {each.tied_with}."
         else:
-            text += "; it is told apart from all others."
+            text += "; it is significantly different from all others."
         said.append(
             f"{text} The {metrics.superlative(best, best=False)} is "
             f"{labels.implementation(last)}'s, {forms.number(last['median'])} {unit}: a factor of "
@@ -274,12 +302,21 @@ def standing(cells: Sequence[Row], found: Sequence[Standing]) -> list[str]:
             f"{forms.percent(worst['efficiency'])} ({labels.implementation(worst)}) to "
             f"{forms.percent(best['efficiency'])} ({labels.implementation(best)})."
         )
-    left_out = [row for row in cells if row["status"] == "ok" and not flags.comparable(row)]
-    if left_out:
-        said.append(
-            "Left out of these comparisons, because equal work is not certified: "
-            f"{labels.listed(list(map(labels.cell, left_out)))}."
-        )
+    numbers = [row for row in cells if row["status"] == "ok"]
+    for excluded, why in (
+        ([row for row in numbers if not flags.comparable(row)], "equal work is not certified"),
+        (
+            [row for row in numbers if flags.comparable(row) and flags.excluding(row)],
+            "they are suspect cells, whose timed work is in doubt (see the notes)",
+        ),
+    ):
+        if excluded:
+            said.append(
+                f"Excluded from these comparisons, because {why}: "
+                f"{labels.listed(list(map(labels.cell, excluded)))}."
+            )
+    if excluded and not found:
+        said.append("So nothing is ranked here.")
     return said
 
 
@@ -316,8 +353,19 @@ def caveats(
         found.append("Some repetitions were measured with changes that are not in their commit.")
     if any(row["record"] and not row["git_commit"] for row in repetitions):
         found.append("Some repetitions do not know the commit of the code that measured them.")
-    found += [*_moved(repetitions), *_ranked(cells)]
+    found += [*_doubted(cells), *_moved(repetitions), *_ranked(cells)]
     return found
+
+
+def _doubted(cells: Sequence[Row]) -> Iterable[str]:
+    """Cells that flags exclude, which a reader of their numbers alone would not know."""
+    excluded = [row for row in cells if row["status"] == "ok" and flags.excluding(row)]
+    if excluded:
+        yield (
+            f"Suspect cells, excluded from ranks: {'; '.join(map(labels.cell, excluded))}. They "
+            "may have been timed with less or other work than is certified. Their numbers are "
+            "shown and marked; nothing is compared with them, and no speed-up is over them."
+        )
 
 
 def _moved(repetitions: Sequence[Row]) -> Iterable[str]:
@@ -341,8 +389,8 @@ def _ranked(cells: Sequence[Row]) -> Iterable[str]:
     count = max(places.values())
     few, many = shift(LEAST, count), shift(ENOUGH, count)
     yield (
-        f"All ranks are shared: with fewer than {LEAST} repetitions no difference counts. Of "
-        f"{count} cells, {LEAST} repetitions find one of {few:.1f} standard deviations in "
+        f"All ranks are shared: with fewer than {LEAST} repetitions no difference is significant. "
+        f"Of {count} cells, {LEAST} repetitions find one of {few:.1f} standard deviations in "
         f"{forms.percent(POWER)} of cases, {ENOUGH} one of {many:.1f}."
     )
 

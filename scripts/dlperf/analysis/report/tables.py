@@ -3,8 +3,8 @@
 One table a workload, scenario, precision, batch size and metric: a row for each nodes x devices, a
 column for each framework and compiler, in a cell the median and its ratio to that of the fewest
 devices (of throughput: the speed-up over 1n1d). What was not
-measured is spelled out in its cell, with the reason in a note. A value whose equal work is not
-certified stays and is marked.
+measured is spelled out in its cell, with the reason in a note. A value that is excluded from ranks,
+because equal work is not certified or is in doubt, stays and is marked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import jinja2
 
 RANKS = (
-    "Ranks, shared where cells are not told apart (if all of a line were equal, some two would be "
-    f"with a probability of {forms.percent(ERROR)}):"
+    "Ranks, shared where cells are not significantly different (if all of a line were equal, a "
+    f"significant difference would still be found with a probability of {forms.percent(ERROR)}):"
 )
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -40,7 +40,7 @@ class Entry:
     repetitions: str = ""
     notes: tuple[int, ...] = ()
     ok: bool = True
-    mark: str = ""  # 'not equivalent': the value may not be compared
+    mark: str = ""  # 'not equivalent' or 'suspect': the value may not be compared
 
 
 @dataclass
@@ -130,21 +130,30 @@ def _of_largest(name: str, cells: Sequence[Row]) -> Table:
 
 
 def ranking(cells: Sequence[Row]) -> list[str]:
-    """Cells of one topology by rank: ['1n1d: 1 MXNet, 2–3 JAX [xla], 2–3 PyTorch']."""
+    """Cells of one topology by rank: ['1n1d: 1 MXNet, 2–3 JAX [xla], 2–3 PyTorch'], and which of
+    them flags exclude: ['…; excluded as suspect: OneFlow']."""
     ranked = sorted(
         (cell for cell in cells if cell["rank"] is not None),
         key=lambda cell: (cell["rank"], cell["rank_last"]),
     )
-    if not ranked:
+    excluded = [
+        labels.implementation(cell)
+        for cell in cells
+        if cell["status"] == "ok" and flags.excluding(cell) and not cell.get("over")
+    ]
+    if not ranked and not excluded:
         return []
-    places = [f"{rank(cell)} {labels.implementation(cell)}" for cell in ranked]
-    few = max(cell["n_ok"] for cell in ranked) < LEAST
-    why = f"; too few repetitions to tell any apart, it takes {LEAST} or more" if few else ""
-    return [f"{labels.short_topology(ranked[0])}: {', '.join(places)}{why}"]
+    text = ", ".join(f"{rank(cell)} {labels.implementation(cell)}" for cell in ranked)
+    if ranked and max(cell["n_ok"] for cell in ranked) < LEAST:
+        text += f"; no significant difference can be shown with fewer than {LEAST} repetitions"
+    if excluded:
+        text += "; " if ranked else "nothing is ranked; "
+        text += f"excluded as suspect: {', '.join(excluded)}"
+    return [f"{labels.short_topology(cells[0])}: {text}"]
 
 
 def rank(cell: Row) -> str:
-    """'1', or '2–4' where cells are not told apart, or '' for a cell that is not ranked."""
+    """'1', or '2–4' where cells are not significantly different, or '' for one without a rank."""
     best, last = cell["rank"], cell["rank_last"]
     if best is None:
         return ""
@@ -212,7 +221,8 @@ def _entry(row: Row | None, notes: list[str]) -> Entry:
         text = forms.STATUS[row["status"]]
         return Entry(text, notes=_note(notes, [f"{text}: {row['reason']}"]), ok=False)
     raised = row["flags"].split()
-    said = [flags.flag(flag) for flag in raised if flag != "partial"]
+    elsewhere = ("partial", flags.NO_PRECISION_RATIO, flags.NO_GLOBAL_BATCH_RATIO)
+    said = [flags.flag(flag) for flag in raised if flag not in elsewhere]
     repetitions = ""
     if "partial" in raised:
         repetitions = f"{row['n_ok']}/{row['n_asked']}"
@@ -229,7 +239,7 @@ def _entry(row: Row | None, notes: list[str]) -> Entry:
         interval=_interval(row),
         repetitions=repetitions,
         notes=_note(notes, said),
-        mark="not equivalent" if flags.not_equivalent(row) else "",
+        mark=flags.mark(row),
     )
 
 
@@ -272,11 +282,13 @@ def over_seeds(row: Row) -> str:
 
 
 def convergence(row: Row) -> str:
-    """'alike: 1.02 times the samples of the others (0.97 to 1.05), p = 0.4'."""
-    low, high = (f"{row[key]:.2f}" for key in ("convergence_low", "convergence_high"))
+    """'alike: 1.02 times the samples of the others (0.97 to 1.05); p = 0.4 after correction for the
+    number of frameworks, where 0.05 or less is significant'."""
+    interval = forms.factors(row["convergence_low"], row["convergence_high"], " to ")
     return (
         f"{row['convergence']}: {row['convergence_ratio']:.2f} times the samples of the others "
-        f"({low} to {high}), p = {row['convergence_p']:.2g}"
+        f"({interval}); p = {row['convergence_p']:.2g} after correction for the number of "
+        f"frameworks, where {ERROR} or less is significant"
     )
 
 

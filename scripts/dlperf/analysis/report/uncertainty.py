@@ -1,4 +1,4 @@
-"""The report's section 'How sure': noise floor, drift, outliers and what can be told apart.
+"""The report's section 'How sure': noise floor, drift, outliers and what can be found.
 
 In: rows of measurements.tsv.gz and of cells.tsv. Out: what templates/sections/how-sure.html.j2
 shows.
@@ -36,18 +36,23 @@ def drift(found: noise.Drift, floor: noise.Floor) -> str:
     measured = (
         f"{found.host} became {forms.percent(abs(found.change), 2)} {how} in "
         f"{found.hours:.1f} hours and {labels.plural(found.repetitions, 'repetition')} "
-        f"(slope within cells; by chance with probability {found.probability:.2g})."
+        f"(slope within cells; p = {found.probability:.2g} for so much order in time by chance)."
     )
+    level, noise_of_one = noise.DRIFT_PROBABILITY, forms.percent(floor.noise, 2)
     if noise.drifted(found, floor):
         verdict = (
-            " That is drift: hardly chance, and more than the noise floor. Frameworks take turns, "
+            f" That is drift: p is below {level}, and it is more than the noise floor "
+            f"({noise_of_one}). Frameworks take turns, "
             "so it widens every interval and favours none; cells that were measured at other times "
             "than those beside them are marked as suspect."
         )
     elif found.probability < noise.DRIFT_PROBABILITY:
-        verdict = " That is hardly chance, but no more than the noise floor."
+        verdict = (
+            f" p is below {level}, but the change is no larger than the noise floor "
+            f"({noise_of_one}): no drift is reported."
+        )
     else:
-        verdict = " That is no more than chance gives."
+        verdict = f" p is not below {level}, so no drift is shown."
     return measured + verdict + thirds
 
 
@@ -63,8 +68,8 @@ def _detectable(cells: Sequence[Row]) -> Iterator[str]:
     if len(shares) < len(ok):
         few = "Cells" if not shares else labels.plural(len(ok) - len(shares), "cell")
         yield (
-            f"{few} with fewer than {LEAST} repetitions: told apart from no other, however large "
-            "the difference, because chance alone would do that too often."
+            f"{few} with fewer than {LEAST} repetitions: no difference is significant, however "
+            "large, because chance alone would show one too often."
         )
 
 

@@ -35,9 +35,10 @@ FAILURES = ("oom", "timeout", "crashed", "unsupported", "missing")
 
 
 #: Undefined for a single published value.
-INTERVALS = (
-    *("median_low", "median_high", "coverage", "ratio_low", "ratio_high"),
-    *("efficiency_low", "efficiency_high", "ratio_coverage"),
+INTERVAL = ("median_low", "median_high", "coverage")
+RATIO_INTERVAL = (
+    *("ratio_low", "ratio_high", "efficiency_low", "efficiency_high"),
+    "ratio_coverage",
 )
 
 Certificates = Mapping[certificates.Key, Sequence[Row]]
@@ -70,13 +71,23 @@ def summarise(
         scenario: metrics.present(_having(measured[measured["scenario"] == scenario]), scenario)
         for scenario in measured["scenario"].unique()
     }
+    of_cases = [
+        [
+            metric.of(case.workload)
+            for metric in present[case.scenario]
+            if metric.is_of(case.workload)
+        ]
+        for case in spelled
+    ]
+    rows = [_cell(each, own[0], proofs, known) for each, own in zip(cases, of_cases, strict=True)]
+    # these are the baseline of no ratio
+    excluded = {id(each) for each, cell in zip(cases, rows, strict=True) if flags.excluding(cell)}
     found: list[tuple[Row, Sequence[float]]] = []
-    for case, each in zip(spelled, cases, strict=True):
+    for case, each, cell, (first, *others) in zip(spelled, cases, rows, of_cases, strict=True):
         over = base_case(case)
         place = _place(over.folder, each.first)
         base = each if over == case else by_place.get(place)
         base = base or _of_more_micro_steps(over, each, spelled, cases)
-        proof = proofs.get(certificates.key(each.first), [])
         full = next(
             (
                 by_place[place]
@@ -89,12 +100,16 @@ def summarise(
         together = by_place.get(_place(_sharing(case, each.first).folder, each.first))
         if case.searched:  # on other devices it may be another size, so other work
             base = together = None
-        first, *others = (
-            metric.of(case.workload)
-            for metric in present[case.scenario]
-            if metric.is_of(case.workload)
-        )
-        cell = _cell(each, base, first, proof, known)
+        lacking: list[str] = []
+        if base and base is not each and id(base) in excluded:
+            base, lacking = None, [*lacking, flags.NO_SPEED_UP]
+        if full and id(full) in excluded:
+            full, lacking = None, [*lacking, flags.NO_PRECISION_RATIO]
+        if together and together is not each and id(together) in excluded:
+            together, lacking = None, [*lacking, flags.NO_GLOBAL_BATCH_RATIO]
+        if cell["status"] == "ok":
+            cell |= _over_base(each, base, first)
+            cell["flags"] = _flags(cell, [*each.flags, *lacking], proofs, each)
         own = [cell, *(_other(cell, each, base, metric) for metric in others)]
         for row in own:
             row |= _over_precision(each, full, row["metric"])
@@ -148,14 +163,8 @@ def _of_one_step(case: Case) -> Case:
     return replace(case, parallel=replace(case.parallel, accumulation=1))
 
 
-def _cell(
-    own: Repetitions,
-    base: Repetitions | None,
-    metric: Metric,
-    proof: Sequence[Row],
-    known: Sequence[Row],
-) -> Row:
-    """The row of the scenario's own metric, with all that is known of the case."""
+def _cell(own: Repetitions, metric: Metric, proofs: Certificates, known: Sequence[Row]) -> Row:
+    """The row of the scenario's own metric, with all that is known of the case beside no other."""
     first, n_ok = own.first, own.statuses.get("ok", 0)
     kept = (
         *(
@@ -180,17 +189,26 @@ def _cell(
     }
     counted = ("oom", "timeout", "crashed", "missing")
     cell |= {f"n_{status}": own.statuses.get(status, 0) for status in counted}
-    made_with = {tuple(row[key] for key in columns.MADE_WITH) for row in own.kinds}
     if failure != "unsupported":
-        cell["certificate"] = certificates.standing(proof, made_with)
+        cell["certificate"] = certificates.standing(*_proof(own, proofs))
     if not n_ok:
         return cell
-    cell |= _summary(own, base, metric) | own.summary
+    cell |= _summary(own, metric) | own.summary
     if metric.name == "throughput":
         cell |= limits.utilisation(cell, own.kinds, known)
-    warnings = [*flags.found(cell, own.flags), *certificates.flags(proof, made_with)]
-    cell["flags"] = " ".join(warnings)
+    cell["flags"] = _flags(cell, own.flags, proofs, own)
     return cell
+
+
+def _proof(own: Repetitions, proofs: Certificates) -> tuple[Sequence[Row], set[tuple[str, ...]]]:
+    """(rows of a case's certificate, the codes and locks that its repetitions were made with)."""
+    made_with = {tuple(row[key] for key in columns.MADE_WITH) for row in own.kinds}
+    return proofs.get(certificates.key(own.first), []), made_with
+
+
+def _flags(cell: Row, raised: Sequence[str], proofs: Certificates, own: Repetitions) -> str:
+    found = [*flags.found(cell, raised), *certificates.flags(*_proof(own, proofs))]
+    return " ".join(found)
 
 
 def _other(cell: Row, own: Repetitions, base: Repetitions | None, metric: Metric) -> Row:
@@ -200,7 +218,7 @@ def _other(cell: Row, own: Repetitions, base: Repetitions | None, metric: Metric
     values, ok = own.values[metric.name], own.statuses.get("ok", 0)
     # of repetitions of which some lack it for a reason, the others would be a selection
     if values and (len(values) == ok or not metric.lacking):
-        found |= {"n_ok": len(values), **_summary(own, base, metric)}
+        found |= {"n_ok": len(values), **_summary(own, metric), **_over_base(own, base, metric)}
     elif cell["status"] == "ok":
         found |= {
             "status": "missing",
@@ -217,8 +235,8 @@ def _of_metric(row: Row, metric: Metric) -> Row:
     return {"metric": metric.name, "unit": unit, "better": metric.better}
 
 
-def _summary(own: Repetitions, base: Repetitions | None, metric: Metric) -> Row:
-    """Median, interval and scatter of a metric, and its ratio to the base's."""
+def _summary(own: Repetitions, metric: Metric) -> Row:
+    """Median, interval and scatter of a metric."""
     values = own.values[metric.name]
     interval = median_interval(values)
     found: Row = {
@@ -232,6 +250,15 @@ def _summary(own: Repetitions, base: Repetitions | None, metric: Metric) -> Row:
         "minimum": min(values),
         "maximum": max(values),
     }
+    if _estimated(own, metric):
+        found |= dict.fromkeys(INTERVAL)
+    return found
+
+
+def _over_base(own: Repetitions, base: Repetitions | None, metric: Metric) -> Row:
+    """A metric's ratio to the baseline's, and its scaling efficiency."""
+    found: Row = {}
+    values = own.values[metric.name]
     under = base.values[metric.name] if base else ()
     if base is own:
         # A cell against itself: the ratio is 1 by definition, not a measurement.
@@ -242,10 +269,14 @@ def _summary(own: Repetitions, base: Repetitions | None, metric: Metric) -> Row:
         more = labels.devices(own.first) / labels.devices(base.first)
         for end in ("", "_low", "_high"):
             found[f"efficiency{end}"] = found[f"ratio{end}"] / more
-    if len(values) == 1 and "estimator" in own.first:
-        # somebody's estimate: an interval around one number would be made up
-        found |= dict.fromkeys(INTERVALS)
+    if _estimated(own, metric):
+        found |= dict.fromkeys(RATIO_INTERVAL)
     return found
+
+
+def _estimated(own: Repetitions, metric: Metric) -> bool:
+    """Whether this is somebody's single estimate: an interval around it would be made up."""
+    return len(own.values[metric.name]) == 1 and "estimator" in own.first
 
 
 def _over_precision(own: Repetitions, full: Repetitions | None, metric: str) -> Row:
@@ -284,7 +315,7 @@ def _compare_convergence(found: Iterable[tuple[Row, Sequence[float]]]) -> None:
     """Add to the samples that trainings take to the target whether they are as many as others'."""
     groups: dict[tuple[object, ...], list[tuple[Row, Sequence[float]]]] = {}
     for cell, values in found:
-        if cell["metric"] == "samples_to_target" and flags.comparable(cell):
+        if cell["metric"] == "samples_to_target" and flags.rankable(cell):
             key = cell["table"], cell["nodes"], cell["devices_per_node"]
             groups.setdefault(key, []).append((cell, values))
     for own in groups.values():
@@ -303,9 +334,9 @@ def _compare_convergence(found: Iterable[tuple[Row, Sequence[float]]]) -> None:
 def _rank(found: Iterable[tuple[Row, Sequence[float]]]) -> None:
     """Add rank, rank_last and detectable to the cells of each table, topology and metric.
 
-    `found` has each cell with its values. Only cells whose equal work is certified have a rank, and
-    only where two or more of them have two repetitions or more: a single one has no scatter.
-    Suspects keep theirs, with their flag.
+    `found` has each cell with its values. Only cells whose equal work is certified, and which no
+    flag excludes, have a rank, and only where two or more of them have two repetitions or more: a
+    single one has no scatter. Other suspects keep theirs, with their flag.
     """
     groups: dict[tuple[object, ...], list[tuple[Row, Sequence[float]]]] = {}
     for cell, values in found:
@@ -313,7 +344,7 @@ def _rank(found: Iterable[tuple[Row, Sequence[float]]]) -> None:
             key = cell["table"], cell["nodes"], cell["devices_per_node"], cell["metric"]
             groups.setdefault(key, []).append((cell, values))
     for own in groups.values():
-        ranked = [(cell, values) for cell, values in own if flags.comparable(cell)]
+        ranked = [(cell, values) for cell, values in own if flags.rankable(cell)]
         ranked = [(cell, values) for cell, values in ranked if len(values) > 1]
         judged = sum(len(values) >= LEAST for _, values in ranked)
         for cell, values in own:

@@ -6,7 +6,6 @@ path says stops the merge: it would prove something else.
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +15,8 @@ from dlperf.analysis.round import labels
 from dlperf.analysis.round.flags import NOT_EQUIVALENT
 from dlperf.analysis.schema import columns, documents
 from dlperf.analysis.schema.files import AnalysisError, Row
+from dlperf.certify import check
+from dlperf.contract import storage, strict_json
 from dlperf.plan import Case, Config
 from dlperf.workloads.cases import case_of_row
 
@@ -52,6 +53,8 @@ def read(config: Config, cases: Iterable[Case], shared: Path) -> list[Row]:
             rows.append({**own, "status": "missing", "reason": "not made yet", "certificate": path})
             continue
         except OSError as error:
+            if storage.is_lacking(error):
+                raise
             problems.append(f"{shared / path}: cannot be read: {error.strerror}")
             continue
         document, wrong = parse(content, own)
@@ -89,7 +92,7 @@ def _existing(shared: Path, path: str) -> str:
 def parse(content: bytes, wanted: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
     """(certificate, problems) of a file's content that should be of `wanted`."""
     try:
-        document = json.loads(content)
+        document = strict_json.parse(content)
     except ValueError as error:
         return None, [f"is not JSON, perhaps half-written: {error}"]
     document = _upgraded(document)
@@ -100,8 +103,7 @@ def parse(content: bytes, wanted: Mapping[str, Any]) -> tuple[dict[str, Any] | N
         for name in KEY
         if document[name] != wanted[name]
     ]
-    if document["passed"] != all(tier["passed"] is not False for tier in document["tiers"]):
-        problems.append(f"passed is {document['passed']}, but its tiers say otherwise")
+    problems = problems or check.problems(document)
     return (None, problems) if problems else (document, [])
 
 

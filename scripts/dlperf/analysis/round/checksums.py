@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from dlperf.analysis.schema.files import AnalysisError
+from dlperf.contract import storage
 from dlperf.contract.files import write
 
 NAME = "SHA256SUMS"
@@ -22,8 +23,8 @@ NAME = "SHA256SUMS"
 PEAKS = "peaks.yaml"
 #: The libraries that numbers, tables, figures, the page and an archive's crate come from.
 LIBRARIES = (
-    *("itables", "jinja2", "markupsafe", "matplotlib", "numpy", "pandas", "pillow"),
-    *("pydantic", "pyyaml", "rocrate", "scipy", "vl-convert-python"),
+    *("fonttools", "itables", "jinja2", "markupsafe", "matplotlib", "numpy", "pandas"),
+    *("pillow", "pydantic", "pyyaml", "rocrate", "scipy", "vl-convert-python"),
 )
 #: The folders of the package that they come from.
 CODE = (
@@ -72,8 +73,10 @@ def parse(path: Path) -> tuple[dict[str, str], dict[int, str]]:
     found: dict[str, str] = {}
     problems = {}
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
+        if storage.is_lacking(error):
+            raise
         raise AnalysisError(f"{path}: cannot be read: {error}") from None
     for number, line in enumerate(lines, start=1):
         match = _LINE.fullmatch(line)

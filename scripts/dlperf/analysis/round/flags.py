@@ -1,7 +1,7 @@
 """Flags of cells: what a reader must know before believing a number.
 
-In: a cell, and the flags that its repetitions raise (disturbances.py). Out: all of them, and their
-meaning in words. docs/statistics.md has the rule of each.
+In: a cell, and the flags that its repetitions raise (disturbances.py). Out: all of them, their
+meaning in words, and which cells they exclude from ranks. docs/statistics.md has the rule of each.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,6 +12,17 @@ from dlperf.analysis.schema.files import Row
 #: Above this share of the window spent waiting for batches, it is reading that was measured.
 LOADER_SHARE = 0.02
 NOT_EQUIVALENT = "not-equivalent"
+SUSPECT = "suspect:"
+#: Suspects that keep their number, but are excluded from ranks, winners and comparisons, and are no
+#: baseline: the timed work itself is in doubt, so the number may be of less work, or is impossible.
+#: All other flags exclude nothing. What disturbed a host can only have slowed the cell down, and
+#: excluding it would move its rivals up for an accident.
+EXCLUDING = ("suspect:losses", "suspect:weights", "suspect:outputs", "suspect:mfu-above-100%")
+#: A ratio that a cell lacks, because its baseline is a cell that EXCLUDING excludes.
+NO_SPEED_UP = "suspect-baseline:speed-up"
+NO_PRECISION_RATIO = "suspect-baseline:precision"
+NO_GLOBAL_BATCH_RATIO = "suspect-baseline:global-batch"
+_BASELINE = "its baseline is a suspect cell that is excluded from ranks"
 FLAGS = {
     f"{NOT_EQUIVALENT}:missing": "not equivalent: no certificate of equal work was made",
     "certificate-stale": "its certificate of equal work was made with other code or another lock",
@@ -36,6 +47,9 @@ FLAGS = {
     "another model than its certificate proves",
     "suspect:weights": "its ranks ended with different weights, or training changed them otherwise "
     "than in the other frameworks: work may be left out while it is timed",
+    NO_SPEED_UP: f"no speed-up or ratio: {_BASELINE}",
+    NO_PRECISION_RATIO: f"no ratio to a full precision: {_BASELINE}",
+    NO_GLOBAL_BATCH_RATIO: f"no ratio with an equal global batch: {_BASELINE}",
 }
 
 
@@ -52,7 +66,14 @@ def found(cell: Row, of_repetitions: Iterable[str]) -> list[str]:
 
 
 def flag(text: str) -> str:
-    """A flag in words; 'not-equivalent:<tier>[:<tensor>]' names the tier and the tensor."""
+    """A flag in words: 'suspect cell: reason', and whether that excludes it from ranks.
+
+    'not-equivalent:<tier>[:<tensor>]' names the tier and the tensor.
+    """
+    if text in EXCLUDING:
+        return f"suspect cell, excluded from ranks: {FLAGS[text]}"
+    if text.startswith(SUSPECT):
+        return f"suspect cell: {FLAGS[text]}"
     if text in FLAGS or not text.startswith(NOT_EQUIVALENT):
         return FLAGS[text]
     _, tier, *tensor = text.split(":", 2)
@@ -66,5 +87,27 @@ def not_equivalent(row: Mapping[str, Any]) -> bool:
 
 
 def comparable(row: Mapping[str, Any]) -> bool:
-    """Whether a cell's number may be ranked: equal work is certified, in the cell's environment."""
+    """Whether a cell's equal work is certified, in the cell's environment."""
     return row["status"] == "ok" and row["certificate"] == "passed"
+
+
+def suspect(row: Mapping[str, Any]) -> bool:
+    """Whether anything is suspect about a cell, whatever follows from that."""
+    return SUSPECT in (row.get("flags") or "")
+
+
+def excluding(row: Mapping[str, Any]) -> list[str]:
+    """The flags of a cell that exclude it from ranks."""
+    return [text for text in (row.get("flags") or "").split() if text in EXCLUDING]
+
+
+def rankable(row: Mapping[str, Any]) -> bool:
+    """Whether a cell may be ranked, win, or be compared: certified, and no flag excludes it."""
+    return comparable(row) and not excluding(row)
+
+
+def mark(row: Mapping[str, Any]) -> str:
+    """How a number is marked that is shown, but excluded from ranks; '' for any other."""
+    if row["status"] != "ok":
+        return ""
+    return "not equivalent" if not_equivalent(row) else "suspect" if excluding(row) else ""

@@ -64,7 +64,8 @@ def _over_precisions(cells: Sequence[Row]) -> list[Row]:
     """The rows of the tables of one precision over another.
 
     They have the ratio in place of the median, its interval and coverage; `over` names the other
-    precision. What is said against one of the two cells is said of their ratio.
+    precision. What is said against one of the two cells is said of their ratio; over one that is
+    excluded from ranks there is none.
     """
     by_place = {_place(row, row["precision"]): row for row in cells}
     found = []
@@ -108,6 +109,12 @@ def _together(row: Row, table: str) -> Row:
         **dict.fromkeys((f"efficiency{end}" for end in ends), None),
         "table": table,
         "together": row["global_batch_size"],
+        "flags": " ".join(
+            # this table's ratio is the one with an equal global batch
+            {flags.NO_GLOBAL_BATCH_RATIO: flags.NO_SPEED_UP}.get(flag, flag)
+            for flag in (row["flags"] or "").split()
+            if flag != flags.NO_SPEED_UP
+        ),
     }
     if of_row(row).adds_up and made["ratio"] is not None:
         case = case_of_row(row)
@@ -143,6 +150,9 @@ def _ratio(row: Row, base: Row) -> Row:
         "certificate": base["certificate"] if flags.comparable(row) else row["certificate"],
         "flags": " ".join(dict.fromkeys(f"{row['flags']} {base['flags']}".split())),
     }
+    if doubts := flags.excluding(base):
+        why = "; ".join(map(flags.flag, doubts))
+        made |= {"status": "excluded", "reason": f"in {over}: {why}"}
     for each in (base, row):
         if each["status"] != "ok":
             reason = f"in {each['precision']}: {each['reason']}"

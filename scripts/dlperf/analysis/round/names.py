@@ -32,6 +32,8 @@ ECDF = "ecdf"
 LATENCIES = "latencies.tsv.gz"
 #: The figure of how trainings to a quality go, and the file that it is drawn from.
 CURVE, CURVES = "curve", "curves.tsv.gz"
+#: The kinds of files of a figure that are always made, and those that are made on request.
+DRAWN, DRAWN_ON_REQUEST = ("svg", "png"), ("pdf",)
 
 
 def by_table(cases: Iterable[Case]) -> dict[str, list[Case]]:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from dlperf import frameworks, plan, workloads
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
-from dlperf.contract import searched
+from dlperf.contract import searched, storage, strict_json
 from dlperf.contract.case import INFERRING, UNSAID, upgraded, with_choices
 from dlperf.plan import Case, Config, searches
 from dlperf.scenarios import quality, server, train
@@ -111,6 +111,8 @@ def _read_case(config: Config, case: Case, runs: Path) -> tuple[list[Repetition]
         except FileNotFoundError:
             pass
         except OSError as error:
+            if storage.is_lacking(error):
+                raise
             problems.append(f"{path}: cannot be read: {error.strerror}")
         else:
             sha256 = hashlib.sha256(content).hexdigest()
@@ -131,7 +133,7 @@ def parse(
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """(record, problems) of a file's content that should hold `wanted`, the document of `case`."""
     try:
-        record = documents.parse(content)
+        record = strict_json.parse(content)
     except ValueError as error:
         if not content.strip():
             return None, ["is empty"]

@@ -1,8 +1,8 @@
 """Records and certificates against their JSON schemas.
 
 jsonschema-rs says whether a document fits in a fiftieth of the time that jsonschema takes, which is
-asked for words where it does not. Of NaN and the like, which JSON does not have and Python's json
-writes, neither has anything to say: `parse` refuses them.
+asked for words where it does not. Of NaN and of keys that stand twice, neither has anything to say:
+contract/strict_json.py, which reads the documents, refuses them.
 """
 
 import json
@@ -17,24 +17,9 @@ NODE = Path(__file__).parents[2] / "measure" / "node.schema.json"
 CERTIFICATE = Path(__file__).parents[2] / "certify" / "certificate.schema.json"
 
 
-def parse(content: bytes) -> Any:
-    """The JSON document. Raises ValueError for what is none, or has a NaN, which JSON has not."""
-    try:
-        return _DECODER.decode(content.decode("utf-8"))
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not a number")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
-
-
 @cache
 def load(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text())
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 @cache

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dlperf.analysis.schema.columns import numbers
+from dlperf.contract import storage
 from dlperf.contract.files import write
 
 Row = dict[str, Any]
@@ -71,6 +72,8 @@ def read_table(path: str | Path, only: Sequence[str] = ()) -> list[Row]:
             ]
             kinds = numbers(only or reader.fieldnames or ())
     except (OSError, EOFError) as error:
+        if storage.is_lacking(error):
+            raise
         raise AnalysisError(f"{path}: cannot be read: {error}") from None
     for line, row in enumerate(rows, start=2):
         try:

@@ -1,5 +1,6 @@
 """How values are written for readers: shares in percent, sizes in bytes, statuses in words."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ STATUS = {
     "crashed": "crashed",
     "unsupported": "not supported",
     "missing": "not measured",
+    "excluded": "no baseline",  # of a ratio alone: what it would be over is excluded from ranks
 }
 
 
@@ -43,6 +45,19 @@ def percent(share: float, digits: int = 1) -> str:
     """0.75 -> '75 %', 0.96875 -> '96.9 %'."""
     text = f"{share * 100:.{digits}f}"
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
+
+
+def factors(low: float, high: float, between: str = " – ") -> str:
+    """The interval of a ratio: '1.05 – 1.20', '1.05 or more', '1.20 or less', 'unbounded'."""
+    if low > 0 and math.isfinite(high):
+        return f"{low:.2f}{between}{high:.2f}"
+    return (
+        f"{low:.2f} or more"
+        if low > 0
+        else f"{high:.2f} or less"
+        if math.isfinite(high)
+        else "unbounded"
+    )
 
 
 def fine_percent(share: float) -> str:

@@ -1,9 +1,10 @@
-"""Statistics of repetitions: medians with exact intervals, what can be told apart, how many cells
-changed. Numbers in, numbers out: nothing here knows of records or tables.
+"""Statistics of repetitions: medians with exact intervals, which cells differ significantly, how
+many changed. Numbers in, numbers out: nothing here knows of records or tables.
 """
 
-#: Chance that some two cells of a ranking are told apart, where all of them are equal.
+#: Probability that any two cells of a ranking are called significantly different, where all of them
+#: are equal; and that any cell of a comparison of rounds is, where nothing changed.
 ERROR = 0.05
-#: Least number of repetitions with which a cell is told apart from others. 3 would tell equal ones
-#: apart in up to 9 % of rankings of 8, and find a difference of 3 standard deviations in 5 %.
+#: Least number of repetitions with which a cell can differ significantly from others. With 3, equal
+#: ones would in up to 9 % of rankings of 8, and a difference of 3 standard deviations in 5 %.
 LEAST = 4

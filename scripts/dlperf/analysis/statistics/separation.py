@@ -1,13 +1,15 @@
-"""Which cells of a table differ, by comparing all pairs with one error rate for all of them.
+"""Which cells of a table differ significantly, with one error rate for all pairs of them.
 
-In: the values of each cell's repetitions. Out: which cell is higher than which, ranks with ties,
-and the smallest difference that this is likely to find. Equal cells have equal means of logarithms;
-their noise may differ. benchmarks/intervals.py simulates how often that is right.
+In: the values of each cell's repetitions. Out: an interval of each pair's ratio, which decides
+whether the two differ; ranks with ties; and the smallest difference that this is likely to find.
+Equal cells have equal means of logarithms; their noise may differ. benchmarks/intervals.py
+simulates how often that is right.
 """
 
 import functools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,28 +22,53 @@ POWER = 0.8
 ROUNDING = 1e-12
 
 
-def higher(cells: Sequence[Sequence[float]]) -> np.ndarray:
-    """[i, j]: whether cell i's values, all above 0, are higher than cell j's by more than chance.
+class Pairwise(NamedTuple):
+    """Intervals of the ratios of all pairs of cells: [i, j] is that of cell i's over cell j's.
 
-    That is claimed where Welch's t-test of the logarithms rejects their equality after Holm's
-    correction for all pairs, and the medians differ in the same direction. Cells of fewer than
-    LEAST values are told apart from none, and are not counted among the pairs.
+    Two cells are significantly different where their interval excludes 1. The probability that any
+    interval of the ranking excludes a ratio of 1 that is true is at most ERROR. Each interval holds
+    the true ratio with a probability of 1 - ERROR or more. 0 to infinity: nothing is known, as of
+    cells with fewer than LEAST values.
     """
-    found = np.zeros((len(cells), len(cells)), bool)
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @property
+    def higher(self) -> np.ndarray:
+        """[i, j]: whether cell i's values are significantly higher than cell j's."""
+        return self.low > 1
+
+
+def pairwise(cells: Sequence[Sequence[float]]) -> Pairwise:
+    """The intervals of all pairs of cells, whose values are all above 0.
+
+    Cells of fewer than LEAST values differ significantly from none, and make no pairs.
+    """
+    low = np.zeros((len(cells), len(cells)))
+    high = np.full((len(cells), len(cells)), np.inf)
+    np.fill_diagonal(low, 1.0)
+    np.fill_diagonal(high, 1.0)
     judged = [place for place, values in enumerate(cells) if len(values) >= LEAST]
     if len(judged) < 2:
-        return found
+        return Pairwise(low, high)
     logs = [np.log(cells[place]) for place in judged]
-    said = claims(
+    lows, highs = intervals(
         np.array([math.log(median(cells[place])) for place in judged]),
         np.array([values.mean() for values in logs]),
         np.array([values.var(ddof=1) / len(values) for values in logs]),
         np.array([len(values) for values in logs]),
     )
-    for claim, one, other in zip(said, *pairs(len(judged)), strict=True):
-        found[judged[one], judged[other]] = claim > 0
-        found[judged[other], judged[one]] = claim < 0
-    return found
+    one, other = (np.array(judged)[places] for places in pairs(len(judged)))
+    low[one, other], high[one, other] = lows, highs
+    with np.errstate(divide="ignore"):
+        low[other, one], high[other, one] = 1 / highs, 1 / lows
+    return Pairwise(low, high)
+
+
+def higher(cells: Sequence[Sequence[float]]) -> np.ndarray:
+    """[i, j]: whether cell i's values, all above 0, are significantly higher than cell j's."""
+    return pairwise(cells).higher
 
 
 @functools.cache
@@ -54,15 +81,38 @@ def pairs(cells: int) -> tuple[np.ndarray, np.ndarray]:
 def claims(
     medians: np.ndarray, means: np.ndarray, squares: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:
-    """Of each pair of cells, 1 where the first is higher, -1 where it is lower, 0 where unknown.
+    """Of each pair of cells, 1 where the first is higher, -1 where it is lower, 0 where unknown:
+    whether the interval of their ratio is above 1, below 1, or holds it. Axes as of `intervals`."""
+    low, high = intervals(medians, means, squares, sizes)
+    return np.where(low > 1, 1, np.where(high < 1, -1, 0))
+
+
+def intervals(
+    medians: np.ndarray, means: np.ndarray, squares: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(low, high) of each pair's ratio: all ratios that Welch's test at `deciding_level` allows.
 
     The last axis of `medians`, `means` and `squares` (squared standard errors of the means), all of
     logarithms, is the cells; that of the result is `pairs`.
+
+    A ratio is allowed where the test of the logarithms, the second cell's values multiplied by that
+    ratio, does not reject that means are equal; or where means and medians then differ in opposite
+    directions, since a difference that the medians deny is not claimed. Together that is Welch's
+    interval, widened to the ratio of the medians where it does not hold that.
     """
+    from scipy.special import stdtrit  # a third of a second, which makers of tables need not spend
+
     one, other = pairs(means.shape[-1])
-    direction = np.sign(means[..., one] - means[..., other])
-    agree = direction == np.sign(medians[..., one] - medians[..., other])
-    return np.where(rejected(welch(means, squares, sizes)) & agree, direction, 0)
+    level = deciding_level(welch(means, squares, sizes))[..., None]
+    error, freedom, still = _standard_error(squares, sizes)
+    half = np.where(still, ROUNDING, -stdtrit(freedom, level / 2) * error)
+    half = np.where(still & (_constant(sizes) > level), np.inf, half)
+    distance = means[..., one] - means[..., other]
+    middle = medians[..., one] - medians[..., other]
+    with np.errstate(over="ignore"):
+        low = np.exp(np.minimum(distance - half, middle))
+        high = np.exp(np.maximum(distance + half, middle))
+    return low, high
 
 
 def welch(means: np.ndarray, squares: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -71,33 +121,67 @@ def welch(means: np.ndarray, squares: np.ndarray, sizes: np.ndarray) -> np.ndarr
     Welch (1947, Biometrika 34:28-35): t = (m1 - m2) / sqrt(q1 + q2), q being a mean's squared
     standard error, with (q1 + q2)^2 / (q1^2 / (n1 - 1) + q2^2 / (n2 - 1)) degrees of freedom.
 
-    Where neither cell has any scatter, t says nothing. That n values of one distribution all have
-    one value, and n more all have one other value, happens with a probability of at most
-    2^(1 - 2n), which two values of equal probability reach: that is p then, n being the smaller.
+    Where neither cell has any scatter, t says nothing, and p is `_constant`.
     """
-    from scipy.special import stdtr  # a third of a second, which makers of tables need not spend
+    from scipy.special import stdtr
 
     one, other = pairs(means.shape[-1])
     distance = np.abs(means[..., one] - means[..., other])
+    error, freedom, still = _standard_error(squares, sizes)
+    p = 2 * stdtr(freedom, -distance / error)
+    return np.where(still, np.where(distance > ROUNDING, _constant(sizes), 1.0), p)
+
+
+def _standard_error(
+    squares: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(standard error of the difference, degrees of freedom, whether neither cell has any scatter)
+    of each pair; the first two are 1 and finite where neither has."""
+    one, other = pairs(squares.shape[-1])
     first, second = squares[..., one], squares[..., other]
     still = first + second <= ROUNDING**2
-    first, second = np.where(still, 1, first), np.where(still, 1, second)
+    first, second = np.where(still, 0.5, first), np.where(still, 0.5, second)
     own = first**2 / (sizes[one] - 1) + second**2 / (sizes[other] - 1)
-    freedom = (first + second) ** 2 / own
-    p = 2 * stdtr(freedom, -distance / np.sqrt(first + second))
-    constant = 2.0 ** (1 - 2 * np.minimum(sizes[one], sizes[other]))
-    return np.where(still, np.where(distance > ROUNDING, constant, 1.0), p)
+    return np.sqrt(first + second), (first + second) ** 2 / own, still
+
+
+def _constant(sizes: np.ndarray) -> np.ndarray:
+    """p of two cells without any scatter that differ: 2^(1 - 2n), n being the smaller number.
+
+    The probability that n values of one distribution all have one value, and n more all have one
+    other value, is at most that; two values of equal probability reach it.
+    """
+    one, other = pairs(len(sizes))
+    return 2.0 ** (1 - 2 * np.minimum(sizes[one], sizes[other]))
+
+
+def corrected(p: np.ndarray) -> np.ndarray:
+    """Holm's corrected p-values of the hypotheses along the last axis (1979, Scand. J. Statist.
+    6:65-70): the k-th smallest of m, times m + 1 - k, but not below any smaller one's, nor above 1.
+
+    Where those that are at most ERROR are rejected, the probability of any false rejection is at
+    most ERROR, whichever hypotheses are true.
+    """
+    order = np.argsort(p, axis=-1, kind="stable")
+    ascending = np.take_along_axis(p, order, -1) * np.arange(p.shape[-1], 0, -1)
+    found = np.empty(p.shape)
+    np.put_along_axis(found, order, np.maximum.accumulate(ascending, axis=-1), -1)
+    return np.minimum(found, 1)
 
 
 def rejected(p: np.ndarray) -> np.ndarray:
-    """Which of the hypotheses along the last axis Holm's correction rejects (1979, Scand. J.
-    Statist. 6:65-70): the k-th smallest of m p-values is compared with ERROR / (m + 1 - k), until
-    one is above that. The chance of any false rejection is at most ERROR, whichever are true."""
-    order = np.argsort(p, axis=-1, kind="stable")
-    ascending = np.take_along_axis(p, order, -1) * np.arange(p.shape[-1], 0, -1)
-    found = np.empty(p.shape, bool)
-    np.put_along_axis(found, order, np.logical_and.accumulate(ascending <= ERROR, axis=-1), -1)
-    return found
+    """Which of the hypotheses along the last axis Holm's correction rejects."""
+    return corrected(p) <= ERROR
+
+
+def deciding_level(p: np.ndarray) -> np.ndarray:
+    """The level at which Holm's correction stops: ERROR over the number of p-values not rejected.
+
+    All that it rejects are at or below that level, all others above it: one level decides them all.
+    It is ERROR where everything is rejected. The last axis of `p` is the hypotheses.
+    """
+    left = p.shape[-1] - np.count_nonzero(rejected(p), axis=-1)
+    return ERROR / np.maximum(left, 1)
 
 
 def ranks(better: np.ndarray) -> list[tuple[int, int]]:
@@ -116,9 +200,9 @@ def ranks(better: np.ndarray) -> list[tuple[int, int]]:
 def detectable(values: Sequence[float], cells: int) -> float | None:
     """The smallest detectable difference of a cell from an equal one, as a share of its median.
 
-    A second cell with as many repetitions and as much noise, but faster by this share, would be
-    told apart from it with the probability POWER, or more where others are told apart too; both are
-    in a ranking of that many cells. None for fewer than LEAST values. s being the standard
+    A second cell with as many repetitions and as much noise, but faster by this share, would differ
+    significantly from it with the probability POWER, or more where others do too; both are in a
+    ranking of that many cells. None for fewer than LEAST values. s being the standard
     deviation of this cell's logarithms,
 
         share = exp(shift(n, cells) s) - 1.
@@ -135,7 +219,7 @@ def detectable(values: Sequence[float], cells: int) -> float | None:
 
 @functools.cache
 def shift(n: int, cells: int) -> float:
-    """Standard deviations between two normal cells of n that tell them apart with chance POWER.
+    """Standard deviations by which two normal cells of n must differ to be found so with POWER.
 
     By the strictest level of Holm's correction, ERROR / m for m pairs. With R = q1 / (q1 + q2),
     which is Beta((n-1)/2, (n-1)/2), Welch's degrees of freedom are (n - 1) / (R^2 + (1 - R)^2);

@@ -35,7 +35,7 @@ def use(env_json: Path) -> None:
     """
     global _environment
     try:
-        _environment = json.loads(env_json.read_text())
+        _environment = json.loads(env_json.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{env_json}: not an environment's env.json ({error})") from None
     if _environment.get("framework") != "mindspore" or _environment.get("status") != "ok":

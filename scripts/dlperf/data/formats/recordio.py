@@ -33,7 +33,7 @@ def write(path: Path, samples: Iterable[Mapping[str, Any]]) -> None:
                 kind = LAST if 0 < number == len(parts) - 1 else kind
                 stream.write(MAGIC + struct.pack("<I", kind << 29 | len(part)) + part)
                 stream.write(bytes(-len(part) % 4))
-    path.with_suffix(".idx").write_text("".join(index))
+    path.with_suffix(".idx").write_text("".join(index), encoding="utf-8")
 
 
 def header(label: int | tuple[float, ...], number: int) -> bytes:

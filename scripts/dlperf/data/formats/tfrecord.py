@@ -22,7 +22,10 @@ EXAMPLE_TAG = b"\n"  # Example has only field number 1, whose length follows
 
 def write(path: Path, samples: Iterable[Mapping[str, Any]]) -> None:
     """Also writes the index, with suffix .idx."""
-    with open(path, "wb") as stream, open(path.with_suffix(".idx"), "w") as index:
+    with (
+        open(path, "wb") as stream,
+        open(path.with_suffix(".idx"), "w", encoding="utf-8") as index,
+    ):
         for sample in samples:
             record = features.encode(FEATURES, sample, "int64_list")
             example = EXAMPLE_TAG + varint(len(record)) + record

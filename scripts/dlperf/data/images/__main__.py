@@ -13,6 +13,7 @@ import os
 import sys
 from pathlib import Path
 
+from dlperf.contract import terminal
 from dlperf.data import formats, progress
 from dlperf.data.images import archive, prepare
 from dlperf.data.prefetch import DataError
@@ -94,4 +95,5 @@ def origin(source: Path) -> list[dict]:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

@@ -59,9 +59,9 @@ def open_images(run, layout, epoch=0):
 def write_index(paths, target):
     """Join the shards' indexes, with the offsets of records as if the files were one."""
     number, base = 0, 0
-    with open(target, "w") as stream:
+    with open(target, "w", encoding="utf-8") as stream:
         for path in paths:
-            with open(os.path.splitext(path)[0] + ".idx") as own:
+            with open(os.path.splitext(path)[0] + ".idx", encoding="utf-8") as own:
                 for line in own:
                     offset = int(line.split("\t")[1])
                     stream.write("%d\t%d\n" % (number, base + offset))

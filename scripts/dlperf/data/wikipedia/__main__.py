@@ -16,6 +16,7 @@ import sys
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+from dlperf.contract import terminal
 from dlperf.data import formats, progress
 from dlperf.data.prefetch import DataError
 from dlperf.data.wikipedia import documents, dump, examples
@@ -130,4 +131,5 @@ def make_examples(asked: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

@@ -69,7 +69,7 @@ def make(
 
 def made_of(settings: dict[str, Any], manifest_path: Path) -> bool:
     try:
-        there = json.loads(manifest_path.read_text())
+        there = json.loads(manifest_path.read_text(encoding="utf-8"))
         return all(there[key] == value for key, value in settings.items())
     except (FileNotFoundError, ValueError, KeyError):
         return False

@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from dlperf.contract import terminal
 from dlperf.data import manifest, prose
 
 NAME = "sample-pages-articles-multistream.xml.bz2"
@@ -196,4 +197,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    terminal.as_utf8()
     main()

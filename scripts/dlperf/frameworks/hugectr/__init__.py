@@ -25,6 +25,7 @@ FLOAT64_EXCHANGE = False
 ONE_RANK_A_NODE = True  # it has all devices of its node
 KEEPS_LOSSES = False  # a step writes its loss over that of the step before
 OPTIMIZER_ALONE = False  # Python never holds its gradients
+SHARDS_TABLES = True  # always, by key
 
 
 def unsupported(case):
@@ -34,4 +35,8 @@ def unsupported(case):
         return "HugeCTR trains on GPUs alone: ask for device cuda"
     if case["scenario"] != "train":
         return "HugeCTR is measured in training throughput alone, the scenario train"
+    several = case["nodes"] * case["devices_per_node"] > 1
+    # `adam: dense` has no other word: sharded tables are lazy in all other frameworks
+    if several and case.get("tables") == "replicated" and case.get("adam") == "lazy":
+        return "HugeCTR shares its tables out over all devices: ask for `tables: sharded`"
     return ""

@@ -104,6 +104,23 @@ def test_tables_and_figures_of_other_metrics_are_audited_where_there_are_some(fo
     assert [(row["what"], row["file"]) for row in rows] == [("changed table", f"tables/{name}.md")]
 
 
+def test_figures_as_pdf_are_audited_where_there_are_some(folder, tmp_path):
+    """Of the figures that are always made, and of another metric that has no other file."""
+    for name in (f"{TABLE}-scaling", f"{TABLE}-memory"):
+        pdf = folder / f"figures/{name}.pdf"
+        cells = ["--cells", str(folder / "cells.tsv")]
+        assert main(["figure", *cells, "--figure", name, "--pdf", str(pdf)]) == 0
+    assert audited(folder, tmp_path / "audit.tsv") == (0, [])
+    shutil.copy(pdf, folder / f"figures/{TABLE}-scaling.pdf")
+    shutil.copy(pdf, folder / "figures/another.pdf")
+    status, rows = audited(folder, tmp_path / "audit.tsv")
+    found = {(row["what"], row["file"]) for row in rows}
+    assert status == 1 and found == {
+        ("changed figure", f"figures/{TABLE}-scaling.pdf"),
+        ("extra file", "figures/another.pdf"),
+    }
+
+
 def test_the_list_is_one_that_sha256sum_checks(folder):
     command = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
     assert subprocess.run(command, cwd=folder).returncode == 0

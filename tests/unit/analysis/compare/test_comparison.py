@@ -54,14 +54,16 @@ def test_a_slower_framework_is_a_regression_and_comes_first(tmp_path, capsys):
     old = made(tmp_path, "old")
     status, rows, page = compared(old, made(tmp_path, "new", faster(0.85)))
     assert status == 3
-    assert [row["verdict"] for row in rows] == ["regression"] * 2 + ["no difference shown"] * 4
+    assert [row["verdict"] for row in rows] == ["regression"] * 2 + [
+        "not significantly different"
+    ] * 4
     for row in rows[:2]:
         assert row["framework"] == "pytorch"
         assert row["ratio"] == pytest.approx(0.85, rel=1e-4)
         assert row["ratio_low"] < 0.85 < row["ratio_high"] < 1
         assert row["p"] <= row["p_corrected"] <= 0.05
     assert "regression: ResNet-50 v1.5, PyTorch" in capsys.readouterr().out
-    assert "6 cells compared: 2 regressions, 4 no difference shown." in page.text
+    assert "6 cells compared: 2 regressions, 4 not significantly different." in page.text
 
 
 def test_of_a_metric_that_is_better_lower_more_is_a_regression(tmp_path, capsys):
@@ -79,8 +81,8 @@ def test_of_a_metric_that_is_better_lower_more_is_a_regression(tmp_path, capsys)
     status, rows, page = compared(old, new, "--metric", "memory")
     assert status == 3
     assert verdicts(rows) == {
-        **{"pytorch 1": "no difference shown", "pytorch 2": "no difference shown"},
-        **{"mxnet 1": "no difference shown", "mxnet 2": "no difference shown"},
+        **{"pytorch 1": "not significantly different", "pytorch 2": "not significantly different"},
+        **{"mxnet 1": "not significantly different", "mxnet 2": "not significantly different"},
         **{"jax 1": "regression", "jax 2": "regression"},
     }
     assert {(row["metric"], row["unit"], row["better"]) for row in rows} == {
@@ -96,10 +98,12 @@ def test_what_is_faster_or_the_same_is_no_reason_to_fail(tmp_path):
     old = made(tmp_path, "old")
     status, rows, _ = compared(old, made(tmp_path, "new", faster(1.2, "jax")))
     assert status == 0
-    assert [row["verdict"] for row in rows] == ["improvement"] * 2 + ["no difference shown"] * 4
+    assert [row["verdict"] for row in rows] == ["improvement"] * 2 + [
+        "not significantly different"
+    ] * 4
     status, rows, page = compared(old, made(tmp_path, "same"))
     assert status == 0
-    assert {row["verdict"] for row in rows} == {"no difference shown"}
+    assert {row["verdict"] for row in rows} == {"not significantly different"}
     assert "Nothing is shown to be worse or broken." in page.text
 
 
@@ -115,10 +119,12 @@ def test_three_repetitions_say_plainly_that_they_cannot_tell(tmp_path):
     old = made(tmp_path, "old", repetitions=3)
     status, rows, page = compared(old, made(tmp_path, "new", faster(0.5), repetitions=3))
     assert status == 0
-    assert [row["verdict"] for row in rows] == ["possible regression"] * 2 + ["cannot tell"] * 4
+    assert [row["verdict"] for row in rows] == ["possible regression"] * 2 + [
+        "too few repetitions"
+    ] * 4
     assert all(row["p"] is None for row in rows)
-    assert "3 repetitions a side cannot show a difference at 5 %" in page.text
-    assert "would lie apart in about 0.6 of 6 cells" in page.text
+    assert "3 repetitions a side cannot show a significant difference" in page.text
+    assert "would be below all of the other in about 0.6 of 6 cells" in page.text
 
 
 def test_a_cell_that_fails_now_is_broken(tmp_path):
@@ -306,3 +312,54 @@ def test_a_baseline_that_is_not_there_is_told_with_those_that_are(
     with pytest.raises(LookupError) as caught:
         rounds.find(asked.format(**places), results, own="b")
     assert message.format(**places) in caught.value.args[0]
+
+
+def other_losses(framework: str = "pytorch"):
+    """Changes records of a framework to losses that its rivals do not have, and to be faster."""
+
+    def change(record) -> None:
+        if record["identity"]["framework"] == framework:
+            record["steps"]["loss"] = [loss + 0.1 for loss in record["steps"]["loss"]]
+            stretch(record, 0.5)
+
+    return change
+
+
+def test_a_cell_whose_work_is_in_doubt_now_is_broken_however_fast(tmp_path):
+    old, new = made(tmp_path, "old"), made(tmp_path, "new", other_losses())
+    status, rows, page = compared(old, new)
+    assert status == 3
+    assert [row["verdict"] for row in rows] == ["broken"] * 2 + ["not significantly different"] * 4
+    assert "suspect cell, excluded from ranks: its losses are not those" in page.text
+    assert rows[0]["ratio"] == pytest.approx(2, rel=0.05), "its number is shown all the same"
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_with_a_baseline_in_doubt_nothing_is_compared(tmp_path, both):
+    old = made(tmp_path, "old", other_losses())
+    status, rows, page = compared(old, made(tmp_path, "new", other_losses() if both else None))
+    assert status == 0
+    found = {row["framework"]: (row["verdict"], row["reason"]) for row in rows}
+    where = "in both rounds" if both else "in the baseline"
+    assert found["pytorch"][0] == "not compared" and found["pytorch"][1].startswith(where)
+    assert found["mxnet"][0] == "not significantly different"
+
+
+def test_a_disturbed_host_does_not_prevent_a_comparison(tmp_path):
+    def busy(record) -> None:
+        record["host"]["idle_share_before"] = 0.4
+
+    _, rows, _ = compared(made(tmp_path, "old"), made(tmp_path, "new", busy))
+    assert {row["verdict"] for row in rows} == {"not significantly different"}
+
+
+@pytest.mark.parametrize("by", [0.85, 0.985, 0.999])
+def test_a_verdict_and_the_interval_beside_it_agree(tmp_path, by):
+    old, new = made(tmp_path, "old"), made(tmp_path, "new", faster(by))
+    _, rows, page = compared(old, new)
+    different = ("regression", "improvement", "small difference")
+    for row in rows:
+        assert row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
+        excludes = not row["ratio_low"] <= 1 <= row["ratio_high"]
+        assert excludes == (row["verdict"] in different) == (row["p_corrected"] <= 0.05)
+    assert "it excludes 0 % where a cell is significantly different" in page.text

@@ -118,12 +118,12 @@ def test_a_difference_that_may_be_chance_makes_no_winner(tmp_path):
 
     mapping = {**SMALL, "repetitions": 6}
     said = write_report(write_round(tmp_path, mapping, change=same)).text
-    assert "it is not told apart from" in said
-    assert "told apart from all others" not in said
+    assert "it is not significantly different from" in said
+    assert "significantly different from all others" not in said
 
 
 def test_the_summary_claims_what_the_ranks_claim_and_no_more(tmp_path):
-    """Of eight frameworks whose speeds are close, some apart from the best and some not."""
+    """Of eight frameworks whose speeds are close, some as good as the best and some not."""
     results = write_round(tmp_path, config(repetitions=5), noise=0.05)
     rows = analyse(results)
     found = summary.standings(rows, read_table(results / "measurements.tsv.gz"))
@@ -131,11 +131,11 @@ def test_the_summary_claims_what_the_ranks_claim_and_no_more(tmp_path):
     for each in found:
         assert (each.best["rank"], each.best["rank_last"]) == (1, 1 + len(each.tied))
         own = [row for row in rows if row["devices_per_node"] == each.best["devices_per_node"]]
-        apart = [row for row in own if row["rank"] > each.best["rank_last"]]
-        assert not {row["framework"] for row in apart} & {row["framework"] for row in each.tied}
+        worse = [row for row in own if row["rank"] > each.best["rank_last"]]
+        assert not {row["framework"] for row in worse} & {row["framework"] for row in each.tied}
 
 
-def test_the_lowest_step_time_is_told_apart_as_its_rank_says(tmp_path):
+def test_the_lowest_step_time_is_significantly_different_as_its_rank_says(tmp_path):
     results = write_round(tmp_path, {**SMALL, "repetitions": 5})
     analyse(results)
     rows = metrics.select(read_table(results / "cells.tsv"), "step_time")
@@ -167,11 +167,13 @@ def test_it_says_how_sure_its_numbers_are(tmp_path):
 
 def test_three_repetitions_are_said_to_rank_nothing_and_how_many_would_do(tmp_path):
     said = " ".join(write_report(write_round(tmp_path, config())).text.split())
-    assert "All ranks are shared: with fewer than 4 repetitions no difference counts." in said
+    assert (
+        "All ranks are shared: with fewer than 4 repetitions no difference is significant." in said
+    )
     assert "Of 8 cells, 4 repetitions find one of 5.6 standard deviations in 80 %" in said
-    assert "told apart from no other, however large the difference" in said
-    assert "So few tell no two implementations apart; it takes 4 or more." in said
-    assert "is told apart from all others" not in said
+    assert "no difference is significant, however large" in said
+    assert "So few show no significant difference; it takes 4 or more." in said
+    assert "is significantly better than all others" not in said
 
 
 def test_a_round_without_manifest_or_env_json_still_reports(tmp_path):
@@ -209,12 +211,12 @@ def test_the_summary_says_what_won_by_how_much_and_how_sure(tmp_path):
     results = write_round(tmp_path, {**SMALL, "repetitions": 5})
     said = write_report(results).text
     top = said[said.index("What ran") : said.index("Before you compare")]
-    assert "In 2 of 2 comparisons one is told apart from all others" in top
+    assert "In 2 of 2 comparisons one is significantly better than all others" in top
     assert "PyTorch in ResNet-50 v1.5 training (fp32, batch 8, 1 node × 1 device), at 1.1" in top
     assert "holds the true median with a probability of 93.8 %" in top
-    assert "some two would be told apart with a probability of 5 %" in top
+    assert "would still be found with a probability of 5 %" in top
     assert "All 4 cells have a number. None is suspect." in top
-    assert "✓ apart from the other" in top
+    assert "✓ significant from the other" in top
 
 
 def test_what_lacks_is_in_the_summary(tmp_path):

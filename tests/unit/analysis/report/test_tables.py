@@ -163,14 +163,16 @@ def test_ranks_stand_below_a_table_with_the_chance_that_they_err(tmp_path):
     forms = write_table(results)
     for text in forms["md"], forms["html"]:
         assert re.search(r"1n1d: 1 PyTorch, 2 MXNet \[static\](\n|</li>)", text)
-        assert "Ranks, shared where cells are not told apart" in text
-        assert "some two would be with a probability of 5 %" in text
+        assert "Ranks, shared where cells are not significantly different" in text
+        assert "would still be found with a probability of 5 %" in text
 
 
 def test_a_table_of_three_repetitions_says_how_many_it_takes(tmp_path):
     results = write_round(tmp_path, SMALL)
     analyse(results)
-    said = "1–2 PyTorch, 1–2 MXNet [static]; too few repetitions to tell any apart, it takes 4"
+    said = (
+        "1–2 PyTorch, 1–2 MXNet [static]; no significant difference can be shown with fewer than 4"
+    )
     assert said in write_table(results)["md"]
 
 
@@ -200,6 +202,35 @@ def test_a_figure_that_is_not_there_is_one_message(tmp_path, capsys):
     options = ["--cells", str(results / "cells.tsv"), "--svg", "a.svg", "--png", "a.png"]
     assert main(["figure", *options, "--figure", f"{NAME}-scaling2"]) == 1
     assert f"did you mean '{NAME}-scaling'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["throughput", "scaling", "memory"])
+def test_a_figure_as_pdf_has_its_fonts_in_it_and_the_same_bytes_every_day(
+    tmp_path, monkeypatch, kind
+):
+    results = write_round(tmp_path, SMALL)
+    analyse(results)
+    figure = ["figure", "--cells", str(results / "cells.tsv"), "--figure", f"{NAME}-{kind}"]
+    drawn = []
+    for day in ("1", "2"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", f"{day}000000000")  # of a font's and a file's date
+        pdf, beside = tmp_path / f"{day}.pdf", ["--svg", str(tmp_path / f"{day}.svg")]
+        assert main([*figure, "--pdf", str(pdf), *(beside if day == "2" else [])]) == 0
+        drawn.append(pdf.read_bytes())
+    assert drawn[0] == drawn[1]
+    assert drawn[0].startswith(b"%PDF-") and b"/Title (ResNet-50 v1.5 training" in drawn[0]
+    assert b"/FontFile2" in drawn[0] and b"/Type3" not in drawn[0]  # TrueType, all of it
+    for word in (b"CreationDate", b"ModDate", str(tmp_path).encode()):
+        assert word not in drawn[0]
+
+
+def test_a_figure_without_a_file_to_draw_it_into_is_one_message(tmp_path, capsys):
+    results = write_round(tmp_path, SMALL)
+    analyse(results)
+    cells = ["--cells", str(results / "cells.tsv")]
+    assert main(["figure", *cells, "--figure", f"{NAME}-scaling"]) == 1
+    said = capsys.readouterr().err
+    assert "--svg, --pdf, --png" in said and "Traceback" not in said
 
 
 @pytest.mark.parametrize("kind", ["throughput", "scaling"])

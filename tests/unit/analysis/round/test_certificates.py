@@ -29,7 +29,6 @@ from dlperf.analysis.round import flags, metrics
 from dlperf.analysis.round.certificates import key, parse
 from dlperf.analysis.schema import columns, documents
 from dlperf.analysis.schema.files import read_table
-from dlperf.certify import judge
 
 CASE = plan.expand(plan.load(SMALL))[0]
 OK = certificate(CASE)
@@ -93,33 +92,6 @@ def test_the_quick_check_says_what_jsonschema_says(document, data):
     assert found == documents.explain(document, documents.CERTIFICATE)
 
 
-def test_what_the_judge_writes_fits_the_schema():
-    failure = {"status": "crashed", "reason": "exit status 1"}
-    exact = {"fc.bias": [0.0, 1.0]}
-    good = {
-        "status": "ok",
-        "shapes": [],
-        "loss": [7.0],
-        "data_digest": "d0",
-        "compared": dict.fromkeys(("gradient", "first", "last", "optimizer"), exact),
-    }
-    reference = {"loss": [7.0], "data_digest": ["d0"]}
-    shapes = {**good, "shapes": [["fc.bias", (1000,), None]]}
-    for timed, float64 in (
-        (good, good),
-        (good, None),
-        (good, failure),
-        (failure, None),
-        (shapes, None),
-        (good, {**good, "data_digest": "d1"}),
-    ):
-        runs = {"timed": timed, **({"float64": float64} if float64 else {})}
-        tiers = judge.tiers("resnet50", {}, reference, runs, "fp32")
-        tiers.append(judge.long_run("resnet50", "", good))
-        passed = all(tier["passed"] is not False for tier in tiers)
-        assert problems(json.loads(json.dumps({**OK, "tiers": tiers, "passed": passed}))) == []
-
-
 def test_certificates_of_version_1_are_read_as_those_of_their_layouts(tmp_path):
     results = write_round(tmp_path, SMALL)
     now = [row["certificate"] for row in analyse(results)]
@@ -142,7 +114,7 @@ def test_certificates_of_version_1_are_read_as_those_of_their_layouts(tmp_path):
 
 def test_a_certificate_that_disagrees_with_its_path_or_itself_is_an_error():
     assert "framework is 'jax', but its path says 'pytorch'" in problems({**OK, "framework": "jax"})
-    assert "its tiers say otherwise" in problems({**FAILED, "passed": True})[0]
+    assert any("its tiers say otherwise" in each for each in problems({**FAILED, "passed": True}))
 
 
 def test_the_merge_names_a_wrong_certificate_and_writes_nothing(tmp_path, capsys):
@@ -155,6 +127,28 @@ def test_the_merge_names_a_wrong_certificate_and_writes_nothing(tmp_path, capsys
     assert not (results / "measurements.tsv.gz").exists()
 
 
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ('"measured": 6.2e-08', '"measured": 0.5', "tier float64-gradient: passed is true, but"),
+        ('"measured": 6.2e-08', '"measured": NaN', "NaN is not a number"),
+        ('"measured": 6.2e-08', '"measured": "6.2e-08"', "is not of type 'number'"),
+        ('"passed": true', '"passed": true, "passed": true', 'the key "passed" stands twice'),
+        ('"timed-loss"', '"timed-los"', "tier timed-loss: is missing"),
+    ],
+)
+def test_the_merge_names_the_tier_of_an_edited_certificate(tmp_path, capsys, old, new, said):
+    results = write_round(tmp_path, SMALL)
+    path = results.parent / CASE.certificate("cpu")
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    assert merge(results) == 1
+    printed = capsys.readouterr().err
+    assert f"{path}: " in printed and said in printed and "Traceback" not in printed
+    assert not (results / "certificates.tsv").exists()
+
+
 def test_a_cell_is_covered_by_the_certificate_of_its_path():
     for case in plan.expand(plan.load(config(topologies=["1n1d", "1n2d", "1n4d", "2n4d"]))):
         covering = key({**case.columns("", 1), "device": "cpu"})
@@ -164,7 +158,7 @@ def test_a_cell_is_covered_by_the_certificate_of_its_path():
 def test_certificates_become_a_row_a_tier(unequal):
     analyse(unequal)
     rows = read_table(unequal / "certificates.tsv")
-    assert len(rows) == 2 * 9 + 2 * 8 + 1  # two ranks: no optimizer alone; compiled: a long run
+    assert len(rows) == 2 * 12 + 2 * 11 + 1  # two ranks: no optimizer alone; compiled: a long run
     assert {row["status"] for row in rows if row["framework"] == "pytorch"} == {"passed"}
     (failed, _) = [row for row in rows if row["tier_passed"] == "false"]
     assert (failed["tier"], failed["worst_tensor"]) == ("float64-update", "fc.weight")
@@ -259,7 +253,7 @@ def test_no_comparison_takes_in_what_is_not_equivalent(tmp_path):
     best = re.findall(r"the highest median is (\w+)", said)
     assert best == ["PaddlePaddle", "PaddlePaddle"]
     assert not re.search(r"The lowest is PyTorch|efficiency on [^.]*PyTorch", said)
-    assert "Left out of these comparisons, because equal work is not certified: PyTorch" in said
+    assert "Excluded from these comparisons, because equal work is not certified: PyTorch" in said
     assert "Not equivalent: PyTorch, fp32 b8 1n1d; PyTorch, fp32 b8 1n2d." in said
     fastest = cell(metrics.select(read_table(results / "cells.tsv")), "pytorch", 1)
     assert f"{fastest['median']:.2f}" in said, "its speed is shown all the same"
@@ -268,7 +262,7 @@ def test_no_comparison_takes_in_what_is_not_equivalent(tmp_path):
 def test_the_report_shows_each_tier_beside_its_tolerance(unequal):
     said = write_report(unequal).text
     assert "2 of 4 certificates passed, 2 failed" in said
-    assert "✓ 0.014 ≤ 0.2" in said
+    assert "✓ 0.014 ≤ 0.1" in said
     assert "✗ 1 > 1e-06 fc.weight" in said
     assert "2026-11-21 04:57 4f2c0d9b7a1e" in said
 

@@ -200,7 +200,7 @@ def test_of_a_loss_the_lower_value_is_the_better_one_and_reaches_a_target_from_a
     assert min(point["score"] for point in first) > final["median"]
     table = next(name for name in names.table_ids(plan.expand(plan.load(bert()))))
     path = tmp_path / "curve.svg"
-    figures.figure(results / "cells.tsv", f"{table}-curve", path, tmp_path / "curve.png")
+    figures.figure(results / "cells.tsv", f"{table}-curve", {"svg": path})
     text = path.read_text()
     assert "masked loss on the test set, nats" in text and "target 9 nats" in text
 
@@ -220,7 +220,7 @@ def test_a_round_has_a_figure_of_its_curves_which_the_audit_makes_again(tmp_path
     assert name in names.figure_ids(plan.expand(plan.load(training())))
     svg, png = results / "figures" / f"{name}.svg", results / "figures" / f"{name}.png"
     svg.parent.mkdir()
-    figures.figure(results / "cells.tsv", name, svg, png)
+    figures.figure(results / "cells.tsv", name, {"svg": svg, "png": png})
     text = svg.read_text()
     assert "target 97 %" in text and "images" in text and "seconds" in text
     points = read_table(results / names.CURVES)

@@ -5,10 +5,18 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from noises import disturbed, drifting, heavy_tails, normal
 from scipy import stats
 
-from dlperf.analysis.statistics.permutation import allotments, least_p, p_values, statistic
+from dlperf.analysis.statistics.permutation import (
+    allotments,
+    compare,
+    least_p,
+    p_values,
+    statistic,
+)
 
 CELLS = 30
 
@@ -114,3 +122,76 @@ def test_more_repetitions_than_can_be_permuted_are_drawn_always_alike():
     assert len(labels) == 10_001 and (labels.sum(axis=1) == 10).all()
     assert labels[0].tolist() == [True] * 10 + [False] * 10
     assert (labels == allotments(10, 10)).all()
+
+
+@st.composite
+def two_rounds(draw):
+    """Two rounds of some cells, with changes of all sizes, ties, constants and missing values."""
+    before, now = draw(st.integers(2, 5)), draw(st.integers(2, 5))
+    columns = []
+    for _ in range(draw(st.integers(1, 3))):
+        values = draw(
+            st.one_of(
+                st.lists(st.floats(0.9, 1.1), min_size=before + now, max_size=before + now),
+                st.lists(
+                    st.sampled_from([1.0, 1.01]), min_size=before + now, max_size=before + now
+                ),
+                st.just([1.0] * (before + now)),
+            )
+        )
+        change = draw(st.sampled_from([1.0, 0.97, 1.2, 50.0]))
+        columns.append([*values[:before], *(change * value for value in values[before:])])
+    speeds = np.array(columns).T
+    if draw(st.booleans()) and before > 2:
+        speeds[0, 0] = math.nan
+    return speeds[:before], speeds[before:]
+
+
+@settings(deadline=None)
+@given(two_rounds())
+def test_a_verdict_its_interval_and_its_corrected_p_never_disagree(rounds):
+    found = compare(*rounds)
+    for ratio, low, high, p, corrected in zip(*found, strict=True):
+        assert 0 <= low <= ratio <= high
+        assert (not low <= 1 <= high) == (corrected <= 0.05)
+        assert p <= corrected + 1e-12
+    _, plain = p_values(*rounds)
+    assert (found.corrected >= plain - 1e-12).all()  # never more claims than the correction allows
+
+
+def test_an_interval_is_the_inversion_of_its_test():
+    """A round divided by a ratio inside is not significantly different, by one outside it is."""
+    dice = np.random.default_rng(2)
+    before, now = np.exp(0.02 * dice.standard_normal((2, 6, 1)))
+    found = compare(before, 1.2 * now)
+    for end, inwards in ((found.low[0], 1.001), (found.high[0], 0.999)):
+        assert compare(before, 1.2 * now / (end * inwards)).corrected[0] > 0.05
+        assert compare(before, 1.2 * now / (end / inwards)).corrected[0] <= 0.05
+
+
+def test_an_interval_holds_the_true_change_as_often_as_stated():
+    """Of a cell alone, and beside others that changed or did not: at least 95 %."""
+    dice, rounds, missed = np.random.default_rng(10), 40, np.zeros(2)
+    factors = np.array([1.0, 0.8, 1.0, 1.3])
+    for _ in range(rounds):
+        speeds = np.exp(heavy_tails(dice, (10, 4)))
+        before, now = speeds[:5], speeds[5:] * factors
+        for place, cells in enumerate(([1], [0, 1, 2, 3])):
+            found = compare(before[:, cells], now[:, cells])
+            inside = (found.low <= factors[cells]) & (factors[cells] <= found.high)
+            missed[place] += np.mean(~inside)
+    assert (missed / rounds <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / rounds)).all()
+
+
+def test_few_repetitions_leave_an_interval_unbounded():
+    """Of 3 and 3 the smallest p is 0.1, so nothing is rejected."""
+    found = compare(np.array([[1.0], [1.1], [0.9]]), np.array([[10.0], [10.1], [9.9]]))
+    assert (found.low[0], found.high[0]) == (0, math.inf) and found.corrected[0] > 0.05
+
+
+def test_an_interval_is_wider_beside_many_cells():
+    dice = np.random.default_rng(12)
+    speeds = np.exp(normal(dice, (12, 20)))
+    alone = compare(speeds[:6, :1], speeds[6:, :1])
+    among = compare(speeds[:6], speeds[6:])
+    assert among.low[0] < alone.low[0] and alone.high[0] < among.high[0]

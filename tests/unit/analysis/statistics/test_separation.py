@@ -1,7 +1,8 @@
-"""When two cells are told apart: by how much they differ beside their noise, and among how many."""
+"""When two cells are significantly different: beside their noise, and among how many."""
 
 import itertools
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -12,8 +13,11 @@ from hypothesis import strategies as st
 from dlperf.analysis.statistics.separation import (
     ERROR,
     LEAST,
+    corrected,
+    deciding_level,
     detectable,
     higher,
+    pairwise,
     ranks,
     rejected,
     shift,
@@ -87,7 +91,7 @@ def test_what_medians_deny_is_not_claimed():
     assert not higher([slow, steady]).any()
 
 
-def test_cells_of_three_repetitions_are_told_apart_from_none_and_count_for_no_pair():
+def test_cells_of_three_repetitions_differ_significantly_from_none_and_count_for_no_pair():
     few = [cell(3, n=3), cell(-3, n=3)]
     assert LEAST == 4 and not higher(few).any()
     assert not higher([few[0], cell(0)]).any() and not higher([[1.0]]).any()
@@ -121,7 +125,7 @@ def test_a_unit_changes_nothing_and_no_two_are_higher_than_each_other(cells):
         assert medians[one] > medians[other]
 
 
-def test_cells_that_are_not_told_apart_share_their_ranks():
+def test_cells_that_are_not_significantly_different_share_their_ranks():
     better = np.zeros((4, 4), bool)
     assert ranks(better) == [(1, 4)] * 4
     better[0, 1:] = True
@@ -150,3 +154,84 @@ def test_more_repetitions_detect_less():
         assert shifts == sorted(shifts, reverse=True)
     # of large samples, a normal test's: 1.96 standard errors, and 0.8416 for the power
     assert shift(400, 2) == pytest.approx((1.96 + 0.8416) * math.sqrt(2 / 400), rel=0.01)
+
+
+def some_cells(least: int = LEAST):
+    """Cells of several values, some of them without scatter, with ties, or far from each other."""
+    values = st.one_of(
+        st.lists(st.floats(0.5, 2), min_size=least, max_size=7),
+        st.lists(st.sampled_from([1.0, 1.01, 1.02]), min_size=least, max_size=9),
+        st.tuples(st.floats(1e-3, 1e3), st.integers(least, 7)).map(lambda own: [own[0]] * own[1]),
+    )
+    return st.lists(values, min_size=2, max_size=5)
+
+
+@settings(deadline=None)
+@given(some_cells(least=2))
+def test_a_verdict_and_its_interval_never_disagree(cells):
+    found = pairwise(cells)
+    for one, other in itertools.permutations(range(len(cells)), 2):
+        low, high = found.low[one, other], found.high[one, other]
+        assert found.higher[one, other] == (low > 1) and found.higher[other, one] == (high < 1)
+        assert low <= statistics.median(cells[one]) / statistics.median(cells[other]) * (1 + 1e-9)
+        assert high >= statistics.median(cells[one]) / statistics.median(cells[other]) * (1 - 1e-9)
+
+
+@settings(deadline=None)
+@given(some_cells())
+def test_the_verdicts_are_those_of_welchs_test_with_holms_correction(cells):
+    """By scipy's test and a loop, in place of ours."""
+    pairs_of = list(itertools.combinations(range(len(cells)), 2))
+    logs = [np.log(values) for values in cells]
+    if any(np.ptp(own) < 1e-9 for own in logs):
+        return  # has a p of its own: see the tests of cells without scatter
+    p = [scipy.stats.ttest_ind(logs[i], logs[j], equal_var=False).pvalue for i, j in pairs_of]
+    order = sorted(range(len(p)), key=p.__getitem__)
+    if any(abs(p[place] * (len(p) - done) / ERROR - 1) < 1e-6 for done, place in enumerate(order)):
+        return  # rounding decides
+    found, going_on = higher(cells), True
+    for done, place in enumerate(order):
+        going_on = going_on and p[place] * (len(p) - done) <= ERROR
+        i, j = pairs_of[place]
+        middles = np.median(cells[i]), np.median(cells[j])
+        up = going_on and logs[i].mean() > logs[j].mean() and middles[0] > middles[1]
+        down = going_on and logs[i].mean() < logs[j].mean() and middles[0] < middles[1]
+        if not math.isclose(*middles, rel_tol=1e-9):
+            assert (found[i, j], found[j, i]) == (up, down)
+
+
+def test_the_interval_of_two_cells_is_welchs():
+    one, other = [1.0, 1.1, 1.3, 1.2, 1.15], [1.0, 0.9, 1.05, 0.95]
+    found = pairwise([one, other])
+    expected = scipy.stats.ttest_ind(np.log(one), np.log(other), equal_var=False)
+    ends = np.exp(list(expected.confidence_interval(1 - ERROR)))
+    assert [found.low[0, 1], found.high[0, 1]] == pytest.approx(ends)
+    assert [found.low[1, 0], found.high[1, 0]] == pytest.approx(1 / ends[::-1])
+
+
+def test_few_repetitions_or_none_that_scatter_may_leave_an_interval_unbounded():
+    for cells in ([cell(0, n=3), cell(1)], [[2.0] * 4, [3.0] * 4] * 4, [[1.0], [2.0]]):
+        found = pairwise(cells)
+        assert (found.low[0, 1], found.high[0, 1]) == (0, math.inf)
+    found = pairwise([[2.0] * 4, [3.0] * 4])  # but of two cells only: p = 2^-7
+    assert found.low[1, 0] == pytest.approx(1.5) == found.high[1, 0]
+
+
+def test_an_interval_is_wider_among_more_cells_that_do_not_differ():
+    two = [cell(0), cell(0.004)]
+    widths = [
+        pairwise([*two, *([cell(0.002)] * others)]).high[1, 0]
+        - pairwise([*two, *([cell(0.002)] * others)]).low[1, 0]
+        for others in (0, 2, 6)
+    ]
+    assert widths == sorted(widths) and widths[0] < widths[-1]
+
+
+def test_corrected_p_values_are_never_below_a_smaller_ones_and_never_above_1():
+    assert corrected(np.array([0.01, 0.04, 0.03, 0.9])).tolist() == pytest.approx(
+        [0.04, 0.09, 0.09, 0.9]
+    )
+    assert corrected(np.array([0.6, 0.7])).tolist() == [1.0, 1.0]
+    assert deciding_level(np.array([0.001, 0.002, 0.9])) == ERROR
+    assert deciding_level(np.array([0.04, 0.04])) == ERROR / 2
+    assert deciding_level(np.array([0.001, 0.001])) == ERROR

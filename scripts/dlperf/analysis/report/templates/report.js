@@ -71,20 +71,22 @@ function plot(lines, description) {
   return { ...spec, description, height, data: { values: lines } };
 }
 
-/** What the plot shows of a cell; a dot is filled where equal work is certified. */
+/** What the plot shows of a cell; a dot is filled where the cell may be ranked. */
 function line(cell, compared, measure, best) {
   const [median, low, high] = cell.values[measure] ?? [];
   const name = cell.doubts ? `${compared} (${cell.doubts})` : compared;
-  const share = `${number(median ?? 0)} (${Math.round((100 * median) / best)} %)`;
-  const said = low === undefined ? cell.status || "–" : share;
-  const spoken = low === undefined ? said : `${said} of the best, interval ${number(low)} to ${number(high)}`;
+  const ranked = cell.ranked && low !== undefined && Number.isFinite(best);
+  const share = ranked ? ` (${Math.round((100 * median) / best)} %)` : "";
+  const said = low === undefined ? cell.status || "–" : number(median) + share;
+  const beside = ranked ? `${said} of the best` : said;
+  const spoken = low === undefined ? said : `${beside}, interval ${number(low)} to ${number(high)}`;
   const runs = cell.runs.flatMap(([rep, , start, recorded, outlier, { [measure]: value }]) => {
     if (value === undefined) return [];
     const record = recorded ? `${cell.folder}/rep${rep}.json` : null;
     const repetition = `${rep}: ${number(value)}, ${start} UTC${outlier && `, outlier, ${outlier}`}`;
     return { value, record, facts: { ...cell.facts, repetition } };
   });
-  const fill = cell.equal === "yes" ? cell.colour : "var(--paper)";
+  const fill = cell.ranked ? cell.colour : "var(--paper)";
   const above = NARROW.matches ? name : "";
   return { ...cell, name, above, median, low, high, said, spoken, runs, fill };
 }
@@ -93,8 +95,10 @@ function line(cell, compared, measure, best) {
 function group(cells, fixed, free, measure, { unit, lower }, sorted) {
   const [worst, sign] = lower ? [Infinity, 1] : [-Infinity, -1];
   const value = (cell) => sign * (cell.values[measure]?.[0] ?? worst);
-  const best = Math.abs(Math.min(...cells.map(value)));
-  if (sorted) cells.sort((a, b) => (value(a) === value(b) ? 0 : value(a) - value(b)));
+  const best = Math.abs(Math.min(...cells.filter((cell) => cell.ranked).map(value)));
+  // what is excluded from ranks stands behind all others
+  const order = (a, b) => b.ranked - a.ranked || (value(a) === value(b) ? 0 : value(a) - value(b));
+  if (sorted) cells.sort(order);
   const name = (cell, keys, between) => keys.map((key) => words(cell, key)).join(between);
   const lines = cells.map((cell) => line(cell, name(cell, free, ", "), measure, best));
   const heading = name(cells[0], fixed, " · ");

@@ -1,0 +1,217 @@
+"""What a certificate has to have: the runs that prove it, its tiers and their tolerances.
+
+In: what a certificate is of. Out: the runs, which __main__.py starts, and the tiers, which judge.py
+measures and check.py looks for: none of them decides that by itself, so they cannot differ.
+Tolerances of the precision that is timed are the workload's own (proof.py); the others, and where
+all of them come from, are in docs/certificates.md.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dlperf import frameworks, workloads
+from dlperf.contract.parallel import Layout
+
+#: Float64: rounding stays below 1e-9; the reference is stored in float32, which adds 6e-8. A
+#: workload's proof may have a FLOAT64 of its own for some of these.
+FLOAT64 = {"loss": 1e-9, "gradient": 1e-6, "losses": 1e-7, "update": 1e-6, "outputs": 1e-9}
+STATISTICS = 1e-6
+NO_FLOAT64 = "the framework has no float64 that serves for this model on this device"
+
+#: A run: its precision, its compiler and its task (certify/rank.py).
+Run = tuple[str, str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a certificate is of; its path spells it."""
+
+    workload: str
+    framework: str
+    device: str
+    precision: str
+    compiler: str
+    variant: str
+    layout: str
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> "Subject":
+        """The subject that a certificate's document states."""
+        return cls(*(document[field.name] for field in fields(cls)))
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A tier that has to be there: its name, what it may measure at most, the run that shows it.
+
+    tolerance is None where the framework has no float64: then the tier is not applicable.
+    """
+
+    name: str
+    tolerance: float | None
+    run: str
+
+
+def float64_compiler(subject: Subject) -> str | None:
+    """The compiler of the float64 run: the timed one where float64 has it; None without float64."""
+    if subject.device != "cpu":
+        return None
+    there = frameworks.load(subject.framework).FLOAT64_COMPILERS
+    return subject.compiler if subject.compiler in there else next(iter(there), None)
+
+
+def runs(subject: Subject) -> dict[str, Run]:
+    """The runs that prove a subject by their names, the longest first; not how many steps."""
+    float64, timed = float64_compiler(subject), (subject.precision, subject.compiler)
+    scenario = workloads.scenario_of(subject.variant)
+    found: dict[str, Run] = {}
+    task: dict[str, Any] = {"kind": "outputs"}
+    if scenario == "infer":
+        if float64:
+            found["float64"] = ("fp64", float64, task)
+        return {**found, "timed": (*timed, task)}
+    package, proof = frameworks.load(subject.framework), workloads.proof(subject.workload)
+    whole = subject.layout == "1"  # of others, what matters is how they exchange or accumulate
+    alone = whole and scenario == "train"  # a training to a quality has the other certificate, too
+    if alone and timed != ("fp32", "none"):
+        found["long"] = (*timed, {"kind": "long"})
+    if float64:
+        found["float64"] = ("fp64", float64, {"kind": "steps"})
+    optimizer = alone and getattr(package, "OPTIMIZER_ALONE", True)
+    task = {"kind": "gradient", "optimizer": optimizer, "dropout": alone}
+    found["timed"] = (*timed, {**task, "neutral": whole and not float64})
+    ranks = getattr(proof, "TIMED_RANKS", 0)
+    if subject.layout == "dp2" and ranks and subject.device == "cpu":
+        found["timed"][-1]["ranks"] = ranks
+    if whole:
+        shows = scenario == "quality" or "update_worst" in proof.TIMED["fp32"]
+        free = shows and not float64
+    else:
+        free = not (float64 and package.FLOAT64_EXCHANGE)
+    if free:
+        found["free"] = (*timed, {"kind": "steps"})
+    return found
+
+
+def tolerances(workload: str, precision: str, compute_dtype: str) -> Mapping[str, Any]:
+    """The workload's tolerances; of mixed precision by the narrow type that the process reports."""
+    kind = precision
+    if precision.startswith("amp"):
+        narrow = "float16" in compute_dtype and "bfloat16" not in compute_dtype
+        kind = "amp_fp16" if narrow else "amp"
+    return workloads.proof(workload).TIMED[kind]
+
+
+def float64_tolerances(workload: str) -> Mapping[str, float]:
+    """The tolerances of float64: those of every workload, but for what its own proof says."""
+    own = getattr(workloads.proof(workload), "FLOAT64", {})
+    assert own.keys() <= FLOAT64.keys(), f"{workload}/proof.py: FLOAT64 has {', '.join(own)}"
+    return {**FLOAT64, **own}
+
+
+def tiers(
+    subject: Subject, compute_dtype: str = "", without: Collection[str] = ()
+) -> tuple[Tier, ...]:
+    """The tiers of a whole certificate, in their order.
+
+    compute_dtype: what the timed process reports. without: runs that somebody left out.
+    """
+    started = {name: run for name, run in runs(subject).items() if name not in without}
+    allowed = tolerances(subject.workload, subject.precision, compute_dtype)
+    float64 = float64_tolerances(subject.workload)
+    found = [Tier("shapes", 0, "timed" if "timed" in started else "float64")]
+    if workloads.scenario_of(subject.variant) == "infer":
+        return (*found, *_of_inference(allowed, float64, started))
+    facts = workloads.facts(subject.workload)
+    statistics = hasattr(facts, "statistics")
+    found += _of_float64(float64, started, statistics)
+    if "timed" in started:
+        found += _of_timed(subject, allowed, started["timed"][-1], statistics)
+    if "free" in started:
+        found += _of_free(allowed)
+    if workloads.scenario_of(subject.variant) == "quality":
+        found += _of_quality(subject, allowed, float64, started)
+    if "long" in started:
+        found.append(Tier("long-run", 1.0, "long"))
+    return tuple(found)
+
+
+def _of_inference(
+    allowed: Mapping[str, Any], float64: Mapping[str, float], started: Mapping[str, Run]
+) -> Iterator[Tier]:
+    yield Tier("float64-outputs", float64["outputs"] if "float64" in started else None, "float64")
+    if "timed" in started:
+        yield Tier("timed-outputs", allowed["outputs"], "timed")
+        yield Tier("timed-largest", 0, "timed")
+        yield Tier("timed-permuted", allowed["outputs"], "timed")
+        yield Tier("timed-alone", allowed["outputs"], "timed")
+
+
+def _of_float64(
+    float64: Mapping[str, float], started: Mapping[str, Run], statistics: bool
+) -> Iterator[Tier]:
+    there = "float64" in started
+    for name in ("loss", "gradient", "losses", "update"):
+        yield Tier(f"float64-{name}", float64[name] if there else None, "float64")
+    if there and statistics:
+        yield Tier("float64-statistics", STATISTICS, "float64")
+
+
+def _of_timed(
+    subject: Subject, allowed: Mapping[str, Any], task: Mapping[str, Any], statistics: bool
+) -> Iterator[Tier]:
+    proof = workloads.proof(subject.workload)
+    yield from _of_step("timed", allowed)
+    if "least_error" in allowed:
+        yield Tier("timed-precision", 1.0, "timed")
+    if statistics:
+        yield Tier("timed-statistics", allowed["statistics"], "timed")
+    if task["neutral"] and hasattr(proof, "timed"):  # the timed step has other weights
+        yield from _of_step("timed-neutral", allowed["neutral"])
+    if task["dropout"]:
+        for place in getattr(proof, "DROPOUTS", ()):
+            yield Tier(of_dropout(place), allowed["dropout"], "timed")
+    if task["optimizer"]:
+        yield Tier("optimizer", allowed["optimizer"], "timed")
+
+
+def of_dropout(place: str) -> str:
+    """The name of the tier of a place of dropout."""
+    return "timed-" + place.lower().replace("_", "-")
+
+
+def _of_step(name: str, allowed: Mapping[str, float]) -> Iterator[Tier]:
+    """A step's loss and gradient, as far as they are held to something."""
+    yield Tier(f"{name}-loss", allowed["loss"], "timed")
+    if "gradient" in allowed:
+        yield Tier(f"{name}-gradient", allowed["gradient"], "timed")
+        yield Tier(f"{name}-gradient-median", allowed["gradient_median"], "timed")
+    if "gradient_last" in allowed:
+        yield Tier(f"{name}-gradient-last", allowed["gradient_last"], "timed")
+
+
+def _of_free(allowed: Mapping[str, float]) -> Iterator[Tier]:
+    yield Tier("timed-losses", allowed["losses"], "free")
+    yield Tier("timed-update", allowed["update"], "free")
+    if "update_worst" in allowed:
+        yield Tier("timed-update-worst", allowed["update_worst"], "free")
+
+
+def _of_quality(
+    subject: Subject,
+    allowed: Mapping[str, Any],
+    float64: Mapping[str, float],
+    started: Mapping[str, Run],
+) -> Iterator[Tier]:
+    """A training to a quality: its tests of the model, and its new start."""
+    if "float64" in started:
+        yield Tier("float64-tested", float64["update"], "float64")
+        yield Tier("float64-again-loss", float64["loss"], "float64")
+        yield Tier("float64-again", float64["gradient"], "float64")
+    # of one part: the reference has the test of its batch alone
+    if "timed" in started and Layout.parse(subject.layout).parts == 1:
+        yield Tier("timed-tested", allowed["outputs"], "timed")
+    if "free" in started:
+        yield Tier("timed-again-loss", allowed["losses"], "free")
+        yield Tier("timed-again", allowed["update"], "free")
