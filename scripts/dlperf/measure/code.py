@@ -77,7 +77,7 @@ def _sha256_of_tokens(path):
 
 
 def _statements(path):
-    """Lists of (kind, text) of a file's tokens, one a logical line; steps in and out stand alone."""
+    """Lists of (kind, text), one for each logical line of a file; steps in and out stand alone."""
     statement = []
     for kind, text in _tokens(path):
         if kind in (tokenize.INDENT, tokenize.DEDENT):
