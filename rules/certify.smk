@@ -28,6 +28,8 @@ OF_CERTIFICATE = (
     "certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{layout}.json"
 )
 
+REFERENCE_MANIFEST = "results/certificates/{workload}/reference{variant}/manifest.json"
+
 
 def certificates_of(wildcards=None):
     return sorted(
@@ -40,12 +42,21 @@ def proving_data(wildcards):
 
 
 def code_of(wildcards):
-    """The files of which a change makes a certificate or a reference again."""
+    """The files of which a change makes a certificate or a reference again. None of them where what
+    changed since is not in its hash: a comment, say, or only the time of a file."""
     if framework := wildcards.get("framework"):
         own = code.of_implementation(wildcards.workload, framework)
+        made, document = f"results/{OF_CERTIFICATE}", certificate_made(wildcards)
     else:
         own = code.of_reference(wildcards.workload)
-    return [f"{PACKAGE}/{path}" for path in own]
+        made, document = REFERENCE_MANIFEST, existing(REFERENCE_MANIFEST.format(**wildcards))
+    paths = [f"{PACKAGE}/{path}" for path in own]
+    if document:
+        time_made = os.path.getmtime(made.format(**wildcards))
+        if any(os.path.getmtime(path) > time_made for path in paths):
+            recorded = document.get("provenance", {}).get("code_sha256")
+            return [] if recorded == code.sha256(own) else paths
+    return paths
 
 
 def released_certificate(wildcards):
@@ -61,8 +72,13 @@ def released_certificate(wildcards):
 
 def certificate_made(wildcards):
     """The existing certificate; {} where there is none."""
+    return existing(f"results/{OF_CERTIFICATE}".format(**wildcards))
+
+
+def existing(path):
+    """The document in a file; {} where there is none."""
     try:
-        return strict_json.read("results/" + OF_CERTIFICATE.format(**wildcards))
+        return strict_json.read(path)
     except (OSError, ValueError):  # the merge says what is wrong with it
         return {}
 
@@ -127,7 +143,7 @@ rule reference:
         data=proving_data,
         code=code_of,
     output:
-        "results/certificates/{workload}/reference{variant}/manifest.json",
+        REFERENCE_MANIFEST,
     log:
         "results/certificates/{workload}/reference{variant}.log",
     wildcard_constraints:
@@ -169,7 +185,7 @@ rule certificate:
     input:
         # not ancient, because another lock makes a certificate stale
         environment=lambda wildcards: environment_of(wildcards.framework),
-        reference="results/certificates/{workload}/reference{variant}/manifest.json",
+        reference=REFERENCE_MANIFEST,
         data=proving_data,
         code=code_of,
         again=made_again,

@@ -37,13 +37,22 @@ def test_one_of_this_very_code_is_copied(fresh):
 )
 def test_one_of_other_code_is_not(fresh, path):
     with open(fresh / "scripts/dlperf" / path, "a") as stream:
-        stream.write("# another version\n")
+        stream.write("ANOTHER_VERSION = 1\n")
     assert "certificate" in rules(fresh)
+
+
+def test_a_comment_makes_none_stale(fresh):
+    snakemake("--", f"results/{JAX}", cwd=fresh)
+    with open(fresh / "scripts/dlperf/frameworks/jax/training.py", "a") as stream:
+        stream.write("# another word\n")
+    assert not rules(fresh) & {"certificate", "released_certificate"}
+    (fresh / "results" / JAX).unlink()
+    assert "released_certificate" in rules(fresh)
 
 
 def test_the_plan_counts_what_the_workflow_then_takes_and_makes(fresh):
     with open(fresh / "scripts/dlperf/frameworks/jax/training.py", "a") as stream:
-        stream.write("# another version\n")
+        stream.write("ANOTHER_VERSION = 1\n")
     said = snakemake("plan", cwd=fresh).stdout
     dry = snakemake("-n", "certificates", cwd=fresh)
     jobs = dict(
@@ -95,5 +104,5 @@ def test_another_word_than_remake_is_a_mistake(fresh):
 
 def test_the_same_change_elsewhere_leaves_it_valid(fresh):
     with open(fresh / "scripts/dlperf/certify/judge.py", "a") as stream:
-        stream.write("# another version\n")
+        stream.write("ANOTHER_VERSION = 1\n")
     assert "released_certificate" in rules(fresh)

@@ -1,14 +1,16 @@
 """What decides what an implementation computes: files of this package, packages of a lock.
 
 The files are the import closure of the implementation: its page, its framework's package, the
-loader of the data that certificates train on, and all that these import from `dlperf`. A change of
-any other file leaves records and certificates what they are.
+loader of the data that certificates train on, and all that these import from `dlperf`. Of a file
+its tokens count: neither comments, docstrings nor how its lines are broken and indented. A change
+of anything else leaves records and certificates what they are.
 """
 
 import ast
 import functools
 import hashlib
 import os
+import tokenize
 
 from dlperf import workloads
 
@@ -43,13 +45,77 @@ def _shared(workload):
 
 
 def sha256(paths):
-    """The sha256 of the content of files, which are named by their paths below the package."""
+    """The sha256 of the tokens of files, which are named by their paths below the package."""
     digest = hashlib.sha256()
     for path in paths:
-        with open(os.path.join(PACKAGE, path), "rb") as stream:
-            content = hashlib.sha256(stream.read()).hexdigest()
-        digest.update(("%s %s\n" % (content, path)).encode())
+        tokens = _sha256_of_tokens(os.path.join(PACKAGE, path))
+        digest.update(("%s %s\n" % (tokens, path)).encode())
     return digest.hexdigest()
+
+
+#: Tokens that say nothing about what is computed.
+_SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
+#: From Python 3.12 on an f-string is many tokens, and before it is one.
+_FSTRING_START = getattr(tokenize, "FSTRING_START", None)
+_FSTRING_END = getattr(tokenize, "FSTRING_END", None)
+
+
+@functools.lru_cache(maxsize=None)
+def _sha256_of_tokens(path):
+    """The same with every Python from 3.7 on. Raises SyntaxError, or tokenize's errors, for others.
+
+    A statement that is nothing but a string is a docstring, and left out. An indentation counts as
+    a step in or out, however deep it is.
+    """
+    digest = hashlib.sha256()
+    for statement in _statements(path):
+        if any(kind != tokenize.STRING for kind, _ in statement):
+            for kind, text in statement:
+                digest.update(("%s %s\0" % (tokenize.tok_name[kind], text)).encode())
+            digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def _statements(path):
+    """Lists of (kind, text), one for each logical line of a file; steps in and out stand alone."""
+    statement = []
+    for kind, text in _tokens(path):
+        if kind in (tokenize.INDENT, tokenize.DEDENT):
+            yield [(kind, "")]
+        elif kind == tokenize.NEWLINE:
+            yield statement
+            statement = []
+        elif kind not in _SILENT:
+            statement.append((kind, text))
+    yield statement
+
+
+def _tokens(path):
+    """(kind, text) of each token of a file; an f-string is one STRING, as it was before 3.12."""
+    with open(path, "rb") as stream:
+        lines = stream.read().decode("utf-8").splitlines(True)
+    start, depth = None, 0
+    with open(path, "rb") as stream:
+        for token in tokenize.tokenize(stream.readline):
+            if token.type == _FSTRING_START:
+                start = start if depth else token.start
+                depth += 1
+            elif token.type == _FSTRING_END and depth:
+                depth -= 1
+                if not depth:
+                    yield tokenize.STRING, _between(lines, start, token.end)
+            elif not depth:
+                # operators have kinds of their own in `exact_type` alone, alike in all Pythons
+                yield token.type, token.string
+
+
+def _between(lines, start, end):
+    """The text of a file's lines between two (row, column), rows from 1."""
+    (row, column), (last_row, last_column) = start, end
+    if row == last_row:
+        return lines[row - 1][column:last_column]
+    middle = lines[row : last_row - 1]
+    return "".join([lines[row - 1][column:], *middle, lines[last_row - 1][:last_column]])
 
 
 def applied_lock(environment):
