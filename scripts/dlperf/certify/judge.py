@@ -173,8 +173,12 @@ def _timed(
         of_neutral, loss = facts["neutral_loss"][0], reference["loss"][0]
         yield from _step("timed-neutral", of_neutral, loss, compared["neutral"])
     for place, losses in facts.get("dropped", {}).items():
-        # the middle one: in one in some dozens a single element is kept, and is enormous
-        distances = sorted(_distances(losses, manifest["dropped"][place]))
+        # the middle one: in one in some dozens a single element is kept, and is enormous, or in
+        # float16 infinite, and the loss is not a number: NaN is as far as can be
+        distances = sorted(
+            math.inf if math.isnan(each) else each
+            for each in _distances(losses, manifest["dropped"][place])
+        )
         yield required.of_dropout(place), distances[len(distances) // 2], {}
     if "optimizer" in compared:
         yield _worst("optimizer", compared["optimizer"])

@@ -25,7 +25,9 @@ FLOAT64 = {"gradient": 3e-6, "update": 3e-6}
 #: three times the worst of all frameworks over ten pairs of seeds (benchmarks/tolerances.py).
 #: `amp` holds for bfloat16 and `amp_fp16` for float16. Steps from neutral weights stay together:
 #: where float64 is missing, `update_worst` holds each tensor of five steps in float32.
-#: tf32, which has as many digits as float16, has its tolerance and was not measured.
+#: On a CPU bfloat16 measured a loss 1.6e-3 off and gradients 5e-3 to 0.014 (median; PyTorch,
+#: TensorFlow, JAX), float16 2.6e-5 and 6e-4 (PyTorch). tf32 has as many digits as float16; it has
+#: its tolerance and was not measured. `least_error` lies between these and what float32 measures.
 TIMED = {
     "fp32": {
         "loss": 1.2e-6,
@@ -33,7 +35,7 @@ TIMED = {
         "gradient_median": 2e-5,
         "dropout": 1e-6,
         "losses": 4e-6,
-        "update": 2e-3,
+        "update": 3e-3,
         "update_worst": 5e-3,
         "outputs": 1e-5,
         "optimizer": 2e-5,
@@ -41,8 +43,8 @@ TIMED = {
     "tf32": {
         "loss": 1e-4,
         "gradient": 5e-2,
-        "gradient_median": 2e-2,
-        "least_error": 1e-4,
+        "gradient_median": 1e-2,
+        "least_error": 2e-5,
         "dropout": 1e-4,
         "losses": 1e-3,
         "update": 0.2,
@@ -50,22 +52,22 @@ TIMED = {
         "optimizer": 1e-4,
     },
     "amp": {
-        "loss": 1e-3,
-        "gradient": 0.3,
-        "gradient_median": 0.1,
-        "least_error": 5e-3,
-        "dropout": 1e-3,
+        "loss": 5e-3,
+        "gradient": 0.1,
+        "gradient_median": 0.05,
+        "least_error": 1e-3,
+        "dropout": 4e-3,
         "losses": 1e-2,
         "update": 0.5,
         "outputs": 0.02,
         "optimizer": 1e-2,
     },
     "amp_fp16": {
-        "loss": 1e-3,
-        "gradient": 0.1,
-        "gradient_median": 0.05,
-        "least_error": 1e-3,
-        "dropout": 3e-4,
+        "loss": 2e-4,
+        "gradient": 0.02,
+        "gradient_median": 5e-3,
+        "least_error": 1e-4,
+        "dropout": 1e-3,
         "losses": 2e-3,
         "update": 0.3,
         "outputs": 3e-3,
