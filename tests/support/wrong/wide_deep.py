@@ -27,6 +27,9 @@ WIDE_DEEP = [
         ("one table for all fields", "self.deep(deep)", "self.deep(deep % 600)"),
         ("a row of padding", "sparse=lazy)", "sparse=lazy, padding_idx=0)"),
         ("numbers first", "[fields.flatten(1), numbers]", "[numbers, fields.flatten(1)]"),
+        ("no ReLU", "F.relu(layer(x))", "layer(x)"),
+        ("a leaky ReLU", "F.relu(layer(x))", "F.leaky_relu(layer(x), 1e-3)"),
+        ("a smooth ReLU", "F.relu(layer(x))", "F.softplus(layer(x), 100)"),
     )
 ]
 WIDE_DEEP += [
