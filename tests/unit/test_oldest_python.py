@@ -24,7 +24,7 @@ DATA = (
     "text",
 )
 PACKAGES = ("contract", "measure", "frameworks", "scenarios", "workloads")
-NEWER = [PACKAGE / "contract" / f"{name}.py" for name in ("choices", "problems")]
+NEWER = [PACKAGE / "contract" / f"{name}.py" for name in ("choices", "problems", "written")]
 FILES = [path for folder in PACKAGES for path in sorted((PACKAGE / folder).rglob("*.py"))]
 FILES = [path for path in FILES if path not in NEWER]
 FILES += [

@@ -52,7 +52,7 @@ def queued(path="/proc/thread-self/schedstat"):
     [Linux, Documentation/scheduler/sched-stats.rst].
     """
     try:
-        with open(path) as stream:
+        with open(path, encoding="ascii") as stream:
             return int(stream.read().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
         return 0.0

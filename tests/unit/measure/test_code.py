@@ -84,6 +84,7 @@ def test_the_reference_does_not_depend_on_implementations(package):
     assert code.sha256(code.of_reference("bert")) == before
     with open(package / "workloads/bert/reference.py", "a") as stream:
         stream.write("A_CHANGE = 1\n")
+    forget()
     assert code.sha256(code.of_reference("bert")) != before
 
 

@@ -25,6 +25,7 @@ CONFIG = {
             "batch_sizes": {"fp32": [16]},
             "data": ["synthetic"],
             "vocabulary": 2600,
+            "tables": ["sharded"],
         }
     },
     "topologies": ["1n2d"],

@@ -38,5 +38,5 @@ def unsupported(case):
     several = case["nodes"] * case["devices_per_node"] > 1
     # `adam: dense` has no other word: sharded tables are lazy in all other frameworks
     if several and case.get("tables") == "replicated" and case.get("adam") == "lazy":
-        return "HugeCTR shares its tables out over all devices: ask for `tables: sharded`"
+        return "HugeCTR shards its tables over all devices: ask for `tables: sharded`"
     return ""
