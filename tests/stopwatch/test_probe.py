@@ -55,7 +55,9 @@ def test_every_turn_stands_with_its_seconds_and_what_was_done_in_it(calibrated):
     document = json.loads(calibrated.read_text())
     for rank in document["ranks"]:
         for entry in rank["measured"]:
-            assert len(entry["seconds"]) == TURNS and all(each > 0 for each in entry["seconds"])
+            # one core without instructions for bfloat16 takes seconds a product
+            turns = {1, TURNS} if entry["precision"] == "bf16" else {TURNS}
+            assert len(entry["seconds"]) in turns and all(each > 0 for each in entry["seconds"])
             if entry["what"] == "gemm":
                 assert entry["flops"] == 2 * rank["side"] ** 3
                 assert 0.0005 < nodes.rate(entry, min) < 50, "TFLOP/s of one core"
