@@ -160,7 +160,7 @@ def points(record):
                 "samples": point["samples"],
                 "seconds": point["seconds_tested"],
                 "score": scale * value,
-                "loss": math.fsum(own) / len(own),
+                "training_loss": math.fsum(own) / len(own),
             }
         )
     return found

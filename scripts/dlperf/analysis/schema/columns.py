@@ -82,7 +82,7 @@ ALL = (
     Column("step_seconds_min", float),
     Column("step_seconds_max", float),
     Column("loader_share", float, "Waited for data", forms.fine_percent),
-    Column("loss", float),
+    Column("training_loss", float),
     Column("target", float),
     Column("loss_first", float, "Loss, first", forms.real(3)),
     Column("loss_last", float, "Loss, last", forms.real(3)),
@@ -461,7 +461,7 @@ IMPORTED = (*PUBLISHED, "estimator", "kind", "source")
 #: Of a repetition that is tested on the way: a row a test.
 CURVES = (
     *(*CASE[:5], "case", "table", "nodes", "devices_per_node", "repetition"),
-    *("samples", "seconds", "score", "loss", "target"),
+    *("samples", "seconds", "score", "training_loss", "target"),
 )
 #: Of a repetition with latencies: all of them, the smallest first.
 LATENCIES = (*CASE[:5], "case", "table", "nodes", "devices_per_node", "repetition", "milliseconds")
