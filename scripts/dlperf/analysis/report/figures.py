@@ -533,7 +533,8 @@ def _trainings(
     unit, score = labels.unit_of_samples(rows[0]), workloads.facts(rows[0]["workload"]).SCORE
     most = score.most and score.scale * score.most
     of_test = f"{score.name} on the test set, {score.unit}"
-    for line, (key, title) in enumerate((("score", of_test), ("training_loss", "loss of training"))):
+    lines = (("score", of_test), ("training_loss", "loss of training"))
+    for line, (key, title) in enumerate(lines):
         for column, (over, below) in enumerate((("samples", unit), ("seconds", "seconds"))):
             left = 0.075 + column * (0.05 + width)
             low = bottom + (1 - line) * (top - bottom - height)
