@@ -137,6 +137,7 @@ def keep_records(workflow: Any) -> None:
         if workflow.is_main_process and not measures(job):
             await compare(self, job, expanded_output)
 
+    # Snakemake has no setting for any of the three; mypy allows no method to be replaced.
     Job.remove_existing_output = remove_existing_output  # type: ignore[method-assign]
     Job.cleanup = cleanup  # type: ignore[method-assign]
     DAG.check_output_mtime = check_output_mtime  # type: ignore[method-assign]

@@ -129,6 +129,8 @@ def test_the_timed_step_has_a_loss_of_its_own_where_its_weights_are():
 def test_of_a_place_of_dropout_the_middle_of_the_losses_counts():
     for losses, passes in (
         ([5.0, 5.1, 9.9], True),  # in the third an element was kept
+        ([5.0, math.nan, 5.2], True),  # in the second it was infinite in float16
+        ([math.nan, math.nan, 5.2], False),
         ([5.01, 5.12, 5.2], False),  # a place of dropout is missing
     ):
         dropped = {**MANIFEST["dropped"], "ATTENTION_DROPOUT": losses}
