@@ -135,6 +135,25 @@ def test_a_calibration_must_not_contradict_itself(tmp_path, change, said):
         nodes.read(path)
 
 
+@pytest.mark.parametrize(
+    "precision, seconds, accepted",
+    [("bf16", [9.1], True), ("bf16", [0.01], False), ("fp32", [9.1], False)],
+)
+def test_only_a_slow_product_may_have_been_timed_once(tmp_path, precision, seconds, accepted):
+    probed(tmp_path, "a", 1.0)
+    path = tmp_path / "a.json"
+    document = json.loads(path.read_text())
+    gemm, copy = document["ranks"][0]["measured"]
+    slow = {**gemm, "precision": precision, "at_once": 1, "seconds": seconds}
+    document["ranks"][0]["measured"] = [copy, slow]
+    path.write_text(json.dumps(document))
+    if accepted:
+        assert nodes.read(path)["ranks"][0]["measured"][1]["seconds"] == seconds
+        return
+    with pytest.raises(AnalysisError, match="not as many turns everywhere"):
+        nodes.read(path)
+
+
 def test_a_record_and_a_calibration_describe_a_host_alike():
     record, node = documents.load(documents.RECORD), documents.load(documents.NODE)
     jsonschema.Draft202012Validator.check_schema(node)
