@@ -18,7 +18,8 @@ SHORT = ("pytorch",)
 
 
 def under(limit: int, environments: Path, framework: str, out: Path, **changes) -> dict:
-    document = json.loads(case(devices_per_node=1, warmup_steps=1, measured_steps=1, **changes))
+    changes = {"devices_per_node": 1, "warmup_steps": 1, "measured_steps": 1, **changes}
+    document = json.loads(case(**changes))
     document["identity"].update(
         framework=framework, compiler=frameworks.load(framework).DEFAULT_COMPILER["cpu"]
     )
@@ -54,5 +55,7 @@ def test_a_batch_beyond_the_limit_is_an_oom(environments, tmp_path, framework):
 
 def test_a_timeout_under_a_limit_is_a_timeout(environments, tmp_path):
     out = tmp_path / "rep1.json"
-    record = under(8 * GIB, environments, "pytorch", out, timeout_seconds=3)
+    # More steps than any machine does in the time that it is given.
+    asked = {"timeout_seconds": 3, "measured_steps": 10**6}
+    record = under(8 * GIB, environments, "pytorch", out, **asked)
     assert record["status"] == "timeout"

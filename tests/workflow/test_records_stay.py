@@ -137,6 +137,7 @@ def test_a_disk_that_takes_nothing_is_a_line_and_no_traceback(checkout, place, h
     assert "Traceback" not in said and "Logging error" not in said
 
 
+@pytest.mark.usefixtures("heeding_ctrl_c")
 def test_ctrl_c_while_snakemake_is_imported_is_no_traceback(tmp_path):
     """`make` puts a file into .venv, as nothing else of the project is read so early."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], check=True)
