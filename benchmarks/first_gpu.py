@@ -13,7 +13,7 @@ of PyTorch waits for the card. `others`: Wide & Deep, both phases of ELECTRA and
 inference, a server, and trainings to a quality (on data that the workflow makes elsewhere). Each
 has a time limit, and what fails is a row of the table too. Out: <out>/runs/… (records, where a
 round has them; a record that is ok is not made again), <out>/node.json (what the card reaches, if
-torch is there), <out>/results.md. It has not run on a GPU yet.
+torch is there), <out>/results.md. What it gave: docs/gpu-by-hand.md.
 """
 
 import argparse

@@ -180,7 +180,7 @@ def siblings(among):
 
 # GPUs: asked of NVML (nvidia-ml-py), else of nvidia-smi, which knows less. Both count cards by
 # their place on the PCI bus. CUDA counts the fastest first unless it is told otherwise, so ranks
-# are told. What neither says is left out. None of this has run on a GPU yet.
+# are told. What neither says is left out.
 
 PCI_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 

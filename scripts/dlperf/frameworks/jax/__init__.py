@@ -3,7 +3,8 @@
 Fastest settings its best users choose: ahead-of-time compilation, donated state, bfloat16 for mixed
 precision (no loss scaling; parameters stay float32), XLA's own choice of kernels, and a persistent
 compilation cache in results/.cache/jax, so that only the first repetition compiles: the timed
-window never does. Has not run on a GPU: that path follows the documentation of jax.distributed.
+window never does. Over several GPUs it has not run: that follows the documentation of
+jax.distributed.
 """
 
 from dlperf.frameworks.jax.process import (  # noqa: F401

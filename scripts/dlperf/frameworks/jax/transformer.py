@@ -65,24 +65,37 @@ class Layer(nn.Module):
 
 
 class Embeddings:
-    """The three tables, and what stands behind their sum; made inside a module, whose they are."""
+    """The three tables, and what stands behind their sum; made inside a module, whose they are.
+
+    Rows are taken in the parameters' own type, and gradients summed in it: in bfloat16 a sum of
+    thousands is off by per cents, and on a GPU its atomic additions wait for each other. Only the
+    words' rows are looked up; the other tables' gradients are plain sums.
+    """
 
     def __init__(self, facts, dtype, training):
         def table(entries, name):
-            return nn.Embed(entries, facts.WIDTH, dtype=dtype, name=name)
+            return nn.Embed(entries, facts.WIDTH, name=name)
 
         self.words = table(facts.VOCABULARY, "word_embedding")
         self.segments = table(facts.SEGMENTS, "segment_embedding")
         self.positions = table(facts.POSITIONS, "position_embedding")
+        self.dtype = dtype
         self.norm = norm(facts, dtype, "embedding_norm")
         self.dropout = nn.Dropout(facts.DROPOUT, deterministic=not training)
 
     def __call__(self, tokens, segments):
         """(batch, tokens) -> (batch x tokens, width)"""
-        x = self.words(tokens) + self.segments(segments)
-        x = x + self.positions(jnp.arange(tokens.shape[1]))
+        first, second = self.segments.embedding
+        x = self.words(tokens) + jnp.where(segments[..., None] > 0, second, first)
+        x = x + self.positions.embedding[: tokens.shape[1]]
         x = self.dropout(self.norm(x))
         return x.reshape(-1, x.shape[-1])
+
+    def scores(self, hidden, padding=0):
+        """(..., width) -> (..., vocabulary + padding): products with the words' rows, then zeros."""
+        table = jnp.pad(self.words.embedding, ((0, padding), (0, 0)))
+        hidden, table = nn.dtypes.promote_dtype(hidden, table, dtype=self.dtype)
+        return hidden @ table.T
 
 
 def cross_entropy(logits, labels):

@@ -51,22 +51,14 @@ class Bert(nn.Module):
         hidden = norm(facts, self.dtype, "mlm_norm")(hidden)
         bias = self.param("mlm_bias", nn.initializers.zeros, (facts.VOCABULARY,))
         if self.tests:
-            return embed.words.attend(hidden) + bias
+            return embed.scores(hidden) + bias
         pooled = jnp.tanh(dense(facts.WIDTH, self.dtype, "pooler")(x[:, 0]))
         if self.padding:
             bias = jnp.pad(bias, (0, self.padding), constant_values=facts.PADDING_SCORE)
-        each = cross_entropy(self.decode(embed.words, hidden) + bias, labels)
+        each = cross_entropy(embed.scores(hidden, self.padding) + bias, labels)
         language = jnp.sum(each * predicted) / jnp.sum(predicted)
         pairs = dense(2, self.dtype, "nsp")(pooled)
         return language + cross_entropy(pairs, follows).mean()
-
-    def decode(self, words, hidden):
-        """words.attend(hidden), with zeros behind the vocabulary."""
-        if not self.padding:
-            return words.attend(hidden)
-        table = jnp.pad(words.embedding, ((0, self.padding), (0, 0)))
-        hidden, table = nn.dtypes.promote_dtype(hidden, table, dtype=self.dtype)
-        return hidden @ table.T
 
 
 def model(run, training=True):

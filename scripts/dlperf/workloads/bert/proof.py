@@ -36,7 +36,7 @@ TIMED = {
         "optimizer": 1e-3,
     },
     "tf32": {
-        "loss": 1e-4,
+        "loss": 4e-4,
         "gradient": 2e-2,
         "gradient_median": 1e-2,
         "least_error": 1e-4,

@@ -57,7 +57,7 @@ class Electra(nn.Module):
         hidden = gelu(dense(facts.WIDTH, dtype, "generator_head")(x))
         hidden = norm(facts, dtype, "generator_norm")(hidden)
         bias = self.param("generator_bias", nn.initializers.zeros, (facts.VOCABULARY,))
-        words = embed.words.attend(hidden) + bias
+        words = embed.scores(hidden) + bias
         each = cross_entropy(words, labels)
         generator = jnp.sum(each * chosen) / jnp.sum(chosen)
 

@@ -33,7 +33,7 @@ TIMED = {
         "optimizer": 1e-5,
     },
     "tf32": {
-        "loss": 1e-4,
+        "loss": 4e-4,
         "gradient": 0.2,
         "gradient_median": 0.03,
         "gradient_last": 2e-3,
