@@ -1,7 +1,7 @@
 """What the public modules of an inference share. Python 3.7, for the oldest of the frameworks."""
 
 from dlperf.contract.work import Inference
-from dlperf.data.loaders import open_batches
+from dlperf.workloads.inputs import open_batches
 
 
 def answering(run, layout, parameters, answer):

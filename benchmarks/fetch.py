@@ -28,8 +28,8 @@ from pathlib import Path
 import common
 import yaml
 
-from dlperf.data.fetch import Options, fetch
-from dlperf.data.sources import load
+from dlperf.prepare.fetch import Options, fetch
+from dlperf.prepare.sources import load
 
 BLOCK = 2**24
 LIMIT = 0.9
@@ -64,7 +64,7 @@ def measure(scratch, size, asked):
     sources, out = scratch / "data.yaml", scratch / "out"
     sources.write_text(yaml.safe_dump({"sources": {"large": source}}))
     loaded = load(sources)["large"]
-    command = [sys.executable, "-m", "dlperf.data.fetch", "--sources", str(sources)]
+    command = [sys.executable, "-m", "dlperf.prepare.fetch", "--sources", str(sources)]
     command += ["--source", "large", "--out", str(out)]
     target = out / "large.bin"
     curl = f"curl --silent --fail --output {target} {address}"

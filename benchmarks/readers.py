@@ -2,8 +2,8 @@
 
     python benchmarks/readers.py [--framework NAME ...] [--rounds 3] [--seconds 8]
 
-On one core, with nothing that takes the batches: the framework's own reader (data/readers), the
-loader that all frameworks share (data/batches.py), and the pipelines that the framework's project
+On one core, with nothing that takes the batches: the framework's own reader (loaders/readers), the
+loader that all frameworks share (loaders/images.py), and the pipelines that the framework's project
 or a library for it shows (public/readers/<framework>.py, <framework>_<library>.py). Each in a
 process of its own, one after another, round by round, so that drift falls on all. Printed, and
 written to results/benchmarks/readers.tsv: images a second, the median of the rounds, by wall clock
@@ -20,7 +20,7 @@ import tempfile
 import common
 from public_implementations import PUBLIC, constants, install
 
-from dlperf.data.formats import OF_FRAMEWORK
+from dlperf.loaders.formats import OF_FRAMEWORK
 
 KEYS = ("framework", "example", "image_size", "batch_size")
 OURS = ("own", "shared")
@@ -97,7 +97,7 @@ def measured(name, kind, asked):
         folder = (
             common.ROOT / "results/data/sample" if kind == "shared" else data(OF_FRAMEWORK[name])
         )
-        command = [interpreter, "-m", "dlperf.data.read", "--framework", name]
+        command = [interpreter, str(common.ROOT / "benchmarks/read.py"), "--framework", name]
         command += ["--data", str(folder)] + (["--shared"] if kind == "shared" else [])
         options = zip(("--batch-size", "--image-size", "--seconds"), numbers, strict=True)
         command += [word for option in options for word in option]
@@ -123,7 +123,7 @@ def data(format):
         if format == "mindrecord":
             interpreter, environ = common.environment("mindspore")
         source = common.ROOT / "results/data/sample"
-        command = [interpreter, "-m", "dlperf.data.images", "--dataset", "sample"]
+        command = [interpreter, "-m", "dlperf.prepare.images", "--dataset", "sample"]
         command += ["--source", source, "--format", format, "--out", out, "--shards", SHARDS]
         environ = {**common.os.environ, **environ, "PYTHONPATH": str(common.ROOT / "scripts")}
         subprocess.run([str(word) for word in command], env=environ, check=True)

@@ -2,7 +2,7 @@
 
     python benchmarks/reading.py MODULE FOLDER BATCH_SIZE IMAGE_SIZE SECONDS
 
-MODULE is a file of benchmarks/public/readers. As dlperf.data.read does for ours. Python 3.7.
+MODULE is a file of benchmarks/public/readers. As read.py does for ours. Python 3.7.
 """
 
 import importlib.util
@@ -10,7 +10,7 @@ import json
 import os
 import sys
 
-from dlperf.data.read import timed
+from read import timed
 
 
 def main(module, folder, batch_size, size, seconds):

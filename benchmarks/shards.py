@@ -3,11 +3,11 @@
     python benchmarks/shards.py [--images 50000] [--pairs 3]
 
 Class folders with `--images` files (the sample photographs, under many names) go to RecordIO by
-`dlperf.data.images` and MXNet's im2rec.py --pass-through, and to TFRecord by ours and by the loop
-of TensorFlow's tutorial (tf.train.Example, tf.io.TFRecordWriter), without its decoding. All cores,
-in turns, start-up included. Ours also looks at each JPEG and takes the sha256 of each shard; the
-others do not. Printed, and written to results/benchmarks/shards.tsv: public time / our time; asked
-is 0.8, and it exits 1 below that.
+`dlperf.prepare.images` and MXNet's im2rec.py --pass-through, and to TFRecord by ours and by the
+loop of TensorFlow's tutorial (tf.train.Example, tf.io.TFRecordWriter), without its decoding. All
+cores, in turns, start-up included. Ours also looks at each JPEG and takes the sha256 of each shard;
+the others do not. Printed, and written to results/benchmarks/shards.tsv: public time / our time;
+asked is 0.8, and it exits 1 below that.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import common
 
-from dlperf.data import sample
+from dlperf.prepare import sample
 
 LEAST = 0.8
 CORES = os.cpu_count() or 1
@@ -112,7 +112,7 @@ def photographs(folder, count):
 
 def ours(format):
     def make(source, out):
-        command = [sys.executable, "-m", "dlperf.data.images", "--source", source, "--out", out]
+        command = [sys.executable, "-m", "dlperf.prepare.images", "--source", source, "--out", out]
         command += ["--format", format, "--shards", "16", "--jobs", str(CORES)]
         call(command, PYTHONPATH=common.ROOT / "scripts")
 

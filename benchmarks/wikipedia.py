@@ -27,8 +27,8 @@ from pathlib import Path
 
 import common
 
-from dlperf.data import formats
-from dlperf.data.wikipedia import clean, documents, dump, examples, sample
+from dlperf.prepare import formats
+from dlperf.prepare.wikipedia import clean, documents, dump, examples, sample
 
 ASKED = 0.8  # of wikiextractor's speed
 SHARDS = 16

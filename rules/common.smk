@@ -23,7 +23,7 @@ from snakemake.exceptions import WorkflowError
 
 from dlperf import plan, workloads
 from dlperf.contract import files, storage
-from dlperf.data import loaders
+from dlperf.workloads import inputs
 from dlperf.analysis.round import names
 from dlperf.inside_snakemake import of_each_job
 
@@ -166,7 +166,7 @@ def environment_of(framework):
 
 def manifests_of_case(case):
     """The manifests of a case's data, and of what it is tested with; [] if that is synthetic."""
-    return [f"results/data/{folder}/manifest.json" for folder in loaders.folders(case)]
+    return [f"results/data/{folder}/manifest.json" for folder in inputs.folders(case)]
 
 
 def final_output(wildcards):

@@ -27,7 +27,7 @@ SAMPLES = {
 @cache
 def data_config():
     """config/data.yaml, which is only read if something must be made from it."""
-    from dlperf.data import sources
+    from dlperf.prepare import sources
 
     try:
         return sources.load_all(project.find("config/data.yaml"))
@@ -120,7 +120,11 @@ def source_of_questions(wildcards):
     folder = f"results/data/downloads/{made.source}"
     arguments = ["--train", f"{folder}/{files[0]}", "--test", f"{folder}/{files[1]}"]
     arguments += ["--vocabulary", first_file(made.vocabulary)]
-    return arguments + (["--weights", first_file(made.weights)] if made.weights else [])
+    if not made.weights:
+        return arguments
+    kind = wildcards.questions
+    workload = next(each for each in workloads.NAMES if kind in workloads.data(each))
+    return [*arguments, "--weights", first_file(made.weights), "--workload", workload]
 
 
 def mindspore_for(wildcards):
@@ -158,7 +162,7 @@ rule sample:
         module=lambda wildcards: SAMPLES[wildcards.sample],
         folder=subpath(output[0], parent=True),
     shell:
-        PYTHON + " -m dlperf.data.{params.module} --out {params.folder:q} > {log:q} 2>&1"
+        PYTHON + " -m dlperf.prepare.{params.module} --out {params.folder:q} > {log:q} 2>&1"
 
 
 rule fetch:
@@ -175,7 +179,7 @@ rule fetch:
         folder=subpath(output[0], parent=True),
     shell:
         # errors go to the terminal too
-        PYTHON + " -m dlperf.data.fetch --source {wildcards.source:q} --out {params.folder:q}"
+        PYTHON + " -m dlperf.prepare.fetch --source {wildcards.source:q} --out {params.folder:q}"
         " 2>&1 > {log:q} | tee -a {log:q} >&2"
 
 
@@ -200,7 +204,7 @@ rule images:
         shards=lambda wildcards: prepared("images", wildcards.images).shards,
         folder=subpath(output[0], parent=True),
     shell:
-        PYTHON + " -m dlperf.data.images --source {params.source:q} {params.labels:q}"
+        PYTHON + " -m dlperf.prepare.images --source {params.source:q} {params.labels:q}"
         " --dataset {wildcards.images:q}"
         " --format {wildcards.format:q} {params.environment:q} --shards {params.shards:q}"
         " --jobs {threads} --out {params.folder:q} > {log:q} 2>&1"
@@ -223,7 +227,7 @@ rule clicks:
         source=subpath(input[0], parent=True),
         folder=subpath(output[0], parent=True),
     shell:
-        PYTHON + " -m dlperf.data.criteo --source {params.source:q} --shards {params.shards:q}"
+        PYTHON + " -m dlperf.prepare.criteo --source {params.source:q} --shards {params.shards:q}"
         " --jobs {threads}"
         " --out {params.folder:q} > {log:q} 2>&1"
 
@@ -243,7 +247,7 @@ rule questions:
         folder=subpath(output[0], parent=True),
     shell:
         PYTHON
-        + " -m dlperf.data.questions {params.source:q} --out {params.folder:q} > {log:q} 2>&1"
+        + " -m dlperf.prepare.questions {params.source:q} --out {params.folder:q} > {log:q} 2>&1"
 
 
 rule documents:
@@ -263,7 +267,7 @@ rule documents:
         shards=lambda wildcards: prepared("text", wildcards.text).shards,
         folder=subpath(output[0], parent=True),
     shell:
-        PYTHON + " -m dlperf.data.wikipedia {params.source:q} --shards {params.shards:q}"
+        PYTHON + " -m dlperf.prepare.wikipedia {params.source:q} --shards {params.shards:q}"
         " --jobs {threads} --documents {params.folder:q} > {log:q} 2>&1"
 
 
@@ -288,7 +292,7 @@ rule examples:
         duplicates=lambda wildcards: prepared("text", wildcards.text).duplicates,
         folder=subpath(output[0], parent=True),
     shell:
-        PYTHON + " -m dlperf.data.wikipedia --documents {params.documents:q}"
+        PYTHON + " -m dlperf.prepare.wikipedia --documents {params.documents:q}"
         " --sequence-length {wildcards.tokens:q} --format {wildcards.format:q}"
         " {params.environment:q} --duplicates {params.duplicates:q}"
         " --jobs {threads} --out {params.folder:q} > {log:q} 2>&1"

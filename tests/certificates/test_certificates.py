@@ -20,7 +20,7 @@ from conftest import PROVED, PROVED_SHORT, ROOT, remake_certificates
 from dlperf import frameworks, workloads
 from dlperf.certify import released
 from dlperf.contract.run import Input
-from dlperf.data import text
+from dlperf.workloads.bert.input import open_batches
 
 FULL = [key for key in PROVED if key not in PROVED_SHORT]
 
@@ -115,7 +115,7 @@ def test_berts_batches_have_what_a_wrong_loss_or_attention_would_ignore(prose):
     )
     both = []
     for part in (0, 1):
-        with text.open_batches(input._replace(part=part)) as opened:
+        with open_batches(input._replace(part=part)) as opened:
             both.append(opened.next())
     first, second = both
     assert first.mask.sum(1).tolist() == [16, 9], "padding"

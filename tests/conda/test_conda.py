@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import released
 from conftest import ROOT
 
 from dlperf.environments import files, interpreters
@@ -67,6 +68,7 @@ def folder(checkout) -> Path:
     for shared in ("environments", "certificates"):
         (checkout / "results" / shared).unlink()
     (checkout / "results/environments").mkdir()
+    released.as_of_this_code(checkout / "certificates")
     return checkout
 
 

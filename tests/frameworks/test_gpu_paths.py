@@ -68,7 +68,7 @@ MINDSPORE = """
 import mindspore as ms
 from mindspore import nn
 from dlperf.contract.run import Run
-from dlperf.data import loaders
+from dlperf.workloads import inputs as loaders
 from dlperf.frameworks.mindspore import training
 
 class Batches:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import snakemake
 
-from dlperf.data.formats import OF_FRAMEWORK
-from dlperf.data.native import READERS
+from dlperf.loaders.formats import OF_FRAMEWORK
+from dlperf.loaders.native import READERS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +29,7 @@ def digest(environments, sample_data) -> str:
 def test_its_own_reader_returns_the_samples_of_the_manifest(framework, environments, digest):
     folder = environments / f"{framework}.cpu"
     built = json.loads((folder / "env.json").read_text())
-    command = [folder / "bin/python", "-m", "dlperf.data.native", "--framework", framework]
+    command = [folder / "bin/python", "-m", "dlperf.loaders.native", "--framework", framework]
     command += ["--data", ROOT / f"results/data/sample-{OF_FRAMEWORK[framework]}"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT / "scripts"), **built["environ"]}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300)

@@ -144,7 +144,7 @@ def test_the_scale_starts_where_the_run_says(environments):
 AHEAD = """
 import threading, time
 import torch
-from dlperf.data.prefetch import DataError
+from dlperf.loaders import DataError
 from dlperf.frameworks.pytorch.training import Ahead
 
 class Batches:

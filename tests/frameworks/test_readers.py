@@ -14,7 +14,8 @@ from PIL import Image
 from dlperf import frameworks
 from dlperf.contract.parallel import Parallel
 from dlperf.contract.run import Run
-from dlperf.data import readers
+from dlperf.loaders import readers
+from dlperf.loaders.formats import OF_FRAMEWORK
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "scripts/dlperf/measure/record.schema.json").read_text())
@@ -22,13 +23,13 @@ IMAGES, SHARDS, BATCH_SIZE, SIZE = 32, 4, 4, 32
 LABELS = {"pytorch": "int64", "paddlepaddle": "int64", "oneflow": "int64", "mxnet": "float32"}
 CHANNELS_LAST = ("tensorflow", "tensorflow1", "jax")
 # OneFlow's window of shuffled records reaches into the next epoch
-EXACT = [name for name in readers.OF_FRAMEWORK if name != "oneflow"]
+EXACT = [name for name in OF_FRAMEWORK if name != "oneflow"]
 
 #: Opens the reader of each rank in turn, and of the first again; reads so many batches.
 READ = """
 import dataclasses, json, os, sys
 from dlperf import frameworks
-from dlperf.data.read import opened
+from read import opened
 from dlperf.contract.run import Run
 
 run, found = Run.load(sys.argv[1]), []
@@ -70,12 +71,12 @@ def shards(environments, tmp_path_factory):
         picture.save(folder / f"{folder.name}_1.JPEG", quality=95)
 
     def made(framework: str) -> Path:
-        out = source.with_name(f"shards-{readers.OF_FRAMEWORK[framework]}")
+        out = source.with_name(f"shards-{OF_FRAMEWORK[framework]}")
         if not (out / "manifest.json").exists():
             name = "mindspore" if framework == "mindspore" else ""
             python = environments / "mindspore.cpu/bin/python" if name else sys.executable
-            command = [python, "-m", "dlperf.data.images", "--source", source, "--out", out]
-            command += ["--dataset", "colours", "--format", readers.OF_FRAMEWORK[framework]]
+            command = [python, "-m", "dlperf.prepare.images", "--source", source, "--out", out]
+            command += ["--dataset", "colours", "--format", OF_FRAMEWORK[framework]]
             command += ["--shards", str(SHARDS), "--jobs", "1"]
             environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"))
             subprocess.run(list(map(str, command)), env=environ, check=True, timeout=120)
@@ -134,7 +135,7 @@ def start(run: Run, scratch: Path, ranks: list[int], batches: int, *more) -> sub
     """`more`: folders of packages beside those of the environment."""
     spec = scratch / f"run{run.rank}.json"
     run.save(spec)
-    path = os.pathsep.join(map(str, (ROOT / "scripts", *more)))
+    path = os.pathsep.join(map(str, (ROOT / "scripts", ROOT / "benchmarks", *more)))
     environ = dict(os.environ, PYTHONPATH=path, CUDA_VISIBLE_DEVICES="")
     environ |= frameworks.load(run.framework).environment(run)
     command = [run.interpreter, "-c", READ, str(spec), json.dumps([ranks, batches])]
@@ -212,7 +213,7 @@ def test_oneflow_deals_parts_to_its_processes(environments, shards, tmp_path):
 def test_other_shards_are_refused_with_the_mend(framework, environments, shards, tmp_path):
     other = shards("tensorflow")
     run = a_run(framework, environments, other, tmp_path)
-    with pytest.raises(readers.DataError, match=f"--format {readers.OF_FRAMEWORK[framework]}"):
+    with pytest.raises(readers.DataError, match=f"--format {OF_FRAMEWORK[framework]}"):
         readers.Shards(run)
 
 

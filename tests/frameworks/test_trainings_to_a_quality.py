@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT, one_of_all, snakemake
 
 from dlperf import plan
-from dlperf.data.formats import IN_GRAPH, OF_FRAMEWORK
+from dlperf.loaders.formats import IN_GRAPH, OF_FRAMEWORK
 from dlperf.scenarios import quality
 
 SCHEMA = json.loads((ROOT / "scripts/dlperf/measure/record.schema.json").read_text())

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from conftest import SMALL_ROUND, snakemake
 
-from dlperf.data import sample, shards
+from dlperf.prepare import sample, shards
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from transformers import BertConfig
 from transformers.models.bert.modeling_flax_bert import FlaxBertForPreTrainingModule, FlaxBertModule
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
 from dlperf.workloads.bert import facts
+from dlperf.workloads.inputs import open_batches
 
 SOURCE = "transformers 4.57.6, FlaxBertForPreTraining"
 REQUIREMENTS = [

@@ -20,9 +20,9 @@ from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import Normal, initializer
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.mindspore.training import synchronize
 from dlperf.workloads.bert import facts
+from dlperf.workloads.inputs import open_batches
 
 SOURCE = "mindnlp 0.3.1, MSBertModel and MSBertPreTrainingHeads; nn.AdamWeightDecay"
 REQUIREMENTS = [  # with what its configuration imports

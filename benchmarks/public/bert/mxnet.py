@@ -13,8 +13,8 @@ from gluonnlp.utils import clip_grad_global_norm
 from mxnet import autograd, gluon
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
 from dlperf.workloads.bert import facts
+from dlperf.workloads.inputs import open_batches
 
 SOURCE = "gluonnlp 0.10.0, model.bert BERTModel, optimizer BERTAdam"
 REQUIREMENTS = ["gluonnlp==0.10.0", "packaging==24.0"]

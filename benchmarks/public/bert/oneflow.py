@@ -32,8 +32,8 @@ from libai.utils import distributed as dist  # noqa: E402
 from omegaconf import DictConfig  # noqa: E402
 
 from dlperf.contract.work import Work, feed  # noqa: E402
-from dlperf.data.loaders import open_batches  # noqa: E402
 from dlperf.workloads.bert import facts  # noqa: E402
+from dlperf.workloads.inputs import open_batches  # noqa: E402
 
 SOURCE = "libai 0.1.1, BertForPreTraining"
 REQUIREMENTS = [

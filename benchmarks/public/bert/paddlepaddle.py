@@ -14,8 +14,8 @@ from contestant import answering
 from paddle import nn
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
 from dlperf.workloads.bert import facts
+from dlperf.workloads.inputs import open_batches
 
 SOURCE = "paddlepaddle 3.3.1, paddle.nn.TransformerEncoder with PaddleNLP's embeddings and heads"
 REQUIREMENTS = []

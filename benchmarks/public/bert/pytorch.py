@@ -8,8 +8,8 @@ from contestant import answering
 from transformers import BertConfig, BertForPreTraining, BertModel
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
 from dlperf.workloads.bert import facts
+from dlperf.workloads.inputs import open_batches
 
 SOURCE = "transformers 5.23.0, BertForPreTraining"
 REQUIREMENTS = [

@@ -11,9 +11,9 @@ from contestant import answering
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from dlperf.contract.work import Work, feed
-from dlperf.data import text
-from dlperf.data.loaders import open_batches
 from dlperf.workloads.bert import facts
+from dlperf.workloads.bert.input import empty
+from dlperf.workloads.inputs import open_batches
 
 SOURCE = "keras-hub 0.32.0, BertBackbone and MaskedLMHead; keras 3.15.1, AdamW"
 REQUIREMENTS = [  # with what it imports, but for what Keras and TensorFlow bring
@@ -80,7 +80,7 @@ def training(run):
         adam.apply(tape.gradient(value, trained))
         return value
 
-    arrays = text.empty(run.batch_size, run.dimensions["sequence_length"])
+    arrays = empty(run.batch_size, run.dimensions["sequence_length"])
     specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
     step = tf.function(train, jit_compile=True if run.compiler == "xla" else None)
     step = step.get_concrete_function(*specs)

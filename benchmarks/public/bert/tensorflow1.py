@@ -12,9 +12,9 @@ from bert import modeling, optimization, run_pretraining
 from contestant import answering
 
 from dlperf.contract.work import Work
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.tensorflow1 import training as framework
 from dlperf.workloads.bert import facts
+from dlperf.workloads.inputs import open_batches
 
 SOURCE = "bert-tensorflow 1.0.4, modeling, run_pretraining's heads, AdamWeightDecayOptimizer"
 REQUIREMENTS = ["bert-tensorflow==1.0.4"]

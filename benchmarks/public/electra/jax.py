@@ -16,8 +16,8 @@ from transformers.models.electra.modeling_flax_electra import (
 )
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
 from dlperf.workloads.electra import facts
+from dlperf.workloads.inputs import open_batches
 
 SOURCE = "transformers 4.57.6, FlaxElectraForMaskedLM and FlaxElectraForPreTraining"
 REQUIREMENTS = [

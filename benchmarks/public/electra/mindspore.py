@@ -16,9 +16,9 @@ from mindspore.common.initializer import Normal, initializer
 from without_optimizer.mindspore import Nothing
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.mindspore.training import synchronize
 from dlperf.workloads.electra import facts
+from dlperf.workloads.inputs import open_batches
 
 SOURCE = "mindnlp 0.3.1, MSBertEmbeddings, MSBertEncoder and MSBertLMPredictionHead"
 REQUIREMENTS = [  # with what its configuration imports

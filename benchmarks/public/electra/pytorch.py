@@ -11,8 +11,8 @@ from torch import nn
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
 from dlperf.workloads.electra import facts
+from dlperf.workloads.inputs import open_batches
 
 SOURCE = "transformers 5.23.0, ElectraForMaskedLM and ElectraForPreTraining"
 REQUIREMENTS = [

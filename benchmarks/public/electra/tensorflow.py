@@ -12,9 +12,9 @@ import tensorflow as tf
 from without_optimizer.tensorflow import Nothing
 
 from dlperf.contract.work import Work, feed
-from dlperf.data import replaced
-from dlperf.data.loaders import open_batches
 from dlperf.workloads.electra import facts
+from dlperf.workloads.electra.input import empty
+from dlperf.workloads.inputs import open_batches
 
 SOURCE = "keras-hub 0.32.0, ElectraBackbone and MaskedLMHead; keras 3.15.1"
 REQUIREMENTS = [  # with what it imports, but for what Keras and TensorFlow bring
@@ -100,7 +100,7 @@ def training(run):
         nothing.apply(map(tf.convert_to_tensor, tape.gradient(value, trained)))
         return value
 
-    arrays = replaced.empty(run.batch_size, run.dimensions["sequence_length"])
+    arrays = empty(run.batch_size, run.dimensions["sequence_length"])
     specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
     step = tf.function(train, jit_compile=True if run.compiler == "xla" else None)
     step = step.get_concrete_function(*specs)

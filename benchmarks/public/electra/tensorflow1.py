@@ -13,9 +13,9 @@ from bert import modeling, run_pretraining
 from without_optimizer.tensorflow1 import kept
 
 from dlperf.contract.work import Work
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.tensorflow1 import training as framework
 from dlperf.workloads.electra import facts
+from dlperf.workloads.inputs import open_batches
 
 SOURCE = "bert-tensorflow 1.0.4, modeling and run_pretraining's head, in electra's way"
 REQUIREMENTS = ["bert-tensorflow==1.0.4"]

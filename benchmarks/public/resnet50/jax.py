@@ -11,7 +11,7 @@ import optax
 from contestant import answering
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
+from dlperf.workloads.inputs import open_batches
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "dm-haiku 0.0.17, hk.nets.ResNet50 (v1.5)"

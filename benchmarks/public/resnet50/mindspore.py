@@ -11,8 +11,8 @@ from mindcv.optim import create_optimizer
 from mindspore import Tensor, nn
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.mindspore.training import synchronize
+from dlperf.workloads.inputs import open_batches
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "mindcv 0.3.0, models.resnet50 (v1.5)"

@@ -10,7 +10,7 @@ from gluoncv.model_zoo import get_model
 from mxnet import autograd, gluon
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
+from dlperf.workloads.inputs import open_batches
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "gluoncv 0.10.5.post0, model_zoo resnet50_v1b (v1.5)"

@@ -7,7 +7,7 @@ from flowvision.models import resnet50
 from oneflow import nn
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
+from dlperf.workloads.inputs import open_batches
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "flowvision 0.2.1, models.resnet50 (v1.5)"

@@ -13,7 +13,7 @@ from contestant import answering
 from paddle.vision.models import resnet50
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
+from dlperf.workloads.inputs import open_batches
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "paddlepaddle 3.3.1, paddle.vision.models.resnet50 (v1.5)"

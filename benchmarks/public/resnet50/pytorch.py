@@ -5,7 +5,7 @@ import torch
 from contestant import answering
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
+from dlperf.workloads.inputs import open_batches
 from dlperf.workloads.resnet50 import facts
 
 # The wheel on PyPI is built for CUDA. Without CUDA its compiled operators do not load, and its

@@ -9,7 +9,7 @@ from contestant import answering
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
+from dlperf.workloads.inputs import open_batches
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "keras 3.15.1, keras.applications.ResNet50 (v1, biases in the convolutions)"

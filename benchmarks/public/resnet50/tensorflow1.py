@@ -11,8 +11,8 @@ from tensorflow.contrib import slim
 from tensorflow.contrib.slim.nets import resnet_v1
 
 from dlperf.contract.work import Work
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.tensorflow1 import training as framework
+from dlperf.workloads.inputs import open_batches
 from dlperf.workloads.resnet50 import facts
 
 SOURCE = "tensorflow 1.15.5, contrib.slim.nets.resnet_v1_50 (stride in a stage's last 3x3)"

@@ -9,8 +9,8 @@ import mindspore as ms
 from mindspore import Tensor, nn, ops
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.mindspore.training import synchronize
+from dlperf.workloads.inputs import open_batches
 from dlperf.workloads.wide_deep import facts
 
 SOURCE = "mindspore 2.10, nn.EmbeddingLookup, nn.Adam of all rows (in its models' way)"

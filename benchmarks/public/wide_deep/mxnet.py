@@ -9,7 +9,7 @@ import mxnet as mx
 import numpy as np
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
+from dlperf.workloads.inputs import open_batches
 from dlperf.workloads.wide_deep import facts
 
 SOURCE = "mxnet 1.9.1, Module, sparse.dot and SparseEmbedding, lazy Adam (in the example's way)"

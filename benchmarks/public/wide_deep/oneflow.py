@@ -9,7 +9,7 @@ import oneflow.nn.functional as F
 from oneflow import nn
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
+from dlperf.workloads.inputs import open_batches
 from dlperf.workloads.wide_deep import facts
 
 SOURCE = "oneflow 0.9.0, nn.Embedding, nn.Linear, AdamW of all rows (in its models' way)"

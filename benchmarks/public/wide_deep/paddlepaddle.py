@@ -11,7 +11,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from dlperf.contract.work import Work, feed
-from dlperf.data.loaders import open_batches
+from dlperf.workloads.inputs import open_batches
 from dlperf.workloads.wide_deep import facts
 
 SOURCE = "paddlepaddle 3.3.1, static program, sparse nn.Embedding, Adam lazy_mode (PaddleRec's way)"

@@ -18,7 +18,7 @@ from deepctr_torch.inputs import DenseFeat, SparseFeat  # noqa: E402
 from deepctr_torch.models.wdl import WDL  # noqa: E402
 
 from dlperf.contract.work import Work, feed  # noqa: E402
-from dlperf.data.loaders import open_batches  # noqa: E402
+from dlperf.workloads.inputs import open_batches  # noqa: E402
 from dlperf.workloads.wide_deep import facts  # noqa: E402
 
 SOURCE = "deepctr-torch 0.3.0, models.WDL; torch.optim.Adam of all rows"

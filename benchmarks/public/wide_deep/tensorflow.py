@@ -8,9 +8,9 @@ import tf_keras as keras
 from tf_keras.experimental import WideDeepModel
 
 from dlperf.contract.work import Work, feed
-from dlperf.data import clicks
-from dlperf.data.loaders import open_batches
+from dlperf.workloads.inputs import open_batches
 from dlperf.workloads.wide_deep import facts
+from dlperf.workloads.wide_deep.input import empty
 
 SOURCE = "tf-keras 2.21.0, experimental.WideDeepModel; its Adam of all rows"
 REQUIREMENTS = ["tf-keras==2.21.0"]
@@ -68,7 +68,7 @@ def training(run):
     def train(numbers, wide, deep, labels):
         return network.train_step(([wide, [numbers, deep]], labels))["loss"]
 
-    specs = [tf.TensorSpec(array.shape, array.dtype) for array in clicks.empty(run.batch_size)]
+    specs = [tf.TensorSpec(array.shape, array.dtype) for array in empty(run.batch_size)]
     step = tf.function(train).get_concrete_function(*specs)
     batches = open_batches(run)
     next_batch = feed(batches, lambda *batch: [tf.constant(array) for array in batch])

@@ -10,8 +10,8 @@ import tensorflow as tf
 from tensorflow.contrib.opt import LazyAdamOptimizer
 
 from dlperf.contract.work import Work
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.tensorflow1 import training as framework
+from dlperf.workloads.inputs import open_batches
 from dlperf.workloads.wide_deep import facts
 
 SOURCE = "tensorflow 1.15.5, DNNLinearCombinedClassifier; contrib's LazyAdamOptimizer"

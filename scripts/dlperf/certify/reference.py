@@ -35,8 +35,8 @@ from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SHARES, STEPS
 from dlperf.contract import files
 from dlperf.contract.run import Input
 from dlperf.contract.work import Rows
-from dlperf.data import loaders
 from dlperf.measure import code
+from dlperf.workloads import inputs as loaders
 
 SCHEMA = "dlperf.reference/2"
 SEED = 1  # of weights and given gradients; that of batches is the proof's

@@ -151,7 +151,8 @@ class Data(NamedTuple):
 
     folder: under results/data, '' where data is synthetic; {format} is the format that a
     framework's own reader takes, and a dimension's name stands for its value. loader: the module of
-    dlperf.data that gives the batches. title: for tables. description: for the config's key.
+    dlperf.loaders that gives the batches; "input" is the workload's own, input.py. title: for
+    tables. description: for the config's key.
     samples, tests: how many there are to train on and to test with, where a model may be trained to
     a quality on them; target: the usual one, a value of the workload's score.
     test_folder: under results/data too, where what is tested with has a folder of its own.

@@ -204,7 +204,7 @@ def subsection(annotation: Any) -> type[BaseModel] | None:
     """The model inside an annotation such as `Resnet50 | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for arg in get_args(annotation) if (found := subsection(arg))), None)
+    return next(filter(None, map(subsection, get_args(annotation))), None)
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:

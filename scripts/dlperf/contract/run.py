@@ -6,7 +6,7 @@ import socket
 import time
 from typing import Dict, List, NamedTuple, Optional
 
-from dlperf.contract.dimension import Value
+from dlperf.contract.dimension import Data, Value
 from dlperf.contract.parallel import Parallel
 
 
@@ -21,7 +21,8 @@ class Input(NamedTuple):
     batches: how many will be asked for (None: not known). float64: images in that type. distinct:
     how many synthetic batches there are, in turn. warmup: so many batches of noise come first, of a
     training to a quality: what it trains on is not touched before it begins. held_out: what such a
-    training tests with is kept out of what it trains on.
+    training tests with is kept out of what it trains on. kind: what the workload declares of these
+    data.
     """
 
     workload: str
@@ -37,6 +38,7 @@ class Input(NamedTuple):
     distinct: int = 1
     warmup: int = 0
     held_out: bool = False
+    kind: Optional[Data] = None
 
 
 #: Synthetic batches of an inference: nobody gets the same one twice in a row.

@@ -15,7 +15,7 @@ class Work:
     loss: the float behind a handle; called outside the timed window. None where a rank has none.
         It gives None for a step whose loss is gone, as a framework may keep the last one alone.
     parameters: the number of trainable values, counted in the framework's own model.
-    batches: a loader's source (dlperf.data.loaders); filled before the window, asked for its waits
+    batches: a loader's source (workloads/inputs.py); filled before the window, asked for its waits
         after it.
     parity: settings that the workload chose, read back where the framework can say.
     weights: reads and writes the very weights that `step` trains; an object with `read()`, which

@@ -135,7 +135,7 @@ def take_arguments(config: dict[str, Any], arguments: Sequence[str]) -> Written:
         if isinstance(data, Mapping | list):
             _retype(config, {key: data}, {key: as_text})
             for place, scalar in inside.items():
-                found[key, *place] = Scalar(scalar.text, scalar.value, by)
+                found[(key,) + place] = Scalar(scalar.text, scalar.value, by)
         elif not isinstance(config.get(key), str):
             found[key,] = Scalar(text, config.get(key), by)
     return found

@@ -13,6 +13,7 @@ import os
 import tokenize
 
 from dlperf import workloads
+from dlperf.workloads import inputs
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -41,7 +42,7 @@ def _shared(workload):
     """What decides on both sides: neutral weights, tolerances, batches."""
     own = "dlperf.workloads.%s." % workload
     loader = workloads.data(workload)["sample"].loader
-    return [own + "facts", own + "proof", "dlperf.data." + loader]
+    return [own + "facts", own + "proof", inputs.module_of(workload, loader)]
 
 
 def sha256(paths):

@@ -15,10 +15,10 @@ from dlperf.contract.case import SCHEMA, Case, made_as
 from dlperf.contract.choices import MAX
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.parallel import Parallel
-from dlperf.data import loaders
-from dlperf.data.formats import IN_GRAPH
+from dlperf.loaders.formats import IN_GRAPH
 from dlperf.plan.checks import split_topology
 from dlperf.plan.config import Config, Workload
+from dlperf.workloads import inputs
 
 
 def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
 
     A size that is not found yet is the least that can be.
     """
-    steps, folder = config.steps_of(case.workload, case.scenario), loaders.folder(case)
+    steps, folder = config.steps_of(case.workload, case.scenario), inputs.folder(case)
     if case.searched and not size_of(case):
         case = case.sized(search_of(case, config)["least"])
     limit = config.memory_limit_of(case)
@@ -222,7 +222,7 @@ def _unsupported(case: Case, config: Config) -> str:
         return f"data: {case.data} has fewer samples than a global batch"
     if case.compiler not in facts.COMPILERS:
         return f"no such compiler; {facts.TITLE} has: {', '.join(facts.COMPILERS)}"
-    if not loaders.reads(case):
+    if not inputs.reads(case):
         return f"no reader of its own for data: {case.data}"
     if problem := case.parallel.problem(case.devices):
         return problem

@@ -14,7 +14,7 @@ from dlperf import workloads
 from dlperf.contract import project, strict_json
 from dlperf.contract.case import Case
 from dlperf.contract.problems import Problem
-from dlperf.data import loaders
+from dlperf.workloads import inputs
 
 SOURCES = "config/data.yaml"
 # The size of a set on disk, as a multiple of its source's bytes. Images: a copy and padding. Text:
@@ -48,7 +48,7 @@ def missing(
         folder: folder.rpartition("-")[0] if tested else case.data
         for case in cases
         if not case.unsupported
-        for tested, folder in enumerate(loaders.folders(case))
+        for tested, folder in enumerate(inputs.folders(case))
     }
     found = {
         folder: kind
@@ -57,7 +57,7 @@ def missing(
     }
     if not found:
         return []
-    from dlperf.data import sources  # it needs the plan's models
+    from dlperf.prepare import sources  # it needs the plan's models
 
     known = sources.load_all(path or project.find(SOURCES))
     made = []
@@ -102,7 +102,7 @@ def without_weights(
     }
     if not asked:
         return ""
-    from dlperf.data import sources  # it needs the plan's models
+    from dlperf.prepare import sources  # it needs the plan's models
 
     path = path or project.find(SOURCES)
     known = sources.load_all(path).prepared.questions

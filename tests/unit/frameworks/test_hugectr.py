@@ -21,10 +21,10 @@ from dlperf.certify.required import Subject
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.parallel import Layout, Parallel
 from dlperf.contract.run import Unsupported
-from dlperf.data import clicks
 from dlperf.frameworks.hugectr import formats, process
 from dlperf.scenarios import early_return, train
 from dlperf.workloads.wide_deep import facts
+from dlperf.workloads.wide_deep import input as clicks
 
 PAGE = "dlperf.workloads.wide_deep.hugectr"
 SMALL = {"vocabulary": 260, "width": 4, "layers": 2}
@@ -459,7 +459,7 @@ def joined(parts):
 
 @pytest.fixture(scope="module")
 def clicks_folder(tmp_path_factory):
-    from dlperf.data import criteo, criteo_sample
+    from dlperf.prepare import criteo, criteo_sample
 
     source, out = (tmp_path_factory.mktemp(name) for name in ("criteo", "clicks"))
     criteo_sample.make(source, rows=500)

@@ -61,9 +61,9 @@ def test_a_change_shows_where_it_is_imported(package, path, changed):
 @pytest.mark.parametrize(
     "path, of",
     [
-        ("data/batches.py", {"resnet50"}),
-        ("data/text.py", {"bert"}),
-        ("data/rows.py", {"wide_deep"}),
+        ("loaders/images.py", {"resnet50"}),
+        ("workloads/bert/input.py", {"bert"}),
+        ("loaders/rows.py", {"wide_deep", "bert"}),
         ("workloads/resnet50/facts.py", {"resnet50"}),
         ("workloads/bert/proof.py", {"bert"}),
         ("contract/work.py", {"bert", "resnet50"}),

@@ -6,12 +6,28 @@ import shutil
 from pathlib import Path
 
 import pytest
+import released
 from conftest import ROOT
 
 from dlperf.plan import certificates, expand, load
 from dlperf.plan.show import show
 
 JAX = "certificates/resnet50/jax/cpu-fp32-xla-1.json"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """A folder with certificates that were released with this code, and the locks."""
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copytree(ROOT / "certificates", folder / "certificates")
+    released.as_of_this_code(folder / "certificates")
+    (folder / "envs").symlink_to(ROOT / "envs")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def of_this_code(project, monkeypatch):
+    monkeypatch.setattr(certificates, "ROOT", project)
 
 
 @pytest.fixture
@@ -21,7 +37,7 @@ def results(tmp_path):
 
 def put(results, remove=(), **changes):
     """Copy the released certificate into `results`, with other provenance."""
-    document = json.loads((ROOT / JAX).read_text())
+    document = json.loads((certificates.ROOT / JAX).read_text())
     document["provenance"] |= changes
     for key in remove:
         del document["provenance"][key]
@@ -62,7 +78,9 @@ def test_one_that_was_copied_or_made_is_there(results):
     config = load(ROOT / "config/config.yaml")
     text = show(config, expand(config), results)
     assert "16, 1 are there, 15 taken from certificates/, 0 to make" in text
-    shutil.copytree(ROOT / "certificates", results / "certificates", dirs_exist_ok=True)
+    shutil.copytree(
+        certificates.ROOT / "certificates", results / "certificates", dirs_exist_ok=True
+    )
     text = show(config, expand(config), results)
     assert "Certificates of equal work: 16, all are there" in text
 
@@ -127,5 +145,5 @@ def test_one_of_a_gpu_is_always_to_make(results):
     assert certificates.released(path, "venv") == ""
 
 
-def test_the_released_file_is_that_of_the_repository():
-    assert Path(certificates.released(JAX, "venv")) == ROOT / JAX
+def test_the_released_file_is_that_of_the_repository(project):
+    assert Path(certificates.released(JAX, "venv")) == project / JAX

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from dlperf import workloads
-from dlperf.data import sources
 from dlperf.plan import expand, load
+from dlperf.prepare import sources
 
 ROOT = Path(__file__).resolve().parents[3]
 ROUNDS = sorted([ROOT / "config/config.yaml", *(ROOT / "config/rounds").glob("*.yaml")])

@@ -23,7 +23,7 @@ from dlperf.analysis.round import checksums, labels
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table
 from dlperf.contract import strict_json
 from dlperf.contract.files import write
-from dlperf.data import loaders
+from dlperf.workloads import inputs
 
 ROOT = Path(__file__).parents[4]
 #: Of the repository: who made it, under what terms, and what the analysis itself runs in.
@@ -149,7 +149,7 @@ def _files(
     for workload in config.workloads.asked():
         for path in sorted((shared / "certificates" / workload).glob("reference*/manifest.json")):
             yield inside(path)
-    for name in dict.fromkeys(each for case in cases for each in loaders.folders(case)):
+    for name in dict.fromkeys(each for case in cases for each in inputs.folders(case)):
         path = shared / "data" / name / "manifest.json"
         if path.exists():
             yield inside(path)

@@ -179,8 +179,8 @@ def _as_text(finding: Finding) -> Finding:
 
 def of_archive(path: Path, expected: Expected = Expected()) -> Audit:
     """Audit what `dlperf.analysis.audit.archive` packed, unpacked in a temporary folder."""
-    from dlperf.data.prefetch import DataError
-    from dlperf.data.unpack import unpack
+    from dlperf.loaders import DataError
+    from dlperf.prepare.unpack import unpack
 
     with tempfile.TemporaryDirectory(prefix="dlperf-audit-") as scratch:
         root = Path(scratch) / "archive"

@@ -17,7 +17,7 @@ from dlperf.analysis.round.disturbances import SPANS, overlapping
 from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.files import AnalysisError, Row
 from dlperf.contract import strict_json
-from dlperf.data import loaders
+from dlperf.workloads import inputs
 
 #: What is shown of a machine.
 SHOWN = (
@@ -52,7 +52,7 @@ def data(shared: Path, config: plan.Config) -> list[dict[str, Any]]:
     folders = {
         folder: workloads.data(case.workload)[case.data].title
         for case in plan.expand(config)
-        for folder in loaders.folders(case)
+        for folder in inputs.folders(case)
     }
     found = []
     for folder, title in folders.items():

@@ -26,8 +26,8 @@ from dlperf.analysis.round.records import Repetition, read_round, strangers
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, lines, write_lines, write_table
 from dlperf.analysis.statistics.medians import outliers
-from dlperf.data import loaders
 from dlperf.scenarios import train
+from dlperf.workloads import inputs
 
 
 def merge(
@@ -77,7 +77,7 @@ def merge(
         for row in tiers
         if row["status"] != "missing"
     }
-    data = {each for case in cases if not case.unsupported for each in loaders.folders(case)}
+    data = {each for case in cases if not case.unsupported for each in inputs.folders(case)}
     checksums.save(listed, {**checksums.beside(runs.parent, shared, data), **digests})
     return strangers(cases, config.repetitions, runs)
 

@@ -12,9 +12,9 @@ import tempfile
 import hugectr
 
 from dlperf.contract.work import Work
-from dlperf.data.loaders import loader
 from dlperf.frameworks import half
 from dlperf.frameworks.hugectr import formats, process
+from dlperf.workloads.inputs import loader
 
 SCALER = 1024.0  # of float16, constant: the largest that HugeCTR's documentation names
 WORKERS = 12  # threads of its reader, as many as its default

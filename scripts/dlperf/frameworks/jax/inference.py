@@ -9,8 +9,8 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from dlperf.contract.work import Inference, feed
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.jax.training import forward_pass, read_back
+from dlperf.workloads.inputs import open_batches
 
 
 def infer(run, network, outputs, weights, put, shapes, carried=None, layout="", parity=None):

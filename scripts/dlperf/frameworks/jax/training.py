@@ -20,9 +20,9 @@ from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
 from dlperf.contract.shards import COLUMNS
 from dlperf.contract.work import Rows, Table, Work, feed, large, parts, scheduled, table
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks import half
 from dlperf.frameworks.jax import sparse
+from dlperf.workloads.inputs import open_batches
 
 
 def train(

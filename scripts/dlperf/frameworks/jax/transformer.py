@@ -92,7 +92,7 @@ class Embeddings:
         return x.reshape(-1, x.shape[-1])
 
     def scores(self, hidden, padding=0):
-        """(..., width) -> (..., vocabulary + padding): products with the words' rows, then zeros."""
+        """Products with the words' rows, then zeros: (..., width) -> (..., vocabulary + padding)"""
         table = jnp.pad(self.words.embedding, ((0, padding), (0, 0)))
         hidden, table = nn.dtypes.promote_dtype(hidden, table, dtype=self.dtype)
         return hidden @ table.T

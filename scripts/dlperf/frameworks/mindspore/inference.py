@@ -4,8 +4,8 @@ The network in evaluation mode, operator by operator or as one graph.
 """
 
 from dlperf.contract.work import Inference, feed
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.mindspore import training
+from dlperf.workloads.inputs import open_batches
 
 
 def infer(run, network, outputs, weights, put, layout="", parity=None):

@@ -10,7 +10,7 @@ from mindspore import nn, ops
 
 from dlperf import frameworks
 from dlperf.contract.work import Rows, Table, Work, feed, parts, scheduled
-from dlperf.data.loaders import open_batches
+from dlperf.workloads.inputs import open_batches
 
 
 def train(

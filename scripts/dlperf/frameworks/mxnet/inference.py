@@ -7,8 +7,8 @@ ReLU into one operator, and a dense layer and its activation; it knows float32 o
 import mxnet as mx
 
 from dlperf.contract.work import Inference, feed
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.mxnet import training
+from dlperf.workloads.inputs import open_batches
 
 
 def infer(run, network, outputs, weights, put, inputs, layout="", parity=None):

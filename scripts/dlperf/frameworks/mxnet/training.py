@@ -12,8 +12,8 @@ from mxnet.contrib import amp
 
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.mxnet.process import by_horovod, scaled
+from dlperf.workloads.inputs import open_batches
 
 
 def train(

@@ -8,8 +8,8 @@ import oneflow as flow
 from oneflow import nn
 
 from dlperf.contract.work import Inference, feed
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.oneflow import training
+from dlperf.workloads.inputs import open_batches
 
 
 def infer(run, network, outputs, weights, put, example, layout="", parity=None):

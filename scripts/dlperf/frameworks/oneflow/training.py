@@ -10,7 +10,7 @@ from oneflow import nn
 
 from dlperf import frameworks
 from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
-from dlperf.data.loaders import open_batches
+from dlperf.workloads.inputs import open_batches
 
 
 def train(

@@ -13,8 +13,8 @@ from paddle import inference
 
 from dlperf import frameworks
 from dlperf.contract.work import Inference, feed
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.paddlepaddle import training
+from dlperf.workloads.inputs import open_batches
 
 
 def infer(run, network, outputs, weights, put, spec, layout="", parity=None):

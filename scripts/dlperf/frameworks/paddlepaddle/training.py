@@ -12,9 +12,9 @@ from dlperf import frameworks
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.paddlepaddle import sparse
 from dlperf.frameworks.paddlepaddle.process import version
+from dlperf.workloads.inputs import open_batches
 
 
 def train(

@@ -8,8 +8,8 @@ import torch
 
 from dlperf import frameworks
 from dlperf.contract.work import Inference, feed
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.pytorch.process import cuda_graphs
+from dlperf.workloads.inputs import open_batches
 
 
 def infer(run, network, outputs, weights, put, layout="", parity=None):

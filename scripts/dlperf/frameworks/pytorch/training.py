@@ -13,11 +13,11 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks import half
 from dlperf.frameworks.pytorch import sparse
 from dlperf.frameworks.pytorch.inference import to_host
 from dlperf.frameworks.pytorch.process import cuda_graphs
+from dlperf.workloads.inputs import open_batches
 
 
 def train(

@@ -9,8 +9,8 @@ Every rank infers by itself: its variables and functions are outside of the stra
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from dlperf.contract.work import Inference, feed
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.tensorflow.training import graph_facts, trace_outputs, wait
+from dlperf.workloads.inputs import open_batches
 
 
 def infer(run, network, outputs, weights, put, specs, freeze=False, layout="", parity=None):

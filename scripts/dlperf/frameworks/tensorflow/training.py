@@ -11,9 +11,9 @@ import tensorflow as tf
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks import half
 from dlperf.frameworks.tensorflow.process import dtype, strategy
+from dlperf.workloads.inputs import open_batches
 
 
 def train(

@@ -10,9 +10,9 @@ import tensorflow as tf
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
 from dlperf.contract.work import Inference, feed
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.tensorflow1.process import session_config
 from dlperf.frameworks.tensorflow1.training import forward_pass, graph, graph_facts, initialize
+from dlperf.workloads.inputs import open_batches
 
 
 def infer(run, network, outputs, weights, fields, layout="", parity=None):

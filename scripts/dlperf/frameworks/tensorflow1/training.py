@@ -13,9 +13,9 @@ import tensorflow as tf
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
 from dlperf.contract.work import Rows, Table, Work, feed, large, scheduled, table
-from dlperf.data.loaders import open_batches
 from dlperf.frameworks.tensorflow1 import sparse
 from dlperf.frameworks.tensorflow1.process import session_config
+from dlperf.workloads.inputs import open_batches
 
 # where the time goes: their type is the one that is computed in
 PRODUCTS = ("Conv2D", "_FusedConv2D", "MatMul", "_FusedMatMul", "BatchMatMulV2")

@@ -47,13 +47,13 @@ DIMENSIONS = OrderedDict(
 DATA = OrderedDict(
     synthetic=Data(
         "",
-        "text",
+        "input",
         "synthetic batches, made once on the device",
         "batches made once, on the device",
     ),
     sample=Data(
         "prose",
-        "text",
+        "input",
         "English prose, as pairs of passages that are drawn and masked while training runs",
         "sentence pairs drawn from English prose and masked while training runs",
         samples=256,
@@ -62,7 +62,7 @@ DATA = OrderedDict(
     ),
     wikipedia_sample=Data(
         "wikipedia-sample-seq{sequence_length}-npz",
-        "examples",
+        "input",
         "ready examples, made of a small dump in Wikipedia's form",
         "examples made of a small dump of Wikipedia, in the same way as of the whole",
         samples=256,
@@ -71,7 +71,7 @@ DATA = OrderedDict(
     ),
     wikipedia=Data(
         "wikipedia-seq{sequence_length}-npz",
-        "examples",
+        "input",
         "ready examples, made of a dump of Wikipedia",
         "examples made of a dump of Wikipedia",
         samples=500_000,

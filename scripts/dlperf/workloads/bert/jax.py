@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from dlperf.data import text
 from dlperf.frameworks.jax import inference as answers
 from dlperf.frameworks.jax import training as framework
 from dlperf.frameworks.jax.clip import clip
@@ -23,6 +22,7 @@ from dlperf.frameworks.jax.transformer import (
     norm,
 )
 from dlperf.workloads.bert import facts
+from dlperf.workloads.bert.input import Batch, empty
 
 
 class Bert(nn.Module):
@@ -68,7 +68,7 @@ def model(run, training=True):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    example = text.empty(1, run.dimensions["sequence_length"])
+    example = empty(1, run.dimensions["sequence_length"])
     shapes = framework.shapes_of(run, network, *example)["params"]
     return framework.Weights(names(framework.named(shapes)), shapes)
 
@@ -97,14 +97,14 @@ def optimizer(run, network):
 
 
 def put(run, *batch):
-    """A text.Batch with `predicted` in the model's type."""
-    batch = text.Batch(*batch)
+    """A Batch with `predicted` in the model's type."""
+    batch = Batch(*batch)
     return batch._replace(predicted=batch.predicted.astype("f8" if run.float64 else "f4"))
 
 
 def shapes(run, count):
     """Of a batch of `count` sequences."""
-    batch = text.empty(count, run.dimensions["sequence_length"])
+    batch = empty(count, run.dimensions["sequence_length"])
     return [(each.shape, each.dtype) for each in put(run, *batch)]
 
 

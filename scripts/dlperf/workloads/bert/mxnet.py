@@ -7,7 +7,6 @@ operator updates each weight, with the clip as a factor of it.
 
 from mxnet.gluon import nn
 
-from dlperf.data.text import Batch
 from dlperf.frameworks.mxnet import inference as answers
 from dlperf.frameworks.mxnet import training as framework
 from dlperf.frameworks.mxnet import transformer
@@ -21,6 +20,7 @@ from dlperf.frameworks.mxnet.transformer import (
     layers,
 )
 from dlperf.workloads.bert import facts
+from dlperf.workloads.bert.input import Batch
 
 
 class Bert(Embedded):

@@ -9,7 +9,6 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
-from dlperf.data import text
 from dlperf.frameworks.oneflow import inference as answers
 from dlperf.frameworks.oneflow import training as framework
 from dlperf.frameworks.oneflow.adamw import AdamW
@@ -21,6 +20,7 @@ from dlperf.frameworks.oneflow.transformer import (
     layers,
 )
 from dlperf.workloads.bert import facts
+from dlperf.workloads.bert.input import empty
 
 
 class Bert(Embedded):
@@ -110,7 +110,7 @@ def training(run):
 
 
 def example(run):
-    return text.empty(run.batch_size, run.dimensions["sequence_length"])
+    return empty(run.batch_size, run.dimensions["sequence_length"])
 
 
 def inference(run):

@@ -120,7 +120,7 @@ class FastOptimizer:
 
 
 def tensors(tokens, segments, mask, positions, labels, predicted, follows, dtype=torch.float64):
-    """A NumPy batch (data/text.py) -> tensors."""
+    """A NumPy batch (workloads/bert/input.py) -> tensors."""
     integers = [torch.from_numpy(each).long() for each in (tokens, segments, mask)]
     integers += [torch.from_numpy(each).long() for each in (positions, labels)]
     return (*integers, torch.from_numpy(predicted).to(dtype), torch.from_numpy(follows).long())

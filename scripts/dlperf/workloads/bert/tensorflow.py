@@ -7,7 +7,6 @@ a tensor. Under AMP, fp32 variables are cast to bfloat16 or float16 where they a
 
 import tensorflow as tf
 
-from dlperf.data import text
 from dlperf.frameworks.tensorflow import inference as answers
 from dlperf.frameworks.tensorflow import training as framework
 from dlperf.frameworks.tensorflow.adamw import AdamW
@@ -24,6 +23,7 @@ from dlperf.frameworks.tensorflow.transformer import (
     variable,
 )
 from dlperf.workloads.bert import facts
+from dlperf.workloads.bert.input import empty
 
 
 class Bert(Embedded):
@@ -95,7 +95,7 @@ def optimizer(run, network):
 
 
 def specs(run):
-    batch = text.empty(run.batch_size, run.dimensions["sequence_length"])
+    batch = empty(run.batch_size, run.dimensions["sequence_length"])
     return [tf.TensorSpec(array.shape, array.dtype) for array in batch]
 
 

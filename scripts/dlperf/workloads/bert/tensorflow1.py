@@ -8,7 +8,6 @@ import functools
 
 import tensorflow as tf
 
-from dlperf.data import text
 from dlperf.frameworks.tensorflow1 import inference as answers
 from dlperf.frameworks.tensorflow1 import training as framework
 from dlperf.frameworks.tensorflow1.adamw import AdamW
@@ -27,6 +26,7 @@ from dlperf.frameworks.tensorflow1.transformer import (
     variable,
 )
 from dlperf.workloads.bert import facts
+from dlperf.workloads.bert.input import empty
 
 
 def encode(run, tokens, segments, mask, training):
@@ -104,7 +104,7 @@ def training(run):
 
 
 def fields(run):
-    batch = text.empty(run.batch_size, run.dimensions["sequence_length"])
+    batch = empty(run.batch_size, run.dimensions["sequence_length"])
     return [(name, each.shape, each.dtype) for name, each in batch._asdict().items()]
 
 

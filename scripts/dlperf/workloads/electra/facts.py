@@ -28,13 +28,13 @@ DIMENSIONS = OrderedDict(
 DATA = OrderedDict(
     synthetic=Data(
         "",
-        "replaced",
+        "input",
         "synthetic batches, made once on the device",
         "batches made once, on the device",
     ),
     sample=Data(
         "prose",
-        "replaced",
+        "input",
         "English prose, as pairs of passages that are drawn and hidden while training runs",
         "pairs of passages drawn from English prose, of which words are hidden while training runs",
     ),

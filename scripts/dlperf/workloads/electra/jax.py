@@ -10,7 +10,6 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-from dlperf.data import replaced
 from dlperf.frameworks.jax import training as framework
 from dlperf.frameworks.jax.lamb import lamb
 from dlperf.frameworks.jax.transformer import (
@@ -24,6 +23,7 @@ from dlperf.frameworks.jax.transformer import (
     norm,
 )
 from dlperf.workloads.electra import facts
+from dlperf.workloads.electra.input import empty
 
 
 class Encoder(nn.Module):
@@ -96,7 +96,7 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    example = replaced.empty(1, run.dimensions["sequence_length"])
+    example = empty(1, run.dimensions["sequence_length"])
     shapes = framework.shapes_of(run, network, *example)["params"]
     return framework.Weights(names(framework.named(shapes)), shapes)
 
@@ -127,7 +127,7 @@ def put(run, *batch):
 
 def shapes(run, count):
     """Of a batch of `count` sequences."""
-    batch = replaced.empty(count, run.dimensions["sequence_length"])
+    batch = empty(count, run.dimensions["sequence_length"])
     return [(each.shape, each.dtype) for each in put(run, *batch)]
 
 

@@ -5,7 +5,6 @@ one hybrid block with `static_alloc` and `static_shape`, samples and all; the ge
 sees chosen positions only.
 """
 
-from dlperf.data import replaced
 from dlperf.frameworks.mxnet import training as framework
 from dlperf.frameworks.mxnet import transformer
 from dlperf.frameworks.mxnet.lamb import Lamb
@@ -18,6 +17,7 @@ from dlperf.frameworks.mxnet.transformer import (
     layers,
 )
 from dlperf.workloads.electra import facts
+from dlperf.workloads.electra.input import Batch, Noisy, empty
 
 
 class Electra(Embedded):
@@ -128,13 +128,13 @@ def optimizer(run, network):
 
 
 def put(run, *batch):
-    kind = replaced.Noisy if facts.GIVEN_NOISE else replaced.Batch
+    kind = Noisy if facts.GIVEN_NOISE else Batch
     return transformer.put(run, kind(*batch))
 
 
 def training(run):
     network = model(run)
-    fields = replaced.empty(1, run.dimensions["sequence_length"])._fields
+    fields = empty(1, run.dimensions["sequence_length"])._fields
     return framework.train(
         run,
         network,

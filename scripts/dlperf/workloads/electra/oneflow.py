@@ -9,7 +9,6 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
-from dlperf.data import replaced
 from dlperf.frameworks.oneflow import training as framework
 from dlperf.frameworks.oneflow.lamb import Lamb
 from dlperf.frameworks.oneflow.transformer import (
@@ -20,6 +19,7 @@ from dlperf.frameworks.oneflow.transformer import (
     layers,
 )
 from dlperf.workloads.electra import facts
+from dlperf.workloads.electra.input import empty
 
 
 class Electra(Embedded):
@@ -112,7 +112,7 @@ def training(run):
         optimizer(run, network),
         weights(run, network),
         framework.put,
-        example=replaced.empty(run.batch_size, run.dimensions["sequence_length"]),
+        example=empty(run.batch_size, run.dimensions["sequence_length"]),
         parity={
             "attention": attention_of(run),
             "optimizer": "LAMB, Adam's kernel",

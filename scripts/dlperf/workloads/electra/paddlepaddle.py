@@ -11,7 +11,6 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from dlperf.data import replaced
 from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.frameworks.paddlepaddle.transformer import (
     Embedded,
@@ -24,6 +23,7 @@ from dlperf.frameworks.paddlepaddle.transformer import (
     products,
 )
 from dlperf.workloads.electra import facts
+from dlperf.workloads.electra.input import empty
 
 
 class Electra(Embedded):
@@ -143,6 +143,6 @@ def training(run):
 
 
 def spec(run):
-    batch = replaced.empty(run.batch_size, run.dimensions["sequence_length"])
+    batch = empty(run.batch_size, run.dimensions["sequence_length"])
     types = {"f": paddle.get_default_dtype(), "i": "int64"}
     return [paddle.static.InputSpec(each.shape, types[each.dtype.kind]) for each in batch]

@@ -117,7 +117,7 @@ def loss(weights, batch):
 
 
 def tensors(tokens, segments, mask, positions, labels, chosen, noise, dtype=torch.float64):
-    """A NumPy batch (data/replaced.py) -> tensors."""
+    """A NumPy batch (workloads/electra/input.py) -> tensors."""
     integers = (tokens, segments, mask, positions, labels)
     return (
         *(torch.from_numpy(each).long() for each in integers),

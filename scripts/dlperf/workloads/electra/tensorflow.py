@@ -8,7 +8,6 @@ where they are used.
 
 import tensorflow as tf
 
-from dlperf.data import replaced
 from dlperf.frameworks.tensorflow import training as framework
 from dlperf.frameworks.tensorflow.lamb import Lamb
 from dlperf.frameworks.tensorflow.transformer import (
@@ -24,6 +23,7 @@ from dlperf.frameworks.tensorflow.transformer import (
     variable,
 )
 from dlperf.workloads.electra import facts
+from dlperf.workloads.electra.input import empty
 
 
 class Electra(Embedded):
@@ -122,7 +122,7 @@ def optimizer(run, network):
 
 
 def specs(run):
-    batch = replaced.empty(run.batch_size, run.dimensions["sequence_length"])
+    batch = empty(run.batch_size, run.dimensions["sequence_length"])
     return [tf.TensorSpec(array.shape, array.dtype) for array in batch]
 
 

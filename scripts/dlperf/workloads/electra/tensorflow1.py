@@ -9,7 +9,6 @@ import functools
 
 import tensorflow as tf
 
-from dlperf.data import replaced
 from dlperf.frameworks.tensorflow1 import training as framework
 from dlperf.frameworks.tensorflow1.lamb import Lamb
 from dlperf.frameworks.tensorflow1.transformer import (
@@ -27,6 +26,7 @@ from dlperf.frameworks.tensorflow1.transformer import (
     variable,
 )
 from dlperf.workloads.electra import facts
+from dlperf.workloads.electra.input import empty
 
 
 def generate(run, x, bias, words, positions):
@@ -131,5 +131,5 @@ def training(run):
 
 
 def fields(run):
-    batch = replaced.empty(run.batch_size, run.dimensions["sequence_length"])
+    batch = empty(run.batch_size, run.dimensions["sequence_length"])
     return [(name, each.shape, each.dtype) for name, each in batch._asdict().items()]

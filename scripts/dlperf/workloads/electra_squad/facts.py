@@ -35,13 +35,13 @@ DIMENSIONS = OrderedDict(
 DATA = OrderedDict(
     synthetic=Data(
         "",
-        "squad",
+        "input",
         "synthetic windows, made once on the device",
         "batches made once, on the device",
     ),
     sample=Data(
         "squad-sample",
-        "squad",
+        "input",
         "48 questions on English paragraphs, written for this project",
         "48 questions, a quarter without an answer, on 12 paragraphs that come with this project, "
         "and 16 to test with; it tests the pipeline, nothing is learned of so few",
@@ -50,8 +50,8 @@ DATA = OrderedDict(
         target=0.8,
     ),
     squad=Data(
-        "squad",
-        "squad",
+        "input",
+        "input",
         "SQuAD v1.1, from released weights",
         "SQuAD v1.1, whose questions all have an answer; training starts from the released weights "
         "that config/data.yaml names",
@@ -61,7 +61,7 @@ DATA = OrderedDict(
     ),
     squad2=Data(
         "squad2",
-        "squad",
+        "input",
         "SQuAD v2.0, from released weights",
         "SQuAD v2.0, with questions that have no answer; training starts as with `squad`",
         samples=130_319,
@@ -247,7 +247,7 @@ def tally(scores, starts, ends, impossible, windows, known):
     """[exact matches, the sum of F1, how many questions there are].
 
     Lists of arrays, which together have all windows that are tested with. known: of the loader
-    (data/squad.py), the questions and paragraphs that these windows are of.
+    (workloads/electra_squad/input.py), the questions and paragraphs that these windows are of.
     """
     found = answers.predictions(scores, starts, ends, impossible, windows, known, IMPOSSIBLE)
     return answers.judged(found, known.answers)

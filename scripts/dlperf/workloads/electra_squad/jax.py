@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from dlperf.data import squad
 from dlperf.frameworks.jax import inference as answers
 from dlperf.frameworks.jax import training as framework
 from dlperf.frameworks.jax.clip import clip
@@ -22,6 +21,7 @@ from dlperf.frameworks.jax.transformer import (
     names,
 )
 from dlperf.workloads.electra_squad import facts
+from dlperf.workloads.electra_squad.input import Batch, empty
 
 
 class Reader(nn.Module):
@@ -82,7 +82,7 @@ def model(run, training=True):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    example = squad.empty(1, run.dimensions["sequence_length"])
+    example = empty(1, run.dimensions["sequence_length"])
     shapes = framework.shapes_of(run, network, *example)["params"]
     return framework.Weights(names(framework.named(shapes)), shapes)
 
@@ -123,15 +123,15 @@ def optimizer(run, network):
 
 
 def put(run, *batch):
-    """A squad.Batch with floats in the model's type."""
-    batch, dtype = squad.Batch(*batch), "f8" if run.float64 else "f4"
+    """A Batch with floats in the model's type."""
+    batch, dtype = Batch(*batch), "f8" if run.float64 else "f4"
     floats = {name: getattr(batch, name).astype(dtype) for name in ("allowed", "impossible")}
     return batch._replace(**floats)
 
 
 def shapes(run, count):
     """Of a batch of `count` windows."""
-    batch = squad.empty(count, run.dimensions["sequence_length"])
+    batch = empty(count, run.dimensions["sequence_length"])
     return [(each.shape, each.dtype) for each in put(run, *batch)]
 
 

@@ -7,13 +7,13 @@ a fused operator updates each weight, with the clip as a factor of it.
 
 from mxnet.gluon import nn
 
-from dlperf.data.squad import Batch
 from dlperf.frameworks.mxnet import inference as answers
 from dlperf.frameworks.mxnet import training as framework
 from dlperf.frameworks.mxnet import transformer
 from dlperf.frameworks.mxnet.adamw import AdamW
 from dlperf.frameworks.mxnet.transformer import Embedded, LayerNorm, attention, dense, layers
 from dlperf.workloads.electra_squad import facts
+from dlperf.workloads.electra_squad.input import Batch
 
 
 class Reader(Embedded):

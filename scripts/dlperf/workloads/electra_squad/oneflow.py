@@ -8,7 +8,6 @@ the GPU, which this has not run on, Adam's kernel is one for all tensors of a ra
 import oneflow as flow
 import oneflow.nn.functional as F
 
-from dlperf.data import squad
 from dlperf.frameworks.oneflow import inference as answers
 from dlperf.frameworks.oneflow import training as framework
 from dlperf.frameworks.oneflow.adamw import AdamW
@@ -20,6 +19,7 @@ from dlperf.frameworks.oneflow.transformer import (
     layers,
 )
 from dlperf.workloads.electra_squad import facts
+from dlperf.workloads.electra_squad.input import empty
 
 
 class Reader(Embedded):
@@ -130,7 +130,7 @@ def training(run):
 
 
 def example(run):
-    return squad.empty(run.batch_size, run.dimensions["sequence_length"])
+    return empty(run.batch_size, run.dimensions["sequence_length"])
 
 
 def inference(run):

@@ -160,7 +160,7 @@ class FastOptimizer:
 def tensors(
     tokens, segments, mask, allowed, starts, ends, impossible, windows, dtype=torch.float64
 ):
-    """A NumPy batch (data/squad.py) -> tensors."""
+    """A NumPy batch (workloads/electra_squad/input.py) -> tensors."""
     words = [torch.from_numpy(each).long() for each in (tokens, segments, mask)]
     places = [torch.from_numpy(each).long() for each in (starts, ends)]
     allowed, impossible = (torch.from_numpy(each).to(dtype) for each in (allowed, impossible))

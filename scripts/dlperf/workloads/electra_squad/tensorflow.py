@@ -8,7 +8,6 @@ used.
 
 import tensorflow as tf
 
-from dlperf.data import squad
 from dlperf.frameworks.tensorflow import inference as answers
 from dlperf.frameworks.tensorflow import training as framework
 from dlperf.frameworks.tensorflow.adamw import AdamW
@@ -24,6 +23,7 @@ from dlperf.frameworks.tensorflow.transformer import (
     variable,
 )
 from dlperf.workloads.electra_squad import facts
+from dlperf.workloads.electra_squad.input import empty
 
 
 class Reader(Embedded):
@@ -115,7 +115,7 @@ def optimizer(run, network):
 
 
 def specs(run):
-    batch = squad.empty(run.batch_size, run.dimensions["sequence_length"])
+    batch = empty(run.batch_size, run.dimensions["sequence_length"])
     return [tf.TensorSpec(array.shape, array.dtype) for array in batch]
 
 

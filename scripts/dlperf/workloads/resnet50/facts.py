@@ -39,13 +39,13 @@ DIMENSIONS = OrderedDict(
 DATA = OrderedDict(
     synthetic=Data(
         "",
-        "batches",
+        "images",
         "synthetic batches, made once on the device",
         "batches made once, on the device",
     ),
     digits=Data(
         "digits",
-        "arrays",
+        "labelled",
         "handwritten digits, enlarged",
         "1,797 handwritten digits of 8×8 pixels, enlarged: a small real set, to train to a quality",
         samples=1438,
@@ -54,7 +54,7 @@ DATA = OrderedDict(
     ),
     sample=Data(
         "sample",
-        "batches",
+        "images",
         "sample photographs, decoded, cropped and flipped while training runs",
         "photographs that are read, decoded, cropped and flipped while training runs, the same "
         "ones for every framework",

@@ -70,13 +70,13 @@ DIMENSIONS = OrderedDict(
 DATA = OrderedDict(
     synthetic=Data(
         "",
-        "clicks",
+        "input",
         "a synthetic batch, made once on the device",
         "one batch, made once, whose ids lie over all rows of the tables",
     ),
     sample=Data(
         "criteo-sample-npz",
-        "clicks",
+        "input",
         "rows in Criteo's form, drawn at random",
         "50,000 rows in Criteo's form, drawn at random, with 14,668 ids; needs no download",
         samples=50000,
@@ -86,7 +86,7 @@ DATA = OrderedDict(
     ),
     criteo=Data(
         "criteo-npz",
-        "clicks",
+        "input",
         "rows of Criteo's challenge",
         "rows of Criteo's challenge of 2014",
         samples=39291958,

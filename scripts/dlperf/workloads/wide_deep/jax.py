@@ -12,11 +12,11 @@ import optax
 from flax import linen as nn
 
 from dlperf.contract.shards import COLUMNS, ROWS, Shard
-from dlperf.data import clicks
 from dlperf.frameworks.jax import inference as answers
 from dlperf.frameworks.jax import sparse
 from dlperf.frameworks.jax import training as framework
 from dlperf.workloads.wide_deep import facts
+from dlperf.workloads.wide_deep.input import Batch, empty
 
 TABLES = ("wide_embedding", "deep_embedding")
 
@@ -60,7 +60,7 @@ def weights(run, network):
 
 
 def lookups(batch):
-    """The ids of each table; `batch`: as of clicks.Batch."""
+    """The ids of each table; `batch`: as of Batch."""
     return dict(zip(TABLES, (batch[1], batch[2])))
 
 
@@ -102,15 +102,15 @@ def optimizer(run, network):
 
 
 def put(run, *batch):
-    """A clicks.Batch in the types of `shapes`."""
+    """A Batch in the types of `shapes`."""
     types = [dtype for _, dtype in shapes(run, len(batch[0]))]
-    return clicks.Batch(*map(np.asarray, batch, types))
+    return Batch(*map(np.asarray, batch, types))
 
 
 def shapes(run, count):
     """Of a batch of `count` samples: real numbers are in the model's type."""
     real = np.dtype("f8" if run.float64 else "f4")
-    batch = clicks.empty(count)
+    batch = empty(count)
     return [(each.shape, real if each.dtype.kind == "f" else each.dtype) for each in batch]
 
 

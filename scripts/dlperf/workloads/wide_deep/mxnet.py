@@ -8,11 +8,11 @@ a batch looks up. With `adam: dense`, tables are parameters of the block like ot
 from mxnet import gluon
 from mxnet.gluon import nn
 
-from dlperf.data.clicks import Batch
 from dlperf.frameworks.mxnet import inference as answers
 from dlperf.frameworks.mxnet import sparse
 from dlperf.frameworks.mxnet import training as framework
 from dlperf.workloads.wide_deep import facts
+from dlperf.workloads.wide_deep.input import Batch
 
 
 def dense(inputs, outputs, activation=None):

@@ -12,11 +12,11 @@ import oneflow.nn.functional as F
 from oneflow import nn
 
 from dlperf.contract.shards import COLUMNS, ROWS, Shard
-from dlperf.data import clicks
 from dlperf.frameworks.oneflow import inference as answers
 from dlperf.frameworks.oneflow import sparse
 from dlperf.frameworks.oneflow import training as framework
 from dlperf.workloads.wide_deep import facts
+from dlperf.workloads.wide_deep.input import empty
 
 
 class WideDeep(nn.Module):
@@ -88,7 +88,7 @@ def training(run):
         optimizer(run, network),
         weights(run, network),
         framework.put,
-        example=clicks.empty(run.batch_size),
+        example=empty(run.batch_size),
         parity={
             "optimizer": "Adam; of the tables " + run.dimensions["adam"],
             **facts.travel(run, "all-gather, of which a rank takes its part"),
@@ -100,7 +100,7 @@ def training(run):
 
 def inference(run):
     network = model(run).eval()
-    own, example = weights(run, network), clicks.empty(run.batch_size)
+    own, example = weights(run, network), empty(run.batch_size)
     return answers.infer(run, network, outputs, own, framework.put, example=example)
 
 

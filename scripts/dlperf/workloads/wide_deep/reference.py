@@ -44,6 +44,6 @@ def loss(weights, batch):
 
 
 def tensors(numbers, wide, deep, labels, dtype=torch.float64):
-    """A NumPy batch (data/clicks.py) -> tensors."""
+    """A NumPy batch (workloads/wide_deep/input.py) -> tensors."""
     numbers, labels = (torch.from_numpy(each).to(dtype) for each in (numbers, labels))
     return numbers, torch.from_numpy(wide).long(), torch.from_numpy(deep).long(), labels

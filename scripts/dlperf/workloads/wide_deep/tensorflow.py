@@ -9,11 +9,11 @@ rank has a part of them.
 import tensorflow as tf
 
 from dlperf.contract.shards import COLUMNS, ROWS, Shard
-from dlperf.data import clicks
 from dlperf.frameworks.tensorflow import inference as answers
 from dlperf.frameworks.tensorflow import sparse
 from dlperf.frameworks.tensorflow import training as framework
 from dlperf.workloads.wide_deep import facts
+from dlperf.workloads.wide_deep.input import empty
 
 
 def variable(*shape):
@@ -105,7 +105,7 @@ def optimizer(run, network):
 
 
 def specs(run):
-    return [tf.TensorSpec(array.shape, array.dtype) for array in clicks.empty(run.batch_size)]
+    return [tf.TensorSpec(array.shape, array.dtype) for array in empty(run.batch_size)]
 
 
 def training(run):

@@ -10,11 +10,11 @@ import functools
 import tensorflow as tf
 
 from dlperf.contract.shards import COLUMNS, ROWS, Shard
-from dlperf.data import clicks
 from dlperf.frameworks.tensorflow1 import inference as answers
 from dlperf.frameworks.tensorflow1 import sparse
 from dlperf.frameworks.tensorflow1 import training as framework
 from dlperf.workloads.wide_deep import facts
+from dlperf.workloads.wide_deep.input import empty
 
 
 def variable(name, *shape):
@@ -73,7 +73,7 @@ def optimizer(run, network, rate=None):
 
 
 def fields(run):
-    batch = clicks.empty(run.batch_size)
+    batch = empty(run.batch_size)
     return [(name, each.shape, each.dtype) for name, each in batch._asdict().items()]
 
 

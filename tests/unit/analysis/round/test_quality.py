@@ -12,7 +12,7 @@ from dlperf.analysis.__main__ import main
 from dlperf.analysis.report import figures
 from dlperf.analysis.round import metrics, names
 from dlperf.analysis.schema.files import read_table
-from dlperf.data import loaders
+from dlperf.workloads import inputs as loaders
 
 TABLE = "resnet50-quality-fp32-b32-e6"
 

@@ -1,1 +1,0 @@
-"""What the workloads read: the sample set of real photographs and the batches made from it."""

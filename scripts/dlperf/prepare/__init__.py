@@ -1,0 +1,1 @@
+"""From a download, or a sample that comes with packages, to shards and their manifest."""

@@ -1,0 +1,108 @@
+"""A published checkpoint of ELECTRA-Base's discriminator, by the names of the workload.
+
+In: a file `model.safetensors` whose tensors are named as huggingface/transformers names them (those
+of google/electra-base-discriminator). Out: an NPZ of float32 arrays by canonical name: embeddings
+and encoder. What a fine-tuning adds, its heads, is not in it: they start from the seed.
+"""
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from dlperf.loaders import DataError
+
+TYPES = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
+LARGEST_HEADER = 100 << 20
+FIX = "a file model.safetensors of google/electra-base-discriminator is needed"
+#: Canonical part of a layer -> where transformers has it.
+LAYER = {
+    "projection": "attention.output.dense",
+    "norm1": "attention.output.LayerNorm",
+    "ffn1": "intermediate.dense",
+    "ffn2": "output.dense",
+    "norm2": "output.LayerNorm",
+}
+EMBEDDINGS = {
+    "word_embedding": "word_embeddings.weight",
+    "position_embedding": "position_embeddings.weight",
+    "segment_embedding": "token_type_embeddings.weight",
+    "embedding_norm.weight": "LayerNorm.weight",
+    "embedding_norm.bias": "LayerNorm.bias",
+}
+
+
+def convert(source: Path, out: Path, facts: ModuleType) -> None:
+    """Write the NPZ of the tensors that a workload's facts name.
+
+    Raises DataError where one is missing or of another shape.
+    """
+    tensors = read(source)
+    found = {}
+    for name, shape in facts.parameters({}).items():
+        if facts.of_head(name):
+            continue
+        parts = [_tensor(source, tensors, each) for each in names_of(name)]
+        array = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        if array.shape != shape:
+            raise DataError(
+                f"{source}: {names_of(name)[0]} gives {name} the shape {array.shape}, not {shape}; "
+                + FIX
+            )
+        if not np.isfinite(array).all():
+            raise DataError(f"{source}: {names_of(name)[0]} has values that are not finite")
+        found[name] = array.astype(np.float32)
+    np.savez(out, **found)
+
+
+def names_of(name: str) -> list[str]:
+    """The tensors that a canonical one is made of, one below the other."""
+    if name in EMBEDDINGS:
+        return [f"electra.embeddings.{EMBEDDINGS[name]}"]
+    layer, part, kind = name.split(".")
+    own = f"electra.encoder.layer.{layer.removeprefix('layer')}."
+    if part == "qkv":
+        return [f"{own}attention.self.{each}.{kind}" for each in ("query", "key", "value")]
+    return [f"{own}{LAYER[part]}.{kind}"]
+
+
+def _tensor(source: Path, tensors: dict[str, np.ndarray], name: str) -> np.ndarray:
+    if name not in tensors:
+        raise DataError(f"{source}: has no tensor {name} of type {', '.join(TYPES)}; {FIX}")
+    return tensors[name]
+
+
+def read(path: Path) -> dict[str, np.ndarray]:
+    """The tensors of floating-point numbers of a safetensors file by name, mapped from it.
+
+    Others are left out: older checkpoints have the positions' numbers, too. Eight bytes say how
+    long the header is; it is JSON, and says each tensor's type, shape and place
+    (github.com/huggingface/safetensors, Format). Raises DataError for any other file.
+    """
+    try:
+        size = path.stat().st_size
+        with open(path, "rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if not 2 <= length <= min(LARGEST_HEADER, size - 8):
+                raise ValueError(f"its header would have {length} bytes")
+            header = json.loads(stream.read(length))
+        found = {}
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            start, stop = entry["data_offsets"]
+            if not 0 <= start <= stop <= size - 8 - length:
+                raise ValueError(f"{name} does not fit into it")
+            if entry["dtype"] not in TYPES:
+                continue
+            kind, shape = np.dtype(TYPES[entry["dtype"]]), tuple(entry["shape"])
+            count = int(np.prod(shape, dtype=np.int64))
+            if stop - start != count * kind.itemsize:
+                raise ValueError(f"{name} is not as long as its shape says")
+            found[name] = np.memmap(path, kind, "r", 8 + length + start, (count,)).reshape(shape)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; {FIX}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"{path}: not a safetensors file ({error}); {FIX}") from None
+    return found
