@@ -11,9 +11,9 @@ import nvidia.dali
 from nvidia.dali import fn, pipeline_def, types
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
-from dlperf.data.readers.pytorch import arrays
 from dlperf.loaders.images import CROP_AREA, CROP_ASPECT, MEAN, SCALE
 from dlperf.loaders.readers import AHEAD, Reader, counted, files
+from dlperf.loaders.readers.pytorch import arrays
 
 
 @pipeline_def
