@@ -50,7 +50,7 @@ DATA = OrderedDict(
         target=0.8,
     ),
     squad=Data(
-        "input",
+        "squad",
         "input",
         "SQuAD v1.1, from released weights",
         "SQuAD v1.1, whose questions all have an answer; training starts from the released weights "
@@ -247,7 +247,7 @@ def tally(scores, starts, ends, impossible, windows, known):
     """[exact matches, the sum of F1, how many questions there are].
 
     Lists of arrays, which together have all windows that are tested with. known: of the loader
-    (workloads/electra_squad/input.py), the questions and paragraphs that these windows are of.
+    (input.py), the questions and paragraphs that these windows are of.
     """
     found = answers.predictions(scores, starts, ends, impossible, windows, known, IMPOSSIBLE)
     return answers.judged(found, known.answers)
