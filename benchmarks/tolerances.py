@@ -129,7 +129,7 @@ class Certified:
         if (folder / "manifest.json").exists():
             return
         proof = self.scripts / f"dlperf/workloads/{self.workload}/proof.py"
-        if self.long_runs and variant in workloads.proof(self.workload).LONG_RUNS:
+        if self.long_runs and variant in workloads.proof(self.workload).long_runs:
             means = self._run("dlperf.certify.reference", *self._of(variant), "--long-runs")
             values = ", ".join(means.replace(",", " ").split())
             with proof.open("a", encoding="utf-8") as stream:

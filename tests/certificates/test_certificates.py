@@ -107,9 +107,9 @@ def test_berts_batches_have_what_a_wrong_loss_or_attention_would_ignore(prose):
         workload="bert",
         data="sample",
         data_dir=str(prose),
-        batch_size=proof.BATCH_SIZE,
+        batch_size=proof.batch_size,
         dimensions=workloads.certified("bert"),
-        seed=proof.SEED,
+        seed=proof.seed,
         parts=2,
         batches=1,
     )
@@ -146,7 +146,7 @@ def test_the_spread_of_long_runs_is_what_the_reference_measures(
     environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"))
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
     found = [float(each) for each in done.stdout.split(",")[:-1]]
-    wanted = workloads.proof(workload).LONG_RUNS[variant]
+    wanted = workloads.proof(workload).long_runs[variant]
     assert found == pytest.approx(wanted, rel=tolerance), done.stderr
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from dlperf import workloads
 from dlperf.certify import required
 from dlperf.certify.required import Subject
+from dlperf.contract.proof import Tolerances, applies, number
 
 #: Of a training to a quality whose steps are in float32, so many losses count: the third one sees
 #: the second rate. Behind them its rates, up to twice the usual one, make rounding grow to 5e-3.
@@ -89,8 +90,8 @@ def _failure(
         return {"status": "another model", "reason": f"{tensor} is {found}, not {expected}"}
     if run == "float64" and facts["data_digest"] != reference["data_digest"][0]:
         return _tier("input", 1, {"found": facts["data_digest"]}, 0)
-    if run == "long" and not workloads.proof(subject.workload).LONG_RUNS.get(subject.variant):
-        reason = "proof.py has no LONG_RUNS of it (certify.reference --long-runs prints them)"
+    if run == "long" and not workloads.proof(subject.workload).long_runs.get(subject.variant):
+        reason = "proof.py has no long run of it (certify.reference --long-runs prints them)"
         return {"status": "not measured", "reason": reason}
     return {}
 
@@ -107,9 +108,9 @@ def _measured(
     allowed = required.tolerances(subject.workload, subject.precision, dtype)
     scenario = workloads.scenario_of(subject.variant)
     if run == "long":
-        yield _long_run(workloads.proof(subject.workload).LONG_RUNS[subject.variant], facts)
+        yield _long_run(workloads.proof(subject.workload).long_runs[subject.variant], facts)
     elif scenario == "infer":
-        yield from _outputs(run, allowed["outputs"], facts)
+        yield from _outputs(run, number(allowed.outputs), facts)
     elif run == "float64":
         yield from _float64(reference, facts)
     elif run == "timed":
@@ -152,7 +153,7 @@ def _float64(reference: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator
 
 
 def _timed(
-    allowed: Mapping[str, Any],
+    allowed: Tolerances,
     manifest: Mapping[str, Any],
     reference: Mapping[str, Any],
     facts: Mapping[str, Any],
@@ -164,9 +165,9 @@ def _timed(
     expected = reference["timed_loss"] if own else reference["loss"][0]
     gradient, share = compared["gradient"], SHARE if own else 0.0
     yield from _step("timed", facts["loss"][0], expected, gradient, share)
-    if "least_error" in allowed:
+    if applies(allowed.least_error):
         # In half precision: less of an error than its rounding makes is another precision.
-        yield "timed-precision", allowed["least_error"] / max(_median(gradient), 1e-300), {}
+        yield "timed-precision", number(allowed.least_error) / max(_median(gradient), 1e-300), {}
     if "statistics" in compared:
         yield _worst("timed-statistics", compared["statistics"])
     if "neutral" in compared:

@@ -81,8 +81,8 @@ def certify(run, task):
             found = error.found()
         framework.stop(run)
         return found
-    changes = dict(proof.SETTINGS)
-    changes["learning_rate"] = lambda global_batch_size: proof.LEARNING_RATE
+    changes = dict(proof.settings)
+    changes["learning_rate"] = lambda global_batch_size: proof.learning_rate
     if run.scenario == "quality":
         facts = workloads.facts(run.workload)
         changes["schedule"] = lambda run: [
@@ -101,10 +101,10 @@ def certify(run, task):
 def compared(run, task, guest, framework, implementation):
     """The training of `task`, and what else it asks for: `neutral`, `dropout`, `optimizer`."""
     proof, linear = workloads.proof(run.workload), {}
-    own = task["kind"] == "gradient" and hasattr(proof, "timed")  # weights of the timed step
+    own = task["kind"] == "gradient" and bool(proof.timed)  # weights of the timed step
     if task["kind"] == "gradient":
-        linear.update(proof.GRADIENT_SETTINGS)
-        linear["learning_rate"] = lambda global_batch_size: proof.GRADIENT_LEARNING_RATE
+        linear.update(proof.gradient_settings)
+        linear["learning_rate"] = lambda global_batch_size: proof.gradient_learning_rate
     with settings(run.workload, linear):
         found = train(run, dict(task, own=own), guest, framework, implementation)
         if own and task["neutral"]:
@@ -114,8 +114,7 @@ def compared(run, task, guest, framework, implementation):
             found["compared"]["neutral"] = neutral["compared"]["gradient"]
     if task["dropout"]:
         found["dropped"] = {
-            place: dropped(run, task, guest, implementation, place)
-            for place in getattr(proof, "DROPOUTS", ())
+            place: dropped(run, task, guest, implementation, place) for place in proof.dropouts
         }
     if task["optimizer"]:
         guest.phase("optimizer")
@@ -166,7 +165,7 @@ def test_and_restart(run, task, work, found, start):
     parts = run.data_parallel * run.accumulation
     if task["kind"] == "gradient":
         # of one part: the reference has the test of its batch alone
-        if parts == 1 and (task["own"] or not hasattr(workloads.proof(run.workload), "timed")):
+        if parts == 1 and (task["own"] or not workloads.proof(run.workload).timed):
             expected = np.load(path_of(task["reference"], "tested"))
             work.restart(start)
             found["tested"] = distance(work.evaluate(*work.batches.next()), expected)

@@ -51,9 +51,9 @@ ALL = 1 - 2.0**-24
 def neutral(workload, dimensions, kind="neutral", of="parameters"):
     """Canonical name -> float32 array, from SEED; the same bytes with every NumPy.
 
-    kind: the proof's function that draws them. of: the facts' function that names them.
+    kind: the function of the Proof that draws them. of: that of the facts that names them.
     """
-    draw = getattr(workloads.proof(workload), kind)
+    draw = getattr(workloads.proof(workload), kind)  # a field of the Proof
     random = np.random.RandomState(SEED)
     return {
         name: np.asarray(draw(name, shape, random), np.float32)
@@ -88,7 +88,7 @@ def given_gradients(workload, dimensions):
     facts, module = workloads.facts(workload), workloads.proof(workload)
     sparse = facts.sparse(dimensions) if hasattr(facts, "sparse") else ()
     noise = np.random.RandomState(SEED).standard_normal(1 << 16).astype(np.float32)
-    for step, scale in enumerate(module.GIVEN_SCALES):
+    for step, scale in enumerate(module.given_scales):
         given = {}
         for index, (name, shape) in enumerate(facts.parameters(dimensions).items()):
             values = np.float32(scale) * np.roll(noise, 17 * step + index)
@@ -172,9 +172,9 @@ class Plain:
             workload=asked.workload,
             data="sample",
             data_dir=asked.data_dir,
-            batch_size=proof.BATCH_SIZE,
+            batch_size=proof.batch_size,
             dimensions=asked.dimensions,
-            seed=proof.SEED if seed is None else seed,
+            seed=proof.seed if seed is None else seed,
             parts=parts,
             batches=steps,
             float64=precision == "fp64",
@@ -272,8 +272,8 @@ def first_steps(asked, start, parts, keep):
         if step == 0:
             keep("%d-gradient" % parts, linear_step(asked, first, gradients))
             keep_statistics("first")
-            optimizer = module.Optimizer(first, asked.dimensions)
-        rate = module.LEARNING_RATE
+            optimizer = module.optimizer(first, asked.dimensions)
+        rate = module.learning_rate
         share = SHARES[step] if asked.variant == "quality" else 1.0
         plain.weights = optimizer.update(plain.weights, gradients, rate * share)
         if step == 0:
@@ -297,17 +297,18 @@ def again_from(asked, plain, first, parts, keep):
     keep("%d-outputs" % parts, plain.tests())
     plain.weights = first
     loss, gradients = plain.gradients()
-    new = module.Optimizer(first, asked.dimensions).update(first, gradients, module.LEARNING_RATE)
-    keep("%d-again" % parts, differences(new, first, -module.LEARNING_RATE))
+    rate = module.learning_rate
+    new = module.optimizer(first, asked.dimensions).update(first, gradients, rate)
+    keep("%d-again" % parts, differences(new, first, -rate))
     return loss
 
 
 def linear_step(asked, weights, gradients):
     """What a step under GRADIENT_SETTINGS takes from the weights, divided by its rate."""
     module = workloads.proof(asked.workload)
-    with settings(asked.workload, module.GRADIENT_SETTINGS):
-        linear = module.Optimizer(weights, asked.dimensions)
-    rate = module.GRADIENT_LEARNING_RATE
+    with settings(asked.workload, module.gradient_settings):
+        linear = module.optimizer(weights, asked.dimensions)
+    rate = module.gradient_learning_rate
     return differences(linear.update(weights, gradients, rate), weights, -rate)
 
 
@@ -327,7 +328,7 @@ def timed_step(asked, start, parts, keep):
 def dropped(asked, start):
     """{place of dropout: losses of the first batches where it drops all}"""
     found = {}
-    for place in getattr(workloads.proof(asked.workload), "DROPOUTS", ()):
+    for place in workloads.proof(asked.workload).dropouts:
         plain = Plain(asked, start)
         with settings(asked.workload, {place: ALL}):
             found[place] = [plain.loss() for _ in range(BATCHES)]
@@ -345,7 +346,7 @@ def optimizer_alone(asked, start):
     """What the given gradients add to the weights, in float64."""
     shapes = workloads.facts(asked.workload).parameters(asked.dimensions)
     new = {name: each.astype(np.float64) for name, each in start.items()}
-    formula = workloads.proof(asked.workload).Optimizer(new, asked.dimensions)
+    formula = workloads.proof(asked.workload).optimizer(new, asked.dimensions)
     for given in given_gradients(asked.workload, asked.dimensions):
         given = {name: whole(each, shapes[name]) for name, each in given.items()}
         new = formula.update(new, given, GIVEN_LEARNING_RATE)
@@ -356,12 +357,12 @@ def long_run(asked, start, seed):
     """The mean loss over LONG_STEPS steps in float32, on the batches of `seed`."""
     plain = Plain(asked, start, seed=seed, precision="fp32")
     proof = workloads.proof(asked.workload)
-    optimizer = getattr(plain.module, "FastOptimizer", proof.Optimizer)
+    optimizer = getattr(plain.module, "FastOptimizer", proof.optimizer)
     optimizer, losses = optimizer(plain.weights, asked.dimensions), []
     for _ in range(LONG_STEPS):
         loss, gradients = plain.gradients()
         losses.append(loss)
-        plain.weights = optimizer.update(plain.weights, gradients, proof.LEARNING_RATE)
+        plain.weights = optimizer.update(plain.weights, gradients, proof.learning_rate)
     plain.close()
     return sum(losses) / len(losses)
 
@@ -385,7 +386,7 @@ def main(arguments=None):
         run_in(asked)
     proof = workloads.proof(asked.workload)
     asked.dimensions = workloads.certified(asked.workload, asked.variant)
-    with settings(asked.workload, proof.SETTINGS):
+    with settings(asked.workload, proof.settings):
         if asked.long_runs:
             print_long_runs(asked)
         else:
@@ -412,10 +413,10 @@ def make(asked, proof):
     counts = [count for count in STEPS if count <= 2 or accumulated]
     for count in counts:
         parts[str(count)] = first_steps(asked, start, count, keep)
-    if hasattr(proof, "timed"):
+    if proof.timed:
         timed = neutral(asked.workload, asked.dimensions, "timed")
         keep("timed", timed.values())
-        for count in [*counts, proof.TIMED_RANKS]:
+        for count in [*counts, proof.timed_ranks]:
             parts.setdefault(str(count), {})["timed_loss"] = timed_step(asked, timed, count, keep)
     if asked.variant == "quality":  # a test of the second batch, of a model that was not trained
         plain = Plain(asked, start)
@@ -459,8 +460,8 @@ def about(asked, proof):
         "workload": asked.workload,
         "variant": asked.variant,
         "dimensions": dict(asked.dimensions),
-        "batch_size": proof.BATCH_SIZE,
-        "seed": proof.SEED,
+        "batch_size": proof.batch_size,
+        "seed": proof.seed,
         "provenance": provenance(asked.workload, asked.lock_sha256),
     }
 

@@ -12,11 +12,8 @@ from typing import Any
 
 from dlperf import frameworks, workloads
 from dlperf.contract.parallel import Layout
+from dlperf.contract.proof import Float64, Inapplicable, Step, Tolerances, applies, number
 
-#: Float64: rounding stays below 1e-9; the reference is stored in float32, which adds 6e-8. A
-#: workload's proof may have a FLOAT64 of its own for some of these.
-FLOAT64 = {"loss": 1e-9, "gradient": 1e-6, "losses": 1e-7, "update": 1e-6, "outputs": 1e-9}
-STATISTICS = 1e-6
 NO_FLOAT64 = "the framework has no float64 that serves for this model on this device"
 
 #: A run: its precision, its compiler and its task (certify/rank.py).
@@ -81,11 +78,10 @@ def runs(subject: Subject) -> dict[str, Run]:
     optimizer = alone and getattr(package, "OPTIMIZER_ALONE", True)
     task = {"kind": "gradient", "optimizer": optimizer, "dropout": alone}
     found["timed"] = (*timed, {**task, "neutral": whole and not float64})
-    ranks = getattr(proof, "TIMED_RANKS", 0)
-    if subject.layout == "dp2" and ranks and subject.device == "cpu":
-        found["timed"][-1]["ranks"] = ranks
+    if subject.layout == "dp2" and proof.timed_ranks and subject.device == "cpu":
+        found["timed"][-1]["ranks"] = proof.timed_ranks
     if whole:
-        shows = scenario == "quality" or "update_worst" in proof.TIMED["fp32"]
+        shows = scenario == "quality" or applies(proof.tolerances["fp32"].update_worst)
         free = shows and not float64
     else:
         free = not (float64 and package.FLOAT64_EXCHANGE)
@@ -94,20 +90,13 @@ def runs(subject: Subject) -> dict[str, Run]:
     return found
 
 
-def tolerances(workload: str, precision: str, compute_dtype: str) -> Mapping[str, Any]:
+def tolerances(workload: str, precision: str, compute_dtype: str) -> Tolerances:
     """The workload's tolerances; of mixed precision by the narrow type that the process reports."""
     kind = precision
     if precision.startswith("amp"):
         narrow = "float16" in compute_dtype and "bfloat16" not in compute_dtype
         kind = "amp_fp16" if narrow else "amp"
-    return workloads.proof(workload).TIMED[kind]
-
-
-def float64_tolerances(workload: str) -> Mapping[str, float]:
-    """The tolerances of float64: those of every workload, but for what its own proof says."""
-    own = getattr(workloads.proof(workload), "FLOAT64", {})
-    assert own.keys() <= FLOAT64.keys(), f"{workload}/proof.py: FLOAT64 has {', '.join(own)}"
-    return {**FLOAT64, **own}
+    return workloads.proof(workload).tolerances[kind]
 
 
 def tiers(
@@ -119,7 +108,7 @@ def tiers(
     """
     started = {name: run for name, run in runs(subject).items() if name not in without}
     allowed = tolerances(subject.workload, subject.precision, compute_dtype)
-    float64 = float64_tolerances(subject.workload)
+    float64 = workloads.proof(subject.workload).float64
     found = [Tier("shapes", 0, "timed" if "timed" in started else "float64")]
     if workloads.scenario_of(subject.variant) == "infer":
         return (*found, *_of_inference(allowed, float64, started))
@@ -138,42 +127,40 @@ def tiers(
 
 
 def _of_inference(
-    allowed: Mapping[str, Any], float64: Mapping[str, float], started: Mapping[str, Run]
+    allowed: Tolerances, float64: Float64, started: Mapping[str, Run]
 ) -> Iterator[Tier]:
-    yield Tier("float64-outputs", float64["outputs"] if "float64" in started else None, "float64")
+    yield Tier("float64-outputs", float64.outputs if "float64" in started else None, "float64")
     if "timed" in started:
-        yield Tier("timed-outputs", allowed["outputs"], "timed")
+        yield Tier("timed-outputs", number(allowed.outputs), "timed")
         yield Tier("timed-largest", 0, "timed")
-        yield Tier("timed-permuted", allowed["outputs"], "timed")
-        yield Tier("timed-alone", allowed["outputs"], "timed")
+        yield Tier("timed-permuted", number(allowed.outputs), "timed")
+        yield Tier("timed-alone", number(allowed.outputs), "timed")
 
 
-def _of_float64(
-    float64: Mapping[str, float], started: Mapping[str, Run], statistics: bool
-) -> Iterator[Tier]:
+def _of_float64(float64: Float64, started: Mapping[str, Run], statistics: bool) -> Iterator[Tier]:
     there = "float64" in started
     for name in ("loss", "gradient", "losses", "update"):
-        yield Tier(f"float64-{name}", float64[name] if there else None, "float64")
+        yield Tier(f"float64-{name}", getattr(float64, name) if there else None, "float64")
     if there and statistics:
-        yield Tier("float64-statistics", STATISTICS, "float64")
+        yield Tier("float64-statistics", float64.statistics, "float64")
 
 
 def _of_timed(
-    subject: Subject, allowed: Mapping[str, Any], task: Mapping[str, Any], statistics: bool
+    subject: Subject, allowed: Tolerances, task: Mapping[str, Any], statistics: bool
 ) -> Iterator[Tier]:
     proof = workloads.proof(subject.workload)
-    yield from _of_step("timed", allowed)
-    if "least_error" in allowed:
+    yield from _of_step("timed", allowed.step)
+    if applies(allowed.least_error):
         yield Tier("timed-precision", 1.0, "timed")
     if statistics:
-        yield Tier("timed-statistics", allowed["statistics"], "timed")
-    if task["neutral"] and hasattr(proof, "timed"):  # the timed step has other weights
-        yield from _of_step("timed-neutral", allowed["neutral"])
+        yield Tier("timed-statistics", number(allowed.statistics), "timed")
+    if task["neutral"] and proof.timed:  # the timed step has other weights
+        yield from _of_step("timed-neutral", allowed.neutral)
     if task["dropout"]:
-        for place in getattr(proof, "DROPOUTS", ()):
-            yield Tier(of_dropout(place), allowed["dropout"], "timed")
+        for place in proof.dropouts:
+            yield Tier(of_dropout(place), number(allowed.dropout), "timed")
     if task["optimizer"]:
-        yield Tier("optimizer", allowed["optimizer"], "timed")
+        yield Tier("optimizer", number(allowed.optimizer), "timed")
 
 
 def of_dropout(place: str) -> str:
@@ -181,37 +168,36 @@ def of_dropout(place: str) -> str:
     return "timed-" + place.lower().replace("_", "-")
 
 
-def _of_step(name: str, allowed: Mapping[str, float]) -> Iterator[Tier]:
+def _of_step(name: str, allowed: Step | Inapplicable) -> Iterator[Tier]:
     """A step's loss and gradient, as far as they are held to something."""
-    yield Tier(f"{name}-loss", allowed["loss"], "timed")
-    if "gradient" in allowed:
-        yield Tier(f"{name}-gradient", allowed["gradient"], "timed")
-        yield Tier(f"{name}-gradient-median", allowed["gradient_median"], "timed")
-    if "gradient_last" in allowed:
-        yield Tier(f"{name}-gradient-last", allowed["gradient_last"], "timed")
+    if isinstance(allowed, Inapplicable):
+        raise ValueError(f"{name}: a step is asked for that cannot apply: {allowed}")
+    yield Tier(f"{name}-loss", number(allowed.loss), "timed")
+    for field in ("gradient", "gradient_median", "gradient_last"):
+        if applies(tolerance := getattr(allowed, field)):
+            yield Tier(f"{name}-{field.replace('_', '-')}", number(tolerance), "timed")
 
 
-def _of_free(allowed: Mapping[str, float]) -> Iterator[Tier]:
-    yield Tier("timed-losses", allowed["losses"], "free")
-    yield Tier("timed-update", allowed["update"], "free")
-    if "update_worst" in allowed:
-        yield Tier("timed-update-worst", allowed["update_worst"], "free")
+def _of_free(allowed: Tolerances) -> Iterator[Tier]:
+    for field in ("losses", "update", "update_worst"):
+        if applies(tolerance := getattr(allowed, field)):
+            yield Tier(f"timed-{field.replace('_', '-')}", number(tolerance), "free")
 
 
 def _of_quality(
     subject: Subject,
-    allowed: Mapping[str, Any],
-    float64: Mapping[str, float],
+    allowed: Tolerances,
+    float64: Float64,
     started: Mapping[str, Run],
 ) -> Iterator[Tier]:
     """A training to a quality: its tests of the model, and its new start."""
     if "float64" in started:
-        yield Tier("float64-tested", float64["update"], "float64")
-        yield Tier("float64-again-loss", float64["loss"], "float64")
+        yield Tier("float64-tested", float64.update, "float64")
+        yield Tier("float64-again-loss", float64.loss, "float64")
         yield Tier("float64-again", float64["gradient"], "float64")
     # of one part: the reference has the test of its batch alone
     if "timed" in started and Layout.parse(subject.layout).parts == 1:
-        yield Tier("timed-tested", allowed["outputs"], "timed")
+        yield Tier("timed-tested", number(allowed.outputs), "timed")
     if "free" in started:
-        yield Tier("timed-again-loss", allowed["losses"], "free")
-        yield Tier("timed-again", allowed["update"], "free")
+        yield Tier("timed-again-loss", number(allowed.losses), "free")
+        yield Tier("timed-again", number(allowed.update), "free")

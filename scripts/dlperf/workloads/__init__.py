@@ -28,8 +28,8 @@ def facts(workload):
 
 
 def proof(workload):
-    """Return the module of `workload` that says what its certificates prove."""
-    return importlib.import_module("dlperf.workloads.%s.proof" % workload)
+    """The contract.proof.Proof of `workload`: what its certificates prove."""
+    return importlib.import_module("dlperf.workloads.%s.proof" % workload).PROOF
 
 
 def dimensions(workload):
@@ -61,7 +61,7 @@ def certified(workload, variant=""):
     declared = dimensions(workload)
     words = [word for word in variant.split("-") if word not in ("", scenario_of(variant))]
     choices, _ = Dimensions.parse(declared, words)
-    return Dimensions(declared, dict(choices, **proof(workload).DIMENSIONS))
+    return Dimensions(declared, dict(choices, **proof(workload).dimensions))
 
 
 def variants():

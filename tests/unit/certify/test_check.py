@@ -17,6 +17,7 @@ from dlperf.analysis.schema import documents
 from dlperf.certify import check, judge, required
 from dlperf.certify.required import Subject
 from dlperf.contract import strict_json
+from dlperf.contract.proof import applies
 from dlperf.measure import code
 
 RELEASED = sorted((ROOT / "certificates").rglob("*.json"))
@@ -40,7 +41,9 @@ def subjects() -> Iterator[Subject]:
         for compiler in list(frameworks.load(framework).COMPILERS)[:2]:
             for variant, layout in FORMS:
                 own = (workload, framework, device, precision, compiler, variant, layout)
-                served = not variant or "outputs" in workloads.proof(workload).TIMED["fp32"]
+                served = not variant or applies(
+                    workloads.proof(workload).tolerances["fp32"].outputs
+                )
                 if served and (precision == "fp32" or frameworks.load(framework).HALF[device]):
                     yield Subject(*own)
 
@@ -68,9 +71,7 @@ def certificate(subject: Subject, **changed: dict[str, Any]) -> dict[str, Any]:
         iter(frameworks.load(subject.framework).HALF[subject.device]), "bfloat16"
     )
     amp = subject.precision.startswith("amp")
-    dropped = {
-        place: [5.0] * 3 for place in getattr(workloads.proof(subject.workload), "DROPOUTS", ())
-    }
+    dropped = {place: [5.0] * 3 for place in workloads.proof(subject.workload).dropouts}
     manifest = {"dropped": dropped, "parts": {"3": PARTS}, "data_digest": ["d0"]}
     runs = {}
     for name in required.runs(subject):
@@ -80,7 +81,7 @@ def certificate(subject: Subject, **changed: dict[str, Any]) -> dict[str, Any]:
         if name == "timed" and subject.precision != "fp32":  # narrower types have an error
             runs[name].setdefault("compared", {})["gradient"] = {"a": [6e-3, 2.0], "b": [3e-3, 1.0]}
         if name == "long" and "long" not in changed:
-            seeds = workloads.proof(subject.workload).LONG_RUNS.get(subject.variant, (7.0,))
+            seeds = workloads.proof(subject.workload).long_runs.get(subject.variant, (7.0,))
             runs[name]["loss"] = [(min(seeds) + max(seeds)) / 2]
     tiers = judge.tiers(subject, manifest, PARTS, runs)
     parity = (runs.get("timed") or runs["float64"]).get("parity", {})

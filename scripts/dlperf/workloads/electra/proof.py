@@ -1,5 +1,16 @@
 """What proves ELECTRA's equal work: neutral weights, the optimiser as formulas, tolerances."""
 
+from dlperf.contract.proof import (
+    FROM_NEUTRAL,
+    FULL_PRECISION,
+    MEDIAN_ALONE,
+    NO_BATCH_NORM,
+    NO_INFERENCE,
+    SHOWN_BY_ALL,
+    Proof,
+    Step,
+    Tolerances,
+)
 from dlperf.workloads.electra import facts
 
 DIMENSIONS = {"sequence_length": 16}  # of certificates: the same layers and all parameters
@@ -27,46 +38,55 @@ GRADIENT_LEARNING_RATE = 2.0**20
 
 #: Tolerances in the precision that is timed: one step, and the optimiser alone. `amp`
 #: holds for bfloat16 and `amp_fp16` for float16: the type that the process reports decides.
-TIMED = {
-    "fp32": {
-        "loss": 1e-6,
-        "gradient": 2e-3,
-        "gradient_median": 1e-3,
-        "dropout": 1e-5,
-        "losses": 1e-5,
-        "update": 0.02,
-        "optimizer": 1e-3,
-    },
-    "tf32": {
-        "loss": 1e-4,
-        "gradient": 2e-2,
-        "gradient_median": 1e-2,
-        "least_error": 1e-4,
-        "dropout": 1e-4,
-        "losses": 1e-3,
-        "update": 0.2,
-        "optimizer": 1e-3,
-    },
-    "amp": {
-        "loss": 3e-3,
-        "gradient": 0.1,
-        "gradient_median": 0.06,
-        "least_error": 1e-3,
-        "dropout": 3e-3,
-        "losses": 1e-2,
-        "update": 0.5,
-        "optimizer": 1e-2,
-    },
-    "amp_fp16": {
-        "loss": 6e-4,
-        "gradient": 0.02,
-        "gradient_median": 0.015,
-        "least_error": 6e-4,
-        "dropout": 6e-4,
-        "losses": 3e-3,
-        "update": 0.3,
-        "optimizer": 1e-2,
-    },
+TOLERANCES = {
+    "fp32": Tolerances(
+        step=Step(loss=1e-6, gradient=2e-3, gradient_median=1e-3, gradient_last=SHOWN_BY_ALL),
+        neutral=FROM_NEUTRAL,
+        least_error=FULL_PRECISION,
+        statistics=NO_BATCH_NORM,
+        dropout=1e-5,
+        losses=1e-5,
+        update=0.02,
+        update_worst=MEDIAN_ALONE,
+        outputs=NO_INFERENCE,
+        optimizer=1e-3,
+    ),
+    "tf32": Tolerances(
+        step=Step(loss=1e-4, gradient=2e-2, gradient_median=1e-2, gradient_last=SHOWN_BY_ALL),
+        neutral=FROM_NEUTRAL,
+        least_error=1e-4,
+        statistics=NO_BATCH_NORM,
+        dropout=1e-4,
+        losses=1e-3,
+        update=0.2,
+        update_worst=MEDIAN_ALONE,
+        outputs=NO_INFERENCE,
+        optimizer=1e-3,
+    ),
+    "amp": Tolerances(
+        step=Step(loss=3e-3, gradient=0.1, gradient_median=0.06, gradient_last=SHOWN_BY_ALL),
+        neutral=FROM_NEUTRAL,
+        least_error=1e-3,
+        statistics=NO_BATCH_NORM,
+        dropout=3e-3,
+        losses=1e-2,
+        update=0.5,
+        update_worst=MEDIAN_ALONE,
+        outputs=NO_INFERENCE,
+        optimizer=1e-2,
+    ),
+    "amp_fp16": Tolerances(
+        step=Step(loss=6e-4, gradient=0.02, gradient_median=0.015, gradient_last=SHOWN_BY_ALL),
+        neutral=FROM_NEUTRAL,
+        least_error=6e-4,
+        statistics=NO_BATCH_NORM,
+        dropout=6e-4,
+        losses=3e-3,
+        update=0.3,
+        update_worst=MEDIAN_ALONE,
+        outputs=NO_INFERENCE,
+        optimizer=1e-2,
+    ),
 }
 #: Mean losses of the reference's float32 runs of LONG_STEPS steps on batches of five seeds, by
 #: variant: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`.
@@ -144,3 +164,20 @@ class Optimizer:
             change *= rate
             new[name] = weight - change
         return new
+
+
+PROOF = Proof(
+    dimensions=DIMENSIONS,
+    batch_size=BATCH_SIZE,
+    seed=SEED,
+    learning_rate=LEARNING_RATE,
+    settings=SETTINGS,
+    gradient_settings=GRADIENT_SETTINGS,
+    gradient_learning_rate=GRADIENT_LEARNING_RATE,
+    neutral=neutral,
+    optimizer=Optimizer,
+    given_scales=GIVEN_SCALES,
+    tolerances=TOLERANCES,
+    long_runs=LONG_RUNS,
+    dropouts=DROPOUTS,
+)

@@ -1,6 +1,19 @@
 """What proves ResNet-50's equal work: neutral weights, the optimiser as formulas, tolerances."""
 
+from dlperf.contract.proof import (
+    FULL_PRECISION,
+    MEDIAN_ALONE,
+    NO_DROPOUT,
+    SHOWN_BY_ALL,
+    Inapplicable,
+    Proof,
+    Step,
+    Tolerances,
+)
 from dlperf.workloads.resnet50 import facts
+
+#: Of gradients from the neutral weights in fewer digits than float32 has.
+DROWNED = Inapplicable("they differ by as much as they are long, in every framework")
 
 DIMENSIONS = {"image_size": 64}  # of certificates: the same layers, less time
 BATCH_SIZE = 4
@@ -19,58 +32,55 @@ GRADIENT_LEARNING_RATE = 2.0**10  # so large that float32 weights do not swamp i
 #: holds for bfloat16 and `amp_fp16` for float16: the type that the process reports decides.
 #: From the neutral weights (`neutral`, where there is no float64), gradients in bfloat16 differ in
 #: all but the last layer by as much as they are long, in every framework.
-TIMED = {
-    "fp32": {
-        "loss": 1e-5,
-        "gradient": 0.1,
-        "gradient_median": 1e-3,
-        "gradient_last": 2e-5,
-        "statistics": 1e-4,
-        "neutral": {"loss": 1e-5, "gradient": 0.2, "gradient_median": 0.05},
-        "losses": 5e-3,
-        "update": 0.5,
-        "outputs": 1e-5,
-        "optimizer": 1e-5,
-    },
-    "tf32": {
-        "loss": 4e-4,
-        "gradient": 0.2,
-        "gradient_median": 0.03,
-        "gradient_last": 2e-3,
-        "least_error": 1e-3,
-        "statistics": 1e-2,
-        "neutral": {"loss": 1e-3, "gradient_last": 0.1},
-        "losses": 1e-2,
-        "update": 1.0,
-        "outputs": 5e-3,
-        "optimizer": 1e-5,
-    },
-    "amp": {
-        "loss": 1e-2,
-        "gradient": 0.9,
-        "gradient_median": 0.3,
-        "gradient_last": 0.05,
-        "least_error": 1e-3,
-        "statistics": 0.1,
-        "neutral": {"loss": 1e-2, "gradient_last": 0.5},
-        "losses": 0.1,
-        "update": 2.0,
-        "outputs": 0.05,
-        "optimizer": 1e-2,
-    },
-    "amp_fp16": {
-        "loss": 1e-3,
-        "gradient": 0.2,
-        "gradient_median": 0.06,
-        "gradient_last": 4e-3,
-        "least_error": 1e-3,
-        "statistics": 4e-3,
-        "neutral": {"loss": 5e-3, "gradient_last": 0.25},
-        "losses": 3e-2,
-        "update": 1.5,
-        "outputs": 0.01,
-        "optimizer": 1e-2,
-    },
+TOLERANCES = {
+    "fp32": Tolerances(
+        step=Step(loss=1e-5, gradient=0.1, gradient_median=1e-3, gradient_last=2e-5),
+        neutral=Step(loss=1e-5, gradient=0.2, gradient_median=0.05, gradient_last=SHOWN_BY_ALL),
+        least_error=FULL_PRECISION,
+        statistics=1e-4,
+        dropout=NO_DROPOUT,
+        losses=5e-3,
+        update=0.5,
+        update_worst=MEDIAN_ALONE,
+        outputs=1e-5,
+        optimizer=1e-5,
+    ),
+    "tf32": Tolerances(
+        step=Step(loss=4e-4, gradient=0.2, gradient_median=0.03, gradient_last=2e-3),
+        neutral=Step(loss=1e-3, gradient=DROWNED, gradient_median=DROWNED, gradient_last=0.1),
+        least_error=1e-3,
+        statistics=1e-2,
+        dropout=NO_DROPOUT,
+        losses=1e-2,
+        update=1.0,
+        update_worst=MEDIAN_ALONE,
+        outputs=5e-3,
+        optimizer=1e-5,
+    ),
+    "amp": Tolerances(
+        step=Step(loss=1e-2, gradient=0.9, gradient_median=0.3, gradient_last=0.05),
+        neutral=Step(loss=1e-2, gradient=DROWNED, gradient_median=DROWNED, gradient_last=0.5),
+        least_error=1e-3,
+        statistics=0.1,
+        dropout=NO_DROPOUT,
+        losses=0.1,
+        update=2.0,
+        update_worst=MEDIAN_ALONE,
+        outputs=0.05,
+        optimizer=1e-2,
+    ),
+    "amp_fp16": Tolerances(
+        step=Step(loss=1e-3, gradient=0.2, gradient_median=0.06, gradient_last=4e-3),
+        neutral=Step(loss=5e-3, gradient=DROWNED, gradient_median=DROWNED, gradient_last=0.25),
+        least_error=1e-3,
+        statistics=4e-3,
+        dropout=NO_DROPOUT,
+        losses=3e-2,
+        update=1.5,
+        update_worst=MEDIAN_ALONE,
+        outputs=0.01,
+        optimizer=1e-2,
+    ),
 }
 #: Mean losses of the reference's float32 runs of LONG_STEPS steps on batches of five seeds, by
 #: variant: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`.
@@ -132,3 +142,22 @@ class Optimizer:
             self.velocities[name] = facts.MOMENTUM * self.velocities[name] + gradient
             new[name] = weight - learning_rate * self.velocities[name]
         return new
+
+
+PROOF = Proof(
+    dimensions=DIMENSIONS,
+    batch_size=BATCH_SIZE,
+    seed=SEED,
+    learning_rate=LEARNING_RATE,
+    settings=SETTINGS,
+    gradient_settings=GRADIENT_SETTINGS,
+    gradient_learning_rate=GRADIENT_LEARNING_RATE,
+    neutral=neutral,
+    optimizer=Optimizer,
+    given_scales=GIVEN_SCALES,
+    tolerances=TOLERANCES,
+    long_runs=LONG_RUNS,
+    timed=timed,
+    timed_ranks=TIMED_RANKS,
+    neutral_statistics=neutral_statistics,
+)

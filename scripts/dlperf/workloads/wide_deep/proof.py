@@ -1,5 +1,16 @@
 """What proves Wide & Deep's equal work: neutral weights, the optimiser as formulas, tolerances."""
 
+from dlperf.contract.proof import (
+    FROM_NEUTRAL,
+    FULL_PRECISION,
+    MEDIAN_ALONE,
+    NO_BATCH_NORM,
+    SHOWN_BY_ALL,
+    Float64,
+    Proof,
+    Step,
+    Tolerances,
+)
 from dlperf.workloads.wide_deep import facts
 
 #: Of certificates: 600 rows a field. The sample's ids end at 14,668; the rows behind them rest.
@@ -20,7 +31,7 @@ GRADIENT_LEARNING_RATE = 2.0**30
 
 #: Tolerances of float64 steps that are this workload's own. MXNet keeps Adam's settings in float32:
 #: that is 1.0e-6 of a gradient and 8e-7 of an update, whatever the seeds are.
-FLOAT64 = {"gradient": 3e-6, "update": 3e-6}
+FLOAT64 = Float64(gradient=3e-6, update=3e-6)
 #: Tolerances in the precision that is timed: one step, and the optimiser alone. Those of fp32 are
 #: three times the worst of all frameworks over ten pairs of seeds (benchmarks/tolerances.py).
 #: `amp` holds for bfloat16 and `amp_fp16` for float16. Steps from neutral weights stay together:
@@ -28,51 +39,55 @@ FLOAT64 = {"gradient": 3e-6, "update": 3e-6}
 #: On a CPU bfloat16 measured a loss 1.6e-3 off and gradients 5e-3 to 0.014 (median; PyTorch,
 #: TensorFlow, JAX), float16 2.6e-5 and 6e-4 (PyTorch). tf32 has as many digits as float16; it has
 #: its tolerance and was not measured. `least_error` lies between these and what float32 measures.
-TIMED = {
-    "fp32": {
-        "loss": 1.2e-6,
-        "gradient": 3e-5,
-        "gradient_median": 2e-5,
-        "dropout": 1e-6,
-        "losses": 4e-6,
-        "update": 3e-3,
-        "update_worst": 5e-3,
-        "outputs": 1e-5,
-        "optimizer": 2e-5,
-    },
-    "tf32": {
-        "loss": 1e-4,
-        "gradient": 5e-2,
-        "gradient_median": 1e-2,
-        "least_error": 2e-5,
-        "dropout": 1e-4,
-        "losses": 1e-3,
-        "update": 0.2,
-        "outputs": 3e-3,
-        "optimizer": 1e-4,
-    },
-    "amp": {
-        "loss": 5e-3,
-        "gradient": 0.1,
-        "gradient_median": 0.05,
-        "least_error": 1e-3,
-        "dropout": 4e-3,
-        "losses": 1e-2,
-        "update": 0.5,
-        "outputs": 0.02,
-        "optimizer": 1e-2,
-    },
-    "amp_fp16": {
-        "loss": 2e-4,
-        "gradient": 0.02,
-        "gradient_median": 5e-3,
-        "least_error": 1e-4,
-        "dropout": 1e-3,
-        "losses": 2e-3,
-        "update": 0.3,
-        "outputs": 3e-3,
-        "optimizer": 1e-2,
-    },
+TOLERANCES = {
+    "fp32": Tolerances(
+        step=Step(loss=1.2e-6, gradient=3e-5, gradient_median=2e-5, gradient_last=SHOWN_BY_ALL),
+        neutral=FROM_NEUTRAL,
+        least_error=FULL_PRECISION,
+        statistics=NO_BATCH_NORM,
+        dropout=1e-6,
+        losses=4e-6,
+        update=3e-3,
+        update_worst=5e-3,
+        outputs=1e-5,
+        optimizer=2e-5,
+    ),
+    "tf32": Tolerances(
+        step=Step(loss=1e-4, gradient=5e-2, gradient_median=1e-2, gradient_last=SHOWN_BY_ALL),
+        neutral=FROM_NEUTRAL,
+        least_error=2e-5,
+        statistics=NO_BATCH_NORM,
+        dropout=1e-4,
+        losses=1e-3,
+        update=0.2,
+        update_worst=MEDIAN_ALONE,
+        outputs=3e-3,
+        optimizer=1e-4,
+    ),
+    "amp": Tolerances(
+        step=Step(loss=5e-3, gradient=0.1, gradient_median=0.05, gradient_last=SHOWN_BY_ALL),
+        neutral=FROM_NEUTRAL,
+        least_error=1e-3,
+        statistics=NO_BATCH_NORM,
+        dropout=4e-3,
+        losses=1e-2,
+        update=0.5,
+        update_worst=MEDIAN_ALONE,
+        outputs=0.02,
+        optimizer=1e-2,
+    ),
+    "amp_fp16": Tolerances(
+        step=Step(loss=2e-4, gradient=0.02, gradient_median=5e-3, gradient_last=SHOWN_BY_ALL),
+        neutral=FROM_NEUTRAL,
+        least_error=1e-4,
+        statistics=NO_BATCH_NORM,
+        dropout=1e-3,
+        losses=2e-3,
+        update=0.3,
+        update_worst=MEDIAN_ALONE,
+        outputs=3e-3,
+        optimizer=1e-2,
+    ),
 }
 #: Mean losses of the reference's float32 runs of LONG_STEPS steps on batches of five seeds, by
 #: variant: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`.
@@ -147,3 +162,21 @@ class Optimizer:
             change[rows] = learning_rate * correction * m[rows] / (v[rows] ** 0.5 + self.epsilon)
             new[name] = weight - change
         return new
+
+
+PROOF = Proof(
+    dimensions=DIMENSIONS,
+    batch_size=BATCH_SIZE,
+    seed=SEED,
+    learning_rate=LEARNING_RATE,
+    settings=SETTINGS,
+    gradient_settings=GRADIENT_SETTINGS,
+    gradient_learning_rate=GRADIENT_LEARNING_RATE,
+    neutral=neutral,
+    optimizer=Optimizer,
+    given_scales=GIVEN_SCALES,
+    tolerances=TOLERANCES,
+    long_runs=LONG_RUNS,
+    dropouts=DROPOUTS,
+    float64=FLOAT64,
+)

@@ -1,0 +1,92 @@
+"""What a workload says of itself, free of any framework: each facts.py ends with one Workload.
+
+What is missing or misspelt is an error where facts.py is imported; what may be left out has a
+default that says what it means.
+"""
+
+import dataclasses
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+
+from dlperf.contract.dimension import Data, Dimension, Score
+
+#: Canonical name -> shape of tensors, from a case's dimensions.
+Shapes = Callable[[Mapping[str, Any]], Dict[str, Tuple[int, ...]]]
+
+
+def nothing(*_):
+    """Of a hook that a workload has no use for."""
+    return ()
+
+
+def no_reason(*_):
+    """Of a hook that says why something cannot be: nothing stands against it."""
+    return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Quality:
+    """What judges a model that was trained to a quality.
+
+    score: the number's name, unit and direction. tally(outputs, *batch): numbers that add up over
+    samples, batches and ranks; value(sums): the score behind them; NumPy, one program for all
+    frameworks. kept: of a score that only all samples together have: kept(outputs, *batch) gives
+    arrays of what is kept of each sample, and then `tally` is called once, with lists of these.
+    judged(sums): how many samples were judged, where that is not the number that were tested.
+    more: other scores of the same sums, name -> (Score, value).
+    """
+
+    score: Score
+    tally: Callable[..., Any]
+    value: Callable[[Any], float]
+    kept: Optional[Callable[..., Any]] = None
+    judged: Optional[Callable[[Any], int]] = None
+    more: Mapping[str, Tuple[Score, Callable[[Any], float]]] = dataclasses.field(
+        default_factory=dict
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """title, summary, unit: for people; unit is the plural of what a batch has samples of.
+
+    dimensions: its own dimensions of a case. data: kinds of data. ways: fields of
+    contract.parallel.Parallel that it can have other values of.
+    parameters(dimensions): canonical name -> shape of all trained tensors. initial(name, shape,
+    draw): what training starts with: an array by `draw`, or a number. learning_rate(global batch
+    size): of training whose rate is constant. schedule(run): a rate for each step of a training to
+    a quality, () of any other. base(case): the case that its speed-up is over.
+    flops_per_sample(dimensions, scenario): of a forward and backward pass, or of inference alone.
+
+    quality: what judges a training to a quality; None: there is none. statistics(dimensions):
+    shapes of batch-norm's running ones; None: the model has none. built(dimensions): shapes of the
+    network's own tensors, where a choice folds some of `parameters` into others; None: they are
+    these. sparse(dimensions), sharded(dimensions): names of tensors whose gradients are of rows
+    alone, and of those that ranks share out. divided: the key of a dimension that ranks divide ->
+    (the choice and the word by which they do). released(data_dir): the file of tensors that
+    training starts from; None: all are drawn from the seed. unsupported(identity): why no framework
+    can do a case. tokens_per_sample(dimensions); None: samples have no tokens. has_dropout: so
+    losses of frameworks differ by chance.
+    """
+
+    title: str
+    summary: str
+    unit: str
+    dimensions: Mapping[str, Dimension]
+    data: Mapping[str, Data]
+    ways: Tuple[str, ...]
+    parameters: Shapes
+    initial: Callable[..., Any]
+    learning_rate: Callable[[int], float]
+    base: Callable[[Any], Any]
+    flops_per_sample: Callable[[Mapping[str, Any], str], int]
+    has_dropout: bool
+    schedule: Callable[[Any], Any] = nothing
+    quality: Optional[Quality] = None
+    statistics: Optional[Shapes] = None
+    built: Optional[Shapes] = None
+    sparse: Callable[[Mapping[str, Any]], Tuple[str, ...]] = nothing
+    sharded: Callable[[Mapping[str, Any]], Tuple[str, ...]] = nothing
+    divided: Mapping[str, Tuple[str, str]] = dataclasses.field(default_factory=dict)
+    released: Optional[Callable[[str], str]] = None
+    unsupported: Callable[[Mapping[str, Any]], str] = no_reason
+    tokens_per_sample: Optional[Callable[[Mapping[str, Any]], int]] = None
