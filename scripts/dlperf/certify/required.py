@@ -194,7 +194,7 @@ def _of_quality(
     if "float64" in started:
         yield Tier("float64-tested", float64.update, "float64")
         yield Tier("float64-again-loss", float64.loss, "float64")
-        yield Tier("float64-again", float64["gradient"], "float64")
+        yield Tier("float64-again", float64.gradient, "float64")
     # of one part: the reference has the test of its batch alone
     if "timed" in started and Layout.parse(subject.layout).parts == 1:
         yield Tier("timed-tested", number(allowed.outputs), "timed")
