@@ -204,7 +204,7 @@ def record(
         "steps": {},
         "window": [],
         "samples": 0,
-        "unit": workloads.facts(case.workload).UNIT,
+        "unit": workloads.of(case.workload).unit,
         "memory": [],
         "parity": {},
         "host": _host(made.device, dice),
@@ -311,7 +311,7 @@ def _curve(
 ) -> list[dict[str, Any]]:
     """Tests of a model that comes near to 98 %, or to a loss of 8, alike in all frameworks."""
     tests = workloads.data(case.workload)[case.data].tests
-    accuracy = workloads.facts(case.workload).SCORE.better == "higher"
+    accuracy = workloads.of(case.workload).quality.score.better == "higher"
     found = []
     for step in quality.evaluated_at(asked["measured_steps"], asked["evaluations"]):
         share = step / asked["measured_steps"]

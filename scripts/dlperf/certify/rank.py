@@ -183,15 +183,14 @@ def test_and_restart(run, task, work, found, start):
 
 def infer(run, task, guest, framework, implementation):
     """How far outputs are from the reference's: queued, answered one by one, in another order."""
-    facts = workloads.facts(run.workload)
-    size = run.batch_size
+    own, size = workloads.of(run.workload), run.batch_size
     work, built = implementation.inference(run), workloads.built(run.workload, run.dimensions)
     write(work, load(run, task, "weights"), built)
-    if hasattr(facts, "statistics"):
-        shapes = facts.statistics(run.dimensions)
+    if own.statistics:
+        shapes = own.statistics(run.dimensions)
         flat = np.load(path_of(task["reference"], "statistics"))
         work.weights.write_statistics(split(shapes, flat))
-    if hasattr(facts, "built"):  # outputs do not show what is folded: the network's tensors do
+    if own.built:  # outputs do not show what is folded: the network's tensors do
         wrong = wrong_shapes(built, {name: each.shape for name, each in work.weights.read()})
         if wrong:
             raise OtherModel(wrong)
@@ -281,7 +280,7 @@ def compare_statistics(run, task, work, found, name):
 
     Some keep the variance with a factor of n / (n - 1): the nearer one of both counts.
     """
-    shapes = getattr(workloads.facts(run.workload), "statistics", None)
+    shapes = workloads.of(run.workload).statistics
     if shapes is None:
         return
     shapes, parts = shapes(run.dimensions), run.data_parallel * run.accumulation
@@ -328,7 +327,7 @@ def wrong_shapes(expected, found):
 
 
 def shapes_of(run):
-    return workloads.facts(run.workload).parameters(run.dimensions)
+    return workloads.of(run.workload).parameters(run.dimensions)
 
 
 def load(run, task, name):

@@ -57,13 +57,13 @@ def neutral(workload, dimensions, kind="neutral", of="parameters"):
     random = np.random.RandomState(SEED)
     return {
         name: np.asarray(draw(name, shape, random), np.float32)
-        for name, shape in getattr(workloads.facts(workload), of)(dimensions).items()
+        for name, shape in getattr(workloads.of(workload), of)(dimensions).items()
     }
 
 
 def neutral_statistics(workload, dimensions):
     """Batch-norm's running statistics that an inference starts from; {} where there are none."""
-    if not hasattr(workloads.facts(workload), "statistics"):
+    if not workloads.of(workload).statistics:
         return {}
     return neutral(workload, dimensions, "neutral_statistics", "statistics")
 
@@ -85,12 +85,12 @@ def given_gradients(workload, dimensions):
 
     Of tensors that the facts name as `sparse`, half as many rows as there are, some repeatedly.
     """
-    facts, module = workloads.facts(workload), workloads.proof(workload)
-    sparse = facts.sparse(dimensions) if hasattr(facts, "sparse") else ()
+    own, module = workloads.of(workload), workloads.proof(workload)
+    sparse = own.sparse(dimensions)
     noise = np.random.RandomState(SEED).standard_normal(1 << 16).astype(np.float32)
     for step, scale in enumerate(module.given_scales):
         given = {}
-        for index, (name, shape) in enumerate(facts.parameters(dimensions).items()):
+        for index, (name, shape) in enumerate(own.parameters(dimensions).items()):
             values = np.float32(scale) * np.roll(noise, 17 * step + index)
             if name in sparse:
                 random = np.random.RandomState([SEED, step, index])
@@ -184,7 +184,7 @@ class Plain:
             loader.open_batches(input._replace(part=part), "NCHW") for part in range(parts)
         ]
         # of batch-norm, where the model has it: a part's, as each convention has them
-        kinds = getattr(self.module, "CONVENTIONS", ())
+        kinds = self.module.CONVENTIONS if workloads.of(asked.workload).statistics else ()
         self.statistics = [[self.module.Statistics(kind) for kind in kinds] for _ in range(parts)]
 
     def gradients(self):
@@ -258,7 +258,7 @@ def first_steps(asked, start, parts, keep):
     module = workloads.proof(asked.workload)
     plain = Plain(asked, start, parts)
     running = sum(int(np.prod(shape)) for shape in statistics_of(asked).values())
-    running *= parts * len(getattr(plain.module, "CONVENTIONS", ()))
+    running *= parts * len(plain.statistics[0])
 
     def keep_statistics(name):
         if running:
@@ -338,13 +338,13 @@ def dropped(asked, start):
 
 def statistics_of(asked):
     """Canonical name -> shape of batch-norm's running statistics, where the model has some."""
-    shapes = getattr(workloads.facts(asked.workload), "statistics", None)
+    shapes = workloads.of(asked.workload).statistics
     return shapes(asked.dimensions) if shapes else {}
 
 
 def optimizer_alone(asked, start):
     """What the given gradients add to the weights, in float64."""
-    shapes = workloads.facts(asked.workload).parameters(asked.dimensions)
+    shapes = workloads.of(asked.workload).parameters(asked.dimensions)
     new = {name: each.astype(np.float64) for name, each in start.items()}
     formula = workloads.proof(asked.workload).optimizer(new, asked.dimensions)
     for given in given_gradients(asked.workload, asked.dimensions):
@@ -409,7 +409,7 @@ def make(asked, proof):
 
     keep("weights", start.values())
     keep("optimizer", optimizer_alone(asked, start))
-    accumulated = "accumulation" in workloads.facts(asked.workload).PARALLEL
+    accumulated = "accumulation" in workloads.of(asked.workload).ways
     counts = [count for count in STEPS if count <= 2 or accumulated]
     for count in counts:
         parts[str(count)] = first_steps(asked, start, count, keep)

@@ -112,8 +112,7 @@ def tiers(
     found = [Tier("shapes", 0, "timed" if "timed" in started else "float64")]
     if workloads.scenario_of(subject.variant) == "infer":
         return (*found, *_of_inference(allowed, float64, started))
-    facts = workloads.facts(subject.workload)
-    statistics = hasattr(facts, "statistics")
+    statistics = bool(workloads.of(subject.workload).statistics)
     found += _of_float64(float64, started, statistics)
     if "timed" in started:
         found += _of_timed(subject, allowed, started["timed"][-1], statistics)

@@ -51,7 +51,7 @@ def _table(keys: Sequence[Key], measured: Mapping[Key, Mapping[str, Sequence[Fou
 def _heading(key: Key) -> str:
     workload, variant = key
     choices = "-".join(each for each in variant.split("-") if each not in TITLES)
-    return workloads.facts(workload).TITLE + (f", `{choices}`" if choices else "")
+    return workloads.of(workload).title + (f", `{choices}`" if choices else "")
 
 
 def _range(found: Sequence[Found]) -> str:

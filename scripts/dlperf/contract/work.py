@@ -147,7 +147,7 @@ def feed(batches, put):
     but the noise before a training to a quality begins.
     """
     if batches.on_device:
-        noise = getattr(batches, "noise", None)
+        noise = batches.noise
         if noise is None:
             return batches.next
 

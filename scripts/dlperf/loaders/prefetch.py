@@ -36,7 +36,26 @@ def share(input, count):
         yield np.append(taken, np.repeat(taken[:1], input.batch_size - len(taken))), len(taken)
 
 
-class Prefetched:
+class Batches:
+    """What every source of batches has beside its own `next`, `fill` and `close`.
+
+    constant: it has the same batches all the time. on_device: they are there already, and
+    `noise()`, where it is not None, gives those before a training to a quality begins, from the
+    host.
+    waited_seconds: how long `next` has waited. parity: what the table of settings says.
+    """
+
+    constant = False
+    on_device = False
+    noise = None
+    waited_seconds = 0.0
+
+    def known(self):
+        """What a test is judged by beside the batches' arrays, as more arguments of `tally`."""
+        return ()
+
+
+class Prefetched(Batches):
     """Reads ahead until `prefetch` batches are ready, and ends after `batches` of them.
 
     So it takes no more of a core from the timed window than it must; batches beyond these (and
@@ -48,8 +67,6 @@ class Prefetched:
     of the others is read before `begin` is called.
     """
 
-    constant = False
-    on_device = False
     parity = {"data_loader": "shared, one thread ahead"}
 
     def __init__(self, batch_bytes, batches, prefetch, warmup=0):
@@ -162,17 +179,15 @@ class Prefetched:
                 self._changed.notify_all()
 
 
-class Constant:
+class Constant(Batches):
     """Batches made once, in turn: how fast a framework is without any reading.
 
     A training has one, which it can keep on its device.
     """
 
     constant = True
-    on_device = False
     parity = {"data_loader": "none (one batch)"}
     manifest_sha256 = ""
-    waited_seconds = 0.0
 
     def __init__(self, batches, sha256):
         self._batches = itertools.cycle(batches)

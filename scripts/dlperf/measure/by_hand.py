@@ -127,24 +127,24 @@ def document(given):
     workload, framework = given["workload"], given["framework"]
     there = [name for name in frameworks.NAMES if workloads.implements(workload, name)]
     _one_of("--framework", framework, there)
-    package, facts = frameworks.load(framework), workloads.facts(workload)
+    package, described = frameworks.load(framework), workloads.of(workload)
     values = dict(ALIKE, **DEFAULTS[device])
     values["cores_per_device"] = min(values["cores_per_device"], len(host.cores()))
     values["compiler"] = package.DEFAULT_COMPILER[device]
     values.update(given, device=device)
     _one_of("--compiler", values["compiler"], package.COMPILERS)
-    _one_of("--data", values["data"], facts.DATA)
-    for key, each in facts.DIMENSIONS.items():
+    _one_of("--data", values["data"], described.data)
+    for key, each in described.dimensions.items():
         values.setdefault(key, each.standard)
         if each.maximum is not None and values[key] > each.maximum:
             raise Mistake(
                 "%s: %d [allowed: at most %d]" % (_option(key), values[key], each.maximum)
             )
-    own = {key: values[key] for key in facts.DIMENSIONS}
-    values.setdefault("batch_size", batch_size(facts.flops_per_sample(own, "train"), device))
+    own = {key: values[key] for key in described.dimensions}
+    values.setdefault("batch_size", batch_size(described.flops_per_sample(own, "train"), device))
     if "data_dir" not in values:
-        values["data_dir"] = _folder(values, facts.DATA[values["data"]].folder, own)
-    values["parallel"] = _parallel(values, facts)
+        values["data_dir"] = _folder(values, described.data[values["data"]].folder, own)
+    values["parallel"] = _parallel(values, described)
     identity = OrderedDict((key, values[key]) for key in IDENTITY)
     identity.update(own)
     reason = frameworks.unsupported(dict(identity, device=device))
@@ -168,14 +168,14 @@ def batch_size(flops, device):
     return min(LARGEST_BATCH, 2 ** int(nearest))
 
 
-def _parallel(values, facts):
+def _parallel(values, workload):
     parallel = Parallel(**{key: values[key] for key in SPELLED if key in values})
     for key in parallel.asked():
-        if key not in facts.PARALLEL:
-            allowed = ", ".join(map(_option, facts.PARALLEL)) or "none of its kind"
+        if key not in workload.ways:
+            allowed = ", ".join(map(_option, workload.ways)) or "none of its kind"
             raise Mistake(
                 "%s: %d: %s has no such way [allowed: %s]"
-                % (_option(key), getattr(parallel, key), facts.TITLE, allowed)
+                % (_option(key), getattr(parallel, key), workload.title, allowed)
             )
     problem = parallel.problem(values["nodes"] * values["devices_per_node"])
     if problem:

@@ -47,7 +47,7 @@ def measure(
     document = {"schema": record.SCHEMA, "status": "crashed", "reason": ""}
     document.update(identity=case["identity"], settings=case["settings"])
     document.update(steps={}, window=[], samples=0, memory=[], parity={}, host={})
-    document["unit"] = workloads.facts(case["identity"]["workload"]).UNIT
+    document["unit"] = workloads.of(case["identity"]["workload"]).unit
     document["provenance"] = record.provenance(case, built, config_sha256)
     document["provenance"]["start_utc"] = started_utc
 

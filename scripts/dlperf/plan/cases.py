@@ -227,8 +227,8 @@ def _unsupported(case: Case, config: Config) -> str:
     if problem := case.parallel.problem(case.devices):
         return problem
     for name in case.parallel.asked():
-        if name not in workloads.facts(case.workload).PARALLEL:
-            return f"{workloads.facts(case.workload).TITLE} has no {name}"
+        if name not in workloads.of(case.workload).ways:
+            return f"{workloads.of(case.workload).title} has no {name}"
     identity = case.identity(config.round, 1)
     own = {"device": config.device, "scenario": made}
     return workloads.unsupported(identity) or frameworks.unsupported({**identity, **own})

@@ -149,7 +149,7 @@ def not_divided(data: Mapping[str, Any]) -> Iterator[Problem]:
             for topology in map(str, _listed(topologies))
             if re.fullmatch("[1-9][0-9]*n[1-9][0-9]*d", topology)
         }
-        for key, (choice, word) in getattr(workloads.facts(name), "DIVIDED", {}).items():
+        for key, (choice, word) in workloads.of(name).divided.items():
             if word not in _listed(section.get(choice)):
                 continue
             for size in _listed(section.get(key, declared[key].standard)):

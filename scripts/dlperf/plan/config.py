@@ -392,45 +392,47 @@ class Workload(Section):
 
 def _section(name: str) -> type[Workload]:
     """The section of a workload: the common keys, its kinds of data and its own dimensions."""
-    facts, fields = workloads.facts(name), dict[str, Any]()
-    described = "; ".join(f"`{kind}`: {each.description}" for kind, each in facts.DATA.items())
+    workload, fields = workloads.of(name), dict[str, Any]()
+    described = "; ".join(f"`{kind}`: {each.description}" for kind, each in workload.data.items())
     fields["data"] = (
-        _words("a kind of data", facts.DATA),
+        _words("a kind of data", workload.data),
         Field(default=["synthetic"], description=f"{described}.", examples=[["sample"]]),
     )
-    for own, each in facts.DIMENSIONS.items():
+    for key, each in workload.dimensions.items():
         kind, standard = _type_of(each)
         field = Field(default=standard, description=each.description, examples=list(each.examples))
-        fields[own] = (kind, field)
+        fields[key] = (kind, field)
     text = "The kinds of data of `infer`, if they differ from those of training."
     of_infer = Field(default=None, description=text, examples=[["synthetic"]])
-    differing = {"data": (_words("a kind of data", facts.DATA) | None, of_infer)}
+    differing = {"data": (_words("a kind of data", workload.data) | None, of_infer)}
     infer = _made(f"{name}_infer", Inference, Inference.__doc__ or "", differing)
     fields["infer"] = (infer | None, Workload.model_fields["infer"])
     # mypy knows no types that are made when it runs
     fields["also"] = (list[_also(name)], Workload.model_fields["also"])  # type: ignore[misc]
-    if any(each.tests for each in facts.DATA.values()):
+    if any(each.tests for each in workload.data.values()):
         fields["quality"] = (_quality(name) | None, Workload.model_fields["quality"])
-    return _made(name, Workload, f"{facts.TITLE}: {facts.SUMMARY}", fields)
+    return _made(name, Workload, f"{workload.title}: {workload.summary}", fields)
 
 
 def _quality(name: str) -> type[Quality]:
     """The section `quality` of a workload: its data with a test set, and its own sizes."""
-    facts, fields = workloads.facts(name), dict[str, Any]()
-    tested = [kind for kind, each in facts.DATA.items() if each.tests]
-    usual = list(dict.fromkeys(facts.DATA[kind].target for kind in tested))
+    workload, fields = workloads.of(name), dict[str, Any]()
+    assert workload.quality, f"{name}/facts.py: data with a test set, and no quality"
+    score = workload.quality.score
+    tested = [kind for kind, each in workload.data.items() if each.tests]
+    usual = list(dict.fromkeys(workload.data[kind].target for kind in tested))
     text = (
-        f"{facts.SCORE.description} Records have the whole curve: another target needs no other "
+        f"{score.description} Records have the whole curve: another target needs no other "
         "run. By default, the one that is usual for the data."
     )
-    of_target = Field(default=None, gt=0, le=facts.SCORE.most, description=text, examples=usual)
+    of_target = Field(default=None, gt=0, le=score.most, description=text, examples=usual)
     fields["target"] = (float | None, of_target)
     text = "The kinds of data with a test set."
     fields["data"] = (
         _words("a kind of data with a test set", tested),
         Field(default=tested[:1], description=text, examples=[tested[:1]]),
     )
-    for own, each in facts.DIMENSIONS.items():
+    for own, each in workload.dimensions.items():
         if not each.is_choice:
             text = f"The same of `quality`, if it differs: {each.description}"
             field = Field(default=None, description=text, examples=list(each.examples))
@@ -441,7 +443,7 @@ def _quality(name: str) -> type[Quality]:
 def _also(name: str) -> Any:
     """The entries of `also` of a workload: with its own dimensions."""
     fields = dict[str, Any]()
-    for own, each in workloads.facts(name).DIMENSIONS.items():
+    for own, each in workloads.of(name).dimensions.items():
         field = Field(
             default=None,
             description="In place of that of the section.",
@@ -486,7 +488,7 @@ def _sections() -> type[BaseModel]:
 
 
 def _title(name: str) -> str:
-    return workloads.facts(name).TITLE
+    return workloads.of(name).title
 
 
 class _Workloads(Section):

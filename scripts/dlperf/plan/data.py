@@ -98,7 +98,7 @@ def without_weights(
     asked = {
         case.data: case.workload
         for case in cases
-        if case.scenario == "quality" and hasattr(workloads.facts(case.workload), "released")
+        if case.scenario == "quality" and workloads.of(case.workload).released
     }
     if not asked:
         return ""

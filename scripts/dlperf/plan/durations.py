@@ -281,8 +281,7 @@ def _waiting(case: Case, settings: Mapping[str, Any]) -> float:
 
 def flops(case: Case) -> float:
     """The FLOPs of a step of a device."""
-    facts = workloads.facts(case.workload)
-    each = facts.flops_per_sample(case.dimensions, made_as(case.scenario))
+    each = workloads.of(case.workload).flops_per_sample(case.dimensions, made_as(case.scenario))
     return float(each) * (case.batch_size or GUESSED_BATCH) * case.parallel.accumulation
 
 
@@ -295,9 +294,9 @@ def flops_of_steps(case: Case, settings: Mapping[str, Any], window_only: bool = 
     steps = windows * settings["measured_steps"] + (0 if window_only else settings["warmup_steps"])
     found = steps * flops(case)
     if case.scenario == "quality":
-        facts = workloads.facts(case.workload)
+        own = workloads.of(case.workload)
         samples = workloads.data(case.workload)[case.data].tests * settings.get("evaluations", 0)
-        found += samples * facts.flops_per_sample(case.dimensions, "infer")
+        found += samples * own.flops_per_sample(case.dimensions, "infer")
     return found
 
 

@@ -60,9 +60,10 @@ class Metric(NamedTuple):
 
     def of(self, workload):
         """The same as a workload has it: a test score has its own name, unit and direction."""
-        score = getattr(workloads.facts(workload), "SCORE", None)
-        if score is None:
+        quality = workloads.of(workload).quality
+        if quality is None:
             return self
+        score = quality.score
         better = score.better if self.better == "score" else self.better
         title = self.title.format(score=score.name)
         unit = self.unit.replace("{score_unit}", score.unit)

@@ -91,20 +91,19 @@ def test(run, work, tests):
     in a batch's arrays, such as the text of paragraphs, the loader has as `known()`.
     Where a batch's rows are parts of a test sample, the facts' `judged` says how many there are.
     """
-    facts, sums, count, kept = workloads.facts(run.workload), [], 0, []
+    judge, sums, count, kept = workloads.of(run.workload).quality, [], 0, []
     for batch, own in tests:
         outputs = work.evaluate(*batch)
         given = [outputs[:own]] + [each[:own] for each in batch]
-        if hasattr(facts, "kept"):
-            kept.append(facts.kept(*given))
+        if judge.kept:
+            kept.append(judge.kept(*given))
         else:
-            found = facts.tally(*given)
+            found = judge.tally(*given)
             sums = add(sums or [0.0] * len(found), found)
         count += own
     if kept:
-        known = work.batches.known() if hasattr(work.batches, "known") else ()
-        sums = facts.tally(*zip(*kept), *known)
-        count = facts.judged(sums) if hasattr(facts, "judged") else count
+        sums = judge.tally(*zip(*kept), *work.batches.known())
+        count = judge.judged(sums) if judge.judged else count
     return sums, count
 
 
@@ -136,19 +135,20 @@ def summary(facts, case, settings):
     return found
 
 
-def facts_of(record):
-    return workloads.facts(record["identity"]["workload"])
+def quality_of(record):
+    """What judges the record's model: a contract.workload.Quality."""
+    return workloads.of(record["identity"]["workload"]).quality
 
 
 def scores(record):
     """The test score at each point."""
-    return [facts_of(record).score(point["sums"]) for point in record["curve"]]
+    return [quality_of(record).value(point["sums"]) for point in record["curve"]]
 
 
 def points(record):
     """The curve: dicts of samples, seconds (tests included), score as people see it, and the mean
     loss of the steps since the last test."""
-    found, losses, scale = [], record["steps"]["loss"], facts_of(record).SCORE.scale
+    found, losses, scale = [], record["steps"]["loss"], quality_of(record).score.scale
     each = len(losses) / record["curve"][-1]["samples"]  # steps a sample
     before = 0
     for point, value in zip(record["curve"], scores(record)):
@@ -168,7 +168,7 @@ def points(record):
 
 def reached(record):
     """The first point at which the target is met; None where it never is."""
-    target, score = record["settings"]["target"], facts_of(record).SCORE
+    target, score = record["settings"]["target"], quality_of(record).score
     for point, value in zip(record["curve"], scores(record)):
         if score.reached(value, target):
             return point
@@ -176,31 +176,32 @@ def reached(record):
 
 
 def final(record, case):
-    return facts_of(record).SCORE.scale * scores(record)[-1]
+    return quality_of(record).score.scale * scores(record)[-1]
 
 
 def beside_the_score():
-    """Metrics of the last test, of each workload whose facts name them in MORE_SCORES."""
+    """Metrics of the last test beside the score, of each workload that has some."""
     return [
         Metric(
             name,
             score.unit,
             score.better,
             "Final " + score.name,
-            functools.partial(_final_of, name, score.scale),
+            functools.partial(_final_of, value, score.scale),
             workloads=(workload,),
         )
         for workload in workloads.NAMES
-        for name, score in getattr(workloads.facts(workload), "MORE_SCORES", {}).items()
+        if workloads.of(workload).quality
+        for name, (score, value) in workloads.of(workload).quality.more.items()
     ]
 
 
-def _final_of(name, scale, record, case):
-    return scale * getattr(facts_of(record), name)(record["curve"][-1]["sums"])
+def _final_of(value, scale, record, case):
+    return scale * value(record["curve"][-1]["sums"])
 
 
 def best(record, case):
-    score = facts_of(record).SCORE
+    score = quality_of(record).score
     return score.scale * (min if score.better == "lower" else max)(scores(record))
 
 

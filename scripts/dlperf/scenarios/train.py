@@ -143,7 +143,7 @@ def energy(record, case):
 
 def tokens(record, case):
     """Tokens a second, of workloads whose samples are made of tokens."""
-    count = getattr(workloads.facts(case.workload), "tokens_per_sample", None)
+    count = workloads.of(case.workload).tokens_per_sample
     return throughput(record, case) * count(case.dimensions) if count else None
 
 
@@ -156,7 +156,7 @@ def tflops(record, case):
 @functools.lru_cache(maxsize=None)
 def _flops_per_sample(workload, dimensions, scenario):
     """Counted once, not for each of a case's repetitions: a model has hundreds of tensors."""
-    return workloads.facts(workload).flops_per_sample(dimensions, scenario)
+    return workloads.of(workload).flops_per_sample(dimensions, scenario)
 
 
 METRICS = (

@@ -22,8 +22,13 @@ NAMES = tuple(
 )
 
 
+def of(workload):
+    """The contract.workload.Workload of `workload`: what it says of itself."""
+    return facts(workload).WORKLOAD
+
+
 def facts(workload):
-    """Return the facts module of `workload`."""
+    """The module of its facts: constants, which certificates change, and functions of them."""
     return importlib.import_module("dlperf.workloads.%s.facts" % workload)
 
 
@@ -36,12 +41,12 @@ def dimensions(workload):
     """Name -> Dimension of the workload's own. Raises KeyError where there is no such workload."""
     if workload not in NAMES:
         raise KeyError("%s is no workload; there are: %s" % (workload, ", ".join(NAMES)))
-    return facts(workload).DIMENSIONS
+    return of(workload).dimensions
 
 
 def data(workload):
     """Kind of data -> Data of the workload."""
-    return facts(workload).DATA
+    return of(workload).data
 
 
 def scenario_of(variant):
@@ -52,8 +57,7 @@ def scenario_of(variant):
 
 def unsupported(identity):
     """Why no framework can do a case, by its identity, or ""."""
-    reason = getattr(facts(identity["workload"]), "unsupported", None)
-    return reason(identity) if reason else ""
+    return of(identity["workload"]).unsupported(identity)
 
 
 def certified(workload, variant=""):
@@ -80,8 +84,8 @@ def built(workload, dimensions):
 
     They are the facts' `parameters`, but where a choice folds some of them into others: `built`.
     """
-    own = facts(workload)
-    return getattr(own, "built", own.parameters)(dimensions)
+    own = of(workload)
+    return (own.built or own.parameters)(dimensions)
 
 
 def parameter_count(workload, dimensions):
@@ -104,9 +108,9 @@ class Initial(collections.abc.Mapping):
     """
 
     def __init__(self, workload, dimensions, seed, data_dir=""):
-        self._facts, self._seed = facts(workload), seed
-        self._shapes = self._facts.parameters(dimensions)
-        path = self._facts.released(data_dir) if hasattr(self._facts, "released") else ""
+        self._own, self._seed = of(workload), seed
+        self._shapes = self._own.parameters(dimensions)
+        path = self._own.released(data_dir) if self._own.released else ""
         self._released = path if data_dir and os.path.exists(path) else ""
 
     def __getitem__(self, name):
@@ -119,7 +123,7 @@ class Initial(collections.abc.Mapping):
         random = np.random.default_rng([self._seed, list(self._shapes).index(name)])
         shape = self._shapes[name]
         draw = (DrawByRows if large(name, shape) else Draw)(random)
-        value = self._facts.initial(name, shape, draw)
+        value = self._own.initial(name, shape, draw)
         return np.full(shape, value, "float32") if isinstance(value, (int, float)) else value
 
     def __contains__(self, name):

@@ -31,4 +31,4 @@ def parse_case(folder):
 
 def base_case(case):
     """The case that a speed-up of `case` is over."""
-    return workloads.facts(case.workload).base(case)
+    return workloads.of(case.workload).base(case)

@@ -3,10 +3,8 @@
 from collections import OrderedDict
 
 from dlperf.contract.dimension import Data, Dimension
+from dlperf.contract.workload import Workload
 
-TITLE = "MLP"
-SUMMARY = "two dense layers on small photographs."
-UNIT = "images"
 DIMENSIONS = OrderedDict(
     image_size=Dimension(
         key="px",
@@ -18,10 +16,9 @@ DIMENSIONS = OrderedDict(
     )
 )
 DATA = OrderedDict(
-    synthetic=Data("", "batches", "synthetic batches", "batches made once, on the device"),
-    sample=Data("sample", "batches", "sample photographs", "photographs, decoded while it trains"),
+    synthetic=Data("", "images", "synthetic batches", "batches made once, on the device"),
+    sample=Data("sample", "images", "sample photographs", "photographs, decoded while it trains"),
 )
-PARALLEL = ("accumulation",)
 
 WIDTH = 64
 CLASSES = 1000
@@ -56,3 +53,19 @@ def flops_per_sample(dimensions, scenario):
     pixels = 3 * dimensions["image_size"] ** 2
     forward = 2.0 * (pixels * WIDTH + WIDTH * CLASSES)
     return 3 * forward if scenario == "train" else forward
+
+
+WORKLOAD = Workload(
+    title="MLP",
+    summary="two dense layers on small photographs.",
+    unit="images",
+    dimensions=DIMENSIONS,
+    data=DATA,
+    ways=("accumulation",),
+    parameters=parameters,
+    initial=initial,
+    learning_rate=learning_rate,
+    base=base,
+    flops_per_sample=flops_per_sample,
+    has_dropout=False,
+)

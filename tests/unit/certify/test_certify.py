@@ -221,7 +221,7 @@ def test_missing_and_surplus_tensors_are_found():
 @pytest.mark.parametrize("workload", workloads.NAMES)
 def test_neutral_weights_hide_no_setting_and_survive_the_file(workload, tmp_path):
     sizes = workloads.certified(workload)
-    weights, shapes = neutral(workload, sizes), workloads.facts(workload).parameters(sizes)
+    weights, shapes = neutral(workload, sizes), workloads.of(workload).parameters(sizes)
     count = workloads.parameter_count(workload, sizes)
     assert {name: each.shape for name, each in weights.items()} == dict(shapes)
     assert sum(each.size for each in weights.values()) == count

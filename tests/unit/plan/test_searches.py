@@ -1,6 +1,6 @@
 """`max` in a config: what it asks for, where it may not stand, and how its cases are named."""
 
-from types import SimpleNamespace
+import dataclasses
 
 import pytest
 
@@ -14,7 +14,7 @@ from dlperf.plan.show import show, tsv
 from dlperf.plan.state import states
 from dlperf.workloads.cases import known, parse_case
 
-FACTS = workloads.facts("resnet50")
+RESNET50 = workloads.of("resnet50")
 
 
 def config(section=None, **changes):
@@ -41,9 +41,9 @@ def wrong(*arguments, **changes) -> list[str]:
 def searched_width(monkeypatch):
     """ResNet-50 with a made-up dimension whose largest value can be searched."""
     width = Dimension("w", 64, "A width.", minimum=16, maximum=4096, examples=(64,), granule=16)
-    declared = {**FACTS.DIMENSIONS, "width": width}
-    own = SimpleNamespace(**{**vars(FACTS), "DIMENSIONS": declared})
-    monkeypatch.setattr(workloads, "facts", lambda name: own)
+    declared = {**RESNET50.dimensions, "width": width}
+    own = dataclasses.replace(RESNET50, dimensions=declared)
+    monkeypatch.setattr(workloads, "of", lambda name: own)
     monkeypatch.setattr(workloads, "dimensions", lambda name: declared)
     monkeypatch.delattr(plan.config, "Resnet50")  # the section with the workload's own keys
     return declared

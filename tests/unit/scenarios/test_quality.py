@@ -130,7 +130,7 @@ def test_a_score_of_all_samples_together_is_computed_once_from_what_is_kept_of_e
     rows = np.array([[3.0], [1.0], [2.0]]), np.array([1.0, 0.0, 0.0])
     more = np.array([[2.5], [0.0], [0.0]]), np.array([1.0, 1.0, 1.0])
     batches = [((x, x, x, labels), own) for (x, labels), own in ((rows, 3), (more, 1))]
-    given = SimpleNamespace(tests=lambda: batches)  # a loader that knows nothing more of them
+    given = SimpleNamespace(tests=lambda: batches, known=lambda: ())
     work = SimpleNamespace(evaluate=lambda numbers, *_: numbers[:, 0], batches=given)
     run = SimpleNamespace(workload="wide_deep")
     # of clicks at 3 and 2.5, and others at 1 and 2, all pairs are in order: also across batches

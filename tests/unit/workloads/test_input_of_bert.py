@@ -226,7 +226,8 @@ def test_the_masked_loss_is_the_mean_over_hidden_words_alone():
     wrong = np.log(np.exp(20.0) + facts.VOCABULARY - 1)
     assert sums == pytest.approx([none + even + wrong, 3])
     assert facts.score(sums) == pytest.approx((even + wrong) / 3)
-    assert facts.SCORE.reached(6.9, 7.0) and not facts.SCORE.reached(7.1, 7.0)
+    assert workloads.of("bert").quality.score.reached(6.9, 7.0)
+    assert not workloads.of("bert").quality.score.reached(7.1, 7.0)
 
 
 def test_the_rate_warms_up_over_a_tenth_and_falls_to_nothing():

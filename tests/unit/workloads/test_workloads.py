@@ -25,7 +25,7 @@ def test_initial_weights_are_the_same_everywhere_and_each_tensors_own():
 def test_initial_weights_have_the_facts_shapes_in_float32(workload):
     dimensions = workloads.certified(workload)
     initial = workloads.Initial(workload, dimensions, seed=1)
-    shapes = workloads.facts(workload).parameters(dimensions)
+    shapes = workloads.of(workload).parameters(dimensions)
     assert list(initial) == list(shapes)
     for name in list(shapes)[-6:]:
         assert (initial[name].shape, initial[name].dtype) == (tuple(shapes[name]), np.float32)

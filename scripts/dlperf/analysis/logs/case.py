@@ -54,7 +54,7 @@ class Case:
     def unit(self) -> str:
         workload = self.values["workload"]
         known = workload in workloads.NAMES
-        return f"{workloads.facts(workload).UNIT if known else ELSEWHERE[workload]}/s"
+        return f"{workloads.of(workload).unit if known else ELSEWHERE[workload]}/s"
 
 
 def parse(pairs: Sequence[str], global_batch_size: int | None) -> Case:
@@ -87,7 +87,7 @@ def _dimensions(given: Mapping[str, str]) -> dict[str, int | str]:
     """The workload's own dimensions, each with its value or the standard one."""
     workload = given.get("workload", "")
     if workload in workloads.NAMES:
-        own = workloads.facts(workload).DIMENSIONS
+        own = workloads.of(workload).dimensions
         for key in given:
             if key not in KEYS and key not in own:
                 raise AnalysisError(

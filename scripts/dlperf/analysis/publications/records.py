@@ -208,10 +208,9 @@ def measurements(config_path: Path, runs: Path) -> tuple[list[str], list[Row]]:
     config = configs.load(config_path)
     rows = [row for row in read_round(runs, config.round) if is_cell(row)]
     for row in rows:
-        facts = workloads.facts(row["workload"])
         row |= {
             name: spelled(str(row["dimensions"].get(name, each.standard)))
-            for name, each in facts.DIMENSIONS.items()
+            for name, each in workloads.of(row["workload"]).dimensions.items()
         }
         spread = {key: int(row["dimensions"][key]) for key in WAYS if key in row["dimensions"]}
         row |= {"throughput": row["value"], "device": "cuda", **asdict(Parallel(**spread))}
@@ -229,7 +228,7 @@ def is_cell(row: Mapping[str, Any]) -> bool:
     """Whether a number is a training throughput of a workload that this project has."""
     if row["workload"] not in workloads.NAMES or row["metric"] != "throughput":
         return False
-    own = workloads.facts(row["workload"]).DIMENSIONS
+    own = workloads.of(row["workload"]).dimensions
     known = all(
         text.isdigit() if name in WAYS else name in own and not own[name].problem(spelled(text))
         for name, text in row["dimensions"].items()
@@ -250,7 +249,7 @@ def table_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         parts = [row["workload"], row["scenario"], row["precision"]]
         parts.append(f"b{row['batch_label'] or row['batch_size']}")
         parts += [_slug(row[key]) for key in ("data", "hardware") if _varies(own, key)]
-        for name, each in workloads.facts(row["workload"]).DIMENSIONS.items():
+        for name, each in workloads.of(row["workload"]).dimensions.items():
             if _varies(own, name):
                 parts.append(f"{each.key}{row[name]}")
         names.append("-".join(filter(None, parts)))

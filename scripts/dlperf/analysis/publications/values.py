@@ -212,7 +212,7 @@ def _dimensions(value: Value, problems: Problems) -> None:
     """A training throughput with a dimension that its workload does not have is in no table."""
     if not value.is_own:
         return
-    own = workloads.facts(value.workload).DIMENSIONS
+    own = workloads.of(value.workload).dimensions
     for name, text in value.dimensions.items():
         number = spelled(text)
         if name in WAYS:
@@ -298,7 +298,7 @@ def _number(value: Value, problems: Problems) -> None:
     if value.value is not None and value.metric == "throughput" and value.value <= 0:
         problems.add(value.line, f"value: {value.value} is not above 0", "not above 0")
     if value.is_own and value.unit:
-        unit = f"{workloads.facts(value.workload).UNIT}/s"
+        unit = f"{workloads.of(value.workload).unit}/s"
         if value.unit != unit:
             problems.unknown(
                 value.line, "unit", value.unit, [unit], f", as {value.workload} counts"

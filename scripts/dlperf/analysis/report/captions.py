@@ -19,7 +19,7 @@ def describe(cells: Sequence[Row], kind: str) -> str:
     if kind == names.ECDF:
         return _distribution(cells)
     if kind == names.CURVE:
-        name = workloads.facts(cells[0]["workload"]).SCORE.name
+        name = workloads.of(cells[0]["workload"]).quality.score.name
         return f"Curves of {name} over samples and over seconds. At the end: {_ends(cells)}."
     parts = []
     for key in labels.series(cells):
@@ -95,7 +95,7 @@ def caption(cells: Sequence[Row], kind: str) -> str:
             f"(empirical distribution). Marks: p50 and p99 as in the tables, each the {origin.bars}"
         )
     if kind == names.CURVE:
-        name = workloads.facts(cells[0]["workload"]).SCORE.name
+        name = workloads.of(cells[0]["workload"]).quality.score.name
         what = ", ".join([tables.of_case(cells[0]), *labels.sizes(cells[0])])
         return (
             f"{what}: {name} on the test set over the samples trained on, and over seconds (with "

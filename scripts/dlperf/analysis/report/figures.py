@@ -246,7 +246,7 @@ def heading(row: Row, kind: str) -> str:
     if kind == names.ECDF:
         return f"{labels.workload(row)} {labels.scenario(row)}: distribution of latency"
     if kind == names.CURVE:
-        name = workloads.facts(row["workload"]).SCORE.name
+        name = workloads.of(row["workload"]).quality.score.name
         return f"{labels.workload(row)} {labels.scenario(row)}: {name} and loss"
     what = names.SCALING if kind == names.SCALING else metrics.of_row(row).title.lower()
     return f"{labels.workload(row)} {labels.scenario(row)}: {what}"
@@ -530,7 +530,7 @@ def _trainings(
     room = 0.06 + 0.0076 * max(len(each.title) for each in series)
     width, height = (0.985 - room - 0.075 - 0.05) / 2, (top - bottom) * 0.46
     drawn = [each for each in series if points.get(_place(each.cells[0]))]
-    unit, score = labels.unit_of_samples(rows[0]), workloads.facts(rows[0]["workload"]).SCORE
+    unit, score = labels.unit_of_samples(rows[0]), workloads.of(rows[0]["workload"]).quality.score
     most = score.most and score.scale * score.most
     of_test = f"{score.name} on the test set, {score.unit}"
     lines = (("score", of_test), ("training_loss", "loss of training"))

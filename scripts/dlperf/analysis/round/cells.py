@@ -231,7 +231,7 @@ def _other(cell: Row, own: Repetitions, base: Repetitions | None, metric: Metric
 
 def _of_metric(row: Row, metric: Metric) -> Row:
     """What a metric is: name, unit, and which way is better."""
-    unit = metric.unit_of(workloads.facts(row["workload"]).UNIT)
+    unit = metric.unit_of(workloads.of(row["workload"]).unit)
     return {"metric": metric.name, "unit": unit, "better": metric.better}
 
 

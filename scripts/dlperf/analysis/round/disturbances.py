@@ -142,7 +142,7 @@ def _beside_each_other(
     for (*_, workload, precision), own in given.groupby(BESIDE):
         if own["number"].nunique() >= 3:
             share = exact if precision == "fp32" else rounded
-            dropout = hasattr(workloads.facts(workload), "DROPOUT")
+            dropout = workloads.of(workload).has_dropout
             yield own, max(share, random) if dropout else share
 
 

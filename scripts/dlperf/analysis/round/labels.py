@@ -61,7 +61,7 @@ def rate(row: Mapping[str, Any]) -> str:
 
 
 def workload(row: Mapping[str, Any]) -> str:
-    return workloads.facts(row["workload"]).TITLE
+    return workloads.of(row["workload"]).title
 
 
 def scenario(row: Mapping[str, Any]) -> str:
@@ -71,8 +71,8 @@ def scenario(row: Mapping[str, Any]) -> str:
 
 def sizes(row: Mapping[str, Any]) -> list[str]:
     """The workload's own dimensions: '64×64 px images — reduced from the standard 224×224'."""
-    facts, found = workloads.facts(row["workload"]), []
-    for name, each in facts.DIMENSIONS.items():
+    own, found = workloads.of(row["workload"]), list[str]()
+    for name, each in own.dimensions.items():
         value, standard = row[name], each.standard
         if name == row.get("searched"):
             found.append(f"{name.replace('_', ' ')}: the largest that fits")
@@ -82,7 +82,7 @@ def sizes(row: Mapping[str, Any]) -> list[str]:
         if each.is_choice:
             text = each.words[value]
         elif each.key == "px":
-            text, usual = f"{value}×{value} px {facts.UNIT}", f"{standard}×{standard}"
+            text, usual = f"{value}×{value} px {own.unit}", f"{standard}×{standard}"
         else:
             text, usual = f"{name.replace('_', ' ')} {value:,}", f"{standard:,}"
         if value != standard and not each.is_choice:
@@ -93,8 +93,8 @@ def sizes(row: Mapping[str, Any]) -> list[str]:
 
 def short_sizes(row: Mapping[str, Any]) -> str:
     """The same for a figure's title: '64 px (standard: 224)'."""
-    facts, found = workloads.facts(row["workload"]), []
-    for name, each in facts.DIMENSIONS.items():
+    own, found = workloads.of(row["workload"]), list[str]()
+    for name, each in own.dimensions.items():
         standard = each.standard
         if name == row.get("searched"):
             found.append(f"largest {name.replace('_', ' ')}")
@@ -113,12 +113,12 @@ def unit(row: Mapping[str, Any]) -> str:
     """'images/s', or the unit of the row's metric."""
     if row.get("metric"):
         return str(row["unit"])
-    return f"{workloads.facts(row['workload']).UNIT}/s"
+    return f"{workloads.of(row['workload']).unit}/s"
 
 
 def unit_of_samples(row: Mapping[str, Any]) -> str:
     """'images'."""
-    return str(workloads.facts(row["workload"]).UNIT)
+    return str(workloads.of(row["workload"]).unit)
 
 
 def device(row: Mapping[str, Any]) -> str:

@@ -232,7 +232,7 @@ def _curves(repetitions: Sequence[Repetition], rows: Sequence[Row], target: floa
     if not scenarios.curved(rows[0]["scenario"]):
         return []
     points = scenarios.load(rows[0]["scenario"]).points
-    scale = workloads.facts(rows[0]["workload"]).SCORE.scale
+    scale = workloads.of(rows[0]["workload"]).quality.score.scale
     return [
         {**row, **point, "target": scale * target}
         for repetition, row in zip(repetitions, rows, strict=True)

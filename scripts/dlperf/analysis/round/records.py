@@ -346,8 +346,9 @@ def _curve(record: dict[str, Any], case: Case) -> Iterator[str]:
     if "curve" not in record:
         yield "curve is missing"
         return
-    settings, facts = record["settings"], workloads.facts(case.workload)
-    tests = facts.DATA[case.data].tests
+    settings, judge = record["settings"], workloads.of(case.workload).quality
+    assert judge, "a case of the scenario quality has it"
+    score, tests = judge.score, workloads.data(case.workload)[case.data].tests
     steps = quality.evaluated_at(settings["measured_steps"], settings.get("evaluations", 0))
     wanted = [step * case.global_batch_size for step in steps]
     if [point["samples"] for point in record["curve"]] != wanted:
@@ -357,9 +358,9 @@ def _curve(record: dict[str, Any], case: Case) -> Iterator[str]:
         at = f"curve at {point['samples']} samples"
         if point["count"] != tests:
             yield f"{at}: {point['count']} are tested, but {case.data} has {tests} to test with"
-        value = facts.score(point["sums"])
-        if not 0 <= value <= (facts.SCORE.most or math.inf):
-            yield f"{at}: {facts.SCORE.name} {value:g}; at most {facts.SCORE.most} is possible"
+        value = judge.value(point["sums"])
+        if not 0 <= value <= (score.most or math.inf):
+            yield f"{at}: {score.name} {value:g}; at most {score.most} is possible"
         if not before < point["seconds_trained"] < point["seconds_tested"]:
             yield f"{at}: its seconds do not follow the ones before"
         before = point["seconds_tested"]
@@ -388,9 +389,9 @@ def _weights(found: list[dict[str, Any]] | None, ranks: int, matrices: int) -> I
 @cache
 def _facts(workload: str, dimensions: tuple[tuple[str, Any], ...]) -> tuple[str, int, int]:
     """A workload's unit; how many values, and matrices, of a model of that size are trained."""
-    facts, sizes = workloads.facts(workload), dict(dimensions)
-    matrices = sum(len(shape) > 1 for shape in facts.parameters(sizes).values())
-    return facts.UNIT, workloads.parameter_count(workload, sizes), matrices
+    own, sizes = workloads.of(workload), dict(dimensions)
+    matrices = sum(len(shape) > 1 for shape in own.parameters(sizes).values())
+    return own.unit, workloads.parameter_count(workload, sizes), matrices
 
 
 def strangers(cases: list[Case], repetitions: int, runs: Path) -> list[str]:

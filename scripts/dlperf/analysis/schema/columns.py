@@ -470,7 +470,7 @@ PARITY = (*CASE[:5], "case", "table", "nodes", "devices_per_node", "key", "value
 
 def dimensions(names: Iterable[str]) -> list[str]:
     """The own dimensions of these workloads, each once."""
-    found = [name for workload in names for name in workloads.facts(workload).DIMENSIONS]
+    found = [name for workload in names for name in workloads.of(workload).dimensions]
     return list(dict.fromkeys(found))
 
 
@@ -506,7 +506,7 @@ def column(name: str) -> Column:
     if name in _BY_NAME:
         return _BY_NAME[name]
     for workload in workloads.NAMES:
-        dimension = workloads.facts(workload).DIMENSIONS.get(name)
+        dimension = workloads.of(workload).dimensions.get(name)
         if dimension:
             own = Column(name, type(dimension.standard))
             return own._replace(heading=f"{own.title}, px") if dimension.key == "px" else own

@@ -14,6 +14,7 @@ import hugectr
 from dlperf.contract.work import Work
 from dlperf.frameworks import half
 from dlperf.frameworks.hugectr import formats, process
+from dlperf.loaders import prefetch
 from dlperf.workloads.inputs import loader
 
 SCALER = 1024.0  # of float16, constant: the largest that HugeCTR's documentation names
@@ -58,14 +59,14 @@ def workspace(run, width):
     return -(-rows * 4 * width * (1 + MOMENTS) // 2**20)
 
 
-class Batches:
+class Batches(prefetch.Batches):
     """The run's batches, in files for HugeCTR's own reader: the same ones as the other frameworks'.
 
     A file for each thread of the reader, which takes batches from them in turn: so they come in
     their order. What is synthetic is one batch, over and over.
     """
 
-    constant, on_device = False, True
+    on_device = True
     waited_seconds = 0.0  # its reader does not say
 
     def __init__(self, run):

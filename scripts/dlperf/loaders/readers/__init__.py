@@ -31,6 +31,7 @@ from dlperf.loaders.formats import OF_FRAMEWORK
 from dlperf.loaders.images import NOISE, noise
 from dlperf.loaders.manifest import how_to_fix, sha256_of_file
 from dlperf.loaders.photos import Photos
+from dlperf.loaders.prefetch import Batches
 
 #: How many batches are ready or being made in addition to the one in use.
 AHEAD = 2
@@ -55,13 +56,12 @@ def open_images(run, layout, epoch=0):
     return module.open_images(run, layout, epoch)
 
 
-class Later:
+class Later(Batches):
     """Of a training to a quality: noise, and once it begins, what the framework's reader gives.
 
     The reader is opened then, and not before: nothing is read ahead of the clock.
     """
 
-    constant = False
     on_device = True
     first_batch_sha256 = None
 
@@ -111,7 +111,7 @@ def counted(number, what):
     return "%d %s%s" % (number, what, "" if number == 1 else "s")
 
 
-class Reader:
+class Reader(Batches):
     """Endless batches, ready for the step, and how long each was waited for.
 
     batches: an iterator of them. arrays: tensors of a batch -> NumPy arrays, once they are
@@ -119,7 +119,6 @@ class Reader:
     before it that is still queued on the same core. That wait is not for data.
     """
 
-    constant = False
     on_device = True
     first_batch_sha256 = None
 

@@ -7,10 +7,8 @@ and its code (google-research/bert); the optimiser's form is Loshchilov and Hutt
 from collections import OrderedDict
 
 from dlperf.contract.dimension import Data, Dimension, Score
+from dlperf.contract.workload import Quality, Workload
 
-TITLE = "BERT-Base"
-SUMMARY = "masked words and sentence pairs, 110,106,428 parameters."
-UNIT = "sequences"
 DIMENSIONS = OrderedDict(
     sequence_length=Dimension(
         key="seq",
@@ -79,13 +77,6 @@ DATA = OrderedDict(
         target=1.6,
     ),
 )
-SCORE = Score(
-    "masked loss",
-    "nats",
-    "lower",
-    "The mean cross-entropy of the hidden words of the test set, in nats, that is to be reached.",
-)
-PARALLEL = ("accumulation",)  # ways of contract/parallel.py beside data parallel
 
 VOCABULARY = 30522
 PADDED_VOCABULARY = 30528  # 64 x 477
@@ -241,3 +232,32 @@ def flops_per_sample(dimensions, scenario):
     if scenario == "infer":
         return 2.0 * tokens * encoder + attention
     return 3 * (2.0 * (tokens * encoder + head + pooler) + attention)
+
+
+WORKLOAD = Workload(
+    title="BERT-Base",
+    summary="masked words and sentence pairs, 110,106,428 parameters.",
+    unit="sequences",
+    dimensions=DIMENSIONS,
+    data=DATA,
+    ways=("accumulation",),
+    parameters=parameters,
+    initial=initial,
+    learning_rate=learning_rate,
+    base=base,
+    flops_per_sample=flops_per_sample,
+    has_dropout=True,
+    schedule=schedule,
+    tokens_per_sample=tokens_per_sample,
+    quality=Quality(
+        score=Score(
+            "masked loss",
+            "nats",
+            "lower",
+            "The mean cross-entropy of the hidden words of the test set, in nats, that is to be "
+            "reached.",
+        ),
+        tally=tally,
+        value=score,
+    ),
+)

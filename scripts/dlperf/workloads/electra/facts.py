@@ -10,10 +10,8 @@ figure). The optimiser is LAMB (You et al. 2019) as it ran there.
 from collections import OrderedDict
 
 from dlperf.contract.dimension import Data, Dimension
+from dlperf.contract.workload import Workload
 
-TITLE = "ELECTRA-Base"
-SUMMARY = "words replaced by a generator and found by a discriminator, 119,386,427 parameters."
-UNIT = "sequences"
 DIMENSIONS = OrderedDict(
     sequence_length=Dimension(
         key="seq",
@@ -39,7 +37,6 @@ DATA = OrderedDict(
         "pairs of passages drawn from English prose, of which words are hidden while training runs",
     ),
 )
-PARALLEL = ("accumulation",)  # ways of contract/parallel.py beside data parallel
 
 VOCABULARY = 30522
 WIDTH = 768  # of the discriminator, and of the embeddings that both share
@@ -164,3 +161,20 @@ def flops_per_sample(dimensions, scenario):
     generator = encoder(GENERATOR_WIDTH, GENERATOR_INNER_WIDTH) + tokens * WIDTH * GENERATOR_WIDTH
     head = masked_positions(tokens) * (GENERATOR_WIDTH * WIDTH + WIDTH * VOCABULARY)
     return 6.0 * (generator + head + discriminator)
+
+
+WORKLOAD = Workload(
+    title="ELECTRA-Base",
+    summary="words replaced by a generator and found by a discriminator, 119,386,427 parameters.",
+    unit="sequences",
+    dimensions=DIMENSIONS,
+    data=DATA,
+    ways=("accumulation",),
+    parameters=parameters,
+    initial=initial,
+    learning_rate=learning_rate,
+    base=base,
+    flops_per_sample=flops_per_sample,
+    has_dropout=True,
+    tokens_per_sample=tokens_per_sample,
+)

@@ -14,11 +14,9 @@ left out of version 1.1.
 from collections import OrderedDict
 
 from dlperf.contract.dimension import Data, Dimension, Score
+from dlperf.contract.workload import Quality, Workload
 from dlperf.workloads.electra_squad import answers
 
-TITLE = "ELECTRA-Base on SQuAD"
-SUMMARY = "questions answered by a piece of a paragraph, 111,255,553 parameters."
-UNIT = "sequences"
 DIMENSIONS = OrderedDict(
     sequence_length=Dimension(
         key="seq",
@@ -69,26 +67,6 @@ DATA = OrderedDict(
         target=0.83,
     ),
 )
-SCORE = Score(
-    "F1",
-    "%",
-    "higher",
-    "The mean F1 of the test questions' answers, 0.0 to 1.0, that is to be reached.",
-    scale=100,
-    most=1.0,
-)
-#: Numbers of a test beside the score: each is what the function of that name makes of its sums.
-MORE_SCORES = OrderedDict(
-    exact_match=Score(
-        "exact match",
-        "%",
-        "higher",
-        "The share of the test questions whose answer is exactly a true one.",
-        scale=100.0,
-        most=1.0,
-    )
-)
-PARALLEL = ("accumulation",)  # ways of contract/parallel.py beside data parallel
 
 VOCABULARY = 30522
 WIDTH = 768
@@ -289,3 +267,49 @@ def flops_per_sample(dimensions, scenario):
     end = tokens * WIDTH * WIDTH + starts * (WIDTH * WIDTH + tokens * WIDTH)
     answer = tokens * WIDTH + 2 * WIDTH * WIDTH + WIDTH
     return (2.0 if scenario == "infer" else 6.0) * (encoder + start + end + answer)
+
+
+WORKLOAD = Workload(
+    title="ELECTRA-Base on SQuAD",
+    summary="questions answered by a piece of a paragraph, 111,255,553 parameters.",
+    unit="sequences",
+    dimensions=DIMENSIONS,
+    data=DATA,
+    ways=("accumulation",),
+    parameters=parameters,
+    initial=initial,
+    learning_rate=learning_rate,
+    base=base,
+    flops_per_sample=flops_per_sample,
+    has_dropout=True,
+    schedule=schedule,
+    released=released,
+    tokens_per_sample=tokens_per_sample,
+    quality=Quality(
+        score=Score(
+            "F1",
+            "%",
+            "higher",
+            "The mean F1 of the test questions' answers, 0.0 to 1.0, that is to be reached.",
+            scale=100,
+            most=1.0,
+        ),
+        tally=tally,
+        value=score,
+        kept=kept,
+        judged=judged,
+        more={
+            "exact_match": (
+                Score(
+                    "exact match",
+                    "%",
+                    "higher",
+                    "The share of the test questions whose answer is exactly a true one.",
+                    scale=100.0,
+                    most=1.0,
+                ),
+                exact_match,
+            )
+        },
+    ),
+)

@@ -8,10 +8,8 @@ import math
 from collections import OrderedDict
 
 from dlperf.contract.dimension import Data, Dimension, Score
+from dlperf.contract.workload import Quality, Workload
 
-TITLE = "ResNet-50 v1.5"
-SUMMARY = "50 layers, 1000 classes, 25,557,032 parameters."
-UNIT = "images"
 DIMENSIONS = OrderedDict(
     image_size=Dimension(
         key="px",
@@ -84,15 +82,6 @@ DATA = OrderedDict(
         test_folder="imagenet-test-folders",
     ),
 )
-SCORE = Score(
-    "accuracy",
-    "%",
-    "higher",
-    "The share of the test set that must be right.",
-    scale=100,
-    most=1.0,
-)
-PARALLEL = ()  # not accumulation: batch norm's statistics would be those of a micro-step
 
 CLASSES = 1000
 # (width of the bottleneck, blocks, stride of the first block); a block's output is 4 x its width
@@ -262,3 +251,35 @@ def multiply_adds(image_size):
         elif len(shape) == 2:
             found[name] = shape[0] * shape[1]
     return found
+
+
+WORKLOAD = Workload(
+    title="ResNet-50 v1.5",
+    summary="50 layers, 1000 classes, 25,557,032 parameters.",
+    unit="images",
+    dimensions=DIMENSIONS,
+    data=DATA,
+    # not accumulation: batch norm's statistics would be those of a micro-step
+    ways=(),
+    parameters=parameters,
+    initial=initial,
+    learning_rate=learning_rate,
+    base=base,
+    flops_per_sample=flops_per_sample,
+    has_dropout=False,
+    schedule=schedule,
+    statistics=statistics,
+    built=built,
+    quality=Quality(
+        score=Score(
+            "accuracy",
+            "%",
+            "higher",
+            "The share of the test set that must be right.",
+            scale=100,
+            most=1.0,
+        ),
+        tally=tally,
+        value=score,
+    ),
+)

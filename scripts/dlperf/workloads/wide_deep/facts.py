@@ -9,10 +9,8 @@ import math
 from collections import OrderedDict
 
 from dlperf.contract.dimension import Data, Dimension, Score
+from dlperf.contract.workload import Quality, Workload
 
-TITLE = "Wide & Deep"
-SUMMARY = "clicks, from two tables of 2,322,444 rows and 7 layers of 1024."
-UNIT = "samples"
 DIMENSIONS = OrderedDict(
     vocabulary=Dimension(
         key="voc",
@@ -94,17 +92,6 @@ DATA = OrderedDict(
         target=0.8,
     ),
 )
-SCORE = Score(
-    "AUC",
-    "%",
-    "higher",
-    "The area under the receiver operating characteristic of the test set, 0.5 for a guess.",
-    scale=100,
-    most=1.0,
-)
-PARALLEL = ()  # data parallel alone
-#: A size that the devices together must divide -> the choice, and its word, of which that is so.
-DIVIDED = {"width": ("tables", "sharded")}
 
 NUMBERS = 13
 CROSSES = 2  # ids of a sample in the wide table
@@ -237,3 +224,39 @@ def flops_per_sample(dimensions, scenario):
     multiply_adds = inputs(dimensions) * UNITS + UNITS
     multiply_adds += (dimensions["layers"] - 1) * UNITS * UNITS
     return (2.0 if scenario == "infer" else 6.0) * multiply_adds
+
+
+WORKLOAD = Workload(
+    title="Wide & Deep",
+    summary="clicks, from two tables of 2,322,444 rows and 7 layers of 1024.",
+    unit="samples",
+    dimensions=DIMENSIONS,
+    data=DATA,
+    ways=(),  # data parallel alone
+    parameters=parameters,
+    initial=initial,
+    learning_rate=learning_rate,
+    base=base,
+    flops_per_sample=flops_per_sample,
+    has_dropout=True,
+    schedule=schedule,
+    sparse=sparse,
+    sharded=sharded,
+    unsupported=unsupported,
+    # the devices together must divide the width of tables that they share out
+    divided={"width": ("tables", "sharded")},
+    quality=Quality(
+        score=Score(
+            "AUC",
+            "%",
+            "higher",
+            "The area under the receiver operating characteristic of the test set, 0.5 for a "
+            "guess.",
+            scale=100,
+            most=1.0,
+        ),
+        tally=tally,
+        value=score,
+        kept=kept,
+    ),
+)

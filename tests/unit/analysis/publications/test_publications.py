@@ -729,5 +729,5 @@ def test_a_round_beside_that_was_not_imported_is_told(tmp_path, capsys):
 
 def test_workloads_that_are_here_take_their_dimensions_from_their_facts(v1):
     for row in read_table(v1 / "cells.tsv"):
-        for name in workloads.facts(row["workload"]).DIMENSIONS:
+        for name in workloads.of(row["workload"]).dimensions:
             assert row[name] is not None

@@ -46,7 +46,7 @@ def test_a_cell_stands_beside_what_as_many_devices_reach(tmp_path):
         for roof in columns.ROOFS:
             assert row[f"over_{roof}"] == pytest.approx(row["step_ms"] / row[f"{roof}_ms"])
     assert rows[0]["arithmetic_ms"] == pytest.approx(
-        8 * workloads.facts("resnet50").flops_per_sample({"image_size": 64}, "train") / 0.080e9
+        8 * workloads.of("resnet50").flops_per_sample({"image_size": 64}, "train") / 0.080e9
     )
 
 

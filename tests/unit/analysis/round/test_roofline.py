@@ -32,7 +32,7 @@ def of_weights(workload: str, dimensions: dict, precision: str) -> float:
 )
 def test_arithmetic_is_that_of_the_workloads_own_formula(workload, dimensions):
     step = roofline.step(workload, dimensions, 32, "amp")
-    expected = 32 * workloads.facts(workload).flops_per_sample(dimensions, "train")
+    expected = 32 * workloads.of(workload).flops_per_sample(dimensions, "train")
     assert step.flops == pytest.approx(expected, rel=1e-12)
 
 

@@ -99,9 +99,9 @@ def _name(host: Mapping[str, Any], config: plan.Config) -> str:
 
 def flops_per_sample(cell: Row) -> float:
     """Floating-point operations of the workload's formulas for one sample."""
-    facts = workloads.facts(cell["workload"])
-    own = {name: cell[name] for name in facts.DIMENSIONS}
-    return float(facts.flops_per_sample(own, cell["scenario"]))
+    workload = workloads.of(cell["workload"])
+    own = {name: cell[name] for name in workload.dimensions}
+    return float(workload.flops_per_sample(own, cell["scenario"]))
 
 
 def utilisation(cell: Row, repetitions: Sequence[Row], found: Sequence[Row]) -> Row:

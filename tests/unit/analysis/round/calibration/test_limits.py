@@ -74,7 +74,7 @@ def test_flops_of_resnet50_are_those_of_its_convolutions_one_by_one(size):
                 total += conv(channels, 4 * width, 1, out)
             side, channels = out, 4 * width
     total += 2048 * 1000
-    found = workloads.facts("resnet50").flops_per_sample({"image_size": size}, "infer")
+    found = workloads.of("resnet50").flops_per_sample({"image_size": size}, "infer")
     assert found == 2 * total
 
 
@@ -108,7 +108,7 @@ def test_mfu_is_shown_beside_the_measured_peak_of_as_many_devices(tmp_path):
     results = write_round(tmp_path, config(**TWO), noise=0)
     calibrate(results, "node1", MEASURED)
     rows = analyse(results)
-    flops = workloads.facts("resnet50").flops_per_sample({"image_size": 64}, "train")
+    flops = workloads.of("resnet50").flops_per_sample({"image_size": 64}, "train")
     for devices, peak in ((1, 0.080), (2, 0.050)):
         found = cell(rows, "pytorch", devices)
         assert found["flops_per_sample"] == flops

@@ -1,0 +1,66 @@
+"""What a workload says of itself is whole and spelled right, or facts.py cannot be imported."""
+
+import dataclasses
+import re
+
+import pytest
+from conftest import SCRIPTS
+
+from dlperf import workloads
+from dlperf.contract.workload import Quality, Workload
+
+REQUIRED = [
+    field.name
+    for field in dataclasses.fields(Workload)
+    if field.default is field.default_factory is dataclasses.MISSING
+]
+
+
+def fields_of(own) -> dict:
+    return {field.name: getattr(own, field.name) for field in dataclasses.fields(own)}
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_what_is_missing_is_an_error(name):
+    own = fields_of(workloads.of("bert"))
+    del own[name]
+    with pytest.raises(TypeError, match=name):
+        Workload(**own)
+
+
+@pytest.mark.parametrize("name", ["statistic", "bulit", "SPARSE", "tokens_per_samples"])
+def test_what_is_misspelt_is_an_error_and_not_left_out(name):
+    with pytest.raises(TypeError, match=name):
+        Workload(**fields_of(workloads.of("bert")), **{name: lambda dimensions: ()})
+    with pytest.raises(TypeError, match="keep"):
+        Quality(**fields_of(workloads.of("bert").quality), keep=lambda *_: ())
+
+
+def test_nobody_changes_it():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        workloads.of("bert").ways = ()
+
+
+@pytest.mark.parametrize("workload", workloads.NAMES)
+def test_a_workload_and_its_proof_agree(workload):
+    own, proof = workloads.of(workload), workloads.proof(workload)
+    sizes = workloads.certified(workload)
+    assert own.has_dropout == bool(proof.dropouts)
+    assert bool(own.statistics) == bool(proof.neutral_statistics)
+    assert set(own.sparse(sizes)) <= own.parameters(sizes).keys()
+    assert set(own.sharded(sizes)) <= own.parameters(sizes).keys()
+    assert bool(own.quality) == any(each.tests for each in own.data.values())
+    assert set(own.ways) <= {"tensor_parallel", "pipeline_parallel", "zero_stage", "accumulation"}
+    for key, (choice, word) in own.divided.items():
+        assert key in own.dimensions and word in own.dimensions[choice].words
+
+
+def test_no_fact_or_proof_is_read_with_a_default():
+    """`getattr` with a default, or `hasattr`, takes a misspelt name for one that is not there."""
+    read = re.compile(
+        r"(getattr|hasattr)\((workloads\.(of|facts|proof)\(|own\b|facts\b|proof\b|self\._own|judge\b)"
+    )
+    for path in (SCRIPTS / "dlperf").rglob("*.py"):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found = read.search(line)
+            assert not found or (found[1] == "getattr" and line.count(",") < 2), f"{path}:{number}"
