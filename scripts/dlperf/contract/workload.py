@@ -60,9 +60,8 @@ class Workload:
     quality: what judges a training to a quality; None: there is none. statistics(dimensions):
     shapes of batch-norm's running ones; None: the model has none. built(dimensions): shapes of the
     network's own tensors, where a choice folds some of `parameters` into others; None: they are
-    these. sparse(dimensions), sharded(dimensions): names of tensors whose gradients are of rows
-    alone, and of those that ranks share out. divided: the key of a dimension that ranks divide ->
-    (the choice and the word by which they do). released(data_dir): the file of tensors that
+    these. sparse(dimensions): names of tensors whose gradients are of rows alone. divided: the key
+    of a dimension that ranks divide -> (the choice and the word by which they do). released(data_dir): the file of tensors that
     training starts from; None: all are drawn from the seed. unsupported(identity): why no framework
     can do a case. tokens_per_sample(dimensions); None: samples have no tokens. has_dropout: so
     losses of frameworks differ by chance.
@@ -85,7 +84,6 @@ class Workload:
     statistics: Optional[Shapes] = None
     built: Optional[Shapes] = None
     sparse: Callable[[Mapping[str, Any]], Tuple[str, ...]] = nothing
-    sharded: Callable[[Mapping[str, Any]], Tuple[str, ...]] = nothing
     divided: Mapping[str, Tuple[str, str]] = dataclasses.field(default_factory=dict)
     released: Optional[Callable[[str], str]] = None
     unsupported: Callable[[Mapping[str, Any]], str] = no_reason

@@ -241,7 +241,6 @@ WORKLOAD = Workload(
     has_dropout=True,
     schedule=schedule,
     sparse=sparse,
-    sharded=sharded,
     unsupported=unsupported,
     # the devices together must divide the width of tables that they share out
     divided={"width": ("tables", "sharded")},
