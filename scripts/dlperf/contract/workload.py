@@ -61,10 +61,10 @@ class Workload:
     shapes of batch-norm's running ones; None: the model has none. built(dimensions): shapes of the
     network's own tensors, where a choice folds some of `parameters` into others; None: they are
     these. sparse(dimensions): names of tensors whose gradients are of rows alone. divided: the key
-    of a dimension that ranks divide -> (the choice and the word by which they do). released(data_dir): the file of tensors that
-    training starts from; None: all are drawn from the seed. unsupported(identity): why no framework
-    can do a case. tokens_per_sample(dimensions); None: samples have no tokens. has_dropout: so
-    losses of frameworks differ by chance.
+    of a dimension that ranks divide -> (the choice and the word by which they do).
+    released(data_dir): the file of tensors that training starts from; None: all are drawn from the
+    seed. unsupported(identity): why no framework can do a case. tokens_per_sample(dimensions);
+    None: samples have no tokens. has_dropout: so losses of frameworks differ by chance.
     """
 
     title: str
