@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from dlperf import frameworks
-from dlperf.contract.parallel import Parallel
+from dlperf.contract.layout import Layout
 from dlperf.contract.run import Run
 from dlperf.data import readers
 
@@ -104,7 +104,7 @@ def a_run(framework: str, environments: Path, folder: Path, scratch: Path, **cha
         compiler=frameworks.load(framework).DEFAULT_COMPILER["cpu"],
         batch_size=BATCH_SIZE,
         data="sample_native",
-        parallel=Parallel(),
+        layout=Layout(),
         dimensions={"image_size": SIZE},
         device="cpu",
         warmup_steps=1,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dlperf import frameworks, workloads
-from dlperf.contract.parallel import Layout
+from dlperf.contract.layout import Proved
 
 #: Float64: rounding stays below 1e-9; the reference is stored in float32, which adds 6e-8. A
 #: workload's proof may have a FLOAT64 of its own for some of these.
@@ -210,7 +210,7 @@ def _of_quality(
         yield Tier("float64-again-loss", float64["loss"], "float64")
         yield Tier("float64-again", float64["gradient"], "float64")
     # of one part: the reference has the test of its batch alone
-    if "timed" in started and Layout.parse(subject.layout).parts == 1:
+    if "timed" in started and Proved.parse(subject.layout).parts == 1:
         yield Tier("timed-tested", allowed["outputs"], "timed")
     if "free" in started:
         yield Tier("timed-again-loss", allowed["losses"], "free")

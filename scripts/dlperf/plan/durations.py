@@ -283,7 +283,7 @@ def flops(case: Case) -> float:
     """The FLOPs of a step of a device."""
     facts = workloads.facts(case.workload)
     each = facts.flops_per_sample(case.dimensions, made_as(case.scenario))
-    return float(each) * (case.batch_size or GUESSED_BATCH) * case.parallel.accumulation
+    return float(each) * (case.batch_size or GUESSED_BATCH) * case.layout.accumulation
 
 
 def flops_of_steps(case: Case, settings: Mapping[str, Any], window_only: bool = False) -> float:

@@ -28,7 +28,7 @@ CASE = {
         "scenario": "train",
         "nodes": 1,
         "devices_per_node": 1,
-        "parallel": {},
+        "layout": dataclasses.asdict(Layout()),
         "data": "synthetic",
         "repetition": 1,
     },

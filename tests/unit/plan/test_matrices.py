@@ -208,7 +208,7 @@ def test_nvidias_electra_round_is_the_published_matrix():
             str(case.dimensions["sequence_length"]),
             case.topology,
             str(case.batch_size),
-            str(case.parallel.accumulation),
+            str(case.layout.accumulation),
         )
         for case in expand(config)
         if case.framework == "pytorch" and not case.unsupported
@@ -236,6 +236,6 @@ def test_nvidias_electra_round_is_the_published_matrix():
 
 
 def test_more_cases_may_have_other_micro_steps():
-    asked = on_two(accumulation=[1], also=[{"accumulation": [4], "topologies": ["1n1d"]}])
-    found = {(case.topology, case.parallel.accumulation) for case in expand(load(asked))}
+    asked = on_two(also=[{"layouts": [{"accumulation": 4}], "topologies": ["1n1d"]}])
+    found = {(case.topology, case.layout.accumulation) for case in expand(load(asked))}
     assert found == {("1n1d", 1), ("1n2d", 1), ("1n1d", 4)}

@@ -22,8 +22,9 @@ from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError, Row, write_table
 from dlperf.contract import project, strict_json
 from dlperf.contract.files import write
-from dlperf.contract.parallel import NAMES as WAYS
-from dlperf.contract.parallel import Parallel
+from dlperf.contract.layout import SPELLED as WAYS
+from dlperf.contract.layout import Layout
+from dlperf.workloads.cases import layout_of_row
 
 SCHEMA = "dlperf.imported/1"
 SCHEMA_FILE = Path(__file__).with_name("imported.schema.json")
@@ -214,7 +215,8 @@ def measurements(config_path: Path, runs: Path) -> tuple[list[str], list[Row]]:
             for name, each in facts.DIMENSIONS.items()
         }
         spread = {key: int(row["dimensions"][key]) for key in WAYS if key in row["dimensions"]}
-        row |= {"throughput": row["value"], "device": "cuda", **asdict(Parallel(**spread))}
+        spread = {key: int(value) for key, value in asdict(Layout(**spread)).items()}
+        row |= {"throughput": row["value"], "device": "cuda", **spread}
     tables = table_names(rows)
     rows = [{**row, "table": name} for row, name in zip(rows, tables, strict=True)]
     # a cell's repetitions stand together, whatever the order in the file
@@ -257,8 +259,7 @@ def table_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     crowded = _crowded(names, rows, lambda row: tuple(row[key] for key in WAYS))
     for index, row in enumerate(rows):
         if names[index] in crowded:
-            spread = Parallel(**{key: row[key] for key in WAYS})
-            names[index] = "-".join([names[index], *spread.spelled(*WAYS)])
+            names[index] = "-".join([names[index], *layout_of_row(row).spelled(*WAYS)])
     crowded = _crowded(names, rows, lambda row: row["published_table"])
     for index, row in enumerate(rows):
         if names[index] in crowded and row["published_table"]:

@@ -128,7 +128,7 @@ def _sharing(case: Case, row: Row) -> Case:
     total, base = row["global_batch_size"], base_case(case)
     if not total:
         return case
-    return replace(base, batch_size=total // base.parallel.global_batch_size(1, base.devices))
+    return replace(base, batch_size=total // base.layout.global_batch_size(1, base.devices))
 
 
 def _having(measured: pandas.DataFrame) -> list[str]:
@@ -160,7 +160,7 @@ def _of_more_micro_steps(
 
 
 def _of_one_step(case: Case) -> Case:
-    return replace(case, parallel=replace(case.parallel, accumulation=1))
+    return replace(case, layout=replace(case.layout, accumulation=1))
 
 
 def _cell(own: Repetitions, metric: Metric, proofs: Certificates, known: Sequence[Row]) -> Row:
