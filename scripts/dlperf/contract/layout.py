@@ -63,8 +63,9 @@ class Layout:
     def problem(self, devices):
         """Why this layout does not fit so many devices, or ""."""
         if devices % self.devices_per_replica:
-            return "%d devices cannot be split into replicas of %d (tensor_parallel %d x %s)" % (
+            return "%d %s cannot be split into replicas of %d (tensor_parallel %d x %s)" % (
                 devices,
+                "device" if devices == 1 else "devices",
                 self.devices_per_replica,
                 self.tensor_parallel,
                 "pipeline_parallel %d" % self.pipeline_parallel,

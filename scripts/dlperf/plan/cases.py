@@ -230,7 +230,7 @@ def _unsupported(case: Case, config: Config) -> str:
         return problem
     for name in case.layout.asked():
         if name not in workloads.facts(case.workload).PARALLEL:
-            return f"{workloads.facts(case.workload).TITLE} has no {name}"
+            return f"no implementation of {workloads.facts(case.workload).TITLE} has {name}"
     identity = case.identity(config.round, 1)
     own = {"device": config.device, "scenario": made}
     return workloads.unsupported(identity) or frameworks.unsupported({**identity, **own})

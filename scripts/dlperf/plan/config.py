@@ -742,7 +742,9 @@ def load(
     except ValidationError as error:
         problems = explain(error, Config, written) + problems
     else:
-        problems += [*above_dense(valid), *_laid_out(valid), *_undivided(valid)]
+        known = {problem.key for problem in problems}
+        problems += [problem for problem in _laid_out(valid) if problem.key not in known]
+        problems += [*above_dense(valid), *_undivided(valid)]
     problems += misread(data, written, problems)
     if problems:
         raise ConfigError(source, problems)

@@ -262,7 +262,8 @@ def test_plan_tsv_has_one_row_a_repetition_with_the_path_of_its_record(config):
     assert list(rows[0]) == [
         *("workload", "framework", "scenario", "precision", "compiler", "nodes"),
         *("devices_per_node", "tensor_parallel", "pipeline_parallel", "zero_stage"),
-        *("accumulation", "activation_checkpointing", "batch_size", "searched", "epochs", "arrival_rate", "data"),
+        *("accumulation", "activation_checkpointing", "batch_size", "searched", "epochs"),
+        *("arrival_rate", "data"),
         *("image_size", "fold"),
         *("repetition", "unsupported", "record"),
     ]

@@ -11,7 +11,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from dlperf.analysis.schema.files import AnalysisError, Row, write_table
 from dlperf.contract import project, strict_json
 from dlperf.contract.files import write
 from dlperf.contract.layout import SPELLED as WAYS
-from dlperf.contract.layout import Layout
 from dlperf.workloads.cases import layout_of_row
 
 SCHEMA = "dlperf.imported/1"
@@ -214,9 +212,10 @@ def measurements(config_path: Path, runs: Path) -> tuple[list[str], list[Row]]:
             name: spelled(str(row["dimensions"].get(name, each.standard)))
             for name, each in facts.DIMENSIONS.items()
         }
-        spread = {key: int(row["dimensions"][key]) for key in WAYS if key in row["dimensions"]}
-        spread = {key: int(value) for key, value in asdict(Layout(**spread)).items()}
-        row |= {"throughput": row["value"], "device": "cuda", **spread}
+        row |= {
+            key: int(row["dimensions"].get(key, standard)) for key, (_, standard) in WAYS.items()
+        }
+        row |= {"throughput": row["value"], "device": "cuda"}
     tables = table_names(rows)
     rows = [{**row, "table": name} for row, name in zip(rows, tables, strict=True)]
     # a cell's repetitions stand together, whatever the order in the file

@@ -132,8 +132,8 @@ def strange_outputs(ok: pandas.DataFrame) -> set[int]:
 def _beside_each_other(
     known: pandas.DataFrame, shares: tuple[float, float, float]
 ) -> Iterator[tuple[pandas.DataFrame, float]]:
-    """The repetitions of each table, topology and layout, and which of `shares` may lie between them: of
-    float32, of other precisions, or of dropout, which is random.
+    """The repetitions of each table, topology and layout, and which of `shares` may lie between
+    them: of float32, of other precisions, or of dropout, which is random.
 
     The middle of two would be neither's: less than three cases are not compared. Nor are those
     whose size was searched: each framework has found another one.
