@@ -1,5 +1,6 @@
 """Each framework's own reader gives what its implementation trains on, each image to one rank."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -228,6 +229,7 @@ def test_it_trains_on_its_own_reader(framework, environments, shards, tmp_path):
             "compiler": frameworks.load(framework).DEFAULT_COMPILER["cpu"],
             "nodes": 1,
             "devices_per_node": 2,
+            "layout": dataclasses.asdict(Layout()),
             "batch_size": BATCH_SIZE,
             "data": "sample_native",
             "repetition": 1,

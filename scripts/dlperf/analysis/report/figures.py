@@ -2,12 +2,11 @@
 
 Five kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
 each nodes x devices and layout; `scaling`, throughput and scaling efficiency over devices, with the
-ideal, a line for each layout;
-`batches`, throughput and latency of inference over batch sizes, on the fewest devices; `ecdf`, how
-its latencies are distributed (from latencies.tsv.gz, beside cells.tsv); `curve`, the test score of
-trainings over samples and seconds (from curves.tsv.gz). A framework has the same
-colour, marker and hatch in every figure; a hollow bar or a ringed point is of a cell that is
-excluded from ranks. The same cells always give the same bytes.
+ideal, a line for each layout; `batches`, throughput and latency of inference over batch sizes, on
+the fewest devices; `ecdf`, how its latencies are distributed (from latencies.tsv.gz, beside
+cells.tsv); `curve`, the test score of trainings over samples and seconds (from curves.tsv.gz). A
+framework has the same colour, marker and hatch in every figure; a hollow bar or a ringed point is
+of a cell that is excluded from ranks. The same cells always give the same bytes.
 """
 
 import io
@@ -90,7 +89,7 @@ STEPS, TAIL = 200, 20
 
 @dataclass(frozen=True)
 class Series:
-    """A framework with one compiler, over devices with one layout: its cells, and how it is drawn."""
+    """A framework with one compiler, and one layout over devices: its cells, how it is drawn."""
 
     title: str
     cells: Sequence[Row]
