@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from dlperf import frameworks, workloads  # noqa: E402
 from dlperf.analysis.statistics.medians import median_interval  # noqa: E402
 from dlperf.contract.dimension import Dimensions  # noqa: E402
-from dlperf.contract.parallel import Parallel  # noqa: E402
+from dlperf.contract.layout import Layout  # noqa: E402
 from dlperf.contract.run import Run  # noqa: E402
 from dlperf.measure import host  # noqa: E402
 
@@ -46,7 +46,7 @@ def one_core(framework, interpreter, scratch, **asked):
         precision="fp32",
         compiler=frameworks.load(framework).DEFAULT_COMPILER["cpu"],
         batch_size=8,
-        parallel=Parallel(),
+        layout=Layout(),
         data="synthetic",
         dimensions={"image_size": 64},
         device="cpu",

@@ -18,7 +18,7 @@ import tempfile
 import common
 
 from dlperf import frameworks, workloads
-from dlperf.contract.parallel import Parallel
+from dlperf.contract.layout import Layout
 
 KEYS = ("workload", "framework", "dimensions", "batch_size", "accumulation")
 
@@ -68,7 +68,7 @@ def compare(framework, asked):
                     workload=asked.workload,
                     batch_size=asked.batch_size,
                     dimensions={"sequence_length": asked.sequence_length},
-                    parallel=Parallel(accumulation=accumulation),
+                    layout=Layout(accumulation=accumulation),
                 )
                 contestants = common.Contestants(run, environ, named, False, [], scratch, log)
                 processes[accumulation] = contestants

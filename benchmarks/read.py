@@ -18,7 +18,7 @@ import sys
 import time
 
 from dlperf import frameworks
-from dlperf.contract.parallel import Parallel
+from dlperf.contract.layout import Layout
 from dlperf.contract.run import Run
 from dlperf.loaders import DataError, images, readers
 from dlperf.workloads.inputs import open_batches
@@ -37,7 +37,7 @@ def a_run(asked):
         precision="fp32",
         compiler=frameworks.load(asked.framework).DEFAULT_COMPILER["cpu"],
         batch_size=asked.batch_size,
-        parallel=Parallel(),
+        layout=Layout(),
         data="sample" if asked.shared else "sample_native",
         dimensions={"image_size": asked.image_size},
         device="cpu",

@@ -78,7 +78,7 @@ def certified_cases(asked):
         if not case.unsupported
         and case.workload == asked.workload
         and case.framework in (asked.framework or frameworks.NAMES)
-        and case.layout in (asked.layout or [case.layout])
+        and case.proved in (asked.layout or [case.proved])
         and case.variant in (asked.variant if asked.variant is not None else [case.variant])
     }
     return list(cases.values())
@@ -153,7 +153,7 @@ class Certified:
             f"--framework={case.framework}",
             f"--precision={case.precision}",
             f"--compiler={case.compiler}",
-            f"--layout={case.layout}",
+            f"--layout={case.proved}",
             f"--environment={environment_of(case.framework)}",
             f"--reference={self.folder}/reference-{case.variant}",
             f"--data-dir={self.data}",
@@ -201,7 +201,7 @@ def read(asked, pair, cases):
             yield {
                 "tier": tier["name"],
                 "variant": case.variant,
-                "layout": case.layout,
+                "layout": case.proved,
                 "framework": case.framework,
                 "seeds": f"{pair[0]}/{pair[1]}",
                 "measured": measured,

@@ -14,7 +14,7 @@ job asks for as many as it has ranks, and locally one runs at a time: none share
 from dlperf.certify import released
 from dlperf.contract import strict_json
 from dlperf.contract.case import NO_JOB, PRECISIONS
-from dlperf.contract.parallel import Layout
+from dlperf.contract.layout import Proved
 from dlperf.measure import code
 
 PRECISION = "|".join(PRECISIONS)
@@ -22,7 +22,7 @@ PRECISION = "|".join(PRECISIONS)
 VARIANTS = "|".join(["infer", "quality", *workloads.variants()])
 COMPILER = f"(-(?!{VARIANTS})[a-z0-9_]+)?"
 VARIANT = f"(-({VARIANTS}))*"
-LAYOUT = "(1|(dp2)?(acc2)?)(-2n)?"
+LAYOUT = "(1|(dp2)?(tp2)?(pp2)?(zero[1-3])?(ckpt1)?(acc2)?)(-2n)?"
 PACKAGE = str(project.own("scripts/dlperf"))
 OF_CERTIFICATE = (
     "certificates/{workload}/{framework}/{device}-{precision}{compiler}{variant}-{layout}.json"
@@ -103,7 +103,7 @@ def made_again(wildcards):
 
 
 def layout_of(wildcards):
-    return Layout.parse(wildcards.get("layout", "1"))
+    return Proved.parse(wildcards.get("layout", "1"))
 
 
 def geometry_of_certificates():

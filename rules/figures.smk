@@ -2,10 +2,9 @@
 Required inputs: cells.tsv, measurements.tsv.gz for tables.md, latencies.tsv.gz for the figure of
 their distribution, and curves.tsv.gz for that of trainings to a quality.
 
-Outputs: a table for each workload, scenario, precision and batch size, as TSV, Markdown and HTML;
-and for each table a figure of throughput, one of scaling and one of how latencies are distributed,
-as SVG and PNG. The plan gives their
-names. On request, the same for another metric: tables/<table>-memory.md,
+Outputs: a table for each workload, scenario, precision and batch size, with a row for each topology
+and layout, as TSV, Markdown and HTML; and for each table a figure of throughput, one of scaling and
+one of how latencies are distributed, as SVG and PNG. The plan gives their names. On request, the same for another metric: tables/<table>-memory.md,
 figures/<table>-step_time.svg; and any figure as PDF. tables.md has all tables in one file, for a
 README.
 """

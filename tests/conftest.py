@@ -55,7 +55,7 @@ def _proved() -> dict[tuple[str, str, str], str]:
         (
             case.workload,
             case.framework,
-            "-".join(filter(None, (case.variant, case.layout))),
+            "-".join(filter(None, (case.variant, case.proved))),
         ): case.certificate(config.device)
         for case in plan.expand(config)
         if not case.unsupported

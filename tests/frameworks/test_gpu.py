@@ -49,7 +49,7 @@ def test_the_fast_compiler_is_the_default_on_a_gpu():
         ({"compiler": "none"}, False),
         ({"device": "cpu"}, False),
         ({"ranks": 2}, False),
-        ({"parallel": {"accumulation": 2}}, False),
+        ({"layout": {"accumulation": 2}}, False),
     ],
 )
 def test_a_whole_step_of_one_rank_is_captured_in_cuda_graphs(changes, captured):

@@ -5,7 +5,7 @@ import pytest
 from dlperf.frameworks import mindspore
 
 LAZY = {"adam": "lazy", "compiler": "graph", "device": "cpu", "precision": "fp32"}
-LAZY.update(scenario="train", parallel={"accumulation": 1})
+LAZY.update(scenario="train", layout={"accumulation": 1})
 
 
 def test_rows_are_updated_in_a_graph_on_a_cpu():
@@ -17,7 +17,7 @@ def test_rows_are_updated_in_a_graph_on_a_cpu():
     [
         ({"compiler": "none"}, "PYNATIVE"),
         ({"device": "cuda"}, "GPU"),
-        ({"parallel": {"accumulation": 2}}, "micro-steps"),
+        ({"layout": {"accumulation": 2}}, "micro-steps"),
         ({"adam": "dense"}, "certificate"),
     ],
 )

@@ -31,14 +31,14 @@ def test_amp_needs_a_gpu_and_a_graph():
 
 def test_what_a_graph_cannot_clip_on_a_cpu_it_still_infers():
     case = {"precision": "fp32", "compiler": "graph", "device": "cpu", "clip": 1}
-    case.update(scenario="train", parallel={"accumulation": 1})
+    case.update(scenario="train", layout={"accumulation": 1})
     assert "clips" in oneflow.unsupported(case)
     assert not oneflow.unsupported(dict(case, scenario="infer"))
 
 
 def test_wide_deep_is_eager():
     case = {"workload": "wide_deep", "precision": "fp32", "compiler": "graph", "device": "cpu"}
-    case.update(scenario="train", parallel={"accumulation": 1})
+    case.update(scenario="train", layout={"accumulation": 1})
     assert "epsilon" in oneflow.unsupported(case)
     assert not oneflow.unsupported(dict(case, compiler="none"))
     assert not oneflow.unsupported(dict(case, scenario="infer"))
@@ -46,7 +46,7 @@ def test_wide_deep_is_eager():
 
 def test_electra_is_eager():
     case = {"workload": "electra", "precision": "fp32", "compiler": "graph", "device": "cpu"}
-    case.update(scenario="train", parallel={"accumulation": 1})
+    case.update(scenario="train", layout={"accumulation": 1})
     assert "decay" in oneflow.unsupported(case)
     assert not oneflow.unsupported(dict(case, compiler="none"))
 

@@ -1,5 +1,6 @@
 """Each framework's own reader gives what its implementation trains on, each image to one rank."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from PIL import Image
 
 from dlperf import frameworks
-from dlperf.contract.parallel import Parallel
+from dlperf.contract.layout import Layout
 from dlperf.contract.run import Run
 from dlperf.loaders import readers
 from dlperf.loaders.formats import OF_FRAMEWORK
@@ -105,7 +106,7 @@ def a_run(framework: str, environments: Path, folder: Path, scratch: Path, **cha
         compiler=frameworks.load(framework).DEFAULT_COMPILER["cpu"],
         batch_size=BATCH_SIZE,
         data="sample_native",
-        parallel=Parallel(),
+        layout=Layout(),
         dimensions={"image_size": SIZE},
         device="cpu",
         warmup_steps=1,
@@ -229,6 +230,7 @@ def test_it_trains_on_its_own_reader(framework, environments, shards, tmp_path):
             "compiler": frameworks.load(framework).DEFAULT_COMPILER["cpu"],
             "nodes": 1,
             "devices_per_node": 2,
+            "layout": dataclasses.asdict(Layout()),
             "batch_size": BATCH_SIZE,
             "data": "sample_native",
             "repetition": 1,

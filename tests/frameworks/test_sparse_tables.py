@@ -102,7 +102,7 @@ def test_tables_are_sharded_where_ranks_can_exchange_their_rows(framework):
     compiler = frameworks.load(framework).DEFAULT_COMPILER["cpu"]
     case = {"workload": "wide_deep", "device": "cpu", "precision": "fp32", "framework": framework}
     case.update(compiler=compiler, adam="lazy", width=16, vocabulary=260_000, scenario="train")
-    case["parallel"] = {"accumulation": 1}
+    case["layout"] = {"accumulation": 1}
     found = frameworks.unsupported(dict(case, tables="sharded"))
     assert bool(found) == (framework in ("mxnet", "mindspore"))
     assert not frameworks.unsupported(dict(case, tables="replicated"))

@@ -1,5 +1,6 @@
 """Over nodes by hand, without Snakemake: each framework's ranks, and a certificate, by `srun`."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import pytest
 from conftest import ROOT, one_of_all
 
 from dlperf import frameworks
+from dlperf.contract.layout import Layout
 
 
 def on_two_nodes(module: str, *arguments: object) -> str:
@@ -63,6 +65,7 @@ def test_every_framework_over_nodes_and_devices(
         "compiler": frameworks.load(framework).DEFAULT_COMPILER["cpu"],
         "nodes": 2,
         "devices_per_node": 2,
+        "layout": dataclasses.asdict(Layout()),
         "batch_size": 2,
         "data": "sample",
         "repetition": 1,

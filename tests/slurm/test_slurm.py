@@ -176,15 +176,15 @@ def test_a_round_of_electra_with_micro_steps_over_two_nodes(cluster, site):
         "batch_sizes": {"fp32": [1]},
         "data": ["sample"],
         "sequence_length": 16,
-        "accumulation": [1, 2],
+        "layouts": [{}, {"accumulation": 2}],
     }
     ask(site, workloads={"electra": section})
     records = measured(site)
-    layouts = {(r["identity"]["nodes"], r["identity"]["parallel"]["accumulation"]) for r in records}
+    layouts = {(r["identity"]["nodes"], r["identity"]["layout"]["accumulation"]) for r in records}
     assert layouts == {(1, 1), (1, 2), (2, 1), (2, 2)}
     for record in records:
         identity = record["identity"]
-        assert record["samples"] == 2 * identity["nodes"] * identity["parallel"]["accumulation"]
+        assert record["samples"] == 2 * identity["nodes"] * identity["layout"]["accumulation"]
         # untrained: ln 30522 of a word, and 50 x ln 2 of original or not
         assert 40 < record["steps"]["loss"][0] < 50
 

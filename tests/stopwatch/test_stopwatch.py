@@ -1,6 +1,7 @@
 """The stopwatch gives a record for whatever happens to a repetition, and leaves no process."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import pytest
 from conftest import CPU_FRAMEWORKS
 
 from dlperf import frameworks
+from dlperf.contract.layout import Layout
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,6 +33,7 @@ def case(**changes) -> str:
         "compiler": "none",
         "nodes": 1,
         "devices_per_node": 2,
+        "layout": dataclasses.asdict(Layout()),
         "batch_size": 2,
         "data": "synthetic",
         "repetition": 1,
@@ -47,7 +50,7 @@ def case(**changes) -> str:
     }
     for key, value in changes.items():
         (identity if key in identity else settings)[key] = value
-    return json.dumps({"schema": "dlperf.case/1", "identity": identity, "settings": settings})
+    return json.dumps({"schema": "dlperf.case/2", "identity": identity, "settings": settings})
 
 
 @contextlib.contextmanager
@@ -241,6 +244,8 @@ def test_more_cores_than_the_machine_has_are_unsupported(environments, tmp_path)
 def test_wrong_cases_are_refused_with_every_problem(environments, tmp_path):
     document = json.loads(case(framework="pytorhc", batch_size=0))
     document["identity"]["color"] = "red"
+    del document["identity"]["layout"]["accumulation"]
+    document["identity"]["layout"].update(zero_stage=4, activation_checkpointing=1, data_parallel=2)
     out = tmp_path / "rep1.json"
     with started(environments, json.dumps(document), out) as process:
         assert process.wait(timeout=20) == 1
@@ -248,6 +253,10 @@ def test_wrong_cases_are_refused_with_every_problem(environments, tmp_path):
     assert "identity.framework: 'pytorhc'" in said and "pytorch" in said
     assert "identity.batch_size: 0; at least 1" in said
     assert "identity.color: unknown key" in said
+    assert "identity.layout.accumulation: missing" in said
+    assert "identity.layout.zero_stage: 4; allowed: 0, 1, 2, 3" in said
+    assert "identity.layout.activation_checkpointing: 1 is not true or false" in said
+    assert "identity.layout.data_parallel: unknown key; known: tensor_parallel, " in said
     assert "Traceback" not in said
 
 

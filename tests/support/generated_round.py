@@ -487,7 +487,7 @@ def certificate(case: plan.Case, device: str = "cpu", said: str = "passed") -> d
         case.precision,
         case.compiler,
         case.variant,
-        case.layout,
+        case.proved,
     )
     fails, _, tensor = said.partition(":")
     tiers: list[dict[str, Any]] = []

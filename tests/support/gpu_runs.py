@@ -2,7 +2,7 @@
 
 import sys
 
-from dlperf.contract.parallel import Parallel
+from dlperf.contract.layout import Layout
 from dlperf.contract.run import Run
 
 
@@ -15,7 +15,7 @@ def a_run(framework: str, **changes) -> Run:
         compiler="none",
         batch_size=8,
         data="synthetic",
-        parallel=Parallel(),
+        layout=Layout(),
         dimensions={"image_size": 64, "fold": 0},
         device="cuda",
         warmup_steps=1,

@@ -9,7 +9,7 @@ from pathlib import Path
 from conftest import ROOT, SCRIPTS
 
 from dlperf import frameworks
-from dlperf.contract.parallel import Parallel
+from dlperf.contract.layout import Layout
 from dlperf.contract.run import Run
 
 START = """
@@ -36,7 +36,7 @@ def rank(framework: str, workload: str = "resnet50", **changes) -> Run:
         "precision": "fp32",
         "compiler": frameworks.load(framework).DEFAULT_COMPILER["cpu"],
         "batch_size": 2,
-        "parallel": Parallel(),
+        "layout": Layout(),
         "data": "synthetic",
         "dimensions": dimensions[workload],
         "device": "cpu",

@@ -16,7 +16,7 @@ ROUND = {
             "precisions": ["fp32"],
             "batch_sizes": {"fp32": [4]},
             "data": ["sample"],
-            "accumulation": [1, 2],
+            "layouts": [{}, {"accumulation": 2}],
         }
     },
     "topologies": ["1n1d", "1n2d"],

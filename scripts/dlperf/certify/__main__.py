@@ -30,7 +30,7 @@ from dlperf import frameworks, workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SCHEMA, judge, required
 from dlperf.certify.required import Subject
 from dlperf.contract import case, files, storage, strict_json, terminal
-from dlperf.contract.parallel import Layout
+from dlperf.contract.layout import Proved
 from dlperf.measure import code, host, node, processes, record, stopwatch
 from dlperf.scenarios import train
 
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", required=True, help="the certificate to write")
     asked = parser.parse_args(arguments)
     try:
-        asked.layout = Layout.parse(asked.layout)
+        asked.layout = Proved.parse(asked.layout)
     except ValueError as error:
         parser.error(f"--layout: {error}")
     package = frameworks.find(asked.framework)
@@ -214,7 +214,7 @@ def _run(
             "compiler": compiler,
             "nodes": asked.nodes,
             "devices_per_node": task.get("ranks", asked.ranks) // asked.nodes,
-            "parallel": dataclasses.asdict(asked.layout.parallel),
+            "layout": dataclasses.asdict(asked.layout.layout),
             "batch_size": manifest["batch_size"],
             "data": "sample",
             **manifest["dimensions"],

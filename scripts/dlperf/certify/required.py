@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dlperf import frameworks, workloads
-from dlperf.contract.parallel import Layout
+from dlperf.contract.layout import Proved
 from dlperf.contract.proof import Float64, Inapplicable, Step, Tolerances, applies, number
 
 NO_FLOAT64 = "the framework has no float64 that serves for this model on this device"
@@ -195,7 +195,7 @@ def _of_quality(
         yield Tier("float64-again-loss", float64.loss, "float64")
         yield Tier("float64-again", float64.gradient, "float64")
     # of one part: the reference has the test of its batch alone
-    if "timed" in started and Layout.parse(subject.layout).parts == 1:
+    if "timed" in started and Proved.parse(subject.layout).parts == 1:
         yield Tier("timed-tested", number(allowed.outputs), "timed")
     if "free" in started:
         yield Tier("timed-again-loss", number(allowed.losses), "free")

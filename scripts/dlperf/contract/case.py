@@ -2,8 +2,8 @@
 
 A case's name is its path: what it says is what is passed on. A document
 `{"schema", "identity", "settings"}` asks for one repetition; a record carries the same two keys, so
-that `--case rep1.json` runs a recorded repetition again. Older ones lack what ABSENT
-names: they are read as if these were standard.
+that `--case rep1.json` runs a recorded repetition again. An identity that lacks what ABSENT names
+is read as if it had the standard value.
 """
 
 import dataclasses
@@ -14,8 +14,8 @@ from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
 
 from dlperf.contract import strict_json
 from dlperf.contract.dimension import Dimensions
-from dlperf.contract.parallel import NAMES as PARALLEL
-from dlperf.contract.parallel import SPELLED, Parallel
+from dlperf.contract.layout import BEFORE_BATCH, SPELLED, ZERO_STAGES, Layout
+from dlperf.contract.layout import NAMES as LAYOUT
 
 SCHEMA = "dlperf.case/2"
 # The reason of a record that a cluster makes again.
@@ -30,11 +30,11 @@ DEVICES = ("cpu", "cuda")
 
 
 class Field(NamedTuple):
-    """A value of a document: its type, the least number, and the words that are allowed."""
+    """A value of a document: its type, the least number, and the values that are allowed."""
 
     kind: Any
     least: Any = None
-    words: Tuple[str, ...] = ()
+    words: Tuple[Any, ...] = ()
 
 
 #: In the order that records and tables keep; a workload's own dimensions follow.
@@ -48,7 +48,7 @@ IDENTITY = OrderedDict(
         ("compiler", Field(str)),
         ("nodes", Field(int, 1)),
         ("devices_per_node", Field(int, 1)),
-        ("parallel", Field(dict)),
+        ("layout", Field(dict)),
         ("batch_size", Field(int, 1)),
         ("searched", Field(str)),
         ("epochs", Field(int, 0)),
@@ -58,7 +58,7 @@ IDENTITY = OrderedDict(
     ]
 )
 #: What an identity that lacks a field stands for.
-ABSENT = {"parallel": {}, "searched": "", "epochs": 0, "arrival_rate": 0}
+ABSENT = {"searched": "", "epochs": 0, "arrival_rate": 0}
 SETTINGS = OrderedDict(
     [
         ("device", Field(str, words=DEVICES)),
@@ -75,15 +75,24 @@ SETTINGS = OrderedDict(
 )
 #: What settings that lack a field stand for. memory_limit_bytes: of a device, 0 without a limit.
 UNSAID = {"evaluations": 0, "target": 0, "memory_limit_bytes": 0}
-#: The identity as columns of a table: `parallel` stands as its parts.
-COLUMNS = tuple(
-    column for name in IDENTITY for column in (PARALLEL if name == "parallel" else (name,))
+#: The fields of an identity's `layout`.
+OF_LAYOUT = OrderedDict(
+    [
+        ("tensor_parallel", Field(int, 1)),
+        ("pipeline_parallel", Field(int, 1)),
+        ("zero_stage", Field(int, words=ZERO_STAGES)),
+        ("accumulation", Field(int, 1)),
+        ("activation_checkpointing", Field(bool)),
+    ]
 )
+#: The identity as columns of a table: `layout` stands as its parts.
+COLUMNS = tuple(column for name in IDENTITY for column in (LAYOUT if name == "layout" else (name,)))
 
 _NAME = re.compile(
     r"(?P<scenario>[a-z]+)-(?P<precision>[a-z0-9_]+)(?:-(?P<compiler>[a-z0-9_]+))?"
     r"-(?P<nodes>\d+)n(?P<devices_per_node>\d+)d"
-    r"(?:-tp(?P<tensor_parallel>\d+))?(?:-pp(?P<pipeline_parallel>\d+))?(?:-zero(?P<zero_stage>\d+))?"
+    r"(?:-tp(?P<tensor_parallel>\d+))?(?:-pp(?P<pipeline_parallel>\d+))?"
+    r"(?:-zero(?P<zero_stage>\d+))?(?:-ckpt(?P<activation_checkpointing>\d+))?"
     r"-b(?P<batch_size>\d+|max)(?:-acc(?P<accumulation>\d+))?(?:-e(?P<epochs>\d+))?"
     r"(?:-r(?P<arrival_rate>\d+))?"
     r"-(?P<data>[a-z0-9_]+)(?P<dimensions>(?:-[a-z0-9_]+)*)"
@@ -111,7 +120,7 @@ class Case:
     compiler: str
     nodes: int
     devices_per_node: int
-    parallel: Parallel
+    layout: Layout
     batch_size: int
     data: str
     dimensions: Dimensions
@@ -128,9 +137,9 @@ class Case:
         if self.compiler != "none":
             parts.append(self.compiler)
         parts.append(self.topology)
-        parts += self.parallel.spelled("tensor_parallel", "pipeline_parallel", "zero_stage")
+        parts += self.layout.spelled(*BEFORE_BATCH)
         parts.append(self.batch)
-        parts += self.parallel.spelled("accumulation")
+        parts += self.layout.spelled("accumulation")
         parts += ["e%d" % self.epochs] if self.epochs else []
         parts += ["r%d" % self.arrival_rate] if self.arrival_rate else []
         return "-".join(parts + [self.data] + self.dimensions.spelled(self.searched))
@@ -157,8 +166,8 @@ class Case:
         if not match:
             raise ValueError("not the folder of a case: %s" % folder)
         found = match.groupdict()
-        parallel = {
-            key: int(found[key]) if found[key] else standard
+        layout = {
+            key: type(standard)(int(found[key])) if found[key] else standard
             for key, (_, standard) in SPELLED.items()
         }
         try:
@@ -175,7 +184,7 @@ class Case:
             found["compiler"] or "none",
             int(found["nodes"]),
             int(found["devices_per_node"]),
-            Parallel(**parallel),
+            Layout(**layout),
             0 if found["batch_size"] == "max" else int(found["batch_size"]),
             found["data"],
             dimensions,
@@ -195,14 +204,14 @@ class Case:
         identity = upgraded(identity)
         names = declared(identity["workload"])
         return cls(
-            parallel=Parallel(**identity["parallel"]),
+            layout=Layout(**identity["layout"]),
             dimensions=Dimensions(
                 names, {name: identity[name] for name in names if name in identity}
             ),
             **{
                 name: identity[name]
                 for name in IDENTITY
-                if name not in ("round", "repetition", "parallel")
+                if name not in ("round", "repetition", "layout")
             },
         )
 
@@ -213,15 +222,15 @@ class Case:
             parts.append(self.compiler)
         if self.variant:
             parts.append(self.variant)
-        parts.append(self.layout)
+        parts.append(self.proved)
         return "certificates/%s/%s/%s.json" % (self.workload, self.framework, "-".join(parts))
 
     @property
-    def layout(self):
-        """The layout that its certificate is of: ranks that infer exchange nothing."""
+    def proved(self):
+        """The name of the layout that its certificate is of: ranks that infer exchange nothing."""
         if self.scenario in INFERRING:
             return "1"
-        return self.parallel.layout(self.devices, self.nodes)
+        return self.layout.proved(self.devices, self.nodes)
 
     @property
     def variant(self):
@@ -241,7 +250,7 @@ class Case:
 
     @property
     def global_batch_size(self):
-        return self.parallel.global_batch_size(self.batch_size, self.devices)
+        return self.layout.global_batch_size(self.batch_size, self.devices)
 
     @property
     def series(self):
@@ -269,7 +278,7 @@ class Case:
     def identity(self, round, repetition):
         """The identity of a repetition, in the order that records keep."""
         own = {"round": round, "repetition": repetition}
-        own["parallel"] = dataclasses.asdict(self.parallel)
+        own["layout"] = dataclasses.asdict(self.layout)
         found = OrderedDict(
             (name, own[name] if name in own else getattr(self, name)) for name in IDENTITY
         )
@@ -287,12 +296,11 @@ def made_as(scenario):
 
 
 def upgraded(identity):
-    """An identity of version 1 or 2 as one of version 2, in its order."""
+    """An identity with all its fields, in their order."""
     found = OrderedDict()
     for name in IDENTITY:
         if name in identity or name in ABSENT:
             found[name] = identity.get(name, ABSENT.get(name))
-    found["parallel"] = dict(dataclasses.asdict(Parallel()), **found["parallel"])
     found.update((name, value) for name, value in identity.items() if name not in IDENTITY)
     return dict(found)
 
@@ -307,11 +315,11 @@ def with_choices(identity, dimensions):
 
 
 def flat(identity):
-    """An identity with the parts of `parallel` in its place: COLUMNS, and the dimensions."""
+    """An identity with the parts of `layout` in its place: COLUMNS, and the dimensions."""
     found = {}
     for name, value in upgraded(identity).items():
-        if name == "parallel":
-            found.update((key, value[key]) for key in PARALLEL)
+        if name == "layout":
+            found.update((key, int(value[key])) for key in LAYOUT)
         else:
             found[name] = value
     return found
@@ -385,8 +393,8 @@ def problems(document, known):
         if section == "identity" and not found:
             found.extend(_rate_problems(values))
             found.extend(_choice_problems(values, dimensions))
-        if section == "identity" and isinstance(values["parallel"], dict):
-            found.extend(_parallel_problems(values))
+        if section == "identity" and isinstance(values.get("layout"), dict):
+            found.extend(_layout_problems(values))
     return found or list(_quality_problems(document["identity"], document["settings"]))
 
 
@@ -417,20 +425,17 @@ def _choice_problems(identity, dimensions):
             yield "identity.%s: %r; %r but in the scenarios %s" % (key, value, each.standard, there)
 
 
-def _parallel_problems(identity):
-    found, asked = [], identity["parallel"]
-    for key in sorted(set(asked) - set(PARALLEL)):
-        where = "identity.parallel.%s" % key
-        found.append("%s: unknown key; known: %s" % (where, ", ".join(PARALLEL)))
-    for key in PARALLEL:
-        least = 0 if key == "zero_stage" else 1
-        if key in asked:
-            where = "identity.parallel.%s" % key
-            found.extend(_value_problems(where, key, Field(int, least), asked))
+def _layout_problems(identity):
+    found, asked = [], identity["layout"]
+    for key in sorted(set(asked) - set(OF_LAYOUT)):
+        where = "identity.layout.%s" % key
+        found.append("%s: unknown key; known: %s" % (where, ", ".join(OF_LAYOUT)))
+    for key, field in OF_LAYOUT.items():
+        found.extend(_value_problems("identity.layout.%s" % key, key, field, asked))
     devices = [identity.get(key) for key in ("nodes", "devices_per_node")]
     if not found and all(isinstance(each, int) and each > 0 for each in devices):
-        problem = Parallel(**asked).problem(devices[0] * devices[1])
-        found.extend(["identity.parallel: " + problem] if problem else [])
+        problem = Layout(**asked).problem(devices[0] * devices[1])
+        found.extend(["identity.layout: " + problem] if problem else [])
     return found
 
 
@@ -438,19 +443,20 @@ def _value_problems(where, key, field, values):
     if key not in values:
         return ["%s: missing" % where]
     value = values[key]
-    if isinstance(value, bool) or not isinstance(value, field.kind):
-        name = {str: "text", dict: "an object"}.get(field.kind, "a number")
+    if isinstance(value, bool) != (field.kind is bool) or not isinstance(value, field.kind):
+        names = {str: "text", dict: "an object", bool: "true or false"}
+        name = names.get(field.kind, "a number")
         return ["%s: %r is not %s" % (where, value, name)]
     if field.words and value not in field.words:
-        return ["%s: %r; allowed: %s" % (where, value, ", ".join(field.words))]
+        return ["%s: %r; allowed: %s" % (where, value, ", ".join(map(str, field.words)))]
     if field.least is not None and value < field.least:
         return ["%s: %r; at least %d" % (where, value, field.least)]
     return []
 
 
 def schema():
-    """The JSON schema of a record's identity, versions 1 and 2."""
-    kinds = {str: "string", int: "integer", dict: "object"}
+    """The JSON schema of a record's identity."""
+    kinds = {str: "string", int: "integer", bool: "boolean", dict: "object"}
     properties = {}
     for name, field in IDENTITY.items():
         properties[name] = {"type": kinds[field.kind]}
@@ -458,11 +464,15 @@ def schema():
             properties[name]["minLength"] = 1
         if field.least is not None:
             properties[name]["minimum"] = field.least
-    properties["parallel"].update(
-        properties={
-            key: {"type": "integer", "minimum": 0 if key == "zero_stage" else 1} for key in PARALLEL
-        },
-        required=list(PARALLEL),
+    of_layout = {key: {"type": kinds[field.kind]} for key, field in OF_LAYOUT.items()}
+    for key, field in OF_LAYOUT.items():
+        if field.least is not None:
+            of_layout[key]["minimum"] = field.least
+        if field.words:
+            of_layout[key]["enum"] = list(field.words)
+    properties["layout"].update(
+        properties=of_layout,
+        required=list(OF_LAYOUT),
         additionalProperties=False,
     )
     return {

@@ -4,6 +4,7 @@ In: a YAML file, or pydantic's errors. Out: a mapping, or a `ConfigError` with e
 """
 
 import difflib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +142,7 @@ def _problem(found: dict[str, Any], model: type[BaseModel], written: Written) ->
     key, value = key_path(place), str(scalar) if scalar else _shown(found["input"])
     if found["type"] == "extra_forbidden":
         allowed = tuple(_section(model, place[:-1]).model_fields)
-        meant = "".join(nearest(place[-1], allowed)) or _elsewhere(str(place[-1]), model)
+        meant = "".join(nearest(place[-1], allowed)) or _elsewhere(place, model)
         return Problem(key, "", f"unknown key (its value is {value})", allowed, meant)
     if found["type"] == "invalid_key":
         where = key_path(place[:-1]) or "the file"
@@ -224,10 +225,16 @@ def _section(model: type[BaseModel], place: Sequence[str | int]) -> type[BaseMod
     return model
 
 
-def _elsewhere(name: str, model: type[BaseModel]) -> str:
-    """The full path of a key that stands in the wrong section."""
+def _elsewhere(place: Sequence[str | int], model: type[BaseModel]) -> str:
+    """The full path of a key that stands in the wrong section: the nearest to where it stands."""
+    *sections, name = [str(part) for part in place if not isinstance(part, int)]
+
+    def distance(path: str) -> tuple[int, int]:
+        parts = path.split(".")
+        return -len(os.path.commonprefix([parts, sections])), len(parts)
+
     found = [path for path, _ in keys(model) if path.split(".")[-1] == name]
-    return min(found, key=lambda path: path.count("."), default="")
+    return min(found, key=distance, default="")
 
 
 def repeated(

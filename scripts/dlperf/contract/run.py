@@ -7,7 +7,7 @@ import time
 from typing import Dict, List, NamedTuple, Optional
 
 from dlperf.contract.dimension import Data, Value
-from dlperf.contract.parallel import Parallel
+from dlperf.contract.layout import Layout
 
 
 class Unsupported(Exception):
@@ -154,7 +154,7 @@ class Run(Rank):
     workload: str
     scenario: str
     batch_size: int
-    parallel: Parallel
+    layout: Layout
     data: str
     dimensions: Dict[str, Value]
     warmup_steps: int
@@ -166,27 +166,27 @@ class Run(Rank):
     loss_scale: float = 2.0**16
 
     def __post_init__(self):
-        if isinstance(self.parallel, dict):  # as JSON has it
-            object.__setattr__(self, "parallel", Parallel(**self.parallel))
+        if isinstance(self.layout, dict):  # as JSON has it
+            object.__setattr__(self, "layout", Layout(**self.layout))
 
     @property
     def accumulation(self):
         """Micro-steps an update."""
-        return self.parallel.accumulation
+        return self.layout.accumulation
 
     @property
     def data_parallel(self):
         """Model replicas."""
-        return self.parallel.data_parallel(self.ranks * self.devices)
+        return self.layout.data_parallel(self.ranks * self.devices)
 
     @property
     def replica(self):
         """The number of this rank's (first) model replica: ranks of one follow each other."""
-        return self.rank * self.devices // self.parallel.devices_per_replica
+        return self.rank * self.devices // self.layout.devices_per_replica
 
     @property
     def global_batch_size(self):
-        return self.parallel.global_batch_size(self.batch_size, self.ranks * self.devices)
+        return self.layout.global_batch_size(self.batch_size, self.ranks * self.devices)
 
     @property
     def steps(self):

@@ -50,7 +50,7 @@ class Workload:
     """title, summary, unit: for people; unit is the plural of what a batch has samples of.
 
     dimensions: its own dimensions of a case. data: kinds of data. ways: fields of
-    contract.parallel.Parallel that it can have other values of.
+    contract.layout.Layout that it can have other values of.
     parameters(dimensions): canonical name -> shape of all trained tensors. initial(name, shape,
     draw): what training starts with: an array by `draw`, or a number. learning_rate(global batch
     size): of training whose rate is constant. schedule(run): a rate for each step of a training to

@@ -19,8 +19,8 @@ from collections import OrderedDict
 from dlperf import frameworks, workloads
 from dlperf.contract import case as contract
 from dlperf.contract import words
-from dlperf.contract.case import IDENTITY, SETTINGS, Field
-from dlperf.contract.parallel import SPELLED, Parallel
+from dlperf.contract.case import IDENTITY, OF_LAYOUT, SETTINGS, Field
+from dlperf.contract.layout import Layout
 from dlperf.measure import host
 from dlperf.workloads.cases import case_of, known
 
@@ -106,13 +106,13 @@ def options(names):
     """Option -> (key, Field): what a document has, and the dimensions of these workloads."""
     found = OrderedDict()
     for key, field in list(IDENTITY.items()) + list(SETTINGS.items()):
-        if key not in ("parallel", "searched"):
+        if key not in ("layout", "searched"):
             found[_option(key)] = (key, field)
     found["--workload"] = ("workload", Field(str, words=workloads.NAMES))
     there = tuple(name for name in frameworks.NAMES if frameworks.find(name))
     found["--framework"] = ("framework", Field(str, words=there))
-    for key, (_, standard) in SPELLED.items():
-        found[_option(key)] = (key, Field(int, standard))
+    for key, field in OF_LAYOUT.items():
+        found[_option(key)] = (key, Field(int, words=(0, 1)) if field.kind is bool else field)
     for name in names:
         for key, each in workloads.dimensions(name).items():
             words = tuple(each.words)
@@ -144,7 +144,7 @@ def document(given):
     values.setdefault("batch_size", batch_size(described.flops_per_sample(own, "train"), device))
     if "data_dir" not in values:
         values["data_dir"] = _folder(values, described.data[values["data"]].folder, own)
-    values["parallel"] = _parallel(values, described)
+    values["layout"] = _layout(values, described)
     identity = OrderedDict((key, values[key]) for key in IDENTITY)
     identity.update(own)
     reason = frameworks.unsupported(dict(identity, device=device))
@@ -168,19 +168,20 @@ def batch_size(flops, device):
     return min(LARGEST_BATCH, 2 ** int(nearest))
 
 
-def _parallel(values, workload):
-    parallel = Parallel(**{key: values[key] for key in SPELLED if key in values})
-    for key in parallel.asked():
+def _layout(values, workload):
+    given = {key: field.kind(values[key]) for key, field in OF_LAYOUT.items() if key in values}
+    layout = Layout(**given)
+    for key in layout.asked():
         if key not in workload.ways:
             allowed = ", ".join(map(_option, workload.ways)) or "none of its kind"
             raise Mistake(
                 "%s: %d: %s has no such way [allowed: %s]"
-                % (_option(key), getattr(parallel, key), workload.title, allowed)
+                % (_option(key), getattr(layout, key), workload.title, allowed)
             )
-    problem = parallel.problem(values["nodes"] * values["devices_per_node"])
+    problem = layout.problem(values["nodes"] * values["devices_per_node"])
     if problem:
         raise Mistake("--devices: %d: %s" % (values["devices_per_node"], problem))
-    return dataclasses.asdict(parallel)
+    return dataclasses.asdict(layout)
 
 
 def _folder(values, folder, dimensions):

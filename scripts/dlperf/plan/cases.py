@@ -14,7 +14,6 @@ from dlperf import frameworks, scenarios, workloads
 from dlperf.contract.case import SCHEMA, Case, made_as
 from dlperf.contract.choices import MAX
 from dlperf.contract.dimension import Dimensions
-from dlperf.contract.parallel import Parallel
 from dlperf.loaders.formats import IN_GRAPH
 from dlperf.plan.checks import split_topology
 from dlperf.plan.config import Config, Workload
@@ -116,7 +115,7 @@ def _of_matrix(
     total = section.global_batch_sizes_of(scenario, precision)
     for (
         batch_size,
-        parallel,
+        asked,
         data,
         dimensions,
         epochs,
@@ -126,7 +125,7 @@ def _of_matrix(
         framework,
     ) in itertools.product(
         [*section.batch_sizes_of(scenario, precision), *map(_Total, total)],
-        section.parallel if scenario == "train" else [Parallel()],
+        section.layouts_of(scenario),
         section.data_of(scenario),
         section.dimensions_of(scenario),
         section.epochs_of(scenario),
@@ -136,9 +135,12 @@ def _of_matrix(
         config.frameworks,
     ):
         nodes, devices = split_topology(topology)
+        if not asked.is_planned(nodes * devices):
+            continue
+        layout = asked.layout
         together = isinstance(batch_size, _Total)
         if together:  # 0 where the case is unsupported
-            shares = parallel.global_batch_size(1, nodes * devices)
+            shares = layout.global_batch_size(1, nodes * devices)
             batch_size = batch_size // shares if shares else 1
         sizes, searched = _dimensions(workload, scenario, dimensions)
         case = Case(
@@ -149,7 +151,7 @@ def _of_matrix(
             "none",
             nodes,
             devices,
-            parallel,
+            layout,
             0 if batch_size == MAX else int(batch_size),
             data,
             sizes,
@@ -224,11 +226,11 @@ def _unsupported(case: Case, config: Config) -> str:
         return f"no such compiler; {facts.TITLE} has: {', '.join(facts.COMPILERS)}"
     if not inputs.reads(case):
         return f"no reader of its own for data: {case.data}"
-    if problem := case.parallel.problem(case.devices):
+    if problem := case.layout.problem(case.devices):
         return problem
-    for name in case.parallel.asked():
+    for name in case.layout.asked():
         if name not in workloads.of(case.workload).ways:
-            return f"{workloads.of(case.workload).title} has no {name}"
+            return f"no implementation of {workloads.of(case.workload).title} has {name}"
     identity = case.identity(config.round, 1)
     own = {"device": config.device, "scenario": made}
     return workloads.unsupported(identity) or frameworks.unsupported({**identity, **own})

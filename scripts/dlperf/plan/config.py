@@ -6,6 +6,7 @@ of keys in `config/README.md` are generated from these models (`python -m dlperf
 """
 
 import itertools
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -24,7 +25,6 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from dlperf import frameworks, workloads
-from dlperf.contract import parallel
 from dlperf.contract.case import DEVICES, INFERRING, PRECISIONS, SCENARIOS, Case
 from dlperf.contract.choices import (
     MAX,
@@ -37,7 +37,6 @@ from dlperf.contract.choices import (
     Section,
 )
 from dlperf.contract.dimension import Dimension
-from dlperf.contract.parallel import Parallel
 from dlperf.contract.problems import (
     ConfigError,
     Problem,
@@ -58,6 +57,7 @@ from dlperf.plan.checks import (
     without_section,
 )
 from dlperf.plan.compilers import CompilerName
+from dlperf.plan.layouts import Layout, PositiveInt, doubled, fitting_nowhere
 from dlperf.plan.peaks import DeviceName, PeakPrecision, Teraflops, above_dense
 
 #: What lies in results/ beside the rounds, so no round may have these names.
@@ -109,7 +109,6 @@ PublishedName = Annotated[
     str, Pattern("the name of a file in config/published", r"[A-Za-z0-9][A-Za-z0-9._-]*")
 ]
 # The largest numbers are beyond every machine, and what all programs here can count to.
-PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
 ArrivalRate = Annotated[int, Field(ge=1, le=1_000_000)]
 BatchSize = Annotated[PositiveInt, OrMax()]
 Memory = Annotated[int, Bytes()]
@@ -224,10 +223,10 @@ class Also(Section):
         description="Topologies, in place of the round's.",
         examples=[["1n1d", "1n8d"]],
     )
-    accumulation: Choices[PositiveInt] | None = Field(
+    layouts: Choices[Layout] | None = Field(
         default=None,
-        description="Numbers of micro-steps in an update, in place of those of the section.",
-        examples=[[8]],
+        description="Layouts, in place of those of the section; they have the same keys.",
+        examples=[[{"accumulation": 8}]],
     )
 
 
@@ -274,30 +273,12 @@ class Workload(Section):
         "entry has the keys that differ in its cases.",
         examples=[[{"batch_sizes": {"fp32": [512]}, "topologies": ["1n1d"]}]],
     )
-    tensor_parallel: Choices[PositiveInt] = Field(
-        default=[1],
-        description="The number of devices over which each matrix of a model replica is split, if "
-        "the workload can be split.",
-        examples=[[1], [1, 8]],
-    )
-    pipeline_parallel: Choices[PositiveInt] = Field(
-        default=[1],
-        description="The number of devices over which the layers of a model replica are split, if "
-        "the workload can be split.",
-        examples=[[1], [1, 2]],
-    )
-    zero_stage: Choices[Annotated[int, Field(ge=0, le=3)]] = Field(
-        default=[0],
-        description="What model replicas share instead of having a copy each (ZeRO): 0 nothing, 1 "
-        "the optimiser's state, 2 also gradients, 3 also weights.",
-        examples=[[0], [0, 2]],
-    )
-    accumulation: Choices[PositiveInt] = Field(
-        default=[1],
-        description="The number of micro-steps in an update: the gradients of so many batches are "
-        "averaged before the weights change. The global batch is batch size x model replicas x "
-        "accumulation.",
-        examples=[[1], [1, 8]],
+    layouts: Choices[Layout] = Field(
+        default=[Layout()],
+        description="How the scenario `train` spreads a model over devices: each entry is one "
+        "layout, and a key that it leaves out has its standard value. A layout has to fit one of "
+        "the topologies; on others that it does not divide it is unsupported.",
+        examples=[[{}, {"accumulation": 8}], [{"tensor_parallel": 2, "pipeline_parallel": 2}]],
     )
     data: list[str] = Field(description="The kinds of data; each workload has its own kinds.")
     steps: Steps | None = Field(
@@ -383,11 +364,9 @@ class Workload(Section):
         sizes = self.global_batch_sizes if scenario == "train" else None
         return list((sizes or {}).get(precision, []))
 
-    @property
-    def parallel(self) -> list[Parallel]:
-        """Every combination of the ways to spread a model and its updates."""
-        lists = [getattr(self, name) for name in parallel.NAMES]
-        return [Parallel(*each) for each in itertools.product(*lists)]
+    def layouts_of(self, scenario: str) -> list[Layout]:
+        """How the model is spread: devices that do not train do so each by itself."""
+        return list(self.layouts) if scenario == "train" else [Layout()]
 
 
 def _section(name: str) -> type[Workload]:
@@ -765,6 +744,8 @@ def load(
     except ValidationError as error:
         problems = explain(error, Config, written) + problems
     else:
+        known = {problem.key for problem in problems}
+        problems += [problem for problem in _laid_out(valid) if problem.key not in known]
         problems += [*above_dense(valid), *_undivided(valid)]
     problems += misread(data, written, problems)
     if problems:
@@ -772,19 +753,31 @@ def load(
     return valid
 
 
+def _laid_out(config: Config) -> Iterator[Problem]:
+    """Layouts that stand twice in a list, or fit no topology of their section."""
+    for name, section in config.workloads.asked().items():
+        lists = [("layouts", section.layouts, config.topologies)]
+        for index, entry in enumerate(section.also):
+            topologies = entry.topologies or config.topologies
+            lists.append((f"also[{index}].layouts", entry.layouts or [], topologies))
+        for place, layouts, topologies in lists if "train" in section.scenarios else ():
+            yield from doubled(f"workloads.{name}.{place}", layouts)
+            yield from fitting_nowhere(f"workloads.{name}.{place}", layouts, topologies)
+
+
 def _undivided(config: Config) -> Iterator[Problem]:
     """Global batches of which not all model replicas can take an equal share."""
-    for name, asked in config.workloads.asked().items():
-        for index, (section, topologies) in enumerate(asked.matrices("train")):
+    for name, section in config.workloads.asked().items():
+        for index, (matrix, topologies) in enumerate(section.matrices("train")):
             place = f"workloads.{name}." + (f"also[{index - 1}]." if index else "")
-            for precision, topology, way in itertools.product(
-                section.precisions, topologies or config.topologies, section.parallel
+            for precision, topology, asked in itertools.product(
+                matrix.precisions, topologies or config.topologies, matrix.layouts
             ):
-                nodes, devices = split_topology(topology)
-                if way.problem(nodes * devices):  # the case is unsupported
+                devices = math.prod(split_topology(topology))
+                if not asked.fits(devices):  # there is no case, or an unsupported one
                     continue
-                shares = way.global_batch_size(1, nodes * devices)
-                for size in section.global_batch_sizes_of("train", precision):
+                shares = asked.layout.global_batch_size(1, devices)
+                for size in matrix.global_batch_sizes_of("train", precision):
                     if size % shares:
                         message = f"cannot be shared equally by {shares}, as {topology} needs"
                         yield Problem(f"{place}global_batch_sizes.{precision}", str(size), message)

@@ -282,7 +282,7 @@ def _waiting(case: Case, settings: Mapping[str, Any]) -> float:
 def flops(case: Case) -> float:
     """The FLOPs of a step of a device."""
     each = workloads.of(case.workload).flops_per_sample(case.dimensions, made_as(case.scenario))
-    return float(each) * (case.batch_size or GUESSED_BATCH) * case.parallel.accumulation
+    return float(each) * (case.batch_size or GUESSED_BATCH) * case.layout.accumulation
 
 
 def flops_of_steps(case: Case, settings: Mapping[str, Any], window_only: bool = False) -> float:

@@ -38,6 +38,8 @@ def key_table() -> str:
     schema = Config.model_json_schema()
     lines = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for key, field in keys(Config):
+        if ".also.layouts." in key:  # the same as of the section's `layouts`
+            continue
         entry = _property(key, schema)
         default = "" if field.is_required() else _default(field.get_default())
         lines.append(f"| `{key}` | {_kind(entry, schema)} | {default} | {field.description} |")
@@ -49,7 +51,7 @@ def record_schema() -> str:
     schema = json.loads(RECORD.read_text(encoding="utf-8"))
     schema["properties"]["identity"] = {
         "description": "The case and the repetition, as the record's path says them, and the "
-        "workload's own dimensions. Version 1 has no `parallel`: all of it was standard.",
+        "workload's own dimensions.",
         **case.schema(),
     }
     return json.dumps(schema, indent=1) + "\n"
@@ -131,4 +133,9 @@ def _default(value: Any) -> str:
         return "left out"
     if isinstance(value, BaseModel):
         return ""
+    if isinstance(value, list):  # of maps, what is not standard
+        value = [
+            each.model_dump(exclude_defaults=True) if isinstance(each, BaseModel) else each
+            for each in value
+        ]
     return f"`{json.dumps(value)}`".replace('"', "")

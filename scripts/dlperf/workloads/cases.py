@@ -4,9 +4,11 @@ Apart from the package itself, which decides what implementations compute: how a
 does not.
 """
 
+import dataclasses
+
 from dlperf import frameworks, workloads
 from dlperf.contract.case import Case, Known
-from dlperf.contract.parallel import NAMES as PARALLEL
+from dlperf.contract.layout import SPELLED, Layout
 
 
 def known():
@@ -20,8 +22,13 @@ def case_of(identity):
 
 
 def case_of_row(row):
-    """The case of a table's row, in which `parallel` stands as its parts."""
-    return case_of(dict(row, parallel={name: row[name] for name in PARALLEL}))
+    """The case of a table's row, in which `layout` stands as its parts."""
+    return case_of(dict(row, layout=dataclasses.asdict(layout_of_row(row))))
+
+
+def layout_of_row(row):
+    """The layout of a table's row, in which words such as true are numbers."""
+    return Layout(**{name: type(standard)(row[name]) for name, (_, standard) in SPELLED.items()})
 
 
 def parse_case(folder):

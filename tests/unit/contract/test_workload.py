@@ -8,6 +8,7 @@ import pytest
 from conftest import SCRIPTS
 
 from dlperf import workloads
+from dlperf.contract.layout import SPELLED
 from dlperf.contract.workload import Quality, Workload
 
 REQUIRED = [
@@ -50,7 +51,7 @@ def test_a_workload_and_its_proof_agree(workload):
     assert bool(own.statistics) == bool(proof.neutral_statistics)
     assert set(own.sparse(sizes)) <= own.parameters(sizes).keys()
     assert bool(own.quality) == any(each.tests for each in own.data.values())
-    assert set(own.ways) <= {"tensor_parallel", "pipeline_parallel", "zero_stage", "accumulation"}
+    assert set(own.ways) <= set(SPELLED)
     for key, (choice, word) in own.divided.items():
         assert key in own.dimensions and word in own.dimensions[choice].words
 

@@ -19,7 +19,7 @@ from dlperf.certify import __main__ as certify
 from dlperf.certify import judge
 from dlperf.certify.required import Subject
 from dlperf.contract.dimension import Dimensions
-from dlperf.contract.parallel import Layout, Parallel
+from dlperf.contract.layout import Layout, Proved
 from dlperf.contract.run import Unsupported
 from dlperf.frameworks.hugectr import formats, process
 from dlperf.scenarios import early_return, train
@@ -504,7 +504,7 @@ def test_newer_versions_are_given_parquet(insert, monkeypatch):
 
 
 def test_a_rank_of_several_devices_takes_their_batches():
-    run = asked(4, ranks=2, rank=1, batch_size=8, parallel=Parallel())
+    run = asked(4, ranks=2, rank=1, batch_size=8, layout=Layout())
     assert (run.data_parallel, run.global_batch_size, run.replica) == (8, 64, 4)
     assert run.input.parts == 8
 
@@ -578,7 +578,7 @@ def test_its_certificate_leaves_out_what_its_python_cannot(monkeypatch):
     manifest = {"variant": "", "parts": {"1": {"loss": [1.0] * 5}}}
     for framework, alone in (("hugectr", False), ("pytorch", True)):
         asked = types.SimpleNamespace(
-            layout=Layout.parse("1"), no_long_run=False, float64_only=False
+            layout=Proved.parse("1"), no_long_run=False, float64_only=False
         )
         subject = Subject(framework=framework, variant="", layout="1", **of_path)
         certify._tiers(asked, subject, manifest, {})

@@ -1,5 +1,6 @@
 """What a node says of its GPUs, and which builds run there. NVML's answers are made up here."""
 
+import dataclasses
 import json
 import os
 import sys
@@ -11,6 +12,7 @@ import pytest
 from fake_nvml import ampere, hopper
 
 from dlperf.analysis.schema import documents
+from dlperf.contract.layout import Layout
 from dlperf.contract.run import Run
 from dlperf.environments import FILES as ENVS
 from dlperf.environments import files
@@ -28,7 +30,7 @@ CASE = {
         "scenario": "train",
         "nodes": 1,
         "devices_per_node": 1,
-        "parallel": {},
+        "layout": dataclasses.asdict(Layout()),
         "data": "synthetic",
         "repetition": 1,
     },

@@ -5,10 +5,12 @@ import math
 from dataclasses import replace
 
 import pytest
+import yaml
 from conftest import ROOT
 
 from dlperf import workloads
-from dlperf.plan import ConfigError, expand, load
+from dlperf.contract.layout import Layout
+from dlperf.plan import ConfigError, dump, expand, load
 
 
 def on_two(**section):
@@ -208,7 +210,7 @@ def test_nvidias_electra_round_is_the_published_matrix():
             str(case.dimensions["sequence_length"]),
             case.topology,
             str(case.batch_size),
-            str(case.parallel.accumulation),
+            str(case.layout.accumulation),
         )
         for case in expand(config)
         if case.framework == "pytorch" and not case.unsupported
@@ -236,6 +238,106 @@ def test_nvidias_electra_round_is_the_published_matrix():
 
 
 def test_more_cases_may_have_other_micro_steps():
-    asked = on_two(accumulation=[1], also=[{"accumulation": [4], "topologies": ["1n1d"]}])
-    found = {(case.topology, case.parallel.accumulation) for case in expand(load(asked))}
+    asked = on_two(also=[{"layouts": [{"accumulation": 4}], "topologies": ["1n1d"]}])
+    found = {(case.topology, case.layout.accumulation) for case in expand(load(asked))}
     assert found == {("1n1d", 1), ("1n2d", 1), ("1n1d", 4)}
+
+
+def laid_out(*layouts, **changes):
+    """BERT in these layouts on 1, 2, 4 and 8 devices."""
+    section = {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}, "compilers": ["off"]}
+    section |= {"layouts": list(layouts)} if layouts else {}
+    topologies = ["1n1d", "1n2d", "1n4d", "2n4d"]
+    return {**on_two(), "topologies": topologies, "workloads": {"bert": section | changes}}
+
+
+def test_without_layouts_there_is_one():
+    assert [case.layout for case in expand(load(laid_out()))] == [Layout()] * 4
+    assert load(laid_out()) == load(laid_out({}))
+
+
+def test_layouts_are_no_product_of_lists():
+    asked = laid_out({"tensor_parallel": 2}, {"pipeline_parallel": 2, "accumulation": 4})
+    found = {case.layout for case in expand(load(asked))}
+    assert found == {Layout(tensor_parallel=2), Layout(pipeline_parallel=2, accumulation=4)}
+
+
+@pytest.mark.parametrize(
+    "key", ["tensor_parallel", "pipeline_parallel", "zero_stage", "accumulation"]
+)
+def test_a_list_of_one_kind_of_layout_is_no_key(key):
+    line = only_problem(laid_out(**{key: [2]}))
+    assert line.startswith(f"mine.yaml: workloads.bert.{key}: unknown key (its value is [2])")
+    assert f"did you mean 'workloads.bert.layouts.{key}'?" in line
+    line = only_problem(laid_out(also=[{key: [2]}]))
+    assert f"did you mean 'workloads.bert.also.layouts.{key}'?" in line
+
+
+@pytest.mark.parametrize("again", [{"accumulation": 2}, {"accumulation": 2, "zero_stage": 0}])
+def test_a_layout_stands_once_in_a_list(again):
+    line = only_problem(laid_out({}, {"accumulation": 2}, again))
+    assert line.startswith("mine.yaml: workloads.bert.layouts[2]: {")
+    assert "leave one out" in line
+    also = [{"layouts": [{}, {"accumulation": 1}], "batch_sizes": {"fp32": [4]}}]
+    assert only_problem(laid_out(also=also)) == (
+        "mine.yaml: workloads.bert.also[0].layouts[1]: {} is the same layout as "
+        "workloads.bert.also[0].layouts[0]; leave one out"
+    )
+
+
+@pytest.mark.parametrize(
+    "layout, key, value, allowed, nearest",
+    [
+        ({"tensor_parallel": 3}, "tensor_parallel", 3, "1, 2, 4, 8", 2),
+        ({"tensor_parallel": 2, "pipeline_parallel": 5}, "pipeline_parallel", 5, "1, 2, 4", 4),
+        ({"tensor_parallel": 3, "pipeline_parallel": 7}, "pipeline_parallel", 7, "1, 2, 4, 8", 8),
+        ({"data_parallel": 16}, "data_parallel", 16, "1, 2, 4, 8", 8),
+        ({"data_parallel": 4, "tensor_parallel": 4}, "data_parallel", 4, "1, 2", 2),
+    ],
+)
+def test_a_layout_that_fits_no_topology_is_refused(layout, key, value, allowed, nearest):
+    assert only_problem(laid_out({}, layout)) == (
+        f"mine.yaml: workloads.bert.layouts[1].{key}: {value} fits no topology: the devices of "
+        f"1n1d (1), 1n2d (2), 1n4d (4), 2n4d (8) cannot be spread so; did you mean '{nearest}'? "
+        f"[allowed: {allowed}]"
+    )
+
+
+def test_an_entry_of_also_has_to_fit_its_own_topologies():
+    also = [{"layouts": [{"tensor_parallel": 4}], "topologies": ["1n2d"]}]
+    line = only_problem(laid_out(also=also))
+    assert "also[0].layouts[0].tensor_parallel: 4 fits no topology: the devices of 1n2d (2)" in line
+
+
+def test_what_a_layout_does_not_divide_is_unsupported_there():
+    cases = expand(load(laid_out({"tensor_parallel": 2, "pipeline_parallel": 2})))
+    reasons = {case.topology: case.unsupported for case in cases}
+    assert reasons == {
+        "1n1d": "1 device cannot be split into replicas of 4 (tensor_parallel 2 x "
+        "pipeline_parallel 2)",
+        "1n2d": "2 devices cannot be split into replicas of 4 (tensor_parallel 2 x "
+        "pipeline_parallel 2)",
+        "1n4d": "no implementation of BERT-Base has tensor_parallel",
+        "2n4d": "no implementation of BERT-Base has tensor_parallel",
+    }
+
+
+def test_data_parallel_selects_topologies():
+    asked = [{"data_parallel": 2, "accumulation": 2}, {"data_parallel": 2, "tensor_parallel": 4}]
+    found = [(case.topology, case.layout) for case in expand(load(laid_out(*asked)))]
+    assert found == [
+        ("1n2d", Layout(accumulation=2)),
+        ("2n4d", Layout(tensor_parallel=4)),
+    ]
+
+
+def test_what_no_implementation_has_is_unsupported():
+    (reason,) = {
+        case.unsupported for case in expand(load(laid_out({"activation_checkpointing": True})))
+    }
+    assert reason == "no implementation of BERT-Base has activation_checkpointing"
+
+
+def test_a_written_config_asks_for_the_same_layouts():
+    asked = load(laid_out({}, {"data_parallel": 2, "accumulation": 2}))
+    assert load(yaml.safe_load(dump(asked))) == asked

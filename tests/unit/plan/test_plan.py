@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dlperf import frameworks, plan, workloads
 from dlperf.contract.dimension import Dimensions
-from dlperf.contract.parallel import Parallel
+from dlperf.contract.layout import NAMES, Layout, Proved
 from dlperf.plan import Case, document, expand, load, order
 from dlperf.workloads.cases import base_case, case_of, case_of_row, parse_case
 
@@ -224,11 +224,12 @@ def test_a_document_says_all_that_a_repetition_needs_to_know():
             "compiler": "none",
             "nodes": 1,
             "devices_per_node": 2,
-            "parallel": {
+            "layout": {
                 "tensor_parallel": 1,
                 "pipeline_parallel": 1,
                 "zero_stage": 0,
                 "accumulation": 1,
+                "activation_checkpointing": False,
             },
             "batch_size": 8,
             "searched": "",
@@ -259,6 +260,16 @@ def test_synthetic_data_have_no_folder():
     assert plan.document(case, round, 1)["settings"]["data_dir"] == ""
 
 
+LAYOUTS = st.builds(
+    Layout,
+    tensor_parallel=st.integers(1, 64),
+    pipeline_parallel=st.integers(1, 64),
+    zero_stage=st.integers(0, 3),
+    accumulation=st.integers(1, 4096),
+    activation_checkpointing=st.booleans(),
+)
+
+
 @given(
     st.builds(
         Case,
@@ -269,13 +280,7 @@ def test_synthetic_data_have_no_folder():
         compiler=st.sampled_from(["none", "inductor", "xla", "static", "graph"]),
         nodes=st.integers(1, 9999),
         devices_per_node=st.integers(1, 9999),
-        parallel=st.builds(
-            Parallel,
-            tensor_parallel=st.integers(1, 64),
-            pipeline_parallel=st.integers(1, 64),
-            zero_stage=st.integers(0, 3),
-            accumulation=st.integers(1, 4096),
-        ),
+        layout=LAYOUTS,
         batch_size=st.integers(1, 10**6),
         data=st.sampled_from(["synthetic", "sample"]),
         dimensions=st.integers(32, 1024).map(
@@ -290,11 +295,37 @@ def test_a_folder_spells_the_case_and_nothing_but_the_case(case):
 
 
 def test_a_name_says_how_a_model_is_split():
-    case = parse_case("bert/jax/train-amp-xla-2n8d-tp8-pp2-zero1-b4-acc8-synthetic-seq512")
-    assert case.parallel == Parallel(8, 2, 1, 8)
+    case = parse_case("bert/jax/train-amp-xla-2n8d-tp8-pp2-zero1-ckpt1-b4-acc8-synthetic-seq512")
+    assert case.layout == Layout(8, 2, 1, 8, True)
     assert case.global_batch_size == 4 * 1 * 8
-    assert case.certificate("cuda").endswith("/cuda-amp-xla-tp2pp2zero1acc2-2n.json")
+    assert case.certificate("cuda").endswith("/cuda-amp-xla-tp2pp2zero1ckpt1acc2-2n.json")
     assert base_case(case).name == case.name.replace("2n8d", "1n1d")
+
+
+@given(LAYOUTS, st.integers(1, 64), st.sampled_from([1, 2, 4]))
+def test_two_of_each_kind_prove_a_layout(layout, replicas, nodes):
+    devices = replicas * nodes * layout.devices_per_replica
+    name = layout.proved(devices, nodes)
+    proved = Proved.parse(name)
+    assert proved.layout.proved(proved.devices, proved.nodes) == name
+    for field in NAMES:
+        asked = getattr(layout, field)
+        whole = field in ("zero_stage", "activation_checkpointing")
+        assert getattr(proved.layout, field) == (asked if whole else min(2, asked))
+
+
+@pytest.mark.parametrize(
+    "name", "1 dp2 acc2 tp2 pp2acc2 dp2tp2 tp2pp2acc2 zero1 zero2 zero3 ckpt1 dp2-2n".split()
+)
+def test_the_layouts_of_certificates_are_read_from_their_names(name):
+    proved = Proved.parse(name)
+    assert proved.layout.proved(proved.devices, proved.nodes) == proved.name == name
+
+
+@pytest.mark.parametrize("name", ["", "dp1", "acc2dp2", "zero4", "ckpt0", "ckpt2", "1-2n", "tp4"])
+def test_other_names_are_no_layouts(name):
+    with pytest.raises(ValueError, match="is not a layout, such as 1, dp2"):
+        Proved.parse(name)
 
 
 @pytest.mark.parametrize(
@@ -311,6 +342,9 @@ def test_a_name_says_how_a_model_is_split():
         "resnet50/pytorch/train-fp32-1n1d-b8-synthetic-zz64",
         "bert/pytorch/train-fp32-1n1d-b8-acc1-synthetic",
         "bert/pytorch/train-fp32-1n1d-acc2-b8-synthetic",
+        "bert/pytorch/train-fp32-1n1d-ckpt0-b8-synthetic",
+        "bert/pytorch/train-fp32-1n1d-ckpt2-b8-synthetic",
+        "bert/pytorch/train-fp32-1n2d-ckpt1-zero1-b8-synthetic",
     ],
 )
 def test_a_folder_that_no_case_has_is_refused(folder):

@@ -73,7 +73,7 @@ def plan(config):
 def record(config, case: Case, repetition, status="ok", seconds=10.0):
     document = document_of(case, config, repetition)
     content = {
-        "schema": "dlperf.record/1",
+        "schema": "dlperf.record/2",
         "status": status,
         "reason": "",
         **{key: document[key] for key in ("identity", "settings")},
@@ -262,7 +262,8 @@ def test_plan_tsv_has_one_row_a_repetition_with_the_path_of_its_record(config):
     assert list(rows[0]) == [
         *("workload", "framework", "scenario", "precision", "compiler", "nodes"),
         *("devices_per_node", "tensor_parallel", "pipeline_parallel", "zero_stage"),
-        *("accumulation", "batch_size", "searched", "epochs", "arrival_rate", "data"),
+        *("accumulation", "activation_checkpointing", "batch_size", "searched", "epochs"),
+        *("arrival_rate", "data"),
         *("image_size", "fold"),
         *("repetition", "unsupported", "record"),
     ]

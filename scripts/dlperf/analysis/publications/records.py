@@ -11,7 +11,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError, Row, write_table
 from dlperf.contract import project, strict_json
 from dlperf.contract.files import write
-from dlperf.contract.parallel import NAMES as WAYS
-from dlperf.contract.parallel import Parallel
+from dlperf.contract.layout import SPELLED as WAYS
+from dlperf.workloads.cases import layout_of_row
 
 SCHEMA = "dlperf.imported/1"
 SCHEMA_FILE = Path(__file__).with_name("imported.schema.json")
@@ -212,8 +211,10 @@ def measurements(config_path: Path, runs: Path) -> tuple[list[str], list[Row]]:
             name: spelled(str(row["dimensions"].get(name, each.standard)))
             for name, each in workloads.of(row["workload"]).dimensions.items()
         }
-        spread = {key: int(row["dimensions"][key]) for key in WAYS if key in row["dimensions"]}
-        row |= {"throughput": row["value"], "device": "cuda", **asdict(Parallel(**spread))}
+        row |= {
+            key: int(row["dimensions"].get(key, standard)) for key, (_, standard) in WAYS.items()
+        }
+        row |= {"throughput": row["value"], "device": "cuda"}
     tables = table_names(rows)
     rows = [{**row, "table": name} for row, name in zip(rows, tables, strict=True)]
     # a cell's repetitions stand together, whatever the order in the file
@@ -256,8 +257,7 @@ def table_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     crowded = _crowded(names, rows, lambda row: tuple(row[key] for key in WAYS))
     for index, row in enumerate(rows):
         if names[index] in crowded:
-            spread = Parallel(**{key: row[key] for key in WAYS})
-            names[index] = "-".join([names[index], *spread.spelled(*WAYS)])
+            names[index] = "-".join([names[index], *layout_of_row(row).spelled(*WAYS)])
     crowded = _crowded(names, rows, lambda row: row["published_table"])
     for index, row in enumerate(rows):
         if names[index] in crowded and row["published_table"]:

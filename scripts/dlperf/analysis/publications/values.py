@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from dlperf import frameworks, scenarios, workloads
 from dlperf.analysis.schema.files import AnalysisError
-from dlperf.contract.parallel import SPELLED as WAYS
+from dlperf.contract.layout import SPELLED as WAYS
 from dlperf.contract.problems import Problem
 
 #: Columns that every tidy CSV has; an empty field means that nothing is known.
@@ -216,7 +216,7 @@ def _dimensions(value: Value, problems: Problems) -> None:
     for name, text in value.dimensions.items():
         number = spelled(text)
         if name in WAYS:
-            least = WAYS[name][1]
+            least = int(WAYS[name][1])
             if not isinstance(number, int) or number < least:
                 problems.add(value.line, f"{name}: {text!r} is no whole number, {least} or more")
         elif name not in own:

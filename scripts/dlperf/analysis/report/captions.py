@@ -26,12 +26,12 @@ def describe(cells: Sequence[Row], kind: str) -> str:
         ok = [row for row in cells if labels.series_key(row) == key and row["status"] == "ok"]
         if kind != names.SCALING:
             said = [
-                f"{forms.number(row['median'])} on {labels.short_topology(row)}{_mark(row)}"
+                f"{forms.number(row['median'])} on {labels.short_place(row)}{_mark(row)}"
                 for row in ok
             ]
         else:
             said = [
-                f"{forms.percent(row['efficiency'])} on {labels.short_topology(row)}{_mark(row)}"
+                f"{forms.percent(row['efficiency'])} on {labels.short_place(row)}{_mark(row)}"
                 for row in ok
                 if row["efficiency"] is not None and labels.devices(row) > 1
             ]

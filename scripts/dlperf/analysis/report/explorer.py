@@ -30,12 +30,16 @@ CHOSEN = {
     "framework": "Framework",
     "precision": "Precision",
     "topology": "Nodes and devices",
+    "layout": "Layout",
     "batch": "Batch a device",
     "compiler": "Compiler",
     "data": "Data",
 }
 #: What a group of compared cells has in common, and its heading says, unless it is compared.
-COMMON = ("workload", "scenario", "implementation", "precision", "topology", "batch", "data")
+COMMON = (
+    *("workload", "scenario", "implementation", "precision", "topology", "layout", "batch"),
+    "data",
+)
 #: A heading says these even where all cells have the same.
 ALWAYS = ("workload", "precision", "topology", "batch")
 #: What most come for stands next; the rest follows in the order of columns.cells().
@@ -187,10 +191,11 @@ def _cell(row: Row, others: Sequence[Row], runs: Sequence[Row]) -> dict[str, Any
         "precision": row["precision"],
         "batch": labels.batch(row),
         "topology": labels.short_topology(row),
+        "layout": labels.layout(row) or "standard layout",
         "data": ", ".join(
             filter(
                 None,
-                (row["data"], labels.update(row), labels.rate(row), labels.short_sizes(row)),
+                (row["data"], labels.rate(row), labels.short_sizes(row)),
             )
         ),
         "equal": "yes" if row["certificate"] == "passed" else "no",

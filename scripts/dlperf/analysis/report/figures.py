@@ -1,18 +1,18 @@
 """cells.tsv -> one figure, as SVG (text stays text), PNG, or PDF (its fonts are in it).
 
 Five kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
-each nodes x devices; `scaling`, throughput and scaling efficiency over devices, with the ideal;
-`batches`, throughput and latency of inference over batch sizes, on the fewest devices; `ecdf`, how
-its latencies are distributed (from latencies.tsv.gz, beside cells.tsv); `curve`, the test score of
-trainings over samples and seconds (from curves.tsv.gz). A framework has the same
-colour, marker and hatch in every figure; a hollow bar or a ringed point is of a cell that is
-excluded from ranks. The same cells always give the same bytes.
+each nodes x devices and layout; `scaling`, throughput and scaling efficiency over devices, with the
+ideal, a line for each layout; `batches`, throughput and latency of inference over batch sizes, on
+the fewest devices; `ecdf`, how its latencies are distributed (from latencies.tsv.gz, beside
+cells.tsv); `curve`, the test score of trainings over samples and seconds (from curves.tsv.gz). A
+framework has the same colour, marker and hatch in every figure; a hollow bar or a ringed point is
+of a cell that is excluded from ranks. The same cells always give the same bytes.
 """
 
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -81,13 +81,15 @@ PNG_DPI = 200
 WIDTH = 9.0  # inches
 LONG_TITLE = 46  # characters
 LONG_FACTS = 132  # likewise, at full size
+#: Lines of a scaling figure by layout, from the second one on.
+DASHES: Any = ("-", (0, (1, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
 #: Of a distribution so many values are drawn, spread evenly, and so many of the largest.
 STEPS, TAIL = 200, 20
 
 
 @dataclass(frozen=True)
 class Series:
-    """A framework with one compiler: its cells, and how it is drawn."""
+    """A framework with one compiler, and one layout over devices: its cells, how it is drawn."""
 
     title: str
     cells: Sequence[Row]
@@ -95,6 +97,7 @@ class Series:
     marker: str
     hatch: str
     second: bool  # another compiler of a framework that is here already: paler, dashed, hollow
+    dashes: Any = "-"
 
 
 def figure(cells: Path, name: str, files: Mapping[str, Path]) -> None:
@@ -181,6 +184,8 @@ def draw(
 
     def make() -> Figure:
         series = series_of(rows)
+        if kind == names.SCALING:
+            series = [own for each in series for own in by_layout(each, rows)]
         if kind == names.BATCHES:
             return _batches(rows, series)
         if kind == names.ECDF:
@@ -265,8 +270,21 @@ def series_of(rows: Sequence[Row]) -> list[Series]:
             seen.add(framework)
         own = sorted(own, key=lambda row: (labels.devices(row), row["nodes"]))
         title = names.series_title(*key)
-        series.append(Series(title, own, colour, marker, hatch, second))
+        dashes = (0, (4, 2)) if second else "-"
+        series.append(Series(title, own, colour, marker, hatch, second, dashes))
     return series
+
+
+def by_layout(series: Series, rows: Sequence[Row]) -> list[Series]:
+    """The series apart by layout, of which all `rows` have these; each has dashes of its own."""
+    layouts = list(dict.fromkeys(map(labels.layout, rows)))
+    found = []
+    for index, layout in enumerate(layouts):
+        own = [row for row in series.cells if labels.layout(row) == layout]
+        title = ", ".join(filter(None, (series.title, layout)))
+        dashes = DASHES[index % len(DASHES)] if index else series.dashes
+        found.append(replace(series, title=title, cells=own, dashes=dashes))
+    return [each for each in found if each.cells]
 
 
 def pale(colour: str) -> str:
@@ -287,7 +305,6 @@ def _canvas(
     facts = [
         row["precision"],
         "" if kind == names.BATCHES else labels.batch_of_table(row),
-        labels.update(row),
         labels.rate(row),
         f"{row['epochs']} epochs" if row.get("epochs") else "",
         labels.short_sizes(row),
@@ -323,14 +340,13 @@ def _canvas(
 
 
 def _medians(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
-    topologies = sorted(
-        {(labels.devices(row), row["nodes"], row["devices_per_node"]) for row in rows}
-    )
-    across = min(len(topologies), 2)
-    down = -(-len(topologies) // across)
+    places = list(dict.fromkeys(map(labels.by_place, rows)))
+    places.sort(key=lambda place: place[:3])  # layouts as they come
+    across = min(len(places), 2)
+    down = -(-len(places) // across)
     panel, gap = 0.27 * len(series) + 0.1, 0.75
     notes = [origins.of(rows).note]
-    if len(topologies) > 1:
+    if len(places) > 1:
         notes.append("Each panel has its own scale.")
     made, top, bottom = _canvas(rows, rows[0]["metric"], down * panel + (down - 1) * gap, notes)
     left = (0.25 + 0.075 * max(len(each.title) for each in series)) / WIDTH
@@ -338,11 +354,11 @@ def _medians(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
     made.subplots_adjust(
         left=left, right=right, top=top, bottom=bottom, wspace=0.07, hspace=gap / panel
     )
-    for index, (_, nodes, devices) in enumerate(topologies):
+    for index, place in enumerate(places):
         axes = made.add_subplot(down, across, index + 1)
-        own = [row for row in rows if (row["nodes"], row["devices_per_node"]) == (nodes, devices)]
+        own = [row for row in rows if labels.by_place(row) == place]
         _bars(axes, own, series, named=index % across == 0)
-        axes.set_title(labels.topology(own[0]), loc="left", size=9.5, weight="bold", pad=4)
+        axes.set_title(labels.place(own[0]), loc="left", size=9.5, weight="bold", pad=4)
         axes.set_xlabel(_axis(rows[0]), size=8.5)
     return made
 
@@ -658,7 +674,7 @@ def _line(series: Series) -> dict[str, Any]:
         "markersize": 8.5 if series.marker == "*" else 6,
         "markerfacecolor": PAPER if series.second else series.colour,
         "markeredgecolor": series.colour,
-        "linestyle": (0, (4, 2)) if series.second else "-",
+        "linestyle": series.dashes,
         "linewidth": 1.5,
         "elinewidth": 1.1,
         "capsize": 2.4,

@@ -1,9 +1,9 @@
 """The report's summary: what was measured, what won where and by how much, what limits the claim.
 
 In: the round's config, and rows of measurements.tsv.gz, cells.tsv and certificates.tsv. Out: a
-Standing for each table and topology in which at least two implementations can be compared, and
-sentences. Only cells that may be ranked are compared: equal work is certified, and no flag excludes
-them.
+Standing for each table, topology and layout in which at least two implementations can be compared,
+and sentences. Only cells that may be ranked are compared: equal work is certified, and no flag
+excludes them.
 """
 
 import statistics
@@ -28,7 +28,7 @@ ENOUGH = 7
 
 @dataclass(frozen=True)
 class Standing:
-    """One table and topology: `best` has the best median, `second` the next, `last` the worst.
+    """One table, topology and layout, with the cells of the best, second and worst median.
 
     `tied` are not significantly different from best, by the comparisons that ranks are made of;
     `over_second_interval` is the one that decides this for the second.
@@ -48,14 +48,12 @@ class Standing:
     def where(self) -> str:
         row = self.best
         what = f"{labels.workload(row)} {labels.scenario(row)}"
-        return f"{what} ({self.setting}, {labels.topology(row)})"
+        return f"{what} ({self.setting}, {labels.place(row)})"
 
     @property
     def setting(self) -> str:
-        """'fp32, batch 8', '…, 2 micro-steps an update'."""
-        row = self.best
-        setting = row["precision"], f"batch {row['batch_size']}", labels.update(row)
-        return ", ".join(filter(None, setting))
+        """'fp32, batch 8'."""
+        return f"{self.best['precision']}, batch {self.best['batch_size']}"
 
     @property
     def tied_with(self) -> str:
@@ -76,13 +74,12 @@ def standings(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[Standing
         value = row.get(metric_of.get(_case(row), ""))
         if row["status"] == "ok" and value is not None:
             values.setdefault(_case(row), []).append(value)
-    groups: dict[tuple[str, int, int, int], list[Row]] = {}
+    groups: dict[tuple[str, tuple[int, int, int, str]], list[Row]] = {}
     tables = list(dict.fromkeys(row["table"] for row in cells))
     for row in cells:
         if flags.rankable(row) and not row.get("searched"):  # other sizes are other work
-            place = row["table"], labels.devices(row), row["nodes"], row["devices_per_node"]
-            groups.setdefault(place, []).append(row)
-    places = sorted(groups, key=lambda place: (tables.index(place[0]), *place[1:]))
+            groups.setdefault((row["table"], labels.by_place(row)), []).append(row)
+    places = sorted(groups, key=lambda place: (tables.index(place[0]), place[1][:3]))
     return [_standing(groups[place], values) for place in places if len(groups[place]) > 1]
 
 
@@ -282,7 +279,7 @@ def standing(cells: Sequence[Row], found: Sequence[Standing]) -> list[str]:
     for each in found:
         best, last, unit = each.best, each.last, labels.unit(each.best)
         text = (
-            f"{labels.topology(best)}: the {metrics.superlative(best)} median is "
+            f"{labels.place(best)}: the {metrics.superlative(best)} median is "
             f"{labels.implementation(best)}'s, {forms.number(best['median'])} {unit} "
             f"({forms.number(best['median_low'])} – {forms.number(best['median_high'])})"
         )
@@ -298,7 +295,7 @@ def standing(cells: Sequence[Row], found: Sequence[Standing]) -> list[str]:
     if found and found[-1].efficiency:
         worst, best = found[-1].efficiency
         said.append(
-            f"Scaling efficiency on {labels.topology(best)} goes from "
+            f"Scaling efficiency on {labels.place(best)} goes from "
             f"{forms.percent(worst['efficiency'])} ({labels.implementation(worst)}) to "
             f"{forms.percent(best['efficiency'])} ({labels.implementation(best)})."
         )
@@ -385,7 +382,7 @@ def _ranked(cells: Sequence[Row]) -> Iterable[str]:
     ranked = [row for row in cells if row["rank"] is not None]
     if not ranked or max(row["n_ok"] for row in ranked) >= LEAST:
         return
-    places = Counter((row["table"], row["nodes"], row["devices_per_node"]) for row in ranked)
+    places = Counter((row["table"], labels.by_place(row)) for row in ranked)
     count = max(places.values())
     few, many = shift(LEAST, count), shift(ENOUGH, count)
     yield (

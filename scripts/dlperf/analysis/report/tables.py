@@ -1,10 +1,10 @@
 """cells.tsv -> a table in the published layout, as TSV (numbers), Markdown and HTML (for reading).
 
-One table a workload, scenario, precision, batch size and metric: a row for each nodes x devices, a
-column for each framework and compiler, in a cell the median and its ratio to that of the fewest
-devices (of throughput: the speed-up over 1n1d). What was not
-measured is spelled out in its cell, with the reason in a note. A value that is excluded from ranks,
-because equal work is not certified or is in doubt, stays and is marked.
+One table a workload, scenario, precision, batch size and metric: a row for each nodes x devices and
+layout, a column for each framework and compiler, in a cell the median and its ratio to that of the
+fewest devices (of throughput: the speed-up over 1n1d). What was not measured is spelled out in its
+cell, with the reason in a note. A value that is excluded from ranks, because equal work is not
+certified or is in doubt, stays and is marked.
 """
 
 from collections.abc import Iterable, Sequence
@@ -54,7 +54,7 @@ class Table:
     rows: list[tuple[str, str, list[Entry]]]
     notes: list[str] = field(default_factory=list)
     corner: str = "Nodes and devices"
-    ranking: list[str] = field(default_factory=list)  # a line a topology, read with RANKS
+    ranking: list[str] = field(default_factory=list)  # a line a row, read with RANKS
     ranks: str = RANKS
 
 
@@ -89,21 +89,22 @@ def build(name: str, cells: Sequence[Row]) -> Table:
     if cells[0].get("searched"):
         return _of_largest(name, cells)
     series = labels.series(cells)
-    topologies = sorted({(row["nodes"], row["devices_per_node"]) for row in cells}, key=_by_devices)
-    found = {_place(row): row for row in cells}
+    places = list(dict.fromkeys(map(labels.by_place, cells)))
+    places.sort(key=_by_devices)  # layouts as they come
+    found = {(labels.by_place(row), labels.series_key(row)): row for row in cells}
     made = Table(
         name, title(cells[0]), lines(cells), [names.series_title(*each) for each in series], []
     )
-    for nodes, devices in topologies:
-        entries = [_entry(found.get((nodes, devices, each)), made.notes) for each in series]
-        own = [cell for cell in cells if _topology(cell) == (nodes, devices)]
-        made.rows.append((labels.short_topology(own[0]), labels.topology(own[0]), entries))
+    for place in places:
+        entries = [_entry(found.get((place, each)), made.notes) for each in series]
+        own = [cell for cell in cells if labels.by_place(cell) == place]
+        made.rows.append((labels.short_place(own[0]), labels.place(own[0]), entries))
         made.ranking += ranking(own)
     return made
 
 
 def _of_largest(name: str, cells: Sequence[Row]) -> Table:
-    """A line for each implementation and topology: the largest size, the number there, memory.
+    """A row for each implementation, topology and layout: largest size, number there, memory.
 
     Without ranks and ratios: each line is of another size, so of other work.
     """
@@ -114,7 +115,8 @@ def _of_largest(name: str, cells: Sequence[Row]) -> Table:
     made = Table(name, title(cells[0]), lines(cells), heads, [], corner="Framework, devices")
     series = labels.series(cells)
     for row in sorted(
-        cells, key=lambda row: (series.index(labels.series_key(row)), _by_devices(_topology(row)))
+        cells,
+        key=lambda row: (series.index(labels.series_key(row)), _by_devices(labels.by_place(row))),
     ):
         entry = _entry(row, made.notes)
         largest, memory = Entry("", ok=False), Entry("", ok=False)
@@ -123,14 +125,14 @@ def _of_largest(name: str, cells: Sequence[Row]) -> Table:
             # in the unit of the limit
             took = f"{forms.giga(peak)} GB" if row["memory_limit_bytes"] else forms.size(peak)
             largest, memory = Entry(f"{row[row['searched']]:,}"), Entry(took)
-        where = f"{labels.implementation(row)}, {labels.short_topology(row)}"
-        spoken = f"{labels.implementation(row)}, {labels.topology(row)}"
+        where = f"{labels.implementation(row)}, {labels.short_place(row)}"
+        spoken = f"{labels.implementation(row)}, {labels.place(row)}"
         made.rows.append((where, spoken, [largest, entry, memory]))
     return made
 
 
 def ranking(cells: Sequence[Row]) -> list[str]:
-    """Cells of one topology by rank: ['1n1d: 1 MXNet, 2–3 JAX [xla], 2–3 PyTorch'], and which of
+    """Cells of one place by rank: ['1n1d: 1 MXNet, 2–3 JAX [xla], 2–3 PyTorch'], and which of
     them flags exclude: ['…; excluded as suspect: OneFlow']."""
     ranked = sorted(
         (cell for cell in cells if cell["rank"] is not None),
@@ -149,7 +151,7 @@ def ranking(cells: Sequence[Row]) -> list[str]:
     if excluded:
         text += "; " if ranked else "nothing is ranked; "
         text += f"excluded as suspect: {', '.join(excluded)}"
-    return [f"{labels.short_topology(cells[0])}: {text}"]
+    return [f"{labels.short_place(cells[0])}: {text}"]
 
 
 def rank(cell: Row) -> str:
@@ -160,16 +162,8 @@ def rank(cell: Row) -> str:
     return str(best) if best == last else f"{best}–{last}"
 
 
-def _place(row: Row) -> tuple[int, int, tuple[str, ...]]:
-    return row["nodes"], row["devices_per_node"], labels.series_key(row)
-
-
-def _topology(row: Row) -> tuple[int, int]:
-    return row["nodes"], row["devices_per_node"]
-
-
-def _by_devices(topology: tuple[int, int]) -> tuple[int, int]:
-    return topology[0] * topology[1], topology[0]
+def _by_devices(place: tuple[int, int, int, str]) -> tuple[int, int]:
+    return place[0], place[1]
 
 
 def title(row: Row) -> str:
@@ -182,7 +176,7 @@ def of_case(row: Row) -> str:
     """'ResNet-50 v1.5 training, fp32, batch 8 a device'."""
     what = f"{labels.workload(row)} {labels.scenario(row)}"
     words = (what, row["precision"], labels.batch_of_table(row))
-    return ", ".join(filter(None, (*words, labels.update(row), labels.rate(row))))
+    return ", ".join(filter(None, (*words, labels.rate(row))))
 
 
 def lines(cells: Sequence[Row]) -> list[str]:

@@ -128,7 +128,7 @@ def _sharing(case: Case, row: Row) -> Case:
     total, base = row["global_batch_size"], base_case(case)
     if not total:
         return case
-    return replace(base, batch_size=total // base.parallel.global_batch_size(1, base.devices))
+    return replace(base, batch_size=total // base.layout.global_batch_size(1, base.devices))
 
 
 def _having(measured: pandas.DataFrame) -> list[str]:
@@ -160,7 +160,7 @@ def _of_more_micro_steps(
 
 
 def _of_one_step(case: Case) -> Case:
-    return replace(case, parallel=replace(case.parallel, accumulation=1))
+    return replace(case, layout=replace(case.layout, accumulation=1))
 
 
 def _cell(own: Repetitions, metric: Metric, proofs: Certificates, known: Sequence[Row]) -> Row:
@@ -316,7 +316,7 @@ def _compare_convergence(found: Iterable[tuple[Row, Sequence[float]]]) -> None:
     groups: dict[tuple[object, ...], list[tuple[Row, Sequence[float]]]] = {}
     for cell, values in found:
         if cell["metric"] == "samples_to_target" and flags.rankable(cell):
-            key = cell["table"], cell["nodes"], cell["devices_per_node"]
+            key = cell["table"], labels.by_place(cell)
             groups.setdefault(key, []).append((cell, values))
     for own in groups.values():
         verdicts = alike.compare([values for _, values in own])
@@ -332,7 +332,7 @@ def _compare_convergence(found: Iterable[tuple[Row, Sequence[float]]]) -> None:
 
 
 def _rank(found: Iterable[tuple[Row, Sequence[float]]]) -> None:
-    """Add rank, rank_last and detectable to the cells of each table, topology and metric.
+    """Add rank, rank_last and detectable to the cells of each table, topology, layout and metric.
 
     `found` has each cell with its values. Only cells whose equal work is certified, and which no
     flag excludes, have a rank, and only where two or more of them have two repetitions or more: a
@@ -341,7 +341,7 @@ def _rank(found: Iterable[tuple[Row, Sequence[float]]]) -> None:
     groups: dict[tuple[object, ...], list[tuple[Row, Sequence[float]]]] = {}
     for cell, values in found:
         if cell["status"] == "ok" and not cell.get("searched"):  # of equal work only
-            key = cell["table"], cell["nodes"], cell["devices_per_node"], cell["metric"]
+            key = cell["table"], labels.by_place(cell), cell["metric"]
             groups.setdefault(key, []).append((cell, values))
     for own in groups.values():
         ranked = [(cell, values) for cell, values in own if flags.rankable(cell)]

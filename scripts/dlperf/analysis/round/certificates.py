@@ -29,7 +29,7 @@ Key = tuple[Any, ...]
 def key(row: Mapping[str, Any]) -> Key:
     """Which certificate covers a cell."""
     case = case_of_row(row)
-    found = {**row, "variant": case.variant, "layout": case.layout}
+    found = {**row, "variant": case.variant, "layout": case.proved}
     return tuple(found[name] for name in KEY)
 
 

@@ -11,6 +11,7 @@ import pandas
 from dlperf import workloads
 from dlperf.analysis import frames
 from dlperf.analysis.round.calibration import noise
+from dlperf.contract.layout import NAMES as LAYOUT
 
 #: Below this share of idle CPU time before the start, something else was running on the host.
 IDLE_SHARE = 0.9
@@ -26,7 +27,7 @@ LOSS_MOVE = 0.25
 CHANGE_SHARE, CHANGE_SHARE_ROUNDED, CHANGE_SHARE_RANDOM = 0.01, 0.15, 0.05
 CHANGE_STEPS, CHANGE_SHARE_LONG = 12, 0.1
 #: What cells have in common that are beside each other.
-BESIDE = ["table", "nodes", "devices_per_node", "workload", "precision"]
+BESIDE = ["table", "nodes", "devices_per_node", *LAYOUT, "workload", "precision"]
 #: Outputs may be so far from the median over the frameworks of their table: in float32, and in
 #: other precisions.
 OUTPUT_SHARE, OUTPUT_SHARE_ROUNDED = 1e-4, 0.05
@@ -131,8 +132,8 @@ def strange_outputs(ok: pandas.DataFrame) -> set[int]:
 def _beside_each_other(
     known: pandas.DataFrame, shares: tuple[float, float, float]
 ) -> Iterator[tuple[pandas.DataFrame, float]]:
-    """The repetitions of each table and topology, and which of `shares` may lie between them: of
-    float32, of other precisions, or of dropout, which is random.
+    """The repetitions of each table, topology and layout, and which of `shares` may lie between
+    them: of float32, of other precisions, or of dropout, which is random.
 
     The middle of two would be neither's: less than three cases are not compared. Nor are those
     whose size was searched: each framework has found another one.

@@ -10,6 +10,8 @@ from dlperf import scenarios, workloads
 from dlperf.analysis.round import names
 from dlperf.analysis.schema import forms
 from dlperf.analysis.statistics.medians import order_coverage, order_rank
+from dlperf.contract.layout import NAMES as LAYOUT
+from dlperf.workloads.cases import layout_of_row
 
 
 def difference(tier: Mapping[str, Any]) -> str:
@@ -35,10 +37,20 @@ def batch(row: Mapping[str, Any]) -> str:
     return row.get("batch_label") or str(row["batch_size"])
 
 
-def update(row: Mapping[str, Any]) -> str:
-    """'2 micro-steps an update', nothing where each step is one. Publications say it elsewhere."""
-    count = row.get("accumulation") or 1
-    return f"{count:,} micro-steps an update" if count > 1 and "estimator" not in row else ""
+def layout(row: Mapping[str, Any]) -> str:
+    """'tp2 pp2', 'accumulation 8', nothing for the standard one. Publications say it elsewhere.
+
+    Cells of one workload that differ in it alone differ in this text.
+    """
+    if "estimator" in row or any(row.get(name) is None for name in LAYOUT):
+        return ""
+    own = layout_of_row(row)
+    words = [
+        " ".join(own.spelled("tensor_parallel", "pipeline_parallel", "zero_stage")),
+        "activation checkpointing" if own.activation_checkpointing else "",
+        f"accumulation {own.accumulation:,}" if own.accumulation > 1 else "",
+    ]
+    return ", ".join(filter(None, words))
 
 
 def micro_steps(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -162,14 +174,14 @@ def cell(row: Mapping[str, Any]) -> str:
 
 
 def where(row: Mapping[str, Any]) -> str:
-    """'fp32 b8 1n2d', 'fp32 bmax (512) 1n2d', of a server 'fp32 b1 r50 1n2d'."""
+    """'fp32 b8 1n2d', 'fp32 bmax (512) 1n2d, tp2', of a server 'fp32 b1 r50 1n2d'."""
     rate = f" r{row['arrival_rate']}" if row.get("arrival_rate") else ""
     text = f"{row['precision']} b{row['batch_size']}{rate}"
     if row.get("searched"):
         key = "b" if row["searched"] == "batch_size" else f"{text} {row['searched']} "
         text = f"{row['precision']} " if key == "b" else ""
         text += f"{key}max ({row[row['searched']]:,})"
-    return f"{text} {short_topology(row)}"
+    return f"{text} {short_place(row)}"
 
 
 def topology(row: Mapping[str, Any]) -> str:
@@ -182,6 +194,21 @@ def short_topology(row: Mapping[str, Any]) -> str:
     """'1n2d', or '1n2d, b8'."""
     found = f"{row['nodes']}n{row['devices_per_node']}d"
     return f"{found}, b{row['batch_size']}" if row.get("together") else found
+
+
+def place(row: Mapping[str, Any]) -> str:
+    """'1 node × 2 devices, tp2': a table's row, a panel of a figure; its cells are compared."""
+    return ", ".join(filter(None, (topology(row), layout(row))))
+
+
+def short_place(row: Mapping[str, Any]) -> str:
+    """'1n2d', or '1n2d, tp2'."""
+    return ", ".join(filter(None, (short_topology(row), layout(row))))
+
+
+def by_place(row: Mapping[str, Any]) -> tuple[int, int, int, str]:
+    """What cells of one place have in common; places in the order of their numbers of devices."""
+    return devices(row), row["nodes"], row["devices_per_node"], layout(row)
 
 
 def devices(row: Mapping[str, Any]) -> int:

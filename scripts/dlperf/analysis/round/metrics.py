@@ -96,7 +96,7 @@ def _of_totals(cells: Sequence[Row]) -> list[Row]:
     return [
         row
         for own in tables.values()
-        if len(set(map(labels.short_topology, own))) > 1
+        if len({(row["nodes"], row["devices_per_node"]) for row in own}) > 1
         for row in own
     ]
 
@@ -127,7 +127,7 @@ def _place(row: Row, precision: str) -> tuple[str, ...]:
     """The place of the same work in this precision."""
     start = f"{row['workload']}-{row['scenario']}-"
     table = names.in_precision(row["table"], start, row["precision"], precision)
-    return (*labels.series_key(row), table, labels.short_topology(row), row["metric"])
+    return (*labels.series_key(row), table, labels.short_place(row), row["metric"])
 
 
 def _ratio(row: Row, base: Row) -> Row:

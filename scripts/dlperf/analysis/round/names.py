@@ -2,9 +2,9 @@
 
 In: the plan's cases. Out: identifiers such as `resnet50-train-fp32-b8` (one table a workload,
 scenario, precision and batch size a device, or, as `resnet50-train-fp32-total16`, with the same
-batch of all devices together; data and the workload's dimensions are spelled only where they vary)
-and `resnet50-train-fp32-b8-scaling`. Cheap to import: every Snakemake process reads it, cluster
-jobs included.
+batch of all devices together) and `resnet50-train-fp32-b8-scaling`. Data and the workload's
+dimensions are spelled only where they vary; layouts never are, as a table has rows for each. Cheap
+to import: every Snakemake process reads it, cluster jobs included.
 """
 
 from __future__ import annotations
@@ -200,9 +200,7 @@ def _varying(workload: str, own: Sequence[Case]) -> set[str]:
 
 
 def _table(case: Case, varying: set[str]) -> str:
-    parts = [case.workload, case.scenario, case.precision]
-    parts += case.parallel.spelled("tensor_parallel", "pipeline_parallel", "zero_stage")
-    parts += [case.batch, *case.parallel.spelled("accumulation")]
+    parts = [case.workload, case.scenario, case.precision, case.batch]
     parts += [f"e{case.epochs}"] if case.epochs else []
     parts += [f"r{case.arrival_rate}"] if case.arrival_rate else []
     if "data" in varying:

@@ -144,7 +144,7 @@ def parse(
         ]
     _with_sums(record)
     if wrong := documents.problems(record, documents.RECORD):
-        return None, [f"is not a dlperf.record/2 or /1: {each}" for each in wrong]
+        return None, [f"is not a dlperf.record/2: {each}" for each in wrong]
     problems = [*_disagreements(record, wanted)]
     if not problems and record["status"] == "ok":
         try:

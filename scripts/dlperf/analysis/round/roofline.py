@@ -88,10 +88,16 @@ class Step:
 
 
 def of_case(case: Case) -> Step | None:
-    """A training case's step; None where it is not counted, or a model is split over devices."""
-    if case.scenario != "train" or case.parallel.devices_per_replica > 1:
+    """A training case's step; None where it is not counted, a model is split over devices, or its
+    activations are computed twice."""
+    layout = case.layout
+    if (
+        case.scenario != "train"
+        or layout.devices_per_replica > 1
+        or layout.activation_checkpointing
+    ):
         return None
-    count = case.parallel.accumulation
+    count = layout.accumulation
     return step(case.workload, case.dimensions, case.batch_size * count, case.precision, count)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from dlperf import scenarios, workloads
 from dlperf.analysis.schema import forms
 from dlperf.contract.case import COLUMNS
-from dlperf.contract.parallel import NAMES as PARALLEL
+from dlperf.contract.layout import NAMES as LAYOUT
 
 #: By name; what two scenarios have is the same in both.
 _METRICS = {each.name: each for name in scenarios.NAMES for each in scenarios.load(name).METRICS}
@@ -46,7 +46,7 @@ ALL = (
     Column("compiler"),
     Column("nodes", int),
     Column("devices_per_node", int),
-    *(Column(name, int) for name in PARALLEL),
+    *(Column(name, int) for name in LAYOUT),
     Column("batch_size", int, "Batch a device"),
     Column("global_batch_size", int, "Batch of all devices"),
     Column("searched", str, "Largest that fits"),

@@ -52,6 +52,6 @@ def _unsupported_rows(case):
         return "PYNATIVE has no sparse gradients of tables: `adam: lazy` needs the compiler 'graph'"
     if case["device"] == "cuda":
         return "MindSpore's Adam of touched rows, FusedSparseLazyAdam, has no kernel for GPUs"
-    if case["parallel"]["accumulation"] > 1:
+    if case["layout"]["accumulation"] > 1:
         return "MindSpore cannot add up sparse gradients of several micro-steps"
     return ""

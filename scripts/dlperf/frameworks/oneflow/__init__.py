@@ -48,7 +48,7 @@ def unsupported(case):
             "layer: the compiler 'none' clips all together"
         )
     graph_on_cpu = graph and case["device"] == "cpu"
-    if graph_on_cpu and case["parallel"]["accumulation"] > 1:
+    if graph_on_cpu and case["layout"]["accumulation"] > 1:
         return "on the CPU nn.Graph's accumulated gradients are wrong (BERT's by half their norm)"
     if case.get("clip") and graph_on_cpu and trains:
         return "on the CPU nn.Graph clips by a norm that is percents off: a running sum of float32"

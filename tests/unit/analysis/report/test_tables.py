@@ -15,7 +15,7 @@ from dlperf import plan
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.report.figures import spread
 from dlperf.analysis.report.tables import build, markdown
-from dlperf.analysis.round import names
+from dlperf.analysis.round import labels, metrics, names
 
 DATA = ["sample", "synthetic"]
 
@@ -65,15 +65,65 @@ def test_all_tables_of_a_round_stand_in_one_file_for_a_readme(tmp_path):
     assert len({line.count("|") for line in lines}) == 1
 
 
-def test_tables_of_one_and_of_several_micro_steps_say_which_they_are(tmp_path):
-    tables = ["bert-train-fp32-b2", "bert-train-fp32-b2-acc2"]
-    results = write_round(tmp_path, with_bert(accumulation=[1, 2]))
+LAYOUTS = [{}, {"accumulation": 2}, {"data_parallel": 2, "accumulation": 8}]
+
+
+def test_layouts_stand_beside_each_other_in_one_table(tmp_path):
+    mapping = with_bert(layouts=LAYOUTS)
+    table = "bert-train-fp32-b2"
+    assert names.table_ids(cases(mapping)) == [table]
+    drawn = [f"{table}-throughput", f"{table}-scaling"]
+    assert names.figure_ids(cases(mapping)) == drawn
+    results = write_round(tmp_path, {**mapping, "repetitions": 4})
     analyse(results)
-    one, two = (write_table(results, name)["md"] for name in tables)
-    assert "BERT-Base training, fp32, batch 2 a device\n" in one and "micro-steps" not in one
-    assert "BERT-Base training, fp32, batch 2 a device, 2 micro-steps an update\n" in two
-    drawn, _ = write_figure(results, f"{tables[1]}-throughput")
-    assert "2 micro-steps an update" in drawn
+    text = write_table(results, table)["md"]
+    assert "BERT-Base training, fp32, batch 2 a device\n" in text
+    rows = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| 1n")]
+    assert rows == [
+        "1n1d",
+        "1n1d, accumulation 2",
+        "1n2d",
+        "1n2d, accumulation 2",
+        "1n2d, accumulation 8",
+    ]
+    # ranked by row: other layouts are other updates
+    ranking = [line for line in text.splitlines() if line.startswith("- 1n")]
+    assert [line.partition(": ")[0].removeprefix("- ") for line in ranking] == rows
+    assert all(line.count("PyTorch") == line.count("JAX") == 1 for line in ranking)
+    bars, curves = (write_figure(results, name)[0] for name in drawn)
+    assert "1 node × 2 devices, accumulation 8" in bars
+    assert "PyTorch [inductor]" not in curves and "PyTorch, accumulation 2" in curves
+
+
+def test_speed_ups_are_over_the_same_layout(tmp_path):
+    results = write_round(tmp_path, with_bert(layouts=LAYOUTS))
+    rows = analyse(results)
+    ratios = {
+        (row["nodes"] * row["devices_per_node"], row["accumulation"]): row["ratio"]
+        for row in rows
+        if row["framework"] == "pytorch" and metrics.is_own(row)
+    }
+    assert ratios[1, 1] == ratios[1, 2] == 1 and min(ratios[2, 1], ratios[2, 2]) > 1.5
+    assert ratios[2, 8] is None  # one device has no such layout
+
+
+@pytest.mark.parametrize(
+    "layout, text",
+    [
+        ({}, "1n8d"),
+        ({"tensor_parallel": 2, "pipeline_parallel": 2}, "1n8d, tp2 pp2"),
+        (
+            {"zero_stage": 1, "activation_checkpointing": True},
+            "1n8d, zero1, activation checkpointing",
+        ),
+        ({"tensor_parallel": 8, "accumulation": 1024}, "1n8d, tp8, accumulation 1,024"),
+    ],
+)
+def test_a_row_spells_its_layout(layout, text):
+    mapping = {**with_bert(layouts=[layout]), "topologies": ["1n8d"]}
+    (row, *_) = (case.columns("mine", 1) for case in cases(mapping))
+    assert labels.short_place(row) == text
+    assert labels.place(row) == text.replace("1n8d", "1 node × 8 devices")
 
 
 def test_with_and_without_clip_never_stand_in_one_table(tmp_path):

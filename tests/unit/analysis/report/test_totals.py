@@ -48,8 +48,8 @@ def test_without_one_or_on_one_topology_there_is_no_such_table(asked):
 
 def test_devices_that_hold_no_replica_have_no_such_table():
     """Their batch of all devices is 0: a table of it would have no cells."""
-    asked = cases(resnet50_tensor_parallel=[4])
-    assert {case.global_batch_size for case in asked if case.together} == {0}
+    asked = cases(resnet50_layouts=[{"tensor_parallel": 4}], topologies=["1n1d", "1n2d", "1n4d"])
+    assert {case.global_batch_size for case in asked if case.together} == {0, 16}
     assert all(case.unsupported for case in asked) and not names.of_totals(asked)
 
 

@@ -1,6 +1,7 @@
 """From records to cells: the arithmetic, and what a reader is warned of."""
 
 import csv
+import dataclasses
 import gzip
 import math
 import statistics
@@ -16,6 +17,7 @@ from dlperf.analysis.__main__ import main
 from dlperf.analysis.round import disturbances, metrics
 from dlperf.analysis.schema.files import read_table
 from dlperf.analysis.statistics import separation
+from dlperf.contract.layout import Layout
 from dlperf.scenarios.train import window_seconds
 
 
@@ -362,6 +364,7 @@ def test_work_of_sizes_that_were_searched_is_not_held_to_that_of_the_others(sear
     measured = pandas.DataFrame(columns).assign(
         nodes=1,
         devices_per_node=1,
+        **dataclasses.asdict(Layout()),
         measured_steps=4,
         loss_first=lambda all: all["losses"],
         loss_last=lambda all: all["losses"] - 1,
@@ -431,10 +434,11 @@ def test_measurements_can_be_read_with_anything(tmp_path):
     with gzip.open(results / "measurements.tsv.gz", "rt") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     assert len(rows) == 12
-    assert list(rows[0])[:20] == [
+    assert list(rows[0])[:21] == [
         *("round", "workload", "framework", "scenario", "precision", "compiler", "nodes"),
         *("devices_per_node", "tensor_parallel", "pipeline_parallel", "zero_stage"),
-        *("accumulation", "batch_size", "searched", "epochs", "arrival_rate", "data"),
+        *("accumulation", "activation_checkpointing", "batch_size", "searched", "epochs"),
+        *("arrival_rate", "data"),
         *("image_size", "fold"),
         "repetition",
     ]

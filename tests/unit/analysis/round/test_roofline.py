@@ -50,7 +50,11 @@ def test_each_micro_step_reads_the_weights_and_adds_to_the_gradients():
     # 2 reads and 2 passes over the gradients in each of 3, the clip; the optimiser's once
     step = roofline.step("bert", SEQUENCES, 0, "fp32", 3)
     assert step.bytes("least") == 110_106_428 * 4 * (3 * 4 + 1 + 6)
-    section = {"precisions": ["fp32"], "batch_sizes": {"fp32": [2]}, "accumulation": [1, 3]}
+    section = {
+        "precisions": ["fp32"],
+        "batch_sizes": {"fp32": [2]},
+        "layouts": [{}, {"accumulation": 3}],
+    }
     mapping = config(frameworks=["pytorch"], topologies=["1n1d"], workloads={"bert": section})
     one, three = (roofline.of_case(case) for case in plan.expand(plan.load(mapping)))
     assert three.flops == 3 * one.flops
