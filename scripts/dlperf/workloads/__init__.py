@@ -56,6 +56,12 @@ def unsupported(identity):
     return reason(identity) if reason else ""
 
 
+def unsupported_in(framework, case):
+    """Why `framework` cannot do a case of its workload, by its identity and device, or ""."""
+    reason = getattr(facts(case["workload"]), "unsupported_in", None)
+    return reason(framework, case) if reason else ""
+
+
 def certified(workload, variant=""):
     """The dimensions of a certificate: reduced sizes, and the choices that `variant` spells."""
     declared = dimensions(workload)

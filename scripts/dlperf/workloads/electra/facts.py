@@ -80,6 +80,16 @@ def base(case):
     return case.on(1, 1)
 
 
+def unsupported_in(framework, case):
+    """Why `framework` cannot do a case, by its identity and its device, or ""."""
+    if framework == "oneflow" and case["compiler"] == "graph":
+        return (
+            "nn.Graph takes OneFlow's own optimisers alone, whose LAMB leaves the decay out of its "
+            "norm: the compiler 'none' has the right one"
+        )
+    return ""
+
+
 def parameters(dimensions):
     """Canonical name -> shape of every trained tensor, in the order of the forward pass.
 

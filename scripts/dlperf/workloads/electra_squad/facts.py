@@ -138,6 +138,17 @@ def base(case):
     return case.on(1, 1)
 
 
+def unsupported_in(framework, case):
+    """Why `framework` cannot do a case, by its identity and its device, or ""."""
+    graph = framework == "oneflow" and case["compiler"] == "graph"
+    if graph and case["scenario"] in ("train", "quality"):
+        return (
+            "nn.Graph clips each group of parameters by itself, and rates fall from layer to "
+            "layer: the compiler 'none' clips all together"
+        )
+    return ""
+
+
 def parameters(dimensions):
     """Canonical name -> shape of every trained tensor, in the order of the forward pass.
 

@@ -141,6 +141,25 @@ def unsupported(identity):
     return ""
 
 
+def unsupported_in(framework, case):
+    """Why `framework` cannot do a case, by its identity and its device, or ""."""
+    lazy_amp = case["adam"] == "lazy" and case["precision"].startswith("amp")
+    if framework == "mxnet" and lazy_amp and case["device"] == "cuda":
+        return "MXNet's loss scaler looks for overflow in whole gradients, not in rows of tables"
+    if framework == "mxnet" and case["vocabulary"] * case["width"] >= 2**31:
+        return "MXNet 1.9 from PyPI counts the numbers of an array in 32 bits: a table has too many"
+    graph = framework == "oneflow" and case["compiler"] == "graph"
+    if graph and case["scenario"] in ("train", "quality"):
+        return (
+            "nn.Graph's Adam of touched rows corrects no moments, that of all rows has its epsilon "
+            "elsewhere, and a graph takes no rate that makes up for it in each step: the compiler "
+            "'none' does all that"
+        )
+    if framework == "paddlepaddle" and lazy_amp:
+        return "paddle.amp O2 narrows tables too, and its master weights are whole tables"
+    return ""
+
+
 def inputs(dimensions):
     """Columns that the first hidden layer takes: the fields' rows one by one, then the numbers."""
     return FIELDS * dimensions["width"] + NUMBERS
