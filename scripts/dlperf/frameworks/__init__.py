@@ -14,8 +14,8 @@ read what it can do without having it. In every package:
                     ONE_RANK_A_NODE     True: one process drives all devices of a node
                     KEEPS_LOSSES        False: of a window's losses the last one alone is kept
                     OPTIMIZER_ALONE     False: its optimiser cannot be given gradients
-                    unsupported(case) -> str    why it cannot do a case, of any workload, or ""; what
-                                                it cannot do of one workload stands in that one's facts
+                    unsupported(case) -> str    why it cannot do a case, or ""; what it cannot do of
+                                                one workload alone, that one's facts say
                     and the functions of process.py
     process.py      environment(run) -> dict    variables that must stand before the process starts
                     services(run) -> list       processes beside a node's ranks, of which `run` is

@@ -7,6 +7,9 @@ and its code (google-research/bert); the optimiser's form is Loshchilov and Hutt
 from collections import OrderedDict
 
 from dlperf.contract.dimension import Data, Dimension, Score
+from dlperf.contract.published import Published
+from dlperf.contract.traffic import ACTIVATION, FORK, NORM, SUM, Kernels, between, product
+from dlperf.contract.traffic import DROPOUT as DROPOUT_PASSES
 
 TITLE = "BERT-Base"
 SUMMARY = "masked words and sentence pairs, 110,106,428 parameters."
@@ -85,6 +88,7 @@ SCORE = Score(
     "lower",
     "The mean cross-entropy of the hidden words of the test set, in nats, that is to be reached.",
 )
+PUBLISHED = {"BERT-base": Published("wikipedia")}
 PARALLEL = ("accumulation",)  # ways of contract/parallel.py beside data parallel
 
 VOCABULARY = 30522
@@ -105,6 +109,7 @@ INITIAL_DEVIATION = 0.02  # of weights and embeddings; biases start at 0, scales
 DROPOUT = 0.1  # on embeddings, and on both outputs of a layer
 ATTENTION_DROPOUT = 0.1  # on attention's shares
 
+OPTIMIZER_STATES = 2  # values that it keeps for each weight: both moments
 LEARNING_RATE = 1e-4  # after warm-up
 BETA1, BETA2 = 0.9, 0.999
 EPSILON = 1e-6  # beside the root of the bias-corrected second moment
@@ -218,6 +223,11 @@ def score(sums):
     return sums[0] / sums[1]
 
 
+def published(row, columns):
+    """What a row of a published table is of: fields of a value (analysis/publications)."""
+    return {"dimensions": {"sequence_length": "128", "clip": "0" if row["clip"] == "no" else "1"}}
+
+
 def tokens_per_sample(dimensions):
     """Tokens of a sequence, padding included."""
     return dimensions["sequence_length"]
@@ -241,3 +251,40 @@ def flops_per_sample(dimensions, scenario):
     if scenario == "infer":
         return 2.0 * tokens * encoder + attention
     return 3 * (2.0 * (tokens * encoder + head + pooler) + attention)
+
+
+def kernels(dimensions):
+    """What a training step computes and moves of one sequence, kernel by kernel."""
+    tokens = dimensions["sequence_length"]
+    masked, wide = masked_positions(tokens), tokens * WIDTH
+
+    def dense(rows, inputs, outputs):
+        return product(rows * inputs, rows * outputs, rows * inputs * outputs)
+
+    # dropout, sum and norm behind a dense layer; fused: both summands, the sum, the result; the
+    # gradient and the sum, and the gradients of both summands
+    behind = between((4 + 4 + FORK) * wide, (DROPOUT_PASSES + SUM + NORM + FORK) * wide)
+    # three lookups, summed, norm, dropout; the gradients' way into the tables
+    tables = 3
+    lookups = (2 * tables + 2 * SUM + NORM + DROPOUT_PASSES + tables) * wide
+    yield between((tables + 2 + 3 + tables) * wide, lookups)
+    for _ in range(LAYERS):
+        yield dense(tokens, WIDTH, 3 * WIDTH)
+        # one kernel each way: query, key, value and the result; these and its gradient, theirs
+        attention = (4 + 8) * wide
+        yield Kernels(5 * wide, attention, attention, 3 * 4.0 * tokens * wide)
+        yield dense(tokens, WIDTH, WIDTH)
+        yield behind
+        yield dense(tokens, WIDTH, INNER_WIDTH)
+        inner = ACTIVATION * tokens * INNER_WIDTH
+        yield between(inner, inner)
+        yield dense(tokens, INNER_WIDTH, WIDTH)
+        yield behind
+    yield dense(masked, WIDTH, WIDTH)
+    predicted = masked * WIDTH
+    yield between((ACTIVATION + NORM) * predicted, (ACTIVATION + NORM) * predicted)
+    yield dense(masked, WIDTH, VOCABULARY)
+    scores = masked * VOCABULARY
+    yield between(2 * scores, 4 * scores)  # softmax and loss: one kernel each way, or two
+    yield dense(1, WIDTH, WIDTH)
+    yield dense(1, WIDTH, 2)

@@ -10,6 +10,7 @@ figure). The optimiser is LAMB (You et al. 2019) as it ran there.
 from collections import OrderedDict
 
 from dlperf.contract.dimension import Data, Dimension
+from dlperf.contract.published import Published
 
 TITLE = "ELECTRA-Base"
 SUMMARY = "words replaced by a generator and found by a discriminator, 119,386,427 parameters."
@@ -39,6 +40,13 @@ DATA = OrderedDict(
         "pairs of passages drawn from English prose, of which words are hidden while training runs",
     ),
 )
+PUBLISHED = {
+    # NVIDIA DeepLearningExamples, TensorFlow2/LanguageModeling/ELECTRA/scripts/configs/
+    # pretrain_config.sh
+    "ELECTRA-base": Published(updates={"1": 10_000, "2": 933}),
+    "ELECTRA-base++": Published(),  # the weights that were fine-tuned
+    "ELECTRA-base (Wiki+Books)": Published(),
+}
 PARALLEL = ("accumulation",)  # ways of contract/parallel.py beside data parallel
 
 VOCABULARY = 30522
@@ -147,6 +155,24 @@ def learning_rate(global_batch_size):
     start. Constant, so that no framework is timed with a scheduler that another does without.
     """
     return LEARNING_RATE / 100
+
+
+def published(row, columns):
+    """What a row of a published table is of: fields of a value (analysis/publications).
+
+    columns: dimensions that the table has columns of. A speed of pre-training is of updates of many
+    micro-steps.
+    """
+    name = "ELECTRA-base"
+    if (row["model"], row.get("mode"), row["metric"]) == (name, "pretrain", "throughput"):
+        steps = row["accumulation_steps"]
+        return {
+            "data": "wikipedia_books",
+            "estimator": "mean of the rates of single micro-steps, as published",
+            "dimensions": {"sequence_length": row["seq_len"], "accumulation": steps},
+        }
+    weights = row["model"][len(name) :].strip(" ()")
+    return {"dimensions": dict(columns, weights=weights) if weights else columns}
 
 
 def tokens_per_sample(dimensions):

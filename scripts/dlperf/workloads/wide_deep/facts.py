@@ -9,6 +9,7 @@ import math
 from collections import OrderedDict
 
 from dlperf.contract.dimension import Data, Dimension, Score
+from dlperf.contract.published import Published
 
 TITLE = "Wide & Deep"
 SUMMARY = "clicks, from two tables of 2,322,444 rows and 7 layers of 1024."
@@ -102,6 +103,7 @@ SCORE = Score(
     scale=100,
     most=1.0,
 )
+PUBLISHED = {"Wide&Deep": Published("criteo")}
 PARALLEL = ()  # data parallel alone
 #: A size that the devices together must divide -> the choice, and its word, of which that is so.
 DIVIDED = {"width": ("tables", "sharded")}
