@@ -88,6 +88,7 @@ SCORE = Score(
     "lower",
     "The mean cross-entropy of the hidden words of the test set, in nats, that is to be reached.",
 )
+MLPERF_IN_SAMPLES = ("bert",)  # the benchmark whose events count samples, and not epochs
 PUBLISHED = {"BERT-base": Published("wikipedia")}
 PARALLEL = ("accumulation",)  # ways of contract/parallel.py beside data parallel
 
