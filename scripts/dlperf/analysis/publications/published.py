@@ -2,7 +2,7 @@
 
 config/published/README.md has the columns. Labels of frameworks and models are put into this
 project's words here, and nowhere else; what they say of a workload of this project, its facts know
-(`PUBLISHED`, `published`). Numbers are not touched.
+(`PUBLISHED`, `published_fields`). Numbers are not touched.
 """
 
 import re
@@ -131,7 +131,7 @@ def _fields(row: dict[str, str]) -> dict[str, Any]:
 
 def _of_facts(workload: str, row: dict[str, str], columns: dict[str, str]) -> dict[str, Any]:
     """Fields that the workload's facts fill in; they know what its own dimensions are."""
-    hook = getattr(workloads.facts(workload), "published", None)
+    hook = getattr(workloads.facts(workload), "published_fields", None)
     return dict(hook(row, columns)) if hook else {}
 
 

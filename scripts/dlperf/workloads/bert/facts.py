@@ -88,8 +88,6 @@ SCORE = Score(
     "lower",
     "The mean cross-entropy of the hidden words of the test set, in nats, that is to be reached.",
 )
-MLPERF_IN_SAMPLES = ("bert",)  # the benchmark whose events count samples, and not epochs
-PUBLISHED = {"BERT-base": Published("wikipedia")}
 PARALLEL = ("accumulation",)  # ways of contract/parallel.py beside data parallel
 
 VOCABULARY = 30522
@@ -224,7 +222,12 @@ def score(sums):
     return sums[0] / sums[1]
 
 
-def published(row, columns):
+MLPERF_IN_SAMPLES = ("bert",)  # the benchmark whose events count samples, and not epochs
+#: What publications call it -> what is published of it under that name.
+PUBLISHED = {"BERT-base": Published("wikipedia")}
+
+
+def published_fields(row, columns):
     """What a row of a published table is of: fields of a value (analysis/publications)."""
     return {"dimensions": {"sequence_length": "128", "clip": "0" if row["clip"] == "no" else "1"}}
 
@@ -232,26 +235,6 @@ def published(row, columns):
 def tokens_per_sample(dimensions):
     """Tokens of a sequence, padding included."""
     return dimensions["sequence_length"]
-
-
-def flops_per_sample(dimensions, scenario):
-    """FLOPs a sequence: 69.9 GFLOP to train one of 128 tokens; training is 3 x the forward pass.
-
-    Counted are products of matrices, a multiply-add as 2: the encoder, attention's two products
-    (4 s^2 h a layer), both heads; the language model's at the predicted positions, as many as a
-    sequence has at most. Left out are lookups of embeddings, layer norms, softmax, GELU, dropout,
-    loss, clipping, optimiser and input, and what is computed a second time. The backward pass is
-    2 x the forward (Chowdhery et al. 2022, PaLM, appendix B). An inference is the encoder's forward
-    pass: its output for each token is what other models are built on.
-    """
-    tokens = dimensions["sequence_length"]
-    encoder = LAYERS * (4 * WIDTH * WIDTH + 2 * WIDTH * INNER_WIDTH)
-    attention = LAYERS * 4 * tokens * tokens * WIDTH
-    head = masked_positions(tokens) * (WIDTH * WIDTH + WIDTH * VOCABULARY)
-    pooler = WIDTH * WIDTH + 2 * WIDTH
-    if scenario == "infer":
-        return 2.0 * tokens * encoder + attention
-    return 3 * (2.0 * (tokens * encoder + head + pooler) + attention)
 
 
 def kernels(dimensions):
@@ -289,3 +272,23 @@ def kernels(dimensions):
     yield between(2 * scores, 4 * scores)  # softmax and loss: one kernel each way, or two
     yield dense(1, WIDTH, WIDTH)
     yield dense(1, WIDTH, 2)
+
+
+def flops_per_sample(dimensions, scenario):
+    """FLOPs a sequence: 69.9 GFLOP to train one of 128 tokens; training is 3 x the forward pass.
+
+    Counted are products of matrices, a multiply-add as 2: the encoder, attention's two products
+    (4 s^2 h a layer), both heads; the language model's at the predicted positions, as many as a
+    sequence has at most. Left out are lookups of embeddings, layer norms, softmax, GELU, dropout,
+    loss, clipping, optimiser and input, and what is computed a second time. The backward pass is
+    2 x the forward (Chowdhery et al. 2022, PaLM, appendix B). An inference is the encoder's forward
+    pass: its output for each token is what other models are built on.
+    """
+    tokens = dimensions["sequence_length"]
+    encoder = LAYERS * (4 * WIDTH * WIDTH + 2 * WIDTH * INNER_WIDTH)
+    attention = LAYERS * 4 * tokens * tokens * WIDTH
+    head = masked_positions(tokens) * (WIDTH * WIDTH + WIDTH * VOCABULARY)
+    pooler = WIDTH * WIDTH + 2 * WIDTH
+    if scenario == "infer":
+        return 2.0 * tokens * encoder + attention
+    return 3 * (2.0 * (tokens * encoder + head + pooler) + attention)

@@ -40,13 +40,6 @@ DATA = OrderedDict(
         "pairs of passages drawn from English prose, of which words are hidden while training runs",
     ),
 )
-PUBLISHED = {
-    # NVIDIA DeepLearningExamples, TensorFlow2/LanguageModeling/ELECTRA/scripts/configs/
-    # pretrain_config.sh
-    "ELECTRA-base": Published(updates={"1": 10_000, "2": 933}),
-    "ELECTRA-base++": Published(),  # the weights that were fine-tuned
-    "ELECTRA-base (Wiki+Books)": Published(),
-}
 PARALLEL = ("accumulation",)  # ways of contract/parallel.py beside data parallel
 
 VOCABULARY = 30522
@@ -157,7 +150,16 @@ def learning_rate(global_batch_size):
     return LEARNING_RATE / 100
 
 
-def published(row, columns):
+#: What publications call it -> what is published of it under that name. Updates: NVIDIA
+#: DeepLearningExamples, TensorFlow2/LanguageModeling/ELECTRA/scripts/configs/pretrain_config.sh.
+PUBLISHED = {
+    "ELECTRA-base": Published(updates={"1": 10_000, "2": 933}),
+    "ELECTRA-base++": Published(),  # the weights that were fine-tuned
+    "ELECTRA-base (Wiki+Books)": Published(),
+}
+
+
+def published_fields(row, columns):
     """What a row of a published table is of: fields of a value (analysis/publications).
 
     columns: dimensions that the table has columns of. A speed of pre-training is of updates of many

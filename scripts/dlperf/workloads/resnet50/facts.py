@@ -94,9 +94,6 @@ SCORE = Score(
     scale=100,
     most=1.0,
 )
-PUBLISHED = {
-    "ResNet50-v1.5": Published("imagenet", headings={("ResNet50-V1.5 summary", "amp"): "256"})
-}
 PARALLEL = ()  # not accumulation: batch norm's statistics would be those of a micro-step
 
 CLASSES = 1000
@@ -227,7 +224,13 @@ def score(sums):
     return sums[0] / sums[1]
 
 
-def published(row, columns):
+#: What publications call it -> what is published of it under that name.
+PUBLISHED = {
+    "ResNet50-v1.5": Published("imagenet", headings={("ResNet50-V1.5 summary", "amp"): "256"})
+}
+
+
+def published_fields(row, columns):
     """What a row of a published table is of: fields of a value (analysis/publications).
 
     columns: dimensions that the table has columns of.
@@ -247,37 +250,6 @@ def flops_per_sample(dimensions, scenario):
     """
     forward = 2.0 * sum(multiply_adds(dimensions["image_size"]).values())
     return forward if scenario == "infer" else 3 * forward
-
-
-def multiply_adds(image_size):
-    """Name of a convolution or the dense layer -> multiply-adds of its forward pass of an image.
-
-    A stride of 2 halves a side, rounded up: that is what the paddings of all its kernels do.
-    """
-
-    def halved(side):
-        return (side + 1) // 2
-
-    side = halved(image_size)
-    outputs = {"conv1": side}  # the side of what a convolution gives
-    side = halved(side)  # pooling
-    block = 0
-    for _, count, stride in STAGES:
-        for index in range(count):
-            name = "block%d." % block
-            outputs[name + "conv1"] = side  # before the stride, which is in conv2
-            if index == 0 and stride == 2:
-                side = halved(side)
-            outputs.update({name + conv: side for conv in ("conv2", "conv3", "conv4")})
-            block += 1
-    found = OrderedDict()
-    for tensor, shape in parameters({}).items():
-        name = tensor.rpartition(".")[0]
-        if len(shape) == 4:
-            found[name] = shape[0] * shape[1] * shape[2] * shape[3] * outputs[name] ** 2
-        elif len(shape) == 2:
-            found[name] = shape[0] * shape[1]
-    return found
 
 
 def kernels(dimensions):
@@ -313,3 +285,34 @@ def kernels(dimensions):
         inputs = three
     yield between(2 * inputs, 2 * inputs)  # average pooling
     yield layer("fc", shapes["fc.weight"][1])
+
+
+def multiply_adds(image_size):
+    """Name of a convolution or the dense layer -> multiply-adds of its forward pass of an image.
+
+    A stride of 2 halves a side, rounded up: that is what the paddings of all its kernels do.
+    """
+
+    def halved(side):
+        return (side + 1) // 2
+
+    side = halved(image_size)
+    outputs = {"conv1": side}  # the side of what a convolution gives
+    side = halved(side)  # pooling
+    block = 0
+    for _, count, stride in STAGES:
+        for index in range(count):
+            name = "block%d." % block
+            outputs[name + "conv1"] = side  # before the stride, which is in conv2
+            if index == 0 and stride == 2:
+                side = halved(side)
+            outputs.update({name + conv: side for conv in ("conv2", "conv3", "conv4")})
+            block += 1
+    found = OrderedDict()
+    for tensor, shape in parameters({}).items():
+        name = tensor.rpartition(".")[0]
+        if len(shape) == 4:
+            found[name] = shape[0] * shape[1] * shape[2] * shape[3] * outputs[name] ** 2
+        elif len(shape) == 2:
+            found[name] = shape[0] * shape[1]
+    return found

@@ -103,7 +103,6 @@ SCORE = Score(
     scale=100,
     most=1.0,
 )
-PUBLISHED = {"Wide&Deep": Published("criteo")}
 PARALLEL = ()  # data parallel alone
 #: A size that the devices together must divide -> the choice, and its word, of which that is so.
 DIVIDED = {"width": ("tables", "sharded")}
@@ -113,6 +112,9 @@ CROSSES = 2  # ids of a sample in the wide table
 FIELDS = 26  # ids of a sample in the deep table
 UNITS = 1024
 DROPOUT = 0.5  # behind each hidden layer
+
+#: What publications call it -> what is published of it under that name.
+PUBLISHED = {"Wide&Deep": Published("criteo")}
 
 TABLE_LIMIT = 0.05  # tables start uniform between this and its negative; biases at 0
 
