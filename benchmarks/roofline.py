@@ -5,9 +5,9 @@
 
 In: records of ResNet-50 or BERT-Base with status ok, and the calibration of the node that they ran
 on, or its TFLOP/s and GB/s by `--tflops` and `--gigabytes`. The formulas, and what each column
-counts, are in scripts/dlperf/analysis/round/roofline.py. Printed in milliseconds a step, and the
-measured step as a multiple of each, and written to results/benchmarks/roofline.tsv. No test: it
-never fails for a slow step.
+counts, are in scripts/dlperf/analysis/round/roofline.py and contract/traffic.py. Printed in
+milliseconds a step, and the measured step as a multiple of each, and written to
+results/benchmarks/roofline.tsv. No test: it never fails for a slow step.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import common
 from dlperf.analysis.round import roofline
 from dlperf.analysis.round.calibration import limits, multiplied, nodes
 from dlperf.analysis.schema.files import AnalysisError
+from dlperf.contract.traffic import COUNTS
 from dlperf.scenarios import train
 from dlperf.workloads.cases import case_of
 
@@ -89,7 +90,7 @@ def row(path, known, asked):
         "tflops": round(tflops, 3),
         "gigabytes": round(gigabytes, 2),
         "gflop_a_step": round(step.flops / 1e9, 1),
-        **{f"{count}_gb_a_step": round(step.bytes(count) / 1e9, 3) for count in roofline.COUNTS},
+        **{f"{count}_gb_a_step": round(step.bytes(count) / 1e9, 3) for count in COUNTS},
         "measured_ms": round(measured, 2),
         **{f"{name}_ms": round(each, 2) for name, each in found.items()},
         **{f"over_{name}": round(measured / each, 2) for name, each in found.items()},

@@ -3,9 +3,9 @@ Required inputs: measurements.tsv.gz, which names the devices; config/peaks.yaml
 of the round's nodes (rules/screen.smk); cells.tsv, whose steps are compared with limits.
 
 Outputs: limits.tsv, the peak of one device as its manufacturer states it and as it was measured.
-`cells` shows MFU relative to both. roofline.tsv, the steps of ResNet-50 and BERT beside what
-arithmetic and memory allow. peaks.yaml, the round's own copy of config/peaks.yaml, which SHA256SUMS
-lists because numbers depend on it.
+`cells` shows MFU relative to both. roofline.tsv, steps of workloads that count their kernels beside
+what arithmetic and memory allow. peaks.yaml, the round's own copy of config/peaks.yaml, which
+SHA256SUMS lists because numbers depend on it.
 """
 
 

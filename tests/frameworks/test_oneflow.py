@@ -5,6 +5,7 @@ import json
 import in_framework
 import pytest
 
+from dlperf import frameworks
 from dlperf.frameworks import oneflow
 from dlperf.frameworks.oneflow import process
 
@@ -36,19 +37,17 @@ def test_what_a_graph_cannot_clip_on_a_cpu_it_still_infers():
     assert not oneflow.unsupported(dict(case, scenario="infer"))
 
 
-def test_wide_deep_is_eager():
-    case = {"workload": "wide_deep", "precision": "fp32", "compiler": "graph", "device": "cpu"}
-    case.update(scenario="train", layout={"accumulation": 1})
-    assert "epsilon" in oneflow.unsupported(case)
-    assert not oneflow.unsupported(dict(case, compiler="none"))
-    assert not oneflow.unsupported(dict(case, scenario="infer"))
-
-
-def test_electra_is_eager():
-    case = {"workload": "electra", "precision": "fp32", "compiler": "graph", "device": "cpu"}
-    case.update(scenario="train", layout={"accumulation": 1})
-    assert "decay" in oneflow.unsupported(case)
-    assert not oneflow.unsupported(dict(case, compiler="none"))
+@pytest.mark.parametrize(
+    "workload, reason",
+    [("wide_deep", "epsilon"), ("electra", "decay"), ("electra_squad", "layer to layer")],
+)
+def test_what_its_graph_cannot_train_is_eager(workload, reason):
+    case = {"workload": workload, "precision": "fp32", "compiler": "graph", "device": "cpu"}
+    case.update(framework="oneflow", scenario="train", layout={"accumulation": 1}, adam="dense")
+    assert reason in frameworks.unsupported(case)
+    assert not frameworks.unsupported(dict(case, compiler="none"))
+    graph_infers = not frameworks.unsupported(dict(case, scenario="infer"))
+    assert graph_infers == (workload != "electra")
 
 
 TABLE = """

@@ -5,9 +5,11 @@ default that says what it means.
 """
 
 import dataclasses
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
 from dlperf.contract.dimension import Data, Dimension, Score
+from dlperf.contract.published import Published
+from dlperf.contract.traffic import Kernels
 
 #: Canonical name -> shape of tensors, from a case's dimensions.
 Shapes = Callable[[Mapping[str, Any]], Dict[str, Tuple[int, ...]]]
@@ -65,6 +67,14 @@ class Workload:
     released(data_dir): the file of tensors that training starts from; None: all are drawn from the
     seed. unsupported(identity): why no framework can do a case. tokens_per_sample(dimensions);
     None: samples have no tokens. has_dropout: so losses of frameworks differ by chance.
+
+    unsupported_in(framework, case): why one framework cannot do a case, by its identity and device.
+    kernels(dimensions): what a training step of one sample computes and moves, for the roofline
+    (contract/traffic.py); None: it is not counted. optimizer_states: values that the optimiser
+    keeps for each weight. published: what publications call it -> Published.
+    published_fields(row, columns): what a row of a published table is of; `columns`: dimensions
+    that the table has columns of. mlperf_in_samples: MLPerf's names of benchmarks of it whose
+    events count samples.
     """
 
     title: str
@@ -88,3 +98,9 @@ class Workload:
     released: Optional[Callable[[str], str]] = None
     unsupported: Callable[[Mapping[str, Any]], str] = no_reason
     tokens_per_sample: Optional[Callable[[Mapping[str, Any]], int]] = None
+    unsupported_in: Callable[[str, Mapping[str, Any]], str] = no_reason
+    kernels: Optional[Callable[[Mapping[str, Any]], Iterable[Kernels]]] = None
+    optimizer_states: int = 0
+    published: Mapping[str, Published] = dataclasses.field(default_factory=dict)
+    published_fields: Optional[Callable[..., Mapping[str, Any]]] = None
+    mlperf_in_samples: Tuple[str, ...] = ()

@@ -14,7 +14,8 @@ read what it can do without having it. In every package:
                     ONE_RANK_A_NODE     True: one process drives all devices of a node
                     KEEPS_LOSSES        False: of a window's losses the last one alone is kept
                     OPTIMIZER_ALONE     False: its optimiser cannot be given gradients
-                    unsupported(case) -> str    why it cannot do a case, or ""
+                    unsupported(case) -> str    why it cannot do a case, or ""; what it cannot do of
+                                                one workload alone, that one's facts say
                     and the functions of process.py
     process.py      environment(run) -> dict    variables that must stand before the process starts
                     services(run) -> list       processes beside a node's ranks, of which `run` is
@@ -41,6 +42,7 @@ read what it can do without having it. In every package:
 import functools
 import importlib
 
+from dlperf import workloads
 from dlperf.contract.run import Unsupported
 
 #: The narrow type that a precision asks for; `amp` leaves it to the device and the framework.
@@ -71,10 +73,11 @@ def load_training(name):
 
 def unsupported(case):
     """Why the framework of a case (its identity, and the device) cannot do it, or ""."""
-    package, precision, device = load(case["framework"]), case["precision"], case["device"]
+    framework, precision, device = case["framework"], case["precision"], case["device"]
+    package = load(framework)
     if precision == "tf32" and device == "cpu":
         return "TF32 is a format of GPUs: ask for fp32"
-    reason = package.unsupported(case)
+    reason = package.unsupported(case) or workloads.unsupported_in(framework, case)
     if case.get("tables") == "sharded" and not getattr(package, "SHARDS_TABLES", False):
         return (
             "%s's ranks share no tables out here yet: ask for `tables: replicated`" % package.TITLE

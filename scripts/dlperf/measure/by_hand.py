@@ -47,7 +47,7 @@ ALIKE = {
 STEP_TFLOP = {"cuda": 5.0, "cpu": 0.2}
 LARGEST_BATCH = 1 << 14
 #: Beside those that configs know.
-OTHER_WORDS = dict(words.OTHER_WORDS, eager="none", off="none", resnet="resnet50")
+OTHER_WORDS = dict(words.OTHER_WORDS, eager="none", off="none")
 SHORTER = {"devices_per_node": "--devices"}
 
 

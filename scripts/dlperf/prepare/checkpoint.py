@@ -1,8 +1,8 @@
-"""A published checkpoint of ELECTRA-Base's discriminator, by the names of the workload.
+"""A published checkpoint, by the names of the workload that starts from it.
 
-In: a file `model.safetensors` whose tensors are named as huggingface/transformers names them (those
-of google/electra-base-discriminator). Out: an NPZ of float32 arrays by canonical name: embeddings
-and encoder. What a fine-tuning adds, its heads, is not in it: they start from the seed.
+In: a file `model.safetensors`, whose tensors are named as the workload's facts say (`CHECKPOINT`,
+`names_in_checkpoint`). Out: an NPZ of float32 arrays by canonical name. What a fine-tuning adds,
+its heads, is not in it: they start from the seed.
 """
 
 import json
@@ -15,22 +15,6 @@ from dlperf.loaders import DataError
 
 TYPES = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}
 LARGEST_HEADER = 100 << 20
-FIX = "a file model.safetensors of google/electra-base-discriminator is needed"
-#: Canonical part of a layer -> where transformers has it.
-LAYER = {
-    "projection": "attention.output.dense",
-    "norm1": "attention.output.LayerNorm",
-    "ffn1": "intermediate.dense",
-    "ffn2": "output.dense",
-    "norm2": "output.LayerNorm",
-}
-EMBEDDINGS = {
-    "word_embedding": "word_embeddings.weight",
-    "position_embedding": "position_embeddings.weight",
-    "segment_embedding": "token_type_embeddings.weight",
-    "embedding_norm.weight": "LayerNorm.weight",
-    "embedding_norm.bias": "LayerNorm.bias",
-}
 
 
 def convert(source: Path, out: Path, facts: ModuleType) -> None:
@@ -38,42 +22,30 @@ def convert(source: Path, out: Path, facts: ModuleType) -> None:
 
     Raises DataError where one is missing or of another shape.
     """
-    tensors = read(source)
+    fix = f"a file model.safetensors of {facts.CHECKPOINT} is needed"
+    tensors = read(source, fix)
     found = {}
     for name, shape in facts.parameters({}).items():
         if facts.of_head(name):
             continue
-        parts = [_tensor(source, tensors, each) for each in names_of(name)]
+        names = facts.names_in_checkpoint(name)
+        for each in names:
+            if each not in tensors:
+                types = ", ".join(TYPES)
+                raise DataError(f"{source}: has no tensor {each} of type {types}; {fix}")
+        parts = [tensors[each] for each in names]
         array = np.concatenate(parts) if len(parts) > 1 else parts[0]
         if array.shape != shape:
             raise DataError(
-                f"{source}: {names_of(name)[0]} gives {name} the shape {array.shape}, not {shape}; "
-                + FIX
+                f"{source}: {names[0]} gives {name} the shape {array.shape}, not {shape}; {fix}"
             )
         if not np.isfinite(array).all():
-            raise DataError(f"{source}: {names_of(name)[0]} has values that are not finite")
+            raise DataError(f"{source}: {names[0]} has values that are not finite")
         found[name] = array.astype(np.float32)
     np.savez(out, **found)
 
 
-def names_of(name: str) -> list[str]:
-    """The tensors that a canonical one is made of, one below the other."""
-    if name in EMBEDDINGS:
-        return [f"electra.embeddings.{EMBEDDINGS[name]}"]
-    layer, part, kind = name.split(".")
-    own = f"electra.encoder.layer.{layer.removeprefix('layer')}."
-    if part == "qkv":
-        return [f"{own}attention.self.{each}.{kind}" for each in ("query", "key", "value")]
-    return [f"{own}{LAYER[part]}.{kind}"]
-
-
-def _tensor(source: Path, tensors: dict[str, np.ndarray], name: str) -> np.ndarray:
-    if name not in tensors:
-        raise DataError(f"{source}: has no tensor {name} of type {', '.join(TYPES)}; {FIX}")
-    return tensors[name]
-
-
-def read(path: Path) -> dict[str, np.ndarray]:
+def read(path: Path, fix: str) -> dict[str, np.ndarray]:
     """The tensors of floating-point numbers of a safetensors file by name, mapped from it.
 
     Others are left out: older checkpoints have the positions' numbers, too. Eight bytes say how
@@ -102,7 +74,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
                 raise ValueError(f"{name} is not as long as its shape says")
             found[name] = np.memmap(path, kind, "r", 8 + length + start, (count,)).reshape(shape)
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file; {FIX}") from None
+        raise DataError(f"{path}: no such file; {fix}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{path}: not a safetensors file ({error}); {FIX}") from None
+        raise DataError(f"{path}: not a safetensors file ({error}); {fix}") from None
     return found

@@ -263,7 +263,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--train", type=Path, help="a file of SQuAD's form")
     parser.add_argument("--test", type=Path, help="a file of SQuAD's form")
     parser.add_argument("--vocabulary", type=Path, help="vocab.txt of BERT-Base uncased")
-    parser.add_argument("--weights", type=Path, help="ELECTRA-Base's discriminator, safetensors")
+    parser.add_argument("--weights", type=Path, help="released weights, safetensors")
     parser.add_argument("--workload", choices=workloads.NAMES, help="that starts from the weights")
     asked = parser.parse_args(arguments)
     given = (asked.train, asked.test, asked.vocabulary)

@@ -60,6 +60,11 @@ def unsupported(identity):
     return of(identity["workload"]).unsupported(identity)
 
 
+def unsupported_in(framework, case):
+    """Why `framework` cannot do a case of its workload, by its identity and device, or ""."""
+    return of(case["workload"]).unsupported_in(framework, case)
+
+
 def certified(workload, variant=""):
     """The dimensions of a certificate: reduced sizes, and the choices that `variant` spells."""
     declared = dimensions(workload)

@@ -337,7 +337,6 @@ CASE = {
         ({"precision": "amp_fp16"}, ""),
         ({"precision": "amp_bf16"}, "HugeCTR has no mixed precision with bfloat16 on a GPU"),
         ({"device": "cpu"}, "HugeCTR trains on GPUs alone: ask for device cuda"),
-        ({"workload": "resnet50"}, "HugeCTR is made for click models: it has wide_deep alone"),
         ({"scenario": "infer"}, "training throughput alone, the scenario train"),
         ({"scenario": "quality"}, "training throughput alone, the scenario train"),
         ({"tables": "replicated"}, "over all devices: ask for `tables: sharded`"),

@@ -27,13 +27,7 @@ KEYS: dict[str, str | None] = {
 _WHOLE = ("nodes", "devices_per_node", "batch_size", "repetition")
 #: Workloads of public scripts that have no implementation here -> what they count. Their own
 #: dimensions are the user's to name.
-ELSEWHERE = {
-    "wide_deep": "samples",
-    "dlrm": "samples",
-    "insightface": "images",
-    "gpt": "sequences",
-    "electra": "sequences",
-}
+ELSEWHERE = {"dlrm": "samples", "insightface": "images", "gpt": "sequences"}
 #: Precisions in which the log's 'amp' or 'fp16' is on.
 _MIXED = ("amp", "fp16", "bf16")
 
@@ -98,7 +92,7 @@ def _dimensions(given: Mapping[str, str]) -> dict[str, int | str]:
             for name, dimension in own.items()
         }
     if workload not in ELSEWHERE:
-        known = ", ".join(dict.fromkeys([*workloads.NAMES, *ELSEWHERE]))
+        known = ", ".join([*workloads.NAMES, *ELSEWHERE])
         raise AnalysisError(f"--case workload={workload}: is not a workload [allowed: {known}]")
     return {key: _word(key, value) for key, value in given.items() if key not in KEYS}
 

@@ -13,10 +13,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dlperf import workloads
 from dlperf.analysis.logs.forms import Form, Source, Stated, regex
 from dlperf.analysis.logs.lines import Line
 
 _EVENT = re.compile(r":::MLLOG (?P<json>\{.*\})")
+#: MLPerf's names of benchmarks whose events count samples, not epochs.
+_IN_SAMPLES = {
+    benchmark
+    for workload in workloads.NAMES
+    for benchmark in workloads.of(workload).mlperf_in_samples
+}
 #: What NVIDIA's scripts call an epoch's rate.
 _RATES = ("imgs_sec", "throughput")
 
@@ -36,7 +43,7 @@ class _Run:
     def end(self, key: str, value: Any, about: dict[str, Any], time: float) -> str:
         """The stretch of training that an event ends, in words; or ''."""
         if key == "submission_benchmark":
-            self.in_samples = value == "bert"
+            self.in_samples = value in _IN_SAMPLES
         elif key == "train_samples":
             self.samples = float(value)
         elif self.in_samples:

@@ -1,14 +1,17 @@
 """The published tables' own CSV form -> fields of `Value`.
 
 config/published/README.md has the columns. Labels of frameworks and models are put into this
-project's words here, and nowhere else; numbers are not touched.
+project's words here, and nowhere else; what they say of a workload of this project, its facts know
+(`PUBLISHED`, `published_fields`). Numbers are not touched.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dlperf import workloads
 from dlperf.analysis.publications.values import Problems, Table
+from dlperf.contract.published import Published
 
 NEEDED = {"report", "table", "framework", "model", "gpus_per_node", "metric", "value"}
 #: How a publication calls an implementation -> (framework, implementation's label).
@@ -29,16 +32,15 @@ IMPLEMENTATIONS = {
     "HugeCTR": ("hugectr", "HugeCTR"),
     "Megatron-LM": ("pytorch", "Megatron-LM"),
 }
-#: How it calls a model -> (workload, kind of data it trained on where no column says so).
+#: How it calls a model -> (workload, what is published of it).
 MODELS = {
-    "ResNet50-v1.5": ("resnet50", "imagenet"),
-    "BERT-base": ("bert", "wikipedia"),
-    "Wide&Deep": ("wide_deep", "criteo"),
-    "InsightFace": ("insightface", ""),
-    "GPT": ("gpt", ""),
-    "ELECTRA-base": ("electra", ""),
-    "ELECTRA-base++": ("electra", ""),  # the weights that were fine-tuned
-    "ELECTRA-base (Wiki+Books)": ("electra", ""),
+    **{
+        model: (workload, published)
+        for workload in workloads.NAMES
+        for model, published in workloads.of(workload).published.items()
+    },
+    "InsightFace": ("insightface", Published()),
+    "GPT": ("gpt", Published()),
 }
 SCENARIOS = {
     "": "train",
@@ -65,8 +67,6 @@ DIMENSIONS = (
     *("hidden", "layers", "heads", "seq_len", "params_billion"),
     *("phase", "accumulation_steps", "epochs", "percentile"),
 )
-#: A front page that has each framework's own batch in one table: the one that heads it.
-HEADED = {("ResNet50-V1.5 summary", "amp"): "256"}
 
 
 def is_published(columns: Sequence[str]) -> bool:
@@ -77,7 +77,7 @@ def rows(table: Table) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line, fields of a Value). Ratios are no measurements: speedups.py has them."""
     problems = Problems(table.file)
     for line, row in table.rows:
-        allowed = WORDS | {"clip": ("yes", "no")} if row["model"] == "BERT-base" else WORDS
+        allowed = WORDS | {"clip": ("yes", "no")} if _clips(row["model"]) else WORDS
         for column, known in allowed.items():
             if row.get(column, "") not in known:
                 problems.unknown(line, column, row.get(column, ""), filter(None, known))
@@ -87,11 +87,15 @@ def rows(table: Table) -> Iterator[tuple[int, dict[str, Any]]]:
             yield line, _fields(row)
 
 
+def _clips(model: str) -> bool:
+    """Whether the model's workload can clip gradients or not, so that its rows must say which."""
+    workload, _ = MODELS.get(model, ("", None))
+    return workload in workloads.NAMES and "clip" in workloads.dimensions(workload)
+
+
 def _fields(row: dict[str, str]) -> dict[str, Any]:
     framework, implementation = IMPLEMENTATIONS[row["framework"]]
-    workload, data = MODELS[row["model"]]
-    if _of_micro_steps(row):
-        data = "wikipedia_books"
+    workload, published = MODELS[row["model"]]
     if row.get("dali") == "yes" and framework == "paddlepaddle":
         implementation += ", DALI"  # the others that have it, have nothing else
     batch = row.get("bsz_per_device", "")
@@ -106,7 +110,7 @@ def _fields(row: dict[str, str]) -> dict[str, Any]:
         "nodes": row["nodes"],
         "devices_per_node": row["gpus_per_node"],
         "batch_size": batch if batch.isdigit() else None,
-        "data": data,
+        "data": published.data,
         "repetition": seed[1] if seed else 1,
         "metric": row["metric"],
         "value": row["value"] or None,
@@ -115,43 +119,35 @@ def _fields(row: dict[str, str]) -> dict[str, Any]:
         "source": source(row),
         "note": row.get("note", "").strip("; "),
         "table": row["table"],
-        "batch_label": heading(row),
+        "batch_label": heading(row, published),
         "hardware": row.get("gpu", ""),
-        "dimensions": _dimensions(workload, row),
+        "dimensions": {key: row[key] for key in DIMENSIONS if row.get(key)},
     }
+    if workload in workloads.NAMES:
+        found.update(_of_facts(workload, row, found["dimensions"]))
+    found["dimensions"] = _of_several(row, found["dimensions"])
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _dimensions(workload: str, row: dict[str, str]) -> dict[str, str]:
-    """The workload's own dimensions, by the names that its facts have where it has facts."""
-    if workload == "bert":
-        return {"sequence_length": "128", "clip": "0" if row["clip"] == "no" else "1"}
-    if _of_micro_steps(row):
-        return {"sequence_length": row["seq_len"], "accumulation": row["accumulation_steps"]}
-    own = {key: row[key] for key in DIMENSIONS if row.get(key)}
-    if workload == "resnet50":
-        own["image_size"] = "224"
-        own.pop("dataset", None)  # the column `data` has it
-    if workload == "electra" and row["model"] != "ELECTRA-base":
-        own["weights"] = row["model"].removeprefix("ELECTRA-base").strip(" ()")
+def _of_facts(workload: str, row: dict[str, str], columns: dict[str, str]) -> dict[str, Any]:
+    """Fields that the workload's facts fill in; they know what its own dimensions are."""
+    hook = workloads.of(workload).published_fields
+    return dict(hook(row, columns)) if hook else {}
+
+
+def _of_several(row: dict[str, str], dimensions: dict[str, str]) -> dict[str, str]:
+    """Dimensions with the statistic that a value is, and the batches that it is of."""
+    found = dict(dimensions)
     if (batch := row.get("bsz_per_device", "")) and not batch.isdigit():
-        own["batch"] = batch  # such as '88|12': one a phase
+        found["batch"] = batch  # such as '88|12': one a phase
     statistic = row.get("stat", "")
     if statistic and statistic != "total IPS" and not statistic.startswith("seed"):
-        own.pop("percentile", None)
-        own["statistic"] = statistic  # mean, stdev, p90, …
-    return own
-
-
-def _of_micro_steps(row: dict[str, str]) -> bool:
-    """Whether it is a speed of ELECTRA's pre-training, of updates of many micro-steps."""
-    of = row["model"], row.get("mode"), row["metric"]
-    return of == ("ELECTRA-base", "pretrain", "throughput")
+        found.pop("percentile", None)
+        found["statistic"] = statistic  # mean, stdev, p90, …
+    return found
 
 
 def _estimator(row: dict[str, str]) -> str:
-    if _of_micro_steps(row):
-        return "mean of the rates of single micro-steps, as published"
     return "as published" if "NVIDIA" in row["report"] else "median over repetitions, as published"
 
 
@@ -161,11 +157,11 @@ def source(row: dict[str, str]) -> str:
     return ", ".join(filter(None, parts))
 
 
-def heading(row: dict[str, str]) -> str:
+def heading(row: dict[str, str], published: Published) -> str:
     """The batch that heads the published table: 'max', '256'; '' where it is the row's own."""
     if re.search(r"batch size = max", row["table"]) or "bsz=max" in row.get("note", ""):
         return "max"
     found = re.search(r"batch size = (\d+)", row["table"])
     if found:
         return found[1]
-    return HEADED.get((row["table"], row["precision"]), "")
+    return published.headings.get((row["table"], row["precision"]), "")

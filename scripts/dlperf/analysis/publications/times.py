@@ -1,18 +1,19 @@
 """What the printed times and speeds of a training say of each other.
 
 In: rows of published tables. Out: (rows, finding) of each that does not fit. How much a training
-takes in is known from elsewhere, so it stands here with its source.
+takes in is known from elsewhere: of a workload's models its facts say it, of other data it stands
+here with its source.
 """
 
 import math
 import statistics
 from collections.abc import Iterator, Sequence
 
+from dlperf.analysis.publications.published import MODELS
 from dlperf.analysis.publications.rows import Row, group, place
 
-#: Updates of ELECTRA's two phases: NVIDIA DeepLearningExamples,
-#: TensorFlow2/LanguageModeling/ELECTRA/scripts/configs/pretrain_config.sh.
-UPDATES = {"ELECTRA-base": {"1": 10_000, "2": 933}}
+#: Model -> updates of each phase of its training, where there are phases.
+UPDATES = {model: published.updates for model, (_, published) in MODELS.items()}
 #: What a fine-tuning trains on: two epochs (scripts/run_squad.sh there) of about 88,500 windows of
 #: 384 tokens, 128 apart.
 WINDOWS = {"SQuAD v1.1": 177_000}

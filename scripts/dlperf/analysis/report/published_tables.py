@@ -40,13 +40,8 @@ WORDS = {
     "f1": "F1",
     "time_to_train": "time to train",
 }
-#: Titles of workloads that this project may not have.
-WORKLOADS = {
-    "wide_deep": "Wide & Deep",
-    "insightface": "InsightFace",
-    "gpt": "GPT",
-    "electra": "ELECTRA-Base",
-}
+#: Titles of workloads that this project does not have.
+WORKLOADS = {"insightface": "InsightFace", "gpt": "GPT"}
 #: What a publication's own names of cases say.
 CASES = {"gpt": "a case: parallelism, data x tensor x pipeline, global batch, width x layers"}
 #: Where less is better.

@@ -1,6 +1,6 @@
 """cells.tsv, measurements.tsv.gz, limits.tsv -> roofline.tsv: measured steps beside their limits.
 
-A row for each cell of a training that roofline.py counts, where all nodes that it ran on were
+A row for each cell of a training whose kernels are counted, where all nodes that it ran on were
 calibrated: what a device reached there, and how long a step takes at those speeds.
 """
 
@@ -11,6 +11,7 @@ from dlperf.analysis.round import metrics, roofline
 from dlperf.analysis.round.calibration import limits
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, read_table, write_table
+from dlperf.contract.traffic import COUNTS
 from dlperf.workloads.cases import case_of_row
 
 NAME = "roofline.tsv"
@@ -55,7 +56,7 @@ def _distance(cell: Row, repetitions: Sequence[Row], known: Sequence[Row]) -> Ro
         "peak_measured_tflops": tflops,
         "memory_measured": gigabytes,
         "flops_per_step": step.flops,
-        **{f"{count}_bytes": step.bytes(count) for count in roofline.COUNTS},
+        **{f"{count}_bytes": step.bytes(count) for count in COUNTS},
         **{f"{name}_ms": 1e3 * each for name, each in seconds.items()},
         **{f"over_{name}": cell["median"] / 1e3 / each for name, each in seconds.items()},
     }

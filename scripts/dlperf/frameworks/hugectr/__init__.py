@@ -29,8 +29,6 @@ SHARDS_TABLES = True  # always, by key
 
 
 def unsupported(case):
-    if case["workload"] != "wide_deep":
-        return "HugeCTR is made for click models: it has wide_deep alone"
     if case["device"] != "cuda":
         return "HugeCTR trains on GPUs alone: ask for device cuda"
     if case["scenario"] != "train":

@@ -27,14 +27,4 @@ FLOAT64_EXCHANGE = True
 def unsupported(case):
     if case["precision"] == "tf32":
         return "MXNet has no switch that turns TF32 on"
-    if case["workload"] == "wide_deep":
-        return _unsupported_tables(case)
-    return ""
-
-
-def _unsupported_tables(case):
-    if case["device"] == "cuda" and case["precision"].startswith("amp") and case["adam"] == "lazy":
-        return "MXNet's loss scaler looks for overflow in whole gradients, not in rows of tables"
-    if case["vocabulary"] * case["width"] >= 2**31:
-        return "MXNet 1.9 from PyPI counts the numbers of an array in 32 bits: a table has too many"
     return ""

@@ -31,22 +31,6 @@ def unsupported(case):
     if case["precision"].startswith("amp") and case["compiler"] == "none":
         return "OneFlow scales the loss in nn.Graph only: AMP needs the compiler 'graph'"
     graph, trains = case["compiler"] == "graph", case["scenario"] in ("train", "quality")
-    if case.get("workload") == "wide_deep" and graph and trains:
-        return (
-            "nn.Graph's Adam of touched rows corrects no moments, that of all rows has its epsilon "
-            "elsewhere, and a graph takes no rate that makes up for it in each step: the compiler "
-            "'none' does all that"
-        )
-    if case.get("workload") == "electra" and graph:
-        return (
-            "nn.Graph takes OneFlow's own optimisers alone, whose LAMB leaves the decay out of its "
-            "norm: the compiler 'none' has the right one"
-        )
-    if case.get("workload") == "electra_squad" and graph and trains:
-        return (
-            "nn.Graph clips each group of parameters by itself, and rates fall from layer to "
-            "layer: the compiler 'none' clips all together"
-        )
     graph_on_cpu = graph and case["device"] == "cpu"
     if graph_on_cpu and case["layout"]["accumulation"] > 1:
         return "on the CPU nn.Graph's accumulated gradients are wrong (BERT's by half their norm)"

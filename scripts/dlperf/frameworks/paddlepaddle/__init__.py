@@ -33,7 +33,4 @@ def unsupported(case):
         return "paddle.amp makes no effect on the CPU (it says so)"
     if case["device"] != "cuda" and case["compiler"] == "cinn":
         return "CINN is not compiled into PaddlePaddle for CPU: it would be left out silently"
-    if case["workload"] == "wide_deep" and case["adam"] == "lazy":
-        if case["precision"].startswith("amp"):
-            return "paddle.amp O2 narrows tables too, and its master weights are whole tables"
     return ""

@@ -7,6 +7,9 @@ and its code (google-research/bert); the optimiser's form is Loshchilov and Hutt
 from collections import OrderedDict
 
 from dlperf.contract.dimension import Data, Dimension, Score
+from dlperf.contract.published import Published
+from dlperf.contract.traffic import ACTIVATION, FORK, NORM, SUM, Kernels, between, product
+from dlperf.contract.traffic import DROPOUT as DROPOUT_PASSES
 from dlperf.contract.workload import Quality, Workload
 
 DIMENSIONS = OrderedDict(
@@ -96,6 +99,7 @@ INITIAL_DEVIATION = 0.02  # of weights and embeddings; biases start at 0, scales
 DROPOUT = 0.1  # on embeddings, and on both outputs of a layer
 ATTENTION_DROPOUT = 0.1  # on attention's shares
 
+OPTIMIZER_STATES = 2  # values that it keeps for each weight: both moments
 LEARNING_RATE = 1e-4  # after warm-up
 BETA1, BETA2 = 0.9, 0.999
 EPSILON = 1e-6  # beside the root of the bias-corrected second moment
@@ -209,9 +213,56 @@ def score(sums):
     return sums[0] / sums[1]
 
 
+MLPERF_IN_SAMPLES = ("bert",)  # the benchmark whose events count samples, and not epochs
+#: What publications call it -> what is published of it under that name.
+PUBLISHED = {"BERT-base": Published("wikipedia")}
+
+
+def published_fields(row, columns):
+    """What a row of a published table is of: fields of a value (analysis/publications)."""
+    return {"dimensions": {"sequence_length": "128", "clip": "0" if row["clip"] == "no" else "1"}}
+
+
 def tokens_per_sample(dimensions):
     """Tokens of a sequence, padding included."""
     return dimensions["sequence_length"]
+
+
+def kernels(dimensions):
+    """What a training step computes and moves of one sequence, kernel by kernel."""
+    tokens = dimensions["sequence_length"]
+    masked, wide = masked_positions(tokens), tokens * WIDTH
+
+    def dense(rows, inputs, outputs):
+        return product(rows * inputs, rows * outputs, rows * inputs * outputs)
+
+    # dropout, sum and norm behind a dense layer; fused: both summands, the sum, the result; the
+    # gradient and the sum, and the gradients of both summands
+    behind = between((4 + 4 + FORK) * wide, (DROPOUT_PASSES + SUM + NORM + FORK) * wide)
+    # three lookups, summed, norm, dropout; the gradients' way into the tables
+    tables = 3
+    lookups = (2 * tables + 2 * SUM + NORM + DROPOUT_PASSES + tables) * wide
+    yield between((tables + 2 + 3 + tables) * wide, lookups)
+    for _ in range(LAYERS):
+        yield dense(tokens, WIDTH, 3 * WIDTH)
+        # one kernel each way: query, key, value and the result; these and its gradient, theirs
+        attention = (4 + 8) * wide
+        yield Kernels(5 * wide, attention, attention, 3 * 4.0 * tokens * wide)
+        yield dense(tokens, WIDTH, WIDTH)
+        yield behind
+        yield dense(tokens, WIDTH, INNER_WIDTH)
+        inner = ACTIVATION * tokens * INNER_WIDTH
+        yield between(inner, inner)
+        yield dense(tokens, INNER_WIDTH, WIDTH)
+        yield behind
+    yield dense(masked, WIDTH, WIDTH)
+    predicted = masked * WIDTH
+    yield between((ACTIVATION + NORM) * predicted, (ACTIVATION + NORM) * predicted)
+    yield dense(masked, WIDTH, VOCABULARY)
+    scores = masked * VOCABULARY
+    yield between(2 * scores, 4 * scores)  # softmax and loss: one kernel each way, or two
+    yield dense(1, WIDTH, WIDTH)
+    yield dense(1, WIDTH, 2)
 
 
 def flops_per_sample(dimensions, scenario):
@@ -260,4 +311,9 @@ WORKLOAD = Workload(
         tally=tally,
         value=score,
     ),
+    kernels=kernels,
+    optimizer_states=OPTIMIZER_STATES,
+    published=PUBLISHED,
+    published_fields=published_fields,
+    mlperf_in_samples=MLPERF_IN_SAMPLES,
 )

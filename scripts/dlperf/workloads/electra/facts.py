@@ -10,6 +10,7 @@ figure). The optimiser is LAMB (You et al. 2019) as it ran there.
 from collections import OrderedDict
 
 from dlperf.contract.dimension import Data, Dimension
+from dlperf.contract.published import Published
 from dlperf.contract.workload import Workload
 
 DIMENSIONS = OrderedDict(
@@ -77,6 +78,16 @@ def base(case):
     return case.on(1, 1)
 
 
+def unsupported_in(framework, case):
+    """Why `framework` cannot do a case, by its identity and its device, or ""."""
+    if framework == "oneflow" and case["compiler"] == "graph":
+        return (
+            "nn.Graph takes OneFlow's own optimisers alone, whose LAMB leaves the decay out of its "
+            "norm: the compiler 'none' has the right one"
+        )
+    return ""
+
+
 def parameters(dimensions):
     """Canonical name -> shape of every trained tensor, in the order of the forward pass.
 
@@ -136,6 +147,33 @@ def learning_rate(global_batch_size):
     return LEARNING_RATE / 100
 
 
+#: What publications call it -> what is published of it under that name. Updates: NVIDIA
+#: DeepLearningExamples, TensorFlow2/LanguageModeling/ELECTRA/scripts/configs/pretrain_config.sh.
+PUBLISHED = {
+    "ELECTRA-base": Published(updates={"1": 10_000, "2": 933}),
+    "ELECTRA-base++": Published(),  # the weights that were fine-tuned
+    "ELECTRA-base (Wiki+Books)": Published(),
+}
+
+
+def published_fields(row, columns):
+    """What a row of a published table is of: fields of a value (analysis/publications).
+
+    columns: dimensions that the table has columns of. A speed of pre-training is of updates of many
+    micro-steps.
+    """
+    name = "ELECTRA-base"
+    if (row["model"], row.get("mode"), row["metric"]) == (name, "pretrain", "throughput"):
+        steps = row["accumulation_steps"]
+        return {
+            "data": "wikipedia_books",
+            "estimator": "mean of the rates of single micro-steps, as published",
+            "dimensions": {"sequence_length": row["seq_len"], "accumulation": steps},
+        }
+    weights = row["model"][len(name) :].strip(" ()")
+    return {"dimensions": dict(columns, weights=weights) if weights else columns}
+
+
 def tokens_per_sample(dimensions):
     """Tokens of a sequence, padding included."""
     return dimensions["sequence_length"]
@@ -177,4 +215,7 @@ WORKLOAD = Workload(
     flops_per_sample=flops_per_sample,
     has_dropout=True,
     tokens_per_sample=tokens_per_sample,
+    unsupported_in=unsupported_in,
+    published=PUBLISHED,
+    published_fields=published_fields,
 )

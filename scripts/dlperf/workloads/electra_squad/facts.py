@@ -101,6 +101,25 @@ WEIGHT_DECAY = 0.01  # decoupled, times the rate; not on layer-norm parameters o
 CLIP_NORM = 1.0  # of all gradients together, averaged over ranks, before the update
 
 
+#: The released weights, and where they have the parts of a layer and the embeddings, as
+#: huggingface/transformers names them.
+CHECKPOINT = "google/electra-base-discriminator"
+CHECKPOINT_LAYER = {
+    "projection": "attention.output.dense",
+    "norm1": "attention.output.LayerNorm",
+    "ffn1": "intermediate.dense",
+    "ffn2": "output.dense",
+    "norm2": "output.LayerNorm",
+}
+CHECKPOINT_EMBEDDINGS = {
+    "word_embedding": "word_embeddings.weight",
+    "position_embedding": "position_embeddings.weight",
+    "segment_embedding": "token_type_embeddings.weight",
+    "embedding_norm.weight": "LayerNorm.weight",
+    "embedding_norm.bias": "LayerNorm.bias",
+}
+
+
 def question_tokens(sequence_length):
     """The most tokens of a question: 64 of a window of 384."""
     return min(QUESTION_TOKENS, sequence_length // 4)
@@ -114,6 +133,17 @@ def stride(room):
 def base(case):
     """What a speed-up is over: the same work on one device."""
     return case.on(1, 1)
+
+
+def unsupported_in(framework, case):
+    """Why `framework` cannot do a case, by its identity and its device, or ""."""
+    graph = framework == "oneflow" and case["compiler"] == "graph"
+    if graph and case["scenario"] in ("train", "quality"):
+        return (
+            "nn.Graph clips each group of parameters by itself, and rates fall from layer to "
+            "layer: the compiler 'none' clips all together"
+        )
+    return ""
 
 
 def parameters(dimensions):
@@ -185,6 +215,17 @@ def initial(name, shape, draw):
 def released(data_dir):
     """The file of the released weights in a folder of data, which may not be there."""
     return data_dir + "/weights.npz"
+
+
+def names_in_checkpoint(name):
+    """The tensors of CHECKPOINT that a canonical one is made of, one below the other."""
+    if name in CHECKPOINT_EMBEDDINGS:
+        return ["electra.embeddings." + CHECKPOINT_EMBEDDINGS[name]]
+    layer, part, kind = name.split(".")
+    own = "electra.encoder.layer.%s." % layer[len("layer") :]
+    if part == "qkv":
+        return [own + "attention.self.%s.%s" % (each, kind) for each in ("query", "key", "value")]
+    return [own + "%s.%s" % (CHECKPOINT_LAYER[part], kind)]
 
 
 def peak_rate(global_batch_size):
@@ -312,4 +353,5 @@ WORKLOAD = Workload(
             )
         },
     ),
+    unsupported_in=unsupported_in,
 )

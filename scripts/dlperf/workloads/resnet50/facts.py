@@ -8,6 +8,8 @@ import math
 from collections import OrderedDict
 
 from dlperf.contract.dimension import Data, Dimension, Score
+from dlperf.contract.published import Published
+from dlperf.contract.traffic import ACTIVATION, BATCH_NORM, FORK, SUM, between, product
 from dlperf.contract.workload import Quality, Workload
 
 DIMENSIONS = OrderedDict(
@@ -92,6 +94,7 @@ EXPANSION = 4
 BATCH_NORM_EPSILON = 9.999999747378752e-06
 BATCH_NORM_MOMENTUM = 0.9  # share of the old running statistic that is kept
 
+OPTIMIZER_STATES = 1  # values that it keeps for each weight: momentum
 MOMENTUM = 0.875
 WEIGHT_DECAY = 1.0 / 32768  # not on batch-norm parameters or biases
 LABEL_SMOOTHING = 0.1
@@ -210,6 +213,22 @@ def score(sums):
     return sums[0] / sums[1]
 
 
+#: What publications call it -> what is published of it under that name.
+PUBLISHED = {
+    "ResNet50-v1.5": Published("imagenet", headings={("ResNet50-V1.5 summary", "amp"): "256"})
+}
+
+
+def published_fields(row, columns):
+    """What a row of a published table is of: fields of a value (analysis/publications).
+
+    columns: dimensions that the table has columns of.
+    """
+    own = dict(columns, image_size="224")
+    own.pop("dataset", None)  # the kind of data says it
+    return {"dimensions": own}
+
+
 def flops_per_sample(dimensions, scenario):
     """FLOPs an image: 24.5 GFLOP to train at 224 px; training is 3 x the forward pass.
 
@@ -220,6 +239,41 @@ def flops_per_sample(dimensions, scenario):
     """
     forward = 2.0 * sum(multiply_adds(dimensions["image_size"]).values())
     return forward if scenario == "infer" else 3 * forward
+
+
+def kernels(dimensions):
+    """What a training step computes and moves of one image, kernel by kernel."""
+    shapes, counts = parameters(dimensions), multiply_adds(dimensions["image_size"])
+    outputs = {}  # of a convolution: its multiply-adds, each of which goes into one of its elements
+    for name, count in counts.items():
+        outputs[name] = count
+        for side in shapes[name + ".weight"][1:]:
+            outputs[name] /= side
+
+    def layer(name, inputs, first=False):
+        return product(inputs, outputs[name], counts[name], first)
+
+    stem = outputs["conv1"]
+    yield layer("conv1", 3 * dimensions["image_size"] ** 2, first=True)
+    yield between(BATCH_NORM * stem, (BATCH_NORM + ACTIVATION) * stem)
+    inputs = stem / 4  # max-pooling halves both sides
+    yield between(2 * (stem + inputs), 2 * (stem + inputs))
+    for block in range(sum(count for _, count, _ in STAGES)):
+        name = "block%d." % block
+        one, two, three = (outputs[name + conv] for conv in ("conv1", "conv2", "conv3"))
+        yield layer(name + "conv1", inputs)
+        yield layer(name + "conv2", one)
+        yield layer(name + "conv3", two)
+        normed = one + two + three
+        if name + "conv4" in outputs:
+            yield layer(name + "conv4", inputs)
+            normed += outputs[name + "conv4"]
+        both = BATCH_NORM * normed + FORK * inputs
+        # within the last norm's kernels: the shortcut is read, and its gradient written
+        yield between(both + 2 * three, both + ACTIVATION * (one + two + three) + SUM * three)
+        inputs = three
+    yield between(2 * inputs, 2 * inputs)  # average pooling
+    yield layer("fc", shapes["fc.weight"][1])
 
 
 def multiply_adds(image_size):
@@ -282,4 +336,8 @@ WORKLOAD = Workload(
         tally=tally,
         value=score,
     ),
+    kernels=kernels,
+    optimizer_states=OPTIMIZER_STATES,
+    published=PUBLISHED,
+    published_fields=published_fields,
 )

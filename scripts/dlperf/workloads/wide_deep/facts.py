@@ -9,6 +9,7 @@ import math
 from collections import OrderedDict
 
 from dlperf.contract.dimension import Data, Dimension, Score
+from dlperf.contract.published import Published
 from dlperf.contract.workload import Quality, Workload
 
 DIMENSIONS = OrderedDict(
@@ -99,6 +100,9 @@ FIELDS = 26  # ids of a sample in the deep table
 UNITS = 1024
 DROPOUT = 0.5  # behind each hidden layer
 
+#: What publications call it -> what is published of it under that name.
+PUBLISHED = {"Wide&Deep": Published("criteo")}
+
 TABLE_LIMIT = 0.05  # tables start uniform between this and its negative; biases at 0
 
 LEARNING_RATE = 1e-3
@@ -125,6 +129,25 @@ def unsupported(identity):
             devices,
             identity["width"],
         )
+    return ""
+
+
+def unsupported_in(framework, case):
+    """Why `framework` cannot do a case, by its identity and its device, or ""."""
+    lazy_amp = case["adam"] == "lazy" and case["precision"].startswith("amp")
+    if framework == "mxnet" and lazy_amp and case["device"] == "cuda":
+        return "MXNet's loss scaler looks for overflow in whole gradients, not in rows of tables"
+    if framework == "mxnet" and case["vocabulary"] * case["width"] >= 2**31:
+        return "MXNet 1.9 from PyPI counts the numbers of an array in 32 bits: a table has too many"
+    graph = framework == "oneflow" and case["compiler"] == "graph"
+    if graph and case["scenario"] in ("train", "quality"):
+        return (
+            "nn.Graph's Adam of touched rows corrects no moments, that of all rows has its epsilon "
+            "elsewhere, and a graph takes no rate that makes up for it in each step: the compiler "
+            "'none' does all that"
+        )
+    if framework == "paddlepaddle" and lazy_amp:
+        return "paddle.amp O2 narrows tables too, and its master weights are whole tables"
     return ""
 
 
@@ -258,4 +281,6 @@ WORKLOAD = Workload(
         value=score,
         kept=kept,
     ),
+    unsupported_in=unsupported_in,
+    published=PUBLISHED,
 )

@@ -5,7 +5,8 @@ from generated_round import config
 
 from dlperf import plan, workloads
 from dlperf.analysis.round import roofline
-from dlperf.analysis.round.roofline import COUNTS, Kernels, Step
+from dlperf.analysis.round.roofline import Step
+from dlperf.contract.traffic import COUNTS, Kernels
 
 IMAGES = {"image_size": 224}
 SEQUENCES = {"sequence_length": 128, "clip": 1}
