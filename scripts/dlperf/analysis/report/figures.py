@@ -81,8 +81,9 @@ PNG_DPI = 200
 WIDTH = 9.0  # inches
 LONG_TITLE = 46  # characters
 LONG_FACTS = 132  # likewise, at full size
-#: Lines of a scaling figure by layout, from the second one on.
+#: Lines and markers of a scaling figure by layout.
 DASHES: Any = ("-", (0, (1, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
+FILLS = ("full", "left", "top", "right")
 #: Of a distribution so many values are drawn, spread evenly, and so many of the largest.
 STEPS, TAIL = 200, 20
 
@@ -98,6 +99,7 @@ class Series:
     hatch: str
     second: bool  # another compiler of a framework that is here already: paler, dashed, hollow
     dashes: Any = "-"
+    fill: str = "full"  # of a marker: which part has the colour
 
 
 def figure(cells: Path, name: str, files: Mapping[str, Path]) -> None:
@@ -276,14 +278,15 @@ def series_of(rows: Sequence[Row]) -> list[Series]:
 
 
 def by_layout(series: Series, rows: Sequence[Row]) -> list[Series]:
-    """The series apart by layout, of which all `rows` have these; each has dashes of its own."""
+    """A series for each layout of all `rows`, with a line and a marker of its own."""
     layouts = list(dict.fromkeys(map(labels.layout, rows)))
     found = []
     for index, layout in enumerate(layouts):
         own = [row for row in series.cells if labels.layout(row) == layout]
         title = ", ".join(filter(None, (series.title, layout)))
-        dashes = DASHES[index % len(DASHES)] if index else series.dashes
-        found.append(replace(series, title=title, cells=own, dashes=dashes))
+        drawn = index % len(DASHES)
+        dashes = DASHES[drawn] if drawn else series.dashes
+        found.append(replace(series, title=title, cells=own, dashes=dashes, fill=FILLS[drawn]))
     return [each for each in found if each.cells]
 
 
@@ -673,7 +676,9 @@ def _line(series: Series) -> dict[str, Any]:
         "marker": series.marker,
         "markersize": 8.5 if series.marker == "*" else 6,
         "markerfacecolor": PAPER if series.second else series.colour,
+        "markerfacecoloralt": series.colour if series.second else PAPER,
         "markeredgecolor": series.colour,
+        "fillstyle": series.fill,
         "linestyle": series.dashes,
         "linewidth": 1.5,
         "elinewidth": 1.1,
@@ -749,7 +754,11 @@ def _name_ends(axes: Axes, height: float, ends: Sequence[tuple[Series, int, floa
             place,
             transform=axes.transAxes,
             clip_on=False,
-            **{key: value for key, value in _line(each).items() if key.startswith("mark")},
+            **{
+                key: value
+                for key, value in _line(each).items()
+                if key.startswith("mark") or key == "fillstyle"
+            },
         )
         axes.text(1.105, place, each.title, transform=axes.transAxes, va="center", size=8.5)
 
