@@ -87,14 +87,16 @@ def edited(edit: Edit, sources: Mapping[Path, str]) -> tuple[Path, str]:
     """Return the one module in which the edit is made, and its new source."""
     counts, made = {}, {}
     for path, source in sources.items():
+        if edit.within.rpartition(".")[2] not in source:
+            continue  # sooner known than by its tree
         tree = ast.parse(source)
-        counts[path] = edit.apply(tree)
-        if counts[path]:
+        count = edit.apply(tree)
+        if count:
+            counts[str(path)] = count
             made[path] = ast.unparse(ast.fix_missing_locations(tree))
-    if sum(counts.values()) != edit.times and not (sum(counts.values()) and edit.times == 0):
-        raise NotThere(f"{edit}: found in {[str(path) for path in made] or 'no module'}, {counts}")
-    if len(made) != 1:
-        raise NotThere(f"{edit}: in several modules, {[str(path) for path in made]}")
+    wanted = edit.times or sum(counts.values())  # 0: once or more
+    if len(made) != 1 or sum(counts.values()) != wanted:
+        raise NotThere(f"{edit} is there so often: {counts or 'nowhere'}")
     return made.popitem()
 
 

@@ -43,7 +43,9 @@ def changed(edit, source=SOURCE):
             "each = entropy(self.head(x), labels, reduction='sum', weight=None)",
         ),
         (
-            Replace("Model.forward", "self.head(_x)", "self.head(_x * _l)", ("entropy(_, _l, ...)",)),
+            Replace(
+                "Model.forward", "self.head(_x)", "self.head(_x * _l)", ("entropy(_, _l, ...)",)
+            ),
             "each = entropy(self.head(x * labels), labels, reduction='none', weight=None)",
         ),
         (Replace("Model.forward", "self.log(_)", "pass"), "pass"),
