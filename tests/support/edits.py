@@ -33,7 +33,7 @@ class Replace:
 
     old, new: one expression each, or statements. given: patterns that are found in the function
     too, all of whose places agree, for names that `old` leaves open. times: how often `old` must be
-    there; 0: once or more. definitions: what `new` uses, put at the module's end.
+    there; 0: once or more. definitions: functions that `new` calls, put before the module's own.
     """
 
     within: str
@@ -52,7 +52,9 @@ class Replace:
             if holes is not None:
                 count += replaced(scope, old, new, holes)
         if count:
-            tree.body += ast.parse(self.definitions).body
+            kinds = [isinstance(each, ast.FunctionDef | ast.ClassDef) for each in tree.body]
+            first = (kinds + [True]).index(True)
+            tree.body[first:first] = ast.parse(self.definitions).body
         return count
 
 
@@ -81,6 +83,11 @@ Edit = Replace | Wrap
 def constant(name: str, value: str, within: str = "") -> Replace:
     """Another value for a constant of the facts, wherever the function reads it."""
     return Replace(within, f"facts.{name}", value, times=0)
+
+
+def assignment(name: str, value: str) -> Replace:
+    """Another value for a constant of the module itself."""
+    return Replace("", f"{name} = _", f"{name} = {value}")
 
 
 def edited(edit: Edit, sources: Mapping[Path, str]) -> tuple[Path, str]:
@@ -150,7 +157,7 @@ Place = tuple[ast.AST, str, int | None]  # a node's field, and the index where t
 
 
 def places(node: ast.AST, pattern: Pattern, holes: Holes) -> Iterator[tuple[Place, Holes]]:
-    """Where below a node the pattern stands, outermost first, and what its names stand for there."""
+    """Where the pattern stands below a node, outermost first, and what its names are there."""
     for field, value in ast.iter_fields(node):
         items = value if isinstance(value, list) else [value]
         index = 0

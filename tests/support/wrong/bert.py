@@ -3,6 +3,7 @@
 from functools import partial
 
 from edits import Replace, Wrap, constant
+
 from wrong import TIMED, Mutation, as_it_is, common
 
 pytorch = partial(Mutation, "bert", "pytorch")

@@ -1,10 +1,14 @@
-"""The smallest wrong settings of ELECTRA: each is one that somebody could get wrong, or that public
-code has. The same setting has the same name in every framework."""
+"""The smallest wrong settings of ELECTRA.
+
+Each is one that somebody could get wrong, or that public code has. The same setting has the same
+name in every framework. The first of each framework is the implementation as it is.
+"""
 
 from functools import partial
 
 from edits import Replace, constant
-from wrong import TIMED, Mutation, as_it_is, common
+
+from wrong import TIMED, Mutation, common
 
 pytorch = partial(Mutation, "electra", "pytorch")
 jax = partial(Mutation, "electra", "jax")
@@ -16,9 +20,10 @@ SAME_WEIGHT = constant("DISCRIMINATOR_WEIGHT", "1.0")
 #: What the discriminator starts from, and the mean of its losses, in PyTorch.
 EMBEDDED = "self.embed(_tokens, _segments)"
 MEAN = "(_each * _mask).sum() / _mask.sum()"
-#: The adaptive groups of its optimiser, and what LAMB divides.
+#: The group of its optimiser that has neither decay nor a ratio.
 OTHERS = "dict(..., adaptive=False)"
 PYTORCH = [
+    pytorch("as it is", None),
     pytorch("a generator of a quarter of the width", constant("GENERATOR_WIDTH", "192")),
     pytorch(
         "the discriminator without segments",
@@ -122,6 +127,7 @@ def clipped(gradients):
     return clip(facts.CLIP_NORM).update(gradients, ())[0]
 """
 JAX = [
+    jax("as it is", None),
     jax("both losses weigh the same", SAME_WEIGHT),
     jax(
         "padding counts",
@@ -162,6 +168,7 @@ JAX = [
     ),
 ]
 PADDLEPADDLE = [
+    paddlepaddle("as it is", None),
     paddlepaddle("both losses weigh the same", SAME_WEIGHT),
     paddlepaddle("padding counts", Replace("Electra.forward", MEAN, "_each.mean()")),
     paddlepaddle(
@@ -182,6 +189,7 @@ PADDLEPADDLE = [
     paddlepaddle("a ratio on biases", Replace("optimizer", "_p.ndim == 1 or _without", "_without")),
 ]
 ONEFLOW = [
+    oneflow("as it is", None),
     oneflow(
         "decay outside of the ratio, as OneFlow's own",
         Replace(
@@ -207,6 +215,7 @@ ONEFLOW = [
 ]
 #: TensorFlow 1's table is shared by hand, and its LAMB is of the fused Adam.
 TENSORFLOW1 = [
+    tensorflow1("as it is", None),
     tensorflow1(
         "a lookup that does not train its words", Replace("tied", "_given[:-1]", "_given[:-2]")
     ),
@@ -238,13 +247,4 @@ TENSORFLOW1 = [
         Replace("Adam._prepare", "self.quotient = _root / _", "self.quotient = _root"),
     ),
 ]
-RIGHT = {each.framework: each for each in as_it_is("electra")}
-ELECTRA = [
-    mutation
-    for wrong in (PYTORCH, JAX, PADDLEPADDLE, ONEFLOW, TENSORFLOW1)
-    # the small model as it is, which passes
-    for mutation in (
-        RIGHT[wrong[0].framework]._replace(other_compiler=wrong[0].other_compiler),
-        *wrong,
-    )
-]
+ELECTRA = [*PYTORCH, *JAX, *PADDLEPADDLE, *ONEFLOW, *TENSORFLOW1]

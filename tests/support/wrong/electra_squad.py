@@ -1,9 +1,12 @@
-"""The smallest wrong settings of ELECTRA on SQuAD: of training, of its answers, of a training to a
-quality. Each is one that somebody could get wrong, or that public code has."""
+"""The smallest wrong settings of ELECTRA on SQuAD: of training, inference and time to quality.
+
+Each is one that somebody could get wrong, or that public code has.
+"""
 
 from functools import partial
 
 from edits import Replace, constant
+
 from wrong import TIMED, Mutation, as_it_is, common
 
 pytorch = partial(Mutation, "electra_squad", "pytorch")

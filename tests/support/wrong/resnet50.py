@@ -1,8 +1,9 @@
-"""The smallest wrong settings of ResNet-50: of training, of inference, of a training to a quality."""
+"""The smallest wrong settings of ResNet-50: of training, inference and time to quality."""
 
 from functools import partial
 
 from edits import Replace, Wrap, constant
+
 from wrong import TIMED, Mutation, common
 
 pytorch = partial(Mutation, "resnet50", "pytorch")
@@ -163,6 +164,18 @@ RESNET50 += [
         tier="timed-gradient",
         **TIMED,
     ),
+    tensorflow(
+        "gradients exchanged in float64 alone",
+        Replace(
+            "train",
+            "if run.distributed:\n    _gradients = sum_over_ranks(_variables, _gradients)",
+            "if run.distributed and run.float64:\n"
+            "    _gradients = sum_over_ranks(_variables, _gradients)",
+        ),
+        layout="dp2",
+        tier="timed-gradient",
+        **TIMED,
+    ),
     pytorch(
         "gradients exchanged in float16",
         Replace(
@@ -237,7 +250,7 @@ def first(batch):
     return KEPT[0]
 """
 INFER = [
-    pytorch("training mode", common.NO_SEPARATE_MODE, variant="infer"),
+    pytorch("training mode", common.TRAINING_MODE, variant="infer"),
     pytorch("epsilon 1e-6", epsilon("batch_norm"), variant="infer"),
     pytorch(
         "another layer's statistics",

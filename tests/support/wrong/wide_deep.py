@@ -1,9 +1,12 @@
-"""The smallest wrong settings of Wide & Deep: of training, with replicated and with sharded tables,
-of inference, of a training to a quality."""
+"""The smallest wrong settings of Wide & Deep: of training, inference and time to quality.
+
+Training has replicated tables, and sharded ones.
+"""
 
 from functools import partial
 
 from edits import Replace, constant
+
 from wrong import TIMED, Mutation, common
 
 pytorch = partial(Mutation, "wide_deep", "pytorch")
@@ -147,7 +150,7 @@ SHARDED = [
     ),
 ]
 INFER = [
-    pytorch("dropout", common.NO_SEPARATE_MODE, variant="infer"),
+    pytorch("dropout", common.TRAINING_MODE, variant="infer"),
     pytorch(
         "no crosses",
         Replace("WideDeep.forward", "_deep + _crosses.sum((1, 2))", "_deep"),
