@@ -1,7 +1,8 @@
 """The smallest wrong settings do not pass: real runs of an implementation with one thing changed.
 
-Each of tests/support/mutations.py replaces a piece of an implementation's source, in its page, its
-workload's folding.py or its framework's package, in a copy of all; the reference stays what it is.
+Each mutation of tests/support/wrong is an edit of an implementation's syntax tree, in its page, in
+what that imports of its workload or in its framework's package, in a copy of all; the reference
+stays what it is.
 """
 
 import json
@@ -15,93 +16,65 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, SCRIPTS
-from mutations import (
-    BERT,
-    ELECTRA,
-    PADDED,
-    RESNET50,
-    RIGHT,
-    SHARDED,
-    SQUAD,
-    SQUAD_INFER,
-    SQUAD_QUALITY,
-    WIDE_DEEP,
-    Mutation,
-)
+from edits import Replace, assignment, edit_file
+from wrong import Mutation, make
+from wrong.bert import BERT, PADDED, RIGHT
+from wrong.electra import ELECTRA
+from wrong.electra_squad import INFER, QUALITY, SQUAD
+from wrong.resnet50 import RESNET50
+from wrong.wide_deep import SHARDED, WIDE_DEEP
 
-#: Mutations of variants, each with a reference of its own.
-OWN_REFERENCE = {
-    "sharded": SHARDED,
-    "padded": PADDED,
-    "squad_infer": SQUAD_INFER,
-    "squad_quality": SQUAD_QUALITY,
+#: The fixture with the data that a workload's certificates take.
+DATA = {
+    "resnet50": "sample_data",
+    "wide_deep": "criteo",
+    "bert": "prose",
+    "electra": "prose",
+    "electra_squad": "squad_sample",
+}
+#: Sizes of a small SQuAD model; its sample has fewer than 2,000 words.
+SMALL_SQUAD = {"VOCABULARY": "2000", "WIDTH": "192", "HEADS": "3", "INNER_WIDTH": "384"}
+#: Sizes of models with two layers: settings show as well.
+SMALL = {
+    "bert": {"LAYERS": "2"},
+    "electra": {"LAYERS": "2"},
+    "electra_squad": {"LAYERS": "2", **SMALL_SQUAD},
 }
 
-ON_SQUAD = SQUAD + SQUAD_INFER + SQUAD_QUALITY
+
+def small_package(workload: str, folder: Path) -> Path:
+    """A copy of the project's code whose workload is small."""
+    scripts = copied(SCRIPTS, folder)
+    facts = scripts / f"dlperf/workloads/{workload}/facts.py"
+    for name, value in SMALL[workload].items():
+        edit_file(assignment(name, value), facts)
+    if workload == "electra":
+        # gradients are shorter, too: the first step's still lie above the clip, others below
+        edit_file(
+            Replace("", "SETTINGS = _as_it_is", "SETTINGS = dict(_as_it_is, CLIP_NORM=900.0)"),
+            facts.with_name("proof.py"),
+        )
+    return scripts
 
 
-@pytest.fixture(scope="module")
-def sharded(environments, criteo, tmp_path_factory) -> Path:
-    """The reference of Wide & Deep with sharded tables."""
-    return made_reference(environments, criteo, tmp_path_factory.mktemp("sharded"), "sharded")
+def copied(package: Path, folder: Path) -> Path:
+    scripts = folder / "scripts"
+    shutil.copytree(package, scripts, ignore=shutil.ignore_patterns("__pycache__"))
+    return scripts
 
 
-@pytest.fixture(scope="module")
-def wide_deep(environments, criteo, tmp_path_factory) -> Path:
-    """The reference of Wide & Deep."""
-    return made_reference(environments, criteo, tmp_path_factory.mktemp("wide_deep"))
-
-
-def made_reference(environments: Path, criteo: Path, folder: Path, variant: str = "") -> Path:
+def made_reference(package, workload, variant, environments, data, folder) -> Path:
+    """A workload's reference, by plain float64 formulas, as this copy of the code makes it."""
     run(
-        SCRIPTS,
+        package,
         "dlperf.certify.reference",
-        "--workload=wide_deep",
+        f"--workload={workload}",
         f"--variant={variant}",
         f"--environment={environments}/pytorch.cpu/env.json",
-        f"--data-dir={criteo}",
+        f"--data-dir={data}",
         f"--out={folder}",
     )
     return folder
-
-
-#: Sizes of a small SQuAD model; its sample has fewer than 2,000 words.
-SMALL_SQUAD = {
-    "VOCABULARY = 30522": "VOCABULARY = 2000",
-    "WIDTH = 768": "WIDTH = 192",
-    "HEADS = 12": "HEADS = 3",
-    "INNER_WIDTH = 3072": "INNER_WIDTH = 384",
-}
-
-
-@pytest.fixture(scope="module")
-def small(environments, request, tmp_path_factory) -> Callable[[str], tuple[Path, Path, Path]]:
-    """(package, reference, data) of a copy whose workload has two layers: settings show as well."""
-
-    def made(workload: str, variant: str = "") -> tuple[Path, Path, Path]:
-        scripts = tmp_path_factory.mktemp(workload) / "scripts"
-        shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-        facts = scripts / f"dlperf/workloads/{workload}/facts.py"
-        text, squad = facts.read_text(), workload == "electra_squad"
-        for old, new in {"LAYERS = 12": "LAYERS = 2", **(SMALL_SQUAD if squad else {})}.items():
-            text = text.replace(f"\n{old}", f"\n{new}")
-        facts.write_text(text)
-        # gradients are shorter, too: the first step's still lie above ELECTRA's clip, others below
-        proof = facts.with_name("proof.py")
-        proof.write_text(proof.read_text().replace('"CLIP_NORM": 2000.0', '"CLIP_NORM": 900.0'))
-        data = request.getfixturevalue("squad_sample" if squad else "prose")
-        run(
-            scripts,
-            "dlperf.certify.reference",
-            f"--workload={workload}",
-            f"--variant={variant}",
-            f"--environment={environments}/pytorch.cpu/env.json",
-            f"--data-dir={data}",
-            f"--out={scripts.parent}/reference",
-        )
-        return scripts, scripts.parent / "reference", data
-
-    return made
 
 
 def run(scripts: Path, module: str, *arguments: str) -> None:
@@ -115,24 +88,15 @@ def run(scripts: Path, module: str, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def certificate_of(mutation, workload, package, reference, data, folder) -> dict:
+def certificate_of(mutation: Mutation, package, reference, data, folder) -> dict:
     """The certificate of a copy of the package in which the mutation was made."""
-    scripts = folder / "scripts"
-    shutil.copytree(package, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    package = scripts / f"dlperf/frameworks/{mutation.framework}"
-    page = scripts / f"dlperf/workloads/{workload}/{mutation.framework}.py"
-    names = ("training", "inference", "sparse", "transformer", "adam", "adamw", "clip", "lamb")
-    paths = [page, page.with_name("folding.py"), *(package / f"{name}.py" for name in names)]
-    there = [each for each in paths if each.exists()]
-    path = next((each for each in there if mutation.old in each.read_text()), None)
-    assert path, "the implementation reads otherwise now: change the mutation"
-    source = path.read_text()
-    path.write_text(source.replace(mutation.old, mutation.new) + mutation.more)
+    scripts = copied(package, folder)
+    make(mutation, scripts)
     out = folder / "certificate.json"
     run(
         scripts,
         "dlperf.certify",
-        f"--workload={workload}",
+        f"--workload={mutation.workload}",
         f"--framework={mutation.framework}",
         f"--compiler={mutation.compiler}",
         f"--precision={mutation.precision}",
@@ -157,37 +121,24 @@ def certificate(request, environments, tmp_path_factory) -> Iterator[Callable[[M
         for item in request.session.items
         if item.path == request.path
     ]
-    parts = {}
-    if set(chosen) & set(RESNET50):
-        fixtures = map(request.getfixturevalue, ("reference", "sample_data"))
-        parts["resnet50"] = (SCRIPTS, *fixtures)
-    if set(chosen) & set(WIDE_DEEP):
-        parts["wide_deep"] = (SCRIPTS, *map(request.getfixturevalue, ("wide_deep", "criteo")))
-    if set(chosen) & set(SHARDED):
-        parts["sharded"] = (SCRIPTS, *map(request.getfixturevalue, ("sharded", "criteo")))
-    if set(chosen) & set(ELECTRA):
-        parts["electra"] = request.getfixturevalue("small")("electra")
-    if set(chosen) & set(SQUAD):
-        parts["electra_squad"] = request.getfixturevalue("small")("electra_squad")
-    if set(chosen) & set(SQUAD_INFER):
-        parts["squad_infer"] = request.getfixturevalue("small")("electra_squad", "infer")
-    if set(chosen) & set(SQUAD_QUALITY):
-        parts["squad_quality"] = request.getfixturevalue("small")("electra_squad", "quality")
-    if set(chosen) & set(BERT + RIGHT):
-        parts["bert"] = request.getfixturevalue("small")("bert")
-    if set(chosen) & set(PADDED):
-        parts["padded"] = request.getfixturevalue("small")("bert", "pad1")
+
+    def given(workload: str, variant: str) -> tuple[Path, Path, Path]:
+        """(package, reference, data)"""
+        data, package = request.getfixturevalue(DATA[workload]), SCRIPTS
+        if (workload, variant) == ("resnet50", ""):
+            return package, request.getfixturevalue("reference"), data
+        folder = tmp_path_factory.mktemp(workload)
+        if workload in SMALL:
+            package = small_package(workload, folder)
+        out = folder / "reference"
+        return package, made_reference(package, workload, variant, environments, data, out), data
+
+    parts = {key: given(*key) for key in {(each.workload, each.variant) for each in chosen}}
     pool, running = ThreadPoolExecutor(2), {}
     for mutation in chosen:
-        workload = "resnet50" if mutation in RESNET50 else "bert"
-        workload = "wide_deep" if mutation in WIDE_DEEP + SHARDED else workload
-        workload = "electra" if mutation in ELECTRA else workload
-        workload = "electra_squad" if mutation in ON_SQUAD else workload
-        given = parts[
-            next((name for name, own in OWN_REFERENCE.items() if mutation in own), workload)
-        ]
         folder = tmp_path_factory.mktemp("mutation")
-        running[mutation] = pool.submit(certificate_of, mutation, workload, *given, folder)
+        part = parts[mutation.workload, mutation.variant]
+        running[mutation] = pool.submit(certificate_of, mutation, *part, folder)
     yield lambda mutation: running[mutation].result()
     pool.shutdown(cancel_futures=True)
 
@@ -257,7 +208,7 @@ def test_a_wrong_setting_of_sharded_tables_does_not_pass(mutation, certificate):
 
 @pytest.mark.parametrize("mutation", one_in_five(ELECTRA))
 def test_a_wrong_setting_of_electra_does_not_pass(mutation, certificate):
-    if mutation.old:
+    if mutation.edit:
         assert_fails(certificate(mutation))
     else:
         assert certificate(mutation)["passed"]
@@ -265,16 +216,16 @@ def test_a_wrong_setting_of_electra_does_not_pass(mutation, certificate):
 
 @pytest.mark.parametrize("mutation", one_in_five(PADDED))
 def test_a_padded_vocabulary_has_no_share_in_any_framework(mutation, certificate):
-    if mutation.old:
+    if mutation.edit:
         assert_fails(certificate(mutation), mutation.tier)
     else:
         assert certificate(mutation)["variant"] == "pad1"
         assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
 
 
-@pytest.mark.parametrize("mutation", one_in_five(ON_SQUAD))
+@pytest.mark.parametrize("mutation", one_in_five(SQUAD + INFER + QUALITY))
 def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
-    if mutation.old:
+    if mutation.edit:
         assert_fails(certificate(mutation))
     else:
         assert certificate(mutation)["passed"]

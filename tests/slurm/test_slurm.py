@@ -19,6 +19,7 @@ import cluster as slurm
 import pytest
 import yaml
 from conftest import ROOT, SMALL_ROUND, copy_repository
+from edits import assignment, edit_file
 
 from dlperf import plan
 
@@ -170,7 +171,7 @@ def test_a_round_over_one_and_two_nodes(cluster, site):
 @pytest.mark.full
 def test_a_round_of_electra_with_micro_steps_over_two_nodes(cluster, site):
     facts = site / "scripts/dlperf/workloads/electra/facts.py"
-    facts.write_text(facts.read_text().replace("LAYERS = 12", "LAYERS = 1"))  # of each: seconds
+    edit_file(assignment("LAYERS", "1"), facts)  # of each: seconds
     section = {
         "precisions": ["fp32"],
         "batch_sizes": {"fp32": [1]},

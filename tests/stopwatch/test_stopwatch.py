@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import CPU_FRAMEWORKS
+from edits import Edit, Replace, edit_file
 
 from dlperf import frameworks
 from dlperf.contract.layout import Layout
@@ -269,9 +270,8 @@ def test_an_environment_that_failed_to_build_is_a_crash_with_its_reason(environm
 
 
 def test_a_wait_that_waits_for_nothing_is_a_crash(environments, tmp_path):
-    scripts = copied_scripts(
-        tmp_path, "frameworks/mxnet/training.py", "wait=mx.nd.waitall,", "wait=lambda: None,"
-    )
+    waits_for_nothing = Replace("train", "Work(..., wait=_)", "Work(..., wait=lambda: None)")
+    scripts = copied_scripts(tmp_path, "frameworks/mxnet/training.py", waits_for_nothing)
     document = case(framework="mxnet", compiler="static", devices_per_node=1, measured_steps=5)
     env = str(environments / "mxnet.cpu/env.json")
     right = run(environments, document, tmp_path / "right.json", "--environment", env)
@@ -283,22 +283,27 @@ def test_a_wait_that_waits_for_nothing_is_a_crash(environments, tmp_path):
     assert "`wait` returned" in wrong["reason"]
 
 
-PREPARED = "work = scenario.prepare(run, workloads.load(run.workload, run.framework))\n"
 QUEUED = """
-    # Steps, and what reads their results, in a thread of their own, which nobody waits for
+def queued(work):
+    '''Steps, and what reads their results, in a thread of their own, which nobody waits for.'''
     from concurrent.futures import ThreadPoolExecutor
+
     pool, step, loss = ThreadPoolExecutor(1), work.step, work.loss
     work.step = lambda: pool.submit(step)
     work.loss = lambda handle: pool.submit(lambda: loss(handle.result())).result()
     work.wait = lambda: None
+    return work
 """
+IN_A_THREAD = Replace(
+    "", "scenario.prepare(...)", "queued(scenario.prepare(...))", definitions=QUEUED
+)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
 def test_steps_that_a_thread_takes_after_the_window_are_a_crash(environments, framework, tmp_path):
     """Also of frameworks whose own steps return when they are done."""
-    scripts = copied_scripts(tmp_path, "measure/rank.py", PREPARED, PREPARED + QUEUED)
+    scripts = copied_scripts(tmp_path, "measure/rank.py", IN_A_THREAD)
     compiler = frameworks.load(framework).DEFAULT_COMPILER["cpu"]
     changes = dict(framework=framework, compiler=compiler, devices_per_node=1, measured_steps=5)
     env = str(environments / f"{framework}.cpu/env.json")
@@ -313,13 +318,11 @@ def test_steps_that_a_thread_takes_after_the_window_are_a_crash(environments, fr
     assert "`wait` returned" in record["reason"]
 
 
-def copied_scripts(folder: Path, file: str, right: str, wrong: str) -> Path:
+def copied_scripts(folder: Path, file: str, edit: Edit) -> Path:
     """A copy of the project's code in which one thing is another."""
     scripts = folder / "scripts"
     shutil.copytree(ROOT / "scripts", scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    source = (scripts / "dlperf" / file).read_text()
-    assert right in source
-    (scripts / "dlperf" / file).write_text(source.replace(right, wrong))
+    edit_file(edit, scripts / "dlperf" / file)
     return scripts
 
 

@@ -1,25 +1,37 @@
 """The smallest wrong settings of BERT-Base."""
 
-from dlperf import frameworks
-from wrong import TIMED, Mutation
+from functools import partial
+
+from edits import Replace, Wrap, constant
+
+from wrong import TIMED, Mutation, as_it_is, common
+
+pytorch = partial(Mutation, "bert", "pytorch")
+jax = partial(Mutation, "bert", "jax")
+tensorflow = partial(Mutation, "bert", "tensorflow")
+mxnet = partial(Mutation, "bert", "mxnet")
+mindspore = partial(Mutation, "bert", "mindspore")
 
 # PyTorch's AdamW always corrects; a rate that undoes it is what goes without.
 UNCORRECTED = """
+def uncorrected(optimizer):
+    def changed(run, network):
+        adam, steps = optimizer(run, network), [0]
+        rate = adam.param_groups[0]["lr"]
 
-def leave_uncorrected(adam):
-    rate, steps = adam.param_groups[0]["lr"], [0]
+        def undo(*_):
+            steps[0] += 1
+            share = (1 - facts.BETA1 ** steps[0]) / (1 - facts.BETA2 ** steps[0]) ** 0.5
+            for group in adam.param_groups:
+                group["lr"] = rate * share
 
-    def undo(*_):
-        steps[0] += 1
-        share = (1 - facts.BETA1 ** steps[0]) / (1 - facts.BETA2 ** steps[0]) ** 0.5
-        for group in adam.param_groups:
-            group["lr"] = rate * share
+        adam.register_step_pre_hook(undo)
+        return adam
 
-    adam.register_step_pre_hook(undo)
+    return changed
 """
 # and so does optax.adamw
 UNCORRECTED_OPTAX = """
-
 import jax
 
 
@@ -38,110 +50,63 @@ def uncorrected(rate, beta1, beta2, epsilon, weight_decay, mask):
     decay = optax.add_decayed_weights(weight_decay, mask)
     return optax.chain(adam, decay, optax.scale(-rate))
 """
+#: The small model's gradients are below the clip: given ones alone show it.
+NO_CLIP = Replace("optimizer", "run.dimensions['clip']", "False")
 BERT = [
-    Mutation(
-        "no bias correction",
-        "pytorch",
-        "none",
-        "    return adam\n",
-        "    leave_uncorrected(adam)\n    return adam\n",
-        more=UNCORRECTED,
-    ),
-    Mutation(
-        "no clip",
-        "pytorch",
-        "none",
-        'if run.dimensions["clip"]:\n\n',
-        "if False:\n\n",
-        float64_only=False,  # the small model's gradients are below the clip: alone it shows
-    ),
-    Mutation(
+    pytorch("no bias correction", Wrap("optimizer", UNCORRECTED)),
+    pytorch("no clip", NO_CLIP, **TIMED),
+    pytorch(
         "GELU's tanh form",
-        "pytorch",
-        "none",
-        "F.gelu(self.ffn1(x))",
-        'F.gelu(self.ffn1(x), approximate="tanh")',
+        Replace("Layer.forward", "F.gelu(_x)", "F.gelu(_x, approximate='tanh')"),
     ),
-    Mutation(
+    pytorch(
         "no loss of sentence pairs",
-        "pytorch",
-        "none",
-        "+ F.cross_entropy(pairs",
-        "+ 0.0 * F.cross_entropy(pairs",
+        Replace(
+            "Bert.forward",
+            "_words + F.cross_entropy(_pairs, _follows)",
+            "_words + 0.0 * F.cross_entropy(_pairs, _follows)",
+        ),
     ),
-    Mutation(
-        "decay on biases",
-        "pytorch",
-        "none",
-        '"weight_decay": 0.0',
-        '"weight_decay": decay',
-    ),
-    Mutation(
+    pytorch("decay on biases", common.DECAY_ON_BIASES_IN_PYTORCH),
+    jax(
         "no bias correction",
-        "jax",
-        "xla",
-        "optax.adamw(",
-        "uncorrected(",
-        more=UNCORRECTED_OPTAX,
+        Replace("optimizer", "optax.adamw(...)", "uncorrected(...)", definitions=UNCORRECTED_OPTAX),
     ),
-    Mutation(
-        "no clip",
-        "jax",
-        "xla",
-        'if run.dimensions["clip"] else adam',
-        "if False else adam",
-        float64_only=False,
-    ),
-    Mutation("GELU's tanh form", "jax", "xla", "approximate=False", "approximate=True"),
-    Mutation(
-        "a sum over micro-steps",
-        "jax",
-        "xla",
-        "gradients = jax.tree.map(lambda each: each / run.accumulation, gradients)",
-        "gradients = gradients",
-        layout="acc2",
-    ),
-    Mutation(
-        "no loss of sentence pairs",
-        "jax",
-        "xla",
-        "language + cross_entropy(",
-        "language + 0.0 * cross_entropy(",
-    ),
-    Mutation(
-        "no bias correction",
-        "tensorflow",
-        "none",
-        "root = tf.sqrt(1 - exact2**steps)\n",
-        "root = tf.constant(1.0, tf.float64)\n        exact1 = tf.constant(0.0, tf.float64)\n",
-    ),
-    Mutation(
-        "no clip",
-        "tensorflow",
-        "none",
-        "if self.clip_norm:",
-        "if False:",
-        float64_only=False,
-    ),
-    Mutation(
+    jax("no clip", NO_CLIP, **TIMED),
+    jax(
         "GELU's tanh form",
-        "tensorflow",
-        "none",
-        "return 0.5 * x * tf.math.erfc(x * -(0.5**0.5))",
-        "return tf.nn.gelu(x, approximate=True)",
+        Replace("gelu", "nn.gelu(..., approximate=False)", "nn.gelu(..., approximate=True)"),
     ),
-    Mutation(
+    jax("a sum over micro-steps", common.SUMMED_MICRO_STEPS["jax"], layout="acc2"),
+    jax(
         "no loss of sentence pairs",
-        "tensorflow",
-        "none",
-        "language + tf.reduce_mean(",
-        "language + 0.0 * tf.reduce_mean(",
+        Replace(
+            "Bert.__call__",
+            "_words + cross_entropy(_pairs, _follows).mean()",
+            "_words + 0.0 * cross_entropy(_pairs, _follows).mean()",
+        ),
+    ),
+    tensorflow(
+        "no bias correction",  # as behind very many steps
+        Replace(
+            "Adam.settings",
+            "_steps = tf.cast(_step, tf.float64)",
+            "_steps = tf.constant(1e9, tf.float64)",
+        ),
+    ),
+    tensorflow("no clip", NO_CLIP, **TIMED),
+    tensorflow(
+        "GELU's tanh form",
+        Replace("gelu", "0.5 * _x * tf.math.erfc(_)", "tf.nn.gelu(_x, approximate=True)"),
+    ),
+    tensorflow(
+        "no loss of sentence pairs",
+        Replace("loss", "_words + tf.reduce_mean(_pairs)", "_words + 0.0 * tf.reduce_mean(_pairs)"),
     ),
 ]
 # A mean over the predictions of all ranks, for the mean of the ranks' means.
 TOGETHER = {
     "pytorch": """
-
 def over_ranks(count):
     import torch.distributed as dist
 
@@ -149,7 +114,6 @@ def over_ranks(count):
     return count / dist.get_world_size()
 """,
     "jax": """
-
 def over_ranks(count):
     import jax
 
@@ -159,134 +123,120 @@ def over_ranks(count):
         return count
 """,
     "tensorflow": """
-
 def over_ranks(count):
     return tf.distribute.get_replica_context().all_reduce("mean", count)
 """,
 }
-COUNTED = {
-    "pytorch": ("predicted.sum()\n", "over_ranks(predicted.sum())\n"),
-    "jax": ("/ jnp.sum(predicted)", "/ over_ranks(jnp.sum(predicted))"),
-    "tensorflow": ("/ tf.reduce_sum(predicted)", "/ over_ranks(tf.reduce_sum(predicted))"),
+#: The words' loss: the function, and its mean over predictions as a sum and a count.
+WORDS = {
+    "pytorch": ("Bert.forward", "(_each * _used).sum()", "_used.sum()"),
+    "jax": ("Bert.__call__", "jnp.sum(_each * _used)", "jnp.sum(_used)"),
+    "tensorflow": ("loss", "tf.reduce_sum(_used * _each)", "tf.reduce_sum(_used)"),
 }
 BERT += [
     Mutation(
-        "a mean over the predictions of all ranks",
+        "bert",
         framework,
-        frameworks.load(framework).DEFAULT_COMPILER["cpu"],
-        *COUNTED[framework],
+        "a mean over the predictions of all ranks",
+        Replace(
+            within,
+            f"{total} / {count}",
+            f"{total} / over_ranks({count})",
+            definitions=TOGETHER[framework],
+        ),
         layout="dp2",
-        more=more,
         tier="float64-loss",
     )
-    for framework, more in TOGETHER.items()
+    for framework, (within, total, count) in WORDS.items()
 ]
 BERT += [
-    Mutation("the mask ignored", "pytorch", "none", "attn_mask=bias", "attn_mask=None"),
-    Mutation("the mask ignored", "jax", "xla", "mask=mask,", "mask=None,"),
-    Mutation(
-        "the mask ignored", "tensorflow", "none", "transpose_b=True) + bias", "transpose_b=True)"
+    pytorch(
+        "the mask ignored",
+        Replace(
+            "Layer.forward",
+            "F.scaled_dot_product_attention(..., attn_mask=_)",
+            "F.scaled_dot_product_attention(..., attn_mask=None)",
+        ),
     ),
+    jax(
+        "the mask ignored",
+        Replace(
+            "Layer.__call__",
+            "nn.dot_product_attention(..., mask=_)",
+            "nn.dot_product_attention(..., mask=None)",
+        ),
+    ),
+    tensorflow(
+        "the mask ignored",
+        Replace(
+            "Layer.attention",
+            "tf.matmul(_query, _key, transpose_b=True) + _",
+            "tf.matmul(_query, _key, transpose_b=True)",
+        ),
+    ),
+]
+MEANS = {"pytorch": "_each.mean()", "jax": "jnp.mean(_each)", "tensorflow": "tf.reduce_mean(_each)"}
+BERT += [
     Mutation(
+        "bert",
+        framework,
         "a loss over empty places too",
-        "pytorch",
-        "none",
-        "(each * predicted).sum() / predicted.sum()",
-        "each.mean()",
+        Replace(within, f"{total} / {count}", MEANS[framework]),
+    )
+    for framework, (within, total, count) in WORDS.items()
+]
+NO_DROPOUT_IN_ATTENTION = constant("ATTENTION_DROPOUT", "0.0", "Layer")
+IN_ATTENTION = {"tier": "timed-attention-dropout", **TIMED}
+DROPOUT = {"tier": "timed-dropout", **TIMED}
+ONE_LAYER = """
+def without_one(model):
+    def changed(run):
+        network = model(run)
+        network.layers[-1].dropout = nn.Identity()
+        return network
+
+    return changed
+"""
+BERT += [
+    pytorch("no dropout in attention", NO_DROPOUT_IN_ATTENTION, **IN_ATTENTION),
+    jax("no dropout in attention", NO_DROPOUT_IN_ATTENTION, **IN_ATTENTION),
+    tensorflow("no dropout in attention", NO_DROPOUT_IN_ATTENTION, **IN_ATTENTION),
+    pytorch("no dropout behind one layer", Wrap("model", ONE_LAYER), **DROPOUT),
+    pytorch(
+        "no dropout of embeddings", Replace("Bert.encode", "self.dropout(_x)", "_x"), **DROPOUT
     ),
-    Mutation(
-        "a loss over empty places too",
-        "jax",
-        "xla",
-        "jnp.sum(each * predicted) / jnp.sum(predicted)",
-        "jnp.mean(each)",
-    ),
-    Mutation(
-        "a loss over empty places too",
-        "tensorflow",
-        "none",
-        "tf.reduce_sum(predicted * language) / tf.reduce_sum(predicted)",
-        "tf.reduce_mean(language)",
-    ),
-    Mutation(
-        "no dropout in attention",
-        "pytorch",
-        "none",
-        "self.attention_dropout if self.training else 0.0",
-        "0.0",
-        tier="timed-attention-dropout",
-        **TIMED,
-    ),
-    Mutation(
-        "no dropout in attention",
-        "jax",
-        "xla",
-        "dropout_rate=facts.ATTENTION_DROPOUT",
-        "dropout_rate=0.0",
-        tier="timed-attention-dropout",
-        **TIMED,
-    ),
-    Mutation(
-        "no dropout in attention",
-        "tensorflow",
-        "none",
-        "dropout(tf.nn.softmax(scores), training, self.attention_dropout)",
-        "tf.nn.softmax(scores)",
-        tier="timed-attention-dropout",
-        **TIMED,
-    ),
-    Mutation(
-        "no dropout behind one layer",
-        "pytorch",
-        "none",
-        "        self.mlm = dense(",
-        "        self.layers[-1].dropout = nn.Identity()\n        self.mlm = dense(",
-        tier="timed-dropout",
-        **TIMED,
-    ),
-    Mutation(
+    jax(
         "no dropout of embeddings",
-        "pytorch",
-        "none",
-        "self.dropout(self.embedding_norm(x))",
-        "self.embedding_norm(x)",
-        tier="timed-dropout",
-        **TIMED,
+        Replace("Embeddings.__call__", "self.dropout(_x)", "_x"),
+        **DROPOUT,
     ),
-    Mutation(
-        "no dropout of embeddings",
-        "jax",
-        "xla",
-        "self.dropout(self.norm(x))",
-        "self.norm(x)",
-        tier="timed-dropout",
-        **TIMED,
+    mxnet(
+        "no dropout of embeddings", Replace("Embedded.embed", "self.dropout(_x)", "_x"), **DROPOUT
     ),
-    Mutation(
-        "no dropout of embeddings",
-        "mxnet",
-        "static",
-        "self.dropout(self.embedding_norm(x))",
-        "self.embedding_norm(x)",
-        tier="timed-dropout",
-        **TIMED,
-    ),
-    Mutation(
+    mindspore(
         "sums that no update clears",
-        "mindspore",
-        "graph",
-        "        return apply(clear, sums)\n",
-        "        return sums\n",
+        Replace("accumulated.last", "return _apply(_, _sums)", "return _sums"),
         layout="acc2",
         tier="timed-update",
         **TIMED,
     ),
-    Mutation(
-        "layer norm's epsilon 1e-6",
-        "mindspore",
-        "graph",
-        "epsilon=facts.LAYER_NORM_EPSILON",
-        "epsilon=1e-6",
-        **TIMED,
+    mindspore(
+        "layer norm's epsilon 1e-6", constant("LAYER_NORM_EPSILON", "1e-6", "layer_norm"), **TIMED
     ),
+]
+#: The variant pad1: all implementations as they are, and one whose padding has a share.
+PADDED = [
+    *as_it_is("bert", "a padded vocabulary", variant="pad1"),
+    pytorch(
+        "padding that has a share",
+        constant("PADDING_SCORE", "0.0"),
+        variant="pad1",
+        tier="float64-loss",
+    ),
+]
+#: The BERT of two layers passes in every framework.
+RIGHT = [
+    each._replace(layout=layout)
+    for each in as_it_is("bert")
+    for layout in (("1", "dp2", "acc2") if each.framework == "pytorch" else ("1", "acc2"))
 ]

@@ -1,11 +1,38 @@
-"""The smallest wrong settings of ResNet-50."""
+"""The smallest wrong settings of ResNet-50: of training, inference and time to quality."""
 
-from wrong import TIMED, Mutation
+from functools import partial
+
+from edits import Replace, Wrap, constant
+
+from wrong import TIMED, Mutation, common
+
+pytorch = partial(Mutation, "resnet50", "pytorch")
+jax = partial(Mutation, "resnet50", "jax")
+tensorflow = partial(Mutation, "resnet50", "tensorflow")
+tensorflow1 = partial(Mutation, "resnet50", "tensorflow1")
+mxnet = partial(Mutation, "resnet50", "mxnet")
+mindspore = partial(Mutation, "resnet50", "mindspore")
+
+#: The stride in the first convolution of a block, as in v1; of PyTorch and MindSpore.
+V1 = Replace(
+    "Bottleneck.__init__",
+    "self.conv1, self.bn1 = _conv(_inputs, _width, 1), _norm(_width)\n"
+    "self.conv2, self.bn2 = _conv(_width, _width, 3, _stride), _norm(_width)",
+    "self.conv1, self.bn1 = _conv(_inputs, _width, 1, _stride), _norm(_width)\n"
+    "self.conv2, self.bn2 = _conv(_width, _width, 3), _norm(_width)",
+)
+MOMENTUM = constant("MOMENTUM", "0.9")
+NO_SMOOTHING = constant("LABEL_SMOOTHING", "0.0")
+
+
+def epsilon(within: str) -> Replace:
+    """Of batch-norm, where the network makes it."""
+    return constant("BATCH_NORM_EPSILON", "1e-6", within)
+
 
 # torch's own SyncBatchNorm wants a GPU, so the mutation spells out what it computes.
 GATHERED = """
-
-def gather_statistics(network):
+def over_all_ranks(model):
     import torch.distributed as dist
     import torch.distributed.nn.functional as together
 
@@ -16,251 +43,300 @@ def gather_statistics(network):
         scale, shift = self.weight.view(1, -1, 1, 1), self.bias.view(1, -1, 1, 1)
         return (x - mean) / torch.sqrt(variance + self.eps) * scale + shift
 
-    for module in network.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.forward = forward.__get__(module)
+    def changed(run):
+        network = model(run)
+        for module in network.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.forward = forward.__get__(module)
+        return network
+
+    return changed
 """
 RESNET50 = [
-    Mutation(
+    pytorch("v1 in place of v1.5", V1),
+    pytorch("a class more", constant("CLASSES", "facts.CLASSES + 1", "ResNet50")),
+    pytorch("momentum 0.9", MOMENTUM),
+    pytorch("epsilon 1e-6", epsilon("batch_norm")),
+    pytorch("no label smoothing", NO_SMOOTHING),
+    pytorch("decay on biases", common.DECAY_ON_BIASES_IN_PYTORCH),
+    pytorch("batch-norm over all ranks", Wrap("model", GATHERED), layout="dp2"),
+    jax(
         "v1 in place of v1.5",
-        "pytorch",
-        "none",
-        "self.conv1, self.bn1 = conv(inputs, width, 1), batch_norm(width)\n"
-        "        self.conv2, self.bn2 = conv(width, width, 3, stride), batch_norm(width)",
-        "self.conv1, self.bn1 = conv(inputs, width, 1, stride), batch_norm(width)\n"
-        "        self.conv2, self.bn2 = conv(width, width, 3), batch_norm(width)",
+        Replace(
+            "Bottleneck.__call__",
+            "_y = nn.relu(_norm(name='bn1')(_conv(self.width, 1, name='conv1')(_x)))\n"
+            "_y = nn.relu(_norm(name='bn2')(_conv(self.width, 3, self.stride, name='conv2')(_y)))",
+            "_y = nn.relu(_norm(name='bn1')(_conv(self.width, 1, self.stride, name='conv1')(_x)))\n"
+            "_y = nn.relu(_norm(name='bn2')(_conv(self.width, 3, name='conv2')(_y)))",
+        ),
     ),
-    Mutation("a class more", "pytorch", "none", "facts.CLASSES)", "facts.CLASSES + 1)"),
-    Mutation("momentum 0.9", "pytorch", "none", "momentum=facts.MOMENTUM", "momentum=0.9"),
-    Mutation("epsilon 1e-6", "pytorch", "none", "eps=facts.BATCH_NORM_EPSILON", "eps=1e-6"),
-    Mutation(
-        "no label smoothing",
-        "pytorch",
-        "none",
-        "label_smoothing=facts.LABEL_SMOOTHING",
-        "label_smoothing=0.0",
-    ),
-    Mutation(
-        "decay on biases",
-        "pytorch",
-        "none",
-        '"weight_decay": 0.0',
-        '"weight_decay": decay',
-    ),
-    Mutation(
+    jax("momentum 0.9", MOMENTUM),
+    jax("epsilon 1e-6", epsilon("layers")),
+    jax("no label smoothing", NO_SMOOTHING),
+    jax("decay on biases", Replace("decayed", "_p.ndim > 1", "_p.ndim > 0")),
+    jax(
         "batch-norm over all ranks",
-        "pytorch",
-        "none",
-        "    network = model(run)\n    return",
-        "    network = model(run)\n    gather_statistics(network)\n    return",
-        layout="dp2",
-        more=GATHERED,
-    ),
-    Mutation(
-        "v1 in place of v1.5",
-        "jax",
-        "xla",
-        'conv(self.width, 1, name="conv1")(x)))\n'
-        '        y = nn.relu(norm(name="bn2")(conv(self.width, 3, self.stride, name="conv2")(y)))',
-        'conv(self.width, 1, self.stride, name="conv1")(x)))\n'
-        '        y = nn.relu(norm(name="bn2")(conv(self.width, 3, name="conv2")(y)))',
-    ),
-    Mutation("momentum 0.9", "jax", "xla", ", facts.MOMENTUM)", ", 0.9)"),
-    Mutation("epsilon 1e-6", "jax", "xla", "epsilon=facts.BATCH_NORM_EPSILON", "epsilon=1e-6"),
-    Mutation("no label smoothing", "jax", "xla", "facts.LABEL_SMOOTHING)", "0.0)"),
-    Mutation(
-        "decay on biases", "jax", "xla", "p: p.ndim > 1, parameters", "p: p.ndim > 0, parameters"
-    ),
-    Mutation(
-        "batch-norm over all ranks",
-        "jax",
-        "xla",
-        "        epsilon=facts.BATCH_NORM_EPSILON,\n",
-        '        epsilon=facts.BATCH_NORM_EPSILON,\n        axis_name="ranks",\n',
+        Replace(
+            "layers",
+            "functools.partial(nn.BatchNorm, ...)",
+            "functools.partial(nn.BatchNorm, ..., axis_name='ranks')",
+        ),
         layout="dp2",
     ),
-    Mutation(
+    tensorflow(
         "batch-norm over all ranks",
-        "tensorflow",
-        "none",
-        "            mean, variance = tf.nn.moments(x, [0, 1, 2])\n",
-        "            mean, square = tf.distribute.get_replica_context().all_reduce(\n"
-        '                "mean", [tf.reduce_mean(x, [0, 1, 2]), tf.reduce_mean(x * x, [0, 1, 2])]\n'
-        "            )\n"
-        "            variance = square - mean * mean\n",
+        Replace(
+            "BatchNorm.in_float64",
+            "_mean, _variance = tf.nn.moments(_x, [0, 1, 2])",
+            "_mean, square = tf.distribute.get_replica_context().all_reduce(\n"
+            "    'mean', [tf.reduce_mean(_x, [0, 1, 2]), tf.reduce_mean(_x * _x, [0, 1, 2])]\n"
+            ")\n"
+            "_variance = square - _mean * _mean",
+        ),
         layout="dp2",
     ),
-    Mutation(
+    mxnet(
         "v1 in place of v1.5",
-        "mxnet",
-        "static",
-        "self.conv1 = conv(inputs, width, 1, layout=layout)\n"
-        "        self.bn1 = batch_norm(width, layout)\n"
-        "        self.conv2 = conv(width, width, 3, stride, layout)",
-        "self.conv1 = conv(inputs, width, 1, stride, layout)\n"
-        "        self.bn1 = batch_norm(width, layout)\n"
-        "        self.conv2 = conv(width, width, 3, 1, layout)",
+        Replace(
+            "Bottleneck.__init__",
+            "self.conv1 = _conv(_inputs, _width, 1, layout=_layout)\n"
+            "self.bn1 = _norm(_width, _layout)\n"
+            "self.conv2 = _conv(_width, _width, 3, _stride, _layout)",
+            "self.conv1 = _conv(_inputs, _width, 1, _stride, _layout)\n"
+            "self.bn1 = _norm(_width, _layout)\n"
+            "self.conv2 = _conv(_width, _width, 3, 1, _layout)",
+        ),
     ),
-    Mutation("momentum 0.9", "mxnet", "static", "momentum=facts.MOMENTUM", "momentum=0.9"),
-    Mutation("epsilon 1e-6", "mxnet", "static", "facts.BATCH_NORM_EPSILON,", "1e-6,"),
-    Mutation("no label smoothing", "mxnet", "static", "= facts.LABEL_SMOOTHING", "= 0.0"),
-    Mutation(
-        "decay on biases", "mxnet", "static", "parameter.wd_mult = 0.0", "parameter.wd_mult = 1.0"
-    ),
+    mxnet("momentum 0.9", MOMENTUM),
+    mxnet("epsilon 1e-6", epsilon("batch_norm")),
+    mxnet("no label smoothing", NO_SMOOTHING),
+    mxnet("decay on biases", Replace("model", "_p.wd_mult = 0.0", "_p.wd_mult = 1.0")),
 ]
 # What float64 shows, or half precision hides, is not what is timed.
 COMPRESSED = """
-
 def compress(network):
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
     network.register_comm_hook(None, fp16_compress_hook)
 """
+STILL = """
+def without_statistics(loss):
+    def changed(run, network, *batch):
+        for module in network.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.momentum = 0.0
+        return loss(run, network, *batch)
+
+    return changed
+"""
+STATISTICS = {"tier": "float64-statistics"}
+IN_HALF = {"precision": "amp", **TIMED}
 RESNET50 += [
-    Mutation(
+    make(
         "running statistics of another momentum",
-        "pytorch",
-        "none",
-        "momentum=1 - facts.BATCH_NORM_MOMENTUM",
-        "momentum=0.01",
-        tier="float64-statistics",
-    ),
-    Mutation(
-        "running statistics of another momentum",
-        "jax",
-        "xla",
-        "momentum=facts.BATCH_NORM_MOMENTUM",
-        "momentum=0.99",
-        tier="float64-statistics",
-    ),
-    Mutation(
-        "running statistics of another momentum",
-        "mxnet",
-        "static",
-        "facts.BATCH_NORM_MOMENTUM,",
-        "0.99,",
-        tier="float64-statistics",
-    ),
-    Mutation(
+        constant("BATCH_NORM_MOMENTUM", "0.99", within),
+        **STATISTICS,
+    )
+    for make, within in ((pytorch, "batch_norm"), (jax, "layers"), (mxnet, "batch_norm"))
+]
+RESNET50 += [
+    pytorch("no running statistics", Wrap("loss", STILL), **STATISTICS),
+    tensorflow1(
         "no running statistics",
-        "pytorch",
-        "none",
-        "    return F.cross_entropy(",
-        "    for module in network.modules():\n"
-        "        if isinstance(module, nn.BatchNorm2d):\n"
-        "            module.momentum = 0.0\n"
-        "    return F.cross_entropy(",
-        tier="float64-statistics",
+        Replace("updates", "tf.get_collection(tf.GraphKeys.UPDATE_OPS)", "[]"),
+        **STATISTICS,
     ),
-    Mutation(
-        "no running statistics",
-        "tensorflow1",
-        "none",
-        "statistics = tf.get_collection(tf.GraphKeys.UPDATE_OPS)",
-        "statistics = []",
-        tier="float64-statistics",
-    ),
-    Mutation(
+    pytorch(
         "gradients exchanged in float64 alone",
-        "pytorch",
-        "none",
-        "    if run.distributed:\n        network = DistributedDataParallel(",
-        "    if run.distributed and run.float64:\n        network = DistributedDataParallel(",
+        Replace(
+            "train",
+            "if run.distributed:\n    _network = DistributedDataParallel(...)",
+            "if run.distributed and run.float64:\n    _network = DistributedDataParallel(...)",
+        ),
         layout="dp2",
         tier="timed-gradient",
         **TIMED,
     ),
-    Mutation(
+    jax(
         "gradients exchanged in float64 alone",
-        "jax",
-        "xla",
-        "    if run.distributed:\n        gradients = mean",
-        "    if run.distributed and run.float64:\n        gradients = mean",
+        Replace("update", "mean_of_all(run, _g)", "mean_of_all(run, _g) if run.float64 else _g"),
         layout="dp2",
         tier="timed-gradient",
         **TIMED,
     ),
-    Mutation(
+    tensorflow(
         "gradients exchanged in float64 alone",
-        "tensorflow",
-        "none",
-        "        if run.distributed:\n            gradients = tf.distribute",
-        "        if run.distributed and run.float64:\n            gradients = tf.distribute",
+        Replace(
+            "train",
+            "if run.distributed:\n    _gradients = sum_over_ranks(_variables, _gradients)",
+            "if run.distributed and run.float64:\n"
+            "    _gradients = sum_over_ranks(_variables, _gradients)",
+        ),
         layout="dp2",
         tier="timed-gradient",
         **TIMED,
     ),
-    Mutation(
+    pytorch(
         "gradients exchanged in float16",
-        "pytorch",
-        "none",
-        "    narrow = half(run) if run.amp else None\n",
-        "    if not run.float64:\n        compress(network)\n"
-        "    narrow = half(run) if run.amp else None\n",
+        Replace(
+            "train",
+            "_network = DistributedDataParallel(...)",
+            "_network = DistributedDataParallel(...)\nif not run.float64:\n    compress(_network)",
+            definitions=COMPRESSED,
+        ),
         layout="dp2",
-        more=COMPRESSED,
         tier="timed-gradient-last",
         **TIMED,
     ),
-    Mutation(
+    pytorch(
         "mixed precision that is float32",
-        "pytorch",
-        "none",
-        "enabled=run.amp):",
-        "enabled=False):",
-        precision="amp",
+        Replace(
+            "train.forward",
+            "torch.autocast(..., enabled=run.amp)",
+            "torch.autocast(..., enabled=False)",
+        ),
         tier="timed-precision",
-        **TIMED,
+        **IN_HALF,
     ),
-    Mutation(
+    tensorflow(
         "mixed precision that is float32",
-        "tensorflow",
-        "none",
-        "return tf.as_dtype(half(run)) if run.amp else dtype()",
-        "return dtype()",
-        precision="amp",
+        Replace("compute_dtype", "_half if run.amp else _full", "_full"),
         tier="timed-precision",
-        **TIMED,
+        **IN_HALF,
     ),
-    Mutation(
+    pytorch(
         "most layers detached in mixed precision",
-        "pytorch",
-        "none",
-        "        x = self.average(self.blocks(x)).flatten(1)",
-        "        x = self.average(self.blocks(x)).flatten(1)\n"
-        "        x = x.detach() if torch.is_autocast_enabled(x.device.type) else x",
-        precision="amp",
+        Replace(
+            "ResNet50.forward",
+            "_x = _y.flatten(1)",
+            "_x = _y.flatten(1)\n"
+            "_x = _x.detach() if torch.is_autocast_enabled(_x.device.type) else _x",
+        ),
         tier="timed-gradient",
-        **TIMED,
+        **IN_HALF,
     ),
-    Mutation(
+    jax(
         "most layers detached in mixed precision",
-        "jax",
-        "xla",
-        "        x = jnp.mean(x, axis=(1, 2)",
-        "        x = jax.lax.stop_gradient(x) if self.dtype else x\n"
-        "        x = jnp.mean(x, axis=(1, 2)",
-        precision="amp",
+        Replace(
+            "ResNet50.__call__",
+            "_x = jnp.mean(_x, ...)",
+            "_x = jax.lax.stop_gradient(_x) if self.dtype else _x\n_x = jnp.mean(_x, ...)",
+        ),
         tier="timed-gradient",
-        **TIMED,
+        **IN_HALF,
     ),
-    Mutation(
+    mindspore(
         "smoothing over the other classes",
-        "mindspore",
-        "graph",
-        "    return ops.cross_entropy(outputs, labels, label_smoothing=facts.LABEL_SMOOTHING)",
-        "    share = facts.LABEL_SMOOTHING * facts.CLASSES / (facts.CLASSES - 1)\n"
-        "    return ops.cross_entropy(outputs, labels, label_smoothing=share)",
+        constant(
+            "LABEL_SMOOTHING",
+            "facts.LABEL_SMOOTHING * facts.CLASSES / (facts.CLASSES - 1)",
+        ),
         **TIMED,
     ),
-    Mutation(
-        "v1 in place of v1.5",
-        "mindspore",
-        "graph",
-        "self.conv1, self.bn1 = conv(inputs, width, 1), batch_norm(width)\n"
-        "        self.conv2, self.bn2 = conv(width, width, 3, stride), batch_norm(width)",
-        "self.conv1, self.bn1 = conv(inputs, width, 1, stride), batch_norm(width)\n"
-        "        self.conv2, self.bn2 = conv(width, width, 3), batch_norm(width)",
+    mindspore("v1 in place of v1.5", V1, **TIMED),
+]
+SWAPPED = """
+def swapped(running):
+    one, other = "block0.bn1.mean", "block0.bn2.mean"
+    running[one], running[other] = running[other], running[one]
+    return running
+"""
+KEPT = """
+KEPT = []
+
+
+def first(batch):
+    KEPT.append(batch)
+    return KEPT[0]
+"""
+INFER = [
+    pytorch("training mode", common.TRAINING_MODE, variant="infer"),
+    pytorch("epsilon 1e-6", epsilon("batch_norm"), variant="infer"),
+    pytorch(
+        "another layer's statistics",
+        Replace(
+            "weights",
+            "framework.Weights(_trained, _running)",
+            "framework.Weights(_trained, swapped(_running))",
+            definitions=SWAPPED,
+        ),
+        variant="infer",
+    ),
+    pytorch(
+        "one input repeated",
+        Replace(
+            "infer.answer", "_put(run, *_batch)", "first(_put(run, *_batch))", definitions=KEPT
+        ),
+        variant="infer",
+        tier="timed-permuted",
         **TIMED,
+    ),
+]
+FOLDED = [
+    pytorch(
+        "no epsilon",
+        constant("BATCH_NORM_EPSILON", "0.0", "Folded"),
+        variant="fold1-infer",
+    ),
+    pytorch(
+        "no mean",
+        Replace("Folded.__getitem__", "_bias - _mean * _scale", "_bias"),
+        variant="fold1-infer",
+        tier="float64-outputs",
+    ),
+    pytorch(
+        "not folded",
+        Replace("layers", "nn.Identity", "batch_norm"),
+        variant="fold1-infer",
+        tier="shapes",
+    ),
+]
+QUALITY = [
+    pytorch(
+        "a rate that stays",
+        Replace("train.set_rate", "_group['lr'] = _", "pass"),
+        variant="quality",
+        tier="float64-losses",
+    ),
+    pytorch(
+        "tested in training mode",
+        Replace("train.evaluate", "_network.eval()", "pass"),
+        variant="quality",
+        tier="float64-tested",
+    ),
+    pytorch(
+        "moments that stay",
+        Replace("forget", "_moment.zero_()", "pass"),
+        variant="quality",
+        tier="float64-again",
+    ),
+    pytorch(
+        "a rate of one step ahead",
+        Replace("train", "scheduled(_work, _rates, ...)", "scheduled(_work, _rates[1:], ...)"),
+        variant="quality",
+        tier="float64-gradient",
+    ),
+    jax(
+        "a rate that stays, of JAX",
+        Replace(
+            "train",
+            "np.asarray(_rate, _there.dtype)",
+            "np.asarray(_rates[0], _there.dtype)",
+            given=("scheduled(_, _rates, ...)",),
+        ),
+        variant="quality",
+        tier="float64-losses",
+    ),
+    tensorflow(
+        "moments that stay, of TensorFlow",
+        Replace("train.forget", "_moment.assign(tf.zeros_like(_moment))", "pass"),
+        variant="quality",
+        tier="float64-again",
+    ),
+    tensorflow1(
+        "tested in training mode, of TensorFlow 1",
+        Replace("outputs", "_network(..., training=False)", "_network(...)"),
+        variant="quality",
+        tier="float64-tested",
     ),
 ]

@@ -1,95 +1,187 @@
-"""The smallest wrong settings of Wide & Deep, with whole and with sharded tables."""
+"""The smallest wrong settings of Wide & Deep: of training, inference and time to quality.
 
-from wrong import TIMED, Mutation
+Training has replicated tables, and sharded ones.
+"""
 
+from functools import partial
+
+from edits import Replace, constant
+
+from wrong import TIMED, Mutation, common
+
+pytorch = partial(Mutation, "wide_deep", "pytorch")
+mxnet = partial(Mutation, "wide_deep", "mxnet")
+paddlepaddle = partial(Mutation, "wide_deep", "paddlepaddle")
+
+SUMMED = "summed(_table.grad._indices()[0], _table.grad._values())"
+#: Where the dense layers' Adam gets its epsilon.
+CORRECTED = "self.dense.param_groups[0]['eps'] = _epsilon / _root"
+NUMBERS_FIRST = Replace(
+    "WideDeep.forward", "torch.cat([_fields, _numbers], 1)", "torch.cat([_numbers, _fields], 1)"
+)
 WIDE_DEEP = [
-    Mutation(name, "pytorch", "none", old, new)
-    for name, old, new in (
-        (
-            "all rows move",
-            "summed(table.grad._indices()[0], table.grad._values())\n",
-            "torch.arange(len(table)), table.grad.to_dense()\n",
+    pytorch(
+        "all rows move",
+        Replace("Adam.step", SUMMED, "torch.arange(len(_table)), _table.grad.to_dense()"),
+    ),
+    pytorch(
+        "places of a row squared singly",
+        Replace(
+            "Adam.step",
+            "_second.addcmul_(_g, _g, value=_share)",
+            "_second.add_(\n"
+            "    summed(_table.grad._indices()[0], _table.grad._values() ** 2)[1], alpha=_share\n"
+            ")",
+            given=(SUMMED,),
         ),
-        (
-            "places of a row squared singly",
-            "addcmul_(g, g, value=1 - beta2)",
-            "add_(\n                summed(table.grad._indices()[0], table.grad._values() ** 2)[1],"
-            " alpha=1 - beta2\n            )",
+    ),
+    pytorch(
+        "epsilon beside the corrected root",
+        Replace("Adam.step", CORRECTED, CORRECTED.replace(" / _root", "")),
+    ),
+    pytorch(
+        "epsilon beside the corrected root, of tables",
+        Replace(
+            "Adam.step",
+            "_second.sqrt_().add_(_epsilon)",
+            "_second.sqrt_().add_(_epsilon * _root)",
+            given=(CORRECTED,),
         ),
-        ("epsilon beside the corrected root", 'eps"] = epsilon / root', 'eps"] = epsilon'),
-        ("epsilon beside the corrected root, of tables", "add_(epsilon)", "add_(epsilon * root)"),
-        ("epsilon 1e-8", "eps=facts.EPSILON", "eps=1e-8"),
-        ("a step ahead", "self.steps += 1", "self.steps += 1 + (self.steps == 0)"),
-        ("no correction", " * root / (1 - beta1**self.steps)", ""),
-        ("a sum over the batch", "deep), labels)", 'deep), labels, reduction="sum")'),
-        ("a mean of the crosses", "crosses.sum((1, 2))", "crosses.mean((1, 2))"),
-        ("no bias of the output", "self.output(x)[:", "F.linear(x, self.output.weight)[:"),
-        ("one table for all fields", "self.deep(deep)", "self.deep(deep % 600)"),
-        ("a row of padding", "sparse=lazy)", "sparse=lazy, padding_idx=0)"),
-        ("numbers first", "[fields.flatten(1), numbers]", "[numbers, fields.flatten(1)]"),
-        ("no ReLU", "F.relu(layer(x))", "layer(x)"),
-        ("a leaky ReLU", "F.relu(layer(x))", "F.leaky_relu(layer(x), 1e-3)"),
-        ("a smooth ReLU", "F.relu(layer(x))", "F.softplus(layer(x), 100)"),
-    )
-]
-WIDE_DEEP += [
-    Mutation(
+    ),
+    pytorch("epsilon 1e-8", constant("EPSILON", "1e-8", "optimizer")),
+    pytorch(
+        "a step ahead",
+        Replace("Adam.step", "self.steps += 1", "self.steps += 1 + (self.steps == 0)"),
+    ),
+    pytorch(
+        "no correction",
+        Replace("Adam.step", "_rate * _root / (1 - _ ** self.steps)", "_rate"),
+    ),
+    pytorch(
+        "a sum over the batch",
+        Replace(
+            "loss",
+            "F.binary_cross_entropy_with_logits(...)",
+            "F.binary_cross_entropy_with_logits(..., reduction='sum')",
+        ),
+    ),
+    pytorch(
+        "a mean of the crosses",
+        Replace("WideDeep.forward", "_crosses.sum((1, 2))", "_crosses.mean((1, 2))"),
+    ),
+    pytorch(
+        "no bias of the output",
+        Replace("WideDeep.forward", "self.output(_x)", "F.linear(_x, self.output.weight)"),
+    ),
+    pytorch(
+        "one table for all fields",
+        Replace("WideDeep.forward", "self.deep(_ids)", "self.deep(_ids % 600)"),
+    ),
+    pytorch(
+        "a row of padding",
+        Replace(
+            "table",
+            "nn.utils.skip_init(nn.Embedding, ...)",
+            "nn.utils.skip_init(nn.Embedding, ..., padding_idx=0)",
+        ),
+    ),
+    pytorch("numbers first", NUMBERS_FIRST),
+    pytorch("no ReLU", Replace("WideDeep.forward", "F.relu(_x)", "_x")),
+    pytorch("a leaky ReLU", Replace("WideDeep.forward", "F.relu(_x)", "F.leaky_relu(_x, 1e-3)")),
+    pytorch("a smooth ReLU", Replace("WideDeep.forward", "F.relu(_x)", "F.softplus(_x, 100)")),
+    pytorch(
         "gradients of tables added up over ranks",
-        "pytorch",
-        "none",
-        "mine._values() / run.ranks",
-        "mine._values()",
+        Replace("exchange.gather", "_mine._values() / run.ranks", "_mine._values()"),
         layout="dp2",
         tier="float64-gradient",
     ),
-    Mutation(
+    pytorch(
         "gradients of tables stay on their rank as they are timed",
-        "pytorch",
-        "none",
-        "        table.grad = gradient(table, gathered(run, ids), gathered(run, rows))\n",
-        "        if run.float64:\n"
-        "            table.grad = gradient(table, gathered(run, ids), gathered(run, rows))\n",
+        Replace(
+            "exchange.gather",
+            "_table.grad = gradient(...)",
+            "if run.float64:\n    _table.grad = gradient(...)",
+        ),
         layout="dp2",
         tier="timed-gradient",
         **TIMED,
     ),
-    Mutation(
+    pytorch(
         "no dropout behind the layers",
-        "pytorch",
-        "none",
-        "self.dropout(F.relu(layer(x)))",
-        "F.relu(layer(x))",
+        Replace("WideDeep.forward", "self.dropout(_x)", "_x"),
         tier="timed-dropout",
         **TIMED,
     ),
 ]
+sharded = partial(pytorch, layout="dp2", variant="sharded")
 SHARDED = [
-    Mutation(f"{name}, of sharded tables", "pytorch", "none", old, new, layout="dp2", **more)
-    for name, old, new, more in (
-        (
-            "gradients added up over ranks",
-            "flatten(0, 1) / run.ranks",
-            "flatten(0, 1)",
-            {"tier": "float64-gradient"},
+    sharded(
+        "gradients added up over ranks, of sharded tables",
+        Replace("Lookup.backward", "_rows / run.ranks", "_rows"),
+        tier="float64-gradient",
+    ),
+    sharded(
+        "gradients added up over ranks as they are timed, of sharded tables",
+        Replace(
+            "Lookup.backward", "_rows / run.ranks", "_rows / (run.ranks if run.float64 else 1)"
         ),
-        (
-            "gradients added up over ranks as they are timed",
-            "flatten(0, 1) / run.ranks",
-            "flatten(0, 1) / (run.ranks if run.float64 else 1)",
-            {"tier": "timed-gradient", **TIMED},
+        tier="timed-gradient",
+        **TIMED,
+    ),
+    sharded(
+        "two columns swapped, of sharded tables",
+        Replace(
+            "Lookup.forward",
+            "return _rows.reshape(*_ids.shape, _shard.width)",
+            "looked_up = _rows.reshape(*_ids.shape, _shard.width)\n"
+            "order = [1, 0, *range(2, _shard.width)]\n"
+            "return looked_up[..., order] if _shard.width > 1 else looked_up",
         ),
-        (
-            "two columns swapped",
-            "        return rows.reshape(*ids.shape, shard.width)",
-            "        rows = rows.reshape(*ids.shape, shard.width)\n"
-            "        return rows[..., [1, 0, *range(2, shard.width)]] if shard.width > 1 else rows",
-            {"tier": "float64-loss"},
+        tier="float64-loss",
+    ),
+    sharded(
+        "gradients of the next rank's columns, of sharded tables",
+        Replace(
+            "Lookup.backward",
+            "to_and_fro(_rows.contiguous())",
+            "to_and_fro(_rows.flip(0).contiguous())",
         ),
-        (
-            "gradients of the next rank's columns",
-            "        rows = to_and_fro(rows.contiguous())",
-            "        rows = to_and_fro(rows.flip(0).contiguous())",
-            {"tier": "float64-gradient"},
-        ),
-    )
+        tier="float64-gradient",
+    ),
+]
+INFER = [
+    pytorch("dropout", common.TRAINING_MODE, variant="infer"),
+    pytorch(
+        "no crosses",
+        Replace("WideDeep.forward", "_deep + _crosses.sum((1, 2))", "_deep"),
+        variant="infer",
+    ),
+    pytorch("numbers first", NUMBERS_FIRST, variant="infer"),
+]
+#: Tables have moments beside the optimiser's own.
+QUALITY = [
+    pytorch(
+        "moments of tables that stay",
+        Replace("Adam.forget", "_moment.zero_()", "pass"),
+        variant="quality",
+        tier="float64-again",
+    ),
+    pytorch(
+        "a rate of the tables that stays",
+        Replace("Adam.step", "self.param_groups[0]['lr']", "self.defaults['lr']"),
+        variant="quality",
+        tier="float64-losses",
+    ),
+    mxnet(
+        "moments of tables that stay, of MXNet",
+        Replace("Trainer.forget", "_moment[:] = 0", "pass"),
+        variant="quality",
+        tier="float64-again",
+    ),
+    paddlepaddle(
+        "steps that go on, of PaddlePaddle",
+        Replace("Adam.forget", "self.steps = 0", "pass"),
+        variant="quality",
+        tier="float64-again",
+    ),
 ]

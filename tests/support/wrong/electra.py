@@ -1,0 +1,250 @@
+"""The smallest wrong settings of ELECTRA.
+
+Each is one that somebody could get wrong, or that public code has. The same setting has the same
+name in every framework. The first of each framework is the implementation as it is.
+"""
+
+from functools import partial
+
+from edits import Replace, constant
+
+from wrong import TIMED, Mutation, common
+
+pytorch = partial(Mutation, "electra", "pytorch")
+jax = partial(Mutation, "electra", "jax")
+paddlepaddle = partial(Mutation, "electra", "paddlepaddle", other_compiler="none")
+oneflow = partial(Mutation, "electra", "oneflow")
+tensorflow1 = partial(Mutation, "electra", "tensorflow1")
+
+SAME_WEIGHT = constant("DISCRIMINATOR_WEIGHT", "1.0")
+#: What the discriminator starts from, and the mean of its losses, in PyTorch.
+EMBEDDED = "self.embed(_tokens, _segments)"
+MEAN = "(_each * _mask).sum() / _mask.sum()"
+#: The group of its optimiser that has neither decay nor a ratio.
+OTHERS = "dict(..., adaptive=False)"
+PYTORCH = [
+    pytorch("as it is", None),
+    pytorch("a generator of a quarter of the width", constant("GENERATOR_WIDTH", "192")),
+    pytorch(
+        "the discriminator without segments",
+        Replace("Electra.discriminate", EMBEDDED, "self.embed(_tokens, 0 * _segments)"),
+    ),
+    pytorch(
+        "a norm of the embeddings that the discriminator does not share",
+        Replace(
+            "Electra.discriminate",
+            f"_x = {EMBEDDED}",
+            "_x = self.word_embedding(_tokens) + self.segment_embedding(_segments)\n"
+            "_x = _x + self.position_embedding.weight[: _tokens.shape[1]]\n"
+            "_x = F.layer_norm(_x, [facts.WIDTH], eps=facts.LAYER_NORM_EPSILON)",
+        ),
+    ),
+    pytorch(
+        "embeddings that only the generator trains",
+        Replace("Electra.discriminate", EMBEDDED, f"{EMBEDDED}.detach()"),
+    ),
+    pytorch("both losses weigh the same", SAME_WEIGHT),
+    pytorch(
+        "the discriminator's loss over chosen places alone",
+        Replace(
+            "Electra.forward",
+            MEAN,
+            "(_each.gather(1, _positions) * _chosen).sum() / _chosen.sum()",
+            given=(
+                "_tokens.scatter(1, _positions, _)",
+                "(_ * _chosen.flatten()).sum() / _chosen.sum()",
+            ),
+        ),
+    ),
+    pytorch("padding counts", Replace("Electra.forward", MEAN, "_each.mean()")),
+    pytorch(
+        "a true guess is called a replacement",
+        Replace(
+            "Electra.forward",
+            "_ != _tokens.scatter(1, _positions, _)",
+            "torch.zeros_like(_tokens).scatter(1, _positions, _chosen.long()) > 0",
+            given=("(_ * _chosen.flatten()).sum() / _chosen.sum()",),
+        ),
+    ),
+    pytorch("no noise", Replace("sample", "(_scores + _noise).argmax(-1)", "_scores.argmax(-1)")),
+    pytorch("noise alone", Replace("sample", "(_scores + _noise).argmax(-1)", "_noise.argmax(-1)")),
+    pytorch(
+        "hidden words stay hidden in the second input",
+        Replace(
+            "Electra.forward",
+            "_replaced = _tokens.scatter(1, _positions, _samples)",
+            "_replaced = torch.where(_tokens == 4, 4, _tokens.scatter(1, _positions, _samples))",
+        ),
+    ),
+    pytorch("a ratio on biases", Replace("optimizer", OTHERS, "dict(..., adaptive=True)")),
+    pytorch(
+        "decay on biases",
+        Replace(
+            "optimizer",
+            OTHERS,
+            "dict(..., adaptive=False, weight_decay=facts.WEIGHT_DECAY)",
+        ),
+    ),
+    pytorch(
+        "a ratio of at most 10",
+        Replace(
+            "Lamb._update",
+            "torch.where(_known, _w / _u, 1.0)",
+            "torch.where(_known, (_w / _u).clamp(max=10), 1.0)",
+        ),
+        **TIMED,
+    ),
+    pytorch(
+        "decay outside of the ratio",
+        Replace(
+            "Lamb._update",
+            "zip(norms(_weights), norms(_change))",
+            "zip(\n"
+            "    norms(_weights),\n"
+            "    norms(torch._foreach_sub(_change, _weights, alpha=_group['weight_decay'])),\n"
+            ")",
+            given=("torch._foreach_add_(_change, _weights, alpha=_group['weight_decay'])",),
+        ),
+    ),
+    pytorch(
+        "no correction of the second moment",
+        Replace("Lamb._update", "(1 - _beta ** self.steps) ** 0.5", "1.0"),
+    ),
+    pytorch(
+        "no correction of the first moment",
+        Replace("Lamb._update", "_root / (1 - _beta ** self.steps)", "_root"),
+    ),
+    pytorch("micro-steps summed", common.SUMMED_MICRO_STEPS["pytorch"], layout="acc2"),
+    pytorch(
+        "no clip", Replace("Lamb.step", "torch.nn.utils.clip_grad_norm_(...)", "pass"), **TIMED
+    ),
+]
+CLIPPED = """
+def clipped(gradients):
+    from dlperf.frameworks.jax.clip import clip
+    from dlperf.workloads.electra import facts
+
+    return clip(facts.CLIP_NORM).update(gradients, ())[0]
+"""
+JAX = [
+    jax("as it is", None),
+    jax("both losses weigh the same", SAME_WEIGHT),
+    jax(
+        "padding counts",
+        Replace(
+            "Electra.__call__",
+            "jnp.sum(_each * _mask) / jnp.sum(_mask)",
+            "jnp.mean(_each)",
+            given=("(_mask > 0)[:, None, None, :]",),
+        ),
+    ),
+    jax(
+        "a true guess is called a replacement",
+        Replace(
+            "Electra.__call__",
+            "_ != _tokens.at[_rows, _positions].set(_)",
+            "jnp.zeros_like(_mask).at[_rows, _positions].set(_chosen) > 0",
+            given=("(_mask > 0)[:, None, None, :]", "jnp.where(_chosen > 0, _, _)"),
+        ),
+    ),
+    jax("no noise", Replace("sample", "jnp.argmax(_scores + _, -1)", "jnp.argmax(_scores, -1)")),
+    jax(  # optax.lamb has it
+        "a ratio on biases",
+        Replace(
+            "lamb",
+            "optax.masked(optax.scale_by_trust_ratio(), _)",
+            "optax.scale_by_trust_ratio()",
+        ),
+    ),
+    jax(
+        "each rank clips its own gradients",
+        Replace(
+            "update",
+            "mean_of_all(run, _gradients)",
+            "mean_of_all(run, clipped(_gradients))",
+            definitions=CLIPPED,
+        ),
+        layout="dp2",
+    ),
+]
+PADDLEPADDLE = [
+    paddlepaddle("as it is", None),
+    paddlepaddle("both losses weigh the same", SAME_WEIGHT),
+    paddlepaddle("padding counts", Replace("Electra.forward", MEAN, "_each.mean()")),
+    paddlepaddle(
+        "a true guess is called a replacement",
+        Replace(
+            "Electra.forward",
+            "_ != _tokens.put_along_axis(_positions, _, 1)",
+            "paddle.zeros_like(_tokens).put_along_axis(\n"
+            "    _positions, _used.astype(_tokens.dtype), 1\n"
+            ") > 0",
+            given=("paddle.where(_used > 0, _, _)",),
+        ),
+    ),
+    paddlepaddle(
+        "no noise",
+        Replace("sample", "(_scores + _.reshape(_scores.shape)).argmax(-1)", "_scores.argmax(-1)"),
+    ),
+    paddlepaddle("a ratio on biases", Replace("optimizer", "_p.ndim == 1 or _without", "_without")),
+]
+ONEFLOW = [
+    oneflow("as it is", None),
+    oneflow(
+        "decay outside of the ratio, as OneFlow's own",
+        Replace(
+            "Lamb.step",
+            "ratio(squares(_weight), squares(_change))",
+            "ratio(squares(_weight), squares(_change - self.decay * _weight))",
+        ),
+    ),
+    oneflow(
+        "OneFlow's own norm",
+        Replace("squares", "_x.square().sum()", "flow.linalg.vector_norm(_x).square()"),
+        **TIMED,
+    ),
+    oneflow(
+        "unused places are filled too",
+        Replace("Electra.forward", "flow.where(_chosen > 0, _samples, _)", "_samples"),
+    ),
+    oneflow(
+        "a true guess is called a replacement",
+        Replace("Electra.forward", "_filled != flow.scatter(_t, 1, _, _)", "_filled != _t"),
+    ),
+    oneflow("micro-steps summed", common.SUMMED_MICRO_STEPS["oneflow"], layout="acc2"),
+]
+#: TensorFlow 1's table is shared by hand, and its LAMB is of the fused Adam.
+TENSORFLOW1 = [
+    tensorflow1("as it is", None),
+    tensorflow1(
+        "a lookup that does not train its words", Replace("tied", "_given[:-1]", "_given[:-2]")
+    ),
+    tensorflow1(
+        "a true guess is called a replacement",
+        Replace(
+            "electra",
+            "tf.not_equal(_, put(_tokens, _positions, _))",
+            "put(tf.zeros_like(_tokens), _positions, tf.cast(_used, tf.int32)) > 0",
+            given=("tf.where(_used > 0, _, _)",),
+        ),
+    ),
+    tensorflow1(
+        "no noise",
+        Replace(
+            "sample", "tf.argmax(_scores + _noise, ...)", "tf.argmax(_scores + 0 * _noise, ...)"
+        ),
+    ),
+    tensorflow1(
+        "decay outside of the ratio",
+        Replace(
+            "Lamb._apply_dense",
+            "tf.global_norm([_variable]), tf.global_norm([_wanted])",
+            "tf.global_norm([_variable]), tf.global_norm([_wanted - self.decay * _variable])",
+        ),
+    ),
+    tensorflow1(
+        "no correction of the first moment",
+        Replace("Adam._prepare", "self.quotient = _root / _", "self.quotient = _root"),
+    ),
+]
+ELECTRA = [*PYTORCH, *JAX, *PADDLEPADDLE, *ONEFLOW, *TENSORFLOW1]

@@ -1,0 +1,181 @@
+"""The smallest wrong settings of ELECTRA on SQuAD: of training, inference and time to quality.
+
+Each is one that somebody could get wrong, or that public code has.
+"""
+
+from functools import partial
+
+from edits import Replace, constant
+
+from wrong import TIMED, Mutation, as_it_is, common
+
+pytorch = partial(Mutation, "electra_squad", "pytorch")
+oneflow = partial(Mutation, "electra_squad", "oneflow")
+tensorflow1 = partial(Mutation, "electra_squad", "tensorflow1")
+#: Without float64: it has none for this model.
+mindspore = partial(Mutation, "electra_squad", "mindspore", **TIMED)
+
+SHARE = "facts.rate_share(_name)"
+SAME_RATE = Replace("optimizer", SHARE, "1.0")
+DECAY_ON_BIASES = Replace("optimizer", "_decay * (_p.ndim > 1)", "_decay")
+ENDS_IN_THE_QUESTION = constant("BLOCKED", "0.0", "Reader.ends")
+NO_CLIP = constant("CLIP_NORM", "None", "optimizer")
+#: Whether there is an answer, beside where.
+AS_MUCH = constant("ANSWERABLE_WEIGHT", "1.0")
+TWO = "F.cross_entropy(_starts, _first) + F.cross_entropy(_ends, _last)"
+PYTORCH = [
+    pytorch("the same rate in all layers", SAME_RATE),
+    pytorch(
+        "rates that fall upwards",
+        Replace("optimizer", SHARE, f"facts.LAYER_DECAY ** (facts.LAYERS + 2) / {SHARE}"),
+    ),
+    pytorch(
+        "the end ignores the start",
+        Replace(
+            "Reader.ends",
+            "_end + self.end_start(_x)[:, :, None]",
+            "_end + 0 * self.end_start(_x)[:, :, None]",
+        ),
+    ),
+    pytorch(
+        "the end follows the likeliest start",
+        Replace(
+            "Reader.forward",
+            "self.ends(_x, _[:, None], _allowed)",
+            "self.ends(_x, _starts.argmax(-1)[:, None], _allowed)",
+            given=("_starts = self.starts(_x, _allowed)",),
+        ),
+    ),
+    pytorch(
+        "losses summed over windows",
+        Replace("Reader.forward", TWO, TWO.replace(")", ", reduction='sum')")),
+    ),
+    pytorch("start and end weigh twice", Replace("Reader.forward", f"({TWO}) / 2", TWO)),
+    pytorch(
+        "no segments",
+        Replace("Reader.encode", "self.segment_embedding(_s)", "self.segment_embedding(0 * _s)"),
+    ),
+    pytorch(
+        "padding is attended to",
+        Replace(
+            "Reader.encode",
+            "attention_bias(_mask, _dtype)",
+            "attention_bias(torch.ones_like(_mask), _dtype)",
+        ),
+    ),
+    pytorch("a start may stand in the question", constant("BLOCKED", "0.0", "Reader.starts")),
+    pytorch("an end may stand in the question", ENDS_IN_THE_QUESTION),
+    pytorch("whether there is an answer weighs as much as where", AS_MUCH),
+    pytorch("whether there is an answer is not trained", constant("ANSWERABLE_WEIGHT", "0.0")),
+    pytorch("GELU in the end's head", Replace("Reader.ends", "torch.tanh(_x)", "F.gelu(_x)")),
+    pytorch("decay on biases", DECAY_ON_BIASES),
+    pytorch("micro-steps summed", common.SUMMED_MICRO_STEPS["pytorch"], layout="acc2"),
+    pytorch("no clip", Replace("optimizer", "_adam.register_step_pre_hook(_)", "pass"), **TIMED),
+]
+TENSORFLOW1 = [
+    tensorflow1("the same rate in all layers", SAME_RATE),
+    tensorflow1(
+        "a decay at the whole rate",
+        Replace("AdamW._prepare", "_rate * self.decay", "self.rate * self.decay"),
+    ),
+    tensorflow1(
+        "the end follows the likeliest start",
+        Replace(
+            "loss",
+            "end_scores(_x, _[:, None], _allowed)",
+            "end_scores(_x, tf.argmax(_starts, -1)[:, None], _allowed)",
+            given=("_starts = start_scores(_x, _allowed)",),
+        ),
+    ),
+    tensorflow1(
+        "the end's norm before its tanh",
+        Replace(
+            "end_scores", "normalised(_epsilon)(tf.tanh(_x))", "tf.tanh(normalised(_epsilon)(_x))"
+        ),
+    ),
+    tensorflow1(
+        "padding is attended to",
+        Replace("encode", "attention_bias(run, _mask)", "attention_bias(run, tf.ones_like(_mask))"),
+    ),
+    tensorflow1("micro-steps summed", common.SUMMED_MICRO_STEPS["tensorflow1"], layout="acc2"),
+    tensorflow1("no clip", NO_CLIP, **TIMED),
+]
+ONEFLOW = [
+    oneflow("the same rate in all layers", SAME_RATE),
+    oneflow("decay on biases", DECAY_ON_BIASES),
+    oneflow(
+        "the end ignores the start",
+        Replace("Reader.ends", "_end + _start.unsqueeze(2)", "_end + 0 * _start.unsqueeze(2)"),
+    ),
+    oneflow("an end may stand in the question", ENDS_IN_THE_QUESTION),
+    oneflow("whether there is an answer weighs as much as where", AS_MUCH),
+    oneflow("micro-steps summed", common.SUMMED_MICRO_STEPS["oneflow"], layout="acc2"),
+    oneflow(
+        "each group of parameters is clipped by itself, as in nn.Graph",
+        Replace(
+            "AdamW.step",
+            "clip(_, self.clip_norm)",
+            "[\n"
+            "    clip([weight.grad for weight in those.parameters], self.clip_norm)\n"
+            "    for those in self.param_groups\n"
+            "]",
+        ),
+        **TIMED,
+    ),
+    oneflow(  # of the kernel, which float64 steps do not take
+        "no correction of the moments",
+        Replace(
+            "AdamW.__init__",
+            "super().__init__(..., fused=_fused)",
+            "super().__init__(..., fused=_fused, do_bias_correction=False)",
+        ),
+        **TIMED,
+    ),
+]
+MINDSPORE = [
+    mindspore("the same rate in all layers", SAME_RATE),
+    mindspore(
+        "the end ignores the start",
+        Replace("Reader.ends", "_end + _start.reshape(...)", "_end + 0 * _start.reshape(...)"),
+    ),
+    mindspore(
+        "padding is attended to",
+        Replace(
+            "Reader.encode",
+            "attention_bias(_mask, _dtype)",
+            "attention_bias(ops.ones_like(_mask), _dtype)",
+        ),
+    ),
+    mindspore("an end may stand in the question", ENDS_IN_THE_QUESTION),
+    mindspore("decay on biases", Replace("AdamW.__init__", "_p.ndim > 1", "_p.ndim > 0")),
+    mindspore("no clip", NO_CLIP),
+]
+SQUAD = [
+    *as_it_is("electra_squad", "as it is on SQuAD"),
+    *as_it_is("electra_squad", "as it is on SQuAD", layout="dp2"),
+    *PYTORCH,
+    *TENSORFLOW1,
+    *ONEFLOW,
+    *MINDSPORE,
+]
+INFER = [
+    *as_it_is("electra_squad", "answers on SQuAD as they are", variant="infer"),
+    mindspore(
+        "answers with dropout",
+        Replace("inference", "model(run).set_train(False)", "model(run)"),
+        variant="infer",
+    ),
+    mindspore(
+        "starts by their scores",
+        Replace("Reader.read", "_places, _ = ops.sort(_places)", "_places = _places + 0"),
+        variant="infer",
+    ),
+]
+QUALITY = [
+    *as_it_is("electra_squad", "to a quality on SQuAD", variant="quality"),
+    mindspore(
+        "a rate that stays",
+        Replace("train.set_rate", "assign(_optimizer.learning_rate, _)", "pass"),
+        variant="quality",
+    ),
+]
