@@ -110,6 +110,6 @@ def test_tables_are_sharded_where_ranks_can_exchange_their_rows(framework):
 
 def test_xla_in_tensorflow_compiles_no_sharded_tables():
     case = {"workload": "wide_deep", "device": "cuda", "precision": "fp32", "compiler": "xla"}
-    case.update(framework="tensorflow", tables="sharded")
+    case.update(framework="tensorflow", tables="sharded", adam="lazy", width=16, vocabulary=2600)
     assert "no collectives" in frameworks.unsupported(case)
     assert not frameworks.unsupported(dict(case, compiler="none"))
