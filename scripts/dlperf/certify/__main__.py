@@ -16,6 +16,7 @@ written, passed or not.
 import argparse
 import dataclasses
 import json
+import math
 import os
 import signal
 import sys
@@ -29,8 +30,10 @@ from typing import Any
 from dlperf import frameworks, workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SCHEMA, judge, required
 from dlperf.certify.required import Subject
-from dlperf.contract import case, files, storage, strict_json, terminal
+from dlperf.contract import case, files, ownership, storage, strict_json, terminal
 from dlperf.contract.layout import Proved
+from dlperf.contract.mesh import Mesh
+from dlperf.contract.tensor import Tensor
 from dlperf.measure import code, host, node, processes, record, stopwatch
 from dlperf.scenarios import train
 
@@ -229,7 +232,8 @@ def _run(
             "timeout_seconds": asked.timeout,
         },
     }
-    reason = stopwatch.cannot_run(case, asked.launcher, pinned="ranks" not in task)
+    # nothing is timed: ranks may share cores
+    reason = stopwatch.cannot_run(case, asked.launcher, pinned=False)
     if reason:
         return {"status": "unsupported", "reason": reason}
     environ = {**KEPT_MEMORY, **environment.get("environ", {})}
@@ -251,14 +255,49 @@ def _run(
         )
     if attempt.failure:
         return dict(zip(("status", "reason"), attempt.failure, strict=True))
-    return of_all_ranks(attempt.facts, task)
+    grid = Grid.of(asked.workload, manifest["dimensions"], asked.layout)
+    return of_all_ranks(attempt.facts, task, grid)
 
 
-def of_all_ranks(ranks: list[dict[str, Any]], task: Mapping[str, Any]) -> dict[str, Any]:
-    """What rank 0 left, with the mean loss and the largest differences of all ranks."""
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """Which rank has to have what: the mesh, the model's Tensors, and which stages have them."""
+
+    mesh: Mesh
+    tensors: Mapping[str, Tensor]
+    stages: Mapping[str, tuple[int, ...]]
+    zero_stage: int
+
+    @classmethod
+    def of(cls, workload: str, dimensions: Mapping[str, Any], layout: Proved) -> "Grid":
+        """The grid of a certificate's layout."""
+        own = layout.layout
+        data = own.data_parallel(layout.devices)
+        mesh = Mesh(data, own.tensor_parallel, own.pipeline_parallel)
+        tensors = workloads.of(workload).parameters(dimensions)
+        stages = workloads.stages(workload, dimensions, mesh.pipeline)
+        return cls(mesh, tensors, stages, own.zero_stage)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each rank has the whole model."""
+        return not self.mesh.is_split and self.zero_stage < 3
+
+
+def of_all_ranks(
+    ranks: list[dict[str, Any]], task: Mapping[str, Any], grid: Grid
+) -> dict[str, Any]:
+    """What rank 0 left, with the mean loss and the largest differences of all ranks.
+
+    Of a tensor that ranks divide, differences are those of a copy: its parts' together. Where parts
+    do not make each copy once, `shapes` says so.
+    """
     first = ranks[0]
     if task["kind"] == "outputs":
         return first
+    other = next((each["shapes"] for each in ranks if each["shapes"]), None)
+    if other:
+        return {**first, "shapes": other}
     first["loss"] = train.mean_losses(ranks)
     if "again_loss" in first:
         first["again_loss"] = sum(each["again_loss"] for each in ranks) / len(ranks)
@@ -266,10 +305,36 @@ def of_all_ranks(ranks: list[dict[str, Any]], task: Mapping[str, Any]) -> dict[s
         first["tested"] = max(each["tested"] for each in ranks)
     if "ranks" in task:
         first["parts"] = task["ranks"]
-    for what, compared in first["compared"].items():
-        for tensor in compared:
-            compared[tensor] = max(each["compared"][what][tensor] for each in ranks)
+    for what in first["compared"]:
+        compared = [each["compared"][what] for each in ranks]
+        if grid.is_whole or what == "statistics":  # of a certificate with other ranks, too
+            groups = {name: [(rank,) for rank in range(len(ranks))] for name in compared[0]}
+        else:
+            owned = [
+                [ownership.part_of((name, *found[2:])) for name, found in own.items()]
+                for own in compared
+            ]
+            grid_of = (grid.mesh, grid.tensors, grid.stages, owned, grid.zero_stage)
+            wrong = next(ownership.problems(*grid_of), "")
+            if wrong:
+                return {**first, "shapes": [["all ranks together", "each tensor once", wrong]]}
+            groups = {
+                name: ownership.copies(grid.mesh, tensor, grid.stages[name], grid.zero_stage)
+                for name, tensor in grid.tensors.items()
+            }
+        first["compared"][what] = {
+            name: judge.furthest(_together(compared, name, ranks) for ranks in copies)
+            for name, copies in groups.items()
+        }
     return first
+
+
+def _together(
+    compared: list[dict[str, list[Any]]], name: str, ranks: tuple[int, ...]
+) -> list[float]:
+    """[norm of the difference, norm of what is expected] of a copy, whose parts these ranks have."""
+    own = [compared[rank][name] for rank in ranks]
+    return [math.hypot(*(each[index] for each in own)) for index in (0, 1)]
 
 
 def describe(tier: dict[str, Any]) -> str:

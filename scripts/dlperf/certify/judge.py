@@ -7,7 +7,7 @@ implementations stay well below the tolerances, every wrong setting that is test
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from dlperf import workloads
@@ -241,6 +241,11 @@ def _median(compared: Mapping[str, list[float]]) -> float:
 def _ratio(pair: list[float]) -> float:
     difference, norm = pair
     return difference / norm if norm else (0.0 if not difference else float("inf"))
+
+
+def furthest(pairs: Iterable[list[float]]) -> list[float]:
+    """Of pairs of a difference and an expected norm, that which is furthest; NaN is."""
+    return max(pairs, key=lambda pair: _with_nan_last(_ratio(pair)))
 
 
 def _worst(name: str, compared: Mapping[str, list[float]]) -> Measured:

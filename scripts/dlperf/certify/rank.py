@@ -29,7 +29,10 @@ from dlperf.certify.reference import (
     split,
 )
 from dlperf.contract import files
+from dlperf.contract.ownership import as_part
 from dlperf.contract.run import Run
+from dlperf.contract.tensor import VARIANCE
+from dlperf.contract.tensor import shapes as tensor_shapes
 from dlperf.measure.meeting import Guest
 from dlperf.measure.rank import failure
 
@@ -137,8 +140,9 @@ def train(run, task, guest, framework, implementation):
     for step in range(1, task["steps"] + 1):
         handle = work.step()
         work.wait()
-        if work.loss:
-            found["loss"].append(work.loss(handle))
+        value = work.loss(handle) if work.loss else None
+        if value is not None:  # of a model split by layers, the last stage alone has one
+            found["loss"].append(value)
         first = {"gradient": "gradient", "steps": "first"}.get(task["kind"])
         if step == 1 and first:
             name = "timed" if task["own"] else first
@@ -150,6 +154,7 @@ def train(run, task, guest, framework, implementation):
         compare_statistics(run, task, work, found, "last")
     if run.scenario == "quality":
         test_and_restart(run, task, work, found, load(run, task, "weights"))
+    found["loss"] = found["loss"] or None
     found["data_digest"] = work.batches.first_batch_sha256
     found["parity"] = dict(framework.parity(run), **work.parity)
     guest.wait("compared")
@@ -185,13 +190,15 @@ def infer(run, task, guest, framework, implementation):
     """How far outputs are from the reference's: queued, answered one by one, in another order."""
     own, size = workloads.of(run.workload), run.batch_size
     work, built = implementation.inference(run), workloads.built(run.workload, run.dimensions)
-    write(work, load(run, task, "weights"), built)
+    write(work, load(run, task, "weights"), tensor_shapes(built))
     if own.statistics:
         shapes = own.statistics(run.dimensions)
         flat = np.load(path_of(task["reference"], "statistics"))
         work.weights.write_statistics(split(shapes, flat))
     if own.built:  # outputs do not show what is folded: the network's tensors do
-        wrong = wrong_shapes(built, {name: each.shape for name, each in work.weights.read()})
+        wrong = wrong_shapes(
+            tensor_shapes(built), {name: each.shape for name, each in work.weights.read()}
+        )
         if wrong:
             raise OtherModel(wrong)
     guest.phase("outputs")
@@ -288,11 +295,14 @@ def compare_statistics(run, task, work, found, name):
     kept = np.load(path).astype(np.float64)
     conventions = [split(shapes, each[run.replica]) for each in kept.reshape(2, parts, -1)]
     there, compared = dict(work.weights.statistics()), {}
-    wrong = wrong_shapes(shapes, {tensor: each.shape for tensor, each in there.items()})
+    wrong = wrong_shapes(
+        tensor_shapes(shapes), {tensor: each.shape for tensor, each in there.items()}
+    )
     if wrong:
         raise OtherModel(wrong)
     for tensor in shapes:
-        gone = there[tensor].astype(np.float64) - (1.0 if tensor.endswith("variance") else 0.0)
+        start = 1.0 if shapes[tensor].kind == VARIANCE else 0.0
+        gone = there[tensor].astype(np.float64) - start
         pairs = []
         for each in conventions:
             wanted = each[tensor]
@@ -307,7 +317,7 @@ def write(work, start, expected):
         work.weights.write(start)
     except Exception as error:
         try:
-            there = {name: each.shape for name, each in work.weights.read()}
+            there = {as_part(key).name: each.shape for key, each in work.weights.read()}
         except Exception:  # some have none to read yet
             raise error from None
         wrong = wrong_shapes(expected, there)
@@ -326,41 +336,53 @@ def wrong_shapes(expected, found):
     ]
 
 
-def shapes_of(run):
+def tensors_of(run):
     return workloads.of(run.workload).parameters(run.dimensions)
 
 
+def shapes_of(run):
+    """Name -> shape of the rank's own part of each tensor that it should have."""
+    tensors = tensors_of(run)
+    if not run.mesh.is_split:
+        return tensor_shapes(tensors)
+    return {each.name: each.shape(tensors[each.name].shape) for each in workloads.parts_of(run)}
+
+
 def load(run, task, name):
-    return split(shapes_of(run), np.load(path_of(task["reference"], name), mmap_mode="r"))
+    return split(tensors_of(run), np.load(path_of(task["reference"], name), mmap_mode="r"))
 
 
 def compare(weights, start, run, task, name, share=1.0):
     """How far (weights - start) / share is from the reference's, tensor by tensor.
 
-    weights: pairs of name and array. Returns {name: [norm of the difference, norm of what is
-    expected]}, in the reference's order. Raises OtherModel where names or shapes are not its.
+    weights: pairs of name or Part, and array. Returns {name: [norm of the difference, norm of what
+    is expected, axis, ranges]} of the rank's parts, in the reference's order; axis and ranges are
+    those of the Part. Raises OtherModel where names or shapes are not the facts'.
     """
     parts = run.data_parallel * run.accumulation
     kept = name if name == "optimizer" else "%d-%s" % (parts, name)
     expected, shapes, found = load(run, task, kept), {}, {}
-    for tensor, ours in weights:
+    for key, ours in weights:
+        part = as_part(key)
+        tensor = part.name
         shapes[tensor] = ours.shape
         theirs = expected.get(tensor)
-        if theirs is None or theirs.shape != ours.shape:
+        if theirs is None or part.problem(theirs.shape) or part.shape(theirs.shape) != ours.shape:
             continue
-        pairs = [np.ravel(each) for each in (ours, start[tensor], theirs)]
+        pairs = [np.ravel(each) for each in (ours, part.of(start[tensor]), part.of(theirs))]
         squares = np.zeros(2)
-        for begin in range(0, theirs.size, PART):
+        for begin in range(0, ours.size, PART):
             mine, before, wanted = (each[begin : begin + PART].astype(np.float64) for each in pairs)
             mine -= before
             mine /= share
             mine -= wanted
             squares += mine @ mine, wanted @ wanted
-        found[tensor] = np.sqrt(squares).tolist()
-    wrong = wrong_shapes(shapes_of(run), shapes)
+        found[tensor] = [*np.sqrt(squares).tolist(), part.axis, part.ranges]
+    wanted = shapes if run.layout.zero_stage == 3 else shapes_of(run)  # __main__.py sees the tiling
+    wrong = wrong_shapes(wanted, shapes)
     if wrong:
         raise OtherModel(wrong)
-    return {tensor: found[tensor] for tensor in expected}
+    return {tensor: found[tensor] for tensor in expected if tensor in found}
 
 
 def optimizer_alone(run, task, implementation):

@@ -34,6 +34,7 @@ from dlperf import workloads
 from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SHARES, STEPS
 from dlperf.contract import files
 from dlperf.contract.run import Input
+from dlperf.contract.tensor import VARIANCE, shapes
 from dlperf.contract.work import Rows
 from dlperf.measure import code
 from dlperf.workloads import inputs as loaders
@@ -56,8 +57,8 @@ def neutral(workload, dimensions, kind="neutral", of="parameters"):
     draw = getattr(workloads.proof(workload), kind)  # a field of the Proof
     random = np.random.RandomState(SEED)
     return {
-        name: np.asarray(draw(name, shape, random), np.float32)
-        for name, shape in getattr(workloads.of(workload), of)(dimensions).items()
+        name: np.asarray(draw(name, tensor.shape, random), np.float32)
+        for name, tensor in getattr(workloads.of(workload), of)(dimensions).items()
     }
 
 
@@ -90,7 +91,7 @@ def given_gradients(workload, dimensions):
     noise = np.random.RandomState(SEED).standard_normal(1 << 16).astype(np.float32)
     for step, scale in enumerate(module.given_scales):
         given = {}
-        for index, (name, shape) in enumerate(own.parameters(dimensions).items()):
+        for index, (name, shape) in enumerate(shapes(own.parameters(dimensions)).items()):
             values = np.float32(scale) * np.roll(noise, 17 * step + index)
             if name in sparse:
                 random = np.random.RandomState([SEED, step, index])
@@ -110,12 +111,12 @@ def whole(given, shape):
     return found
 
 
-def split(shapes, flat):
-    """A flat array -> canonical name -> view, of these shapes by name."""
+def split(tensors, flat):
+    """A flat array -> canonical name -> view, of the shapes of these Tensors by name."""
     views, start = {}, 0
-    for name, shape in shapes.items():
-        stop = start + int(np.prod(shape))
-        views[name] = flat[start:stop].reshape(shape)
+    for name, tensor in tensors.items():
+        stop = start + tensor.size
+        views[name] = flat[start:stop].reshape(tensor.shape)
         start = stop
     return views
 
@@ -257,7 +258,7 @@ def first_steps(asked, start, parts, keep):
     """
     module = workloads.proof(asked.workload)
     plain = Plain(asked, start, parts)
-    running = sum(int(np.prod(shape)) for shape in statistics_of(asked).values())
+    running = sum(each.size for each in statistics_of(asked).values())
     running *= parts * len(plain.statistics[0])
 
     def keep_statistics(name):
@@ -318,7 +319,7 @@ def timed_step(asked, start, parts, keep):
     loss, gradients = plain.gradients()
     keep("%d-timed" % parts, linear_step(asked, plain.weights, gradients))
     if any(plain.statistics):
-        size = sum(int(np.prod(shape)) for shape in statistics_of(asked).values())
+        size = sum(each.size for each in statistics_of(asked).values())
         size *= parts * len(plain.statistics[0])
         keep("%d-statistics-timed" % parts, plain.changes_of_statistics(), size)
     plain.close()
@@ -337,18 +338,18 @@ def dropped(asked, start):
 
 
 def statistics_of(asked):
-    """Canonical name -> shape of batch-norm's running statistics, where the model has some."""
-    shapes = workloads.of(asked.workload).statistics
-    return shapes(asked.dimensions) if shapes else {}
+    """Canonical name -> Tensor of batch-norm's running statistics, where the model has some."""
+    statistics = workloads.of(asked.workload).statistics
+    return statistics(asked.dimensions) if statistics else {}
 
 
 def optimizer_alone(asked, start):
     """What the given gradients add to the weights, in float64."""
-    shapes = workloads.of(asked.workload).parameters(asked.dimensions)
+    tensors = workloads.of(asked.workload).parameters(asked.dimensions)
     new = {name: each.astype(np.float64) for name, each in start.items()}
     formula = workloads.proof(asked.workload).optimizer(new, asked.dimensions)
     for given in given_gradients(asked.workload, asked.dimensions):
-        given = {name: whole(each, shapes[name]) for name, each in given.items()}
+        given = {name: whole(each, tensors[name].shape) for name, each in given.items()}
         new = formula.update(new, given, GIVEN_LEARNING_RATE)
     return (new[name] - start[name] for name in start)
 
@@ -423,8 +424,8 @@ def make(asked, proof):
         plain.sources[0].next()
         ones = plain.torch.ones
         statistics = {
-            name: ones(shape, dtype=plain.type) * name.endswith("variance")
-            for name, shape in statistics_of(asked).items()
+            name: ones(each.shape, dtype=plain.type) * (each.kind == VARIANCE)
+            for name, each in statistics_of(asked).items()
         }
         keep("tested", plain.tested(statistics))
         plain.close()

@@ -8,6 +8,7 @@ from typing import Dict, List, NamedTuple, Optional
 
 from dlperf.contract.dimension import Data, Value
 from dlperf.contract.layout import Layout
+from dlperf.contract.mesh import Mesh
 
 
 class Unsupported(Exception):
@@ -180,9 +181,27 @@ class Run(Rank):
         return self.layout.data_parallel(self.ranks * self.devices)
 
     @property
+    def mesh(self):
+        """How all devices are arranged: replicas, and what one is split over."""
+        layout = self.layout
+        return Mesh(self.data_parallel, layout.tensor_parallel, layout.pipeline_parallel)
+
+    @property
+    def coordinates(self):
+        """Where this rank (its first device) is in the mesh."""
+        return self.mesh.coordinates(self.rank * self.devices)
+
+    @property
     def replica(self):
-        """The number of this rank's (first) model replica: ranks of one follow each other."""
-        return self.rank * self.devices // self.layout.devices_per_replica
+        """The number of this rank's (first) model replica."""
+        return self.coordinates.data
+
+    @property
+    def dropout_seed(self):
+        """Of this rank's dropout: replicas and stages drop other elements, the ranks of a tensor
+        group the same ones of what each of them has."""
+        place = self.coordinates
+        return self.seed + place.data + self.data_parallel * place.pipeline
 
     @property
     def global_batch_size(self):

@@ -4,6 +4,9 @@ import dataclasses
 import itertools
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
+from dlperf.contract import tensor
+from dlperf.contract.tensor import ROWS
+
 
 @dataclasses.dataclass
 class Work:
@@ -20,9 +23,10 @@ class Work:
     parity: settings that the workload chose, read back where the framework can say.
     weights: reads and writes the very weights that `step` trains; an object with `read()`, which
         gives (canonical name, array in canonical layout) one by one, good until the next step, and
-        `write({name: such an array})`. A `large` table is a Table in both, so that it is nowhere
-        whole beside the framework's own. The names and shapes are those of the facts'
-        `parameters(dimensions)`. Written before the first step and only then: until then the
+        `write({name: such an array})`. In place of a name stands a Part (contract/ownership.py)
+        where this rank has not the whole tensor; what is written are whole ones, of which a rank
+        takes its own. A large table is a Table in both, so that it is nowhere whole beside the
+        framework's own. The names and shapes are those of the facts' `parameters(dimensions)`. Written before the first step and only then: until then the
         model's weights may be anything. `through_files`: True where reading takes as long as a
         disk does. `statistics()` gives this rank's running ones of batch-norm in the same way, as
         the facts' `statistics` name them; nothing of other models.
@@ -101,10 +105,6 @@ class Inference:
     weights: Any = None
 
 
-#: A table of more rows is read and written by rows, so many at a time.
-LARGE, ROWS = 1 << 17, 1 << 15
-
-
 class Table(NamedTuple):
     """A large table, by rows. parts(): (first row, last row, those of them as an array), once."""
 
@@ -114,7 +114,7 @@ class Table(NamedTuple):
 
 def large(name, shape):
     """Whether a tensor of this canonical name and shape is read and written as a Table."""
-    return "embedding" in name and len(shape) == 2 and shape[0] > LARGE
+    return "embedding" in name and len(shape) == 2 and shape[0] > tensor.LARGE_ROWS
 
 
 def table(shape, rows):

@@ -9,10 +9,11 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
 from dlperf.contract.dimension import Data, Dimension, Score
 from dlperf.contract.published import Published
+from dlperf.contract.tensor import Tensor
 from dlperf.contract.traffic import Kernels
 
-#: Canonical name -> shape of tensors, from a case's dimensions.
-Shapes = Callable[[Mapping[str, Any]], Dict[str, Tuple[int, ...]]]
+#: Canonical name -> Tensor, from a case's dimensions.
+Tensors = Callable[[Mapping[str, Any]], Dict[str, Tensor]]
 
 
 def nothing(*_):
@@ -53,16 +54,17 @@ class Workload:
 
     dimensions: its own dimensions of a case. data: kinds of data. ways: fields of
     contract.layout.Layout that it can have other values of.
-    parameters(dimensions): canonical name -> shape of all trained tensors. initial(name, shape,
+    parameters(dimensions): canonical name -> Tensor of all that is trained. initial(name, shape,
     draw): what training starts with: an array by `draw`, or a number. learning_rate(global batch
     size): of training whose rate is constant. schedule(run): a rate for each step of a training to
     a quality, () of any other. base(case): the case that its speed-up is over.
     flops_per_sample(dimensions, scenario): of a forward and backward pass, or of inference alone.
 
     quality: what judges a training to a quality; None: there is none. statistics(dimensions):
-    shapes of batch-norm's running ones; None: the model has none. built(dimensions): shapes of the
-    network's own tensors, where a choice folds some of `parameters` into others; None: they are
-    these. sparse(dimensions): names of tensors whose gradients are of rows alone. divided: the key
+    Tensors of batch-norm's running ones; None: the model has none. built(dimensions): Tensors of
+    the network's own, where a choice folds some of `parameters` into others; None: they are
+    these. pipeline_stages(dimensions, count): name of each tensor -> the stages that have it, of so
+    many; None: no framework splits it by layers. sparse(dimensions): names of tensors whose gradients are of rows alone. divided: the key
     of a dimension that ranks divide -> (the choice and the word by which they do).
     released(data_dir): the file of tensors that training starts from; None: all are drawn from the
     seed. unsupported(identity): why no framework can do a case. tokens_per_sample(dimensions);
@@ -83,7 +85,7 @@ class Workload:
     dimensions: Mapping[str, Dimension]
     data: Mapping[str, Data]
     ways: Tuple[str, ...]
-    parameters: Shapes
+    parameters: Tensors
     initial: Callable[..., Any]
     learning_rate: Callable[[int], float]
     base: Callable[[Any], Any]
@@ -91,8 +93,9 @@ class Workload:
     has_dropout: bool
     schedule: Callable[[Any], Any] = nothing
     quality: Optional[Quality] = None
-    statistics: Optional[Shapes] = None
-    built: Optional[Shapes] = None
+    statistics: Optional[Tensors] = None
+    built: Optional[Tensors] = None
+    pipeline_stages: Optional[Callable[[Mapping[str, Any], int], Dict[str, Tuple[int, ...]]]] = None
     sparse: Callable[[Mapping[str, Any]], Tuple[str, ...]] = nothing
     divided: Mapping[str, Tuple[str, str]] = dataclasses.field(default_factory=dict)
     released: Optional[Callable[[str], str]] = None

@@ -54,11 +54,18 @@ def measure(run):
     guest.phase("build")
     scenario = scenarios.load(run.scenario)
     work = scenario.prepare(run, workloads.load(run.workload, run.framework))
-    expected = workloads.parameter_count(run.workload, run.dimensions)
+    count = workloads.parameter_count(run.workload, run.dimensions)
+    expected = workloads.parameter_count_of_rank(run) if run.mesh.is_split else count
     if work.parameters != expected:
         raise ValueError(
-            "%s of %s has %d trainable parameters, not %d: this is another model"
-            % (run.workload, run.framework, work.parameters, expected)
+            "%s of %s has %d trainable parameters%s, not %d: this is another model"
+            % (
+                run.workload,
+                run.framework,
+                work.parameters,
+                " on rank %d" % run.rank if run.mesh.is_split else "",
+                expected,
+            )
         )
 
     initial = workloads.Initial(run.workload, run.dimensions, run.seed, run.data_dir)
@@ -88,7 +95,7 @@ def measure(run):
         "compiler": run.compiler,
         "threads": run.cores_per_device if run.device == "cpu" else None,
         "mkl_cpu_type": os.environ.get("MKL_DEBUG_CPU_TYPE"),
-        "parameters": work.parameters,
+        "parameters": count,  # of the whole model, of which a rank's part was checked above
         "network_interface": run.interface if run.distributed else None,
         # The same for all frameworks that have the same input. None for a framework's own reader.
         "data_digest": work.batches.first_batch_sha256,
@@ -98,7 +105,7 @@ def measure(run):
     parity.update(work.parity)
     facts["parity"] = parity
     if scenario.TRAINS:
-        facts["weights"] = weights.trained(run.rank, initial, work.weights)
+        facts["weights"] = weights.trained(run, initial, work.weights)
     guest.wait("measured")  # no rank may end while another one still needs the group
     work.batches.close()
     framework.stop(run)

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract import strict_json
 from dlperf.contract.case import NO_JOB, made_as
-from dlperf.measure import gate, host, loopback, memory_words, record
+from dlperf.measure import gate, host, loopback, memory_words, record, weights
 from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
 from dlperf.measure.meeting import Meeting
@@ -278,7 +278,8 @@ class Attempt:
         identity, settings = self._case["identity"], self._case["settings"]
         outcome = {"status": "ok", "reason": ""}
         scenario = scenarios.load(identity["scenario"])
-        outcome.update(scenario.summary(self.facts, case_of(identity), settings))
+        case = case_of(identity)
+        outcome.update(scenario.summary(self.facts, case, settings))
         outcome.update(
             window=[facts["window"] for facts in self.facts],
             memory=self._memory(),
@@ -286,6 +287,9 @@ class Attempt:
         )
         if scenario.TRAINS:
             outcome["weights"] = [facts["weights"] for facts in self.facts]
+            reason = weights.misplaced(case, outcome["weights"])
+            if reason:
+                return {"status": "crashed", "reason": "its ranks have no whole model: " + reason}
         energy = [facts["energy"] for facts in self.facts if "energy" in facts]
         if len(energy) == len(self.facts):  # else the sum would be of some of them
             outcome["energy"] = energy

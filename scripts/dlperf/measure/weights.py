@@ -4,43 +4,69 @@ Read after the window and after the peak memory, tensor by tensor, large tables 
 model is held whole.
 """
 
+import dataclasses
 import hashlib
 import math
 
+from dlperf import workloads
+from dlperf.contract import ownership
+from dlperf.contract.mesh import Mesh
+from dlperf.contract.ownership import as_part, part_of
 from dlperf.contract.work import Table, parts
 
 #: Values that are compared at a time: a core's cache holds as many.
 PART = 1 << 15
 
 
-def trained(rank, initial, weights):
+def trained(run, initial, weights):
     """A rank's entry of the record's `weights`. `initial`: canonical name -> array at the start.
 
-    sha256: over a line a tensor, in canonical order: name, shape, sha256 of its float32 bytes.
-    change: |w - w0| / |w0| over all tensors together. unchanged: how many kernels and matrices are
-    exactly what they were (a vector may be: an update that is small beside 1 is rounded away).
+    sha256: over a line a tensor, in canonical order: name, shape, sha256 of its float32 bytes; of a
+    tensor that is divided, those of the rank's part. change: |w - w0| / |w0| over all that the rank
+    has. unchanged: how many kernels and matrices are exactly what they were (a vector may be: an
+    update that is small beside 1 is rounded away). parts: what the rank has, for `misplaced`.
     Raises ValueError where tensors are not the workload's, or not finite.
     """
-    lines, moved, length, unchanged = {}, 0.0, 0.0, 0
-    for name, array in weights.read():
-        begin = initial[name] if name in initial else None
+    lines, moved, length, unchanged, owned = {}, 0.0, 0.0, 0, []
+    for key, array in weights.read():
+        part = as_part(key)
+        begin = part.of(initial[part.name]) if part.name in initial else None
         if begin is None or begin.shape != array.shape:
-            raise ValueError("%s: %s is none of the trained tensors" % (name, array.shape))
+            raise ValueError("%s: %s is none of the trained tensors" % (part.name, array.shape))
         digest, gone, before = compared(array, begin)
-        lines[name] = "%s %s %s\n" % (name, array.shape, digest)
+        lines[part.name] = "%s %s %s\n" % (part.name, array.shape, digest)
         moved, length = moved + gone, length + before
-        unchanged += gone == 0 and len(array.shape) > 1
-    missing = [name for name in initial if name not in lines]
+        unchanged += gone == 0 and len(initial.shape(part.name)) > 1
+        owned.append(part)
+    missing = [each.name for each in workloads.parts_of(run) if each.name not in lines]
     if missing:
         raise ValueError("tensors were not trained: %s" % ", ".join(missing))
     if not math.isfinite(moved):
         raise ValueError("the trained weights are not finite")
+    ordered = "".join(lines[name] for name in initial if name in lines)
     return {
-        "rank": rank,
-        "sha256": hashlib.sha256("".join(lines[name] for name in initial).encode()).hexdigest(),
+        "rank": run.rank,
+        "sha256": hashlib.sha256(ordered.encode()).hexdigest(),
         "change": math.sqrt(moved / length),
         "unchanged": int(unchanged),
+        "parts": [dataclasses.astuple(each) for each in owned],
     }
+
+
+def misplaced(case, ranks):
+    """Why the ranks' parts do not make one model, or "". Takes `parts` out of their entries.
+
+    case: the Case; ranks: the entries of all ranks, in order, as `trained` made them.
+    """
+    layout = case.layout
+    data = layout.data_parallel(case.devices)
+    grid = Mesh(data, layout.tensor_parallel, layout.pipeline_parallel)
+    owned = [[part_of(fields) for fields in each.pop("parts")] for each in ranks]
+    if not grid.is_split and not layout.zero_stage:
+        return ""  # each rank has all of it, as `trained` saw; one may drive several devices
+    tensors = workloads.of(case.workload).parameters(case.dimensions)
+    there = workloads.stages(case.workload, case.dimensions, grid.pipeline)
+    return next(ownership.problems(grid, tensors, there, owned, layout.zero_stage), "")
 
 
 def compared(array, begin):

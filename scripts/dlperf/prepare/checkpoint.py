@@ -25,7 +25,7 @@ def convert(source: Path, out: Path, facts: ModuleType) -> None:
     fix = f"a file model.safetensors of {facts.CHECKPOINT} is needed"
     tensors = read(source, fix)
     found = {}
-    for name, shape in facts.parameters({}).items():
+    for name, tensor in facts.parameters({}).items():
         if facts.of_head(name):
             continue
         names = facts.names_in_checkpoint(name)
@@ -35,9 +35,9 @@ def convert(source: Path, out: Path, facts: ModuleType) -> None:
                 raise DataError(f"{source}: has no tensor {each} of type {types}; {fix}")
         parts = [tensors[each] for each in names]
         array = np.concatenate(parts) if len(parts) > 1 else parts[0]
-        if array.shape != shape:
+        if array.shape != tensor.shape:
             raise DataError(
-                f"{source}: {names[0]} gives {name} the shape {array.shape}, not {shape}; {fix}"
+                f"{source}: {names[0]} gives {name} the shape {array.shape}, not {tensor.shape}; {fix}"
             )
         if not np.isfinite(array).all():
             raise DataError(f"{source}: {names[0]} has values that are not finite")

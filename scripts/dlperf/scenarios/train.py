@@ -70,7 +70,7 @@ def read(work, handle):
 
 def mean_losses(facts):
     """A loss a step: the mean over the ranks that have one."""
-    having = [each["loss"] for each in facts if each["loss"] is not None]
+    having = [each["loss"] for each in facts if each["loss"]]
     return [sum(losses) / len(having) for losses in zip(*having)]
 
 

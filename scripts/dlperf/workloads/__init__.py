@@ -13,7 +13,8 @@ import importlib
 import os
 
 from dlperf.contract.dimension import Dimensions
-from dlperf.contract.work import large, table
+from dlperf.contract.ownership import divided
+from dlperf.contract.work import table
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 #: The workloads: the folders that have facts.
@@ -85,7 +86,7 @@ def variants():
 
 
 def built(workload, dimensions):
-    """Canonical name -> shape of the tensors that an implementation's network has.
+    """Canonical name -> Tensor of those that an implementation's network has.
 
     They are the facts' `parameters`, but where a choice folds some of them into others: `built`.
     """
@@ -93,15 +94,43 @@ def built(workload, dimensions):
     return (own.built or own.parameters)(dimensions)
 
 
-def parameter_count(workload, dimensions):
-    """The number of values that a network has, all of which are trained where it is."""
-    count = 0
-    for shape in built(workload, dimensions).values():
+def stages(workload, dimensions, count):
+    """Canonical name of each trained tensor -> the pipeline stages, of `count`, that have it."""
+    own = of(workload)
+    if count == 1:
+        return {name: (0,) for name in own.parameters(dimensions)}
+    return own.pipeline_stages(dimensions, count)
+
+
+def parts_of(run):
+    """The Parts of the trained tensors that a rank has, by the run's layout and the facts.
+
+    They are those of the model before ZeRO shards it over replicas.
+    """
+    tensors = of(run.workload).parameters(run.dimensions)
+    there = stages(run.workload, run.dimensions, run.mesh.pipeline)
+    place, count = run.coordinates, run.mesh.tensor
+    return [
+        divided(name, tensor, place.tensor, count)
+        for name, tensor in tensors.items()
+        if place.pipeline in there[name]
+    ]
+
+
+def parameter_count_of_rank(run):
+    """The number of values that a rank has of a model that is split, before ZeRO shards them."""
+    tensors, count = of(run.workload).parameters(run.dimensions), 0
+    for part in parts_of(run):
         size = 1
-        for side in shape:
+        for side in part.shape(tensors[part.name].shape):
             size *= side
         count += size
     return count
+
+
+def parameter_count(workload, dimensions):
+    """The number of values that a network has, all of which are trained where it is."""
+    return sum(each.size for each in built(workload, dimensions).values())
 
 
 class Initial(collections.abc.Mapping):
@@ -114,7 +143,7 @@ class Initial(collections.abc.Mapping):
 
     def __init__(self, workload, dimensions, seed, data_dir=""):
         self._own, self._seed = of(workload), seed
-        self._shapes = self._own.parameters(dimensions)
+        self._tensors = self._own.parameters(dimensions)
         path = self._own.released(data_dir) if self._own.released else ""
         self._released = path if data_dir and os.path.exists(path) else ""
 
@@ -125,20 +154,24 @@ class Initial(collections.abc.Mapping):
             with np.load(self._released) as arrays:
                 if name in arrays.files:
                     return arrays[name]
-        random = np.random.default_rng([self._seed, list(self._shapes).index(name)])
-        shape = self._shapes[name]
-        draw = (DrawByRows if large(name, shape) else Draw)(random)
-        value = self._own.initial(name, shape, draw)
-        return np.full(shape, value, "float32") if isinstance(value, (int, float)) else value
+        random = np.random.default_rng([self._seed, list(self._tensors).index(name)])
+        tensor = self._tensors[name]
+        draw = (DrawByRows if tensor.is_large else Draw)(random)
+        value = self._own.initial(name, tensor.shape, draw)
+        return np.full(tensor.shape, value, "float32") if isinstance(value, (int, float)) else value
+
+    def shape(self, name):
+        """The shape of a tensor, without drawing it."""
+        return self._tensors[name].shape
 
     def __contains__(self, name):
-        return name in self._shapes
+        return name in self._tensors
 
     def __iter__(self):
-        return iter(self._shapes)
+        return iter(self._tensors)
 
     def __len__(self):
-        return len(self._shapes)
+        return len(self._tensors)
 
 
 class Draw:

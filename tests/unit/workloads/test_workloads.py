@@ -60,7 +60,7 @@ def test_a_large_table_is_drawn_without_a_second_copy():
 
 
 def test_a_large_table_is_drawn_by_rows_and_nowhere_whole(monkeypatch):
-    sizes = {"vocabulary": 4 * work.LARGE + 12_345, "width": 16, "layers": 1, "adam": "lazy"}
+    sizes = {"vocabulary": 4 * tensor.LARGE_ROWS + 12_345, "width": 16, "layers": 1, "adam": "lazy"}
     name = "deep_embedding"
     tracemalloc.start()
     drawn = workloads.Initial("wide_deep", sizes, seed=1)[name]

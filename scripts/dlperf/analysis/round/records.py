@@ -272,7 +272,7 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
         if len(found) > 1:
             yield f"window: ranks of node {node} name several nodes: {', '.join(sorted(found))}"
     unit, parameters, matrices = _facts(case.workload, tuple(case.dimensions.items()))
-    yield from _weights(record.get("weights"), ranks, matrices)
+    yield from _weights(record.get("weights"), ranks, matrices, case.layout.devices_per_replica > 1)
     if record["unit"] != unit:
         yield f"unit is {record['unit']!r}, but {case.workload} is measured in {unit!r}"
     wanted = {"parameters": parameters, "precision": case.precision, "compiler": case.compiler}
@@ -368,8 +368,13 @@ def _curve(record: dict[str, Any], case: Case) -> Iterator[str]:
         yield f"curve: its last test ends after {before:.3f} s, behind the window"
 
 
-def _weights(found: list[dict[str, Any]] | None, ranks: int, matrices: int) -> Iterator[str]:
-    """Whether each rank's trained weights are there once, and can be what is said of them."""
+def _weights(
+    found: list[dict[str, Any]] | None, ranks: int, matrices: int, is_split: bool
+) -> Iterator[str]:
+    """Whether each rank's trained weights are there once, and can be what is said of them.
+
+    A rank of a split model has some of the matrices, or a part of each.
+    """
     if found is None:  # older records have none
         return
     if sorted(each["rank"] for each in found) != list(range(ranks)):
@@ -377,7 +382,8 @@ def _weights(found: list[dict[str, Any]] | None, ranks: int, matrices: int) -> I
     said: dict[str, tuple[float, int]] = {}
     for each in found:
         change, unchanged = each["change"], each["unchanged"]
-        if unchanged > matrices or (change == 0 and unchanged < matrices):
+        none_moved = change == 0 and not is_split
+        if unchanged > matrices or (none_moved and unchanged < matrices):
             yield (
                 f"weights of rank {each['rank']}: {unchanged} of {matrices} kernels and matrices "
                 f"are unchanged, and change is {change}"
@@ -390,7 +396,7 @@ def _weights(found: list[dict[str, Any]] | None, ranks: int, matrices: int) -> I
 def _facts(workload: str, dimensions: tuple[tuple[str, Any], ...]) -> tuple[str, int, int]:
     """A workload's unit; how many values, and matrices, of a model of that size are trained."""
     own, sizes = workloads.of(workload), dict(dimensions)
-    matrices = sum(len(shape) > 1 for shape in own.parameters(sizes).values())
+    matrices = sum(each.is_matrix for each in own.parameters(sizes).values())
     return own.unit, workloads.parameter_count(workload, sizes), matrices
 
 

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
 from dlperf.frameworks import half
-from dlperf.frameworks.pytorch import sparse
+from dlperf.frameworks.pytorch import parallel, sparse
 from dlperf.frameworks.pytorch.inference import to_host
 from dlperf.frameworks.pytorch.process import cuda_graphs
 from dlperf.workloads.inputs import open_batches
@@ -31,17 +31,26 @@ def train(
     parity=None,
     schedule=None,
     outputs=None,
+    criterion=None,
 ):
     """The Work of training `network`.
 
     loss(run, network, *batch): the mean loss of a batch; its network is the data-parallel one.
+    criterion(run, outputs, labels): the same of what the network makes of all arrays of a batch but
+    its last one, the labels; a pipeline's last stage needs it.
     put(run, *arrays): a loader's batch as tensors on the device. layout: of a loader's images.
     schedule: a rate for each step, of a training to a quality; outputs: as of inference.infer.
     """
     alone = network
-    parameters = sum(map(sparse.entries, network.parameters()))
-    torch.manual_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
-    if run.distributed:
+    parallel.refuse(run)
+    # of weights that ZeRO shards, a DTensor counts all
+    own = (
+        each if parallel.is_sharded(run) else parallel.local(each) for each in network.parameters()
+    )
+    parameters = sum(map(sparse.entries, own))
+    torch.manual_seed(run.dropout_seed)
+    split = run.mesh.is_split or parallel.is_sharded(run)
+    if run.distributed and not split:
         network = DistributedDataParallel(
             network,
             device_ids=[0] if run.cuda else None,
@@ -71,26 +80,50 @@ def train(
         value = forward(*next_batch())
         if run.accumulation > 1:
             value = value / run.accumulation
-        mean = value.detach()
+        mean = parallel.whole_loss(value.detach())
         if graphs:  # the next replay writes over it
             mean = mean.clone()
         scaler.scale(value).backward()
         return mean
 
+    def without_exchange():
+        """All micro-steps but the last one run in this."""
+        if parallel.is_sharded(run):
+            return parallel.unsynchronized(network)
+        return network.no_sync() if run.distributed and not split else contextlib.nullcontext()
+
     def gradients():
         """All micro-steps; ranks exchange gradients in the last one."""
         value = 0.0
         for _ in range(run.accumulation - 1):
-            with network.no_sync() if run.distributed else contextlib.nullcontext():
+            with without_exchange():
                 value += backward()
         return value + backward()
+
+    if split:
+        exchanged = parallel.Gradients(run, weights.named)
+    if run.mesh.pipeline > 1:
+        pipeline = parallel.Pipeline(run, *staged(run, network, criterion, dtype))
+
+    def split_gradients():
+        """The same of a model that is split over ranks."""
+        with parallel.context(run):
+            if run.mesh.pipeline > 1:
+                value = pipeline.gradients([next_batch() for _ in range(run.accumulation)])
+            else:
+                value = gradients()
+        exchanged.exchange()
+        return value
 
     def step():
         if graphs:
             torch.compiler.cudagraph_mark_step_begin()
         # Not after the update: on a CPU, what is freed there is faulted in again (7 % of a step).
         optimizer.zero_grad(set_to_none=True)
-        value = gradients() if run.accumulation > 1 else backward()
+        if split:
+            value = split_gradients()
+        else:
+            value = gradients() if run.accumulation > 1 else backward()
         scaler.unscale_(optimizer)  # a clip is of true gradients
         scaler.step(optimizer)
         scaler.update()
@@ -99,7 +132,7 @@ def train(
     work = Work(
         step=step,
         wait=torch.cuda.synchronize if run.cuda else lambda: None,
-        loss=lambda value: value.item(),
+        loss=lambda value: None if value is None else value.item(),
         parameters=parameters,
         batches=batches,
         parity=dict(
@@ -136,6 +169,25 @@ def train(
         forget(optimizer)
 
     return scheduled(work, schedule, set_rate, getattr(optimizer, "forget", forget_all), evaluate)
+
+
+def staged(run, network, criterion, dtype):
+    """(a stage's forward pass, the last one's loss), each in the precision that is asked for."""
+
+    class Stage(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.network = network
+
+        def forward(self, x):
+            with torch.autocast(run.device, dtype, enabled=run.amp):
+                return self.network(x)
+
+    def loss(outputs, labels):
+        with torch.autocast(run.device, dtype, enabled=run.amp):
+            return criterion(run, outputs, labels)
+
+    return Stage(), loss
 
 
 def forget(optimizer):
@@ -219,22 +271,40 @@ def by_decay(network, decay):
 class Weights:
     """A network's parameters by canonical name; torch's layouts are the canonical ones.
 
-    running: batch-norm's statistics, likewise.
+    running: batch-norm's statistics, likewise. parts, zero_stage: of a model that is split over
+    ranks, what of each tensor this one has (parallel.parts), and what replicas shard.
     """
 
-    def __init__(self, named, running=None):
+    def __init__(self, named, running=None, parts=None, zero_stage=0):
         self.named, self.running = named, running or {}
+        self._parts, self._zero_stage = parts or {}, zero_stage
 
     def read(self):
         for name, parameter in self.named.items():
             own = parameter.detach()
-            yield name, sparse.whole(parameter) if hasattr(parameter, "shard") else array(name, own)
+            if hasattr(parameter, "shard"):
+                yield name, sparse.whole(parameter)
+            elif self._zero_stage == 3:
+                part, rows = parallel.sharded_part(name, own)
+                yield part, array(name, rows)
+            elif self._zero_stage == 2:  # sharded between steps alone: all ranks read together
+                yield name, array(name, own.full_tensor())
+            else:
+                yield self._parts.get(name, name), array(name, parallel.local(own))
 
     def statistics(self):
         return ((name, each.cpu().numpy()) for name, each in self.running.items())
 
     def write(self, arrays):
-        copy(arrays, self.named)
+        for name, parameter in self.named.items():
+            own = {name: parallel.local(parameter)}
+            if self._zero_stage >= 2:
+                part, _ = parallel.sharded_part(name, parameter)
+                copy({name: part.of(arrays[name])}, own)
+            elif name in self._parts:
+                copy({name: self._parts[name].of(arrays[name])}, own)
+            else:
+                copy(arrays, {name: parameter})
 
     def write_statistics(self, arrays):
         copy(arrays, self.running)

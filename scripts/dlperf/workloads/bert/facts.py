@@ -6,8 +6,10 @@ and its code (google-research/bert); the optimiser's form is Loshchilov and Hutt
 
 from collections import OrderedDict
 
+from dlperf.contract import tensor
 from dlperf.contract.dimension import Data, Dimension, Score
 from dlperf.contract.published import Published
+from dlperf.contract.tensor import Tensor, vector
 from dlperf.contract.traffic import ACTIVATION, FORK, NORM, SUM, Kernels, between, product
 from dlperf.contract.traffic import DROPOUT as DROPOUT_PASSES
 from dlperf.contract.workload import Quality, Workload
@@ -123,23 +125,23 @@ def base(case):
 
 
 def parameters(dimensions):
-    """Canonical name -> shape of every trained tensor, in the order of the forward pass.
+    """Canonical name -> Tensor of everything that is trained, in the order of the forward pass.
 
     The decoder of the language model is the word embedding. Dense weights are (outputs, inputs).
     qkv stacks query, key and value, each with its heads one after the other: a key's bias alone has
     no gradient but rounding, as softmax ignores it.
     """
-    shapes = OrderedDict()
+    tensors = OrderedDict()
 
     def dense(name, inputs, outputs):
-        shapes[name + ".weight"], shapes[name + ".bias"] = (outputs, inputs), (outputs,)
+        tensors.update(tensor.dense(name, inputs, outputs))
 
     def norm(name):
-        shapes[name + ".weight"] = shapes[name + ".bias"] = (WIDTH,)
+        tensors.update(tensor.norm(name, WIDTH))
 
-    shapes["word_embedding"] = (VOCABULARY, WIDTH)
-    shapes["position_embedding"] = (POSITIONS, WIDTH)
-    shapes["segment_embedding"] = (SEGMENTS, WIDTH)
+    tensors["word_embedding"] = Tensor((VOCABULARY, WIDTH), tensor.EMBEDDING)
+    tensors["position_embedding"] = Tensor((POSITIONS, WIDTH), tensor.EMBEDDING)
+    tensors["segment_embedding"] = Tensor((SEGMENTS, WIDTH), tensor.EMBEDDING)
     norm("embedding_norm")
     for layer in range(LAYERS):
         name = "layer%d." % layer
@@ -151,10 +153,10 @@ def parameters(dimensions):
         norm(name + "norm2")
     dense("mlm", WIDTH, WIDTH)
     norm("mlm_norm")
-    shapes["mlm_bias"] = (VOCABULARY,)
+    tensors["mlm_bias"] = vector(VOCABULARY)
     dense("pooler", WIDTH, WIDTH)
     dense("nsp", WIDTH, 2)
-    return shapes
+    return tensors
 
 
 def initial(name, shape, draw):

@@ -9,8 +9,10 @@ figure). The optimiser is LAMB (You et al. 2019) as it ran there.
 
 from collections import OrderedDict
 
+from dlperf.contract import tensor
 from dlperf.contract.dimension import Data, Dimension
 from dlperf.contract.published import Published
+from dlperf.contract.tensor import Tensor, vector
 from dlperf.contract.workload import Workload
 
 DIMENSIONS = OrderedDict(
@@ -89,19 +91,19 @@ def unsupported_in(framework, case):
 
 
 def parameters(dimensions):
-    """Canonical name -> shape of every trained tensor, in the order of the forward pass.
+    """Canonical name -> Tensor of everything that is trained, in the order of the forward pass.
 
     The decoder of the generator is the word embedding. Dense weights are (outputs, inputs). qkv
     stacks query, key and value, each with its heads one after the other: a key's bias alone has no
     gradient but rounding, as softmax ignores it.
     """
-    shapes = OrderedDict()
+    tensors = OrderedDict()
 
     def dense(name, inputs, outputs):
-        shapes[name + ".weight"], shapes[name + ".bias"] = (outputs, inputs), (outputs,)
+        tensors.update(tensor.dense(name, inputs, outputs))
 
     def norm(name, width):
-        shapes[name + ".weight"] = shapes[name + ".bias"] = (width,)
+        tensors.update(tensor.norm(name, width))
 
     def encoder(name, width, inner):
         for layer in range(LAYERS):
@@ -113,19 +115,19 @@ def parameters(dimensions):
             dense(own + "ffn2", inner, width)
             norm(own + "norm2", width)
 
-    shapes["word_embedding"] = (VOCABULARY, WIDTH)
-    shapes["position_embedding"] = (POSITIONS, WIDTH)
-    shapes["segment_embedding"] = (SEGMENTS, WIDTH)
+    tensors["word_embedding"] = Tensor((VOCABULARY, WIDTH), tensor.EMBEDDING)
+    tensors["position_embedding"] = Tensor((POSITIONS, WIDTH), tensor.EMBEDDING)
+    tensors["segment_embedding"] = Tensor((SEGMENTS, WIDTH), tensor.EMBEDDING)
     norm("embedding_norm", WIDTH)
     dense("generator_input", WIDTH, GENERATOR_WIDTH)
     encoder("generator", GENERATOR_WIDTH, GENERATOR_INNER_WIDTH)
     dense("generator_head", GENERATOR_WIDTH, WIDTH)
     norm("generator_norm", WIDTH)
-    shapes["generator_bias"] = (VOCABULARY,)
+    tensors["generator_bias"] = vector(VOCABULARY)
     encoder("discriminator", WIDTH, INNER_WIDTH)
     dense("discriminator_head", WIDTH, WIDTH)
     dense("discriminator_output", WIDTH, 1)
-    return shapes
+    return tensors
 
 
 def initial(name, shape, draw):

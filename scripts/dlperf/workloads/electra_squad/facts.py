@@ -13,7 +13,9 @@ left out of version 1.1.
 
 from collections import OrderedDict
 
+from dlperf.contract import tensor
 from dlperf.contract.dimension import Data, Dimension, Score
+from dlperf.contract.tensor import Tensor, vector
 from dlperf.contract.workload import Quality, Workload
 from dlperf.workloads.electra_squad import answers
 
@@ -147,7 +149,7 @@ def unsupported_in(framework, case):
 
 
 def parameters(dimensions):
-    """Canonical name -> shape of every trained tensor, in the order of the forward pass.
+    """Canonical name -> Tensor of everything that is trained, in the order of the forward pass.
 
     Dense weights are (outputs, inputs). qkv stacks query, key and value, each with its heads one
     after the other: a key's bias alone has no gradient but rounding, as softmax ignores it.
@@ -156,17 +158,17 @@ def parameters(dimensions):
     takes what is expected at the start, and [CLS], in this order. What adds the same to the scores
     of all tokens is left out, as softmax ignores it: biases of start, end_norm and end_output.
     """
-    shapes = OrderedDict()
+    tensors = OrderedDict()
 
     def dense(name, inputs, outputs):
-        shapes[name + ".weight"], shapes[name + ".bias"] = (outputs, inputs), (outputs,)
+        tensors.update(tensor.dense(name, inputs, outputs))
 
     def norm(name):
-        shapes[name + ".weight"] = shapes[name + ".bias"] = (WIDTH,)
+        tensors.update(tensor.norm(name, WIDTH))
 
-    shapes["word_embedding"] = (VOCABULARY, WIDTH)
-    shapes["position_embedding"] = (POSITIONS, WIDTH)
-    shapes["segment_embedding"] = (SEGMENTS, WIDTH)
+    tensors["word_embedding"] = Tensor((VOCABULARY, WIDTH), tensor.EMBEDDING)
+    tensors["position_embedding"] = Tensor((POSITIONS, WIDTH), tensor.EMBEDDING)
+    tensors["segment_embedding"] = Tensor((SEGMENTS, WIDTH), tensor.EMBEDDING)
     norm("embedding_norm")
     for layer in range(LAYERS):
         name = "layer%d." % layer
@@ -176,14 +178,14 @@ def parameters(dimensions):
         dense(name + "ffn1", WIDTH, INNER_WIDTH)
         dense(name + "ffn2", INNER_WIDTH, WIDTH)
         norm(name + "norm2")
-    shapes["start.weight"] = (1, WIDTH)
+    tensors["start.weight"] = Tensor((1, WIDTH), tensor.DENSE)
     dense("end_token", WIDTH, WIDTH)
-    shapes["end_start.weight"] = (WIDTH, WIDTH)
-    shapes["end_norm.weight"] = (WIDTH,)
-    shapes["end_output.weight"] = (1, WIDTH)
+    tensors["end_start.weight"] = Tensor((WIDTH, WIDTH), tensor.DENSE)
+    tensors["end_norm.weight"] = vector(WIDTH)
+    tensors["end_output.weight"] = Tensor((1, WIDTH), tensor.DENSE)
     dense("answer", 2 * WIDTH, WIDTH)
     dense("answer_output", WIDTH, 1)
-    return shapes
+    return tensors
 
 
 def of_head(name):

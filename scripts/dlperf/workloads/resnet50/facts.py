@@ -7,8 +7,10 @@ v1.5: the stride 2 of a down-sampling bottleneck sits in its 3x3 convolution (v1
 import math
 from collections import OrderedDict
 
+from dlperf.contract import tensor
 from dlperf.contract.dimension import Data, Dimension, Score
 from dlperf.contract.published import Published
+from dlperf.contract.tensor import Tensor, shapes, vector
 from dlperf.contract.traffic import ACTIVATION, BATCH_NORM, FORK, SUM, between, product
 from dlperf.contract.workload import Quality, Workload
 
@@ -107,19 +109,19 @@ def base(case):
 
 
 def parameters(dimensions):
-    """Canonical name -> shape of every trained tensor, in the order of the forward pass.
+    """Canonical name -> Tensor of everything that is trained, in the order of the forward pass.
 
     Convolutions are (outputs, inputs, height, width), the dense layer (outputs, inputs); a
     batch-norm's weight is its scale (gamma), its bias the shift (beta). conv4 and bn4 are the
     projection of a stage's first shortcut.
     """
-    shapes = OrderedDict()
+    tensors = OrderedDict()
 
     def conv(name, inputs, outputs, size):
-        shapes[name + ".weight"] = (outputs, inputs, size, size)
+        tensors[name + ".weight"] = Tensor((outputs, inputs, size, size), tensor.KERNEL)
 
     def batch_norm(name, channels):
-        shapes[name + ".weight"] = shapes[name + ".bias"] = (channels,)
+        tensors.update(tensor.norm(name, channels))
 
     conv("conv1", 3, 64, 7)
     batch_norm("bn1", 64)
@@ -135,32 +137,33 @@ def parameters(dimensions):
                 conv("%s.conv%d" % (name, number), inner, outer, size)
                 batch_norm("%s.bn%d" % (name, number), outer)
             channels, block = outputs, block + 1
-    shapes["fc.weight"], shapes["fc.bias"] = (CLASSES, channels), (CLASSES,)
-    return shapes
+    tensors.update(tensor.dense("fc", channels, CLASSES))
+    return tensors
 
 
 def built(dimensions):
     """The same of what a network has: of a folded one (`folding`), convolutions with a bias."""
     if not dimensions.get("fold"):
         return parameters(dimensions)
-    shapes = OrderedDict()
-    for name, shape in parameters(dimensions).items():
+    tensors = OrderedDict()
+    for name, each in parameters(dimensions).items():
         layer = name.rpartition(".")[0]
-        if len(shape) == 4:
-            shapes[name], shapes[layer + ".bias"] = shape, shape[:1]
+        if each.kind == tensor.KERNEL:
+            tensors[name], tensors[layer + ".bias"] = each, vector(each.shape[0])
         elif layer == "fc":
-            shapes[name] = shape
-    return shapes
+            tensors[name] = each
+    return tensors
 
 
 def statistics(dimensions):
-    """Canonical name -> shape of batch-norm's running means and variances."""
-    shapes = OrderedDict()
-    for name, shape in parameters(dimensions).items():
+    """Canonical name -> Tensor of batch-norm's running means and variances."""
+    tensors = OrderedDict()
+    for name, each in parameters(dimensions).items():
         layer, _, kind = name.rpartition(".")
         if kind == "bias" and layer != "fc":
-            shapes[layer + ".mean"] = shapes[layer + ".variance"] = shape
-    return shapes
+            tensors[layer + ".mean"] = Tensor(each.shape, tensor.MEAN)
+            tensors[layer + ".variance"] = Tensor(each.shape, tensor.VARIANCE)
+    return tensors
 
 
 def initial(name, shape, draw):
@@ -243,11 +246,11 @@ def flops_per_sample(dimensions, scenario):
 
 def kernels(dimensions):
     """What a training step computes and moves of one image, kernel by kernel."""
-    shapes, counts = parameters(dimensions), multiply_adds(dimensions["image_size"])
+    sizes, counts = shapes(parameters(dimensions)), multiply_adds(dimensions["image_size"])
     outputs = {}  # of a convolution: its multiply-adds, each of which goes into one of its elements
     for name, count in counts.items():
         outputs[name] = count
-        for side in shapes[name + ".weight"][1:]:
+        for side in sizes[name + ".weight"][1:]:
             outputs[name] /= side
 
     def layer(name, inputs, first=False):
@@ -273,7 +276,7 @@ def kernels(dimensions):
         yield between(both + 2 * three, both + ACTIVATION * (one + two + three) + SUM * three)
         inputs = three
     yield between(2 * inputs, 2 * inputs)  # average pooling
-    yield layer("fc", shapes["fc.weight"][1])
+    yield layer("fc", sizes["fc.weight"][1])
 
 
 def multiply_adds(image_size):
@@ -298,12 +301,12 @@ def multiply_adds(image_size):
             outputs.update({name + conv: side for conv in ("conv2", "conv3", "conv4")})
             block += 1
     found = OrderedDict()
-    for tensor, shape in parameters({}).items():
-        name = tensor.rpartition(".")[0]
-        if len(shape) == 4:
-            found[name] = shape[0] * shape[1] * shape[2] * shape[3] * outputs[name] ** 2
-        elif len(shape) == 2:
-            found[name] = shape[0] * shape[1]
+    for name, each in parameters({}).items():
+        layer = name.rpartition(".")[0]
+        if each.kind == tensor.KERNEL:
+            found[layer] = each.size * outputs[layer] ** 2
+        elif each.kind == tensor.DENSE:
+            found[layer] = each.size
     return found
 
 

@@ -8,8 +8,10 @@ of Oneflow-Inc/DLPerf, which measured it.
 import math
 from collections import OrderedDict
 
+from dlperf.contract import tensor
 from dlperf.contract.dimension import Data, Dimension, Score
 from dlperf.contract.published import Published
+from dlperf.contract.tensor import Tensor
 from dlperf.contract.workload import Quality, Workload
 
 DIMENSIONS = OrderedDict(
@@ -157,19 +159,18 @@ def inputs(dimensions):
 
 
 def parameters(dimensions):
-    """Canonical name -> shape of every trained tensor, in the order of the forward pass.
+    """Canonical name -> Tensor of everything that is trained, in the order of the forward pass.
 
     Dense weights are (outputs, inputs). There is no bias of the wide part: the output has one.
     """
-    shapes, columns = OrderedDict(), inputs(dimensions)
-    shapes["wide_embedding"] = (dimensions["vocabulary"], 1)
-    shapes["deep_embedding"] = (dimensions["vocabulary"], dimensions["width"])
+    tensors, columns = OrderedDict(), inputs(dimensions)
+    for name, width in (("wide_embedding", 1), ("deep_embedding", dimensions["width"])):
+        tensors[name] = Tensor((dimensions["vocabulary"], width), tensor.EMBEDDING)
     for layer in range(dimensions["layers"]):
-        shapes["hidden%d.weight" % layer] = (UNITS, columns)
-        shapes["hidden%d.bias" % layer] = (UNITS,)
+        tensors.update(tensor.dense("hidden%d" % layer, columns, UNITS))
         columns = UNITS
-    shapes["output.weight"], shapes["output.bias"] = (1, columns), (1,)
-    return shapes
+    tensors.update(tensor.dense("output", columns, 1))
+    return tensors
 
 
 def sharded(dimensions):

@@ -9,6 +9,7 @@ from collections import OrderedDict
 
 import hugectr
 
+from dlperf.contract.tensor import shapes
 from dlperf.frameworks.hugectr import training as framework
 from dlperf.workloads.wide_deep import facts
 
@@ -46,7 +47,7 @@ def model(run, batches):
     )
     looked_up = {}
     for name, (table, slots) in TABLES.items():
-        width = facts.parameters(dimensions)[table][1]
+        width = facts.parameters(dimensions)[table].shape[1]
         network.add(
             hugectr.SparseEmbedding(
                 embedding_type=hugectr.Embedding_t.DistributedSlotSparseEmbeddingHash,
@@ -76,9 +77,9 @@ def model(run, batches):
 
 def weights(run, network):
     """The dense ones and the tables, by the names of facts.parameters."""
-    shapes = facts.parameters(run.dimensions)
-    tables = OrderedDict((table, shapes.pop(table)) for table, _ in TABLES.values())
-    return framework.Weights(run, network, shapes, tables)
+    sizes = shapes(facts.parameters(run.dimensions))
+    tables = OrderedDict((table, sizes.pop(table)) for table, _ in TABLES.values())
+    return framework.Weights(run, network, sizes, tables)
 
 
 def loss(network, logits):

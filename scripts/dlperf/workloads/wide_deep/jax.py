@@ -51,7 +51,7 @@ def weights(run, network):
     shapes = framework.shapes_of(run, network, numbers, *rows)["params"]
     dtype, shards = np.float64 if run.float64 else np.float32, {}
     for name, by in zip(TABLES, (ROWS, COLUMNS)):
-        shape = facts.parameters(run.dimensions)[name]
+        shape = facts.parameters(run.dimensions)[name].shape
         if facts.sharded(run.dimensions):
             shards[name] = Shard(run, *shape, by)
             shape = shards[name].together

@@ -1,0 +1,273 @@
+"""A model split over ranks in PyTorch: by tensors, by layers, and its state over replicas (ZeRO).
+
+Tensor parallel is DTensor's (torch.distributed.tensor.parallel), the pipeline is
+torch.distributed.pipelining with 1F1B, ZeRO is FullyShardedDataParallel (2, 3) or
+ZeroRedundancyOptimizer (1). What they leave to their users is here: gradients of replicas and of a
+table that two stages have, and the norm over all ranks that a clip takes.
+"""
+
+import contextlib
+import functools
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor.parallel import loss_parallel, parallelize_module
+
+from dlperf import frameworks, workloads
+from dlperf.contract.mesh import DATA, PIPELINE, TENSOR
+from dlperf.contract.ownership import Part
+from dlperf.contract.run import Unsupported
+
+BUCKET_BYTES = 25 << 20  # of gradients that replicas exchange together, as DistributedDataParallel
+
+
+def refuse(run):
+    """Raise Unsupported for a layout that is not to be had in this precision or compiled."""
+    if not is_split(run):
+        return
+    if run.amp and frameworks.half(run) == "float16":
+        raise Unsupported("ranks of a split model do not agree on which steps overflow float16")
+    if run.compiler != "none":
+        raise Unsupported("a split model is not compiled here yet: ask for the compiler none")
+
+
+def is_split(run):
+    """Whether a rank has a part of the model or of the optimiser's state alone."""
+    return run.mesh.is_split or run.layout.zero_stage > 0
+
+
+def is_sharded(run):
+    """Whether replicas share the weights out between steps."""
+    return run.layout.zero_stage >= 2
+
+
+def device_mesh(run):
+    """All ranks as torch has them, with the axes of contract/mesh.py."""
+    grid = run.mesh
+    return _device_mesh(run.device, grid.pipeline, grid.data, grid.tensor)
+
+
+@functools.lru_cache(maxsize=None)
+def _device_mesh(device, pipeline, data, tensor):
+    names = (PIPELINE, DATA, TENSOR)
+    return init_device_mesh(device, (pipeline, data, tensor), mesh_dim_names=names)
+
+
+def group(run, axis):
+    """The process group of this rank along an axis."""
+    return device_mesh(run)[axis].get_group()
+
+
+def divide(run, network, plan):
+    """Divide modules over the tensor group. plan: name of a module -> how, as parallelize_module
+    takes it.
+    """
+    if run.mesh.tensor > 1:
+        parallelize_module(network, device_mesh(run)[TENSOR], plan)
+    return network
+
+
+def shard(run, network, layers):
+    """Shard the weights over replicas: `layers`, modules that are gathered one by one, and the
+    rest of the network. ZeRO's stage 2 keeps them gathered from the forward pass to the backward.
+    """
+    if not is_sharded(run):
+        return network
+    if run.mesh.is_split:
+        raise Unsupported("ZeRO's stages 2 and 3 do not go with tensor or pipeline parallel here")
+    again = run.layout.zero_stage == 3
+    mesh = device_mesh(run)[DATA]
+    for layer in layers:
+        fully_shard(layer, mesh=mesh, reshard_after_forward=again)
+    fully_shard(network, mesh=mesh, reshard_after_forward=again)
+    return network
+
+
+@contextlib.contextmanager
+def unsynchronized(network):
+    """In which the gradients of sharded weights are added up on their own rank."""
+    network.set_requires_gradient_sync(False)
+    yield
+    network.set_requires_gradient_sync(True)
+
+
+def parts(run):
+    """Canonical name -> Part of what this rank has of each tensor that tensor parallel divides."""
+    return {each.name: each for each in workloads.parts_of(run) if not each.is_whole}
+
+
+def local(tensor):
+    """A rank's own values of a parameter or a gradient."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def sharded_part(name, parameter):
+    """The Part of a parameter whose rows are sharded over replicas, and its values."""
+    rows, own = parameter.shape[0], parameter.to_local()
+    mesh = parameter.device_mesh
+    block = -(-rows // mesh.size())  # as torch.chunk has it: the last ranks may have fewer, or none
+    first = min(rows, mesh.get_local_rank() * block)
+    return Part(name, 0, ((first, first + len(own)),)), own
+
+
+def context(run):
+    """In which a step runs: the cross-entropy of scores that are divided over a tensor group."""
+    return loss_parallel() if run.mesh.tensor > 1 else contextlib.nullcontext()
+
+
+def labels_of(scores, labels):
+    """Labels as a cross-entropy takes them beside these scores, which may be divided."""
+    if not isinstance(scores, DTensor):
+        return labels
+    return DTensor.from_local(labels, scores.device_mesh, [Replicate()], run_check=False)
+
+
+def whole_loss(value):
+    """A loss as each rank of a tensor group has it."""
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+class Apart:
+    """Random numbers of its own on each rank of a tensor group, for what it divides: its heads.
+
+    All other dropout is of what each of these ranks has, and so drops the same on all of them.
+    """
+
+    def __init__(self, run):
+        self._divides = run.mesh.tensor > 1
+        self._cuda, self._state = run.cuda, None
+        self._seed = run.dropout_seed + 1000003 * (1 + run.coordinates.tensor)
+
+    def __enter__(self):
+        if not self._divides:
+            return
+        random = torch.cuda if self._cuda else torch.random
+        self._others = random.get_rng_state()
+        if self._state is None:
+            torch.manual_seed(self._seed)
+        else:
+            random.set_rng_state(self._state)
+
+    def __exit__(self, *_):
+        if self._divides:
+            random = torch.cuda if self._cuda else torch.random
+            self._state = random.get_rng_state()
+            random.set_rng_state(self._others)
+
+
+class Gradients:
+    """What ranks do with gradients after the backward pass of the last micro-step.
+
+    named: canonical name -> parameter of this rank.
+    """
+
+    def __init__(self, run, named):
+        self._run, self._named = run, named
+        self._tied = self._tied_groups()
+
+    def _tied_groups(self):
+        """Name -> group of the stages that have a tensor, of those that several have."""
+        run, grid = self._run, self._run.mesh
+        stages = workloads.stages(run.workload, run.dimensions, grid.pipeline)
+        found = {}
+        for name, there in stages.items():
+            if len(there) < 2:
+                continue
+            # every rank makes every group, in one order, as torch wants it
+            for first in grid.group(0, DATA, TENSOR):
+                place = grid.coordinates(first)
+                ranks = [grid.rank(place.data, place.tensor, stage) for stage in there]
+                made = dist.new_group(ranks)
+                if run.rank in ranks:
+                    found[name] = made
+        return found
+
+    def exchange(self):
+        """Sum the gradients of a tensor that several stages have, and average over replicas."""
+        for parameter in self._named.values():
+            gradient = parameter.grad
+            if isinstance(gradient, DTensor) and gradient.placements != parameter.placements:
+                # a table that is looked up and multiplied: its gradient comes replicated
+                parameter.grad = gradient.redistribute(placements=parameter.placements)
+        for name, tied in self._tied.items():
+            dist.all_reduce(local(self._named[name].grad), group=tied)
+        if self._run.mesh.data > 1 and not is_sharded(self._run):
+            average([local(each.grad) for each in self._named.values()], group(self._run, DATA))
+
+    def norm(self):
+        """The norm of all gradients of the model, each value counted once; a tensor of one."""
+        run, place = self._run, self._run.coordinates
+        stages = workloads.stages(run.workload, run.dimensions, run.mesh.pipeline)
+        counted = []
+        for name, parameter in self._named.items():
+            divided = isinstance(parameter, DTensor)
+            if place.pipeline == stages[name][0] and (divided or place.tensor == 0):
+                counted.append(local(parameter.grad))
+        first = local(next(iter(self._named.values())))
+        squares = torch.zeros((), dtype=first.dtype, device=first.device)
+        if counted:
+            squares += torch.stack(torch._foreach_norm(counted)).square().sum()
+        for axis in (TENSOR, PIPELINE) + ((DATA,) if is_sharded(run) else ()):
+            if getattr(run.mesh, axis) > 1:
+                dist.all_reduce(squares, group=group(run, axis))
+        return squares.sqrt()
+
+    def clip(self, limit):
+        """Scale all gradients so that their norm is at most `limit`. The host waits for nothing."""
+        scale = (limit / self.norm()).clamp(max=1.0)
+        torch._foreach_mul_([local(each.grad) for each in self._named.values()], scale)
+
+
+def average(gradients, replicas):
+    """Average tensors over a group, as many at a time as fit a bucket."""
+    count, bucket, size = dist.get_world_size(replicas), [], 0
+    for index, gradient in enumerate(gradients, 1):
+        bucket.append(gradient)
+        size += gradient.numel() * gradient.element_size()
+        if size < BUCKET_BYTES and index < len(gradients):
+            continue
+        flat = torch._utils._flatten_dense_tensors(bucket)
+        dist.all_reduce(flat, group=replicas)
+        flat /= count
+        for own, mean in zip(bucket, torch._utils._unflatten_dense_tensors(flat, bucket)):
+            own.copy_(mean)
+        bucket, size = [], 0
+
+
+class Pipeline:
+    """The gradients of all micro-steps of an update, over stages, by 1F1B.
+
+    network: this rank's stage, from the batch's inputs or the activations of the stage before it to
+    activations or the model's outputs. criterion(outputs, labels): the mean loss of a micro-batch.
+    """
+
+    def __init__(self, run, network, criterion):
+        place, self._run = run.coordinates, run
+        stage = PipelineStage(
+            network,
+            place.pipeline,
+            run.mesh.pipeline,
+            torch.device(run.device),
+            group=group(run, PIPELINE),
+        )
+        self._first, self._last = stage.is_first, stage.is_last
+        # it divides gradients by how many micro-batches there are
+        self._schedule = Schedule1F1B(stage, run.accumulation, loss_fn=criterion)
+
+    def gradients(self, batches):
+        """Add the gradients of these batches; their mean loss, or None on all but the last stage.
+
+        batches: (inputs, labels) of each micro-step.
+        """
+        inputs, labels = (torch.cat(each) for each in zip(*batches))
+        losses = []
+        given = (inputs,) if self._first else ()
+        wanted = {"target": labels, "losses": losses} if self._last else {}
+        self._schedule.step(*given, **wanted)
+        if not self._last:
+            return None
+        return torch.stack([whole_loss(each).detach() for each in losses]).mean()
