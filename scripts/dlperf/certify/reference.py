@@ -163,6 +163,7 @@ class Plain:
         proof = workloads.proof(asked.workload)
 
         self.torch = torch
+        self.dims = (asked.dimensions,) if asked.workload == "gpt" else ()
         self.type = torch.float64 if precision == "fp64" else torch.float32
         self.module = importlib.import_module("dlperf.workloads.%s.reference" % asked.workload)
         self.weights = {
@@ -195,7 +196,7 @@ class Plain:
         for source, statistics in zip(self.sources, self.statistics):
             batch = self.module.tensors(*source.next(), dtype=self.type)
             seen = [statistics] if statistics else []
-            value = self.module.loss(weights, batch, *seen) / len(self.sources)
+            value = self.module.loss(weights, batch, *seen, *self.dims) / len(self.sources)
             own = self.torch.autograd.grad(value, list(weights.values()))
             found = own if found is None else [a.add_(b) for a, b in zip(found, own)]
             total += value.item()
@@ -205,7 +206,7 @@ class Plain:
         """That of the next batch alone."""
         with self.torch.no_grad():
             batch = self.module.tensors(*self.sources[0].next(), dtype=self.type)
-            return self.module.loss(self.weights, batch).item()
+            return self.module.loss(self.weights, batch, *self.dims).item()
 
     def outputs(self, statistics):
         """Those of the next batch by given running statistics, where the model has some."""
@@ -236,7 +237,7 @@ class Plain:
     def _outputs(self, outputs, batch, statistics):
         with self.torch.no_grad():
             batch = self.module.tensors(*batch, dtype=self.type)
-            return outputs(self.weights, statistics, batch).numpy()
+            return outputs(self.weights, statistics, batch, *self.dims).numpy()
 
     def changes_of_statistics(self):
         """What was added to the running statistics: by convention, part and tensor."""

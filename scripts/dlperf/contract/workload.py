@@ -55,8 +55,8 @@ class Workload:
     dimensions: its own dimensions of a case. data: kinds of data. ways: fields of
     contract.layout.Layout that it can have other values of.
     parameters(dimensions): canonical name -> Tensor of all that is trained. initial(name, shape,
-    draw): what training starts with: an array by `draw`, or a number. learning_rate(global batch
-    size): of training whose rate is constant. schedule(run): a rate for each step of a training to
+    draw, dimensions): what training starts with: an array by `draw`, or a number.
+    learning_rate(global batch size): of training whose rate is constant. schedule(run): a rate for each step of a training to
     a quality, () of any other. base(case): the case that its speed-up is over.
     flops_per_sample(dimensions, scenario): of a forward and backward pass, or of inference alone.
 

@@ -142,7 +142,7 @@ class Initial(collections.abc.Mapping):
     """
 
     def __init__(self, workload, dimensions, seed, data_dir=""):
-        self._own, self._seed = of(workload), seed
+        self._own, self._dimensions, self._seed = of(workload), dimensions, seed
         self._tensors = self._own.parameters(dimensions)
         path = self._own.released(data_dir) if self._own.released else ""
         self._released = path if data_dir and os.path.exists(path) else ""
@@ -157,7 +157,7 @@ class Initial(collections.abc.Mapping):
         random = np.random.default_rng([self._seed, list(self._tensors).index(name)])
         tensor = self._tensors[name]
         draw = (DrawByRows if tensor.is_large else Draw)(random)
-        value = self._own.initial(name, tensor.shape, draw)
+        value = self._own.initial(name, tensor.shape, draw, self._dimensions)
         return np.full(tensor.shape, value, "float32") if isinstance(value, (int, float)) else value
 
     def shape(self, name):

@@ -41,7 +41,7 @@ def parameters(dimensions):
     )
 
 
-def initial(name, shape, draw):
+def initial(name, shape, draw, dimensions):
     return draw.normal(shape, shape[1] ** -0.5) if len(shape) == 2 else 0.0
 
 

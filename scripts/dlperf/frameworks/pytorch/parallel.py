@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import loss_parallel, parallelize_module
@@ -131,6 +132,13 @@ def whole_loss(value):
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
+def share_updates(run, groups, kind, settings):
+    """The optimizer of ZeRO's stage 1: each replica has the moments of a share, and updates it."""
+    if run.mesh.is_split:
+        raise Unsupported("ZeRO's stage 1 does not go with tensor or pipeline parallel here")
+    return ZeroRedundancyOptimizer(groups, kind, process_group=group(run, DATA), **settings)
+
+
 class Apart:
     """Random numbers of its own on each rank of a tensor group, for what it divides: its heads.
 
@@ -167,6 +175,7 @@ class Gradients:
 
     def __init__(self, run, named):
         self._run, self._named = run, named
+        self._divided = set(named) if is_sharded(run) else set(parts(run))
         self._tied = self._tied_groups()
 
     def _tied_groups(self):
@@ -204,8 +213,8 @@ class Gradients:
         stages = workloads.stages(run.workload, run.dimensions, run.mesh.pipeline)
         counted = []
         for name, parameter in self._named.items():
-            divided = isinstance(parameter, DTensor)
-            if place.pipeline == stages[name][0] and (divided or place.tensor == 0):
+            mine = name in self._divided or place.tensor == 0
+            if mine and place.pipeline == stages[name][0]:
                 counted.append(local(parameter.grad))
         first = local(next(iter(self._named.values())))
         squares = torch.zeros((), dtype=first.dtype, device=first.device)

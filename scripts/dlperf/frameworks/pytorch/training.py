@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import torch
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
@@ -262,10 +263,50 @@ def put(run, *arrays):
 
 
 def by_decay(network, decay):
-    """Groups of parameters for an optimizer: weight decay on those of two dimensions and more."""
-    decayed = [p for p in network.parameters() if p.ndim > 1]
-    others = [p for p in network.parameters() if p.ndim <= 1]
-    return [{"params": decayed, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
+    """Groups of parameters for an optimizer: weight decay on those of two dimensions and more.
+
+    A fused update takes no DTensors beside others, so they have groups of their own.
+    """
+    groups = {}
+    for parameter in network.parameters():
+        kind = isinstance(parameter, DTensor), parameter.ndim > 1
+        groups.setdefault(kind, []).append(parameter)
+    return [
+        {"params": parameters, "weight_decay": decay if is_matrix else 0.0}
+        for (_, is_matrix), parameters in groups.items()
+    ]
+
+
+def adamw(run, network, weights, facts, clip_norm=None):
+    """A fused AdamW with the constants of a workload's facts, after a clip by global norm.
+
+    weights: the Weights of the network. Under ZeRO's stage 1 each replica updates a share.
+    """
+    groups = by_decay(network, facts.WEIGHT_DECAY)
+    settings = dict(
+        lr=facts.learning_rate(run.global_batch_size),
+        betas=(facts.BETA1, facts.BETA2),
+        eps=facts.EPSILON,
+        fused=True,
+    )
+    if run.layout.zero_stage == 1:
+        adam = parallel.share_updates(run, groups, torch.optim.AdamW, settings)
+    else:
+        adam = torch.optim.AdamW(groups, **settings)
+    if clip_norm is None:
+        return adam
+    if run.mesh.is_split or parallel.is_sharded(run):
+        clip = parallel.Gradients(run, weights.named).clip
+
+        def clip_all(*_):
+            clip(clip_norm)
+    else:
+
+        def clip_all(*_):
+            torch.nn.utils.clip_grad_norm_(network.parameters(), clip_norm, foreach=True)
+
+    adam.register_step_pre_hook(clip_all)
+    return adam
 
 
 class Weights:
@@ -297,14 +338,14 @@ class Weights:
 
     def write(self, arrays):
         for name, parameter in self.named.items():
-            own = {name: parallel.local(parameter)}
+            own = {name: parallel.local(parameter.detach())}
             if self._zero_stage >= 2:
                 part, _ = parallel.sharded_part(name, parameter)
                 copy({name: part.of(arrays[name])}, own)
             elif name in self._parts:
                 copy({name: self._parts[name].of(arrays[name])}, own)
             else:
-                copy(arrays, {name: parameter})
+                copy(arrays, own)
 
     def write_statistics(self, arrays):
         copy(arrays, self.running)

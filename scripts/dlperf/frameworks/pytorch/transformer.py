@@ -1,4 +1,4 @@
-"""The encoder of BERT (Devlin et al. 2018) in PyTorch: embeddings and layers.
+"""Layers of an encoder (BERT, Devlin et al. 2018) and of a decoder (GPT-2, Radford et al. 2019).
 
 As fast as it gets: one product for query, key and value, and `scaled_dot_product_attention`.
 `facts` below are those of a workload: epsilon and dropout are read when a model is made.
@@ -7,6 +7,9 @@ As fast as it gets: one product for query, key and value, and `scaled_dot_produc
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+
+from dlperf.frameworks.pytorch.parallel import Apart
 
 
 def dense(inputs, outputs):
@@ -46,6 +49,47 @@ class Layer(nn.Module):
         x = self.norm1(x + self.dropout(mixed))
         inner = self.ffn2(F.gelu(self.ffn1(x)))
         return self.norm2(x + self.dropout(inner))
+
+
+class DecoderLayer(nn.Module):
+    """Causal attention, then two dense layers; each normalises its input.
+
+    Tensor parallel divides heads and the inner layer: `DECODER_PLAN`. Of a rank's own query, key
+    and value each stands in one piece.
+    """
+
+    def __init__(self, run, facts, width, heads):
+        super().__init__()
+        self.head_width = width // heads
+        self.norm1 = layer_norm(facts, width)
+        self.qkv = dense(width, 3 * width)
+        self.projection = dense(width, width)
+        self.norm2 = layer_norm(facts, width)
+        self.ffn1 = dense(width, 4 * width)
+        self.ffn2 = dense(4 * width, width)
+        self.dropout = nn.Dropout(facts.DROPOUT)
+        self.attention_dropout, self.apart = facts.ATTENTION_DROPOUT, Apart(run)
+
+    def forward(self, x):
+        qkv = self.qkv(self.norm1(x)).unflatten(-1, (3, -1, self.head_width))
+        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        dropped = self.attention_dropout if self.training else 0.0
+        with self.apart:
+            mixed = F.scaled_dot_product_attention(
+                query, key, value, dropout_p=dropped, is_causal=True
+            )
+        x = x + self.dropout(self.projection(mixed.transpose(1, 2).flatten(2)))
+        inner = self.ffn2(F.gelu(self.ffn1(self.norm2(x)), approximate="tanh"))
+        return x + self.dropout(inner)
+
+
+#: How tensor parallel divides a DecoderLayer, as in Megatron-LM (Shoeybi et al. 2019, section 3).
+DECODER_PLAN = {
+    "qkv": ColwiseParallel(),
+    "projection": RowwiseParallel(),
+    "ffn1": ColwiseParallel(),
+    "ffn2": RowwiseParallel(),
+}
 
 
 def attention_bias(mask, dtype):

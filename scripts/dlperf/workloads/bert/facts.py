@@ -159,7 +159,7 @@ def parameters(dimensions):
     return tensors
 
 
-def initial(name, shape, draw):
+def initial(name, shape, draw, dimensions):
     """What a tensor starts with, a float32 array or one number; `draw` draws.
 
     Weights and embeddings are normal, scales 1, biases 0.

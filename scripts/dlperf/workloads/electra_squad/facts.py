@@ -204,7 +204,7 @@ def rate_share(name):
     return LAYER_DECAY ** (LAYERS + 2 - depth)
 
 
-def initial(name, shape, draw):
+def initial(name, shape, draw, dimensions):
     """What a tensor starts with, a float32 array or one number, where no checkpoint has it.
 
     Weights and embeddings are normal, scales 1, biases 0.

@@ -166,7 +166,7 @@ def statistics(dimensions):
     return tensors
 
 
-def initial(name, shape, draw):
+def initial(name, shape, draw, dimensions):
     """What a tensor starts with, a float32 array or one number; `draw` draws.
 
     Convolutions are normal by their fan out (He et al. 2015), the dense layer normal of deviation

@@ -188,7 +188,7 @@ def sparse(dimensions):
     return ("wide_embedding", "deep_embedding") if dimensions["adam"] == "lazy" else ()
 
 
-def initial(name, shape, draw):
+def initial(name, shape, draw, dimensions):
     """What a tensor starts with, a float32 array or one number.
 
     Tables are uniform, dense weights as Glorot and Bengio 2010 have them ("Xavier"), biases 0.

@@ -1,0 +1,1 @@
+"""What the workloads made of transformer layers share: their optimiser and plain formulas."""

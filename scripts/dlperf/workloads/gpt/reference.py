@@ -1,0 +1,64 @@
+"""GPT pre-training as plain formulas: what every implementation is held against.
+
+Float64, PyTorch's functional operators on canonical weights (facts.parameters), one rank after
+the other. Dropout leaves all, or nothing, as certificates ask for. Nothing here is fast, shared
+with an implementation, or chosen by a framework's default.
+"""
+
+import math
+
+import torch
+
+from dlperf.workloads.encoders.formulas import dense, dropout, heads_of, layer_norm
+from dlperf.workloads.gpt import facts
+
+
+def gelu(x):
+    """The form by tanh, GPT-2's."""
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def attention(weights, name, x, heads):
+    """Causal attention: x (batch, tokens, width) -> the same shape."""
+    batch, tokens, width = x.shape
+    query, key, value = heads_of(dense(weights, name + "qkv", x), heads)
+    scores = query @ key.transpose(-1, -2) / math.sqrt(width // heads)
+    later = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
+    shares = torch.softmax(scores.masked_fill(later, -math.inf), -1)
+    mixed = dropout(shares, facts.ATTENTION_DROPOUT) @ value
+    return dense(weights, name + "projection", mixed.transpose(1, 2).reshape(x.shape))
+
+
+def decode(weights, tokens, heads):
+    """(batch, tokens) -> (batch, tokens, width), behind the last norm."""
+    x = weights["word_embedding"][tokens] + weights["position_embedding"][: tokens.shape[1]]
+    x = dropout(x, facts.DROPOUT)
+    layer = 0
+    while "layer%d.qkv.weight" % layer in weights:
+        name = "layer%d." % layer
+        normed = layer_norm(weights, name + "norm1", x, facts.LAYER_NORM_EPSILON)
+        x = x + dropout(attention(weights, name, normed, heads), facts.DROPOUT)
+        normed = layer_norm(weights, name + "norm2", x, facts.LAYER_NORM_EPSILON)
+        inner = dense(weights, name + "ffn2", gelu(dense(weights, name + "ffn1", normed)))
+        x = x + dropout(inner, facts.DROPOUT)
+        layer += 1
+    return layer_norm(weights, "norm", x, facts.LAYER_NORM_EPSILON)
+
+
+def loss(weights, batch, dimensions):
+    """The mean cross-entropy of all next tokens."""
+    tokens, labels = batch
+    scores = decode(weights, tokens, dimensions["heads"]) @ weights["word_embedding"].T
+    hits = torch.log_softmax(scores, -1).gather(2, labels[:, :, None])
+    return -hits.mean()
+
+
+def outputs(weights, statistics, batch, dimensions):
+    """What an inference gives: scores of the token that follows each sequence, (batch, V)."""
+    last = decode(weights, batch[0], dimensions["heads"])[:, -1]
+    return last @ weights["word_embedding"].T
+
+
+def tensors(tokens, labels, dtype=torch.float64):
+    """A NumPy batch (workloads/gpt/input.py) -> tensors."""
+    return torch.from_numpy(tokens).long(), torch.from_numpy(labels).long()
