@@ -16,6 +16,7 @@ SAMPLES = {
     "sample": "sample",
     "sample-test": "sample --seed 2 --images-per-class 5",
     "prose": "prose",
+    "prose-tokens": "prose_tokens",
     "digits": "digits",
     "wikipedia-sample": "wikipedia.sample",
     "criteo-sample": "criteo_sample",
