@@ -168,10 +168,11 @@ def check_whole(file, vocabulary):
             )
         documents = file.index.documents
         count = len(file.index.lengths)
-        if len(documents) and ((np.diff(documents) < 0).any() or documents[-1] != count):
+        bounds = [int(documents[0]), int(documents[-1])] if len(documents) else []
+        if bounds != [0, count] or (np.diff(documents) < 0).any():
             raise DataError(
-                "%s: its documents do not end with its %d sequences, in order: %s"
-                % (index_path(file.path), count, AGAIN)
+                "%s: its documents do not begin with sequence 0 and end with the last of %d, in "
+                "order: %s" % (index_path(file.path), count, AGAIN)
             )
     largest = 0
     for start in range(0, len(file.tokens), CHUNK):
