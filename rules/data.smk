@@ -287,11 +287,11 @@ rule tokens:
         runtime=1440,
     params:
         file=file_of_tokens,
-        vocabulary=lambda wildcards: prepared("tokens", wildcards.tokens).vocabulary,
+        vocabulary=lambda wildcards: prepared("tokens", wildcards.tokens).vocabulary_size,
         folder=subpath(output[0], parent=True),
     shell:
         PYTHON + " -m dlperf.prepare.tokens --file {params.file:q}"
-        " --vocabulary {params.vocabulary:q} --out {params.folder:q} > {log:q} 2>&1"
+        " --vocabulary-size {params.vocabulary:q} --out {params.folder:q} > {log:q} 2>&1"
 
 
 rule documents:

@@ -92,7 +92,7 @@ def make(out: Path) -> dict:
         tokens=len(tokens),
         largest_token=int(tokens.max()),
         vocabulary="vocabulary.json",
-        vocabulary_entries=len(entries),
+        vocabulary_size=len(entries),
         end_token=end,
         made_with={"tokenizers": version("tokenizers")},
         sources=[{**SOURCE, "version": version(SOURCE["package"])}],
@@ -115,7 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"error: {error}")
     print(
         f"{asked.out}: {made['tokens']} tokens in {made['documents']} documents, "
-        f"{made['vocabulary_entries']} entries, sha256 {made['sha256']}"
+        f"{made['vocabulary_size']} entries, sha256 {made['sha256']}"
     )
 
 

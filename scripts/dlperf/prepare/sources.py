@@ -261,7 +261,7 @@ class Tokens(Section):
         "stands beside it.",
         examples=["/datasets/openwebtext/train.bin"],
     )
-    vocabulary: int = Field(
+    vocabulary_size: int = Field(
         default=51200,
         ge=1,
         le=2**31 - 1,

@@ -5,7 +5,7 @@ nanoGPT writes it. Every token and all of the index are read once. The output is
 to the files and the manifest, which is written last.
 
     PYTHONPATH=scripts .venv/bin/python -m dlperf.prepare.tokens --file train.bin \\
-        --vocabulary 50257 --out results/data/tokens
+        --vocabulary-size 50257 --out results/data/tokens
 """
 
 import argparse
@@ -18,11 +18,11 @@ from dlperf.loaders.token_files import FILE, check_whole, index_path, mapped
 from dlperf.prepare import manifest
 
 
-def make(out: Path, file: Path, vocabulary: int) -> dict:
+def make(out: Path, file: Path, vocabulary_size: int) -> dict:
     """Check the corpus, link it, and write manifest.json in one step; return the manifest.
 
     Raises DataError if the file is of another form, has no tokens, or has one that is not below
-    `vocabulary`.
+    `vocabulary_size`.
     """
     manifest.begin(out)
     if file.suffix == ".idx":
@@ -30,7 +30,7 @@ def make(out: Path, file: Path, vocabulary: int) -> dict:
     corpus = mapped(str(file))
     if not len(corpus.tokens):
         raise DataError(f"{file}: has no tokens; name the file that has them")
-    largest = check_whole(corpus, vocabulary)
+    largest = check_whole(corpus, vocabulary_size)
     links = {FILE: file}
     if corpus.index is not None:
         links[index_path(FILE)] = Path(index_path(str(file)))
@@ -45,7 +45,7 @@ def make(out: Path, file: Path, vocabulary: int) -> dict:
         manifest.listed(out, links),
         tokens=len(corpus.tokens),
         largest_token=largest,
-        vocabulary_entries=vocabulary,
+        vocabulary_size=vocabulary_size,
         type=corpus.tokens.dtype.name,
         **documents,
         sources=[{"file": file.name}],
@@ -60,14 +60,14 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--file", type=Path, required=True, help="the .bin that has the tokens")
     parser.add_argument(
-        "--vocabulary", type=int, default=51200, help="every token has to be below this number"
+        "--vocabulary-size", type=int, default=51200, help="every token has to be below this number"
     )
     parser.add_argument("--out", type=Path, default=Path("results/data/tokens"), help="folder")
     asked = parser.parse_args(arguments)
-    if asked.vocabulary < 1:
-        parser.error("--vocabulary: at least 1 is needed")
+    if asked.vocabulary_size < 1:
+        parser.error("--vocabulary-size: at least 1 is needed")
     try:
-        made = make(asked.out, asked.file, asked.vocabulary)
+        made = make(asked.out, asked.file, asked.vocabulary_size)
     except (DataError, OSError) as error:
         sys.exit(f"error: {error}")
     print(
