@@ -6,8 +6,9 @@ Outputs: results/data/<sample>/, made without any download; results/data/downloa
 fetched and verified; results/data/<set>-<format>/, images in a framework's own format;
 results/data/<corpus>-documents/ and -seq<tokens>-<format>/, text for BERT;
 results/data/<clicks>-npz/, rows with ids for Wide & Deep; results/data/squad/ and squad2/,
-questions for ELECTRA, with the weights that it starts from. Each has a manifest with the sha256 of
-every file. Rounds share them. `data` makes what the round trains on.
+questions for ELECTRA, with the weights that it starts from; results/data/tokens/, token ids for GPT.
+Each has a manifest with the sha256 of every file. Rounds share them. `data` makes what the round
+trains on.
 """
 
 # Sets that are made without any download: the folder, and the module that makes it. `sample-test`
@@ -16,6 +17,7 @@ SAMPLES = {
     "sample": "sample",
     "sample-test": "sample --seed 2 --images-per-class 5",
     "prose": "prose",
+    "prose-tokens": "prose_tokens",
     "digits": "digits",
     "wikipedia-sample": "wikipedia.sample",
     "criteo-sample": "criteo_sample",
@@ -40,7 +42,8 @@ def prepared(kind, name):
     sets = getattr(data_config().prepared, kind)
     if name not in sets:
         raise WorkflowError(
-            f"config/data.yaml: prepared.{kind} has no '{name}' [there: {', '.join(sets)}]"
+            f"config/data.yaml: prepared.{kind} has no '{name}' "
+            f"[there: {', '.join(sets) or 'none; the comments of that file show how to add one'}]"
         )
     return sets[name]
 
@@ -125,6 +128,26 @@ def source_of_questions(wildcards):
     kind = wildcards.questions
     workload = next(each for each in workloads.NAMES if kind in workloads.data(each))
     return [*arguments, "--weights", first_file(made.weights), "--workload", workload]
+
+
+def file_of_tokens(wildcards):
+    made = prepared("tokens", wildcards.tokens)
+    return first_file(made.source) if made.source else made.file
+
+
+def of_tokens(wildcards):
+    """The manifest of a corpus' source, or its files."""
+    made = prepared("tokens", wildcards.tokens)
+    if made.source:
+        return manifest_of_source(made.source)
+    file = Path(made.file)
+    if not file.is_file():
+        raise WorkflowError(
+            f"config/data.yaml: prepared.tokens.{wildcards.tokens}.file: {file}: no such file; "
+            "name the .bin that has the tokens"
+        )
+    index = file.with_suffix(".idx")
+    return [str(each) for each in (file, index) if each.is_file()]
 
 
 def mindspore_for(wildcards):
@@ -248,6 +271,27 @@ rule questions:
     shell:
         PYTHON
         + " -m dlperf.prepare.questions {params.source:q} --out {params.folder:q} > {log:q} 2>&1"
+
+
+rule tokens:
+    input:
+        of_tokens,
+    output:
+        "results/data/{tokens}/manifest.json",
+    log:
+        "results/data/{tokens}.log",
+    wildcard_constraints:
+        tokens="tokens[0-9]*",
+    threads: 1
+    resources:
+        runtime=1440,
+    params:
+        file=file_of_tokens,
+        vocabulary=lambda wildcards: prepared("tokens", wildcards.tokens).vocabulary_size,
+        folder=subpath(output[0], parent=True),
+    shell:
+        PYTHON + " -m dlperf.prepare.tokens --file {params.file:q}"
+        " --vocabulary-size {params.vocabulary:q} --out {params.folder:q} > {log:q} 2>&1"
 
 
 rule documents:

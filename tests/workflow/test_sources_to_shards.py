@@ -7,10 +7,13 @@ import sys
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from conftest import SMALL_ROUND, snakemake
+from token_corpora import megatron
 
+from dlperf.loaders.manifest import sha256_of_file, verify
 from dlperf.prepare import sample, shards
 
 
@@ -91,6 +94,54 @@ def test_a_wrong_checksum_is_told_on_the_terminal_and_nothing_is_made(folder):
     assert "gives a wrong file" in said and "sources.imagenet-train" in said
     assert not list((folder / "results/data").rglob("train.tar"))
     assert not (folder / "results/data/imagenet-tfrecord").exists()
+
+
+def declare_tokens(checkout: Path, **entry) -> None:
+    path = checkout / "config/data.yaml"
+    content = yaml.safe_load(path.read_text())
+    content["prepared"]["tokens"] = {"tokens": entry} if entry else {}
+    path.write_text(yaml.safe_dump(content))
+
+
+def test_a_corpus_of_tokens_is_linked_and_checked_again_when_it_changes(checkout):
+    (checkout / "results/data").unlink()
+    target, corpus = "results/data/tokens/manifest.json", checkout / "mine.bin"
+
+    def make(count: int) -> tuple[bool, str]:
+        np.arange(count, dtype=np.uint16).tofile(corpus)
+        done = snakemake(target, cwd=checkout, check=False)
+        return done.returncode == 0, " ".join((done.stdout + done.stderr).split())
+
+    made, said = make(500)
+    assert not made and "config/data.yaml: prepared.tokens has no 'tokens' [there: none" in said
+    declare_tokens(checkout, file="none.bin")
+    made, said = make(500)
+    assert not made and "prepared.tokens.tokens.file: none.bin: no such file" in said
+    declare_tokens(checkout, file=str(corpus), vocabulary_size=600)
+    assert make(500)[0]
+    assert json.loads((checkout / target).read_text())["tokens"] == 500
+    assert (checkout / target).with_name("tokens.bin").readlink() == corpus
+    made, said = make(700)
+    assert not made and "mine.bin: token 600 is 600; ids of 0 to 599 are needed" in said
+    assert not (checkout / target).exists()
+
+
+def test_a_corpus_of_tokens_is_fetched_from_a_source(checkout):
+    (checkout / "results/data").unlink()
+    path = megatron(checkout, [100, 200])
+    content = yaml.safe_load((checkout / "config/data.yaml").read_text())
+    files = [
+        {"name": each.name, "addresses": [each.as_uri()], "sha256": sha256_of_file(each)}
+        for each in (path, path.with_suffix(".idx"))
+    ]
+    source = {"title": "Mine", "licence": "CC0", "access": "public", "files": files}
+    content["sources"]["mine"] = source
+    (checkout / "config/data.yaml").write_text(yaml.safe_dump(content))
+    declare_tokens(checkout, source="mine")
+    target = "results/data/tokens/manifest.json"
+    snakemake(target, cwd=checkout)
+    manifest = verify(str(checkout / target))
+    assert (manifest["tokens"], manifest["documents"]) == (300, 2)
 
 
 def test_a_training_to_a_quality_from_random_weights_is_refused_before_anything_starts(checkout):

@@ -22,7 +22,7 @@ SOURCES = "config/data.yaml"
 # with 20 predictions, about 120 tokens take 1784 bytes (npz), once for each duplicate. Clicks: 172
 # bytes a row, beside the text that the archive unpacks to while they are made: 4.58 GB have 45.8
 # million rows and 11 GB. Questions: a token takes two bytes of what are five characters, and the
-# text of those to test with stays; the weights are kept a second time.
+# text of those to test with stays; the weights are kept a second time. Tokens are linked.
 IMAGES = 1.1
 CLICKS = 4.2
 QUESTIONS, WEIGHTS = 1.0, 450_000_000
@@ -65,7 +65,8 @@ def missing(
         text = known.prepared.text.get(kind)
         clicks = known.prepared.clicks.get(kind)
         questions = known.prepared.questions.get(kind)
-        prepared = text or clicks or questions or known.prepared.images.get(kind)
+        tokens = known.prepared.tokens.get(kind)
+        prepared = text or clicks or questions or tokens or known.prepared.images.get(kind)
         if prepared is None or prepared.source is None:
             continue
         also = (getattr(prepared, key, None) for key in ("vocabulary", "weights"))
@@ -81,7 +82,7 @@ def missing(
         if text:
             factor = DOCUMENTS + EXAMPLES * text.duplicates
         kept = WEIGHTS if questions and questions.weights else 0
-        factor = QUESTIONS if questions else factor
+        factor = QUESTIONS if questions else 0 if tokens else factor
         made.append(Data(folder, downloads, round(factor * size) + kept))
     return made
 

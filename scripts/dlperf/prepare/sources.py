@@ -245,6 +245,37 @@ class Questions(Section):
     )
 
 
+class Tokens(Section):
+    """Token ids, in Megatron-LM's form or as flat uint16, which are checked and linked."""
+
+    source: SourceName | None = Field(
+        default=None,
+        description="The source whose first file has the tokens (.bin). An index (.idx) is a "
+        "second file of the same name.",
+        examples=["my-tokens"],
+    )
+    file: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The file that has the tokens (.bin), in place of a source. An index (.idx) "
+        "stands beside it.",
+        examples=["/datasets/openwebtext/train.bin"],
+    )
+    vocabulary_size: int = Field(
+        default=51200,
+        ge=1,
+        le=2**31 - 1,
+        description="Every token has to be below this number; the model has 51,200 entries.",
+        examples=[50257],
+    )
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> "Tokens":
+        if (self.source is None) == (self.file is None):
+            raise PydanticCustomError("origin", "needs `source` or `file`, one of the two")
+        return self
+
+
 class Prepared(Section):
     """What the workflow makes from sources."""
 
@@ -255,6 +286,9 @@ class Prepared(Section):
     )
     questions: dict[SourceName, Questions] = Field(
         default={}, description="Sets of questions on paragraphs by name."
+    )
+    tokens: dict[SourceName, Tokens] = Field(
+        default={}, description="Corpora of token ids by name; `data: tokens` reads `tokens`."
     )
 
 
@@ -378,7 +412,7 @@ def _has_secret(text: str) -> bool:
 
 def _missing(valid: Sources) -> Iterator[Problem]:
     """What `prepared` names although it does not exist, or does not name although it must."""
-    for kind in ("images", "text", "clicks", "questions"):
+    for kind in ("images", "text", "clicks", "questions", "tokens"):
         for name, made in getattr(valid.prepared, kind).items():
             for key in ("source", "vocabulary", "weights"):
                 source = getattr(made, key, None)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
@@ -58,6 +59,22 @@ def test_too_small_a_disk_for_the_data_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr("dlperf.plan.estimate.free_bytes", lambda results: 10**11)
     message = check_disk([], data.missing(expand(config), tmp_path), tmp_path)
     assert "the data in wikipedia-seq128-npz need about" in message and "100.0 GB free" in message
+
+
+def test_tokens_of_a_source_are_downloaded_and_take_no_more_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(data.inputs, "folders", lambda case: ["tokens"])
+    cases = [SimpleNamespace(unsupported="", data="tokens")]
+    text = (ROOT / "config/data.yaml").read_text()
+    path = tmp_path / "data.yaml"
+    for entry, downloads in (
+        ("source: openwebtext", {"openwebtext": 12_880_027_468}),
+        ("file: train.bin", None),
+    ):
+        line = f"prepared:\n  tokens: {{tokens: {{{entry}}}}}\n"
+        path.write_text(text.replace("prepared:\n", line))
+        sets = data.missing(cases, tmp_path, path)
+        expected = [] if downloads is None else [data.Data("tokens", downloads, 0)]
+        assert sets == expected
 
 
 def questions(*scenarios: str, kind: str = "squad") -> dict:
