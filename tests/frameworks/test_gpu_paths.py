@@ -131,8 +131,8 @@ from dlperf.frameworks import tensorflow1
 tensorflow1.start(run)
 work = page.training(run)
 random = np.random.RandomState(0)
-shapes = facts.parameters(run.dimensions)
-start = {name: 0.05 * random.randn(*shape).astype("float32") for name, shape in shapes.items()}
+tensors = facts.parameters(run.dimensions)
+start = {name: 0.05 * random.randn(*each.shape).astype("float32") for name, each in tensors.items()}
 work.weights.write(start)
 work.step()
 found = work.wait()

@@ -24,7 +24,7 @@ print(json.dumps([each.asnumpy().tolist() for each in (*found, *sparse.summed(*f
 
 BY_ROWS = """
 import hashlib
-from dlperf.contract import work
+from dlperf.contract import tensor, work
 
 def digest(array):
     found = hashlib.sha256()
@@ -36,16 +36,16 @@ WHOLE, BY_ROWS = 1 << 30, 1000
 frameworks.load(run.framework).start(run)
 weights = workloads.load(run.workload, run.framework).training(run).weights
 found = []
-for work.LARGE in (WHOLE, BY_ROWS):
+for tensor.LARGE_ROWS in (WHOLE, BY_ROWS):
     initial = workloads.Initial(run.workload, run.dimensions, run.seed)
     weights.write(initial)
     given = {name: digest(initial[name]) for name in initial}
-    for work.LARGE in (WHOLE, BY_ROWS):
+    for tensor.LARGE_ROWS in (WHOLE, BY_ROWS):
         found.append({name: digest(array) for name, array in weights.read()} == given)
         tables = [isinstance(array, work.Table) for _, array in weights.read()]
         # MindSpore's arrays are its own memory: nothing is copied
         own = run.framework == "mindspore"
-        found.append(own or any(tables) == (work.LARGE == BY_ROWS))
+        found.append(own or any(tables) == (tensor.LARGE_ROWS == BY_ROWS))
 print("by rows:", found)
 import os
 sys.stdout.flush()

@@ -271,12 +271,10 @@ class Grid:
     @classmethod
     def of(cls, workload: str, dimensions: Mapping[str, Any], layout: Proved) -> "Grid":
         """The grid of a certificate's layout."""
-        own = layout.layout
-        data = own.data_parallel(layout.devices)
-        mesh = Mesh(data, own.tensor_parallel, own.pipeline_parallel)
+        mesh = layout.layout.mesh(layout.devices)
         tensors = workloads.of(workload).parameters(dimensions)
         stages = workloads.stages(workload, dimensions, mesh.pipeline)
-        return cls(mesh, tensors, stages, own.zero_stage)
+        return cls(mesh, tensors, stages, layout.layout.zero_stage)
 
     @property
     def is_whole(self) -> bool:
@@ -332,7 +330,7 @@ def of_all_ranks(
 def _together(
     compared: list[dict[str, list[Any]]], name: str, ranks: tuple[int, ...]
 ) -> list[float]:
-    """[norm of the difference, norm of what is expected] of a copy, whose parts these ranks have."""
+    """[norm of the difference, norm of what is expected] of a copy whose parts these ranks have."""
     own = [compared[rank][name] for rank in ranks]
     return [math.hypot(*(each[index] for each in own)) for index in (0, 1)]
 

@@ -7,6 +7,8 @@ not split. The global batch is batch_size x data_parallel x accumulation.
 import dataclasses
 import re
 
+from dlperf.contract.mesh import Mesh
+
 #: Field -> how a name spells it, and the standard value, which is not spelled.
 SPELLED = {
     "tensor_parallel": ("tp", 1),
@@ -51,6 +53,15 @@ class Layout:
     @property
     def devices_per_replica(self):
         return self.tensor_parallel * self.pipeline_parallel
+
+    @property
+    def is_split(self):
+        """Whether a device has a part of the model, or of its weights, alone."""
+        return self.devices_per_replica > 1 or self.zero_stage == 3
+
+    def mesh(self, devices):
+        """How so many devices are arranged."""
+        return Mesh(self.data_parallel(devices), self.tensor_parallel, self.pipeline_parallel)
 
     def data_parallel(self, devices):
         """Model replicas on so many devices."""

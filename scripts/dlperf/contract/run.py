@@ -8,7 +8,6 @@ from typing import Dict, List, NamedTuple, Optional
 
 from dlperf.contract.dimension import Data, Value
 from dlperf.contract.layout import Layout
-from dlperf.contract.mesh import Mesh
 
 
 class Unsupported(Exception):
@@ -183,8 +182,7 @@ class Run(Rank):
     @property
     def mesh(self):
         """How all devices are arranged: replicas, and what one is split over."""
-        layout = self.layout
-        return Mesh(self.data_parallel, layout.tensor_parallel, layout.pipeline_parallel)
+        return self.layout.mesh(self.ranks * self.devices)
 
     @property
     def coordinates(self):

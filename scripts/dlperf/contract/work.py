@@ -17,7 +17,8 @@ class Work:
     wait: returns when all queued steps, their weight updates included, are done.
     loss: the float behind a handle; called outside the timed window. None where a rank has none.
         It gives None for a step whose loss is gone, as a framework may keep the last one alone.
-    parameters: the number of trainable values, counted in the framework's own model.
+    parameters: the number of trainable values, counted in the framework's own model: of one that
+        is split over ranks, of this rank's part, whether or not replicas shard that.
     batches: a loader's source (workloads/inputs.py); filled before the window, asked for its waits
         after it.
     parity: settings that the workload chose, read back where the framework can say.
@@ -26,10 +27,11 @@ class Work:
         `write({name: such an array})`. In place of a name stands a Part (contract/ownership.py)
         where this rank has not the whole tensor; what is written are whole ones, of which a rank
         takes its own. A large table is a Table in both, so that it is nowhere whole beside the
-        framework's own. The names and shapes are those of the facts' `parameters(dimensions)`. Written before the first step and only then: until then the
-        model's weights may be anything. `through_files`: True where reading takes as long as a
-        disk does. `statistics()` gives this rank's running ones of batch-norm in the same way, as
-        the facts' `statistics` name them; nothing of other models.
+        framework's own. The names and shapes are those of the facts' `parameters(dimensions)`.
+        Written before the first step and only then: until then the model's weights may be
+        anything. `through_files`: True where reading takes as long as a disk does. `statistics()`
+        gives this rank's running ones of batch-norm in the same way, as the facts' `statistics`
+        name them; nothing of other models.
 
     Of a training to a quality, by `scheduled`; None where a framework's page has no such training:
 

@@ -56,19 +56,21 @@ class Workload:
     contract.layout.Layout that it can have other values of.
     parameters(dimensions): canonical name -> Tensor of all that is trained. initial(name, shape,
     draw, dimensions): what training starts with: an array by `draw`, or a number.
-    learning_rate(global batch size): of training whose rate is constant. schedule(run): a rate for each step of a training to
-    a quality, () of any other. base(case): the case that its speed-up is over.
+    learning_rate(global batch size): of training whose rate is constant. schedule(run): a rate for
+    each step of a training to a quality, () of any other. base(case): the case that its speed-up is
+    over.
     flops_per_sample(dimensions, scenario): of a forward and backward pass, or of inference alone.
 
     quality: what judges a training to a quality; None: there is none. statistics(dimensions):
     Tensors of batch-norm's running ones; None: the model has none. built(dimensions): Tensors of
-    the network's own, where a choice folds some of `parameters` into others; None: they are
-    these. pipeline_stages(dimensions, count): name of each tensor -> the stages that have it, of so
-    many; None: no framework splits it by layers. sparse(dimensions): names of tensors whose gradients are of rows alone. divided: the key
-    of a dimension that ranks divide -> (the choice and the word by which they do).
-    released(data_dir): the file of tensors that training starts from; None: all are drawn from the
-    seed. unsupported(identity): why no framework can do a case. tokens_per_sample(dimensions);
-    None: samples have no tokens. has_dropout: so losses of frameworks differ by chance.
+    the network's own, where a choice folds some of `parameters` into others; None: they are these.
+    pipeline_stages(dimensions, count): name of each tensor -> the stages, of so many, that have it;
+    None: no framework splits it by layers. sparse(dimensions): names of tensors whose gradients are
+    of rows alone. divided: the key of a dimension that ranks divide -> (the choice and the word by
+    which they do). released(data_dir): the file of tensors that training starts from; None: all are
+    drawn from the seed. unsupported(identity): why no framework can do a case.
+    tokens_per_sample(dimensions); None: samples have no tokens. has_dropout: so losses of
+    frameworks differ by chance.
 
     unsupported_in(framework, case): why one framework cannot do a case, by its identity and device.
     kernels(dimensions): what a training step of one sample computes and moves, for the roofline

@@ -6,6 +6,7 @@ SPEC is the Run as JSON. The raw facts are written to `Run.result`, a JSON file 
 reads.
 """
 
+import dataclasses
 import json
 import os
 import resource
@@ -105,7 +106,10 @@ def measure(run):
     parity.update(work.parity)
     facts["parity"] = parity
     if scenario.TRAINS:
-        facts["weights"] = weights.trained(run, initial, work.weights)
+        names = [each.name for each in workloads.parts_of(run)]
+        facts["weights"], parts = weights.trained(run.rank, initial, work.weights, names)
+        if run.layout.is_split:
+            facts["parts"] = [dataclasses.astuple(each) for each in parts]
     guest.wait("measured")  # no rank may end while another one still needs the group
     work.batches.close()
     framework.stop(run)

@@ -4,13 +4,11 @@ Read after the window and after the peak memory, tensor by tensor, large tables 
 model is held whole.
 """
 
-import dataclasses
 import hashlib
 import math
 
 from dlperf import workloads
 from dlperf.contract import ownership
-from dlperf.contract.mesh import Mesh
 from dlperf.contract.ownership import as_part, part_of
 from dlperf.contract.work import Table, parts
 
@@ -18,13 +16,16 @@ from dlperf.contract.work import Table, parts
 PART = 1 << 15
 
 
-def trained(run, initial, weights):
-    """A rank's entry of the record's `weights`. `initial`: canonical name -> array at the start.
+def trained(rank, initial, weights, names=None):
+    """(a rank's entry of the record's `weights`, the Parts that it has).
+
+    initial: canonical name -> array at the start. names: of the tensors that the rank has to have;
+    None: of all.
 
     sha256: over a line a tensor, in canonical order: name, shape, sha256 of its float32 bytes; of a
     tensor that is divided, those of the rank's part. change: |w - w0| / |w0| over all that the rank
     has. unchanged: how many kernels and matrices are exactly what they were (a vector may be: an
-    update that is small beside 1 is rounded away). parts: what the rank has, for `misplaced`.
+    update that is small beside 1 is rounded away).
     Raises ValueError where tensors are not the workload's, or not finite.
     """
     lines, moved, length, unchanged, owned = {}, 0.0, 0.0, 0, []
@@ -36,36 +37,34 @@ def trained(run, initial, weights):
         digest, gone, before = compared(array, begin)
         lines[part.name] = "%s %s %s\n" % (part.name, array.shape, digest)
         moved, length = moved + gone, length + before
-        unchanged += gone == 0 and len(initial.shape(part.name)) > 1
+        unchanged += gone == 0 and len(array.shape) > 1
         owned.append(part)
-    missing = [each.name for each in workloads.parts_of(run) if each.name not in lines]
+    missing = [name for name in (initial if names is None else names) if name not in lines]
     if missing:
         raise ValueError("tensors were not trained: %s" % ", ".join(missing))
     if not math.isfinite(moved):
         raise ValueError("the trained weights are not finite")
     ordered = "".join(lines[name] for name in initial if name in lines)
-    return {
-        "rank": run.rank,
+    entry = {
+        "rank": rank,
         "sha256": hashlib.sha256(ordered.encode()).hexdigest(),
         "change": math.sqrt(moved / length),
         "unchanged": int(unchanged),
-        "parts": [dataclasses.astuple(each) for each in owned],
     }
+    return entry, owned
 
 
-def misplaced(case, ranks):
-    """Why the ranks' parts do not make one model, or "". Takes `parts` out of their entries.
+def misplaced(case, parts):
+    """Why the ranks' parts do not make one model, or "".
 
-    case: the Case; ranks: the entries of all ranks, in order, as `trained` made them.
+    case: the Case, of a model that is split over ranks. parts: the fields of the Parts of all
+    ranks, in order, as JSON has them.
     """
     layout = case.layout
-    data = layout.data_parallel(case.devices)
-    grid = Mesh(data, layout.tensor_parallel, layout.pipeline_parallel)
-    owned = [[part_of(fields) for fields in each.pop("parts")] for each in ranks]
-    if not grid.is_split and not layout.zero_stage:
-        return ""  # each rank has all of it, as `trained` saw; one may drive several devices
+    grid = layout.mesh(case.devices)
     tensors = workloads.of(case.workload).parameters(case.dimensions)
     there = workloads.stages(case.workload, case.dimensions, grid.pipeline)
+    owned = [[part_of(fields) for fields in own] for own in parts]
     return next(ownership.problems(grid, tensors, there, owned, layout.zero_stage), "")
 
 

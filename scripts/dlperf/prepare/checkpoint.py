@@ -37,7 +37,8 @@ def convert(source: Path, out: Path, facts: ModuleType) -> None:
         array = np.concatenate(parts) if len(parts) > 1 else parts[0]
         if array.shape != tensor.shape:
             raise DataError(
-                f"{source}: {names[0]} gives {name} the shape {array.shape}, not {tensor.shape}; {fix}"
+                f"{source}: {names[0]} gives {name} the shape {array.shape}, not "
+                f"{tensor.shape}; {fix}"
             )
         if not np.isfinite(array).all():
             raise DataError(f"{source}: {names[0]} has values that are not finite")

@@ -160,10 +160,6 @@ class Initial(collections.abc.Mapping):
         value = self._own.initial(name, tensor.shape, draw, self._dimensions)
         return np.full(tensor.shape, value, "float32") if isinstance(value, (int, float)) else value
 
-    def shape(self, name):
-        """The shape of a tensor, without drawing it."""
-        return self._tensors[name].shape
-
     def __contains__(self, name):
         return name in self._tensors
 

@@ -19,8 +19,8 @@ OWN_PRODUCT = (
 BIAS_OF_EACH = (
     "def bias_of_each(layer, x):\n"
     "    from torch.distributed.nn.functional import all_reduce\n"
-    "    group = layer.weight.device_mesh.get_group()\n"
-    "    return all_reduce(F.linear(x, layer.weight.to_local(), layer.bias.to_local()), group=group)\n"
+    "    own = F.linear(x, layer.weight.to_local(), layer.bias.to_local())\n"
+    "    return all_reduce(own, group=layer.weight.device_mesh.get_group())\n"
 )
 #: A loader that takes the rank for the replica.
 BY_RANK = (
@@ -60,7 +60,9 @@ def norm_over(axes: str) -> Edit:
 
 
 ALONE = [
-    pytorch("GELU by the error function", Replace("DecoderLayer.forward", ACTIVATION, "F.gelu(_x)")),
+    pytorch(
+        "GELU by the error function", Replace("DecoderLayer.forward", ACTIVATION, "F.gelu(_x)")
+    ),
     pytorch("epsilon of norms 1e-6", constant("LAYER_NORM_EPSILON", "1e-6", "layer_norm")),
     pytorch(
         "no mask",
@@ -74,9 +76,9 @@ ALONE = [
         "a mask one token late",
         Replace(
             "DecoderLayer.forward",
-            "F.scaled_dot_product_attention(..., is_causal=True)",
+            "F.scaled_dot_product_attention(_query, ..., is_causal=True)",
             "F.scaled_dot_product_attention(\n"
-            "    ..., attn_mask=query.new_ones(query.shape[2], query.shape[2]).tril(1).bool()\n"
+            "    _query, ..., attn_mask=_query.new_ones(_query.shape[2], _query.shape[2]).tril(1) > 0\n"
             ")",
         ),
     ),
@@ -147,8 +149,8 @@ ALONE = [
         "the last token not predicted",
         Replace(
             "loss",
-            "criterion(run, network(_tokens), _labels)",
-            "criterion(run, network(_tokens)[:, :-1], _labels[:, :-1])",
+            "criterion(run, _network(_tokens), _labels)",
+            "criterion(run, _network(_tokens)[:, :-1], _labels[:, :-1])",
         ),
     ),
 ]
@@ -216,14 +218,16 @@ SPLIT = [
         "shards never exchanged",
         Replace(
             "unsynchronized",
-            "network.set_requires_gradient_sync(True)",
-            "network.set_requires_gradient_sync(False)",
+            "_network.set_requires_gradient_sync(True)",
+            "_network.set_requires_gradient_sync(False)",
         ),
         "dp2zero3acc2",
     ),
     pytorch(
         "a loader by rank",
-        Replace("train", "open_batches(run, ...)", "open_batches(ByRank(run), ...)", definitions=BY_RANK),
+        Replace(
+            "train", "open_batches(run, ...)", "open_batches(ByRank(run), ...)", definitions=BY_RANK
+        ),
         "tp2",
     ),
     pytorch(
@@ -240,7 +244,11 @@ SPLIT = [
         ),
         "tp2",
     ),
-    pytorch("the tied gradient of one copy alone", Replace("Gradients.exchange", TIED_SUM, "None"), "pp2acc2"),
+    pytorch(
+        "the tied gradient of one copy alone",
+        Replace("Gradients.exchange", TIED_SUM, "None"),
+        "pp2acc2",
+    ),
     pytorch(
         "the tied gradient averaged",
         Replace(
@@ -254,8 +262,8 @@ SPLIT = [
         "a softmax over a rank's own words",
         Replace(
             "criterion",
-            "F.cross_entropy(_scores.flatten(0, 1), parallel.labels_of(...))",
-            "of_own_words(_scores, labels.flatten())",
+            "F.cross_entropy(_scores.flatten(0, 1), parallel.labels_of(_scores, _labels))",
+            "of_own_words(_scores, _labels)",
             definitions=OWN_SOFTMAX,
         ),
         "tp2",

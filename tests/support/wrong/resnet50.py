@@ -150,7 +150,7 @@ RESNET50 += [
         "gradients exchanged in float64 alone",
         Replace(
             "train",
-            "if run.distributed:\n    _network = DistributedDataParallel(...)",
+            "if run.distributed and (not _split):\n    _network = DistributedDataParallel(...)",
             "if run.distributed and run.float64:\n    _network = DistributedDataParallel(...)",
         ),
         layout="dp2",

@@ -8,7 +8,7 @@ import pytest
 
 from dlperf import workloads
 from dlperf.certify import judge
-from dlperf.certify.__main__ import of_all_ranks
+from dlperf.certify.__main__ import Grid, of_all_ranks
 from dlperf.certify.rank import OtherModel, compare, wrong_shapes
 from dlperf.certify.reference import (
     given_gradients,
@@ -21,6 +21,9 @@ from dlperf.certify.reference import (
 from dlperf.certify.required import Subject
 from dlperf.contract import layouts
 from dlperf.contract.dimension import Dimensions
+from dlperf.contract.layout import Layout
+from dlperf.contract.mesh import Mesh
+from dlperf.contract.tensor import shapes
 from dlperf.measure.record import file_sha256
 from dlperf.workloads.bert import facts as bert
 from dlperf.workloads.bert import proof
@@ -221,14 +224,14 @@ def test_missing_and_surplus_tensors_are_found():
 @pytest.mark.parametrize("workload", workloads.NAMES)
 def test_neutral_weights_hide_no_setting_and_survive_the_file(workload, tmp_path):
     sizes = workloads.certified(workload)
-    weights, shapes = neutral(workload, sizes), workloads.of(workload).parameters(sizes)
+    weights, tensors = neutral(workload, sizes), workloads.of(workload).parameters(sizes)
     count = workloads.parameter_count(workload, sizes)
-    assert {name: each.shape for name, each in weights.items()} == dict(shapes)
+    assert {name: each.shape for name, each in weights.items()} == shapes(tensors)
     assert sum(each.size for each in weights.values()) == count
     assert all((each != 0).all() for each in weights.values())
     digest = save(tmp_path / "weights.npy", count, weights.values())
     assert digest == file_sha256(tmp_path / "weights.npy")
-    views = split(shapes, np.load(tmp_path / "weights.npy"))
+    views = split(tensors, np.load(tmp_path / "weights.npy"))
     assert all(np.array_equal(views[name], weights[name]) for name in weights)
 
 
@@ -236,8 +239,8 @@ def test_neutral_weights_hide_no_setting_and_survive_the_file(workload, tmp_path
     "name", ["block0.conv2.weight", "fc.weight", "fc.bias", "word_embedding", "pooler.weight"]
 )
 def test_layouts_come_back(name):
-    shapes = {**facts.parameters({}), **bert.parameters({})}
-    array = np.random.RandomState(0).rand(*shapes[name])
+    tensors = {**facts.parameters({}), **bert.parameters({})}
+    array = np.random.RandomState(0).rand(*tensors[name].shape)
     laid_out = layouts.channels_last(name, array, np.float32)
     assert laid_out.dtype == np.float32 and laid_out.flags.c_contiguous
     assert np.array_equal(layouts.canonical(name, laid_out), array.astype(np.float32))
@@ -356,18 +359,25 @@ def test_a_variant_has_the_dimensions_that_it_spells():
 
 
 def test_comparison_is_by_norm_of_the_whole_tensor(tmp_path):
-    shapes = facts.parameters({})
-    expected = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    tensors = facts.parameters({})
+    expected = {name: np.zeros(each.shape, np.float32) for name, each in tensors.items()}
     expected["fc.bias"][:2] = 3, 4
     size = workloads.parameter_count("resnet50", {})
     save(tmp_path / "1-first.npy", size, expected.values())
-    run = SimpleNamespace(workload="resnet50", data_parallel=1, accumulation=1, dimensions={})
+    run = SimpleNamespace(
+        workload="resnet50",
+        data_parallel=1,
+        accumulation=1,
+        dimensions={},
+        layout=Layout(),
+        mesh=Mesh(),
+    )
     weights = dict(expected, **{"bn1.bias": np.full(64, 0.5, np.float32)})
     task = {"reference": str(tmp_path)}
     compared = compare(weights.items(), expected, run, task, "first")
-    assert list(compared) == list(shapes)
-    assert compared["fc.bias"] == [5.0, 5.0]  # nothing was added where (3, 4) was expected
-    assert compared["bn1.bias"] == [4.0, 0.0]
+    assert list(compared) == list(tensors)
+    assert compared["fc.bias"][:2] == [5.0, 5.0]  # nothing was added where (3, 4) was expected
+    assert compared["bn1.bias"] == [4.0, 0.0, None, ()]  # all of it
 
     weights["fc.weight"] = weights["fc.weight"].T
     del weights["bn1.bias"]
@@ -382,7 +392,8 @@ def test_comparison_is_by_norm_of_the_whole_tensor(tmp_path):
 def test_a_certificate_of_several_ranks_has_their_mean_loss_and_the_worst_of_their_tests():
     """Of a new start too: each rank has the loss of its own part of the batch."""
     ranks = [left(again_loss=7.5, tested=1e-9), left(again_loss=6.5, tested=1e-3)]
-    found = of_all_ranks(ranks, {"kind": "steps"})
+    grid = Grid(Mesh(2), {}, {}, 0)
+    found = of_all_ranks(ranks, {"kind": "steps"}, grid)
     assert found["again_loss"] == 7.0
     assert found["tested"] == 1e-3
     assert found["loss"] == REFERENCE["loss"]

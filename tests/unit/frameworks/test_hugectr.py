@@ -18,6 +18,7 @@ from dlperf import frameworks, plan, workloads
 from dlperf.certify import __main__ as certify
 from dlperf.certify import judge
 from dlperf.certify.required import Subject
+from dlperf.contract import tensor
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.layout import Layout, Proved
 from dlperf.contract.run import Unsupported
@@ -120,7 +121,7 @@ def test_its_model_has_the_shapes_of_the_facts(insert, layers, width):
     assert work.parameters == workloads.parameter_count("wide_deep", run.dimensions)
     work.weights.write(initial(run))
     shapes = {name: array.shape for name, array in work.weights.read()}
-    assert shapes == dict(facts.parameters(run.dimensions))
+    assert shapes == tensor.shapes(facts.parameters(run.dimensions))
     outputs = [each.get("num_output") for each in called(stub, "DenseLayer")]
     assert [each for each in outputs if each] == [facts.UNITS] * layers + [1]
 

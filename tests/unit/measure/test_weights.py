@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dlperf.contract.work import ROWS, table
-from dlperf.measure.weights import PART, trained
+from dlperf.measure.weights import PART
+from dlperf.measure.weights import trained as entry_and_parts
 
 DICE = np.random.default_rng(1)
 INITIAL = {
@@ -26,6 +27,12 @@ class Weights:
 
     def read(self):
         return ((name, {**INITIAL, **self.changed}[name]) for name in self.names)
+
+
+def trained(*given):
+    """The entry alone."""
+    entry, _ = entry_and_parts(*given)
+    return entry
 
 
 def with_last(name, value):

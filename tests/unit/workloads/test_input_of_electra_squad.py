@@ -341,8 +341,8 @@ def test_training_starts_from_a_published_checkpoint(published, tmp_path):
     assert np.array_equal(started["layer1.qkv.weight"][:8], query.astype("float32"))
     norm = published["electra.encoder.layer.0.output.LayerNorm.bias"]
     assert np.array_equal(started["layer0.norm2.bias"], norm.astype("float32"))
-    for name, shape in facts.parameters({}).items():
-        assert started[name].shape == shape and started[name].dtype == np.float32
+    for name, tensor in facts.parameters({}).items():
+        assert started[name].shape == tensor.shape and started[name].dtype == np.float32
     random = workloads.Initial("electra_squad", {}, 1)
     assert np.array_equal(started["start.weight"], random["start.weight"]), (
         "heads are from the seed"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dlperf import workloads
-from dlperf.contract import work
+from dlperf.contract import tensor
 
 
 def test_initial_weights_are_the_same_everywhere_and_each_tensors_own():
@@ -25,10 +25,10 @@ def test_initial_weights_are_the_same_everywhere_and_each_tensors_own():
 def test_initial_weights_have_the_facts_shapes_in_float32(workload):
     dimensions = workloads.certified(workload)
     initial = workloads.Initial(workload, dimensions, seed=1)
-    shapes = workloads.of(workload).parameters(dimensions)
+    shapes = tensor.shapes(workloads.of(workload).parameters(dimensions))
     assert list(initial) == list(shapes)
     for name in list(shapes)[-6:]:
-        assert (initial[name].shape, initial[name].dtype) == (tuple(shapes[name]), np.float32)
+        assert (initial[name].shape, initial[name].dtype) == (shapes[name], np.float32)
 
 
 def test_normal_numbers_have_their_deviation_and_are_independent():
@@ -72,7 +72,7 @@ def test_a_large_table_is_drawn_by_rows_and_nowhere_whole(monkeypatch):
     assert ends[-1] == sizes["vocabulary"]
     assert tracemalloc.get_traced_memory()[1] < 0.5 * 4 * 16 * sizes["vocabulary"]
     tracemalloc.stop()
-    monkeypatch.setattr(work, "LARGE", 1 << 30)
+    monkeypatch.setattr(tensor, "LARGE_ROWS", 1 << 30)
     whole = workloads.Initial("wide_deep", sizes, seed=1)[name]
     assert drawn.shape == whole.shape
     assert hashlib.sha256(whole).hexdigest() == digest.hexdigest()

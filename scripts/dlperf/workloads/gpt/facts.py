@@ -109,8 +109,9 @@ def unsupported(identity):
     if layers % stages:
         return "pipeline_parallel: %d does not divide %d layers" % (stages, layers)
     if layout["zero_stage"] >= 2 and stages > 1:
-        return "zero_stage: %d exchanges gradients in each micro-step of a pipeline: ask for 1" % (
-            layout["zero_stage"]
+        return (
+            "zero_stage: %d exchanges gradients in each micro-step of a pipeline: ask for 1"
+            % (layout["zero_stage"])
         )
     return ""
 

@@ -4,7 +4,6 @@ As fast as it gets: the decoder of frameworks/pytorch/transformer.py, a fused Ad
 layers of its stage; DTensor divides them, the embedding and the head over a tensor group.
 """
 
-import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.tensor import Replicate, Shard
@@ -17,7 +16,6 @@ from dlperf.frameworks.pytorch import training as framework
 from dlperf.frameworks.pytorch.transformer import (
     DECODER_PLAN,
     DecoderLayer,
-    dense,
     embedding,
     layer_norm,
 )
@@ -100,9 +98,7 @@ def loss(run, network, tokens, labels):
 
 
 def optimizer(run, network):
-    return framework.adamw(
-        run, network, weights(run, network), facts, clip_norm=facts.CLIP_NORM
-    )
+    return framework.adamw(run, network, weights(run, network), facts, clip_norm=facts.CLIP_NORM)
 
 
 def training(run):

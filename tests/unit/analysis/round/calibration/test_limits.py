@@ -1,7 +1,5 @@
 """MFU: FLOPs a sample, peaks that are stated and measured, and what is never guessed."""
 
-import math
-
 import pytest
 import yaml
 from analysed_round import analyse, cell
@@ -82,8 +80,8 @@ def test_flops_of_resnet50_are_those_of_its_convolutions_one_by_one(size):
 def test_flops_of_bert_are_six_a_weight_and_token_and_attention(tokens):
     """PaLM's formula (appendix B): 6 N + 12 L H Q T a token; N: weights that multiply a token."""
     facts = workloads.facts("bert")
-    shapes = facts.parameters({})
-    products = {name: math.prod(shape) for name, shape in shapes.items() if len(shape) == 2}
+    tensors = facts.parameters({})
+    products = {name: each.size for name, each in tensors.items() if each.is_matrix}
     encoder = sum(size for name, size in products.items() if name.startswith("layer"))
     head = products["mlm.weight"] + products["word_embedding"]  # the decoder is the embedding
     pairs = products["pooler.weight"] + products["nsp.weight"]
