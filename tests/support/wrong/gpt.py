@@ -22,6 +22,10 @@ BIAS_OF_EACH = (
     "    own = F.linear(x, layer.weight.to_local(), layer.bias.to_local())\n"
     "    return all_reduce(own, group=layer.weight.device_mesh.get_group())\n"
 )
+#: A rank that takes itself for the first.
+AS_FIRST = (
+    "def as_first(run):\n    import dataclasses\n    return dataclasses.replace(run, rank=0)\n"
+)
 #: A loader that takes the rank for the replica.
 BY_RANK = (
     "class ByRank:\n"
@@ -78,7 +82,7 @@ ALONE = [
             "DecoderLayer.forward",
             "F.scaled_dot_product_attention(_query, ..., is_causal=True)",
             "F.scaled_dot_product_attention(\n"
-            "    _query, ..., attn_mask=_query.new_ones(_query.shape[2], _query.shape[2]).tril(1) > 0\n"
+            "    _query, ..., attn_mask=_query.new_ones(_query.shape[2:3] * 2).tril(1) > 0\n"
             ")",
         ),
     ),
@@ -240,7 +244,8 @@ SPLIT = [
         Replace(
             "parts",
             "workloads.parts_of(run)",
-            "workloads.parts_of(__import__('dataclasses').replace(run, rank=0))",
+            "workloads.parts_of(as_first(run))",
+            definitions=AS_FIRST,
         ),
         "tp2",
     ),

@@ -21,13 +21,16 @@ LEARNING_RATE = 2.0**-14
 SETTINGS = {  # what certificates change of the facts' constants, in every run
     "DROPOUT": 0.0,  # random numbers differ between frameworks
     "ATTENTION_DROPOUT": 0.0,
-    "CLIP_NORM": 1.54,
+    # Norms lie between 2.5 and 2.9 on one batch, at 2.2 and 2.3 on two, at 2.0 and 1.8 on four: so a
+    # clip shows in each, and on four also that it leaves the second step alone.
+    "CLIP_NORM": 1.9,
 }
 DROPOUTS = ("DROPOUT", "ATTENTION_DROPOUT")  # each is shown by itself, in the timed step
-# With an epsilon far above every gradient and a rate as large, Adam's first step is the gradient.
+# With an epsilon far above every gradient and a rate as large, Adam's first step is the gradient;
+# not clipped, so that its scale shows.
 GRADIENT_SETTINGS = {"EPSILON": 2.0**20, "WEIGHT_DECAY": 0.0, "CLIP_NORM": 2.0**20}
 GRADIENT_LEARNING_RATE = 2.0**20
-GIVEN_SCALES = (1e-2, 1e-4, 1e-3)
+GIVEN_SCALES = (1e-2, 1e-4, 1e-5)  # the first is clipped
 
 TOLERANCES = {
     "fp32": Tolerances(
