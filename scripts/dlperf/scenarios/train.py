@@ -5,11 +5,15 @@ import math
 import time
 
 from dlperf import workloads
+from dlperf.contract.run import Run
 from dlperf.contract.work import parts
 from dlperf.scenarios import Metric, early_return
 
 TITLE = "training"
 TRAINS = True
+RUN = Run
+CURVED = False
+MARKED = {}  # no latencies
 
 
 def prepare(run, implementation):
@@ -63,7 +67,7 @@ def read(work, handle):
     """Read a loss and, unless that takes files, the first weights."""
     if work.loss:
         work.loss(handle)
-    if not getattr(work.weights, "through_files", False):
+    if not work.weights_in_files:
         _, array = next(iter(work.weights.read()))
         next(iter(parts(array)))
 

@@ -37,6 +37,17 @@ def proof(workload):
     return importlib.import_module("dlperf.workloads.%s.proof" % workload).PROOF
 
 
+def reference(workload):
+    """The contract.reference.Reference of `workload`: its plain formulas; it imports PyTorch.
+
+    Raises ValueError where it and the facts differ in whether the model has running statistics.
+    """
+    found = importlib.import_module("dlperf.workloads.%s.reference" % workload).REFERENCE
+    if bool(found.statistics) != bool(of(workload).statistics):
+        raise ValueError("%s: `statistics` of its facts, or of its reference alone" % workload)
+    return found
+
+
 def dimensions(workload):
     """Name -> Dimension of the workload's own. Raises KeyError where there is no such workload."""
     if workload not in NAMES:

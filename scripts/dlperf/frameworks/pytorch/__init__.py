@@ -5,6 +5,7 @@ optimisers; on a GPU, Inductor with CUDA graphs, and batches that are copied one
 has not run: there was no GPU where this was written.
 """
 
+from dlperf.contract.framework import Framework
 from dlperf.frameworks.pytorch.process import (  # noqa: F401
     environment,
     memory,
@@ -15,14 +16,12 @@ from dlperf.frameworks.pytorch.process import (  # noqa: F401
     stop,
 )
 
-TITLE = "PyTorch"
-COMPILERS = {"none": "eager", "inductor": "torch.compile (Inductor)"}
-DEFAULT_COMPILER = {"cpu": "none", "cuda": "inductor"}
-HALF = {"cpu": ("bfloat16", "float16"), "cuda": ("bfloat16", "float16")}
-FLOAT64_COMPILERS = ("none", "inductor")
-FLOAT64_EXCHANGE = True
-SHARDS_TABLES = True
-
-
-def unsupported(case):
-    return ""
+FRAMEWORK = Framework(
+    title="PyTorch",
+    compilers={"none": "eager", "inductor": "torch.compile (Inductor)"},
+    default_compiler={"cpu": "none", "cuda": "inductor"},
+    half={"cpu": ("bfloat16", "float16"), "cuda": ("bfloat16", "float16")},
+    float64_compilers=("none", "inductor"),
+    float64_exchange=True,
+    shards_tables=True,
+)
