@@ -10,6 +10,7 @@ import functools
 import itertools
 import math
 import time
+from typing import Dict
 
 from dlperf import workloads
 from dlperf.contract.run import Run, Unsupported
@@ -19,7 +20,7 @@ TITLE = "training to a quality"
 TRAINS = True
 RUN = Run
 CURVED = True
-MARKED = {}  # no latencies
+MARKED: Dict[str, float] = {}  # no latencies
 
 
 def prepare(run, implementation):

@@ -3,6 +3,7 @@
 import functools
 import math
 import time
+from typing import Dict
 
 from dlperf import workloads
 from dlperf.contract.run import Run
@@ -13,7 +14,7 @@ TITLE = "training"
 TRAINS = True
 RUN = Run
 CURVED = False
-MARKED = {}  # no latencies
+MARKED: Dict[str, float] = {}  # no latencies
 
 
 def prepare(run, implementation):

@@ -35,7 +35,6 @@ retry: [timeout]
 def two_frameworks(monkeypatch):
     """PyTorch that can do all, and JAX that cannot do mixed precision."""
 
-
     def slow_in_amp(case):
         return "too slow" if case["precision"] == "amp" else ""
 

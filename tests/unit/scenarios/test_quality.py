@@ -21,6 +21,7 @@ class Made:
             tests=lambda: tests, begin=lambda: self.asked.append("begin")
         )
         self.weights = SimpleNamespace(read=lambda: iter([("fc.weight", np.zeros(1))]))
+        self.weights_in_files = False
 
     def step(self):
         self.asked.append("step")
