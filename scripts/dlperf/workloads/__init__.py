@@ -1,10 +1,11 @@
 """One folder a workload: what is known of it free of frameworks, and one page a framework.
 
-facts.py (sizes, FLOPs, optimiser, kinds of data), proof.py (neutral weights, formulas, tolerances)
-and reference.py (the model and its loss in plain float64) import no framework. Every page has
-`training(run) -> Work` (contract/work.py), built from functions that stand in the same order
-everywhere: model, weights, loss, optimizer, training. One that infers has `inference(run) ->
-Inference` too.
+facts.py (sizes, FLOPs, optimiser, kinds of data) and proof.py (neutral weights, formulas,
+tolerances) import no framework, and reference.py (the model and its loss in plain float64) only
+PyTorch. Each ends with what it hands over: a Workload, a Proof and a Reference, which `of`, `proof`
+and `reference` give. Every page has `training(run) -> Work` (contract/work.py), built from
+functions that stand in the same order everywhere: model, weights, loss, optimizer, training. One
+that infers has `inference(run) -> Inference` too.
 """
 
 import collections.abc
