@@ -44,7 +44,7 @@ def one_core(framework, interpreter, scratch, **asked):
         framework=framework,
         scenario="train",
         precision="fp32",
-        compiler=frameworks.load(framework).DEFAULT_COMPILER["cpu"],
+        compiler=frameworks.of(framework).default_compiler["cpu"],
         batch_size=8,
         layout=Layout(),
         data="synthetic",

@@ -151,7 +151,7 @@ def others(asked):
     seen = []
     for own in OTHERS:
         for framework in asked.framework if own["workload"] in asked.workload else ():
-            compiler = frameworks.load(framework).DEFAULT_COMPILER[asked.device]
+            compiler = frameworks.of(framework).default_compiler[asked.device]
             precision = own.get("precision", "amp")
             values = of(own["workload"], framework, compiler, precision, asked, own)
             if values in seen:  # what differs in size alone is one small case

@@ -35,7 +35,7 @@ def a_run(asked):
         framework=asked.framework,
         scenario="train",
         precision="fp32",
-        compiler=frameworks.load(asked.framework).DEFAULT_COMPILER["cpu"],
+        compiler=frameworks.of(asked.framework).default_compiler["cpu"],
         batch_size=asked.batch_size,
         layout=Layout(),
         data="sample" if asked.shared else "sample_native",

@@ -51,7 +51,7 @@ def assert_passes(key: tuple[str, str, str]) -> None:
         assert "timed-tested" in names
         own = {"timed-again"} if framework == "mindspore" else {"float64-tested", "float64-again"}
         assert own <= names
-    if "dp2" in layout and not frameworks.load(framework).FLOAT64_EXCHANGE:
+    if "dp2" in layout and not frameworks.of(framework).float64_exchange:
         assert {"timed-losses", "timed-update"} <= names
     if workload == "resnet50":
         assert "timed-statistics" in names

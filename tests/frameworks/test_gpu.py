@@ -35,7 +35,7 @@ def test_a_build_without_gpus_is_unsupported_when_it_starts(framework, words, en
 
 
 def test_the_fast_compiler_is_the_default_on_a_gpu():
-    found = {each: frameworks.load(each).DEFAULT_COMPILER for each in ("pytorch", "tensorflow")}
+    found = {each: frameworks.of(each).default_compiler for each in ("pytorch", "tensorflow")}
     assert found == {
         "pytorch": {"cpu": "none", "cuda": "inductor"},
         "tensorflow": {"cpu": "none", "cuda": "xla"},

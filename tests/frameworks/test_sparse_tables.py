@@ -99,7 +99,7 @@ def test_tables_of_more_numbers_than_mxnet_counts_are_refused():
 
 @pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
 def test_tables_are_sharded_where_ranks_can_exchange_their_rows(framework):
-    compiler = frameworks.load(framework).DEFAULT_COMPILER["cpu"]
+    compiler = frameworks.of(framework).default_compiler["cpu"]
     case = {"workload": "wide_deep", "device": "cpu", "precision": "fp32", "framework": framework}
     case.update(compiler=compiler, adam="lazy", width=16, vocabulary=260_000, scenario="train")
     case["layout"] = {"accumulation": 1}

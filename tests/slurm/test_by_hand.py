@@ -62,7 +62,7 @@ def test_every_framework_over_nodes_and_devices(
         "framework": framework,
         "scenario": "train",
         "precision": "fp32",
-        "compiler": frameworks.load(framework).DEFAULT_COMPILER["cpu"],
+        "compiler": frameworks.of(framework).default_compiler["cpu"],
         "nodes": 2,
         "devices_per_node": 2,
         "layout": dataclasses.asdict(Layout()),

@@ -47,7 +47,7 @@ def watched(environments, framework: str, out: Path) -> tuple[dict, bool, bool]:
     """(record of two ranks, whether anything listened, whether beyond the machine's loopback)."""
     document = json.loads(case())
     document["identity"].update(
-        framework=framework, compiler=frameworks.load(framework).DEFAULT_COMPILER["cpu"]
+        framework=framework, compiler=frameworks.of(framework).default_compiler["cpu"]
     )
     environment = environments / f"{framework}.cpu/env.json"
     here, anywhere, beyond = os.readlink("/proc/self/ns/net"), False, False

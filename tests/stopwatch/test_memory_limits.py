@@ -21,7 +21,7 @@ def under(limit: int, environments: Path, framework: str, out: Path, **changes) 
     changes = {"devices_per_node": 1, "warmup_steps": 1, "measured_steps": 1, **changes}
     document = json.loads(case(**changes))
     document["identity"].update(
-        framework=framework, compiler=frameworks.load(framework).DEFAULT_COMPILER["cpu"]
+        framework=framework, compiler=frameworks.of(framework).default_compiler["cpu"]
     )
     python = environments / "pytorch.cpu/bin/python"
     environment = environments / f"{framework}.cpu/env.json"

@@ -304,7 +304,7 @@ IN_A_THREAD = Replace(
 def test_steps_that_a_thread_takes_after_the_window_are_a_crash(environments, framework, tmp_path):
     """Also of frameworks whose own steps return when they are done."""
     scripts = copied_scripts(tmp_path, "measure/rank.py", IN_A_THREAD)
-    compiler = frameworks.load(framework).DEFAULT_COMPILER["cpu"]
+    compiler = frameworks.of(framework).default_compiler["cpu"]
     changes = dict(framework=framework, compiler=compiler, devices_per_node=1, measured_steps=5)
     env = str(environments / f"{framework}.cpu/env.json")
     record = run(

@@ -493,7 +493,7 @@ def certificate(case: plan.Case, device: str = "cpu", said: str = "passed") -> d
     tiers: list[dict[str, Any]] = []
     dtype = "float32"
     if case.precision.startswith("amp"):
-        halves = frameworks.load(case.framework).HALF[device]
+        halves = frameworks.of(case.framework).half[device]
         dtype = frameworks.ASKED.get(case.precision, halves[0] if halves else "bfloat16")
     for tier in required.tiers(subject, dtype):
         if tier.tolerance is None:

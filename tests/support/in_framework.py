@@ -34,7 +34,7 @@ def rank(framework: str, workload: str = "resnet50", **changes) -> Run:
         "framework": framework,
         "scenario": "train",
         "precision": "fp32",
-        "compiler": frameworks.load(framework).DEFAULT_COMPILER["cpu"],
+        "compiler": frameworks.of(framework).default_compiler["cpu"],
         "batch_size": 2,
         "layout": Layout(),
         "data": "synthetic",

@@ -71,10 +71,10 @@ def main(arguments: list[str] | None = None) -> None:
         asked.layout = Proved.parse(asked.layout)
     except ValueError as error:
         parser.error(f"--layout: {error}")
-    package = frameworks.find(asked.framework)
-    if package and asked.compiler not in package.COMPILERS:
-        has = ", ".join(package.COMPILERS)
-        parser.error(f"--compiler: {asked.compiler!r}; {package.TITLE} has: {has}")
+    framework = frameworks.find(asked.framework)
+    if framework and asked.compiler not in framework.compilers:
+        has = ", ".join(framework.compilers)
+        parser.error(f"--compiler: {asked.compiler!r}; {framework.title} has: {has}")
     if asked.environment and not Path(asked.environment).exists():
         sys.exit(f"error: {asked.environment}: no such file")
     reference = Path(asked.reference) / "manifest.json"

@@ -48,7 +48,7 @@ def _dtype(subject: Subject, document: Mapping[str, Any], dtype: str) -> Iterato
     if not subject.precision.startswith("amp") or not document["passed"]:
         return
     asked = frameworks.ASKED.get(subject.precision)
-    allowed = (asked,) if asked else frameworks.load(subject.framework).HALF[subject.device]
+    allowed = (asked,) if asked else frameworks.of(subject.framework).half[subject.device]
     narrow = "bfloat16" if "bfloat16" in dtype else "float16"
     if narrow not in dtype or narrow not in allowed:
         yield (

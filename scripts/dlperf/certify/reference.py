@@ -23,7 +23,6 @@ Prints the mean losses of float32 runs on other batches, which stand in the proo
 import argparse
 import contextlib
 import hashlib
-import importlib
 import json
 import os
 import sys
@@ -163,9 +162,8 @@ class Plain:
         proof = workloads.proof(asked.workload)
 
         self.torch = torch
-        self.dims = (asked.dimensions,) if asked.workload == "gpt" else ()
         self.type = torch.float64 if precision == "fp64" else torch.float32
-        self.module = importlib.import_module("dlperf.workloads.%s.reference" % asked.workload)
+        self.reference, self.dimensions = workloads.reference(asked.workload), asked.dimensions
         self.weights = {
             name: torch.from_numpy(each).to(self.type, copy=True) for name, each in start.items()
         }
@@ -186,17 +184,15 @@ class Plain:
             loader.open_batches(input._replace(part=part), "NCHW") for part in range(parts)
         ]
         # of batch-norm, where the model has it: a part's, as each convention has them
-        kinds = self.module.CONVENTIONS if workloads.of(asked.workload).statistics else ()
-        self.statistics = [[self.module.Statistics(kind) for kind in kinds] for _ in range(parts)]
+        kinds = self.reference.statistics
+        self.statistics = [[kind(self.dimensions) for kind in kinds] for _ in range(parts)]
 
     def gradients(self):
         """(loss, {name: gradient}) on the next batch: every part by itself, then the mean."""
         weights = {name: each.detach().requires_grad_() for name, each in self.weights.items()}
         total, found = 0.0, None
         for source, statistics in zip(self.sources, self.statistics):
-            batch = self.module.tensors(*source.next(), dtype=self.type)
-            seen = [statistics] if statistics else []
-            value = self.module.loss(weights, batch, *seen, *self.dims) / len(self.sources)
+            value = self._loss(weights, source.next(), statistics) / len(self.sources)
             own = self.torch.autograd.grad(value, list(weights.values()))
             found = own if found is None else [a.add_(b) for a, b in zip(found, own)]
             total += value.item()
@@ -205,16 +201,20 @@ class Plain:
     def loss(self):
         """That of the next batch alone."""
         with self.torch.no_grad():
-            batch = self.module.tensors(*self.sources[0].next(), dtype=self.type)
-            return self.module.loss(self.weights, batch, *self.dims).item()
+            return self._loss(self.weights, self.sources[0].next(), []).item()
+
+    def _loss(self, weights, batch, statistics):
+        batch = self.reference.tensors(*batch, dtype=self.type)
+        seen = [statistics] if self.reference.statistics else []
+        return self.reference.loss(weights, batch, *seen, self.dimensions)
 
     def outputs(self, statistics):
         """Those of the next batch by given running statistics, where the model has some."""
-        return self._outputs(self.module.outputs, self.sources[0].next(), statistics)
+        return self._outputs(self.reference.outputs, self.sources[0].next(), statistics)
 
     def tested(self, statistics):
         """The same, of a test of a training to a quality."""
-        return self._outputs(self._tested, self.sources[0].next(), statistics)
+        return self._outputs(self._evaluated, self.sources[0].next(), statistics)
 
     def tests(self):
         """A test of each part's next batch by its running statistics: (conventions, parts, …).
@@ -225,19 +225,19 @@ class Plain:
         batches = [source.next() for source in self.sources]
         return np.stack(
             [
-                [self._outputs(self._tested, batch, each) for each, batch in zip(kind, batches)]
+                [self._outputs(self._evaluated, batch, each) for each, batch in zip(kind, batches)]
                 for kind in zip(*running)
             ]
         )
 
     @property
-    def _tested(self):
-        return getattr(self.module, "tested", self.module.outputs)
+    def _evaluated(self):
+        return self.reference.evaluated or self.reference.outputs
 
     def _outputs(self, outputs, batch, statistics):
         with self.torch.no_grad():
-            batch = self.module.tensors(*batch, dtype=self.type)
-            return outputs(self.weights, statistics, batch, *self.dims).numpy()
+            batch = self.reference.tensors(*batch, dtype=self.type)
+            return outputs(self.weights, statistics, batch, self.dimensions).numpy()
 
     def changes_of_statistics(self):
         """What was added to the running statistics: by convention, part and tensor."""
@@ -285,8 +285,8 @@ def first_steps(asked, start, parts, keep):
     again = again_from(asked, plain, first, parts, keep) if asked.variant == "quality" else None
     digests = [each.first_batch_sha256 for each in plain.sources]
     plain.close()
-    norms = getattr(optimizer, "norms", None)  # of all gradients, where the optimiser clips them
-    return {"loss": losses, "again_loss": again, "gradient_norm": norms, "data_digest": digests}
+    own = {"gradient_norm": optimizer.norms, "data_digest": digests}
+    return {"loss": losses, "again_loss": again, **own}
 
 
 def again_from(asked, plain, first, parts, keep):
@@ -359,7 +359,7 @@ def long_run(asked, start, seed):
     """The mean loss over LONG_STEPS steps in float32, on the batches of `seed`."""
     plain = Plain(asked, start, seed=seed, precision="fp32")
     proof = workloads.proof(asked.workload)
-    optimizer = getattr(plain.module, "FastOptimizer", proof.optimizer)
+    optimizer = plain.reference.fast_optimizer or proof.optimizer
     optimizer, losses = optimizer(plain.weights, asked.dimensions), []
     for _ in range(LONG_STEPS):
         loss, gradients = plain.gradients()

@@ -54,7 +54,7 @@ def float64_compiler(subject: Subject) -> str | None:
     """The compiler of the float64 run: the timed one where float64 has it; None without float64."""
     if subject.device != "cpu":
         return None
-    there = frameworks.load(subject.framework).FLOAT64_COMPILERS
+    there = frameworks.of(subject.framework).float64_compilers
     return subject.compiler if subject.compiler in there else next(iter(there), None)
 
 
@@ -68,14 +68,14 @@ def runs(subject: Subject) -> dict[str, Run]:
         if float64:
             found["float64"] = ("fp64", float64, task)
         return {**found, "timed": (*timed, task)}
-    package, proof = frameworks.load(subject.framework), workloads.proof(subject.workload)
+    framework, proof = frameworks.of(subject.framework), workloads.proof(subject.workload)
     whole = subject.layout == "1"  # of others, what matters is how they exchange or accumulate
     alone = whole and scenario == "train"  # a training to a quality has the other certificate, too
     if alone and timed != ("fp32", "none"):
         found["long"] = (*timed, {"kind": "long"})
     if float64:
         found["float64"] = ("fp64", float64, {"kind": "steps"})
-    optimizer = alone and getattr(package, "OPTIMIZER_ALONE", True)
+    optimizer = alone and framework.optimizer_alone
     task = {"kind": "gradient", "optimizer": optimizer, "dropout": alone}
     found["timed"] = (*timed, {**task, "neutral": whole and not float64})
     if subject.layout == "dp2" and proof.timed_ranks and subject.device == "cpu":
@@ -84,7 +84,7 @@ def runs(subject: Subject) -> dict[str, Run]:
         shows = scenario == "quality" or applies(proof.tolerances["fp32"].update_worst)
         free = shows and not float64
     else:
-        free = not (float64 and package.FLOAT64_EXCHANGE)
+        free = not (float64 and framework.float64_exchange)
     if free:
         found["free"] = (*timed, {"kind": "steps"})
     return found

@@ -62,7 +62,7 @@ def _range(found: Sequence[Found]) -> str:
     (least, _), (largest, framework) = min(above), max(above)
     alone = len({name for _, name in found}) == 1
     alike = _number(least) == _number(largest)
-    whose = f" ({frameworks.load(framework).TITLE})" if alone or not alike else ""
+    whose = f" ({frameworks.of(framework).title})" if alone or not alike else ""
     return ("" if alike else f"{_number(least)} to ") + _number(largest) + whose
 
 

@@ -4,8 +4,9 @@ Every tolerance is a number, or says why its tier cannot apply: what is missing 
 error where proof.py is imported, and never a tier less.
 """
 
+import abc
 import dataclasses
-from typing import Any, Callable, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, List, Mapping, Optional, Tuple, Type, Union
 
 
 class Inapplicable(str):
@@ -97,6 +98,21 @@ class Float64:
     statistics: float = 1e-6
 
 
+class UpdateRule(abc.ABC):
+    """An optimiser as a formula on plain arrays, made by `rule(weights, dimensions)`.
+
+    It takes its settings from the facts when it is made: certificates change some of them.
+    norms: the norm of all gradients together before they were clipped, a step each; None of an
+    optimiser that clips nothing.
+    """
+
+    norms: Optional[List[float]] = None
+
+    @abc.abstractmethod
+    def update(self, weights, gradients, learning_rate):
+        """The weights after a step: {name: array}; NumPy or PyTorch."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Proof:
     """dimensions: of certificates. batch_size, seed: of their batches. learning_rate: of their
@@ -104,9 +120,9 @@ class Proof:
     gradient_learning_rate: where one step shows the gradient.
 
     neutral(name, shape, random): weights that make settings visible, by a NumPy RandomState.
-    optimizer: the update as a formula, a class. given_scales: of the gradients that are given to
-    the optimiser alone, one a step. tolerances: by precision, `amp` for bfloat16 and `amp_fp16` for
-    float16. long_runs: variant -> mean losses of the reference's long runs, which the spread of
+    optimizer: the update as a formula, an UpdateRule. given_scales: of the gradients that are given
+    to the optimiser alone, one a step. tolerances: by precision, `amp` for bfloat16 and `amp_fp16`
+    for float16. long_runs: variant -> mean losses of the reference's long runs, which the spread of
     a timed one is held to.
 
     timed(name, shape, random): weights of its own for the timed step; None: the neutral ones.
@@ -123,7 +139,7 @@ class Proof:
     gradient_settings: Mapping[str, Any]
     gradient_learning_rate: float
     neutral: Callable[..., Any]
-    optimizer: Callable[..., Any]
+    optimizer: Type[UpdateRule]
     given_scales: Tuple[float, ...]
     tolerances: Mapping[str, Tolerances]
     long_runs: Mapping[str, Tuple[float, ...]]
@@ -132,3 +148,7 @@ class Proof:
     neutral_statistics: Optional[Callable[..., Any]] = None
     dropouts: Tuple[str, ...] = ()
     float64: Float64 = Float64()
+
+    def __post_init__(self):
+        if not issubclass(self.optimizer, UpdateRule):
+            raise TypeError("optimizer: %r is no UpdateRule" % (self.optimizer,))

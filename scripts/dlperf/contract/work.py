@@ -29,9 +29,10 @@ class Work:
         takes its own. A large table is a Table in both, so that it is nowhere whole beside the
         framework's own. The names and shapes are those of the facts' `parameters(dimensions)`.
         Written before the first step and only then: until then the model's weights may be
-        anything. `through_files`: True where reading takes as long as a disk does. `statistics()`
-        gives this rank's running ones of batch-norm in the same way, as the facts' `statistics`
-        name them; nothing of other models.
+        anything. `statistics()` gives this rank's running ones of batch-norm
+        in the same way, as the facts' `statistics` name them; nothing of other models.
+    weights_in_files: True where `weights` are read through files, which takes as long as a disk
+        does; False: from memory.
 
     Of a training to a quality, by `scheduled`; None where a framework's page has no such training:
 
@@ -50,6 +51,7 @@ class Work:
     weights: Any = None
     evaluate: Optional[Callable[..., Any]] = None
     restart: Optional[Callable[[Any], None]] = None
+    weights_in_files: bool = False
 
 
 def scheduled(work, rates, set_rate, forget, evaluate):

@@ -3,19 +3,7 @@
 A package imports its framework only inside functions, but for training.py, so that the plan can
 read what it can do without having it. In every package:
 
-    __init__.py     TITLE, COMPILERS, DEFAULT_COMPILER
-                    HALF                the narrow types of its mixed precision by device, the best
-                                        first: {"cpu": ("bfloat16",), "cuda": …}
-                    FLOAT64_COMPILERS   those under which a certificate can run in float64
-                    FLOAT64_EXCHANGE    whether ranks then exchange gradients as when timed
-                    SHARDS_TABLES       whether its ranks can share tables out (False where it is
-                                        not there)
-                    and only where they are other than of most:
-                    ONE_RANK_A_NODE     True: one process drives all devices of a node
-                    KEEPS_LOSSES        False: of a window's losses the last one alone is kept
-                    OPTIMIZER_ALONE     False: its optimiser cannot be given gradients
-                    unsupported(case) -> str    why it cannot do a case, or ""; what it cannot do of
-                                                one workload alone, that one's facts say
+    __init__.py     FRAMEWORK, a contract.framework.Framework: what it can do, and what it cannot;
                     and the functions of process.py
     process.py      environment(run) -> dict    variables that must stand before the process starts
                     services(run) -> list       processes beside a node's ranks, of which `run` is
@@ -43,6 +31,7 @@ import functools
 import importlib
 
 from dlperf import workloads
+from dlperf.contract.layout import Layout
 from dlperf.contract.run import Unsupported
 
 #: The narrow type that a precision asks for; `amp` leaves it to the device and the framework.
@@ -66,6 +55,11 @@ def load(name):
     return importlib.import_module("dlperf.frameworks." + name)
 
 
+def of(name):
+    """The contract.framework.Framework of framework `name`: what it can do."""
+    return load(name).FRAMEWORK
+
+
 def load_training(name):
     """Return what framework `name` does in training; it imports the framework."""
     return importlib.import_module("dlperf.frameworks.%s.training" % name)
@@ -74,18 +68,20 @@ def load_training(name):
 def unsupported(case):
     """Why the framework of a case (its identity, and the device) cannot do it, or ""."""
     framework, precision, device = case["framework"], case["precision"], case["device"]
-    package = load(framework)
+    own = of(framework)
     if precision == "tf32" and device == "cpu":
         return "TF32 is a format of GPUs: ask for fp32"
-    reason = package.unsupported(case) or workloads.unsupported_in(framework, case)
-    if case.get("tables") == "sharded" and not getattr(package, "SHARDS_TABLES", False):
-        return (
-            "%s's ranks share no tables out here yet: ask for `tables: replicated`" % package.TITLE
-        )
-    if not reason and precision in ASKED and ASKED[precision] not in package.HALF[device]:
+    for name in Layout(**case["layout"]).asked():
+        if name not in ("accumulation", *own.ways):
+            has = ", ".join(own.ways) or "none"
+            return "%s has no %s here [its ways to split a model: %s]" % (own.title, name, has)
+    reason = own.unsupported(case) or workloads.unsupported_in(framework, case)
+    if case.get("tables") == "sharded" and not own.shards_tables:
+        return "%s's ranks share no tables out here yet: ask for `tables: replicated`" % own.title
+    if not reason and precision in ASKED and ASKED[precision] not in own.half[device]:
         where = {"cpu": "a CPU", "cuda": "a GPU"}[device]
         return "%s has no mixed precision with %s on %s" % (
-            package.TITLE,
+            own.title,
             ASKED[precision],
             where,
         )
@@ -94,7 +90,8 @@ def unsupported(case):
 
 def ranks_of_node(name, devices):
     """The processes of framework `name` on a node with so many devices."""
-    return 1 if getattr(find(name), "ONE_RANK_A_NODE", False) else devices
+    own = find(name)
+    return 1 if own and own.one_rank_a_node else devices
 
 
 def half(run):
@@ -102,7 +99,7 @@ def half(run):
 
     Raises Unsupported where its precision asks for bfloat16 and the GPU is too old.
     """
-    types = load(run.framework).HALF[run.device]
+    types = of(run.framework).half[run.device]
     asked = ASKED.get(run.precision)
     if asked == "bfloat16" and not run.has_bfloat16:
         raise Unsupported("bfloat16 needs compute capability 8.0; this GPU has " + run.capability)
@@ -116,9 +113,9 @@ def half(run):
 
 @functools.lru_cache(maxsize=None)
 def find(name):
-    """Return the package of framework `name`, or None while there is only its name."""
+    """What framework `name` can do, as `of` says it; None while there is only its name."""
     try:
-        return load(name)
+        return of(name)
     except ModuleNotFoundError as error:
         if error.name != "dlperf.frameworks." + name:
             raise

@@ -96,16 +96,16 @@ def _from_standard_input():
 def _check_compiler(source, identity):
     """Raise CaseError for a compiler that the framework does not have; it would only fail late."""
     name = "--case" if source.lstrip().startswith("{") else source
-    package = frameworks.find(identity["framework"])
-    if package and identity["compiler"] not in package.COMPILERS:
+    framework = frameworks.find(identity["framework"])
+    if framework and identity["compiler"] not in framework.compilers:
         raise CaseError(
             "%s: identity.compiler: %r%s; %s has: %s"
             % (
                 name,
                 identity["compiler"],
-                by_hand.meant(identity["compiler"], list(package.COMPILERS)),
-                package.TITLE,
-                ", ".join(package.COMPILERS),
+                by_hand.meant(identity["compiler"], list(framework.compilers)),
+                framework.title,
+                ", ".join(framework.compilers),
             )
         )
 

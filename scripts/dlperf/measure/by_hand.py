@@ -127,12 +127,12 @@ def document(given):
     workload, framework = given["workload"], given["framework"]
     there = [name for name in frameworks.NAMES if workloads.implements(workload, name)]
     _one_of("--framework", framework, there)
-    package, described = frameworks.load(framework), workloads.of(workload)
+    described, of_framework = workloads.of(workload), frameworks.of(framework)
     values = dict(ALIKE, **DEFAULTS[device])
     values["cores_per_device"] = min(values["cores_per_device"], len(host.cores()))
-    values["compiler"] = package.DEFAULT_COMPILER[device]
+    values["compiler"] = of_framework.default_compiler[device]
     values.update(given, device=device)
-    _one_of("--compiler", values["compiler"], package.COMPILERS)
+    _one_of("--compiler", values["compiler"], of_framework.compilers)
     _one_of("--data", values["data"], described.data)
     for key, each in described.dimensions.items():
         values.setdefault(key, each.standard)

@@ -179,13 +179,13 @@ def _compilers(word: str, framework: str, device: str) -> list[str]:
     'default' is what most users run; where that cannot do a case, they take what can, eager mode
     before another compiler.
     """
-    facts = frameworks.find(framework)
-    if word == "off" or facts is None:
+    own = frameworks.find(framework)
+    if word == "off" or own is None:
         return ["none"]
     if word == "default":
-        return list(dict.fromkeys([facts.DEFAULT_COMPILER[device], *facts.COMPILERS]))
+        return list(dict.fromkeys([own.default_compiler[device], *own.compilers]))
     if word == "on":
-        return [next((name for name in facts.COMPILERS if name != "none"), "none")]
+        return [next((name for name in own.compilers if name != "none"), "none")]
     return [word]
 
 
@@ -205,8 +205,8 @@ def _compiled(case: Case, compilers: Sequence[str], config: Config) -> Case:
 
 
 def _unsupported(case: Case, config: Config) -> str:
-    facts = frameworks.find(case.framework)
-    if facts is None or not workloads.implements(case.workload, case.framework):
+    framework = frameworks.find(case.framework)
+    if framework is None or not workloads.implements(case.workload, case.framework):
         return "no implementation yet"
     made = made_as(case.scenario)
     if not workloads.implements(case.workload, case.framework, made):
@@ -222,8 +222,8 @@ def _unsupported(case: Case, config: Config) -> str:
         return "the certificate of a training to a quality is of the standard choices alone"
     if case.scenario == "quality" and not _steps(case):
         return f"data: {case.data} has fewer samples than a global batch"
-    if case.compiler not in facts.COMPILERS:
-        return f"no such compiler; {facts.TITLE} has: {', '.join(facts.COMPILERS)}"
+    if case.compiler not in framework.compilers:
+        return f"no such compiler; {framework.title} has: {', '.join(framework.compilers)}"
     if not inputs.reads(case):
         return f"no reader of its own for data: {case.data}"
     if problem := case.layout.problem(case.devices):

@@ -36,7 +36,6 @@ class CompilerName:
 
 def compilers(names: Iterable[str]) -> list[str]:
     """The compilers of these frameworks, without duplicates and without 'none'."""
-    found = [
-        name for framework in names for name in getattr(frameworks.find(framework), "COMPILERS", ())
-    ]
-    return [name for name in dict.fromkeys(found) if name != "none"]
+    there = [own for own in map(frameworks.find, names) if own]
+    found = dict.fromkeys(compiler for own in there for compiler in own.compilers)
+    return [name for name in found if name != "none"]

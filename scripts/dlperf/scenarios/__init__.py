@@ -10,10 +10,13 @@ A module has
     METRICS                                      by name, the first one is the scenario's own
     SHOWN                                        names of those that always have a table and a
                                                  figure, the scenario's own first
-    Run                                          where a rank is told more than contract.run.Run has
-    points(record)                               where models are tested on the way: its curve
-    MARKED, all_seconds(record)                  where it has latencies: the percentiles marked in
-                                                 the figure of their distribution; all of them
+    RUN                                          the class of what a rank is told:
+                                                 contract.run.Run, or one of its own that adds to it
+    CURVED, points(record)                       whether models are evaluated on the way; then a
+                                                 record's curve
+    MARKED, all_seconds(record)                  {percentile: share} marked in the figure of its
+                                                 latencies' distribution, and all of them; {} where
+                                                 it has no latencies
 
 Runs beside every framework: Python 3.7, standard library only.
 """
@@ -23,7 +26,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 from dlperf import workloads
 from dlperf.contract.case import SCENARIOS
-from dlperf.contract.run import Rank, Run
+from dlperf.contract.run import Rank
 
 
 class Metric(NamedTuple):
@@ -98,7 +101,7 @@ def shown(name):
 
 def run_class(fields):
     """The class of what a rank is told: of its scenario; Rank where it has no workload."""
-    return getattr(load(fields["scenario"]), "Run", Run) if "workload" in fields else Rank
+    return load(fields["scenario"]).RUN if "workload" in fields else Rank
 
 
 def marked(name):
@@ -106,9 +109,9 @@ def marked(name):
 
     Empty of a scenario without latencies.
     """
-    return getattr(load(name), "MARKED", {})
+    return load(name).MARKED
 
 
 def curved(name):
     """Whether a scenario's models are tested on the way: then a round has a file of curves."""
-    return hasattr(load(name), "points")
+    return load(name).CURVED

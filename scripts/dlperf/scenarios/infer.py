@@ -10,10 +10,13 @@ import itertools
 import math
 import time
 
+from dlperf.contract.run import Run
 from dlperf.scenarios import Metric, train
 
 TITLE = "inference"
 TRAINS = False
+RUN = Run
+CURVED = False
 #: Percentiles of latency that are reported.
 PERCENTILES = (50, 90, 95, 99)
 #: Half of what an interval of 95 % leaves out: of so many batches that no interval of order

@@ -16,6 +16,7 @@ from dlperf.scenarios import Metric, infer, train
 
 TITLE = "inference server"
 TRAINS = False
+CURVED = False
 #: A sleep may end so many seconds late: for the last of them, the rank looks at the clock instead.
 LOOKING = 0.002
 
@@ -26,6 +27,9 @@ class Run(contract.Run):
 
     arrival_rate: int = 0
     repetition: int = 1
+
+
+RUN = Run
 
 
 def prepare(run, implementation):

@@ -1,10 +1,11 @@
 """One folder a workload: what is known of it free of frameworks, and one page a framework.
 
-facts.py (sizes, FLOPs, optimiser, kinds of data), proof.py (neutral weights, formulas, tolerances)
-and reference.py (the model and its loss in plain float64) import no framework. Every page has
-`training(run) -> Work` (contract/work.py), built from functions that stand in the same order
-everywhere: model, weights, loss, optimizer, training. One that infers has `inference(run) ->
-Inference` too.
+facts.py (sizes, FLOPs, optimiser, kinds of data) and proof.py (neutral weights, formulas,
+tolerances) import no framework, and reference.py (the model and its loss in plain float64) only
+PyTorch. Each ends with what it hands over: a Workload, a Proof and a Reference, which `of`, `proof`
+and `reference` give. Every page has `training(run) -> Work` (contract/work.py), built from
+functions that stand in the same order everywhere: model, weights, loss, optimizer, training. One
+that infers has `inference(run) -> Inference` too.
 """
 
 import collections.abc
@@ -36,6 +37,17 @@ def facts(workload):
 def proof(workload):
     """The contract.proof.Proof of `workload`: what its certificates prove."""
     return importlib.import_module("dlperf.workloads.%s.proof" % workload).PROOF
+
+
+def reference(workload):
+    """The contract.reference.Reference of `workload`: its plain formulas; it imports PyTorch.
+
+    Raises ValueError where it and the facts differ in whether the model has running statistics.
+    """
+    found = importlib.import_module("dlperf.workloads.%s.reference" % workload).REFERENCE
+    if bool(found.statistics) != bool(of(workload).statistics):
+        raise ValueError("%s: `statistics` of its facts, or of its reference alone" % workload)
+    return found
 
 
 def dimensions(workload):

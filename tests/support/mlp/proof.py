@@ -11,6 +11,7 @@ from dlperf.contract.proof import (
     Proof,
     Step,
     Tolerances,
+    UpdateRule,
 )
 from dlperf.workloads.mlp import facts
 
@@ -45,7 +46,7 @@ def neutral(name, shape, random):
     return 0.1 * random.standard_normal(shape)
 
 
-class Optimizer:
+class Optimizer(UpdateRule):
     """v = momentum v + g; w -= rate v."""
 
     def __init__(self, weights, dimensions):

@@ -29,7 +29,7 @@ class Mutation(NamedTuple):
 
     @property
     def compiler(self) -> str:
-        return self.other_compiler or frameworks.load(self.framework).DEFAULT_COMPILER["cpu"]
+        return self.other_compiler or frameworks.of(self.framework).default_compiler["cpu"]
 
 
 #: Of a mutation that float64 does not show.

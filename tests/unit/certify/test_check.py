@@ -38,13 +38,13 @@ def subjects() -> Iterator[Subject]:
     """What certificates may be of, also where a framework cannot do it."""
     of_all = itertools.product(workloads.NAMES, frameworks.NAMES, ("cpu", "cuda"), ("fp32", "amp"))
     for workload, framework, device, precision in of_all:
-        for compiler in list(frameworks.load(framework).COMPILERS)[:2]:
+        for compiler in list(frameworks.of(framework).compilers)[:2]:
             for variant, layout in FORMS:
                 own = (workload, framework, device, precision, compiler, variant, layout)
                 served = not variant or applies(
                     workloads.proof(workload).tolerances["fp32"].outputs
                 )
-                if served and (precision == "fp32" or frameworks.load(framework).HALF[device]):
+                if served and (precision == "fp32" or frameworks.of(framework).half[device]):
                     yield Subject(*own)
 
 
@@ -68,7 +68,7 @@ def left(**changes: Any) -> dict[str, Any]:
 def certificate(subject: Subject, **changed: dict[str, Any]) -> dict[str, Any]:
     """The certificate of runs that do just what the reference does, but for those given."""
     narrow = frameworks.ASKED.get(subject.precision) or next(
-        iter(frameworks.load(subject.framework).HALF[subject.device]), "bfloat16"
+        iter(frameworks.of(subject.framework).half[subject.device]), "bfloat16"
     )
     amp = subject.precision.startswith("amp")
     dropped = {place: [5.0] * 3 for place in workloads.proof(subject.workload).dropouts}

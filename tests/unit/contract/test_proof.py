@@ -71,7 +71,7 @@ def test_every_tier_that_is_asked_for_has_a_number(workload, device, precision):
         if not workloads.implements(workload, framework):
             continue
         for layout in ("1", "dp2"):
-            compiler = frameworks.load(framework).DEFAULT_COMPILER[device]
+            compiler = frameworks.of(framework).default_compiler[device]
             subject = Subject(workload, framework, device, precision, compiler, "", layout)
             for dtype in ("float32", "bfloat16", "float16"):
                 for tier in required.tiers(subject, dtype):

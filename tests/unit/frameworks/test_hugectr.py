@@ -161,6 +161,7 @@ def test_weights_come_back_as_they_were_written(insert):
     work = page.training(run)
     work.batches.close()
     work.weights.write(initial(run))
+    assert work.weights_in_files
     found = dict(work.weights.read())
     for name, array in initial(run).items():
         np.testing.assert_array_equal(found[name], array)

@@ -1,7 +1,6 @@
 """A round's config: what is accepted, and how mistakes are told."""
 
 import json
-from types import SimpleNamespace
 
 import jsonschema
 import pytest
@@ -9,6 +8,7 @@ import yaml
 from conftest import ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from known_framework import known_framework
 
 from dlperf import frameworks
 from dlperf.contract.problems import keys
@@ -25,10 +25,10 @@ ROUNDS = sorted([CONFIG / "config.yaml", *(CONFIG / "rounds").glob("*.yaml")])
 def two_frameworks(monkeypatch):
     """PyTorch and JAX as a config sees them; other frameworks have no compiler."""
     known = {
-        "pytorch": SimpleNamespace(COMPILERS={"none": "", "inductor": ""}),
-        "jax": SimpleNamespace(COMPILERS={"none": "", "xla": ""}),
+        "pytorch": known_framework("PyTorch", ["inductor"]),
+        "jax": known_framework("JAX", ["xla"]),
     }
-    for each in ("find", "load"):
+    for each in ("find", "of"):
         monkeypatch.setattr(frameworks, each, known.get)
 
 

@@ -2,27 +2,18 @@
 
 import json
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
+from known_framework import known_framework
 
 from dlperf import frameworks, plan, workloads
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.layout import NAMES, Layout, Proved
 from dlperf.plan import Case, document, expand, load, order
 from dlperf.workloads.cases import base_case, case_of, case_of_row, parse_case
-
-
-def framework(title, compilers, default="none", unsupported=lambda case: ""):
-    return SimpleNamespace(
-        TITLE=title,
-        COMPILERS=dict.fromkeys(["none", *compilers], ""),
-        DEFAULT_COMPILER={"cpu": default, "cuda": default},
-        unsupported=unsupported,
-    )
 
 
 def no_mixed_precision_on_cpu(case):
@@ -33,12 +24,12 @@ def no_mixed_precision_on_cpu(case):
 def four_frameworks(monkeypatch):
     """Frameworks as a plan sees them; hugectr is a name without a module."""
     known = {
-        "pytorch": framework("PyTorch", ["inductor"]),
-        "paddlepaddle": framework("PaddlePaddle", ["cinn", "static"]),
-        "oneflow": framework("OneFlow", ["graph"], unsupported=no_mixed_precision_on_cpu),
-        "jax": framework("JAX", ["xla"], default="xla"),
+        "pytorch": known_framework("PyTorch", ["inductor"]),
+        "paddlepaddle": known_framework("PaddlePaddle", ["cinn", "static"]),
+        "oneflow": known_framework("OneFlow", ["graph"], unsupported=no_mixed_precision_on_cpu),
+        "jax": known_framework("JAX", ["xla"], default="xla"),
     }
-    for each in ("find", "load"):
+    for each in ("find", "of"):
         monkeypatch.setattr(frameworks, each, known.get)
     monkeypatch.setattr(
         workloads, "implements", lambda workload, name, scenario="train": name != "hugectr"
@@ -106,9 +97,9 @@ def refusing(**reasons):
 
 def compiled(monkeypatch, words, default="graph", **reasons):
     """(compiler, unsupported) of the cases of a framework that has graph and xla."""
-    package = framework("OneFlow", ["graph", "xla"], default, refusing(**reasons))
-    for each in ("find", "load"):
-        monkeypatch.setattr(frameworks, each, {"oneflow": package}.get)
+    own = known_framework("OneFlow", ["graph", "xla"], default, refusing(**reasons))
+    for each in ("find", "of"):
+        monkeypatch.setattr(frameworks, each, {"oneflow": own}.get)
     cases = expand(config(["oneflow"], compilers=words))
     return [(case.compiler, case.unsupported) for case in cases]
 

@@ -5,9 +5,9 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from known_framework import known_framework
 
 from dlperf import environments, frameworks, workloads
 from dlperf.plan import Case, estimate, expand, load
@@ -35,18 +35,14 @@ retry: [timeout]
 def two_frameworks(monkeypatch):
     """PyTorch that can do all, and JAX that cannot do mixed precision."""
 
-    def framework(title, unsupported):
-        compilers = {"none": ""}
-        default = {"cpu": "none", "cuda": "none"}
-        return SimpleNamespace(
-            TITLE=title, COMPILERS=compilers, DEFAULT_COMPILER=default, unsupported=unsupported
-        )
+    def slow_in_amp(case):
+        return "too slow" if case["precision"] == "amp" else ""
 
     known = {
-        "pytorch": framework("PyTorch", lambda case: ""),
-        "jax": framework("JAX", lambda case: "too slow" if case["precision"] == "amp" else ""),
+        "pytorch": known_framework("PyTorch"),
+        "jax": known_framework("JAX", unsupported=slow_in_amp),
     }
-    for each in ("find", "load"):
+    for each in ("find", "of"):
         monkeypatch.setattr(frameworks, each, known.get)
     monkeypatch.setattr(workloads, "implements", lambda workload, framework, scenario="train": True)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from user_time import compute
 
-from dlperf.scenarios import quality
+from dlperf.scenarios import quality, train
 
 LABELS = np.array([0, 1, 2, 0], np.int32)
 
@@ -21,6 +21,7 @@ class Made:
             tests=lambda: tests, begin=lambda: self.asked.append("begin")
         )
         self.weights = SimpleNamespace(read=lambda: iter([("fc.weight", np.zeros(1))]))
+        self.weights_in_files = False
 
     def step(self):
         self.asked.append("step")
@@ -103,6 +104,15 @@ def test_before_it_everything_is_tried_once_and_begun_anew():
     work.step()
     quality.warm(None, work, 1, initial={})
     assert work.asked == ["step", "test", "restart"]
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+def test_weights_are_read_before_the_window_but_not_from_files(in_files):
+    work, read = Made(), []
+    work.weights_in_files = in_files
+    work.weights.read = lambda: iter(read.append("weights") or [("fc.weight", np.zeros(1))])
+    train.read(work, 1)
+    assert read == ([] if in_files else ["weights"])
 
 
 def test_of_two_ranks_the_slower_one_counts_and_all_tests_are_added():

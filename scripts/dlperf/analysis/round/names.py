@@ -179,7 +179,8 @@ def known(name: str, names: Sequence[str], what: str) -> str:
 
 def framework_title(framework: str) -> str:
     """'pytorch' -> 'PyTorch'; the bare name where a framework has no module yet."""
-    return getattr(frameworks.find(framework), "TITLE", framework)
+    own = frameworks.find(framework)
+    return own.title if own else framework
 
 
 def series_title(framework: str, compiler: str, implementation: str = "") -> str:

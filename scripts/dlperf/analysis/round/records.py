@@ -292,7 +292,8 @@ def _losses(case: Case, measured: int) -> int:
     """How many losses a record of so many steps has."""
     if case.scenario in INFERRING:
         return 0
-    return measured if getattr(frameworks.find(case.framework), "KEEPS_LOSSES", True) else 1
+    framework = frameworks.find(case.framework)  # None while there is only its name
+    return measured if framework is None or framework.keeps_losses else 1
 
 
 def _latency(record: dict[str, Any], case: Case) -> Iterator[str]:

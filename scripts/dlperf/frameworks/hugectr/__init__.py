@@ -6,6 +6,7 @@ GPUs of a node. Never run: it needs a GPU and NVIDIA's container. Calls and file
 of 23.09; a test holds the calls to that source's signatures.
 """
 
+from dlperf.contract.framework import Framework
 from dlperf.frameworks.hugectr.process import (  # noqa: F401
     environment,
     memory,
@@ -15,17 +16,6 @@ from dlperf.frameworks.hugectr.process import (  # noqa: F401
     step_timer,
     stop,
 )
-
-TITLE = "HugeCTR"
-COMPILERS = {"none": "its own graph, the dense layers in CUDA graphs"}
-DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
-HALF = {"cpu": (), "cuda": ("float16",)}
-FLOAT64_COMPILERS = ()
-FLOAT64_EXCHANGE = False
-ONE_RANK_A_NODE = True  # it has all devices of its node
-KEEPS_LOSSES = False  # a step writes its loss over that of the step before
-OPTIMIZER_ALONE = False  # Python never holds its gradients
-SHARDS_TABLES = True  # always, by key
 
 
 def unsupported(case):
@@ -38,3 +28,18 @@ def unsupported(case):
     if several and case.get("tables") == "replicated" and case.get("adam") == "lazy":
         return "HugeCTR shards its tables over all devices: ask for `tables: sharded`"
     return ""
+
+
+FRAMEWORK = Framework(
+    title="HugeCTR",
+    compilers={"none": "its own graph, the dense layers in CUDA graphs"},
+    default_compiler={"cpu": "none", "cuda": "none"},
+    half={"cpu": (), "cuda": ("float16",)},
+    float64_compilers=(),
+    float64_exchange=False,
+    shards_tables=True,  # always, by key
+    one_rank_a_node=True,  # it has all devices of its node
+    keeps_losses=False,  # a step writes its loss over that of the step before
+    optimizer_alone=False,  # Python never holds its gradients
+    unsupported=unsupported,
+)

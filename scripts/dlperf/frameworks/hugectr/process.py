@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 
-from dlperf.contract.run import Unsupported
+from dlperf.contract.run import Run, Unsupported
 from dlperf.contract.timer import HostTimer
 from dlperf.frameworks import gpus
 
@@ -19,7 +19,7 @@ def environment(run):
     variables = {}
     if not run.tf32:
         variables["NVIDIA_TF32_OVERRIDE"] = "0"  # beside its own switch: for all of NVIDIA's parts
-    if getattr(run, "data", "") == "synthetic":
+    if isinstance(run, Run) and run.data == "synthetic":
         variables["SKIP_H2D"] = "1"  # 24.06 then trains on the first batch; 23.09 does not know it
     return variables
 
@@ -147,12 +147,12 @@ def memory(run):
 def parity(run):
     import hugectr
 
-    from dlperf.frameworks.hugectr import COMPILERS
+    from dlperf.frameworks.hugectr import FRAMEWORK
 
     several = run.devices * run.ranks > 1
     return {
         "framework_version": hugectr.__version__,
-        "compiler_detail": COMPILERS[run.compiler],
+        "compiler_detail": FRAMEWORK.compilers[run.compiler],
         "collective": "NCCL, one process a node" if several else None,
         "devices_per_process": run.devices,
         "tf32": os.environ.get("NVIDIA_TF32_OVERRIDE") != "0",

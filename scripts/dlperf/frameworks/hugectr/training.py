@@ -157,6 +157,7 @@ def train(run, network, weights, batches, rate, parity=None):
             **parity or {},
         ),
         weights=weights,
+        weights_in_files=True,
     )
 
 
@@ -208,8 +209,6 @@ class Weights:
 
     layers, tables: {name: shape}, the dense ones and the tables, in the order of the model's.
     """
-
-    through_files = True
 
     def __init__(self, run, network, layers, tables):
         self._run, self._network, self._layers, self._tables = run, network, layers, tables

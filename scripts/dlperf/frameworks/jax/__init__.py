@@ -7,6 +7,7 @@ window never does. Over several GPUs it has not run: that follows the documentat
 jax.distributed.
 """
 
+from dlperf.contract.framework import Framework
 from dlperf.frameworks.jax.process import (  # noqa: F401
     environment,
     memory,
@@ -17,14 +18,6 @@ from dlperf.frameworks.jax.process import (  # noqa: F401
     stop,
 )
 
-TITLE = "JAX"
-COMPILERS = {"none": "op by op", "xla": "jax.jit (XLA)"}
-DEFAULT_COMPILER = {"cpu": "xla", "cuda": "xla"}
-HALF = {"cpu": ("bfloat16",), "cuda": ("bfloat16",)}
-FLOAT64_COMPILERS = ("xla",)
-FLOAT64_EXCHANGE = True
-SHARDS_TABLES = True
-
 
 def unsupported(case):
     if case["compiler"] == "none":
@@ -33,3 +26,15 @@ def unsupported(case):
             "which no user trains with; ask for compiler xla"
         )
     return ""
+
+
+FRAMEWORK = Framework(
+    title="JAX",
+    compilers={"none": "op by op", "xla": "jax.jit (XLA)"},
+    default_compiler={"cpu": "xla", "cuda": "xla"},
+    half={"cpu": ("bfloat16",), "cuda": ("bfloat16",)},
+    float64_compilers=("xla",),
+    float64_exchange=True,
+    shards_tables=True,
+    unsupported=unsupported,
+)

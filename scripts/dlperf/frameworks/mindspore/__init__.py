@@ -8,6 +8,7 @@ triples a step. The CUDA path has not run on a GPU: it follows the documentation
 kernels for CUDA 11.1 and 11.6 only).
 """
 
+from dlperf.contract.framework import Framework
 from dlperf.frameworks.mindspore.process import (  # noqa: F401
     environment,
     memory,
@@ -17,15 +18,6 @@ from dlperf.frameworks.mindspore.process import (  # noqa: F401
     step_timer,
     stop,
 )
-
-TITLE = "MindSpore"
-COMPILERS = {"none": "PYNATIVE", "graph": "ms.jit"}
-DEFAULT_COMPILER = {"cpu": "graph", "cuda": "graph"}
-HALF = {"cpu": (), "cuda": ("float16",)}
-# No float64 convolution or batch-norm on a CPU. BERT needs neither, but something in its float64
-# steps is float32 (first gradient 3.3e-6 off), and they take 10 GB a rank and four minutes.
-FLOAT64_COMPILERS = ()
-FLOAT64_EXCHANGE = False
 
 
 def unsupported(case):
@@ -55,3 +47,18 @@ def _unsupported_rows(case):
     if case["layout"]["accumulation"] > 1:
         return "MindSpore cannot add up sparse gradients of several micro-steps"
     return ""
+
+
+FRAMEWORK = Framework(
+    title="MindSpore",
+    compilers={"none": "PYNATIVE", "graph": "ms.jit"},
+    default_compiler={"cpu": "graph", "cuda": "graph"},
+    half={"cpu": (), "cuda": ("float16",)},
+    # No float64 convolution or batch-norm on a CPU. BERT needs neither, but something in its
+    # float64 steps is float32 (first gradient 3.3e-6 off), and they take 10 GB a rank and four
+    # minutes.
+    float64_compilers=(),
+    float64_exchange=False,
+    shards_tables=False,
+    unsupported=unsupported,
+)

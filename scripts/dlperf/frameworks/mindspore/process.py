@@ -116,14 +116,14 @@ def compiler_detail(run):
     """What was compiled, from MindSpore's own list of compiled functions."""
     from mindspore.graph.api import ms_compile_cache
 
-    from dlperf.frameworks.mindspore import COMPILERS
+    from dlperf.frameworks.mindspore import FRAMEWORK
 
     if run.compiler == "none":
-        return COMPILERS["none"]
+        return FRAMEWORK.compilers["none"]
     graphs = [phase for phase in ms_compile_cache if phase.startswith("dlperf.")]
     if not graphs:
         raise Unsupported("ms.jit compiled nothing: the step ran in PYNATIVE")
-    return "%s, graphs: %d" % (COMPILERS[run.compiler], len(graphs))
+    return "%s, graphs: %d" % (FRAMEWORK.compilers[run.compiler], len(graphs))
 
 
 def stop(run):

@@ -6,6 +6,7 @@ Horovod is taken where a GPU's environment has it; else the store is dist_device
 GPU's side has run on one; Horovod has on CPUs, over gloo, with certificates of two ranks.
 """
 
+from dlperf.contract.framework import Framework
 from dlperf.frameworks.mxnet.process import (  # noqa: F401
     environment,
     memory,
@@ -16,15 +17,20 @@ from dlperf.frameworks.mxnet.process import (  # noqa: F401
     stop,
 )
 
-TITLE = "MXNet"
-COMPILERS = {"none": "imperative", "static": "hybridize(static_alloc, static_shape)"}
-DEFAULT_COMPILER = {"cpu": "static", "cuda": "static"}
-HALF = {"cpu": ("bfloat16",), "cuda": ("float16",)}
-FLOAT64_COMPILERS = ("static", "none")
-FLOAT64_EXCHANGE = True
-
 
 def unsupported(case):
     if case["precision"] == "tf32":
         return "MXNet has no switch that turns TF32 on"
     return ""
+
+
+FRAMEWORK = Framework(
+    title="MXNet",
+    compilers={"none": "imperative", "static": "hybridize(static_alloc, static_shape)"},
+    default_compiler={"cpu": "static", "cuda": "static"},
+    half={"cpu": ("bfloat16",), "cuda": ("float16",)},
+    float64_compilers=("static", "none"),
+    float64_exchange=True,
+    shards_tables=False,
+    unsupported=unsupported,
+)

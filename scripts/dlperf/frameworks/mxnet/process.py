@@ -107,11 +107,11 @@ def memory(run):
 def parity(run):
     import mxnet as mx
 
-    from dlperf.frameworks.mxnet import COMPILERS
+    from dlperf.frameworks.mxnet import FRAMEWORK
 
     return {
         "framework_version": mx.__version__,
-        "compiler_detail": COMPILERS[run.compiler],
+        "compiler_detail": FRAMEWORK.compilers[run.compiler],
         "autotune": "full" if run.cuda else None,
         "collective": collective(run) if run.distributed else None,
         "onednn": mx.runtime.Features().is_enabled("MKLDNN"),

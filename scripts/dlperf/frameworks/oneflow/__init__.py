@@ -6,6 +6,7 @@ and takes SSE kernels for them: Haswell's (AVX2, FMA) are asked for where the pr
 (a quarter faster). The GPU's side is written from the documentation and has not run on a GPU.
 """
 
+from dlperf.contract.framework import Framework
 from dlperf.frameworks.oneflow.process import (  # noqa: F401
     environment,
     memory,
@@ -15,14 +16,6 @@ from dlperf.frameworks.oneflow.process import (  # noqa: F401
     step_timer,
     stop,
 )
-
-TITLE = "OneFlow"
-COMPILERS = {"none": "eager", "graph": "nn.Graph"}
-DEFAULT_COMPILER = {"cpu": "none", "cuda": "graph"}
-HALF = {"cpu": (), "cuda": ("float16",)}
-FLOAT64_COMPILERS = ("none",)  # a float64 graph fails
-FLOAT64_EXCHANGE = False  # by an own all-reduce
-SHARDS_TABLES = True
 
 
 def unsupported(case):
@@ -37,3 +30,15 @@ def unsupported(case):
     if case.get("clip") and graph_on_cpu and trains:
         return "on the CPU nn.Graph clips by a norm that is percents off: a running sum of float32"
     return ""
+
+
+FRAMEWORK = Framework(
+    title="OneFlow",
+    compilers={"none": "eager", "graph": "nn.Graph"},
+    default_compiler={"cpu": "none", "cuda": "graph"},
+    half={"cpu": (), "cuda": ("float16",)},
+    float64_compilers=("none",),  # a float64 graph fails
+    float64_exchange=False,  # by an own all-reduce
+    shards_tables=True,
+    unsupported=unsupported,
+)

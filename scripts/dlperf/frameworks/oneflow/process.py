@@ -109,12 +109,12 @@ def memory(run):
 def parity(run):
     import oneflow as flow
 
-    from dlperf.frameworks.oneflow import COMPILERS
+    from dlperf.frameworks.oneflow import FRAMEWORK
 
     own = "NCCL" if run.cuda else "OneFlow's own (TCP)"
     facts = {
         "framework_version": flow.__version__,
-        "compiler_detail": COMPILERS[run.compiler],
+        "compiler_detail": FRAMEWORK.compilers[run.compiler],
         "collective": own if run.distributed else None,
         "autotune": run.compiler == "graph" if run.cuda else None,
     }

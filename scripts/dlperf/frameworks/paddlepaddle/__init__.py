@@ -5,6 +5,7 @@ none of them), cuDNN's exhaustive search and persistent batch-norm on the GPU, a
 The GPU's side is written from the documentation and has not run on a GPU.
 """
 
+from dlperf.contract.framework import Framework
 from dlperf.frameworks.paddlepaddle.process import (  # noqa: F401
     environment,
     memory,
@@ -15,18 +16,6 @@ from dlperf.frameworks.paddlepaddle.process import (  # noqa: F401
     stop,
 )
 
-TITLE = "PaddlePaddle"
-COMPILERS = {
-    "none": "dygraph",
-    "cinn": "to_static, CINN",
-    "static": "to_static, without CINN",
-}
-DEFAULT_COMPILER = {"cpu": "static", "cuda": "static"}
-HALF = {"cpu": (), "cuda": ("bfloat16", "float16")}
-FLOAT64_COMPILERS = ("static", "none")
-FLOAT64_EXCHANGE = True
-SHARDS_TABLES = True
-
 
 def unsupported(case):
     if case["device"] != "cuda" and case["precision"].startswith("amp"):
@@ -34,3 +23,19 @@ def unsupported(case):
     if case["device"] != "cuda" and case["compiler"] == "cinn":
         return "CINN is not compiled into PaddlePaddle for CPU: it would be left out silently"
     return ""
+
+
+FRAMEWORK = Framework(
+    title="PaddlePaddle",
+    compilers={
+        "none": "dygraph",
+        "cinn": "to_static, CINN",
+        "static": "to_static, without CINN",
+    },
+    default_compiler={"cpu": "static", "cuda": "static"},
+    half={"cpu": (), "cuda": ("bfloat16", "float16")},
+    float64_compilers=("static", "none"),
+    float64_exchange=True,
+    shards_tables=True,
+    unsupported=unsupported,
+)

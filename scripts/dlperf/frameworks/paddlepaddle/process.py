@@ -92,11 +92,11 @@ def memory(run):
 def parity(run):
     import paddle
 
-    from dlperf.frameworks.paddlepaddle import COMPILERS
+    from dlperf.frameworks.paddlepaddle import FRAMEWORK
 
     facts = {
         "framework_version": paddle.__version__,
-        "compiler_detail": COMPILERS[run.compiler],
+        "compiler_detail": FRAMEWORK.compilers[run.compiler],
         "cinn": paddle.is_compiled_with_cinn(),
         "collective": paddle.distributed.get_backend().lower() if run.distributed else None,
     }

@@ -5,6 +5,8 @@ optimisers; on a GPU, Inductor with CUDA graphs, and batches that are copied one
 has not run: there was no GPU where this was written.
 """
 
+from dlperf.contract.framework import Framework
+from dlperf.contract.layout import Layout
 from dlperf.frameworks.pytorch.process import (  # noqa: F401
     environment,
     memory,
@@ -15,14 +17,29 @@ from dlperf.frameworks.pytorch.process import (  # noqa: F401
     stop,
 )
 
-TITLE = "PyTorch"
-COMPILERS = {"none": "eager", "inductor": "torch.compile (Inductor)"}
-DEFAULT_COMPILER = {"cpu": "none", "cuda": "inductor"}
-HALF = {"cpu": ("bfloat16", "float16"), "cuda": ("bfloat16", "float16")}
-FLOAT64_COMPILERS = ("none", "inductor")
-FLOAT64_EXCHANGE = True
-SHARDS_TABLES = True
-
 
 def unsupported(case):
+    """Why it cannot do a case (its identity, and the device), or ""."""
+    layout = Layout(**case["layout"])
+    if not layout.devices_per_replica > 1 and not layout.zero_stage:
+        return ""
+    if case["compiler"] != "none":
+        return "a model that is split over ranks is not compiled here yet: compiler 'none' does it"
+    if case["precision"] == "amp_fp16":
+        return "ranks of a split model do not agree on which steps overflow float16"
+    if layout.devices_per_replica > 1 and layout.zero_stage:
+        return "ZeRO does not go with tensor or pipeline parallel here"
     return ""
+
+
+FRAMEWORK = Framework(
+    title="PyTorch",
+    compilers={"none": "eager", "inductor": "torch.compile (Inductor)"},
+    default_compiler={"cpu": "none", "cuda": "inductor"},
+    half={"cpu": ("bfloat16", "float16"), "cuda": ("bfloat16", "float16")},
+    float64_compilers=("none", "inductor"),
+    float64_exchange=True,
+    shards_tables=True,
+    ways=("tensor_parallel", "pipeline_parallel", "zero_stage", "activation_checkpointing"),
+    unsupported=unsupported,
+)

@@ -27,13 +27,9 @@ BUCKET_BYTES = 25 << 20  # of gradients that replicas exchange together, as Dist
 
 
 def refuse(run):
-    """Raise Unsupported for a layout that is not to be had in this precision or compiled."""
-    if not is_split(run):
-        return
-    if run.amp and frameworks.half(run) == "float16":
+    """Raise Unsupported for a split model on a GPU whose mixed precision is float16."""
+    if is_split(run) and run.amp and frameworks.half(run) == "float16":
         raise Unsupported("ranks of a split model do not agree on which steps overflow float16")
-    if run.compiler != "none":
-        raise Unsupported("a split model is not compiled here yet: ask for the compiler none")
 
 
 def is_split(run):
@@ -78,8 +74,6 @@ def shard(run, network, layers):
     """
     if not is_sharded(run):
         return network
-    if run.mesh.is_split:
-        raise Unsupported("ZeRO's stages 2 and 3 do not go with tensor or pipeline parallel here")
     again = run.layout.zero_stage == 3
     mesh = device_mesh(run)[DATA]
     for layer in layers:
@@ -134,8 +128,6 @@ def whole_loss(value):
 
 def share_updates(run, groups, kind, settings):
     """The optimizer of ZeRO's stage 1: each replica has the moments of a share, and updates it."""
-    if run.mesh.is_split:
-        raise Unsupported("ZeRO's stage 1 does not go with tensor or pipeline parallel here")
     return ZeroRedundancyOptimizer(groups, kind, process_group=group(run, DATA), **settings)
 
 

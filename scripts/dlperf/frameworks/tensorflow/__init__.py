@@ -7,6 +7,7 @@ be read), cuDNN's autotune (the default) and its persistent batch-norm. The GPU 
 there was no GPU where this was written.
 """
 
+from dlperf.contract.framework import Framework
 from dlperf.frameworks.tensorflow.process import (  # noqa: F401
     environment,
     memory,
@@ -17,14 +18,6 @@ from dlperf.frameworks.tensorflow.process import (  # noqa: F401
     stop,
 )
 
-TITLE = "TensorFlow"
-COMPILERS = {"none": "tf.function", "xla": "XLA, jit_compile=True"}
-DEFAULT_COMPILER = {"cpu": "none", "cuda": "xla"}
-HALF = {"cpu": ("bfloat16",), "cuda": ("bfloat16", "float16")}
-FLOAT64_COMPILERS = ("none", "xla")
-FLOAT64_EXCHANGE = True
-SHARDS_TABLES = True
-
 
 def unsupported(case):
     if case.get("tables") == "sharded" and case["compiler"] == "xla":
@@ -33,3 +26,15 @@ def unsupported(case):
             "has inside: ask for the compiler 'none', or for `tables: replicated`"
         )
     return ""
+
+
+FRAMEWORK = Framework(
+    title="TensorFlow",
+    compilers={"none": "tf.function", "xla": "XLA, jit_compile=True"},
+    default_compiler={"cpu": "none", "cuda": "xla"},
+    half={"cpu": ("bfloat16",), "cuda": ("bfloat16", "float16")},
+    float64_compilers=("none", "xla"),
+    float64_exchange=True,
+    shards_tables=True,
+    unsupported=unsupported,
+)

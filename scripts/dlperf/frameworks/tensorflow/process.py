@@ -98,11 +98,11 @@ def parity(run):
     import tensorflow as tf
     from tensorflow.python.util import _pywrap_util_port
 
-    from dlperf.frameworks.tensorflow import COMPILERS
+    from dlperf.frameworks.tensorflow import FRAMEWORK
 
     facts = {
         "framework_version": tf.__version__,
-        "compiler_detail": COMPILERS[run.compiler],
+        "compiler_detail": FRAMEWORK.compilers[run.compiler],
         "collective": None,
         "autotune": None,
     }

@@ -5,6 +5,7 @@ the size of the rank's cores, Winograd and cuDNN autotune as NVIDIA's containers
 The GPU path has not run: there was no GPU where this was written.
 """
 
+from dlperf.contract.framework import Framework
 from dlperf.frameworks.tensorflow1.process import (  # noqa: F401
     environment,
     memory,
@@ -15,14 +16,6 @@ from dlperf.frameworks.tensorflow1.process import (  # noqa: F401
     stop,
 )
 
-TITLE = "TensorFlow 1"
-COMPILERS = {"none": "session graph", "xla": "XLA (auto-clustering, ON_1)"}
-DEFAULT_COMPILER = {"cpu": "none", "cuda": "none"}
-HALF = {"cpu": (), "cuda": ("float16",)}
-FLOAT64_COMPILERS = ("none",)
-FLOAT64_EXCHANGE = True
-SHARDS_TABLES = True
-
 
 def unsupported(case):
     if case["precision"] == "tf32":
@@ -32,3 +25,15 @@ def unsupported(case):
     if case["device"] == "cpu" and case["precision"].startswith("amp"):
         return "TensorFlow 1.15's mixed-precision graph rewrite has no effect on a CPU"
     return ""
+
+
+FRAMEWORK = Framework(
+    title="TensorFlow 1",
+    compilers={"none": "session graph", "xla": "XLA (auto-clustering, ON_1)"},
+    default_compiler={"cpu": "none", "cuda": "none"},
+    half={"cpu": (), "cuda": ("float16",)},
+    float64_compilers=("none",),
+    float64_exchange=True,
+    shards_tables=True,
+    unsupported=unsupported,
+)

@@ -72,11 +72,11 @@ def memory(run):
 def parity(run):
     import tensorflow as tf
 
-    from dlperf.frameworks.tensorflow1 import COMPILERS
+    from dlperf.frameworks.tensorflow1 import FRAMEWORK
 
     facts = {
         "framework_version": tf.__version__,
-        "compiler_detail": COMPILERS[run.compiler],
+        "compiler_detail": FRAMEWORK.compilers[run.compiler],
         "autotune": os.environ.get("TF_CUDNN_USE_AUTOTUNE") if run.cuda else None,
         "sync_on_finish": os.environ.get("TF_SYNC_ON_FINISH") if run.cuda else None,
         "collective": None,

@@ -9,6 +9,8 @@ import math
 
 import torch
 
+from dlperf.contract.proof import UpdateRule
+from dlperf.contract.reference import Reference
 from dlperf.workloads.bert import facts
 
 
@@ -61,7 +63,7 @@ def encode(weights, tokens, segments, mask):
     return x
 
 
-def outputs(weights, statistics, batch):
+def outputs(weights, statistics, batch, dimensions):
     """What an inference gives: the encoder's output, (batch, tokens, width)."""
     return encode(weights, *batch[:3])
 
@@ -75,12 +77,12 @@ def words(weights, x, positions):
     return hidden @ weights["word_embedding"].T + weights["mlm_bias"]
 
 
-def tested(weights, statistics, batch):
-    """What a test of a training to a quality gives: (batch, predictions, VOCABULARY)."""
+def evaluated(weights, statistics, batch, dimensions):
+    """What an evaluation gives while it is trained: (batch, predictions, VOCABULARY)."""
     return words(weights, encode(weights, *batch[:3]), batch[3])
 
 
-def loss(weights, batch):
+def loss(weights, batch, dimensions):
     """The mean over predicted positions plus the mean over sentence pairs, cross-entropies."""
     tokens, segments, mask, positions, labels, predicted, follows = batch
     x = encode(weights, tokens, segments, mask)
@@ -93,8 +95,8 @@ def loss(weights, batch):
     return language - pairs[torch.arange(len(tokens)), follows].mean()
 
 
-class FastOptimizer:
-    """formulas.Optimizer by PyTorch's fused AdamW, for the many float32 steps of long runs."""
+class FastOptimizer(UpdateRule):
+    """proof.Optimizer by PyTorch's fused AdamW, for the many float32 steps of long runs."""
 
     def __init__(self, weights, dimensions):
         self.clip_norm = facts.CLIP_NORM if dimensions["clip"] else math.inf
@@ -124,3 +126,12 @@ def tensors(tokens, segments, mask, positions, labels, predicted, follows, dtype
     integers = [torch.from_numpy(each).long() for each in (tokens, segments, mask)]
     integers += [torch.from_numpy(each).long() for each in (positions, labels)]
     return (*integers, torch.from_numpy(predicted).to(dtype), torch.from_numpy(follows).long())
+
+
+REFERENCE = Reference(
+    tensors=tensors,
+    loss=loss,
+    outputs=outputs,
+    evaluated=evaluated,
+    fast_optimizer=FastOptimizer,
+)

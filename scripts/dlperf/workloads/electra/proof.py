@@ -10,6 +10,7 @@ from dlperf.contract.proof import (
     Proof,
     Step,
     Tolerances,
+    UpdateRule,
 )
 from dlperf.workloads.electra import facts
 
@@ -116,7 +117,7 @@ def norm(gradients):
     return sum((each * each).sum() for each in gradients.values()) ** 0.5
 
 
-class Optimizer:
+class Optimizer(UpdateRule):
     """LAMB, after a clip by global norm.
 
     g *= min(1, CLIP_NORM / |g|); m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;

@@ -10,6 +10,7 @@ import math
 
 import torch
 
+from dlperf.contract.reference import Reference
 from dlperf.workloads.electra import facts
 
 #: The least difference of a sample's score and the next one's that is not left to rounding.
@@ -86,7 +87,7 @@ def discriminate(weights, tokens, segments, mask):
     return dense(weights, "discriminator_output", hidden)[:, :, 0]
 
 
-def loss(weights, batch):
+def loss(weights, batch, dimensions):
     """The generator's cross-entropy, the mean over chosen places, and 50 times the discriminator's,
     the mean over tokens that are no padding. A sample that is the true token counts as original.
 
@@ -124,3 +125,9 @@ def tensors(tokens, segments, mask, positions, labels, chosen, noise, dtype=torc
         torch.from_numpy(chosen).to(dtype),
         torch.from_numpy(noise).to(dtype),
     )
+
+
+REFERENCE = Reference(
+    tensors=tensors,
+    loss=loss,
+)

@@ -9,6 +9,7 @@ from dlperf.contract.proof import (
     Proof,
     Step,
     Tolerances,
+    UpdateRule,
 )
 from dlperf.workloads.electra_squad import facts
 
@@ -119,7 +120,7 @@ def norm(gradients):
     return sum((each * each).sum() for each in gradients.values()) ** 0.5
 
 
-class Optimizer:
+class Optimizer(UpdateRule):
     """AdamW with a rate that falls from layer to layer, after a clip by global norm.
 
     g *= min(1, CLIP_NORM / |g|); m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;

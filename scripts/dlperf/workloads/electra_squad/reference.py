@@ -9,6 +9,8 @@ import math
 
 import torch
 
+from dlperf.contract.proof import UpdateRule
+from dlperf.contract.reference import Reference
 from dlperf.workloads.electra_squad import facts
 
 #: The least difference of the last start that is tried and the next one that is not left to
@@ -92,7 +94,7 @@ def impossible_score(weights, x, starts):
     return dense(weights, "answer_output", hidden)[:, 0]
 
 
-def loss(weights, batch):
+def loss(weights, batch, dimensions):
     """The mean over windows: half of the cross-entropies of start and end, and a part of whether
     there is an answer. The end is scored behind the true start.
     """
@@ -108,7 +110,7 @@ def loss(weights, batch):
     return ((start + end) / 2 + facts.ANSWERABLE_WEIGHT * answer).mean()
 
 
-def outputs(weights, statistics, batch):
+def outputs(weights, statistics, batch, dimensions):
     """(batch, 1 + starts, 1 + tokens), as answers.candidates takes them.
 
     Logarithms of probabilities, 0 where no answer may stand; the starts that are tried in the order
@@ -131,7 +133,7 @@ def outputs(weights, statistics, batch):
     return torch.stack(rows, 1)
 
 
-class FastOptimizer:
+class FastOptimizer(UpdateRule):
     """proof.Optimizer by PyTorch's fused AdamW, for the many float32 steps of long runs."""
 
     def __init__(self, weights, dimensions):
@@ -165,3 +167,11 @@ def tensors(
     places = [torch.from_numpy(each).long() for each in (starts, ends)]
     allowed, impossible = (torch.from_numpy(each).to(dtype) for each in (allowed, impossible))
     return (*words, allowed, *places, impossible, torch.from_numpy(windows).long())
+
+
+REFERENCE = Reference(
+    tensors=tensors,
+    loss=loss,
+    outputs=outputs,
+    fast_optimizer=FastOptimizer,
+)

@@ -1,12 +1,14 @@
 """AdamW after a clip by global norm, as plain formulas; NumPy or PyTorch."""
 
+from dlperf.contract.proof import UpdateRule
+
 
 def norm(gradients):
     """The norm of all gradients together, in float64."""
     return sum(float((each * each).sum()) for each in gradients.values()) ** 0.5
 
 
-class AdamW:
+class AdamW(UpdateRule):
     """Loshchilov and Hutter 2017, after a clip of all gradients together.
 
     g *= min(1, clip / |g|); m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;

@@ -9,6 +9,7 @@ import math
 
 import torch
 
+from dlperf.contract.reference import Reference
 from dlperf.workloads.encoders.formulas import dense, dropout, heads_of, layer_norm
 from dlperf.workloads.gpt import facts
 
@@ -62,3 +63,6 @@ def outputs(weights, statistics, batch, dimensions):
 def tensors(tokens, labels, dtype=torch.float64):
     """A NumPy batch (workloads/gpt/input.py) -> tensors."""
     return torch.from_numpy(tokens).long(), torch.from_numpy(labels).long()
+
+
+REFERENCE = Reference(tensors=tensors, loss=loss, outputs=outputs)

@@ -9,6 +9,7 @@ from dlperf.contract.proof import (
     Proof,
     Step,
     Tolerances,
+    UpdateRule,
 )
 from dlperf.workloads.resnet50 import facts
 
@@ -126,7 +127,7 @@ def neutral_statistics(name, shape, random):
     return 0.02 * random.standard_normal(shape)
 
 
-class Optimizer:
+class Optimizer(UpdateRule):
     """v = momentum v + g + decay w; w -= rate v. Decay on tensors of two dimensions and more."""
 
     def __init__(self, weights, dimensions):

@@ -7,16 +7,18 @@ the other. Nothing here is fast, shared with an implementation, or chosen by a f
 import torch
 import torch.nn.functional as F
 
+from dlperf.contract import reference as contract
 from dlperf.workloads.resnet50 import facts
 
-CONVENTIONS = ("biased", "unbiased")  # of the variance that is kept
 
+class Statistics(contract.Statistics):
+    """Running means and variances, from 0 and 1; the variance that is kept is the biased one."""
 
-class Statistics:
-    """Running means and variances by one convention, from 0 and 1."""
+    unbiased = False
 
-    def __init__(self, kind):
-        self.unbiased, self.running = kind == "unbiased", {}
+    def __init__(self, dimensions):
+        super().__init__()
+        self.names = list(facts.statistics(dimensions))
 
     def update(self, name, mean, variance, count):
         if self.unbiased:
@@ -28,8 +30,14 @@ class Statistics:
 
     def changes(self):
         """What was added to each, in the order of the facts' `statistics`."""
-        for name in facts.statistics({}):
+        for name in self.names:
             yield self.running[name] - (1.0 if name.endswith("variance") else 0.0)
+
+
+class UnbiasedStatistics(Statistics):
+    """The same with the unbiased variance."""
+
+    unbiased = True
 
 
 class Running:
@@ -62,7 +70,7 @@ def conv_batch_norm(weights, seen, block, number, x, stride=1):
     return batch_norm(weights, "%sbn%d" % (block, number), x, seen)
 
 
-def logits(weights, images, seen=()):
+def logits(weights, images, seen):
     """images (batch, 3, px, px) -> (batch, 1000)."""
     x = torch.relu(conv_batch_norm(weights, seen, "", 1, images, stride=2))
     x = F.max_pool2d(x, 3, stride=2, padding=1)
@@ -78,12 +86,12 @@ def logits(weights, images, seen=()):
     return x.mean((2, 3)) @ weights["fc.weight"].T + weights["fc.bias"]
 
 
-def outputs(weights, statistics, batch):
+def outputs(weights, statistics, batch, dimensions):
     """What an inference gives: the logits, (batch, 1000), by given running statistics."""
     return logits(weights, batch[0], Running(statistics))
 
 
-def loss(weights, batch, seen=()):
+def loss(weights, batch, seen, dimensions):
     """Mean over the batch of the cross-entropy against smoothed labels; `seen`: Statistics."""
     images, labels = batch
     log_shares = torch.log_softmax(logits(weights, images, seen), 1)
@@ -95,3 +103,11 @@ def loss(weights, batch, seen=()):
 def tensors(images, labels, dtype=torch.float64):
     """A NumPy batch, NCHW -> tensors."""
     return torch.from_numpy(images).to(dtype), torch.from_numpy(labels).long()
+
+
+REFERENCE = contract.Reference(
+    tensors=tensors,
+    loss=loss,
+    outputs=outputs,
+    statistics=(Statistics, UnbiasedStatistics),
+)

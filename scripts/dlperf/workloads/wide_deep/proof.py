@@ -10,6 +10,7 @@ from dlperf.contract.proof import (
     Proof,
     Step,
     Tolerances,
+    UpdateRule,
 )
 from dlperf.workloads.wide_deep import facts
 
@@ -129,7 +130,7 @@ def neutral(name, shape, random):
     return weights * (1.0 if "hidden" in name else 0.25) / opened**0.5
 
 
-class Optimizer:
+class Optimizer(UpdateRule):
     """Adam, of which a row of a table that no sample looked up rests, moments and all, where the
     dimension `adam` says `lazy`.
 

@@ -7,6 +7,7 @@ implementation, or chosen by a framework's default.
 
 import torch
 
+from dlperf.contract.reference import Reference
 from dlperf.workloads.wide_deep import facts
 
 
@@ -30,12 +31,12 @@ def logits(weights, numbers, wide, deep):
     return dense(weights, "output", x)[:, 0] + crosses[:, 0, 0] + crosses[:, 1, 0]
 
 
-def outputs(weights, statistics, batch):
+def outputs(weights, statistics, batch, dimensions):
     """What a test gives: the logits, (batch,)."""
     return logits(weights, *batch[:3])
 
 
-def loss(weights, batch):
+def loss(weights, batch, dimensions):
     """The mean over the batch of -log p of the label, p = 1 / (1 + exp(-logit))."""
     numbers, wide, deep, labels = batch
     x = logits(weights, numbers, wide, deep)
@@ -47,3 +48,10 @@ def tensors(numbers, wide, deep, labels, dtype=torch.float64):
     """A NumPy batch (workloads/wide_deep/input.py) -> tensors."""
     numbers, labels = (torch.from_numpy(each).to(dtype) for each in (numbers, labels))
     return numbers, torch.from_numpy(wide).long(), torch.from_numpy(deep).long(), labels
+
+
+REFERENCE = Reference(
+    tensors=tensors,
+    loss=loss,
+    outputs=outputs,
+)

@@ -1,0 +1,101 @@
+"""Nothing that decides what is proved or measured is read with a default.
+
+`getattr` with a default, and `hasattr`, take a misspelt name for one that is not there: a tier
+less, another setting. What a workload, a proof, a reference, a framework or a scenario hands over
+is typed (`scripts/dlperf/contract/`) and read by its name. What stays reads objects of others; the
+tables below say which.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from dlperf import frameworks, scenarios, workloads
+from dlperf.contract.run import Run
+
+PACKAGE = ROOT / "scripts/dlperf"
+FILES = sorted(PACKAGE.rglob("*.py"))
+#: File and what is read of it -> what that is. A framework's own files are below.
+OF_OTHERS = {
+    ("contract/terminal.py", "stream"): "a stream that somebody put in another's place",
+    ("contract/storage.py", "error"): "an exception",
+    ("measure/code.py", "tokenize"): "a module of Python, older or newer",
+    ("plan/config.py", "differing"): "a section of a config, whose keys pydantic checks",
+    ("plan/config.py", "self.of(scenario)"): "a section of a config, whose keys pydantic checks",
+    ("plan/data.py", "prepared"): "an entry of config/data.yaml, whose keys pydantic checks",
+    ("prepare/sources.py", "made"): "an entry of config/data.yaml, whose keys pydantic checks",
+    ("analysis/__main__.py", "asked"): "what argparse read; some commands have no --out",
+    ("inside_snakemake.py", "DAG"): "of Snakemake",
+    ("inside_snakemake.py", "handler"): "of Snakemake",
+    ("inside_snakemake.py", "said.get('event')"): "of Snakemake",
+}
+#: What a framework's package and its pages read of its own tensors and optimisers -> what it is.
+OF_FRAMEWORKS = {
+    "shard": "a tensor that is sharded has it",
+    "forget": "an optimiser with state beside the framework's own has it",
+    "set_rate": "an optimiser whose rate is no plain setting has it",
+    "momentum": "of MXNet: Adam has none",
+    "key": "of JAX: a part of a path in a tree",
+}
+
+
+def own_of_a_framework(path: Path) -> bool:
+    """Whether a file imports a framework: a framework's package, or a page of a workload."""
+    pages = path.stem in frameworks.NAMES and path.parent.parent == PACKAGE / "workloads"
+    return pages or path.parent.parent == PACKAGE / "frameworks"
+
+
+def defaults(source: str) -> Iterator[tuple[str, str, int]]:
+    """What is read with a default: of what, by which name, in which line."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            name, count = node.func.id, len(node.args)
+            if (name == "getattr" and count > 2) or name == "hasattr":
+                yield ast.unparse(node.args[0]), ast.unparse(node.args[1]).strip("'"), node.lineno
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_that_decides_is_read_with_a_default(path: Path):
+    own = str(path.relative_to(PACKAGE))
+    for of, name, line in defaults(path.read_text(encoding="utf-8")):
+        allowed = name in OF_FRAMEWORKS if own_of_a_framework(path) else (own, of) in OF_OTHERS
+        assert allowed, f"{path}:{line}: {of}.{name}: give it a type (scripts/dlperf/contract)"
+
+
+def test_every_exception_is_still_used():
+    read = {path: list(defaults(path.read_text(encoding="utf-8"))) for path in FILES}
+    others = {(str(path.relative_to(PACKAGE)), of) for path in FILES for of, *_ in read[path]}
+    assert set(OF_OTHERS) <= others
+    names = {name for path in FILES if own_of_a_framework(path) for _, name, _ in read[path]}
+    assert names == set(OF_FRAMEWORKS)
+
+
+def test_which_calls_have_a_default():
+    source = (
+        'getattr(one, "a")\ngetattr(own.two, "b", 1)\nhasattr(load(x), key)\nother.hasattr(1)\n'
+    )
+    assert list(defaults(source)) == [("own.two", "b", 2), ("load(x)", "key", 3)]
+
+
+@pytest.mark.parametrize("name", scenarios.NAMES)
+def test_a_scenario_says_all_of_itself(name):
+    own = scenarios.load(name)
+    assert issubclass(own.RUN, Run) and isinstance(own.CURVED, bool)
+    assert own.MARKED.keys() <= scenarios.metrics(name).keys()
+    assert ("points" in vars(own)) == own.CURVED
+    assert not own.MARKED or callable(own.all_seconds)
+
+
+@pytest.mark.parametrize("workload", workloads.NAMES)
+def test_a_reference_is_handed_over_as_one(workload):
+    """Read as text: it imports PyTorch."""
+    source = (PACKAGE / "workloads" / workload / "reference.py").read_text(encoding="utf-8")
+    last = ast.parse(source).body[-1]
+    assert isinstance(last, ast.Assign) and ast.unparse(last).startswith("REFERENCE = ")
+    given = {each.arg for each in last.value.keywords}
+    own = workloads.of(workload)
+    assert ("statistics" in given) == bool(own.statistics)
+    assert not own.quality or given & {"outputs", "evaluated"}
