@@ -21,7 +21,7 @@ LEARNING_RATE = 2.0**-14
 SETTINGS = {  # what certificates change of the facts' constants, in every run
     "DROPOUT": 0.0,  # random numbers differ between frameworks
     "ATTENTION_DROPOUT": 0.0,
-    # Norms lie between 2.5 and 2.9 on one batch, at 2.2 and 2.3 on two, at 2.0 and 1.8 on four: so a
+    # Norms lie between 2.5 and 2.9 on one batch, at 2.2 and 2.3 on two, 2.0 and 1.8 on four: so a
     # clip shows in each, and on four also that it leaves the second step alone.
     "CLIP_NORM": 1.9,
 }
