@@ -128,6 +128,13 @@ def prose() -> Path:
 
 
 @pytest.fixture(scope="session")
+def prose_tokens() -> Path:
+    """results/data/prose-tokens, made by the workflow where missing."""
+    snakemake("--", "results/data/prose-tokens/manifest.json")
+    return ROOT / "results/data/prose-tokens"
+
+
+@pytest.fixture(scope="session")
 def squad_sample() -> Path:
     """results/data/squad-sample, made by the workflow where missing."""
     snakemake("--", "results/data/squad-sample/manifest.json")

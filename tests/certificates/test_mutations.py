@@ -21,6 +21,8 @@ from wrong import Mutation, make
 from wrong.bert import BERT, PADDED, RIGHT
 from wrong.electra import ELECTRA
 from wrong.electra_squad import INFER, QUALITY, SQUAD
+from wrong.gpt import ALONE, SPLIT
+from wrong.gpt import RIGHT as GPT
 from wrong.resnet50 import RESNET50
 from wrong.wide_deep import SHARDED, WIDE_DEEP
 
@@ -31,6 +33,7 @@ DATA = {
     "bert": "prose",
     "electra": "prose",
     "electra_squad": "squad_sample",
+    "gpt": "prose_tokens",
 }
 #: Sizes of a small SQuAD model; its sample has fewer than 2,000 words.
 SMALL_SQUAD = {"VOCABULARY": "2000", "WIDTH": "192", "HEADS": "3", "INNER_WIDTH": "384"}
@@ -168,6 +171,14 @@ def one_in_five(mutations: list[Mutation]) -> list:
     ]
 
 
+def first(count: int, mutations: list[Mutation]) -> list:
+    """All; those behind the first `count` are for `make test-full`."""
+    return [
+        pytest.param(each, id=title(each), marks=[pytest.mark.full] * (index >= count))
+        for index, each in enumerate(mutations)
+    ]
+
+
 def shortened(mutations: list[Mutation]) -> list:
     """PyTorch's, one of another framework, and of micro-steps; the rest is for `make test-full`."""
     kept = [next(each for each in mutations if each.framework == "tensorflow")]
@@ -229,6 +240,17 @@ def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
         assert_fails(certificate(mutation))
     else:
         assert certificate(mutation)["passed"]
+
+
+@pytest.mark.parametrize("mutation", one_in_five(ALONE) + every_other(SPLIT))
+def test_a_wrong_setting_of_gpt_does_not_pass(mutation, certificate):
+    assert_fails(certificate(mutation), mutation.tier)
+
+
+@pytest.mark.parametrize("mutation", first(3, GPT))
+def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
+    found = certificate(mutation)
+    assert found["passed"], found["tiers"]
 
 
 @pytest.mark.parametrize("mutation", RIGHT, ids=title)
