@@ -18,7 +18,8 @@ plan: .venv/ready         ## show what the laptop round would run, and how long 
 	$(SNAKEMAKE) plan
 
 test: .venv/ready         ## set up and run the tests
-	.venv/bin/python -m pytest tests
+	.venv/bin/python -m pytest -n 2 tests/unit
+	.venv/bin/python -m pytest --ignore tests/unit tests
 
 test-full: .venv/ready    ## run the long tests too: BERT's whole certificates, more of each framework
 	.venv/bin/python -m pytest -m "full or not full" tests

@@ -1,5 +1,7 @@
 """Real parts for all tests: the repository's own environments, copies of it to work in."""
 
+import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -90,13 +92,26 @@ PROVED_SHORT = [
 ]
 
 
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """One Snakemake at a time in a folder: unit tests run in two processes."""
+    if folder != ROOT:
+        yield
+        return
+    (ROOT / "results").mkdir(exist_ok=True)
+    with open(ROOT / "results/.tests.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def snakemake(*arguments: str, cwd: Path = ROOT, check: bool = True, **options):
     """Run the real Snakemake with the local profile; its output is text."""
     command = [str(Path(sys.executable).parent / "snakemake"), "--profile", "local", *arguments]
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run(
-        command, cwd=cwd, env=environ, text=True, capture_output=True, timeout=3300, **options
-    )
+    with alone(cwd):
+        done = subprocess.run(
+            command, cwd=cwd, env=environ, text=True, capture_output=True, timeout=3300, **options
+        )
     if check and done.returncode != 0:
         pytest.fail(f"{' '.join(command)}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}")
     return done

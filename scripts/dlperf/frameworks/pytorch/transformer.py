@@ -4,6 +4,8 @@ As fast as it gets: one product for query, key and value, and `scaled_dot_produc
 `facts` below are those of a workload: epsilon and dropout are read when a model is made.
 """
 
+import contextlib
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -25,11 +27,14 @@ def embedding(entries, width):
 
 
 class Layer(nn.Module):
-    """Attention, then two dense layers; each normalises after its sum."""
+    """Attention, then two dense layers; each normalises after its sum.
 
-    def __init__(self, facts, width, heads, inner_width):
+    apart: in which attention drops shares, where tensor parallel divides heads (PLAN).
+    """
+
+    def __init__(self, facts, width, heads, inner_width, apart=None):
         super().__init__()
-        self.heads = heads
+        self.head_width = width // heads
         self.qkv = dense(width, 3 * width)
         self.projection = dense(width, width)
         self.norm1 = layer_norm(facts, width)
@@ -38,14 +43,17 @@ class Layer(nn.Module):
         self.norm2 = layer_norm(facts, width)
         self.dropout = nn.Dropout(facts.DROPOUT)
         self.attention_dropout = facts.ATTENTION_DROPOUT
+        self.apart = apart or contextlib.nullcontext()
 
     def forward(self, x, bias):
-        batch, tokens, width = x.shape
-        qkv = self.qkv(x).view(batch, tokens, 3, self.heads, width // self.heads)
+        qkv = self.qkv(x).unflatten(-1, (3, -1, self.head_width))
         query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         dropped = self.attention_dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropped)
-        mixed = self.projection(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        with self.apart:
+            mixed = F.scaled_dot_product_attention(
+                query, key, value, attn_mask=bias, dropout_p=dropped
+            )
+        mixed = self.projection(mixed.transpose(1, 2).flatten(2))
         x = self.norm1(x + self.dropout(mixed))
         inner = self.ffn2(F.gelu(self.ffn1(x)))
         return self.norm2(x + self.dropout(inner))
@@ -54,7 +62,7 @@ class Layer(nn.Module):
 class DecoderLayer(nn.Module):
     """Causal attention, then two dense layers; each normalises its input.
 
-    Tensor parallel divides heads and the inner layer: `DECODER_PLAN`. Of a rank's own query, key
+    Tensor parallel divides heads and the inner layer: PLAN. Of a rank's own query, key
     and value each stands in one piece.
     """
 
@@ -83,8 +91,8 @@ class DecoderLayer(nn.Module):
         return x + self.dropout(inner)
 
 
-#: How tensor parallel divides a DecoderLayer, as in Megatron-LM (Shoeybi et al. 2019, section 3).
-DECODER_PLAN = {
+#: How tensor parallel divides a layer, as in Megatron-LM (Shoeybi et al. 2019, section 3).
+PLAN = {
     "qkv": ColwiseParallel(),
     "projection": RowwiseParallel(),
     "ffn1": ColwiseParallel(),

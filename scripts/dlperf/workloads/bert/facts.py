@@ -124,6 +124,19 @@ def base(case):
     return case.on(1, 1)
 
 
+def unsupported(identity):
+    """Why no framework can do a case, by its identity, or ""."""
+    count = identity["layout"]["tensor_parallel"]
+    return "tensor_parallel: %d does not divide %d heads" % (count, HEADS) if HEADS % count else ""
+
+
+def unsupported_in(framework, case):
+    """Why `framework` cannot do a case, by its identity and its device, or ""."""
+    if case["layout"]["tensor_parallel"] > 1 and framework != "pytorch":
+        return "only PyTorch's page divides the encoder over a tensor group"
+    return ""
+
+
 def parameters(dimensions):
     """Canonical name -> Tensor of everything that is trained, in the order of the forward pass.
 
@@ -133,8 +146,8 @@ def parameters(dimensions):
     """
     tensors = OrderedDict()
 
-    def dense(name, inputs, outputs):
-        tensors.update(tensor.dense(name, inputs, outputs))
+    def dense(name, inputs, outputs, axis=None, blocks=1):
+        tensors.update(tensor.dense(name, inputs, outputs, axis, blocks))
 
     def norm(name):
         tensors.update(tensor.norm(name, WIDTH))
@@ -145,11 +158,11 @@ def parameters(dimensions):
     norm("embedding_norm")
     for layer in range(LAYERS):
         name = "layer%d." % layer
-        dense(name + "qkv", WIDTH, 3 * WIDTH)
-        dense(name + "projection", WIDTH, WIDTH)
+        dense(name + "qkv", WIDTH, 3 * WIDTH, axis=0, blocks=3)
+        dense(name + "projection", WIDTH, WIDTH, axis=1)
         norm(name + "norm1")
-        dense(name + "ffn1", WIDTH, INNER_WIDTH)
-        dense(name + "ffn2", INNER_WIDTH, WIDTH)
+        dense(name + "ffn1", WIDTH, INNER_WIDTH, axis=0)
+        dense(name + "ffn2", INNER_WIDTH, WIDTH, axis=1)
         norm(name + "norm2")
     dense("mlm", WIDTH, WIDTH)
     norm("mlm_norm")
@@ -293,7 +306,9 @@ WORKLOAD = Workload(
     unit="sequences",
     dimensions=DIMENSIONS,
     data=DATA,
-    ways=("accumulation",),
+    ways=("accumulation", "tensor_parallel"),
+    unsupported=unsupported,
+    unsupported_in=unsupported_in,
     parameters=parameters,
     initial=initial,
     learning_rate=learning_rate,

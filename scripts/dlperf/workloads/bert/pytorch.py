@@ -9,8 +9,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from dlperf.frameworks.pytorch import inference as answers
+from dlperf.frameworks.pytorch import parallel
 from dlperf.frameworks.pytorch import training as framework
 from dlperf.frameworks.pytorch.transformer import (
+    PLAN,
     Layer,
     attention_bias,
     dense,
@@ -23,7 +25,7 @@ from dlperf.workloads.bert import facts
 class Bert(nn.Module):
     """The loss of a batch: masked words and sentence pairs."""
 
-    def __init__(self, padding=0):
+    def __init__(self, padding=0, apart=None):
         super().__init__()
         self.padding = padding  # columns behind the vocabulary in the decoder's product
         self.word_embedding = embedding(facts.VOCABULARY, facts.WIDTH)
@@ -32,7 +34,8 @@ class Bert(nn.Module):
         self.embedding_norm = layer_norm(facts, facts.WIDTH)
         self.dropout = nn.Dropout(facts.DROPOUT)
         self.layers = nn.ModuleList(
-            Layer(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH) for _ in range(facts.LAYERS)
+            Layer(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH, apart)
+            for _ in range(facts.LAYERS)
         )
         self.mlm = dense(facts.WIDTH, facts.WIDTH)
         self.mlm_norm = layer_norm(facts, facts.WIDTH)
@@ -70,7 +73,9 @@ class Bert(nn.Module):
 
 
 def model(run):
-    return Bert(facts.padding(run.dimensions)).to(run.device).train()
+    network = Bert(facts.padding(run.dimensions), parallel.Apart(run)).to(run.device).train()
+    layers = ("layers.%d.%s" % (layer, name) for layer in range(facts.LAYERS) for name in PLAN)
+    return parallel.divide(run, network, {name: PLAN[name.split(".")[-1]] for name in layers})
 
 
 def weights(run, network):
@@ -79,7 +84,7 @@ def weights(run, network):
     for own, parameter in network.named_parameters():
         name = own.replace("layers.", "layer")
         named[name.replace("embedding.weight", "embedding")] = parameter
-    return framework.Weights(named)
+    return framework.Weights(named, parts=parallel.parts(run))
 
 
 def loss(run, network, *batch):
@@ -87,20 +92,8 @@ def loss(run, network, *batch):
 
 
 def optimizer(run, network):
-    adam = torch.optim.AdamW(
-        framework.by_decay(network, facts.WEIGHT_DECAY),
-        lr=facts.learning_rate(run.global_batch_size),
-        betas=(facts.BETA1, facts.BETA2),
-        eps=facts.EPSILON,
-        fused=True,
-    )
-    if run.dimensions["clip"]:
-
-        def clip(*_):
-            nn.utils.clip_grad_norm_(network.parameters(), facts.CLIP_NORM, foreach=True)
-
-        adam.register_step_pre_hook(clip)
-    return adam
+    clip_norm = facts.CLIP_NORM if run.dimensions["clip"] else None
+    return framework.adamw(run, network, weights(run, network), facts, clip_norm)
 
 
 def training(run):

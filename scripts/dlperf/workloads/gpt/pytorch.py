@@ -14,7 +14,7 @@ from dlperf.frameworks.pytorch import inference as answers
 from dlperf.frameworks.pytorch import parallel
 from dlperf.frameworks.pytorch import training as framework
 from dlperf.frameworks.pytorch.transformer import (
-    DECODER_PLAN,
+    PLAN,
     DecoderLayer,
     embedding,
     layer_norm,
@@ -68,7 +68,7 @@ def model(run):
     plan = {
         "layers.%s.%s" % (layer, name): how
         for layer in network.layers
-        for name, how in DECODER_PLAN.items()
+        for name, how in PLAN.items()
     }
     if network.first:
         plan["word_embedding"] = RowwiseParallel(input_layouts=Replicate())
