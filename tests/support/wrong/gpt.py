@@ -26,6 +26,14 @@ BIAS_OF_EACH = (
 AS_FIRST = (
     "def as_first(run):\n    import dataclasses\n    return dataclasses.replace(run, rank=0)\n"
 )
+#: Scores of which what pads GPT-2's own vocabulary gets no share.
+WITHOUT_PADDING = (
+    "def without_padding(scores):\n"
+    "    import torch\n"
+    "    scores = scores.clone()\n"
+    "    scores[:, 50257:] = -torch.inf\n"
+    "    return scores\n"
+)
 #: A loader that takes the rank for the replica.
 BY_RANK = (
     "class ByRank:\n"
@@ -40,6 +48,7 @@ OWN_SOFTMAX = (
     "    own = scores.to_local().flatten(0, 1)\n"
     "    return F.cross_entropy(own, labels % own.shape[1])\n"
 )
+RUN_LAYER = "checkpoint(_layer, _x, use_reentrant=False) if self.checkpointing else _layer(_x)"
 TIED_SUM = "dist.all_reduce(local(self._named[_name].grad), group=_tied)"
 OVER_AXES = "(TENSOR, PIPELINE) + _more"
 
@@ -115,8 +124,8 @@ ALONE = [
         Replace(
             "criterion",
             "_scores.flatten(0, 1)",
-            "_scores.flatten(0, 1).index_fill("
-            "1, torch.arange(50257, facts.VOCABULARY), -torch.inf)",
+            "without_padding(_scores.flatten(0, 1))",
+            definitions=WITHOUT_PADDING,
         ),
     ),
     pytorch(
@@ -201,8 +210,11 @@ SPLIT = [
         "summed over micro-batches",
         Replace("Pipeline", "Schedule1F1B(...)", "Schedule1F1B(..., scale_grads=False)"),
         "pp2acc2",
+        **TIMED,  # a clip hides it from Adam
     ),
-    pytorch("summed over replicas", Replace("average", "_flat /= _count", "pass"), "dp2tp2"),
+    pytorch(
+        "summed over replicas", Replace("average", "_flat /= _count", "pass"), "dp2tp2", **TIMED
+    ),
     pytorch(
         "replicas do not exchange",
         Replace("average", "dist.all_reduce(...)", "None"),
@@ -219,15 +231,6 @@ SPLIT = [
         "dp2zero3acc2",
     ),
     pytorch(
-        "shards never exchanged",
-        Replace(
-            "unsynchronized",
-            "_network.set_requires_gradient_sync(True)",
-            "_network.set_requires_gradient_sync(False)",
-        ),
-        "dp2zero3acc2",
-    ),
-    pytorch(
         "a loader by rank",
         Replace(
             "train", "open_batches(run, ...)", "open_batches(ByRank(run), ...)", definitions=BY_RANK
@@ -235,8 +238,12 @@ SPLIT = [
         "tp2",
     ),
     pytorch(
-        "a stage without its layers",
-        Replace("GPT.hidden", "self.layers.values()", "[] if self.last else self.layers.values()"),
+        "a stage whose layers add nothing",
+        Replace(
+            "GPT.hidden",
+            RUN_LAYER,
+            f"{RUN_LAYER} if self.first else _x + 0 * _layer(_x)",
+        ),
         "pp2acc2",
     ),
     pytorch(
