@@ -12,6 +12,11 @@ README.
 TABLES = names.table_ids(CASES)
 FIGURES = names.figure_ids(CASES)
 OTHERS = names.of_other_metrics(CASES)  # made on request
+# the files of one
+TABLE = steps.TABLE.outputs(RESULTS, CASES)
+FIGURE = steps.FIGURE.outputs(RESULTS, CASES)
+LATENCIES = [f"{RESULTS}/{names.LATENCIES}"] if names.have_latencies(CASES) else []
+CURVES = [f"{RESULTS}/{names.CURVES}"] if names.have_curves(CASES) else []
 
 # A name that is not in the plan is reported immediately, with the nearest one. (Snakemake knows its
 # targets only after parsing, and would only say that no rule makes the file.)
@@ -32,12 +37,12 @@ wildcard_constraints:
 
 rule table:
     input:
-        f"{RESULTS}/cells.tsv",
+        **steps.TABLE.inputs(RESULTS, CASES),
     output:
-        tsv=f"{RESULTS}/tables/{{table}}.tsv",
-        md=f"{RESULTS}/tables/{{table}}.md",
+        tsv=TABLE["tsv"],
+        md=TABLE["md"],
         html=report(
-            f"{RESULTS}/tables/{{table}}.html",
+            TABLE["html"],
             caption="../report/table.rst",
             category="Tables",
             labels={"table": "{table}"},
@@ -46,39 +51,36 @@ rule table:
         f"{RESULTS}/logs/tables/{{table}}.log",
     localrule: True
     shell:
-        PYTHON + " -m dlperf.analysis table --cells {input:q} --table {wildcards.table:q}"
-        " --tsv {output.tsv:q} --md {output.md:q} --html {output.html:q} > {log:q} 2>&1"
+        PYTHON + steps.TABLE.command(CASES) + " > {log:q} 2>&1"
 
 
 rule tables_markdown:
     input:
-        cells=f"{RESULTS}/cells.tsv",
-        measurements=f"{RESULTS}/measurements.tsv.gz",
+        **steps.MARKDOWN.inputs(RESULTS, CASES),
     output:
-        f"{RESULTS}/tables.md",
+        **steps.MARKDOWN.outputs(RESULTS, CASES),
     log:
         f"{RESULTS}/logs/tables.log",
     localrule: True
     shell:
-        PYTHON + " -m dlperf.analysis markdown --cells {input.cells:q}"
-        " --measurements {input.measurements:q} --out {output:q} > {log:q} 2>&1"
+        PYTHON + steps.MARKDOWN.command(CASES) + " > {log:q} 2>&1"
 
 
 rule figure:
     input:
-        cells=f"{RESULTS}/cells.tsv",
+        **steps.FIGURE.inputs(RESULTS, CASES),
         # found beside the cells
         more=lambda wildcards: {names.ECDF: LATENCIES, names.CURVE: CURVES}.get(
             wildcards.figure.rpartition("-")[2], []
         ),
     output:
         svg=report(
-            f"{RESULTS}/figures/{{figure}}.svg",
+            FIGURE["svg"],
             caption="../report/figure.rst",
             category="Figures",
             labels={"figure": "{figure}"},
         ),
-        png=f"{RESULTS}/figures/{{figure}}.png",
+        png=FIGURE["png"],
     log:
         f"{RESULTS}/logs/figures/{{figure}}.log",
     localrule: True
@@ -87,13 +89,12 @@ rule figure:
             text for kind, path in output.items() for text in (f"--{kind}", path)
         ],
     shell:
-        PYTHON + " -m dlperf.analysis figure --cells {input.cells:q} --figure {wildcards.figure:q}"
-        " {params.files:q} > {log:q} 2>&1"
+        PYTHON + steps.FIGURE.command(CASES, without=FIGURE) + " {params.files:q} > {log:q} 2>&1"
 
 
 # Apart, as its fonts take longer than the rest of a figure.
 use rule figure as figure_pdf with:
     output:
-        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
+        pdf=FIGURE["pdf"],
     log:
         f"{RESULTS}/logs/figures/{{figure}}.pdf.log",

@@ -26,12 +26,10 @@ from dlperf.analysis.report.scripts import scripts
 from dlperf.analysis.round import (
     certificates,
     checksums,
-    distances,
     flags,
     labels,
     metrics,
     names,
-    searches,
 )
 from dlperf.analysis.round.calibration import nodes
 from dlperf.analysis.schema import forms
@@ -101,7 +99,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
     ]
     compared = summary.standings(cells, repetitions)
     published = beside(config, cells, shared)
-    searched = _searches(folder / searches.NAME)
+    searched = _searches(folder / names.SEARCHES)
     there = {"beside": bool(published), "searches": bool(searched)}
     content = {
         "config": config,
@@ -141,7 +139,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "spell": nodes.spell,
         "units": nodes.UNITS,
         "limits": _limits(folder / "limits.tsv", cells),
-        "rooflines": _rooflines(folder / distances.NAME),
+        "rooflines": _rooflines(folder / names.ROOFLINE),
         "roofs": ROOFS,
         "mark": flags.mark,
         "suspect": flags.suspect,
