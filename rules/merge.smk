@@ -5,7 +5,7 @@ of its cases; and what else its numbers depend on, to be listed: calibrations, p
 Outputs: measurements.tsv.gz (a row for each repetition), searches.tsv (a row for each
 try, where the largest size is searched), parity.tsv (the settings that the processes reported), certificates.tsv (a row for each tier), SHA256SUMS (the files that its numbers
 depend on), cells.tsv (a row for each case and metric: median, interval, speed-up, certificate,
-flags). Of a round that infers also latencies.tsv.gz (a row for each repetition: all latencies), of
+flags; and the rows of tables that are derived from these). Of a round that infers also latencies.tsv.gz (a row for each repetition: all latencies), of
 one that trains to a quality also curves.tsv.gz (a row for each test).
 
 1. merge reads and checks records and certificates. It stops if one disagrees with its path.

@@ -107,7 +107,7 @@ def figure(cells: Path, name: str, files: Mapping[str, Path]) -> None:
 
     Raises AnalysisError where there is no such figure.
     """
-    rows, kind = select(metrics.with_derived(read_table(cells)), name)
+    rows, kind = select(read_table(cells), name)
     more: dict[str, Any] = {}
     if kind == names.ECDF:
         more["times"] = latencies(cells.with_name(names.LATENCIES), rows)
@@ -128,7 +128,7 @@ def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:
         return found, kind
     if kind == names.CURVE and (found := metrics.tested(rows, table)):
         return found, kind
-    own = metrics.select(
+    own = metrics.of_metric(
         (row for row in rows if row["table"] == table), "" if kind == names.SCALING else kind
     )
     if not own or not kind:
