@@ -7,6 +7,9 @@ and layout, as TSV, Markdown and HTML; and for each table a figure of throughput
 one of how latencies are distributed, as SVG and PNG. The plan gives their names. On request, the same for another metric: tables/<table>-memory.md,
 figures/<table>-step_time.svg; and any figure as PDF. tables.md has all tables in one file, for a
 README.
+
+All figures of a round are drawn by one job (`figures`), which reads cells.tsv and imports Matplotlib
+once; those that the command line names, each by its own (`figure`).
 """
 
 TABLES = names.table_ids(CASES)
@@ -28,6 +31,19 @@ for target in sys.argv[1:]:
             names.known(name.rpartition(".")[0], known, folder[:-1])
         except LookupError as error:
             raise WorkflowError(f"{target}: {error.args[0]}") from None
+
+
+def beside_cells(wildcards):
+    """What a figure is drawn from and finds beside the cells."""
+    kind = wildcards.figure.rpartition("-")[2]
+    return {names.ECDF: LATENCIES, names.CURVE: CURVES}.get(kind, [])
+
+
+def caption_of(figure):
+    """The file of a figure's caption in Snakemake's own report."""
+    kind = "over" if "-over-" in figure else figure.rpartition("-")[2]
+    kinds = ("over", names.SCALING, names.ECDF)
+    return f"../report/figure-{kind}.rst" if kind in kinds else "../report/figure.rst"
 
 
 wildcard_constraints:
@@ -69,14 +85,11 @@ rule tables_markdown:
 rule figure:
     input:
         **steps.FIGURE.inputs(RESULTS, CASES),
-        # found beside the cells
-        more=lambda wildcards: {names.ECDF: LATENCIES, names.CURVE: CURVES}.get(
-            wildcards.figure.rpartition("-")[2], []
-        ),
+        more=beside_cells,
     output:
         svg=report(
             FIGURE["svg"],
-            caption="../report/figure.rst",
+            caption="../report/figure.rst",  # of what is made on request
             category="Figures",
             labels={"figure": "{figure}"},
         ),
@@ -84,17 +97,51 @@ rule figure:
     log:
         f"{RESULTS}/logs/figures/{{figure}}.log",
     localrule: True
-    params:
-        files=lambda wildcards, output: [
-            text for kind, path in output.items() for text in (f"--{kind}", path)
-        ],
     shell:
-        PYTHON + steps.FIGURE.command(CASES, without=FIGURE) + " {params.files:q} > {log:q} 2>&1"
+        PYTHON + steps.FIGURE.command(CASES, without=["pdf"]) + " > {log:q} 2>&1"
 
 
 # Apart, as its fonts take longer than the rest of a figure.
-use rule figure as figure_pdf with:
+rule figure_pdf:
+    input:
+        **steps.FIGURE.inputs(RESULTS, CASES),
+        more=beside_cells,
     output:
         pdf=FIGURE["pdf"],
     log:
         f"{RESULTS}/logs/figures/{{figure}}.pdf.log",
+    localrule: True
+    shell:
+        PYTHON + steps.FIGURE.command(CASES, without=names.DRAWN) + " > {log:q} 2>&1"
+
+
+rule figures:
+    input:
+        **steps.FIGURES.inputs(RESULTS, CASES),
+    output:
+        [
+            report(
+                FIGURE["svg"].format(figure=name),
+                caption=caption_of(name),
+                category="Figures",
+                labels={"figure": name},
+            )
+            for name in FIGURES
+        ],
+        [FIGURE["png"].format(figure=name) for name in FIGURES],
+    log:
+        f"{RESULTS}/logs/figures.log",
+    localrule: True
+    shell:
+        PYTHON + steps.FIGURES.command(CASES) + " > {log:q} 2>&1"
+
+
+# Figures that are asked for by name are drawn alone, within seconds. (Without params in either rule,
+# so that what one has drawn is not drawn again by the other.)
+if any(target.startswith(f"{RESULTS}/figures/") for target in sys.argv[1:]):
+
+    ruleorder: figure > figures
+
+else:
+
+    ruleorder: figures > figure

@@ -10,6 +10,7 @@
     python -m dlperf.analysis table  --cells IN --table ID --tsv OUT --md OUT --html OUT
     python -m dlperf.analysis markdown --cells IN --measurements IN --out OUT
     python -m dlperf.analysis figure --cells IN --figure ID [--svg OUT] [--png OUT] [--pdf OUT]
+    python -m dlperf.analysis figures --config C --cells IN
     python -m dlperf.analysis report --config C --round DIR --shared DIR --out OUT
     python -m dlperf.analysis certificates --config C --shared DIR
     python -m dlperf.analysis nodes  --folder DIR

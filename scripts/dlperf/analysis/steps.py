@@ -203,6 +203,15 @@ FIGURE = Step(
         ),
     ),
 )
+FIGURES = Step(
+    "figures",  # writes them beside the cells, in figures/
+    "report.figures:figures",
+    (
+        *(_CONFIG, _CELLS),
+        *_found(Option("latencies", INPUT, names.LATENCIES, belongs=names.have_latencies)),
+        *_found(Option("curves", INPUT, names.CURVES, belongs=names.have_curves)),
+    ),
+)
 REPORT = Step(
     "report",
     "report.page:report",
@@ -279,7 +288,7 @@ VERDICT = Step("verdict", "commands:verdict", (Option("tsv", INPUT), Option("htm
 STEPS = {
     step.name: step
     for step in (
-        *(MERGE, LIMITS, CELLS, ROOFLINE, TABLE, MARKDOWN, FIGURE, REPORT),
+        *(MERGE, LIMITS, CELLS, ROOFLINE, TABLE, MARKDOWN, FIGURE, FIGURES, REPORT),
         *(SHOW_CERTIFICATES, SHOW_NODES, IMPORT, VALUES, REPLAY, SPEEDUPS),
         *(AUDIT, ARCHIVE, COMPARE, VERDICT),
     )
