@@ -10,6 +10,7 @@ import gzip
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -72,9 +73,9 @@ def read_table(path: str | Path, only: Sequence[str] = ()) -> list[Row]:
     """
     try:
         with _open(path) as stream:
-            reader = csv.reader(stream, dialect="excel-tab")
-            header = next(reader, [])
-            rows = [*_by_name(header, only, filter(None, reader))]
+            read = _fields(stream)
+            header = next(read, [])
+            rows = [*_by_name(header, only, filter(None, read))]
             kinds = numbers(only or header)
     except (OSError, EOFError) as error:
         if storage.is_lacking(error):
@@ -88,6 +89,16 @@ def read_table(path: str | Path, only: Sequence[str] = ()) -> list[Row]:
             wrong = f"{path}: line {line}: {name}: {row[name]!r} is not a number"
             raise AnalysisError(wrong) from None
     return rows
+
+
+def _fields(stream: IO[str]) -> Iterator[list[str]]:
+    """The fields of each line; the csv module, which takes twice as long, reads quoted ones."""
+    for line in stream:
+        if '"' in line:
+            yield from csv.reader(chain([line], stream), dialect="excel-tab")
+            return
+        text = line.rstrip("\r\n")
+        yield text.split("\t") if text else []
 
 
 def _by_name(
