@@ -89,7 +89,7 @@ LONG_FACTS = 132  # likewise, at full size
 DASHES: Any = ("-", (0, (1, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
 FILLS = ("full", "left", "top", "right")
 #: Figures that another process is worth.
-WORTH = 4
+WORTH = 2
 #: Of a distribution so many values are drawn, spread evenly, and so many of the largest.
 STEPS, TAIL = 200, 20
 
