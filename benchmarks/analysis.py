@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/analysis.py [--records 100000] [--folder results/benchmarks/large]
 
 Makes a round up (tests/support/generated_round.py), then runs the workflow's own commands: merge,
-limits, cells, every table, every figure, as many at a time as there are cores. Prints seconds, CPU
+limits, cells, every table (as many at a time as there are cores), all figures. Prints seconds, CPU
 seconds and peak memory a step, beside the limits: 60 s and 2 GiB for 100,000 records on 2 cores.
 """
 
@@ -21,10 +21,11 @@ from common import ROOT, write
 
 sys.path.insert(0, str(ROOT / "tests/support"))
 
-from analysis_steps import limiting, merging, summarising
+from analysis_steps import limiting, merging, shown, summarising
 from generated_round import config, write_round
 
 from dlperf import plan
+from dlperf.analysis import steps
 from dlperf.analysis.round import names
 
 SECONDS, MIB = 60, 2048
@@ -94,23 +95,15 @@ def main():
     if not results.exists():
         print(f"making {count} records in {results}", flush=True)
         write_round(asked.folder / str(count), mapping)
-    cells = str(results / "cells.tsv")
     made = {
+        "merge": [merging(results)],
         "limits": [limiting(results)],
         "cells": [summarising(results)],
-        "tables": [
-            ["table", "--cells", cells, "--table", name]
-            + [x for kind in ("tsv", "md", "html") for x in place(results, "tables", name, kind)]
-            for name in names.table_ids(cases)
-        ],
-        "figures": [
-            ["figure", "--cells", cells, "--figure", name]
-            + [x for kind in ("svg", "png") for x in place(results, "figures", name, kind)]
-            for name in names.figure_ids(cases)
-        ],
+        "tables": [shown("table", results, name) for name in names.table_ids(cases)],
+        "figures": [steps.FIGURES.arguments(results, cases)],
     }
     rows = []
-    for step, commands in {"merge": [merging(results)], **made}.items():
+    for step, commands in made.items():
         wall, spent, memory = run(commands)
         rows.append(
             (f"{step} ({len(commands)})" if len(commands) > 1 else step, wall, spent, memory)
@@ -131,10 +124,6 @@ def main():
         for row in rows
     ]
     print(write("analysis", kept, ("records", "step")))
-
-
-def place(results, folder, name, kind):
-    return [f"--{kind}", str(results / folder / f"{name}.{kind}")]
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ the sha256 is not that of `--config sha256=…`, and if the round was computed w
 results/<round>.zip.
 """
 
+OPTIONS = ("sha256", "allow-other-versions")
+
 
 rule audit:
     localrule: True
@@ -21,14 +23,13 @@ rule audit:
             *(["--allow-other-versions"] if OTHER_VERSIONS == "true" else []),
         ],
     shell:
-        PYTHON + " -m dlperf.analysis audit --round {params.round:q} --out {params.out:q}"
-        " {params.options:q}"
+        PYTHON + steps.AUDIT.command(CASES, without=OPTIONS) + " {params.options:q}"
 
 
 rule archive:
     localrule: True
     params:
-        round=RESULTS,
+        **steps.ARCHIVE.params(RESULTS, CASES),
         out=f"{RESULTS}.zip",
     shell:
-        PYTHON + " -m dlperf.analysis archive --round {params.round:q} --out {params.out:q}"
+        PYTHON + steps.ARCHIVE.command(CASES)

@@ -226,7 +226,9 @@ rule certificate:
 rule certificates:
     input:
         certificates_of,
-        config=f"{RESULTS}/config.yaml",
+        **steps.SHOW_CERTIFICATES.inputs(RESULTS, CASES),
     localrule: True
+    params:
+        **steps.SHOW_CERTIFICATES.params(RESULTS, CASES),
     shell:
-        PYTHON + " -m dlperf.analysis certificates --config {input.config:q} --shared results"
+        PYTHON + steps.SHOW_CERTIFICATES.command(CASES)

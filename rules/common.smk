@@ -24,6 +24,7 @@ from snakemake.exceptions import WorkflowError
 from dlperf import plan, workloads
 from dlperf.contract import files, storage
 from dlperf.workloads import inputs
+from dlperf.analysis import steps
 from dlperf.analysis.round import names
 from dlperf.inside_snakemake import of_each_job
 
@@ -177,7 +178,7 @@ def final_output(wildcards):
         *(
             f"{RESULTS}/tables/{name}.{kind}"
             for name in names.table_ids(CASES)
-            for kind in ("tsv", "md", "html")
+            for kind in names.TABLED
         ),
         *(
             f"{RESULTS}/figures/{name}.{kind}"
@@ -200,7 +201,7 @@ def lost_parts():
 def made_on_request():
     """What the round has of tables and figures that are made on request: `all` renews them too."""
     paths = [
-        *(f"tables/{name}.{kind}" for name in OTHERS for kind in ("tsv", "md", "html")),
+        *(f"tables/{name}.{kind}" for name in OTHERS for kind in names.TABLED),
         *(f"figures/{name}.{kind}" for name in OTHERS for kind in names.DRAWN),
         *(f"figures/{name}.{kind}" for name in FIGURES + OTHERS for kind in names.DRAWN_ON_REQUEST),
     ]

@@ -12,6 +12,7 @@ from dlperf import scenarios
 from dlperf.analysis.compare import rounds
 
 BASELINE = str(COMPARISON.get("baseline") or "")
+COMPARED = steps.COMPARE.outputs(RESULTS, CASES)
 METRIC = str(COMPARISON.get("metric") or "")
 
 # A wrong metric is reported immediately, without the details of a job.
@@ -50,9 +51,9 @@ rule comparison:
         [f"{RESULTS}/{name}" for name in rounds.FILES],
         baseline=lambda wildcards: [baseline_of(wildcards) / name for name in rounds.FILES],
     output:
-        tsv=f"{RESULTS}/compare/{{metric}}{{baseline}}.tsv",
-        html=report(
-            f"{RESULTS}/compare/{{metric}}{{baseline}}.html",
+        out_tsv=COMPARED["out_tsv"],
+        out_html=report(
+            COMPARED["out_html"],
             caption="../report/comparison.rst",
             category="Comparison",
             labels={"baseline": "{baseline}"},
@@ -64,15 +65,13 @@ rule comparison:
         metric="([a-z0-9_]+/)?",
     localrule: True
     params:
-        round=RESULTS,
+        **steps.COMPARE.params(RESULTS, CASES),
         baseline=lambda wildcards: str(baseline_of(wildcards)),
         tolerance=COMPARISON.get("tolerance", 0.02),
         metric=lambda wildcards: wildcards.metric.rstrip("/"),
     shell:
         # 3 means that there is a regression, but the comparison itself succeeded
-        PYTHON + " -m dlperf.analysis compare --baseline {params.baseline:q}"
-        " --round {params.round:q} --tolerance {params.tolerance:q} --metric={params.metric:q}"
-        " --out-tsv {output.tsv:q} --out-html {output.html:q} > {log:q} 2>&1 || [ $? -eq 3 ]"
+        PYTHON + steps.COMPARE.command(CASES) + " > {log:q} 2>&1 || [ $? -eq 3 ]"
 
 
 rule compare:
@@ -81,4 +80,4 @@ rule compare:
         html=lambda wildcards: f"{compared()}.html",
     localrule: True
     shell:
-        PYTHON + " -m dlperf.analysis verdict --tsv {input.tsv:q} --html {input.html:q}"
+        PYTHON + steps.VERDICT.command(CASES)

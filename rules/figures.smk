@@ -7,11 +7,19 @@ and layout, as TSV, Markdown and HTML; and for each table a figure of throughput
 one of how latencies are distributed, as SVG and PNG. The plan gives their names. On request, the same for another metric: tables/<table>-memory.md,
 figures/<table>-step_time.svg; and any figure as PDF. tables.md has all tables in one file, for a
 README.
+
+All figures of a round are drawn by one job (`figures`), which reads cells.tsv and imports Matplotlib
+once; those that the command line names, each by its own (`figure`).
 """
 
 TABLES = names.table_ids(CASES)
 FIGURES = names.figure_ids(CASES)
 OTHERS = names.of_other_metrics(CASES)  # made on request
+# the files of one
+TABLE = steps.TABLE.outputs(RESULTS, CASES)
+FIGURE = steps.FIGURE.outputs(RESULTS, CASES)
+LATENCIES = [f"{RESULTS}/{names.LATENCIES}"] if names.have_latencies(CASES) else []
+CURVES = [f"{RESULTS}/{names.CURVES}"] if names.have_curves(CASES) else []
 
 # A name that is not in the plan is reported immediately, with the nearest one. (Snakemake knows its
 # targets only after parsing, and would only say that no rule makes the file.)
@@ -25,6 +33,19 @@ for target in sys.argv[1:]:
             raise WorkflowError(f"{target}: {error.args[0]}") from None
 
 
+def beside_cells(wildcards):
+    """What a figure is drawn from and finds beside the cells."""
+    kind = wildcards.figure.rpartition("-")[2]
+    return {names.ECDF: LATENCIES, names.CURVE: CURVES}.get(kind, [])
+
+
+def caption_of(figure):
+    """The file of a figure's caption in Snakemake's own report."""
+    kind = "over" if "-over-" in figure else figure.rpartition("-")[2]
+    kinds = ("over", names.SCALING, names.ECDF)
+    return f"../report/figure-{kind}.rst" if kind in kinds else "../report/figure.rst"
+
+
 wildcard_constraints:
     table="|".join(TABLES + OTHERS),
     figure="|".join(FIGURES + OTHERS),
@@ -32,12 +53,12 @@ wildcard_constraints:
 
 rule table:
     input:
-        f"{RESULTS}/cells.tsv",
+        **steps.TABLE.inputs(RESULTS, CASES),
     output:
-        tsv=f"{RESULTS}/tables/{{table}}.tsv",
-        md=f"{RESULTS}/tables/{{table}}.md",
+        tsv=TABLE["tsv"],
+        md=TABLE["md"],
         html=report(
-            f"{RESULTS}/tables/{{table}}.html",
+            TABLE["html"],
             caption="../report/table.rst",
             category="Tables",
             labels={"table": "{table}"},
@@ -46,54 +67,81 @@ rule table:
         f"{RESULTS}/logs/tables/{{table}}.log",
     localrule: True
     shell:
-        PYTHON + " -m dlperf.analysis table --cells {input:q} --table {wildcards.table:q}"
-        " --tsv {output.tsv:q} --md {output.md:q} --html {output.html:q} > {log:q} 2>&1"
+        PYTHON + steps.TABLE.command(CASES) + " > {log:q} 2>&1"
 
 
 rule tables_markdown:
     input:
-        cells=f"{RESULTS}/cells.tsv",
-        measurements=f"{RESULTS}/measurements.tsv.gz",
+        **steps.MARKDOWN.inputs(RESULTS, CASES),
     output:
-        f"{RESULTS}/tables.md",
+        **steps.MARKDOWN.outputs(RESULTS, CASES),
     log:
         f"{RESULTS}/logs/tables.log",
     localrule: True
     shell:
-        PYTHON + " -m dlperf.analysis markdown --cells {input.cells:q}"
-        " --measurements {input.measurements:q} --out {output:q} > {log:q} 2>&1"
+        PYTHON + steps.MARKDOWN.command(CASES) + " > {log:q} 2>&1"
 
 
 rule figure:
     input:
-        cells=f"{RESULTS}/cells.tsv",
-        # found beside the cells
-        more=lambda wildcards: {names.ECDF: LATENCIES, names.CURVE: CURVES}.get(
-            wildcards.figure.rpartition("-")[2], []
-        ),
+        **steps.FIGURE.inputs(RESULTS, CASES),
+        more=beside_cells,
     output:
         svg=report(
-            f"{RESULTS}/figures/{{figure}}.svg",
-            caption="../report/figure.rst",
+            FIGURE["svg"],
+            caption="../report/figure.rst",  # of what is made on request
             category="Figures",
             labels={"figure": "{figure}"},
         ),
-        png=f"{RESULTS}/figures/{{figure}}.png",
+        png=FIGURE["png"],
     log:
         f"{RESULTS}/logs/figures/{{figure}}.log",
     localrule: True
-    params:
-        files=lambda wildcards, output: [
-            text for kind, path in output.items() for text in (f"--{kind}", path)
-        ],
     shell:
-        PYTHON + " -m dlperf.analysis figure --cells {input.cells:q} --figure {wildcards.figure:q}"
-        " {params.files:q} > {log:q} 2>&1"
+        PYTHON + steps.FIGURE.command(CASES, without=["pdf"]) + " > {log:q} 2>&1"
 
 
 # Apart, as its fonts take longer than the rest of a figure.
-use rule figure as figure_pdf with:
+rule figure_pdf:
+    input:
+        **steps.FIGURE.inputs(RESULTS, CASES),
+        more=beside_cells,
     output:
-        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
+        pdf=FIGURE["pdf"],
     log:
         f"{RESULTS}/logs/figures/{{figure}}.pdf.log",
+    localrule: True
+    shell:
+        PYTHON + steps.FIGURE.command(CASES, without=names.DRAWN) + " > {log:q} 2>&1"
+
+
+rule figures:
+    input:
+        **steps.FIGURES.inputs(RESULTS, CASES),
+    output:
+        [
+            report(
+                FIGURE["svg"].format(figure=name),
+                caption=caption_of(name),
+                category="Figures",
+                labels={"figure": name},
+            )
+            for name in FIGURES
+        ],
+        [FIGURE["png"].format(figure=name) for name in FIGURES],
+    log:
+        f"{RESULTS}/logs/figures.log",
+    localrule: True
+    shell:
+        PYTHON + steps.FIGURES.command(CASES) + " > {log:q} 2>&1"
+
+
+# Figures that are asked for by name are drawn alone, within seconds. (Without params in either rule,
+# so that what one has drawn is not drawn again by the other.)
+if any(target.startswith(f"{RESULTS}/figures/") for target in sys.argv[1:]):
+
+    ruleorder: figure > figures
+
+else:
+
+    ruleorder: figures > figure

@@ -13,7 +13,7 @@ rule peaks:
     input:
         str(project.own("config/peaks.yaml")),
     output:
-        f"{RESULTS}/peaks.yaml",
+        f"{RESULTS}/{names.PEAKS}",
     log:
         f"{RESULTS}/logs/peaks.log",
     localrule: True
@@ -24,33 +24,25 @@ rule peaks:
 rule limits:
     input:
         calibrations,
-        config=f"{RESULTS}/config.yaml",
-        measurements=f"{RESULTS}/measurements.tsv.gz",
-        peaks=f"{RESULTS}/peaks.yaml",
+        **steps.LIMITS.inputs(RESULTS, CASES),
     output:
-        f"{RESULTS}/limits.tsv",
+        **steps.LIMITS.outputs(RESULTS, CASES),
     log:
         f"{RESULTS}/logs/limits.log",
     localrule: True
     params:
-        nodes=f"{RESULTS}/nodes",
+        **steps.LIMITS.params(RESULTS, CASES),
     shell:
-        PYTHON + " -m dlperf.analysis limits --config {input.config:q}"
-        " --measurements {input.measurements:q} --nodes {params.nodes:q}"
-        " --peaks {input.peaks:q} --out {output:q} > {log:q} 2>&1"
+        PYTHON + steps.LIMITS.command(CASES) + " > {log:q} 2>&1"
 
 
 rule roofline:
     input:
-        cells=f"{RESULTS}/cells.tsv",
-        measurements=f"{RESULTS}/measurements.tsv.gz",
-        limits=f"{RESULTS}/limits.tsv",
+        **steps.ROOFLINE.inputs(RESULTS, CASES),
     output:
-        f"{RESULTS}/roofline.tsv",
+        **steps.ROOFLINE.outputs(RESULTS, CASES),
     log:
         f"{RESULTS}/logs/roofline.log",
     localrule: True
     shell:
-        PYTHON + " -m dlperf.analysis roofline --cells {input.cells:q}"
-        " --measurements {input.measurements:q} --limits {input.limits:q} --out {output:q}"
-        " > {log:q} 2>&1"
+        PYTHON + steps.ROOFLINE.command(CASES) + " > {log:q} 2>&1"

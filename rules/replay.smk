@@ -62,42 +62,53 @@ rule import_round:
         f"{IMPORTED}/logs/import.log",
     localrule: True
     params:
-        folder=IMPORTED,
+        **steps.IMPORT.params(IMPORTED, ()),
     shell:
-        PYTHON + " -m dlperf.analysis import --config {input.config:q} --out {params.folder:q}"
-        " > {log:q} 2>&1"
+        PYTHON + steps.IMPORT.command(()) + " > {log:q} 2>&1"
 
 
 rule merge_imported:
     input:
-        config=f"{IMPORTED}/config.yaml",
+        **steps.MERGE.inputs(IMPORTED, ()),
         runs=f"{IMPORTED}/runs",
     output:
-        measurements=f"{IMPORTED}/measurements.tsv.gz",
-        parity=f"{IMPORTED}/parity.tsv",
-        certificates=f"{IMPORTED}/certificates.tsv",
-        sums=f"{IMPORTED}/SHA256SUMS",
-        cells=f"{IMPORTED}/cells.tsv",
-        values=f"{IMPORTED}/values.tsv",
+        **steps.MERGE.outputs(IMPORTED, ()),
     log:
         f"{IMPORTED}/logs/merge.log",
     localrule: True
+    params:
+        **steps.MERGE.params(IMPORTED, ()),
     shell:
-        "(" + PYTHON + " -m dlperf.analysis merge --config {input.config:q} --runs {input.runs:q}"
-        " --shared results --measurements {output.measurements:q} --parity {output.parity:q}"
-        " --certificates {output.certificates:q} --sums {output.sums:q}"
-        " && " + PYTHON + " -m dlperf.analysis cells --measurements {output.measurements:q}"
-        " --certificates {output.certificates:q} --out {output.cells:q}"
-        " && "
-        + PYTHON
-        + " -m dlperf.analysis values --config {input.config:q} --runs {input.runs:q}"
-        " --out {output.values:q}) > {log:q} 2>&1"
+        PYTHON + steps.MERGE.command(()) + " > {log:q} 2>&1"
+
+
+rule cells_imported:
+    input:
+        **steps.CELLS.inputs(IMPORTED, ()),
+    output:
+        **steps.CELLS.outputs(IMPORTED, ()),
+    log:
+        f"{IMPORTED}/logs/cells.log",
+    localrule: True
+    shell:
+        PYTHON + steps.CELLS.command(()) + " > {log:q} 2>&1"
+
+
+rule values_imported:
+    input:
+        **steps.VALUES.inputs(IMPORTED, ()),
+    output:
+        **steps.VALUES.outputs(IMPORTED, ()),
+    log:
+        f"{IMPORTED}/logs/values.log",
+    localrule: True
+    shell:
+        PYTHON + steps.VALUES.command(()) + " > {log:q} 2>&1"
 
 
 rule replay_round:
     input:
-        cells=f"{IMPORTED}/cells.tsv",
-        values=f"{IMPORTED}/values.tsv",
+        **steps.REPLAY.inputs(IMPORTED, ()),
     output:
         page=f"{IMPORTED}/report.html",
         tables=directory(f"{IMPORTED}/tables"),
@@ -106,11 +117,10 @@ rule replay_round:
         f"{IMPORTED}/logs/replay.log",
     localrule: True
     params:
-        folder=IMPORTED,
+        **steps.REPLAY.params(IMPORTED, ()),
         published=OWN,
     shell:
-        PYTHON + " -m dlperf.analysis replay --round {params.folder:q}"
-        " --published {params.published:q} > {log:q} 2>&1"
+        PYTHON + steps.REPLAY.command(()) + " > {log:q} 2>&1"
 
 
 rule speedups:
@@ -119,14 +129,12 @@ rule speedups:
         f"{OWN}/known-contradictions.csv",
         lambda wildcards: tables_of(*PUBLISHED),
     output:
-        ratios="results/imported/speedups.tsv",
-        contradictions="results/imported/contradictions.tsv",
-        page="results/imported/contradictions.md",
+        **steps.SPEEDUPS.outputs("results/imported", ()),
     log:
         "results/imported/speedups.log",
     localrule: True
     params:
+        **steps.SPEEDUPS.params("results/imported", ()),
         published=OWN,
     shell:
-        PYTHON + " -m dlperf.analysis speedups --published {params.published:q}"
-        " --out results/imported > {log:q} 2>&1"
+        PYTHON + steps.SPEEDUPS.command(()) + " > {log:q} 2>&1"

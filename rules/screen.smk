@@ -87,6 +87,6 @@ rule screen:
         screened,
     localrule: True
     params:
-        folder=f"{RESULTS}/nodes",
+        **steps.SHOW_NODES.params(RESULTS, CASES),
     shell:
-        PYTHON + " -m dlperf.analysis nodes --folder {params.folder:q}"
+        PYTHON + steps.SHOW_NODES.command(CASES)

@@ -14,5 +14,8 @@ A package imports from those that stand before it, never from those after it:
     round         records, certificates -> measurements -> cells
     report        cells -> tables, figures, the page
     compare       two rounds -> their comparison
+    steps         all of these as a list: inputs, outputs, function; rules, commands and the audit
+                  take theirs from it
     audit         a round against its raw records; archives
+    commands      what commands say beside calling a step's function
 """

@@ -10,6 +10,7 @@
     python -m dlperf.analysis table  --cells IN --table ID --tsv OUT --md OUT --html OUT
     python -m dlperf.analysis markdown --cells IN --measurements IN --out OUT
     python -m dlperf.analysis figure --cells IN --figure ID [--svg OUT] [--png OUT] [--pdf OUT]
+    python -m dlperf.analysis figures --config C --cells IN
     python -m dlperf.analysis report --config C --round DIR --shared DIR --out OUT
     python -m dlperf.analysis certificates --config C --shared DIR
     python -m dlperf.analysis nodes  --folder DIR
@@ -33,220 +34,46 @@ A mistake of the user ends with one message and the exit status 1. `compare` and
 import argparse
 import gc
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
+from dlperf.analysis import steps
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract import storage, terminal
 
-# Each command imports its own module: a figure must not wait for what the report needs.
 
-
-def _merge(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.round.merge import merge
-
-    made = asked.measurements, asked.parity, asked.certificates, asked.sums
-    more = {name: getattr(asked, name) for name in ("latencies", "curves", "searches")}
-    left_out = merge(asked.config, asked.runs, asked.shared, *made, **more)
-    for path in left_out:
-        print(f"{path}: not a repetition of this round's plan; left out", file=sys.stderr)
-
-
-def _limits(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.round.calibration.limits import limits
-
-    limits(asked.config, asked.measurements, asked.nodes, asked.peaks, asked.out)
-
-
-def _cells(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.round.cells import cells
-
-    cells(asked.measurements, asked.certificates, asked.limits, asked.out)
-
-
-def _roofline(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.round.distances import distances
-
-    distances(asked.cells, asked.measurements, asked.limits, asked.out)
-
-
-def _table(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.report.tables import table
-
-    table(asked.cells, asked.table, asked.tsv, asked.md, asked.html)
-
-
-def _markdown(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.report.markdown import markdown
-
-    markdown(asked.cells, asked.measurements, asked.out)
-
-
-def _figure(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.report.figures import KINDS, figure
-
-    files = {kind: path for kind in KINDS if (path := getattr(asked, kind))}
-    if not files:
-        options = ", ".join(f"--{kind}" for kind in KINDS)
-        raise AnalysisError(f"no file to draw {asked.figure} into: give one or more of {options}")
-    figure(asked.cells, asked.figure, files)
-
-
-def _report(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.report.page import report
-
-    report(asked.config, asked.round, asked.shared, asked.out)
-
-
-def _certificates(asked: argparse.Namespace) -> None:
-    from dlperf import plan
-    from dlperf.analysis.round import certificates
-
-    config = plan.load(asked.config)
-    for line in certificates.lines(certificates.read(config, plan.expand(config), asked.shared)):
-        print(line)
-
-
-def _nodes(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.round.calibration import nodes
-
-    print(nodes.show(nodes.rows(asked.folder.glob("*.json"))))
-
-
-def _import(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.publications.records import write_round
-
-    print(f"{asked.out}: {write_round(asked.config, asked.out)} records")
-
-
-def _values(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.publications.records import write_values
-
-    write_values(asked.config, asked.runs, asked.out)
-
-
-def _replay(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.report.replay import replay
-
-    replay(asked.round, asked.published)
-
-
-def _speedups(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.publications.speedups import speedups
-
-    print(speedups(asked.published, asked.out))
-
-
-def _audit(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.audit.recompute import Expected, audit
-
-    audit(asked.round, asked.out, Expected(asked.sha256, asked.allow_other_versions))
-
-
-def _archive(asked: argparse.Namespace) -> None:
-    from dlperf.analysis.audit.archive import archive
-
-    for line in archive(asked.round, asked.out):
-        print(line)
-
-
-def _compare(asked: argparse.Namespace) -> int:
-    from dlperf.analysis.compare.comparison import compare
-
-    files = asked.out_tsv, asked.out_html
-    compare(asked.baseline, asked.round, *files, asked.tolerance, asked.metric)
-    return _show_verdict(asked.out_tsv, asked.out_html)
-
-
-def _verdict(asked: argparse.Namespace) -> int:
-    return _show_verdict(asked.tsv, asked.html)
-
-
-def _show_verdict(tsv: Path, html: Path) -> int:
-    from dlperf.analysis.compare.comparison import show
-
-    lines, bad = show(tsv, html)
-    print("\n".join(lines))
-    return 3 if bad else 0
-
-
-#: Options that may be left out. An imported round has no limits: nothing of it was probed. Not
-#: every round has latencies, curves or searches. A figure is drawn in the kinds that are named.
-DEFAULTS = {
-    "tolerance": 0.02,
-    "limits": None,
-    "latencies": None,
-    "curves": None,
-    "searches": None,
-    "svg": None,
-    "png": None,
-    "pdf": None,
-    "metric": "",
-    "sha256": "",
-}
-COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int | None], dict[str, type]]] = {
-    "merge": (
-        _merge,
-        {
-            "config": Path,
-            "runs": Path,
-            "shared": Path,
-            "measurements": Path,
-            "parity": Path,
-            "certificates": Path,
-            "sums": Path,
-            "latencies": Path,
-            "curves": Path,
-            "searches": Path,
-        },
-    ),
-    "limits": (
-        _limits,
-        {"config": Path, "measurements": Path, "nodes": Path, "peaks": Path, "out": Path},
-    ),
-    "cells": (
-        _cells,
-        {"measurements": Path, "certificates": Path, "limits": Path, "out": Path},
-    ),
-    "roofline": (
-        _roofline,
-        {"cells": Path, "measurements": Path, "limits": Path, "out": Path},
-    ),
-    "table": (_table, {"cells": Path, "table": str, "tsv": Path, "md": Path, "html": Path}),
-    "markdown": (_markdown, {"cells": Path, "measurements": Path, "out": Path}),
-    "figure": (_figure, {"cells": Path, "figure": str, "svg": Path, "png": Path, "pdf": Path}),
-    "report": (_report, {"config": Path, "round": Path, "shared": Path, "out": Path}),
-    "certificates": (_certificates, {"config": Path, "shared": Path}),
-    "nodes": (_nodes, {"folder": Path}),
-    "import": (_import, {"config": Path, "out": Path}),
-    "values": (_values, {"config": Path, "runs": Path, "out": Path}),
-    "replay": (_replay, {"round": Path, "published": Path}),
-    "speedups": (_speedups, {"published": Path, "out": Path}),
-    "audit": (
-        _audit,
-        {"round": Path, "out": Path, "sha256": str, "allow-other-versions": bool},
-    ),
-    "archive": (_archive, {"round": Path, "out": Path}),
-    "compare": (
-        _compare,
-        {
-            "baseline": Path,
-            "round": Path,
-            "out-tsv": Path,
-            "out-html": Path,
-            "tolerance": float,
-            "metric": str,
-        },
-    ),
-    "verdict": (_verdict, {"tsv": Path, "html": Path}),
-}
-
-
-def _log(asked: argparse.Namespace) -> None:
+def _log(asked: argparse.Namespace) -> list[str]:
     from dlperf.analysis.logs import command
 
-    for line in command.run(asked):
+    return command.run(asked)
+
+
+def _tell(command: str, told: Any) -> int:
+    """Print what a step returned, where it is lines; returns the exit status."""
+    if isinstance(told, int):
+        return told
+    if command == steps.MERGE.name:
+        for path in told:
+            print(f"{path}: not a repetition of this round's plan; left out", file=sys.stderr)
+        return 0
+    for line in told or ():
         print(line)
+    return 0
+
+
+def _add_options(command: argparse.ArgumentParser, step: steps.Step) -> None:
+    for option in step.options:
+        if not option.given:
+            continue
+        if option.kind is bool:
+            command.add_argument(f"--{option.name}", action="store_true")
+            continue
+        command.add_argument(
+            f"--{option.name}",
+            type=option.kind,
+            required=not option.may_lack,
+            default=option.default,
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -256,27 +83,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, (_, options) in COMMANDS.items():
-        command = commands.add_parser(name)
-        for option, kind in options.items():
-            if kind is bool:
-                command.add_argument(f"--{option}", action="store_true")
-                continue
-            command.add_argument(
-                f"--{option}",
-                type=kind,
-                required=option not in DEFAULTS,
-                default=DEFAULTS.get(option),
-            )
+    for name, step in steps.STEPS.items():
+        _add_options(commands.add_parser(name), step)
     log = commands.add_parser("log")
     if "log" in (sys.argv if arguments is None else arguments):  # its options know all sources
         from dlperf.analysis.logs.command import add_options
 
         add_options(log)
     asked = parser.parse_args(arguments)
-    run = _log if asked.command == "log" else COMMANDS[asked.command][0]
     try:
-        return run(asked) or 0
+        if asked.command == "log":
+            return _tell("log", _log(asked))
+        return _tell(asked.command, steps.STEPS[asked.command].run(vars(asked)))
     except Exception as error:
         from dlperf.plan import ConfigError  # only now: a figure needs nothing of the plan
 

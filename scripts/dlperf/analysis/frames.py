@@ -31,8 +31,13 @@ def measurements(folder: str | Path) -> pandas.DataFrame:
 
 
 def cells(folder: str | Path) -> pandas.DataFrame:
-    """A row for each case and metric: median, interval, ratio to the base, rank, flags."""
-    return read(Path(folder) / "cells.tsv")
+    """A row for each case and metric: median, interval, ratio to the base, rank, flags.
+
+    Without the rows of cells.tsv that are derived from these (see round/derived.py).
+    """
+    found = read(Path(folder) / "cells.tsv")
+    derived = found[[name for name in columns.DERIVED if name in found]].notna().any(axis=1)
+    return found[~derived]
 
 
 def certificates(folder: str | Path) -> pandas.DataFrame:

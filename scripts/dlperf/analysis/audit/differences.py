@@ -24,7 +24,10 @@ TABLES = (".tsv", ".tsv.gz")
 #: Relative difference of numbers that another processor may round to.
 ROUNDING = 1e-9
 #: What names a row of measurements, cells, parity and certificates, where the file has it.
-NAMING = ("workload", "framework", "case", "metric", "repetition", "key", "tier")
+NAMING = (
+    *("workload", "framework", "case", "metric", "over", "together"),
+    *("repetition", "key", "tier"),
+)
 #: How much of a line is shown.
 SHOWN = 300
 

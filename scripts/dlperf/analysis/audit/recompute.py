@@ -24,6 +24,7 @@ from urllib.parse import unquote
 import yaml
 
 from dlperf import plan
+from dlperf.analysis import steps
 from dlperf.analysis.audit.differences import (
     ABSENT,
     TABLES,
@@ -34,7 +35,7 @@ from dlperf.analysis.audit.differences import (
     pinned,
 )
 from dlperf.analysis.audit.differences import ROUNDING as ROUNDED
-from dlperf.analysis.round import checksums, labels, names, searches
+from dlperf.analysis.round import checksums, labels, names
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
 from dlperf.contract import storage, strict_json
 from dlperf.contract.files import write
@@ -402,32 +403,19 @@ def made_again(
 
     What differs is None where the round does not have the file. Where `same` says so, a table that
     differs by rounding only is replaced by the round's own: what is derived from it has the same
-    bytes then. A step of
-    the analysis that writes a file of its own has its place here.
+    bytes then.
     """
-    from dlperf.analysis.report.markdown import markdown
-    from dlperf.analysis.report.page import report
-    from dlperf.analysis.round import distances
-    from dlperf.analysis.round.calibration.limits import limits
-    from dlperf.analysis.round.cells import cells
-    from dlperf.analysis.round.merge import merge
     from dlperf.plan.show import tsv
 
     def compared(name: str) -> tuple[str, list[Difference] | None]:
         return name, _compared(name, folder, scratch, same)
 
-    config_path, shared = folder / "config.yaml", folder.parent
-    config = plan.load(config_path)
+    config = plan.load(folder / "config.yaml")
     cases = plan.expand(config)
+    again = _Again(folder, scratch, cases)
     if (folder / "plan.tsv").exists():
         (scratch / "plan.tsv").write_text(tsv(config, cases), encoding="utf-8")
         yield compared("plan.tsv")
-    merged = ("measurements.tsv.gz", "parity.tsv", "certificates.tsv", checksums.NAME)
-    beside = [names.LATENCIES] if names.have_latencies(cases) else []
-    beside += [names.CURVES] if names.have_curves(cases) else []
-    beside += [searches.NAME] if searches.asked(cases) else []
-    more = {each.partition(".")[0]: scratch / each for each in beside}
-    peaks = folder / checksums.PEAKS if (folder / checksums.PEAKS).exists() else PEAKS
     tables, others = names.table_ids(cases), names.of_other_metrics(cases)
     tables += [name for name in others if any(folder.glob(f"tables/{name}.*"))]  # on request
     figures = _kinds_of_figures(folder, cases)
@@ -439,37 +427,59 @@ def made_again(
             return drawn + [pool.submit(_table, of, scratch, name) for name in tables]
 
         # Drawn from the round's cells while records are read: of use where those turn out right.
-        drawn_from = ["cells.tsv", *beside]
-        there = folder / "cells.tsv"
+        beside = [names.LATENCIES] if names.have_latencies(cases) else []
+        beside += [names.CURVES] if names.have_curves(cases) else []
+        drawn_from = [names.CELLS, *beside]
+        there = folder / names.CELLS
         waiting = shown(there) if all((folder / each).exists() for each in drawn_from) else []
         try:
-            made = (scratch / name for name in merged)
-            merge(config_path, folder / "runs", shared, *made, **more)
-            if older and (folder / checksums.NAME).exists():
-                write(scratch / checksums.NAME, (folder / checksums.NAME).read_bytes())
-            yield from map(compared, [*merged, *beside])
-            own, measured = scratch / "cells.tsv", scratch / "measurements.tsv.gz"
-            limits(config_path, measured, folder / "nodes", peaks, scratch / "limits.tsv")
-            yield compared("limits.tsv")
-            cells(measured, scratch / "certificates.tsv", scratch / "limits.tsv", own)
-            yield compared("cells.tsv")
-            distances.distances(own, measured, scratch / "limits.tsv", scratch / distances.NAME)
-            yield compared(distances.NAME)
+            for step in steps.TO_CELLS:
+                made = again.run(step)
+                if checksums.NAME in made and older and (folder / checksums.NAME).exists():
+                    write(scratch / checksums.NAME, (folder / checksums.NAME).read_bytes())
+                yield from map(compared, made)
             if not waiting or any(
                 (folder / each).read_bytes() != (scratch / each).read_bytes() for each in drawn_from
             ):
                 _forget(waiting)
-                waiting = shown(own)
+                waiting = shown(scratch / names.CELLS)
             for each in waiting:
                 yield from map(compared, each.result())
-            markdown(own, measured, scratch / "tables.md")
-            yield compared("tables.md")
+            yield from map(compared, again.run(steps.MARKDOWN))
         finally:
             _forget(waiting)
     if (folder / "nodes").exists():
         (scratch / "nodes").symlink_to((folder / "nodes").resolve())
-    report(config_path, scratch, shared, scratch / "report.html")
-    yield compared("report.html")
+    yield from map(compared, again.run(steps.REPORT))
+
+
+@dataclass(frozen=True)
+class _Again:
+    """Runs steps of the analysis in `scratch`, on what is raw in `folder`."""
+
+    folder: Path
+    scratch: Path
+    cases: Sequence[plan.Case]
+    made: set[str] = field(default_factory=set)
+
+    def run(self, step: steps.Step) -> list[str]:
+        """Run a step; returns the names of the files that it made."""
+        own = step.of_round(self.cases)
+        step.run({option.key: self._place(option) for option in own})
+        made = [option.path for option in own if option.role == steps.OUTPUT]
+        self.made.update(made)
+        return made
+
+    def _place(self, option: steps.Option) -> Path:
+        if option.path == "..":
+            return self.folder.parent
+        if option.path == ".":
+            return self.scratch  # has what was made so far
+        if option.role == steps.OUTPUT or option.path in self.made:
+            return self.scratch / option.path
+        if option.path == names.PEAKS and not (self.folder / option.path).exists():
+            return PEAKS  # of an older round
+        return self.folder / option.path
 
 
 def _kinds_of_figures(folder: Path, cases: Sequence[plan.Case]) -> dict[str, list[str]]:
@@ -490,19 +500,24 @@ def _forget(waiting: list[Future[list[str]]]) -> None:
 
 
 def _table(cells: Path, scratch: Path, name: str) -> list[str]:
-    from dlperf.analysis.report.tables import table
-
-    made = [f"tables/{name}.{kind}" for kind in ("tsv", "md", "html")]
-    table(cells, name, *(scratch / each for each in made))
-    return made
+    return _shown(steps.TABLE, cells, scratch, name, names.TABLED)
 
 
 def _figure(cells: Path, scratch: Path, name: str, kinds: Sequence[str]) -> list[str]:
-    from dlperf.analysis.report.figures import figure
+    return _shown(steps.FIGURE, cells, scratch, name, kinds)
 
-    made = {kind: f"figures/{name}.{kind}" for kind in kinds}
-    figure(cells, name, {kind: scratch / path for kind, path in made.items()})
-    return list(made.values())
+
+def _shown(
+    step: steps.Step, cells: Path, scratch: Path, name: str, kinds: Sequence[str]
+) -> list[str]:
+    """Make a table or a figure in these kinds; returns the names of their files."""
+    made = {
+        option.key: option.path.format(**{step.name: name})
+        for option in step.options
+        if option.role == steps.OUTPUT and option.key in kinds
+    }
+    step.run({"cells": cells, step.name: name, **{k: scratch / path for k, path in made.items()}})
+    return [made[kind] for kind in kinds]
 
 
 def _kept_figure(folder: Path, scratch: Path, name: str, kinds: Sequence[str]) -> list[str]:

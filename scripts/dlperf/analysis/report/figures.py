@@ -1,4 +1,4 @@
-"""cells.tsv -> one figure, as SVG (text stays text), PNG, or PDF (its fonts are in it).
+"""cells.tsv -> a figure, or all of a round, as SVG (text stays text), PNG, or PDF (with its fonts).
 
 Five kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
 each nodes x devices and layout; `scaling`, throughput and scaling efficiency over devices, with the
@@ -9,11 +9,15 @@ framework has the same colour, marker and hatch in every figure; a hollow bar or
 of a cell that is excluded from ranks. The same cells always give the same bytes.
 """
 
+import gc
 import io
+import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +88,8 @@ LONG_FACTS = 132  # likewise, at full size
 #: Lines and markers of a scaling figure by layout.
 DASHES: Any = ("-", (0, (1, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
 FILLS = ("full", "left", "top", "right")
+#: Figures that another process is worth.
+WORTH = 2
 #: Of a distribution so many values are drawn, spread evenly, and so many of the largest.
 STEPS, TAIL = 200, 20
 
@@ -102,12 +108,46 @@ class Series:
     fill: str = "full"  # of a marker: which part has the colour
 
 
+def figures(config_path: Path, cells: Path) -> None:
+    """Draw all figures that the round's plan names, in the folder figures/ beside its cells.
+
+    A process a core draws them: importing Matplotlib takes as long as drawing a figure.
+    """
+    from dlperf import plan
+
+    wanted = names.figure_ids(plan.expand(plan.load(config_path)))
+    rows = read_table(cells)
+    places = [cells.with_name("figures") / name for name in wanted]
+    files = [{kind: Path(f"{place}.{kind}") for kind in names.DRAWN} for place in places]
+    selected = [select(rows, name) for name in wanted]
+    workers = min(len(os.sched_getaffinity(0)), len(wanted) // WORTH)
+    if workers < 2:
+        deque(map(partial(_draw_of_many, cells), wanted, selected, files), 0)
+        return
+    gc.freeze()  # what is there now is not looked through after each figure
+    with ProcessPoolExecutor(workers) as pool:
+        deque(pool.map(partial(_draw_of_many, cells), wanted, selected, files), 0)
+
+
 def figure(cells: Path, name: str, files: Mapping[str, Path]) -> None:
     """Draw one figure of the round into {kind of KINDS: its file}.
 
     Raises AnalysisError where there is no such figure.
     """
-    rows, kind = select(metrics.with_derived(read_table(cells)), name)
+    _draw_into(cells, name, select(read_table(cells), name), files)
+
+
+def _draw_of_many(
+    cells: Path, name: str, selected: tuple[list[Row], str], files: Mapping[str, Path]
+) -> None:
+    _draw_into(cells, name, selected, files)
+    gc.collect()  # a figure is full of cycles, and commands look for none by themselves
+
+
+def _draw_into(
+    cells: Path, name: str, selected: tuple[list[Row], str], files: Mapping[str, Path]
+) -> None:
+    rows, kind = selected
     more: dict[str, Any] = {}
     if kind == names.ECDF:
         more["times"] = latencies(cells.with_name(names.LATENCIES), rows)
@@ -128,7 +168,7 @@ def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:
         return found, kind
     if kind == names.CURVE and (found := metrics.tested(rows, table)):
         return found, kind
-    own = metrics.select(
+    own = metrics.of_metric(
         (row for row in rows if row["table"] == table), "" if kind == names.SCALING else kind
     )
     if not own or not kind:

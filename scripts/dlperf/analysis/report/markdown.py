@@ -23,10 +23,7 @@ def markdown(cells: Path, measurements: Path, out: Path) -> None:
 
 def text(cells: Sequence[Row], found: Sequence[Standing]) -> str:
     parts = [won(found)] if found else []
-    parts += [
-        tables.markdown(tables.build(name, own))
-        for name, own in metrics.shown(metrics.with_derived(cells))
-    ]
+    parts += [tables.markdown(tables.build(name, own)) for name, own in metrics.shown(cells)]
     return "\n".join(parts)
 
 

@@ -26,12 +26,10 @@ from dlperf.analysis.report.scripts import scripts
 from dlperf.analysis.round import (
     certificates,
     checksums,
-    distances,
     flags,
     labels,
     metrics,
     names,
-    searches,
 )
 from dlperf.analysis.round.calibration import nodes
 from dlperf.analysis.schema import forms
@@ -89,7 +87,8 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
     config = plan.load(config_path)
     repetitions = read_table(folder / "measurements.tsv.gz")
     all_cells = read_table(folder / "cells.tsv")
-    cells = metrics.select(all_cells)
+    measured = metrics.measured(all_cells)
+    cells = metrics.select(measured)
     parity = read_table(folder / "parity.tsv")
     tiers = read_table(folder / "certificates.tsv")
     environments = [
@@ -101,7 +100,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
     ]
     compared = summary.standings(cells, repetitions)
     published = beside(config, cells, shared)
-    searched = _searches(folder / searches.NAME)
+    searched = _searches(folder / names.SEARCHES)
     there = {"beside": bool(published), "searches": bool(searched)}
     content = {
         "config": config,
@@ -124,8 +123,8 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "certainty": summary.certainty(config.repetitions, cells),
         "lacking": summary.lacking(cells),
         "quality": summary.quality(cells, repetitions),
-        "cells": explorer.table(all_cells),
-        "explorer": explorer.explorer(all_cells, repetitions),
+        "cells": explorer.table(measured),
+        "explorer": explorer.explorer(measured, repetitions),
         "caveats": summary.caveats(config, repetitions, cells, tiers),
         "sure": uncertainty.section(repetitions, cells),
         "missing": _missing(cells, environments),
@@ -141,7 +140,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "spell": nodes.spell,
         "units": nodes.UNITS,
         "limits": _limits(folder / "limits.tsv", cells),
-        "rooflines": _rooflines(folder / distances.NAME),
+        "rooflines": _rooflines(folder / names.ROOFLINE),
         "roofs": ROOFS,
         "mark": flags.mark,
         "suspect": flags.suspect,
@@ -166,7 +165,7 @@ def _sections(
 ) -> list[Section]:
     found = []
     groups: set[str] = set()
-    for name, own in metrics.shown(metrics.with_derived(cells)):
+    for name, own in metrics.shown(cells):
         table, is_own = own[0]["table"], metrics.is_own(own[0])
         standing = [each for each in compared if each.best["table"] == table and is_own]
         drawn = []

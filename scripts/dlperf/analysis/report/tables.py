@@ -60,7 +60,7 @@ class Table:
 
 def table(cells: Path, name: str, tsv: Path, md: Path, html: Path) -> None:
     """Write one table of the round in its three forms."""
-    own = select(metrics.with_derived(read_table(cells)), name)
+    own = select(read_table(cells), name)
     write_table(tsv, columns.of_rows(own), own)
     made = build(name, own)
     write(md, markdown(made))
@@ -74,7 +74,7 @@ def select(rows: Sequence[Row], name: str) -> list[Row]:
     """
     there = list(dict.fromkeys(row["table"] for row in rows))
     table, metric = names.split(name, there)
-    found = metrics.select((row for row in rows if row["table"] == table), metric)
+    found = metrics.of_metric((row for row in rows if row["table"] == table), metric)
     if not found:
         others = [f"{row['table']}-{row['metric']}" for row in rows if not metrics.is_own(row)]
         try:

@@ -1,4 +1,5 @@
-"""measurements.tsv.gz, certificates.tsv, limits.tsv -> cells.tsv: a row for each case and metric.
+"""measurements.tsv.gz, certificates.tsv, limits.tsv -> cells.tsv: a row for each case and metric,
+and those that are derived from them (derived.py).
 
 A cell's value is the median over its ok repetitions. What failed, is unsupported or missing is a
 row too, with its reason. Flags say what a reader must know before believing a number.
@@ -13,7 +14,7 @@ import pandas
 
 from dlperf import workloads
 from dlperf.analysis import frames
-from dlperf.analysis.round import certificates, flags, labels, metrics, names
+from dlperf.analysis.round import certificates, derived, flags, labels, metrics, names
 from dlperf.analysis.round.calibration import limits
 from dlperf.analysis.round.repetitions import Repetitions, by_case
 from dlperf.analysis.schema import columns
@@ -52,7 +53,11 @@ def cells(measurements: Path, certified: Path, limited: Path | None, out: Path) 
     measured = frames.read(measurements)
     proofs = certificates.by_key(read_table(certified))
     found = summarise(measured, proofs, read_table(limited) if limited else ())
-    write_table(out, columns.of_rows(found), found)
+    wanted = [*columns.of_rows(found), *columns.DERIVED]
+    kinds = columns.numbers(wanted)
+    nothing = {name: None if name in kinds else "" for name in wanted}
+    complete = [{**nothing, **row} for row in found]
+    write_table(out, wanted, [*complete, *derived.rows(complete)])
 
 
 def summarise(

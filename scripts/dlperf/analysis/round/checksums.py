@@ -14,13 +14,14 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from dlperf.analysis.round import names
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract import storage
 from dlperf.contract.files import write
 
-NAME = "SHA256SUMS"
+NAME = names.SUMS
 #: The round's own copy of config/peaks.yaml.
-PEAKS = "peaks.yaml"
+PEAKS = names.PEAKS
 #: The libraries that numbers, tables, figures, the page and an archive's crate come from.
 LIBRARIES = (
     *("fonttools", "itables", "jinja2", "markupsafe", "matplotlib", "numpy", "pandas"),
@@ -50,8 +51,8 @@ def beside(folder: Path, shared: Path, data: Iterable[str]) -> dict[str, str]:
     for name in ("searches", "attempts"):
         found += (folder / name).rglob("*.json")
     own = {path.relative_to(folder).as_posix(): of_file(path) for path in found}
-    names = [f"data/{name}/manifest.json" for name in data]
-    own |= {f"../{name}": of_file(shared / name) for name in names}
+    manifests = [f"data/{name}/manifest.json" for name in data]
+    own |= {f"../{name}": of_file(shared / name) for name in manifests}
     return {name: sha256 for name, sha256 in own.items() if sha256}
 
 

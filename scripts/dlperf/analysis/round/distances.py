@@ -14,7 +14,6 @@ from dlperf.analysis.schema.files import Row, read_table, write_table
 from dlperf.contract.traffic import COUNTS
 from dlperf.workloads.cases import case_of_row
 
-NAME = "roofline.tsv"
 RAN = ("workload", "framework", "case", "status", "nodes_used", "peak_precision")
 
 

@@ -4,6 +4,7 @@ In: measurements.tsv.gz as a DataFrame. Out: the flags that repetitions raise, b
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pandas
@@ -28,6 +29,12 @@ CHANGE_SHARE, CHANGE_SHARE_ROUNDED, CHANGE_SHARE_RANDOM = 0.01, 0.15, 0.05
 CHANGE_STEPS, CHANGE_SHARE_LONG = 12, 0.1
 #: What cells have in common that are beside each other.
 BESIDE = ["table", "nodes", "devices_per_node", *LAYOUT, "workload", "precision"]
+#: What a frame must have for `strange_losses`, `strange_weights` and `strange_outputs`.
+COMPARED = (
+    *("number", *BESIDE, "searched", "data", "warmup_steps", "measured_steps"),
+    *("loss_first", "loss_last", "weights_change", "weights_unchanged", "weights_distinct"),
+    *("outputs_projection", "outputs_norm"),
+)
 #: Outputs may be so far from the median over the frameworks of their table: in float32, and in
 #: other precisions.
 OUTPUT_SHARE, OUTPUT_SHARE_ROUNDED = 1e-4, 0.05
@@ -51,6 +58,7 @@ def raised(measured: pandas.DataFrame, ok: pandas.DataFrame) -> dict[str, set[in
         counts = ok.drop_duplicates(["number", *names])["number"].value_counts()
         return set(counts.index[counts > 1])
 
+    compared = ok[list(COMPARED)]  # copies of all columns take most of the time
     displaced = noise.displaced(frames.rows(ok[list(noise.COLUMNS)]))
     cell = pandas.Series(list(zip(*(ok[name] for name in noise.CELL), strict=True)), ok.index)
     return {
@@ -63,9 +71,9 @@ def raised(measured: pandas.DataFrame, ok: pandas.DataFrame) -> dict[str, set[in
         "suspect:foreign-load": cases(ok["foreign_cpu_share"] > FOREIGN_SHARE),
         "suspect:throttled": cases(ok["throttled"].notna()),
         "suspect:drift": cases(cell.isin(displaced)),
-        "suspect:losses": strange_losses(ok),
-        "suspect:weights": strange_weights(ok),
-        "suspect:outputs": strange_outputs(ok),
+        "suspect:losses": strange_losses(compared),
+        "suspect:weights": strange_weights(compared),
+        "suspect:outputs": strange_outputs(compared),
     }
 
 
@@ -154,16 +162,15 @@ def overlapping(rows: pandas.DataFrame) -> set[str]:
     compared: a repetition that only starts up disturbs the window of another one as well.
     """
     hosts = rows["nodes_used"].where(rows["nodes_used"].fillna("") != "", rows["hostname"])
-    rows = rows.assign(host=hosts.str.split()).explode("host")
+    rows = rows[list(SPANS)].assign(host=hosts.str.split()).explode("host")
     run = _overlapping(rows, "start_utc", "end_utc")
     return run | _overlapping(rows, "window_start_utc", "window_end_utc")
 
 
 def _overlapping(rows: pandas.DataFrame, first: str, last: str) -> set[str]:
-    times = {
-        name: pandas.to_datetime(rows[name], errors="coerce", utc=True, format="ISO8601")
-        for name in (first, last)
-    }
+    stamps = partial(pandas.to_datetime, errors="coerce", utc=True, format="ISO8601")
+    # without their zone, as arrays of times in zones are slow lists of objects
+    times = {name: stamps(rows[name]).dt.tz_localize(None) for name in (first, last)}
     spans = rows.assign(**times)[["host", "record", first, last]].dropna()
     shared: set[str] = set()
     for _, own in spans.sort_values(["host", first, last, "record"]).groupby("host"):

@@ -28,10 +28,15 @@ FULL_PRECISIONS = ("fp32", "tf32")
 BATCHES = "batches"
 #: The figure of how latencies are distributed, of a scenario that has some.
 ECDF = "ecdf"
-#: The file of a round that it is drawn from, beside cells.tsv.
+#: The file of a round that it is drawn from, beside CELLS.
 LATENCIES = "latencies.tsv.gz"
 #: The figure of how trainings to a quality go, and the file that it is drawn from.
 CURVE, CURVES = "curve", "curves.tsv.gz"
+#: Other files of a round, in its folder.
+MEASUREMENTS, CELLS, SEARCHES = "measurements.tsv.gz", "cells.tsv", "searches.tsv"
+ROOFLINE, PEAKS, SUMS = "roofline.tsv", "peaks.yaml", "SHA256SUMS"
+#: The kinds of files of a table.
+TABLED = ("tsv", "md", "html")
 #: The kinds of files of a figure that are always made, and those that are made on request.
 DRAWN, DRAWN_ON_REQUEST = ("svg", "png"), ("pdf",)
 

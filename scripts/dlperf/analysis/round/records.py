@@ -29,8 +29,8 @@ BINDING_SETTINGS = (
     *("device", "warmup_steps", "measured_steps", "cores_per_device"),
     *("evaluations", "memory_limit_bytes"),
 )
-#: Cases that a process reads in one go, and records from which on another process is worth it.
-CHUNK, WORTH = 25, 1500
+#: Records that a process reads in one go, and from which on another process is worth it.
+CHUNK, WORTH = 1000, 1500
 #: How far a window may be from its UTC stamps (a clock may be set meanwhile), steps from their
 #: window, and a window from the whole seconds of the repetition's start and end.
 UTC_SECONDS, UTC_SHARE, STEPS_SHARE, SPAN_SECONDS = 0.1, 0.02, 0.01, 5.0
@@ -61,7 +61,8 @@ def read_round(
     is relative to the folder that holds `runs`. Raises AnalysisError, which names every file that
     is half-written, not a record, or of another case than its path says.
     """
-    chunks = [cases[first : first + CHUNK] for first in range(0, len(cases), CHUNK)]
+    many = -(-CHUNK // config.repetitions)  # cases
+    chunks = [cases[first : first + many] for first in range(0, len(cases), many)]
     workers = min(len(os.sched_getaffinity(0)), len(cases) * config.repetitions // WORTH)
     read = partial(_read_cases, config, runs, take)
     if workers < 2:

@@ -58,7 +58,7 @@ def by_case(measured: pandas.DataFrame) -> list[Repetitions]:
     )
     kinds = _by_number(ok[["number", *KINDS]].drop_duplicates())
     values = {
-        name: ok.dropna(subset=name).groupby("number")[name].agg(list)
+        name: ok[["number", name]].dropna().groupby("number")[name].agg(list)
         for name in columns.METRICS
         if name in measured
     }

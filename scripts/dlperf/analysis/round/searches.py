@@ -12,8 +12,6 @@ from dlperf.analysis.schema.files import AnalysisError, Row
 from dlperf.contract import searched
 from dlperf.search import tries
 
-NAME = "searches.tsv"
-
 
 def asked(cases: Iterable[plan.Case]) -> list[plan.Case]:
     """The cases whose largest size is searched."""

@@ -184,6 +184,8 @@ ALL = (
     Column("mfu_measured", float, "MFU, measured peak", forms.percent),
     Column("certificate"),
     Column("flags"),
+    Column("over"),
+    Column("together", int),
     # a tier of a certificate of equal work
     Column("variant"),
     Column("layout"),
@@ -379,6 +381,8 @@ CELL = (
     "certificate",
     "flags",
 )
+#: What only derived rows of cells.tsv have: see round/derived.py.
+DERIVED = ("over", "together")
 #: What a case's rows in cells.tsv do not share, a metric each; the rest of CELL is either the
 #: case's, or stands in the row of the scenario's own metric alone.
 OF_METRIC = (
@@ -484,13 +488,14 @@ def measurements(names: Iterable[str]) -> list[str]:
 
 
 def cells(names: Iterable[str]) -> list[str]:
-    """Columns of cells.tsv for a round of these workloads."""
+    """Columns of cells.tsv for a round of these workloads, without DERIVED."""
     own = dimensions(names)
     return ["round", "table", *CASE, *own, "case", "global_batch_size", *SETTINGS, *CELL]
 
 
 def of_rows(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The same for these cells: before them, what a publication says, where they are of one."""
+    """Columns of a table of these cells: before those of cells.tsv, what a publication says, where
+    they are of one."""
     own = [name for name in IMPORTED if any(name in row for row in rows)]
     return [*own, *cells(dict.fromkeys(row["workload"] for row in rows))]
 

@@ -9,6 +9,8 @@ import csv
 import gzip
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -56,7 +58,12 @@ def write_lines(path: str | Path, columns: Sequence[str], parts: Iterable[str]) 
 def _spell(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return " ".join(str(value).split())
+    return _in_one_line(value if type(value) is str else str(value))
+
+
+@lru_cache(1024)  # most texts are those of the row before
+def _in_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def read_table(path: str | Path, only: Sequence[str] = ()) -> list[Row]:
@@ -66,11 +73,10 @@ def read_table(path: str | Path, only: Sequence[str] = ()) -> list[Row]:
     """
     try:
         with _open(path) as stream:
-            reader = csv.DictReader(stream, dialect="excel-tab")
-            rows: list[Row] = [
-                {name: row[name] for name in only} if only else row for row in reader
-            ]
-            kinds = numbers(only or reader.fieldnames or ())
+            read = _fields(stream)
+            header = next(read, [])
+            rows = [*_by_name(header, only, filter(None, read))]
+            kinds = numbers(only or header)
     except (OSError, EOFError) as error:
         if storage.is_lacking(error):
             raise
@@ -83,6 +89,34 @@ def read_table(path: str | Path, only: Sequence[str] = ()) -> list[Row]:
             wrong = f"{path}: line {line}: {name}: {row[name]!r} is not a number"
             raise AnalysisError(wrong) from None
     return rows
+
+
+def _fields(stream: IO[str]) -> Iterator[list[str]]:
+    """The fields of each line; the csv module, which takes twice as long, reads quoted ones."""
+    for line in stream:
+        if '"' in line:
+            yield from csv.reader(chain([line], stream), dialect="excel-tab")
+            return
+        text = line.rstrip("\r\n")
+        yield text.split("\t") if text else []
+
+
+def _by_name(
+    header: Sequence[str], only: Sequence[str], lines: Iterable[Sequence[str]]
+) -> Iterator[Row]:
+    """The fields of each line by their names in the header; what a short line lacks is None.
+
+    csv.DictReader takes three times as long.
+    """
+    places = [(name, header.index(name)) for name in only]
+    absent: list[Any] = [None] * len(header)
+    for line in lines:
+        if len(line) != len(header):
+            line = [*line, *absent[len(line) :]]
+        if only:
+            yield {name: line[place] for name, place in places}
+        else:
+            yield dict(zip(header, line, strict=False))
 
 
 @contextlib.contextmanager

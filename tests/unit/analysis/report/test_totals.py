@@ -6,6 +6,7 @@ from analysis_steps import everything
 from generated_round import config, write_round
 
 from dlperf import plan
+from dlperf.analysis import frames
 from dlperf.analysis.report import tables
 from dlperf.analysis.round import metrics, names
 from dlperf.analysis.schema.files import read_table
@@ -30,7 +31,7 @@ def cases(*args, **named):
 
 
 def of_total(results):
-    return tables.select(metrics.with_derived(read_table(results / "cells.tsv")), TOTAL)
+    return tables.select(read_table(results / "cells.tsv"), TOTAL)
 
 
 def test_a_batch_of_all_devices_has_a_table_and_two_figures_of_its_own():
@@ -63,7 +64,7 @@ def test_where_a_size_is_searched_nothing_is_over_one_device(tmp_path):
     results = write_round(tmp_path, mapping)
     analyse(results)
     table = "wide_deep-train-fp32-total512-vocmax"
-    found = tables.select(metrics.with_derived(read_table(results / "cells.tsv")), table)
+    found = tables.select(read_table(results / "cells.tsv"), table)
     assert [row["batch_size"] for row in found] == [512, 256]
     assert {row["ratio"] for row in found} == {None}
     of_table = [
@@ -98,7 +99,7 @@ def test_speed_ups_are_over_the_same_batch_on_one_device(tmp_path):
             assert (row["ratio_low"], row["ratio_high"]) == pytest.approx(interval[:2])
         assert row["rank"] is not None
     # the table of batch 16 a device has its own speed-up, of another case on two devices
-    each = tables.select(metrics.with_derived(read_table(results / "cells.tsv")), EACH)
+    each = tables.select(read_table(results / "cells.tsv"), EACH)
     assert {(row["devices_per_node"], row["batch_size"]) for row in each} == {(1, 16), (2, 16)}
     ratios = [{row["ratio"] for row in own if row["devices_per_node"] > 1} for own in (each, found)]
     assert not ratios[0] & ratios[1]
@@ -134,3 +135,14 @@ def test_what_failed_on_one_device_leaves_no_speed_up(tmp_path):
     assert found["mxnet", 1]["status"] == "oom"
     assert found["mxnet", 2]["ratio"] is None and found["mxnet", 2]["median"]
     assert "out of memory: no memory left" in write_table(results, TOTAL)["md"]
+
+
+def test_derived_rows_stand_in_the_cells_and_count_as_no_measurement(tmp_path):
+    results = write_round(tmp_path, asking())
+    analyse(results)
+    rows = read_table(results / "cells.tsv")
+    derived = [row for row in rows if metrics.is_derived(row)]
+    assert {row["table"] for row in derived} == {TOTAL}
+    assert rows[-len(derived) :] == derived
+    assert metrics.measured(rows) == rows[: -len(derived)]
+    assert len(frames.cells(results)) == len(rows) - len(derived)

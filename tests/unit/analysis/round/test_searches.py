@@ -11,7 +11,7 @@ from generated_round import CONFIG, write_round
 from dlperf import plan
 from dlperf.analysis.audit import recompute
 from dlperf.analysis.report import tables
-from dlperf.analysis.round import searches
+from dlperf.analysis.round import names, searches
 from dlperf.analysis.schema.files import AnalysisError, read_table
 from dlperf.contract import searched
 
@@ -67,7 +67,7 @@ def test_the_largest_are_not_ranked_and_have_no_speed_up_as_their_sizes_differ(r
 
 def test_every_try_is_a_row(results):
     assert merge(results) == 0
-    rows = [row for row in read_table(results / searches.NAME) if row["framework"] == "pytorch"]
+    rows = [row for row in read_table(results / names.SEARCHES) if row["framework"] == "pytorch"]
     first = [row for row in rows if row["case"] == rows[0]["case"]]
     assert [row["try"] for row in first] == list(range(1, len(first) + 1))
     assert {row["largest"] for row in first} == {512}

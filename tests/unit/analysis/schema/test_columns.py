@@ -17,7 +17,7 @@ FILES = {
     "curves": columns.CURVES,
     "limits": columns.LIMIT,
     "roofline": columns.ROOFLINE,
-    "cells": columns.cells(workloads.NAMES),
+    "cells": [*columns.cells(workloads.NAMES), *columns.DERIVED],
     "searches": columns.SEARCH,
     "comparison": columns.comparison(workloads.NAMES),
 }
