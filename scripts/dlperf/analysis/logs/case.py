@@ -27,7 +27,7 @@ KEYS: dict[str, str | None] = {
 _WHOLE = ("nodes", "devices_per_node", "batch_size", "repetition")
 #: Workloads of public scripts that have no implementation here -> what they count. Their own
 #: dimensions are the user's to name.
-ELSEWHERE = {"dlrm": "samples", "insightface": "images", "gpt": "sequences"}
+ELSEWHERE = {"dlrm": "samples", "insightface": "images"}
 #: Precisions in which the log's 'amp' or 'fp16' is on.
 _MIXED = ("amp", "fp16", "bf16")
 
