@@ -11,6 +11,7 @@ from dlperf.analysis.logs.window import Window
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract.layout import SPELLED as WAYS
 from dlperf.contract.layout import Layout
+from dlperf.workloads.cases import layout_of_row
 
 #: Keys of --case, without the workload's own dimensions; those with a value may be left out.
 KEYS: dict[str, str | None] = {
@@ -51,8 +52,9 @@ class Case:
     @property
     def layout(self) -> Layout:
         """How the model is spread, without accumulation."""
-        spread = {name: int(self.dimensions.get(name, WAYS[name][1])) for name in SPREAD}
-        return Layout(**spread)
+        return layout_of_row(
+            {name: self.dimensions.get(name, standard) for name, (_, standard) in WAYS.items()}
+        )
 
     @property
     def replicas(self) -> int:

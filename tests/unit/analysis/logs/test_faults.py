@@ -774,12 +774,12 @@ def test_a_split_model_has_its_batch_a_replica(capsys, tmp_path):
     assert clock(rows) == pytest.approx(32 * CLOCK)
     assert (rows[0]["batch_size"], rows[0]["tensor_parallel"]) == ("8", "2")
     (tmp_path / "rows.csv").unlink()
-    for given, message in (
+    for more, message in (
         (["batch_size=8"], "of 32 samples a step, but the case's global batch is 64"),
         (["batch_size=8", "tensor_parallel=3"], "8 devices cannot be split into replicas of 3"),
         (["batch_size=8", "accumulation=2"], "accumulation=2: unknown key"),
     ):
-        found = refused(*(capsys, tmp_path, "megatron", log), case=[*case, *given], window=window)
+        found = refused(*(capsys, tmp_path, "megatron", log), case=[*case, *more], window=window)
         assert message in found
 
 
