@@ -9,7 +9,7 @@
 Run it with the Python that has torch or jax; nothing else but NumPy is needed, and no network.
 `first`: ResNet-50 and BERT-Base train in PyTorch (eager, Inductor) and JAX, in mixed precision,
 TF32 and fp32; then come a batch that must be `oom`, certificates if asked for, and whether a step
-of PyTorch waits for the card. `others`: Wide & Deep, both phases of ELECTRA and its fine-tuning;
+of PyTorch waits for the card. `others`: Wide & Deep, both phases of ELECTRA, its fine-tuning, GPT;
 inference, a server, and trainings to a quality (on data that the workflow makes elsewhere). Each
 has a time limit, and what fails is a row of the table too. Out: <out>/runs/… (records, where a
 round has them; a record that is ok is not made again), <out>/node.json (what the card reaches, if
@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from dlperf import frameworks, scenarios, workloads  # noqa: E402
 from dlperf.analysis.round.calibration.multiplied import peak_precision  # noqa: E402
+from dlperf.contract.case import made_as  # noqa: E402
 from dlperf.measure import by_hand, host  # noqa: E402
 from dlperf.scenarios import quality, train  # noqa: E402
 from dlperf.workloads.cases import case_of  # noqa: E402
@@ -45,6 +46,7 @@ SMALL = {
     "wide_deep": {"batch_size": 2, "vocabulary": 20000, "layers": 1},
     "electra": {"batch_size": 1, "sequence_length": 16},
     "electra_squad": {"batch_size": 1, "sequence_length": 16},
+    "gpt": {"batch_size": 1, "width": 32, "layers": 2, "heads": 2, "sequence_length": 16},
 }
 #: Beside the first ones, as config/rounds/one-gpu.yaml has them; compiled as users do by default.
 OTHERS = (
@@ -52,12 +54,14 @@ OTHERS = (
     {"workload": "electra", "batch_size": 176},
     {"workload": "electra", "batch_size": 24, "sequence_length": 512},
     {"workload": "electra_squad", "batch_size": 32},
+    {"workload": "gpt", "batch_size": 8},
     {"workload": "resnet50", "scenario": "infer", "batch_size": 1},
     {"workload": "resnet50", "scenario": "infer", "batch_size": 256},
     {"workload": "bert", "scenario": "infer", "batch_size": 8},
     {"workload": "wide_deep", "scenario": "infer", "batch_size": 512, "layers": 2}
     | {"precision": "fp32"},
     {"workload": "electra_squad", "scenario": "infer", "batch_size": 1},
+    {"workload": "gpt", "scenario": "infer", "batch_size": 8},
     {"workload": "resnet50", "scenario": "server", "batch_size": 1, "arrival_rate": 100},
     {"workload": "resnet50", "scenario": "quality", "batch_size": 32, "data": "digits"}
     | {"epochs": 6, "evaluations": 12, "image_size": 32},
@@ -147,10 +151,13 @@ def first(asked):
 
 
 def others(asked):
-    """The same of the other workloads and scenarios."""
+    """The same of the other workloads and scenarios, in the frameworks that have them."""
     seen = []
     for own in OTHERS:
+        made = made_as(own.get("scenario", "train"))
         for framework in asked.framework if own["workload"] in asked.workload else ():
+            if not workloads.implements(own["workload"], framework, made):
+                continue
             compiler = frameworks.of(framework).default_compiler[asked.device]
             precision = own.get("precision", "amp")
             values = of(own["workload"], framework, compiler, precision, asked, own)

@@ -29,6 +29,7 @@ NAMES_OF_OTHERS = {
     "electra-base": "a source of config/data.yaml",
     "nvidia-mxnet-resnet50": "a file of config/published",
     "nvidia-electra": "a file of config/published",
+    "dlperf-v1-gpt": "a file of config/published",
     "BERT's by half their norm": "how large an error of OneFlow was found to be",
 }
 #: Keywords of a Source of logs: whose scripts write them, and where these are.

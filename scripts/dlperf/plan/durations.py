@@ -280,9 +280,10 @@ def _waiting(case: Case, settings: Mapping[str, Any]) -> float:
 
 
 def flops(case: Case) -> float:
-    """The FLOPs of a step of a device."""
+    """The FLOPs of a step of a device: of a model replica, those of its share."""
     each = workloads.of(case.workload).flops_per_sample(case.dimensions, made_as(case.scenario))
-    return float(each) * (case.batch_size or GUESSED_BATCH) * case.layout.accumulation
+    replica = float(each) * (case.batch_size or GUESSED_BATCH) * case.layout.accumulation
+    return replica / case.layout.devices_per_replica
 
 
 def flops_of_steps(case: Case, settings: Mapping[str, Any], window_only: bool = False) -> float:

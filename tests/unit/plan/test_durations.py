@@ -109,6 +109,14 @@ def test_a_similar_case_is_scaled_by_flops(config):
     assert expected(config, LARGE) == (pytest.approx(14 + 2 * 6), "similar")
 
 
+def test_a_device_of_a_split_model_does_its_share_of_a_replicas_work():
+    whole, split = (
+        parse_case(f"gpt/pytorch/train-amp-{spread}-b4-synthetic")
+        for spread in ("1n1d", "1n8d-tp2-pp2")
+    )
+    assert durations.flops(split) == durations.flops(whole) / 4
+
+
 def test_twice_the_cores_take_half_as_long_for_the_steps_alone(config):
     record(SMALL, 20.0, 4.0)
     two = load({**config.model_dump(), "cores_per_device": 2})

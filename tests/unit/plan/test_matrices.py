@@ -174,6 +174,45 @@ def test_oneflow_stands_beside_hugectr_with_tables_that_devices_share():
     assert most == {"sharded"}
 
 
+def test_dlperf_v1_gpt_is_the_published_matrix():
+    """All of its rows, and ZeRO beside them; none is unsupported in eager PyTorch."""
+    with open(ROOT / "config/published/dlperf-v1-gpt.csv") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["metric"] == "throughput"]
+    sizes = ("hidden", "layers", "heads", "seq_len")
+    published = {
+        (
+            f"{row['nodes']}n{row['gpus_per_node']}d",
+            *(int(row[name]) for name in ("dp", "tp", "pp", "accumulation")),
+            *(int(row[name]) for name in ("micro_batch", "global_batch", *sizes)),
+        )
+        for row in rows
+    }
+    cases = [
+        case
+        for case in expand(load(ROOT / "config/rounds/dlperf-v1-gpt.yaml"))
+        if (case.framework, case.compiler) == ("pytorch", "none")
+    ]
+    assert not any(case.unsupported for case in cases)
+    computed_again = {
+        (
+            case.topology,
+            case.layout.data_parallel(case.devices),
+            *(case.layout.tensor_parallel, case.layout.pipeline_parallel, case.layout.accumulation),
+            *(case.batch_size, case.global_batch_size),
+            *(case.dimensions[name] for name in ("width", "layers", "heads", "sequence_length")),
+        )
+        for case in cases
+        if case.layout.activation_checkpointing
+    }
+    assert len({row["case"] for row in rows}) == 18 and computed_again == published
+    zero = {
+        (case.layout.zero_stage, case.devices)
+        for case in cases
+        if not case.layout.activation_checkpointing
+    }
+    assert zero == {(stage, devices) for stage in range(4) for devices in (8, 16, 32)}
+
+
 def test_one_gpu_is_all_that_a_card_holds():
     config = load(ROOT / "config/rounds/one-gpu.yaml")
     cases, sections = expand(config), config.workloads.asked()

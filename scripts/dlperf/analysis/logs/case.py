@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dlperf import frameworks, workloads
 from dlperf.analysis.logs.entries import Entry, Read
 from dlperf.analysis.logs.window import Window
 from dlperf.analysis.schema.files import AnalysisError
+from dlperf.contract.layout import SPELLED as WAYS
+from dlperf.contract.layout import Layout
+from dlperf.workloads.cases import layout_of_row
 
 #: Keys of --case, without the workload's own dimensions; those with a value may be left out.
 KEYS: dict[str, str | None] = {
@@ -27,7 +30,9 @@ KEYS: dict[str, str | None] = {
 _WHOLE = ("nodes", "devices_per_node", "batch_size", "repetition")
 #: Workloads of public scripts that have no implementation here -> what they count. Their own
 #: dimensions are the user's to name.
-ELSEWHERE = {"dlrm": "samples", "insightface": "images", "gpt": "sequences"}
+ELSEWHERE = {"dlrm": "samples", "insightface": "images"}
+#: How a model is spread over devices; the global batch says how many micro-steps an update has.
+SPREAD = tuple(name for name in WAYS if name != "accumulation")
 #: Precisions in which the log's 'amp' or 'fp16' is on.
 _MIXED = ("amp", "fp16", "bf16")
 
@@ -43,6 +48,18 @@ class Case:
     @property
     def devices(self) -> int:
         return int(self.values["nodes"]) * int(self.values["devices_per_node"])
+
+    @property
+    def layout(self) -> Layout:
+        """How the model is spread, without accumulation."""
+        return layout_of_row(
+            {name: self.dimensions.get(name, standard) for name, (_, standard) in WAYS.items()}
+        )
+
+    @property
+    def replicas(self) -> int:
+        """Model replicas, each of which has `batch_size` samples a micro-step."""
+        return self.layout.data_parallel(self.devices)
 
     @property
     def unit(self) -> str:
@@ -73,23 +90,37 @@ def parse(pairs: Sequence[str], global_batch_size: int | None) -> Case:
         raise AnalysisError(
             f"--case framework={values['framework']}: is not a framework [allowed: {known}]"
         )
-    devices = values["nodes"] * values["devices_per_node"]
-    return Case(values, dimensions, global_batch_size or values["batch_size"] * devices)
+    case = Case(values, dimensions, global_batch_size or 0)
+    if problem := case.layout.problem(case.devices):
+        raise AnalysisError(f"--case: {problem}")
+    return replace(
+        case, global_batch_size=global_batch_size or case.replicas * values["batch_size"]
+    )
 
 
 def _dimensions(given: Mapping[str, str]) -> dict[str, int | str]:
-    """The workload's own dimensions, each with its value or the standard one."""
+    """The workload's own dimensions, each with its value or the standard one, and how the model is
+    spread, where that is given."""
     workload = given.get("workload", "")
     if workload in workloads.NAMES:
         own = workloads.of(workload).dimensions
+        spread = [name for name in SPREAD if name in workloads.of(workload).ways]
+        allowed = [*KEYS, *own, *spread]
         for key in given:
-            if key not in KEYS and key not in own:
+            if key not in allowed:
                 raise AnalysisError(
-                    f"--case {key}={given[key]}: unknown key [allowed: {', '.join([*KEYS, *own])}]"
+                    f"--case {key}={given[key]}: unknown key [allowed: {', '.join(allowed)}]"
                 )
         return {
-            name: _whole(name, given[name], least=0) if name in given else dimension.standard
-            for name, dimension in own.items()
+            **{
+                name: _whole(name, given[name], least=0) if name in given else dimension.standard
+                for name, dimension in own.items()
+            },
+            **{
+                name: _whole(name, given[name], least=int(WAYS[name][1]))
+                for name in spread
+                if name in given
+            },
         }
     if workload not in ELSEWHERE:
         known = ", ".join([*workloads.NAMES, *ELSEWHERE])
@@ -154,7 +185,7 @@ def _check_settings(case: Case, read: Read) -> set[str]:
         **{key: str(case.values[key]) for key in ("nodes", "devices_per_node", "batch_size")},
         "devices": str(case.devices),
         "global_batch_size": str(case.global_batch_size),
-        "accumulation": f"{case.global_batch_size / case.values['batch_size'] / case.devices:g}",
+        "accumulation": f"{case.global_batch_size / case.values['batch_size'] / case.replicas:g}",
         "precision": case.values["precision"],
     }
     for setting, values in said.items():
@@ -192,7 +223,7 @@ def _check_batches(case: Case, window: Window) -> bool:
         before = samples
         rounding = 0.0
         if printed is None and (batch := _batch(entry)) is not None:
-            printed = batch * (case.devices if window.read.form.printed_by == "rank" else 1)
+            printed = batch * (case.replicas if window.read.form.printed_by == "rank" else 1)
             rounding = 0.01
         found = found or printed is not None
         if printed is not None and abs(printed / case.global_batch_size - 1) > rounding:

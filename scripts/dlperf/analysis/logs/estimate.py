@@ -206,7 +206,7 @@ def _global(entry: Entry, window: Window, case: Case, name: str) -> float | None
     rate = entry.number_of(name)
     if rate is None:
         return None
-    return rate * (case.devices if window.read.form.printed_by == "rank" else 1)
+    return rate * (case.replicas if window.read.form.printed_by == "rank" else 1)
 
 
 def _sequence_length(window: Window, case: Case) -> int:
@@ -234,7 +234,7 @@ def _mean_of_rates(
     else:
         note = "printed rates"
     if printed_by == "rank" and "step_rate" not in entry.values:
-        note += f"; one rank's x {case.devices}"
+        note += f"; one rank's x {case.replicas}"
     note = f"mean over {len(rates[0])} lines: {note}"
     return Estimate("mean_of_rates", value, note if time else f"{note}; the log has no times")
 

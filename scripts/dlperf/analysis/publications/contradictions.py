@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dlperf.analysis.publications import times
+from dlperf.analysis.publications.published import of_model
 from dlperf.analysis.publications.ratios import Ratio
 from dlperf.analysis.publications.rows import (
     Row,
@@ -140,14 +141,17 @@ def _copied(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
 
 
 def _above_linear(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
-    """Over one device of the same table: another table may have been measured otherwise."""
+    """Over one device of the same table: another table may have been measured otherwise.
+
+    Cases with names of their own differ in more than devices.
+    """
 
     def over(row: Row) -> tuple[str, ...]:
         return *in_table(row), *point(row, ("nodes", "gpus_per_node", "group", "case"))
 
     single = group((row for row in rows if row["devices"] == "1" and row["value"]), over)
     for row in rows:
-        if row["metric"] != "throughput" or not row["value"] or row["model"] == "GPT":
+        if row["metric"] != "throughput" or not row["value"] or of_model(row["model"]).cases:
             continue
         bases = single.get(over(row), [])
         devices = int(row["devices"])

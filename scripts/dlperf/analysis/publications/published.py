@@ -40,7 +40,6 @@ MODELS = {
         for model, published in workloads.of(workload).published.items()
     },
     "InsightFace": ("insightface", Published()),
-    "GPT": ("gpt", Published()),
 }
 SCENARIOS = {
     "": "train",
@@ -67,6 +66,11 @@ DIMENSIONS = (
     *("hidden", "layers", "heads", "seq_len", "params_billion"),
     *("phase", "accumulation_steps", "epochs", "percentile"),
 )
+
+
+def of_model(model: str) -> Published:
+    """What is published of a model; nothing of one that is not known."""
+    return MODELS.get(model, ("", Published()))[1]
 
 
 def is_published(columns: Sequence[str]) -> bool:

@@ -3,16 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dlperf.analysis.publications.published import of_model
 from dlperf.analysis.publications.rows import Row, group, point
 
 #: What a ratio may differ by: the publications print two decimals, some of them cut off.
 TOLERANCE = 0.01
 #: Of achieved FLOP/s (two decimals of a throughput with two decimals) and of a whole percentage.
 FLOPS_TOLERANCE, PERCENT_TOLERANCE = 0.02, 0.5
-#: TFLOP/s that the GPT report takes a percentage of: a V100's tensor cores.
+#: TFLOP/s that a report takes percentages of: a V100's tensor cores.
 PEAK = 125.0
-#: The GPT report's vocabulary, with Megatron-LM's padding.
-VOCABULARY = 51200
 
 
 @dataclass
@@ -144,28 +143,26 @@ def _precision(
 
 
 def _flops(rows: Sequence[Row]) -> Iterator[Ratio]:
-    """Achieved FLOP/s of GPT, with recomputation: 96 B s l h^2 (1 + s/(6h) + V/(16 l h)).
-
-    Narayanan et al. 2021, equation 3; B s over the time of a step is the throughput's tokens.
-    """
-    gpt = [row for row in rows if row["model"] == "GPT" and row["value"]]
+    """Achieved FLOP/s of models whose publications print it, and the share of a peak."""
+    counted = [
+        row for row in rows if row["value"] and of_model(row["model"]).flops_per_sample is not None
+    ]
     keys = ("framework", "case", "group")
     speeds = {
         tuple(row[k] for k in keys): float(row["value"])
-        for row in gpt
+        for row in counted
         if row["metric"] == "throughput"
     }
     achieved = {
         tuple(row[k] for k in keys): float(row["value"])
-        for row in gpt
+        for row in counted
         if row["metric"] == "achieved_flops_per_gpu"
     }
-    for row in gpt:
+    for row in counted:
         own = tuple(row[k] for k in keys)
-        if row["metric"] == "achieved_flops_per_gpu" and own in speeds:
-            s, layers, h = (int(row[key]) for key in ("seq_len", "layers", "hidden"))
-            factor = 1 + s / (6 * h) + VOCABULARY / (16 * layers * h)
-            flops = 96 * s * layers * h**2 * factor * speeds[own] / 1e12
+        of_sample = of_model(row["model"]).flops_per_sample
+        if row["metric"] == "achieved_flops_per_gpu" and own in speeds and of_sample:
+            flops = of_sample(row) * speeds[own] / 1e12
             yield Ratio(
                 row,
                 "achieved TFLOP/s a device, from the throughput",

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from dlperf.analysis.report import figures
-from dlperf.analysis.report.published_tables import CASES, Grid, metric, number, said
+from dlperf.analysis.report.published_tables import Grid, metric, number, said
 from dlperf.analysis.round import labels
 from dlperf.analysis.schema import forms
 from dlperf.analysis.statistics.medians import median
@@ -72,7 +72,7 @@ def _canvas(grid: Grid, title: str, body: float, below: float) -> tuple[Figure, 
     row = grid.row
     heading, _, table = grid.title.partition(": ")
     made.text(0.012, 1 - 0.24 / height, heading, size=13, weight="bold", va="center")
-    case = f"  ·  {CASES[row['workload']]}" if row["workload"] in CASES else ""
+    case = f"  ·  {grid.names_of_cases}" if grid.names_of_cases else ""
     made.text(0.012, 1 - 0.49 / height, table + case, size=9, va="center")
     facts = [row["precision"]] if grid.common("precision") else []
     facts += [f"device = one {row['hardware'] or 'GPU'}"] if grid.common("hardware") else []

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dlperf import workloads
 from dlperf.analysis.publications import records
 from dlperf.analysis.publications.config import Import
 from dlperf.analysis.report import tables
@@ -41,9 +42,7 @@ WORDS = {
     "time_to_train": "time to train",
 }
 #: Titles of workloads that this project does not have.
-WORKLOADS = {"insightface": "InsightFace", "gpt": "GPT"}
-#: What a publication's own names of cases say.
-CASES = {"gpt": "a case: parallelism, data x tensor x pipeline, global batch, width x layers"}
+WORKLOADS = {"insightface": "InsightFace"}
 #: Where less is better.
 LOWER = ("latency", "memory", "loss", "time")
 
@@ -68,6 +67,15 @@ class Grid:
     def common(self, key: str) -> bool:
         """Whether all values have this in common."""
         return len({row[key] for own in self.values.values() for row in own}) == 1
+
+    @property
+    def names_of_cases(self) -> str:
+        """What the publication's own names of cases say; "" where its rows have none."""
+        workload = self.row["workload"]
+        if "case" not in self.varying or workload not in workloads.NAMES:
+            return ""
+        known = workloads.of(workload).published.values()
+        return next((f"a case: {each.cases}" for each in known if each.cases), "")
 
     @property
     def decimals(self) -> int | None:
@@ -191,7 +199,7 @@ def table(grid: Grid, publication: Import) -> tables.Table:
         origins.IMPORTED,
         f"{row['unit'] or 'no unit'}, {better} is better",
         f"source: {title}, {row['published_table']}",
-        CASES.get(row["workload"], ""),
+        grid.names_of_cases,
         row["precision"] if grid.common("precision") else "",
         labels.topology(row) if grid.common("topology") else "",
         f"a device is one {row['hardware'] or 'GPU'}" if grid.common("hardware") else "",

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from dlperf.contract import tensor
 from dlperf.contract.dimension import Data, Dimension
 from dlperf.contract.layout import NAMES as WAYS
+from dlperf.contract.published import Published
 from dlperf.contract.tensor import Tensor
 from dlperf.contract.workload import Workload
 
@@ -205,6 +206,42 @@ def flops_per_sample(dimensions, scenario):
     return 3 * (layers + tokens * head)
 
 
+def published_flops_per_sample(row):
+    """FLOPs that DLPerf counts of a sequence: 96 s L h^2 (1 + s / 6h + V / 16Lh).
+
+    Narayanan et al. 2021, equation 3: each layer's forward pass is computed a second time.
+    """
+    tokens, layers, width = (int(row[key]) for key in ("seq_len", "layers", "hidden"))
+    more = tokens / (6 * width) + VOCABULARY / (16 * layers * width)
+    return 96 * tokens * layers * width**2 * (1 + more)
+
+
+#: What publications call it -> what is published of it under that name.
+PUBLISHED = {
+    "GPT": Published(
+        cases="parallelism, data x tensor x pipeline, global batch, width x layers",
+        flops_per_sample=published_flops_per_sample,
+    )
+}
+#: Columns of a published table -> our names of them.
+PUBLISHED_COLUMNS = {
+    "tp": "tensor_parallel",
+    "pp": "pipeline_parallel",
+    "hidden": "width",
+    "seq_len": "sequence_length",
+}
+
+
+def published_fields(row, columns):
+    """What a row of a published table is of: fields of a value (analysis/publications).
+
+    columns: dimensions that the table has columns of. A replica's batch in one micro-step is
+    `batch_size` here.
+    """
+    own = {PUBLISHED_COLUMNS.get(name, name): value for name, value in columns.items()}
+    return {"batch_size": own.pop("micro_batch", None), "dimensions": own}
+
+
 WORKLOAD = Workload(
     title="GPT",
     summary="next tokens, a vocabulary of 51,200, any width and depth.",
@@ -222,4 +259,6 @@ WORKLOAD = Workload(
     tokens_per_sample=tokens_per_sample,
     optimizer_states=OPTIMIZER_STATES,
     unsupported=unsupported,
+    published=PUBLISHED,
+    published_fields=published_fields,
 )

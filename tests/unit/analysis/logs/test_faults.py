@@ -746,7 +746,7 @@ def test_another_sources_log_is_answered_with_its_name(capsys, tmp_path):
         ([*EIGHT, "batch=3"], "--case batch=3: unknown key [allowed: framework, "),
         (
             EIGHT[1:],
-            "workload=: is not a workload [allowed: bert, electra, electra_squad, resnet50, ",
+            "workload=: is not a workload [allowed: bert, electra, electra_squad, gpt, resnet50, ",
         ),
         (["workload=resnet", *EIGHT[1:]], "workload=resnet: is not a workload"),
         (EIGHT[:1], "--case: precision is missing"),
@@ -760,6 +760,27 @@ def test_another_sources_log_is_answered_with_its_name(capsys, tmp_path):
 )
 def test_a_wrong_case_gets_one_message(capsys, given, message, tmp_path):
     assert message in refused(capsys, tmp_path, "dllogger", LOG, case=given)
+
+
+def test_a_split_model_has_its_batch_a_replica(capsys, tmp_path):
+    """As records have: 8 devices in replicas of 2, each with 8 sequences."""
+    case = ["workload=gpt", "precision=amp", "nodes=1", "devices_per_node=8", "data=tokens"]
+    log, window = upstream.megatron(), (20, 100)
+    rows = imported(
+        *(tmp_path, "megatron", log),
+        case=[*case, "batch_size=8", "tensor_parallel=2"],
+        window=window,
+    )
+    assert clock(rows) == pytest.approx(32 * CLOCK)
+    assert (rows[0]["batch_size"], rows[0]["tensor_parallel"]) == ("8", "2")
+    (tmp_path / "rows.csv").unlink()
+    for more, message in (
+        (["batch_size=8"], "of 32 samples a step, but the case's global batch is 64"),
+        (["batch_size=8", "tensor_parallel=3"], "8 devices cannot be split into replicas of 3"),
+        (["batch_size=8", "accumulation=2"], "accumulation=2: unknown key"),
+    ):
+        found = refused(*(capsys, tmp_path, "megatron", log), case=[*case, *more], window=window)
+        assert message in found
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,40 @@ def test_what_is_no_throughput_has_a_table_with_out_of_memory_as_a_result(tmp_pa
     assert drawn["png"].startswith(b"\x89PNG")
 
 
+def test_cases_that_a_publication_names_keep_its_tables_and_have_our_names_of_sizes(tmp_path):
+    """None of them is the case that the others are over."""
+    name = "dlperf-v1-gpt"
+    folder = imported(PUBLISHED / f"{name}.yaml", tmp_path / f"imported-{name}")
+    assert read_table(folder / "cells.tsv") == []
+    split = next(
+        row for row in read_table(folder / "values.tsv") if row["case"] == "2D_PP_2x8x2_512_2304x24"
+    )
+    assert (split["tensor_parallel"], split["pipeline_parallel"], split["accumulation"]) == (
+        8,
+        2,
+        32,
+    )
+    assert (split["width"], split["layers"], split["heads"]) == (2304, 24, 24)
+    assert (split["sequence_length"], split["batch_size"]) == (2048, 8)
+    grid = next(g for g in published_tables.grids(folder / "values.tsv") if "Pipeline" in g.title)
+    text = tables.markdown(published_tables.table(grid, configs.load(folder / "config.yaml")))
+    assert "a case: parallelism, data x tensor x pipeline, global batch, width x layers" in text
+    assert re.search(r"2D PP 2x8x2 512 2304x24 +\| +35\.62 +\| +31\.45", text)
+    printed = [row for row in rows_of.read_all(PUBLISHED) if row.get("case")]
+    assert not list(contradictions.contradictions(printed, [], tmp_path / "none.csv"))
+
+
+def test_a_split_model_of_a_tidy_csv_is_a_cell(tmp_path):
+    row = {"workload": "gpt", "unit": "sequences/s", "data": "", "batch_size": "8"}
+    row |= {"precision": "amp", "devices_per_node": "4", "tensor_parallel": "4", "width": "1536"}
+    folder = imported(tidy(tmp_path, row), tmp_path / "imported-mine")
+    (cell,) = read_table(folder / "cells.tsv")
+    assert (cell["tensor_parallel"], cell["width"], cell["layers"]) == (4, 1536, 12)
+    made = tables.build(cell["table"], [cell])
+    assert made.title.startswith("GPT training, amp")
+    assert "a case" not in " ".join(made.lines)
+
+
 def test_repetitions_of_a_tidy_csv_have_a_median_and_its_interval(tmp_path):
     speeds = ("391.53", "389.71", "389.66")
     rows = [{"repetition": str(n), "value": value} for n, value in enumerate(speeds, start=1)]
