@@ -6,6 +6,7 @@ here as functions that a model calls: `enter`, `leave`, a divided table, a divid
 The pipeline is GPipe's (Huang et al. 2019): all forward passes, then all backward passes.
 """
 
+import math
 from typing import Any, Callable, Dict, NamedTuple, Tuple
 
 import jax
@@ -193,8 +194,8 @@ def together(run, shapes, specs):
 
     def of_all(key, leaf):
         sides = [
-            side * int(np.prod([getattr(grid, axis) for axis in axes or ()], dtype=int))
-            for side, axes in zip(leaf.shape, specs[key])
+            side * math.prod(getattr(grid, axis) for axis in axes)
+            for side, axes in zip(leaf.shape, _axes(specs[key]))
         ]
         return jax.ShapeDtypeStruct(sides, leaf.dtype)
 
@@ -204,7 +205,12 @@ def together(run, shapes, specs):
 
 def divides(spec):
     """Whether a tensor group divides what has this spec."""
-    return any(TENSOR in (axes or ()) for axes in spec)
+    return any(TENSOR in axes for axes in _axes(spec))
+
+
+def _axes(spec):
+    """The names of a spec's axes, for each side: a PartitionSpec has one alone as itself."""
+    return [(each,) if isinstance(each, str) else each or () for each in spec]
 
 
 # In the step: gradients.
