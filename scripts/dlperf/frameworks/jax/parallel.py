@@ -266,18 +266,21 @@ class Stages(NamedTuple):
 
 
 def pipelined(run, stages, parameters, key, batches):
-    """((mean loss, on the last stage), gradients of the mean) of all micro-batches of an update.
+    """(the mean loss, gradients of it) of all micro-batches of an update; the loss is the last
+    stage's.
 
-    In tick t, stage s has micro-batch t - s, and what it makes of it goes to the stage behind. One
-    program for all stages has all of them compute their layers in every tick: before its first
-    micro-batch and behind its last one a stage computes what nobody reads, where it else would
-    wait. The embedding and the head are computed by the stages alone that have them.
+    In tick t, stage s computes micro-batch t - s and sends the result to the next stage. All stages
+    run one program, so each computes its layers in every tick: before its first micro-batch and
+    after its last one it computes what no stage reads, and whose gradients are zeros, instead of
+    waiting. Only the stages that have them compute the embedding and the head (lax.cond).
     """
     stage, count, micro = jax.lax.axis_index(PIPELINE), run.mesh.pipeline, len(batches)
     is_first, is_last = stage == 0, stage == count - 1
     *inputs, labels = (jnp.stack(each) for each in zip(*batches))
     merged = [each.reshape(-1, *each.shape[2:]) for each in inputs]
 
+    # The embedding takes all micro-batches at once: inside of the ticks, each would add a gradient
+    # as large as the table.
     def entered(parameters):
         x = stages.first(parameters, jax.random.fold_in(key, 0), *merged)
         return x.reshape(micro, -1, *x.shape[1:])
@@ -286,7 +289,7 @@ def pipelined(run, stages, parameters, key, batches):
     blank = jnp.zeros(blank.shape, blank.dtype)
 
     def forward(parameters):
-        """What the last layer gives of each micro-batch, which is so on the last stage alone."""
+        """The last layer's outputs for each micro-batch; on all but the last stage, others."""
         start = jax.lax.cond(is_first, entered, lambda _: blank, parameters)
         start = jnp.concatenate([start, jnp.zeros_like(blank, shape=(count - 1, *blank.shape[1:]))])
 
@@ -302,14 +305,14 @@ def pipelined(run, stages, parameters, key, batches):
         return left[count - 1 :]
 
     left, backward = jax.vjp(forward, parameters)
+
+    # The head: its gradients are taken at once and not with those of the layers, so that only one
+    # micro-batch's scores are in memory.
     ends = {name: parameters[name] for name in stages.ends}
     head = jax.value_and_grad(stages.last, (0, 1))
 
     def losses(ends, left):
-        """(sum of losses, gradients of it by the head's parameters, by each micro-batch)
-
-        They are taken here and now, so that the scores of one micro-batch at a time are kept.
-        """
+        """(sum of losses, its gradients by the head's parameters, by each micro-batch's x)"""
 
         def add(sums, given):
             value, (own, x) = head(ends, *given)
@@ -326,8 +329,11 @@ def pipelined(run, stages, parameters, key, batches):
         return jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), shapes)
 
     value, own, x = jax.lax.cond(is_last, losses, no_losses, ends, left)
+
+    # The layers and the embedding, from the last tick to the first.
     (gradients,) = backward(x)
-    gradients = dict(gradients, **{
-        name: jax.tree.map(jnp.add, gradients[name], own[name]) for name in stages.ends
-    })
+    gradients = dict(
+        gradients,
+        **{name: jax.tree.map(jnp.add, gradients[name], own[name]) for name in stages.ends},
+    )
     return value / micro, jax.tree.map(lambda each: each / micro, gradients)

@@ -2,7 +2,7 @@
 
 One program a step (forward, backward, all-reduce, update), compiled ahead, its state donated. Over
 several ranks it runs by `shard_map`, so that each computes by itself and gradients are averaged;
-what ranks of a split model exchange beside that is in parallel.py.
+parallel.py has what the ranks of a split model exchange beside that.
 """
 
 import collections
@@ -52,9 +52,8 @@ def train(
     shapes: of a micro-step's batch over all ranks, [(shape, type)]. layout: of a loader's images.
     schedule: a rate for each step, of a training to a quality, whose optimizer is one of
     optax.inject_hyperparams with a `learning_rate`, or of sparse.scheduled; outputs: as of
-    inference.infer. lookups: of
-    tables with sparse gradients, as of sparse.value_and_gradient. stages: the network's
-    parallel.Stages, which a pipeline needs.
+    inference.infer. lookups: of tables with sparse gradients, as of sparse.value_and_gradient.
+    stages: the network's parallel.Stages, which a pipeline needs.
     """
     parallel.refuse(run)
     exchange = Exchange(run)
@@ -70,7 +69,9 @@ def train(
     batches = open_batches(run, layout)
     next_batch = feed(batches, lambda *batch: exchange.put(tuple(put(run, *batch)), exchange.own))
 
-    step_of_rank = functools.partial(update, run, network, loss, optimizer, lookups, weights, stages)
+    step_of_rank = functools.partial(
+        update, run, network, loss, optimizer, lookups, weights, stages
+    )
     program = exchange.over_ranks(step_of_rank, spread, spread_moments)
     program = jax.jit(program, donate_argnums=(0, 1, 2))
     # by its shapes alone: the first batch belongs to the first step
@@ -235,8 +236,10 @@ class Exchange:
         return jax.tree.map(make, tree, specs)
 
     def spread(self, tree, specs):
-        """(shapes of all ranks' arrays, their specs). specs: by key, of what is not the same on all
-        ranks; in an optimizer's state, of the parameter that a leaf belongs to.
+        """(shapes of all ranks' arrays, the spec of each), of parameters or an optimizer's state.
+
+        specs: key of a parameter -> its spec, of those that are not the same on all ranks; what an
+        optimizer keeps of a parameter lies as it does.
         """
 
         def spec(path, leaf):
@@ -374,9 +377,7 @@ class Weights:
         if self.split:
             return self.split.specs
         columns, rows = PartitionSpec(None, DATA), PartitionSpec(DATA)
-        return {
-            key: columns if each.by == COLUMNS else rows for key, each in self.shards.items()
-        }
+        return {key: columns if each.by == COLUMNS else rows for key, each in self.shards.items()}
 
     def count(self):
         """The trained numbers: of a split model, this rank's."""

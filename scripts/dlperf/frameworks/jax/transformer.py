@@ -1,5 +1,5 @@
-"""Layers in JAX, with Flax (linen): of BERT's encoder (Devlin et al. 2018), with its embeddings, and
-of a decoder (GPT-2, Radford et al. 2019).
+"""Layers in JAX, with Flax (linen): of an encoder (BERT, Devlin et al. 2018), with its embeddings,
+and of a decoder (GPT-2, Radford et al. 2019).
 
 As fast as it gets: one product for query, key and value. Between its layers all tokens are rows of
 one matrix, which spares XLA copies for the weights' gradients. Attention is Flax's, which XLA
@@ -103,12 +103,12 @@ class DecoderLayer(nn.Module):
             deterministic=not self.training,
             dtype=self.dtype,
         )
-        mixed = mixed.reshape(len(x), -1)
+        mixed = mixed.reshape(len(x), width // self.ranks)
         x = x + dropout(RowDense(width, self.dtype, self.ranks, name="projection")(mixed))
         normed = enter(norm(facts, self.dtype, "norm2")(x), self.ranks)
         inner = dense(4 * width // self.ranks, self.dtype, "ffn1")(normed)
-        inner = RowDense(width, self.dtype, self.ranks, name="ffn2")(nn.gelu(inner, approximate=True))
-        return x + dropout(inner)
+        inner = nn.gelu(inner, approximate=True)
+        return x + dropout(RowDense(width, self.dtype, self.ranks, name="ffn2")(inner))
 
 
 class Embeddings:
