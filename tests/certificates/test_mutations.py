@@ -23,6 +23,7 @@ from wrong.electra import ELECTRA
 from wrong.electra_squad import INFER, QUALITY, SQUAD
 from wrong.gpt import ALONE, SPLIT
 from wrong.gpt import RIGHT as GPT
+from wrong.gpt_jax import GPT_JAX
 from wrong.resnet50 import RESNET50
 from wrong.wide_deep import SHARDED, WIDE_DEEP
 
@@ -242,7 +243,7 @@ def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
         assert certificate(mutation)["passed"]
 
 
-@pytest.mark.parametrize("mutation", one_in_five(ALONE) + every_other(SPLIT))
+@pytest.mark.parametrize("mutation", one_in_five(ALONE) + every_other(SPLIT) + one_in_five(GPT_JAX))
 def test_a_wrong_setting_of_gpt_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 

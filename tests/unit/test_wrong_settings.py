@@ -4,7 +4,17 @@ import ast
 
 import pytest
 from edits import edited, found
-from wrong import Mutation, bert, electra, electra_squad, gpt, resnet50, sources_of, wide_deep
+from wrong import (
+    Mutation,
+    bert,
+    electra,
+    electra_squad,
+    gpt,
+    gpt_jax,
+    resnet50,
+    sources_of,
+    wide_deep,
+)
 
 #: Names that are the same in every page, and that edits use.
 KNOWN = {"self", "run", "facts"}
@@ -15,7 +25,7 @@ ALL = [
         *(bert.BERT, bert.PADDED),
         *(wide_deep.WIDE_DEEP, wide_deep.SHARDED, wide_deep.INFER, wide_deep.QUALITY),
         electra.ELECTRA,
-        *(gpt.ALONE, gpt.SPLIT),
+        *(gpt.ALONE, gpt.SPLIT, gpt_jax.GPT_JAX),
         *(electra_squad.SQUAD, electra_squad.INFER, electra_squad.QUALITY),
     )
     for mutation in table

@@ -1,4 +1,5 @@
-"""JAX: one jitted program a step, data parallel over a mesh of processes by gloo or NCCL.
+"""JAX: one jitted program a step, over a mesh of processes by gloo or NCCL: data parallel,
+tensor parallel and in a pipeline.
 
 Fastest settings its best users choose: ahead-of-time compilation, donated state, bfloat16 for mixed
 precision (no loss scaling; parameters stay float32), XLA's own choice of kernels, and a persistent

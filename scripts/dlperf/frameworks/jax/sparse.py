@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from dlperf.contract.mesh import DATA
 from dlperf.contract.shards import COLUMNS
 from dlperf.contract.work import Rows
 
@@ -47,9 +48,9 @@ def value_and_gradient(forward, lookups, shards):
 
 def lookup(shard, part, ids):
     """(the rows of a rank's ids, of which each rank has a part; the ids of all, in this part)"""
-    everyone = jax.lax.all_gather(ids.reshape(-1), "ranks", tiled=True)
+    everyone = jax.lax.all_gather(ids.reshape(-1), DATA, tiled=True)
     if shard.by != COLUMNS:  # not shard.first: all ranks have the same program
-        everyone = everyone - jax.lax.axis_index("ranks") * shard.block
+        everyone = everyone - jax.lax.axis_index(DATA) * shard.block
         mine = (everyone >= 0) & (everyone < shard.block)
         everyone = jnp.where(mine, everyone, shard.block)
     rows = to_and_fro(part[everyone].reshape(shard.ranks, ids.size, -1))
@@ -71,12 +72,12 @@ def given_back(shard, everyone, gradient):
 
 def to_and_fro(parts):
     """Part r goes to rank r, from which part r of the result comes."""
-    return jax.lax.all_to_all(parts, "ranks", 0, 0, tiled=True)
+    return jax.lax.all_to_all(parts, DATA, 0, 0, tiled=True)
 
 
 def gathered(run, rows):
     """The gradient's mean over ranks: the ids and rows of all, one behind the other."""
-    whole = functools.partial(jax.lax.all_gather, axis_name="ranks", tiled=True)
+    whole = functools.partial(jax.lax.all_gather, axis_name=DATA, tiled=True)
     return Rows(whole(rows.ids), whole(rows.values) / run.ranks)
 
 

@@ -1,11 +1,13 @@
 """Training in JAX with Flax and Optax: what all workloads do alike.
 
 One program a step (forward, backward, all-reduce, update), compiled ahead, its state donated. Over
-several ranks it runs by `shard_map`, so that each computes by itself and gradients are averaged.
+several ranks it runs by `shard_map`, so that each computes by itself and gradients are averaged;
+parallel.py has what the ranks of a split model exchange beside that.
 """
 
 import collections
 import functools
+import math
 import re
 
 import jax
@@ -14,14 +16,15 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from dlperf.contract import layouts
+from dlperf.contract.mesh import DATA, PIPELINE
 from dlperf.contract.run import Unsupported
 from dlperf.contract.shards import COLUMNS
 from dlperf.contract.work import Rows, Table, Work, feed, large, parts, scheduled, table
 from dlperf.frameworks import half
-from dlperf.frameworks.jax import sparse
+from dlperf.frameworks.jax import parallel, sparse
 from dlperf.workloads.inputs import open_batches
 
 
@@ -39,6 +42,7 @@ def train(
     schedule=None,
     outputs=None,
     lookups=None,
+    stages=None,
 ):
     """The Work of training `network`.
 
@@ -48,14 +52,15 @@ def train(
     shapes: of a micro-step's batch over all ranks, [(shape, type)]. layout: of a loader's images.
     schedule: a rate for each step, of a training to a quality, whose optimizer is one of
     optax.inject_hyperparams with a `learning_rate`, or of sparse.scheduled; outputs: as of
-    inference.infer. lookups: of
-    tables with sparse gradients, as of sparse.value_and_gradient.
+    inference.infer. lookups: of tables with sparse gradients, as of sparse.value_and_gradient.
+    stages: the network's parallel.Stages, which a pipeline needs.
     """
-    exchange, shards = Exchange(run), weights.shards
+    parallel.refuse(run)
+    exchange = Exchange(run)
     moments = jax.eval_shape(optimizer.init, weights.shapes)
     # as long as they are not written, parameters are shapes
-    parameters, spread = exchange.spread(weights.shapes, shards)
-    moments, spread_moments = exchange.spread(moments, shards)
+    parameters, spread = exchange.spread(weights.shapes, weights.specs)
+    moments, spread_moments = exchange.spread(moments, weights.specs)
 
     def start_of_state():
         return jax.tree.map(exchange.zeros, moments)
@@ -64,7 +69,9 @@ def train(
     batches = open_batches(run, layout)
     next_batch = feed(batches, lambda *batch: exchange.put(tuple(put(run, *batch)), exchange.own))
 
-    step_of_rank = functools.partial(update, run, network, loss, optimizer, lookups, shards)
+    step_of_rank = functools.partial(
+        update, run, network, loss, optimizer, lookups, weights, stages
+    )
     program = exchange.over_ranks(step_of_rank, spread, spread_moments)
     program = jax.jit(program, donate_argnums=(0, 1, 2))
     # by its shapes alone: the first batch belongs to the first step
@@ -87,10 +94,11 @@ def train(
         carried = exchange.put(tree, exchange.same)
 
     weights.connect(lambda: parameters, write, lambda: carried, write_carried)
+    has_loss = run.coordinates.pipeline == run.mesh.pipeline - 1
     work = Work(
         step=step,
         wait=lambda: jax.block_until_ready(parameters),
-        loss=lambda value: value.addressable_data(0).item(),
+        loss=lambda value: value.addressable_data(0).item() if has_loss else None,
         parameters=weights.count(),
         batches=batches,
         parity=dict(
@@ -134,8 +142,11 @@ def forward_pass(run, network, outputs):
     return forward
 
 
-def update(run, network, loss, optimizer, lookups, shards, parameters, state, carried, batches):
+def update(
+    run, network, loss, optimizer, lookups, weights, stages, parameters, state, carried, batches
+):
     """The step on one rank: (parameters, state, carried, loss) after an update on `batches`."""
+    shards = weights.shards
 
     def forward(parameters, carried, batch):
         return loss(run, network, parameters, carried, *batch)
@@ -149,7 +160,10 @@ def update(run, network, loss, optimizer, lookups, shards, parameters, state, ca
         (more, carried), own = gradient(parameters, carried, batch)
         return (jax.tree.map(jnp.add, gradients, own), carried, value + more), None
 
-    if run.accumulation == 1:
+    if run.mesh.pipeline > 1:
+        used, carried = split_key(run, carried)
+        value, gradients = parallel.pipelined(run, stages, parameters, used, batches)
+    elif run.accumulation == 1:
         (value, carried), gradients = gradient(parameters, carried, batches[0])
     else:
         (value, carried), gradients = gradient(parameters, carried, batches[0])
@@ -158,7 +172,9 @@ def update(run, network, loss, optimizer, lookups, shards, parameters, state, ca
         gradients, carried, value = sums
         gradients = jax.tree.map(lambda each: each / run.accumulation, gradients)
         value = value / run.accumulation
-    if run.distributed:
+    if run.mesh.pipeline > 1:
+        gradients = parallel.sum_over_stages(weights, gradients)
+    if run.data_parallel > 1:
         there = {key: gradients.pop(key) for key in shards}  # the mean already
         gradients = dict(mean_of_all(run, gradients), **there)
     updates, state = optimizer.update(gradients, state, parameters)
@@ -167,9 +183,9 @@ def update(run, network, loss, optimizer, lookups, shards, parameters, state, ca
 
 def mean_over_ranks(run, gradients):
     if run.cuda:  # XLA combines them into few
-        return jax.lax.pmean(gradients, "ranks")
+        return jax.lax.pmean(gradients, DATA)
     flat, split = ravel_pytree(gradients)  # on a CPU it leaves them apart: twice the time
-    return split(jax.lax.pmean(flat, "ranks"))
+    return split(jax.lax.pmean(flat, DATA))
 
 
 def mean_of_all(run, gradients):
@@ -183,11 +199,12 @@ def mean_of_all(run, gradients):
 class Exchange:
     """Arrays and programs on one rank, or over a mesh of them."""
 
-    same, own = PartitionSpec(), PartitionSpec("ranks")
+    #: What is the same everywhere, of a replica, of a rank.
+    same, own, apart = PartitionSpec(), PartitionSpec(DATA), PartitionSpec(parallel.AXES)
 
     def __init__(self, run):
         self._run = run
-        self._mesh = Mesh(np.array(jax.devices()), ("ranks",)) if run.distributed else None
+        self._mesh = parallel.device_mesh(run) if run.distributed else None
 
     def _sharding(self, spec):
         return NamedSharding(self._mesh, spec) if self._mesh else None
@@ -200,7 +217,7 @@ class Exchange:
             step,
             mesh=self._mesh,
             in_specs=(parameters, state, self.same, self.own),
-            out_specs=(parameters, state, self.same, self.own),
+            out_specs=(parameters, state, self.same, self.apart),
             # What is carried stands under `same`, but may be each rank's own (batch-norm's
             # statistics); and JAX would add up the gradients itself, one by one.
             check_vma=False,
@@ -218,15 +235,16 @@ class Exchange:
             return jax.tree.map(lambda array: make(array, specs), tree)
         return jax.tree.map(make, tree, specs)
 
-    def spread(self, tree, shards):
-        """(shapes of all ranks' arrays, their specs). shards: of tables, by their keys."""
+    def spread(self, tree, specs):
+        """(shapes of all ranks' arrays, the spec of each), of parameters or an optimizer's state.
+
+        specs: key of a parameter -> its spec, of those that are not the same on all ranks; what an
+        optimizer keeps of a parameter lies as it does.
+        """
 
         def spec(path, leaf):
-            names = [getattr(part, "key", None) for part in path]
-            shard = next((shards[name] for name in names if name in shards), None)
-            if shard is None:
-                return self.same
-            return PartitionSpec(None, "ranks") if shard.by == COLUMNS else self.own
+            names = [part.key for part in path if isinstance(part, jax.tree_util.DictKey)]
+            return specs.get(".".join(names), self.same)
 
         specs = jax.tree_util.tree_map_with_path(spec, tree)
         return jax.tree.map(self._shape, tree, specs), specs
@@ -286,9 +304,12 @@ def compute_dtype(run):
 
 
 def shapes_of(run, network, *example):
-    """Shapes and types of a network's variables, from a batch of one sample (NumPy arrays)."""
+    """Shapes and types of a network's variables, from a batch of one sample (NumPy arrays).
+
+    Of a split model, those of a rank's own arrays.
+    """
     keys = {"params": jax.random.key(0), "dropout": jax.random.key(0)}
-    shapes = jax.eval_shape(network.init, keys, *example)
+    shapes = jax.eval_shape(parallel.in_tensor_group(run, network.init), keys, *example)
     dtype = np.float64 if run.float64 else np.float32
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), shapes)
 
@@ -304,10 +325,15 @@ def first_key(run):
 
 
 def split_key(run, data):
-    """(a key for this rank's micro-step, the next one's as data)."""
+    """(a key for this rank's micro-step, the next one's as data).
+
+    The ranks of a tensor group have the same one: parallel.apart.
+    """
     used, following = jax.random.split(jax.random.wrap_key_data(data, impl=generator(run)))
-    if run.distributed:
-        used = jax.random.fold_in(used, jax.lax.axis_index("ranks"))
+    if run.data_parallel > 1:
+        used = jax.random.fold_in(used, jax.lax.axis_index(DATA))
+    if run.mesh.pipeline > 1:
+        used = jax.random.fold_in(used, jax.lax.axis_index(PIPELINE))
     return used, jax.random.key_data(following)
 
 
@@ -321,12 +347,13 @@ class Weights:
 
     names: canonical name -> its key in the tree, such as "block0.conv1.kernel". shapes: the tree's,
     with types, nested dicts. shards: of the tables that ranks share out, by name, which is the key;
-    their shapes are those of all parts together. `connect` says where the tree is while it is
-    trained.
+    their shapes are those of all parts together. split: the parallel.Split of a model of which this
+    rank has a part; shapes are those of all ranks' together, and names those of what it owns.
+    `connect` says where the tree is while it is trained.
     """
 
-    def __init__(self, names, shapes, shards=None):
-        self.names, self.shapes, self.shards = names, shapes, shards or {}
+    def __init__(self, names, shapes, shards=None, split=None):
+        self.names, self.shapes, self.shards, self.split = names, shapes, shards or {}, split
         self._tree = self._write = self._carried = self._write_carried = None
 
     def connect(self, tree, write, carried, write_carried=None):
@@ -344,8 +371,18 @@ class Weights:
     def read(self):
         return self.arrays(self._tree())
 
+    @property
+    def specs(self):
+        """Key -> how its values lie on the mesh, of what is not the same on all ranks."""
+        if self.split:
+            return self.split.specs
+        columns, rows = PartitionSpec(None, DATA), PartitionSpec(DATA)
+        return {key: columns if each.by == COLUMNS else rows for key, each in self.shards.items()}
+
     def count(self):
-        """The trained numbers."""
+        """The trained numbers: of a split model, this rank's."""
+        if self.split:
+            return sum(math.prod(self.split.shapes[key]) for key in self.names.values())
         flat = flatten_dict(self.shapes, sep=".")
         shared = sum(each.entries for each in self.shards.values())
         return shared + sum(leaf.size for key, leaf in flat.items() if key not in self.shards)
@@ -362,7 +399,7 @@ class Weights:
         self._write_carried({"batch_stats": unflatten_dict(flat, sep=".")})
 
     def arrays(self, tree):
-        """Nested dicts of arrays -> (canonical name, NumPy array), one by one."""
+        """Nested dicts of arrays -> (canonical name or Part, NumPy array), one by one."""
         flat = flatten_dict(tree, sep=".")
         # every rank has them all but tables that are shared out: its own shard is the whole
         own = {name: flat[key].addressable_data(0) for name, key in self.names.items()}
@@ -370,14 +407,23 @@ class Weights:
             array = np.asarray(leaf)
             if name in self.shards:
                 array = self.shards[name].whole(multihost_utils.process_allgather(array))
-            yield name, canonical(name, array)
+            yield self._part(name) or name, canonical(name, array)
+
+    def _part(self, name):
+        """The Part that this rank has of a tensor, or None where it has all of it."""
+        part = self.split and self.split.parts[name]
+        return None if part is None or part.is_whole else part
 
     def nested(self, arrays):
         """Canonical name -> array or Rows, as nested dicts in the parameters' type."""
         shapes = flatten_dict(self.shapes, sep=".")
         flat = {}
+        if self.split:  # what only other stages have
+            flat = {key: np.zeros(own, shapes[key].dtype) for key, own in self.split.shapes.items()}
         for name, key in self.names.items():
-            array, dtype = arrays[name], shapes[key].dtype
+            array, dtype, part = arrays[name], shapes[key].dtype, self._part(name)
+            if part:
+                array = part.of(array)
             if name in self.shards and not isinstance(array, Rows):
                 flat[key] = self.shards[name].own(array).astype(dtype)
             elif isinstance(array, Table):

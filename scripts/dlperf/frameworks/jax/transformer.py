@@ -1,4 +1,5 @@
-"""The encoder of BERT (Devlin et al. 2018) in JAX, with Flax (linen): embeddings and layers.
+"""Layers in JAX, with Flax (linen): of an encoder (BERT, Devlin et al. 2018), with its embeddings,
+and of a decoder (GPT-2, Radford et al. 2019).
 
 As fast as it gets: one product for query, key and value. Between its layers all tokens are rows of
 one matrix, which spares XLA copies for the weights' gradients. Attention is Flax's, which XLA
@@ -11,6 +12,8 @@ from types import ModuleType
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
+
+from dlperf.frameworks.jax.parallel import RowDense, apart, enter
 
 ATTENTION = "flax.linen.dot_product_attention, fused by XLA"
 
@@ -62,6 +65,50 @@ class Layer(nn.Module):
         inner = gelu(dense(self.inner_width, self.dtype, "ffn1")(x))
         inner = dense(width, self.dtype, "ffn2")(inner)
         return norm(facts, self.dtype, "norm2")(x + dropout(inner))
+
+
+class DecoderLayer(nn.Module):
+    """Causal attention, then two dense layers; each normalises its input.
+
+    ranks: of the tensor group, which divides heads and the inner layer. Of a rank's own query, key
+    and value each stands in one piece.
+    """
+
+    facts: ModuleType
+    heads: int
+    tokens: int  # of a sequence
+    dtype: jnp.dtype
+    training: bool
+    ranks: int = 1
+
+    @nn.compact
+    def __call__(self, x):
+        """x (batch x tokens, width)"""
+        facts, width = self.facts, x.shape[1]
+        dropout = nn.Dropout(facts.DROPOUT, deterministic=not self.training)
+        normed = enter(norm(facts, self.dtype, "norm1")(x), self.ranks)
+        qkv = dense(3 * width // self.ranks, self.dtype, "qkv")(normed)
+        query, key, value = (
+            part.reshape(-1, self.tokens, self.heads // self.ranks, width // self.heads)
+            for part in jnp.split(qkv, 3, axis=-1)
+        )
+        mixed = nn.dot_product_attention(
+            query,
+            key,
+            value,
+            mask=jnp.tril(jnp.ones((1, 1, self.tokens, self.tokens), bool)),
+            dropout_rate=facts.ATTENTION_DROPOUT,
+            dropout_rng=apart(self.make_rng("dropout"), self.ranks) if self.training else None,
+            broadcast_dropout=False,
+            deterministic=not self.training,
+            dtype=self.dtype,
+        )
+        mixed = mixed.reshape(len(x), width // self.ranks)
+        x = x + dropout(RowDense(width, self.dtype, self.ranks, name="projection")(mixed))
+        normed = enter(norm(facts, self.dtype, "norm2")(x), self.ranks)
+        inner = dense(4 * width // self.ranks, self.dtype, "ffn1")(normed)
+        inner = nn.gelu(inner, approximate=True)
+        return x + dropout(RowDense(width, self.dtype, self.ranks, name="ffn2")(inner))
 
 
 class Embeddings:

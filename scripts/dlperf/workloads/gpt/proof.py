@@ -57,13 +57,14 @@ TOLERANCES = {
         outputs=5e-3,
         optimizer=1e-3,
     ),
+    # measured in PyTorch and JAX: losses 6e-5, gradients 0.016, median 0.012, dropout 6e-5
     "amp": Tolerances(
-        step=Step(loss=3e-3, gradient=0.1, gradient_median=0.06, gradient_last=SHOWN_BY_ALL),
+        step=Step(loss=5e-4, gradient=0.06, gradient_median=0.05, gradient_last=SHOWN_BY_ALL),
         neutral=FROM_NEUTRAL,
         least_error=1e-3,
         statistics=NO_BATCH_NORM,
-        dropout=3e-3,
-        losses=1e-2,
+        dropout=5e-4,
+        losses=2e-3,
         update=0.5,
         update_worst=MEDIAN_ALONE,
         outputs=0.05,
