@@ -24,6 +24,7 @@ from wrong.electra_squad import INFER, QUALITY, SQUAD
 from wrong.gpt import ALONE, SPLIT
 from wrong.gpt import RIGHT as GPT
 from wrong.gpt_jax import GPT_JAX
+from wrong.gpt_jax import RIGHT as GPT_IN_JAX
 from wrong.resnet50 import RESNET50
 from wrong.wide_deep import SHARDED, WIDE_DEEP
 
@@ -248,7 +249,7 @@ def test_a_wrong_setting_of_gpt_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 
-@pytest.mark.parametrize("mutation", first(3, GPT))
+@pytest.mark.parametrize("mutation", first(3, GPT) + first(1, GPT_IN_JAX))
 def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
     found = certificate(mutation)
     assert found["passed"], found["tiers"]

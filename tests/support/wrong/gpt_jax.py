@@ -131,3 +131,8 @@ GPT_JAX = [
         layout="tp2",
     ),
 ]
+#: What passes: the cheapest that has each kind of split comes first.
+RIGHT = [
+    jax("as it is", None, layout=layout)
+    for layout in ("tp2pp2acc2", "1", "dp2", "acc2", "tp2", "pp2acc2", "dp2tp2", "ckpt1")
+]

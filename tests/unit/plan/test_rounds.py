@@ -22,10 +22,7 @@ TABLE = Path(__file__).with_name("rounds.tsv")
 COLUMNS = ("round", "framework", "cases", "unsupported")
 
 #: Those that a round has for the reason alone that stands in its report.
-NEVER_RUN = {
-    ("dlperf-v1-wide-deep", "mindspore"),
-    ("dlperf-v1-gpt", "jax"),  # until it has a page
-}
+NEVER_RUN = {("dlperf-v1-wide-deep", "mindspore")}
 
 
 def planned(path: Path) -> list[dict[str, str]]:
