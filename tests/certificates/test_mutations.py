@@ -255,7 +255,18 @@ def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
     assert found["passed"], found["tiers"]
 
 
-@pytest.mark.parametrize("mutation", RIGHT, ids=title)
+def one_a_framework(mutations: list[Mutation]) -> list:
+    """All; of a framework other than PyTorch the second one is for `make test-full`."""
+    seen = set()
+    found = []
+    for each in mutations:
+        again = each.framework in seen and each.framework != "pytorch"
+        seen.add(each.framework)
+        found.append(pytest.param(each, id=title(each), marks=[pytest.mark.full] * again))
+    return found
+
+
+@pytest.mark.parametrize("mutation", one_a_framework(RIGHT))
 def test_the_small_bert_passes_as_it_is(mutation, certificate):
     found = certificate(mutation)
     assert found["passed"], found["tiers"]
