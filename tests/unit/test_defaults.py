@@ -38,7 +38,6 @@ OF_FRAMEWORKS = {
     "forget": "an optimiser with state beside the framework's own has it",
     "set_rate": "an optimiser whose rate is no plain setting has it",
     "momentum": "of MXNet: Adam has none",
-    "key": "of JAX: a part of a path in a tree",
 }
 
 

@@ -4,6 +4,7 @@ Nothing here shows that HugeCTR itself trains so: that takes a GPU and a certifi
 """
 
 import ctypes
+import dataclasses
 import importlib
 import json
 import sys
@@ -348,7 +349,9 @@ CASE = {
     ],
 )
 def test_what_it_cannot_is_said_with_the_reason(changes, reason):
-    found = frameworks.unsupported({**CASE, "framework": "hugectr", **changes})
+    found = frameworks.unsupported(
+        {**CASE, "framework": "hugectr", "layout": dataclasses.asdict(Layout()), **changes}
+    )
     assert reason in found
     assert bool(reason) == bool(found)
 

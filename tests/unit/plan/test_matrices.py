@@ -356,8 +356,8 @@ def test_what_a_layout_does_not_divide_is_unsupported_there():
         "pipeline_parallel 2)",
         "1n2d": "2 devices cannot be split into replicas of 4 (tensor_parallel 2 x "
         "pipeline_parallel 2)",
-        "1n4d": "no implementation of BERT-Base has tensor_parallel",
-        "2n4d": "no implementation of BERT-Base has tensor_parallel",
+        "1n4d": "no implementation of BERT-Base has pipeline_parallel",
+        "2n4d": "no implementation of BERT-Base has pipeline_parallel",
     }
 
 
