@@ -90,10 +90,13 @@ def contents(manifest: Mapping[str, Any]) -> str:
         return f"{text}; {left:,} left out" if left else text
     if "images" in manifest:
         return f"{manifest['images']:,} images in {manifest['classes']} class folders"
-    return (
-        f"{manifest['tokens']:,} tokens in {manifest['documents']:,} documents, "
-        f"{manifest['vocabulary_learned']:,} of 30,522 entries of the vocabulary learned from them"
-    )
+    text = f"{manifest['tokens']:,} tokens"
+    if "documents" in manifest:
+        text += f" in {manifest['documents']:,} documents"
+    if "vocabulary_learned" in manifest:
+        learned = f"{manifest['vocabulary_learned']:,} of 30,522 entries"
+        return f"{text}, {learned} of the vocabulary learned from them"
+    return f"{text}, of a vocabulary of {manifest['vocabulary_size']:,}"
 
 
 def hosts(rows: Iterable[Row]) -> list[dict[str, Any]]:

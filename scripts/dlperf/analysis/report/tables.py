@@ -190,11 +190,24 @@ def lines(cells: Sequence[Row]) -> list[str]:
         *origin.first,
         *([f"{how}; sizes differ, so nothing is ranked"] if how else []),
         unit(row),
+        *([OF_REPLICAS] if any(map(is_split, cells)) else []),
         *labels.sizes(row),
         f"data: {labels.data(row)}",
         labels.device(row),
         *origin.last,
     ]
+
+
+#: What a table says whose models are split over devices, in some of its rows.
+OF_REPLICAS = (
+    "tp, pp: a model replica is split over so many devices by tensors, by layers; the batch is "
+    "that of a replica, and in brackets is the ratio to one replica of the same layout"
+)
+
+
+def is_split(row: Row) -> bool:
+    """Whether a replica of a cell's model has several devices."""
+    return any((row.get(key) or 1) > 1 for key in ("tensor_parallel", "pipeline_parallel"))
 
 
 def unit(row: Row) -> str:

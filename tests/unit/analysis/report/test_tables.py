@@ -95,6 +95,14 @@ def test_layouts_stand_beside_each_other_in_one_table(tmp_path):
     assert "PyTorch [inductor]" not in curves and "PyTorch, accumulation 2" in curves
 
 
+@pytest.mark.parametrize("layouts", [[{}], [{}, {"tensor_parallel": 2}]])
+def test_a_table_of_split_models_says_whose_batch_it_is(tmp_path, layouts):
+    results = write_round(tmp_path, with_bert(layouts=layouts))
+    analyse(results)
+    text = write_table(results, "bert-train-fp32-b2")["md"]
+    assert ("the batch is that of a replica" in text) is (len(layouts) > 1)
+
+
 def test_speed_ups_are_over_the_same_layout(tmp_path):
     results = write_round(tmp_path, with_bert(layouts=LAYOUTS))
     rows = analyse(results)
