@@ -147,6 +147,9 @@ def document(given):
     values["layout"] = _layout(values, described)
     identity = OrderedDict((key, values[key]) for key in IDENTITY)
     identity.update(own)
+    reason = workloads.unsupported(identity)
+    if reason:
+        raise Mistake("--workload %s: %s" % (workload, reason))
     reason = frameworks.unsupported(dict(identity, device=device))
     if reason:
         asked = ("framework", "device", "precision", "compiler")

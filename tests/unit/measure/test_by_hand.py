@@ -150,6 +150,21 @@ def test_a_mistake_ends_in_one_message_with_option_value_and_what_is_allowed(opt
     assert said in text and "\n" not in text
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"heads": 5}, "heads: 5 do not divide a width of 768"),
+        ({"heads": 3, "tensor_parallel": 2}, "tensor_parallel: 2 does not divide 3 heads"),
+        ({"layers": 3, "pipeline_parallel": 2}, "pipeline_parallel: 2 does not divide 3 layers"),
+        ({"zero_stage": 2, "pipeline_parallel": 2}, "zero_stage: 2 exchanges gradients in each"),
+    ],
+)
+def test_a_model_that_cannot_be_split_so_is_one_message(options, said):
+    given = {"workload": "gpt", "framework": "pytorch", "device": "cpu", "devices_per_node": 4}
+    with pytest.raises(by_hand.Mistake, match=said):
+        by_hand.document({**given, **options})
+
+
 def test_what_a_framework_does_not_do_is_told_with_its_own_reason():
     asked = ["--workload", "bert", "--framework", "jax", "--compiler", "none"]
     assert "ask for compiler xla" in message(asked=asked)
