@@ -339,7 +339,9 @@ class Weights:
     def write(self, arrays):
         for name, parameter in self.named.items():
             own = {name: parallel.local(parameter.detach())}
-            if self._zero_stage >= 2:
+            if hasattr(parameter, "shard"):
+                copy(arrays, {name: parameter})
+            elif self._zero_stage >= 2:
                 part, _ = parallel.sharded_part(name, parameter)
                 copy({name: part.of(arrays[name])}, own)
             elif name in self._parts:
