@@ -77,6 +77,7 @@ def test_ids_beyond_float32_pass_mxnets_store_unchanged(environments):
 def test_mixed_precision_on_a_gpu_is_refused_for_lazy_tables_alone(framework, reason):
     case = {
         "workload": "wide_deep",
+        "layout": {},
         "framework": framework,
         "device": "cuda",
         "precision": "amp",
@@ -92,7 +93,7 @@ def test_mixed_precision_on_a_gpu_is_refused_for_lazy_tables_alone(framework, re
 
 def test_tables_of_more_numbers_than_mxnet_counts_are_refused():
     case = {"workload": "wide_deep", "device": "cpu", "precision": "fp32", "framework": "mxnet"}
-    case.update(compiler="static", adam="lazy", width=16, vocabulary=2**27)
+    case.update(compiler="static", adam="lazy", width=16, vocabulary=2**27, layout={})
     assert "32 bits" in frameworks.unsupported(case)
     assert not frameworks.unsupported(dict(case, vocabulary=2**27 - 1))
 
@@ -102,7 +103,7 @@ def test_tables_are_sharded_where_ranks_can_exchange_their_rows(framework):
     compiler = frameworks.of(framework).default_compiler["cpu"]
     case = {"workload": "wide_deep", "device": "cpu", "precision": "fp32", "framework": framework}
     case.update(compiler=compiler, adam="lazy", width=16, vocabulary=260_000, scenario="train")
-    case["layout"] = {"accumulation": 1}
+    case["layout"] = {}
     found = frameworks.unsupported(dict(case, tables="sharded"))
     assert bool(found) == (framework in ("mxnet", "mindspore"))
     assert not frameworks.unsupported(dict(case, tables="replicated"))
@@ -111,5 +112,6 @@ def test_tables_are_sharded_where_ranks_can_exchange_their_rows(framework):
 def test_xla_in_tensorflow_compiles_no_sharded_tables():
     case = {"workload": "wide_deep", "device": "cuda", "precision": "fp32", "compiler": "xla"}
     case.update(framework="tensorflow", tables="sharded", adam="lazy", width=16, vocabulary=2600)
+    case["layout"] = {}
     assert "no collectives" in frameworks.unsupported(case)
     assert not frameworks.unsupported(dict(case, compiler="none"))
