@@ -1,5 +1,6 @@
 """Tables with sparse gradients: ids on their way between ranks, and what is refused."""
 
+import dataclasses
 import json
 
 import in_framework
@@ -7,6 +8,10 @@ import pytest
 from conftest import CPU_FRAMEWORKS
 
 from dlperf import frameworks
+from dlperf.contract.layout import Layout
+
+#: The layout of a case whose model is not split.
+WHOLE = dataclasses.asdict(Layout())
 
 EXCHANGED = """
 from types import SimpleNamespace
@@ -77,7 +82,7 @@ def test_ids_beyond_float32_pass_mxnets_store_unchanged(environments):
 def test_mixed_precision_on_a_gpu_is_refused_for_lazy_tables_alone(framework, reason):
     case = {
         "workload": "wide_deep",
-        "layout": {},
+        "layout": WHOLE,
         "framework": framework,
         "device": "cuda",
         "precision": "amp",
@@ -93,7 +98,7 @@ def test_mixed_precision_on_a_gpu_is_refused_for_lazy_tables_alone(framework, re
 
 def test_tables_of_more_numbers_than_mxnet_counts_are_refused():
     case = {"workload": "wide_deep", "device": "cpu", "precision": "fp32", "framework": "mxnet"}
-    case.update(compiler="static", adam="lazy", width=16, vocabulary=2**27, layout={})
+    case.update(compiler="static", adam="lazy", width=16, vocabulary=2**27, layout=WHOLE)
     assert "32 bits" in frameworks.unsupported(case)
     assert not frameworks.unsupported(dict(case, vocabulary=2**27 - 1))
 
@@ -103,7 +108,7 @@ def test_tables_are_sharded_where_ranks_can_exchange_their_rows(framework):
     compiler = frameworks.of(framework).default_compiler["cpu"]
     case = {"workload": "wide_deep", "device": "cpu", "precision": "fp32", "framework": framework}
     case.update(compiler=compiler, adam="lazy", width=16, vocabulary=260_000, scenario="train")
-    case["layout"] = {}
+    case["layout"] = WHOLE
     found = frameworks.unsupported(dict(case, tables="sharded"))
     assert bool(found) == (framework in ("mxnet", "mindspore"))
     assert not frameworks.unsupported(dict(case, tables="replicated"))
@@ -112,6 +117,6 @@ def test_tables_are_sharded_where_ranks_can_exchange_their_rows(framework):
 def test_xla_in_tensorflow_compiles_no_sharded_tables():
     case = {"workload": "wide_deep", "device": "cuda", "precision": "fp32", "compiler": "xla"}
     case.update(framework="tensorflow", tables="sharded", adam="lazy", width=16, vocabulary=2600)
-    case["layout"] = {}
+    case["layout"] = WHOLE
     assert "no collectives" in frameworks.unsupported(case)
     assert not frameworks.unsupported(dict(case, compiler="none"))
