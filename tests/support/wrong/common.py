@@ -5,8 +5,8 @@ from edits import Replace
 #: Of all parameters, in place of those of two dimensions and more.
 DECAY_ON_BIASES_IN_PYTORCH = Replace(
     "by_decay",
-    "_decay if _is_matrix else 0.0",
-    "_decay",
+    "[{'params': _more, 'weight_decay': _decay}, {'params': _one, 'weight_decay': 0.0}]",
+    "[{'params': _more, 'weight_decay': _decay}, {'params': _one, 'weight_decay': _decay}]",
 )
 #: Inference in training mode.
 TRAINING_MODE = Replace("inference", "model(run).eval()", "model(run)")

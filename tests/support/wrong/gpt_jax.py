@@ -4,7 +4,7 @@ from functools import partial
 
 from edits import Replace
 
-from wrong import Mutation, common
+from wrong import TIMED, Mutation, common
 
 jax = partial(Mutation, "gpt", "jax")
 
@@ -86,11 +86,18 @@ GPT_JAX = [
         ),
         layout="tp2",
     ),
-    jax("gradients summed over micro-steps", common.SUMMED_MICRO_STEPS["jax"], layout="acc2"),
+    # of these three, the clip hides all but the step that shows gradients as timed
+    jax(
+        "gradients summed over micro-steps",
+        common.SUMMED_MICRO_STEPS["jax"],
+        layout="acc2",
+        **TIMED,
+    ),
     jax(
         "gradients summed over a pipeline's micro-batches",
         Replace("pipelined", "jax.tree.map(lambda _g: _g / _count, _gradients)", "_gradients"),
         layout="pp2acc2",
+        **TIMED,
     ),
     jax(
         "gradients summed over replicas",
@@ -100,6 +107,7 @@ GPT_JAX = [
             "_split(jax.lax.psum(_flat, DATA))",
         ),
         layout="dp2",
+        **TIMED,
     ),
     jax(
         "batches by rank",

@@ -263,18 +263,22 @@ def put(run, *arrays):
 
 
 def by_decay(network, decay):
-    """Groups of parameters for an optimizer: weight decay on those of two dimensions and more.
+    """Groups of parameters for an optimizer: weight decay on those of two dimensions and more, which
+    come first.
 
-    A fused update takes no DTensors beside others, so they have groups of their own.
+    A fused update takes no DTensors beside others, so those have groups of their own behind them.
     """
-    groups = {}
-    for parameter in network.parameters():
-        kind = isinstance(parameter, DTensor), parameter.ndim > 1
-        groups.setdefault(kind, []).append(parameter)
-    return [
-        {"params": parameters, "weight_decay": decay if is_matrix else 0.0}
-        for (_, is_matrix), parameters in groups.items()
-    ]
+    whole = [p for p in network.parameters() if not isinstance(p, DTensor)]
+    divided = [p for p in network.parameters() if isinstance(p, DTensor)]
+    groups = []
+    for parameters in filter(None, (whole, divided)):
+        decayed = [p for p in parameters if p.ndim > 1]
+        others = [p for p in parameters if p.ndim <= 1]
+        groups += [
+            {"params": decayed, "weight_decay": decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+    return groups
 
 
 def adamw(run, network, weights, facts, clip_norm=None):
