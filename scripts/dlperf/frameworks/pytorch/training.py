@@ -263,8 +263,7 @@ def put(run, *arrays):
 
 
 def by_decay(network, decay):
-    """Groups of parameters for an optimizer: weight decay on those of two dimensions and more, which
-    come first.
+    """Groups of parameters for an optimizer: matrices, with weight decay, and then vectors.
 
     A fused update takes no DTensors beside others, so those have groups of their own behind them.
     """
