@@ -77,9 +77,12 @@ from dlperf.frameworks.jax import training as framework
 from dlperf.workloads.wide_deep import jax as page
 
 network = page.model(run)
-optimizer, shapes = page.optimizer(run, network), page.weights(run, network).shapes
+optimizer, weights = page.optimizer(run, network), page.weights(run, network)
+shapes = weights.shapes
 lookups = page.lookups if run.dimensions["adam"] == "lazy" else None
-step = functools.partial(framework.update, run, network, page.loss, optimizer, lookups, {})
+step = functools.partial(
+    framework.update, run, network, page.loss, optimizer, lookups, weights, None
+)
 batch = tuple(jax.ShapeDtypeStruct(*each) for each in page.shapes(run, run.batch_size))
 state = jax.eval_shape(optimizer.init, shapes)
 step = jax.jit(step, donate_argnums=(0, 1, 2))

@@ -22,6 +22,7 @@ from conftest import ROOT, SMALL_ROUND, copy_repository
 from edits import assignment, edit_file
 
 from dlperf import plan
+from dlperf.contract.layout import Layout
 
 ROUND = {
     **SMALL_ROUND,
@@ -77,7 +78,9 @@ def measured(folder: Path) -> list[dict]:
         nodes = {window["node"] for window in record["window"]}
         assert len(nodes) == record["identity"]["nodes"] and nodes <= set(slurm.NODES)
         assert record["provenance"]["scheduler_job"].isdigit()
-        assert len({rank["sha256"] for rank in record["weights"]}) == 1, "the same on every rank"
+        layout = Layout(**record["identity"]["layout"])
+        different = len({rank["sha256"] for rank in record["weights"]})
+        assert different == layout.devices_per_replica, "the same on every replica"
     return records
 
 
@@ -206,6 +209,31 @@ def test_a_round_of_wide_and_deep_with_tables_that_two_nodes_share(cluster, site
     assert shared["parity"]["rows_of_tables"] == "all-to-all"
     # the same training, wherever its rows are
     assert whole["steps"]["loss"] == pytest.approx(shared["steps"]["loss"], rel=1e-5)
+
+
+@pytest.mark.full
+def test_a_round_of_gpt_that_is_split_over_two_nodes(cluster, site):
+    section = {
+        "precisions": ["fp32"],
+        "batch_sizes": {"fp32": [2]},
+        "data": ["sample"],
+        **{"width": 32, "layers": 2, "heads": 2, "sequence_length": 16},
+        "layouts": [
+            {"tensor_parallel": 2},
+            {"tensor_parallel": 2, "pipeline_parallel": 2, "accumulation": 2},
+        ],
+    }
+    frameworks = ["pytorch", "jax"]
+    ask(site, frameworks=frameworks, workloads={"gpt": section}, topologies=["2n2d"])
+    records = measured(site)
+    assert len(records) == 4
+    for record in records:
+        # untrained: ln 51200 of a token; four samples an update, of two replicas or micro-steps
+        assert record["steps"]["loss"][0] == pytest.approx(10.84, abs=0.1)
+        assert record["samples"] == 2 * 4
+    # the same global batches, however they are split
+    losses = [record["steps"]["loss"] for record in records]
+    assert all(each == pytest.approx(losses[0], abs=0.02) for each in losses)
 
 
 def test_a_certificate_over_two_nodes_is_a_job_of_two_nodes(cluster, site):
