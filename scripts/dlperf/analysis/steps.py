@@ -80,8 +80,9 @@ class Step(NamedTuple):
     def command(self, cases: Sequence[Case], without: Iterable[str] = ()) -> str:
         """The step's command for the shell directive of a rule with the step's inputs, outputs and
         params; `without` options that the rule spells itself."""
+        # a param may be empty, of which Snakemake's quoting leaves nothing
         asked = [
-            f"--{option.name} {{{option.role}.{option.key}:q}}"
+            f"--{option.name}{'=' if option.role == PARAM else ' '}{{{option.role}.{option.key}:q}}"
             for option in self.of_round(cases)
             if option.given and option.name not in without
         ]

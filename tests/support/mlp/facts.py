@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 
+from dlperf.contract import tensor
 from dlperf.contract.dimension import Data, Dimension
 from dlperf.contract.workload import Workload
 
@@ -32,12 +33,7 @@ def base(case):
 def parameters(dimensions):
     pixels = 3 * dimensions["image_size"] ** 2
     return OrderedDict(
-        (
-            ("hidden.weight", (WIDTH, pixels)),
-            ("hidden.bias", (WIDTH,)),
-            ("output.weight", (CLASSES, WIDTH)),
-            ("output.bias", (CLASSES,)),
-        )
+        [*tensor.dense("hidden", pixels, WIDTH), *tensor.dense("output", WIDTH, CLASSES)]
     )
 
 
