@@ -235,7 +235,7 @@ PADDED = [
     ),
 ]
 #: The BERT of two layers passes in every framework. Of PyTorch, which goes first, in each layout.
-LAYOUTS = {"pytorch": ("1", "dp2", "acc2", "tp2", "dp2tp2acc2")}
+LAYOUTS = {"pytorch": ("1", "tp2", "dp2", "acc2", "dp2tp2acc2")}
 RIGHT = [
     each._replace(layout=layout)
     for each in sorted(as_it_is("bert"), key=lambda each: each.framework != "pytorch")
