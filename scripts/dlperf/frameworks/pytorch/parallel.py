@@ -168,14 +168,15 @@ class Gradients:
     def __init__(self, run, named):
         self._run, self._named = run, named
         self._divided = set(named) if is_sharded(run) else set(parts(run))
+        # once, and not in every step
+        self._stages = workloads.stages(run.workload, run.dimensions, run.mesh.pipeline)
         self._tied = self._tied_groups()
 
     def _tied_groups(self):
         """Name -> group of the stages that have a tensor, of those that several have."""
         run, grid = self._run, self._run.mesh
-        stages = workloads.stages(run.workload, run.dimensions, grid.pipeline)
         found = {}
-        for name, there in stages.items():
+        for name, there in self._stages.items():
             if len(there) < 2:
                 continue
             # every rank makes every group, in one order, as torch wants it
@@ -202,11 +203,10 @@ class Gradients:
     def norm(self):
         """The norm of all gradients of the model, each value counted once; a tensor of one."""
         run, place = self._run, self._run.coordinates
-        stages = workloads.stages(run.workload, run.dimensions, run.mesh.pipeline)
         counted = []
         for name, parameter in self._named.items():
             mine = name in self._divided or place.tensor == 0
-            if mine and place.pipeline == stages[name][0]:
+            if mine and place.pipeline == self._stages[name][0]:
                 counted.append(local(parameter.grad))
         first = local(next(iter(self._named.values())))
         squares = torch.zeros((), dtype=first.dtype, device=first.device)
