@@ -32,8 +32,8 @@ GRADIENT_SETTINGS = {"EPSILON": 2.0**20, "WEIGHT_DECAY": 0.0, "CLIP_NORM": 2.0**
 GRADIENT_LEARNING_RATE = 2.0**20
 GIVEN_SCALES = (1e-2, 1e-4, 1e-5)  # the first is clipped
 
-#: fp32's are of measurements in PyTorch and JAX, as amp's; those of TF32 and float16 are BERT's, and
-#: of amp the losses and updates of several steps: no certificate of GPT has measured them yet.
+#: fp32's and amp's are of measurements in PyTorch and JAX. Those of TF32 and float16 are BERT's, as
+#: are amp's of several steps: no certificate of GPT has measured them yet.
 TOLERANCES = {
     "fp32": Tolerances(
         step=Step(loss=1e-6, gradient=2e-5, gradient_median=1e-5, gradient_last=SHOWN_BY_ALL),
