@@ -2,8 +2,9 @@
 
     .venv/bin/python benchmarks/tolerances.py --workload wide_deep --seeds 10
 
-Makes the certificates that come with the code (config/rounds/released.yaml) once for each pair of
-seeds, of neutral weights and of batches, each pair in a copy of the package of its own. What is
+Makes the certificates of a round, of those that come with the code unless `--round` names another
+one, once for each pair of seeds, of neutral weights and of batches, each pair in a copy of the
+package of its own. What is
 there already is kept, so the same command resumes; other code begins anew. Prints, for each tier,
 the largest distance of any framework and pair of seeds beside its tolerance, and writes every
 distance to results/benchmarks/tolerances-<workload>.tsv.
@@ -20,6 +21,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from common import RESULTS, ROOT, write
 
@@ -38,7 +40,13 @@ def main():
     )
     parser.add_argument("--workload", choices=workloads.NAMES, required=True)
     parser.add_argument("--framework", nargs="+", choices=frameworks.NAMES)
-    parser.add_argument("--layout", nargs="+", help="such as 1 dp2 (default: all released)")
+    parser.add_argument(
+        "--round",
+        type=Path,
+        default=RELEASED,
+        help="a config (default: config/rounds/released.yaml)",
+    )
+    parser.add_argument("--layout", nargs="+", help="such as 1 dp2 (default: all of the round)")
     parser.add_argument("--variant", nargs="+", help="such as adamdense; '' is the standard one")
     parser.add_argument(
         "--seeds",
@@ -51,7 +59,10 @@ def main():
     asked = parser.parse_args()
     cases = certified_cases(asked)
     if not cases:
-        parser.error("no released certificate is of that framework, layout and variant")
+        parser.error(
+            f"{asked.round}: no certificate of {asked.workload} is of that framework, layout and "
+            "variant"
+        )
     # a pair at a time: whatever was finished when it stops counts for all frameworks
     for pair in seed_pairs(asked.seeds, parser):
         Certified(asked.workload, *pair, not asked.no_long_runs).make(cases, asked.jobs)
@@ -70,8 +81,8 @@ def seed_pairs(words, parser):
 
 
 def certified_cases(asked):
-    """The cases whose certificates are released: one for each certificate."""
-    config = plan.load(RELEASED)
+    """Cases of the round: one for each certificate."""
+    config = plan.load(asked.round)
     cases = {
         case.certificate("cpu"): case
         for case in plan.expand(config)

@@ -3,9 +3,10 @@ Required inputs: cells.tsv, measurements.tsv.gz for tables.md, latencies.tsv.gz 
 their distribution, and curves.tsv.gz for that of trainings to a quality.
 
 Outputs: a table for each workload, scenario, precision and batch size, with a row for each topology
-and layout, as TSV, Markdown and HTML; and for each table a figure of throughput, one of scaling and
-one of how latencies are distributed, as SVG and PNG. The plan gives their names. On request, the same for another metric: tables/<table>-memory.md,
-figures/<table>-step_time.svg; and any figure as PDF. tables.md has all tables in one file, for a
+and layout, as TSV, Markdown and HTML; and for each table a figure of throughput, one of scaling, one
+of layouts and one of how latencies are distributed, as SVG and PNG. The plan gives their names. On
+request, the same for another metric: tables/<table>-memory.md, figures/<table>-step_time.svg; and any
+figure as PDF. tables.md has all tables in one file, for a
 README.
 
 All figures of a round are drawn by one job (`figures`), which reads cells.tsv and imports Matplotlib
@@ -42,7 +43,7 @@ def beside_cells(wildcards):
 def caption_of(figure):
     """The file of a figure's caption in Snakemake's own report."""
     kind = "over" if "-over-" in figure else figure.rpartition("-")[2]
-    kinds = ("over", names.SCALING, names.ECDF)
+    kinds = ("over", names.SCALING, names.LAYOUTS, names.ECDF)
     return f"../report/figure-{kind}.rst" if kind in kinds else "../report/figure.rst"
 
 

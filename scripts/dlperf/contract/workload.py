@@ -70,7 +70,8 @@ class Workload:
     which they do). released(data_dir): the file of tensors that training starts from; None: all are
     drawn from the seed. unsupported(identity): why no framework can do a case.
     tokens_per_sample(dimensions); None: samples have no tokens. has_dropout: so losses of
-    frameworks differ by chance.
+    frameworks differ by chance. recomputed_flops_per_sample(dimensions): of a training step, on top
+    of `flops_per_sample`, where activations are computed again; None: they never are.
 
     unsupported_in(framework, case): why one framework cannot do a case, by its identity and device.
     kernels(dimensions): what a training step of one sample computes and moves, for the roofline
@@ -103,6 +104,7 @@ class Workload:
     released: Optional[Callable[[str], str]] = None
     unsupported: Callable[[Mapping[str, Any]], str] = no_reason
     tokens_per_sample: Optional[Callable[[Mapping[str, Any]], int]] = None
+    recomputed_flops_per_sample: Optional[Callable[[Mapping[str, Any]], int]] = None
     unsupported_in: Callable[[str, Mapping[str, Any]], str] = no_reason
     kernels: Optional[Callable[[Mapping[str, Any]], Iterable[Kernels]]] = None
     optimizer_states: int = 0

@@ -158,6 +158,18 @@ def tflops(record, case):
     return throughput(record, case) * flops / case.devices / 1e12
 
 
+def hardware_tflops(record, case):
+    """TFLOP/s a device with what activation checkpointing computes again (Narayanan et al. 2021).
+
+    None of a case that computes nothing twice: it would be `tflops`.
+    """
+    again = workloads.of(case.workload).recomputed_flops_per_sample
+    if not (again and case.layout.activation_checkpointing):
+        return None
+    flops = again(case.dimensions) / case.devices / 1e12
+    return tflops(record, case) + throughput(record, case) * flops
+
+
 @functools.lru_cache(maxsize=None)
 def _flops_per_sample(workload, dimensions, scenario):
     """Counted once, not for each of a case's repetitions: a model has hundreds of tensors."""
@@ -171,5 +183,12 @@ METRICS = (
     Metric("energy", "J/{sample}", "lower", "Energy a sample", energy),
     Metric("tokens", "tokens/s", "higher", "Tokens a second", tokens, True),
     Metric("tflops", "TFLOP/s", "higher", "Arithmetic a device", tflops),
+    Metric(
+        "hardware_tflops",
+        "TFLOP/s",
+        "higher",
+        "Arithmetic a device, with what is computed again",
+        hardware_tflops,
+    ),
 )
 SHOWN = ("throughput",)

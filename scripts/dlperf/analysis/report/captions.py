@@ -21,6 +21,8 @@ def describe(cells: Sequence[Row], kind: str) -> str:
     if kind == names.CURVE:
         name = workloads.of(cells[0]["workload"]).quality.score.name
         return f"Curves of {name} over samples and over seconds. At the end: {_ends(cells)}."
+    if kind == names.LAYOUTS:
+        return f"Bars of step time and of memory for each layout: {_of_layouts(cells)}."
     parts = []
     for key in labels.series(cells):
         ok = [row for row in cells if labels.series_key(row) == key and row["status"] == "ok"]
@@ -54,6 +56,15 @@ def _over_batches(cells: Sequence[Row]) -> str:
         ]
         parts.append(f"{names.series_title(*key)} {', '.join(said) or 'no value'}")
     return f"Curves of throughput and of median latency over batch sizes: {'; '.join(parts)}."
+
+
+def _of_layouts(cells: Sequence[Row]) -> str:
+    return "; ".join(
+        f"{labels.implementation(row)} on {labels.place(row)}: {metrics.of_row(row).title.lower()} "
+        f"{forms.number(row['median'])} {labels.unit(row)}{_mark(row)}"
+        for row in cells
+        if row["status"] == "ok"
+    )
 
 
 def _ends(cells: Sequence[Row]) -> str:
@@ -100,6 +111,13 @@ def caption(cells: Sequence[Row], kind: str) -> str:
         return (
             f"{what}: {name} on the test set over the samples trained on, and over seconds (with "
             "the tests). A thin line is a repetition, which is a seed; a thick one their median."
+        )
+    if kind == names.LAYOUTS:
+        what = ", ".join([tables.of_case(cells[0]), *labels.sizes(cells[0])])
+        return (
+            f"{what}: how a model is spread over the same devices, and what that takes: median "
+            "step time, and memory of the rank that takes most. Whiskers are the interval of the "
+            f"median ({labels.interval(cells[0]['n_asked'])})."
         )
     what = ", ".join([tables.title(cells[0]), *labels.sizes(cells[0])])
     return f"{what}: {origin.scaling if kind == names.SCALING else origin.bars}"

@@ -1,8 +1,9 @@
 """cells.tsv -> a figure, or all of a round, as SVG (text stays text), PNG, or PDF (with its fonts).
 
-Five kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
+Six kinds: a metric, such as `throughput`, as bars with the interval of each median, a panel for
 each nodes x devices and layout; `scaling`, throughput and scaling efficiency over devices, with the
-ideal, a line for each layout; `batches`, throughput and latency of inference over batch sizes, on
+ideal, a line for each layout; `layouts`, step time and memory of layouts on the same devices;
+`batches`, throughput and latency of inference over batch sizes, on
 the fewest devices; `ecdf`, how its latencies are distributed (from latencies.tsv.gz, beside
 cells.tsv); `curve`, the test score of trainings over samples and seconds (from curves.tsv.gz). A
 framework has the same colour, marker and hatch in every figure; a hollow bar or a ringed point is
@@ -40,6 +41,7 @@ from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table
 from dlperf.analysis.statistics.medians import median
 from dlperf.contract.files import write
+from dlperf.workloads.cases import case_of_row
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#d8dee4", "#ffffff"
 #: Matplotlib's own, over what a user's matplotlibrc says: the same cells are to give the same bytes
@@ -168,9 +170,10 @@ def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:
         return found, kind
     if kind == names.CURVE and (found := metrics.tested(rows, table)):
         return found, kind
-    own = metrics.of_metric(
-        (row for row in rows if row["table"] == table), "" if kind == names.SCALING else kind
-    )
+    own = [row for row in rows if row["table"] == table]
+    if kind == names.LAYOUTS and (found := metrics.over_layouts(own)):
+        return found, kind
+    own = metrics.of_metric(own, "" if kind == names.SCALING else kind)
     if not own or not kind:
         there = [
             f"{row['table']}-{kind}"
@@ -232,6 +235,8 @@ def draw(
             return _batches(rows, series)
         if kind == names.ECDF:
             return _distribution(rows, series, times or {})
+        if kind == names.LAYOUTS:
+            return _layouts(rows, series)
         if kind == names.CURVE:
             return _trainings(rows, series, points or {})
         return _scaling(rows, series) if kind == names.SCALING else _medians(rows, series)
@@ -292,6 +297,8 @@ def heading(row: Row, kind: str) -> str:
         return f"{labels.workload(row)} {labels.scenario(row)}: throughput and latency"
     if kind == names.ECDF:
         return f"{labels.workload(row)} {labels.scenario(row)}: distribution of latency"
+    if kind == names.LAYOUTS:
+        return f"{labels.workload(row)} {labels.scenario(row)}: step time and memory by layout"
     if kind == names.CURVE:
         name = workloads.of(row["workload"]).quality.score.name
         return f"{labels.workload(row)} {labels.scenario(row)}: {name} and loss"
@@ -480,6 +487,72 @@ def _scaling(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
     speeds.set_title(metrics.of_row(rows[0]).title, loc="left", size=9.5, weight="bold", pad=4)
     shares.set_title("Scaling efficiency", loc="left", size=9.5, weight="bold", pad=4)
     return made
+
+
+def _layouts(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
+    """Left the step time, right the memory: a panel for each topology, a bar for each layout."""
+    topologies = list(dict.fromkeys((row["nodes"], row["devices_per_node"]) for row in rows))
+    topologies.sort(key=lambda topology: (topology[0] * topology[1], topology))
+    panels = [
+        [row for row in rows if (row["nodes"], row["devices_per_node"]) == topology]
+        for topology in topologies
+    ]
+    bars = [len({_bar(row) for row in own}) for own in panels]
+    heights, gap = [0.27 * count + 0.1 for count in bars], 0.85
+    notes = [origins.of(rows).note, "Memory: of the rank that takes most."]
+    whole = sum(heights) + gap * (len(panels) - 1)
+    made, top, bottom = _canvas(rows, names.LAYOUTS, whole, notes)
+    named = [_named(row, own) for own in panels for row in own]
+    left = (0.25 + 0.066 * max(map(len, named))) / WIDTH
+    width, inch = (0.985 - left - 0.03) / 2, (top - bottom) / whole
+    ceiling = top
+    for own, height in zip(panels, heights, strict=True):
+        for index, metric in enumerate(metrics.OVER_LAYOUTS):
+            place = (left + index * (width + 0.03), ceiling - height * inch, width, height * inch)
+            axes = made.add_axes(place)
+            shown = [row for row in own if row["metric"] == metric]
+            _bars_of_layouts(axes, shown, series, named=not index)
+            what = f", {metrics.of_row(shown[0]).title.lower()}"
+            axes.set_title(
+                labels.short_topology({**shown[0], "together": None}) + what,
+                loc="left",
+                size=9.5,
+                weight="bold",
+                pad=4,
+            )
+            axes.set_xlabel(_axis(shown[0]), size=8.5)
+        ceiling -= (height + gap) * inch
+    return made
+
+
+def _bar(row: Row) -> tuple[str, ...]:
+    return labels.layout(row), *labels.series_key(row)
+
+
+def _named(row: Row, rows: Sequence[Row]) -> str:
+    """'PyTorch, tp2'; with the batch of all devices where that is not the same in all rows."""
+    alone = "data parallel" if labels.devices(row) > 1 else "standard"
+    said = [labels.implementation(row), labels.layout(row) or alone]
+    batches = {case_of_row(each).global_batch_size for each in rows}
+    if len(batches) > 1:
+        said.append(f"batch {case_of_row(row).global_batch_size:,}")
+    return ", ".join(said)
+
+
+def _bars_of_layouts(
+    axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
+) -> None:
+    """A bar a layout and series, those of one layout together."""
+    layouts = list(dict.fromkeys(map(labels.layout, rows)))
+    keys = [labels.series_key(each.cells[0]) for each in series]
+    ordered = sorted(
+        rows,
+        key=lambda row: (layouts.index(labels.layout(row)), keys.index(labels.series_key(row))),
+    )
+    each_own = [replace(series[keys.index(labels.series_key(row))], cells=[row]) for row in ordered]
+    _bars(axes, ordered, each_own, named=False)
+    if named:
+        axes.set_yticks(range(len(ordered)), [_named(row, rows) for row in ordered])
 
 
 def _batches(rows: Sequence[Row], series: Sequence[Series]) -> Figure:

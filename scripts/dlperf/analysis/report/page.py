@@ -180,6 +180,9 @@ def _sections(
         if is_own:
             of_kind |= {names.SCALING: own, names.ECDF: metrics.distribution(cells, table)}
             of_kind[names.CURVE] = metrics.tested(cells, table)
+            of_kind[names.LAYOUTS] = metrics.over_layouts(
+                row for row in cells if row["table"] == table
+            )
         for kind, rows in of_kind.items():
             path = figures / f"{table}-{kind}.svg"
             if path.exists():

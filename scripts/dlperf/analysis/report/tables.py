@@ -27,6 +27,11 @@ RANKS = (
     "Ranks, shared where cells are not significantly different (if all of a line were equal, a "
     f"significant difference would still be found with a probability of {forms.percent(ERROR)}):"
 )
+OF_PIPELINES = (
+    "Pipelines. Bubble: the share of a step in which a stage has nothing to do, if all stages take "
+    "equally long. Idle, measured: what all devices together lack to the speed of the same layout "
+    "without stages:"
+)
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -56,6 +61,8 @@ class Table:
     corner: str = "Nodes and devices"
     ranking: list[str] = field(default_factory=list)  # a line a row, read with RANKS
     ranks: str = RANKS
+    pipelines: list[str] = field(default_factory=list)  # a line a row, read with OF_PIPELINES
+    of_pipelines: str = OF_PIPELINES
 
 
 def table(cells: Path, name: str, tsv: Path, md: Path, html: Path) -> None:
@@ -100,6 +107,7 @@ def build(name: str, cells: Sequence[Row]) -> Table:
         own = [cell for cell in cells if labels.by_place(cell) == place]
         made.rows.append((labels.short_place(own[0]), labels.place(own[0]), entries))
         made.ranking += ranking(own)
+        made.pipelines += pipelines(own)
     return made
 
 
@@ -152,6 +160,25 @@ def ranking(cells: Sequence[Row]) -> list[str]:
         text += "; " if ranked else "nothing is ranked; "
         text += f"excluded as suspect: {', '.join(excluded)}"
     return [f"{labels.short_place(cells[0])}: {text}"]
+
+
+def pipelines(cells: Sequence[Row]) -> list[str]:
+    """Of one place with stages: ['1n2d, pp2, accumulation 4: bubble 20 %; idle: PyTorch 52 % (49 %
+    to 55 %), JAX [xla] 41 %'].
+
+    Idle stands where the round has the same layout on the devices of one stage.
+    """
+    having = [cell for cell in cells if cell.get("bubble") is not None and metrics.is_own(cell)]
+    if not having:
+        return []
+    said = [
+        f"{labels.implementation(cell)} {forms.percent(cell['idle'])} "
+        f"({forms.percent(cell['idle_low'])} to {forms.percent(cell['idle_high'])})"
+        for cell in having
+        if cell["idle"] is not None
+    ]
+    text = f"{labels.short_place(having[0])}: bubble {forms.percent(having[0]['bubble'])}"
+    return [f"{text}; idle: {', '.join(said)}" if said else text]
 
 
 def rank(cell: Row) -> str:
@@ -327,6 +354,8 @@ def markdown(made: Table) -> str:
     text += [line(head), f"| {' | '.join(rule)} |", *(line(row) for row in body)]
     if made.ranking:
         text += ["", RANKS, "", *(f"- {each}" for each in made.ranking)]
+    if made.pipelines:
+        text += ["", made.of_pipelines, "", *(f"- {each}" for each in made.pipelines)]
     if made.notes:
         text += ["", *(f"[{i}] {_escape(note)}  " for i, note in enumerate(made.notes, start=1))]
     return "\n".join(text) + "\n"

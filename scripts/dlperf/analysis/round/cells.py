@@ -14,7 +14,15 @@ import pandas
 
 from dlperf import workloads
 from dlperf.analysis import frames
-from dlperf.analysis.round import certificates, derived, flags, labels, metrics, names
+from dlperf.analysis.round import (
+    certificates,
+    derived,
+    flags,
+    labels,
+    metrics,
+    names,
+    pipelines,
+)
 from dlperf.analysis.round.calibration import limits
 from dlperf.analysis.round.repetitions import Repetitions, by_case
 from dlperf.analysis.schema import columns
@@ -114,6 +122,7 @@ def summarise(
             together, lacking = None, [*lacking, flags.NO_GLOBAL_BATCH_RATIO]
         if cell["status"] == "ok":
             cell |= _over_base(each, base, first)
+            cell |= _of_pipeline(case, each, by_place, excluded)
             cell["flags"] = _flags(cell, [*each.flags, *lacking], proofs, each)
         own = [cell, *(_other(cell, each, base, metric) for metric in others)]
         for row in own:
@@ -303,6 +312,24 @@ def _over_together(own: Repetitions, base: Repetitions | None, metric: str) -> R
         return {f"together_ratio{end}": 1.0 for end in ends}  # by definition
     under = base.values[metric]
     return _ratio("together_ratio", own.values[metric], under) if under else {}
+
+
+def _of_pipeline(
+    case: Case,
+    own: Repetitions,
+    by_place: Mapping[tuple[object, ...], Repetitions],
+    excluded: set[int],
+) -> Row:
+    """What a pipeline leaves unused: measured where this round has its layout without stages."""
+    bubble = pipelines.bubble(case)
+    if bubble is None or "estimator" in own.first:
+        return {}
+    for alone in pipelines.without_stages(case):
+        other = by_place.get(_place(alone.folder, own.first))
+        if other and other.values["throughput"] and id(other) not in excluded:
+            values = own.values["throughput"], other.values["throughput"]
+            return {"bubble": bubble, **pipelines.idle(case.layout.pipeline_parallel, *values)}
+    return {"bubble": bubble}
 
 
 def _ratio(name: str, values: Sequence[float], under: Sequence[float]) -> Row:

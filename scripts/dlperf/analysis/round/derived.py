@@ -56,6 +56,7 @@ def _of_totals(cells: Sequence[Row]) -> list[Row]:
         row
         for own in tables.values()
         if len({(row["nodes"], row["devices_per_node"]) for row in own}) > 1
+        or metrics.over_layouts(own)
         for row in own
     ]
 

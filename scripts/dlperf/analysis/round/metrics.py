@@ -13,6 +13,8 @@ from dlperf.scenarios import Metric
 
 #: What is drawn over batch sizes, from left to right.
 OVER_BATCHES = ("throughput", "latency_p50")
+#: What is drawn of each layout, likewise.
+OVER_LAYOUTS = ("step_time", "memory")
 
 
 def own(scenario: str) -> str:
@@ -75,6 +77,25 @@ def over_batches(rows: Iterable[Row], group: str) -> list[Row]:
         for row in rows
         if row["metric"] in OVER_BATCHES and names.without_batch(row["table"]) == group
     )
+
+
+def over_layouts(rows: Iterable[Row]) -> list[Row]:
+    """Of a table's rows those of its figure of layouts: on topologies that have several of them.
+
+    Without what is unsupported: not every framework can split a model.
+    """
+    able = [
+        row
+        for row in rows
+        if row["scenario"] == "train"
+        and row["metric"] in OVER_LAYOUTS
+        and row["status"] != "unsupported"
+    ]
+    layouts: dict[tuple[int, int], set[str]] = {}
+    for row in able:
+        topology = row["nodes"], row["devices_per_node"]
+        layouts.setdefault(topology, set()).add(labels.layout(row))
+    return [row for row in able if len(layouts[row["nodes"], row["devices_per_node"]]) > 1]
 
 
 def distribution(rows: Iterable[Row], table: str) -> list[Row]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # a figure needs names only, and must not wait for the plan's
 
 #: The figure of a table that is of no metric: over devices, with the ideal.
 SCALING = "scaling"
+#: The figure of a table with several layouts on one topology: step time and memory of each.
+LAYOUTS = "layouts"
 #: What other precisions are shown over, equal batch: the first of these that the round has.
 FULL_PRECISIONS = ("fp32", "tf32")
 #: The figure of tables that differ in batch size: throughput and latency over it.
@@ -70,8 +72,8 @@ def table_ids(cases: Iterable[Case]) -> list[str]:
 
 def figure_ids(cases: Iterable[Case]) -> list[str]:
     """The figures of each table: of its scenario's metrics that are shown, as of a training the
-    throughput, the distribution of its latencies, and scaling where the table has more than one
-    topology."""
+    throughput, the distribution of its latencies, scaling where the table has more than one
+    topology, and layouts where it has several on one."""
     cases, found = list(cases), []
     for table, members in by_table(cases).items():
         found += [f"{table}-{name}" for name in scenarios.shown(members[0].scenario)]
@@ -79,23 +81,38 @@ def figure_ids(cases: Iterable[Case]) -> list[str]:
         found += [f"{table}-{CURVE}"] if scenarios.curved(members[0].scenario) else []
         if len({case.topology for case in members}) > 1 and not members[0].searched:
             found.append(f"{table}-{SCALING}")
+        found += [f"{table}-{LAYOUTS}"] if have_layouts(members) else []
     for table, scenario in over_precision(cases).items():
         found += [f"{table}-{name}" for name in scenarios.shown(scenario)]
     for table, members in of_totals(cases).items():
         found += [f"{table}-{name}" for name in scenarios.shown(members[0].scenario)]
-        found += [] if members[0].searched else [f"{table}-{SCALING}"]
+        if len({case.topology for case in members}) > 1 and not members[0].searched:
+            found.append(f"{table}-{SCALING}")
+        found += [f"{table}-{LAYOUTS}"] if have_layouts(members) else []
     return found + over_batches(cases)
 
 
 def of_totals(cases: Iterable[Case]) -> dict[str, list[Case]]:
-    """The cases of each table of one batch of all devices, where it is of several topologies."""
+    """The cases of each table of one batch of all devices, where it is of several topologies, or
+    of several layouts."""
     found: dict[str, list[Case]] = {}
     for table, members in by_table(cases).items():
         for case in members:
             if case.together and case.global_batch_size:  # 0 where devices hold no replica
                 total = in_total(table, case.batch_size, case.global_batch_size)
                 found.setdefault(total, []).append(case)
-    return {name: own for name, own in found.items() if len({case.topology for case in own}) > 1}
+    return {
+        name: own
+        for name, own in found.items()
+        if len({case.topology for case in own}) > 1 or have_layouts(own)
+    }
+
+
+def have_layouts(cases: Iterable[Case]) -> bool:
+    """Whether these cases of a table, of a training, have several layouts on one topology."""
+    able = [case for case in cases if case.scenario == "train" and not case.unsupported]
+    pairs = {(case.topology, case.layout) for case in able}
+    return len(pairs) > len({topology for topology, _ in pairs})
 
 
 def in_total(table: str, batch_size: int, global_batch_size: int) -> str:

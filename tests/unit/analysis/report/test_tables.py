@@ -16,6 +16,7 @@ from dlperf.analysis.__main__ import main
 from dlperf.analysis.report.figures import spread
 from dlperf.analysis.report.tables import build, markdown
 from dlperf.analysis.round import labels, metrics, names
+from dlperf.analysis.schema.files import read_table
 
 DATA = ["sample", "synthetic"]
 
@@ -72,7 +73,7 @@ def test_layouts_stand_beside_each_other_in_one_table(tmp_path):
     mapping = with_bert(layouts=LAYOUTS)
     table = "bert-train-fp32-b2"
     assert names.table_ids(cases(mapping)) == [table]
-    drawn = [f"{table}-throughput", f"{table}-scaling"]
+    drawn = [f"{table}-throughput", f"{table}-scaling", f"{table}-layouts"]
     assert names.figure_ids(cases(mapping)) == drawn
     results = write_round(tmp_path, {**mapping, "repetitions": 4})
     analyse(results)
@@ -90,9 +91,80 @@ def test_layouts_stand_beside_each_other_in_one_table(tmp_path):
     ranking = [line for line in text.splitlines() if line.startswith("- 1n")]
     assert [line.partition(": ")[0].removeprefix("- ") for line in ranking] == rows
     assert all(line.count("PyTorch") == line.count("JAX") == 1 for line in ranking)
-    bars, curves = (write_figure(results, name)[0] for name in drawn)
+    bars, curves, layouts = (write_figure(results, name)[0] for name in drawn)
     assert "1 node × 2 devices, accumulation 8" in bars
     assert "PyTorch [inductor]" not in curves and "PyTorch, accumulation 2" in curves
+    # other layouts are other updates: their batch is said where it differs
+    for named in ("PyTorch, data parallel, batch 4", "JAX [xla], accumulation 8, batch 32"):
+        assert named in layouts
+    assert layouts.count(", step time<") == layouts.count(", peak memory a device<") == 2
+
+
+def test_layouts_are_drawn_where_a_topology_has_several(tmp_path):
+    split = {"layouts": [{}, {"tensor_parallel": 2}], "global_batch_sizes": {"fp32": [8]}}
+    one = {**with_gpt(**split), "topologies": ["1n2d"]}
+    drawn = [name for name in names.figure_ids(cases(one)) if name.endswith("-layouts")]
+    # a batch of all devices makes a table with one topology, too: of a batch a device, two
+    assert drawn == ["gpt-train-fp32-b4-layouts", "gpt-train-fp32-total8-layouts"]
+    results = write_round(tmp_path, {**one, "repetitions": 4})
+    analyse(results)
+    drawn = write_figure(results, "gpt-train-fp32-total8-layouts")[0]
+    assert "JAX [xla], tp2" in drawn and ", batch " not in drawn.partition("</title>")[2]
+    apart = {**with_gpt(layouts=[{}, {"zero_stage": 1}]), "frameworks": ["jax"]}
+    assert not [each for each in names.figure_ids(cases(apart)) if each.endswith("-layouts")]
+
+
+def with_gpt(**changes) -> dict:
+    gpt = {
+        "precisions": ["fp32"],
+        "batch_sizes": {"fp32": [4]},
+        "data": ["sample"],
+        "width": 128,
+        "layers": 2,
+        "heads": 4,
+        "sequence_length": 64,
+        **changes,
+    }
+    return config(workloads={"gpt": gpt}, frameworks=["pytorch", "jax"])
+
+
+def test_a_table_of_pipelines_says_what_they_leave_unused(tmp_path):
+    mapping = with_gpt(layouts=[{}, {"pipeline_parallel": 2, "accumulation": 4}])
+    results = write_round(tmp_path, {**mapping, "repetitions": 4})
+    rows = analyse(results)
+    found = {
+        (row["framework"], row["pipeline_parallel"]): row
+        for row in rows
+        if row["devices_per_node"] == row["pipeline_parallel"]
+    }
+    piped, alone = found["pytorch", 2], found["pytorch", 1]
+    assert piped["bubble"] == pytest.approx(1 / 5) and alone["bubble"] is alone["idle"] is None
+    assert piped["idle"] == pytest.approx(1 - piped["median"] / alone["median"] / 2)
+    assert piped["idle_low"] < piped["idle"] < piped["idle_high"]
+    text = write_table(results, "gpt-train-fp32-b4")["md"]
+    assert "- 1n2d, pp2, accumulation 4: bubble 20 %; idle: PyTorch " in text
+    # without the same layout on one stage's devices there is nothing to measure it by
+    lonely = {**mapping, "topologies": ["1n2d"], "round": "lonely"}
+    results = write_round(tmp_path, lonely)
+    assert {row["idle"] for row in analyse(results)} == {None}
+    text = write_table(results, "gpt-train-fp32-b4")["md"]
+    assert "- 1n2d, pp2, accumulation 4: bubble 20 %\n" in text
+
+
+def test_arithmetic_with_what_is_computed_again_is_a_metric_of_its_own(tmp_path):
+    mapping = with_gpt(layouts=[{}, {"activation_checkpointing": True}])
+    results = write_round(tmp_path, {**mapping, "frameworks": ["pytorch"]})
+    analyse(results)
+    rows = read_table(results / "cells.tsv")
+    model, hardware = (metrics.select(rows, name) for name in ("tflops", "hardware_tflops"))
+    for one, other in zip(model, hardware, strict=True):
+        if not one["activation_checkpointing"]:
+            assert other["status"] == "missing" and other["median"] is None
+            continue
+        # 2 layers of 24 s h^2 (1 + s / 6h), the head's 2 s h V only three times
+        layers, head = 2 * 24 * 64 * 128**2 * (1 + 64 / (6 * 128)), 2 * 64 * 128 * 51200
+        ratio = (4 * layers + 3 * head) / (3 * layers + 3 * head)
+        assert other["median"] / one["median"] == pytest.approx(ratio)
 
 
 @pytest.mark.parametrize("layouts", [[{}], [{}, {"tensor_parallel": 2}]])
