@@ -12,7 +12,8 @@ under `beside` shows their cells.
 
 PUBLISHED = (
     *("dlperf-v1", "dlperf-v1-summary", "dlperf-v1-reports"),
-    *("dlperf-v1-wide-deep", "dlperf-v1-insightface", "dlperf-v1-gpt"),
+    *("dlperf-v1-wide-deep", "dlperf-v1-insightface"),
+    *("dlperf-v1-gpt", "dlperf-v1-gpt-zero"),
     *("nvidia-mxnet-resnet50", "nvidia-electra"),
 )
 IMPORTED = "results/imported-{published}"

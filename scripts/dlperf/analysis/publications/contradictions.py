@@ -165,7 +165,7 @@ def _order(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
     latencies = [row for row in rows if row["metric"] == "latency" and row["value"]]
     groups = group(latencies, lambda row: point(row, ("stat", "percentile")))
     for own in groups.values():
-        by = {row["stat"]: row for row in own}
+        by = {row.get("stat"): row for row in own}
         if {"mean", "p99"} <= by.keys():
             mean, high = float(by["mean"]["value"]), float(by["p99"]["value"])
             if mean > high:

@@ -358,7 +358,7 @@ def _canvas(
         labels.rate(row),
         f"{row['epochs']} epochs" if row.get("epochs") else "",
         labels.short_sizes(row),
-        f"{row['data']} data",
+        f"{row['data']} data" if row["data"] else "",
         labels.device(row).removeprefix("a device is ").replace("one ", "device = one ", 1),
     ]
     text = "  ·  ".join(filter(None, facts))

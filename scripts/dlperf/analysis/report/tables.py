@@ -219,7 +219,7 @@ def lines(cells: Sequence[Row]) -> list[str]:
         unit(row),
         *([OF_REPLICAS] if any(map(is_split, cells)) else []),
         *labels.sizes(row),
-        f"data: {labels.data(row)}",
+        *([f"data: {labels.data(row)}"] if row["data"] else []),  # a publication may not say
         labels.device(row),
         *origin.last,
     ]

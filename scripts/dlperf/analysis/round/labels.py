@@ -46,11 +46,20 @@ def layout(row: Mapping[str, Any]) -> str:
         return ""
     own = layout_of_row(row)
     words = [
-        " ".join(own.spelled("tensor_parallel", "pipeline_parallel", "zero_stage")),
+        ways(row),
         "activation checkpointing" if own.activation_checkpointing else "",
         f"accumulation {own.accumulation:,}" if own.accumulation > 1 else "",
     ]
     return ", ".join(filter(None, words))
+
+
+def ways(row: Mapping[str, Any]) -> str:
+    """'tp2 pp2 zero1': what a model is split by; nothing where a row does not say it."""
+    if any(row.get(name) is None for name in LAYOUT):
+        return ""
+    return " ".join(
+        layout_of_row(row).spelled("tensor_parallel", "pipeline_parallel", "zero_stage")
+    )
 
 
 def micro_steps(rows: Sequence[Mapping[str, Any]]) -> str:

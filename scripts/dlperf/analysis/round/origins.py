@@ -74,9 +74,11 @@ def _imported(cells: Rows) -> Origin:
     how = labels.listed(estimators) or "how it was computed is not known"
     interval = _interval({row["n_ok"] for row in cells if row["n_ok"]})
     said = f"{IMPORTED.capitalize()}; {labels.device(cells[0])}."
+    spread = labels.ways(cells[0])
     return Origin(
         first=[IMPORTED],
         last=[
+            *([f"layout: {spread}"] if spread else []),
             *filter(None, [labels.micro_steps(cells)]),
             *([f"published as: {'; '.join(headings)}"] if headings else []),
             f"{how}; {interval}",

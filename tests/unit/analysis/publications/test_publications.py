@@ -154,7 +154,7 @@ def test_tables_figures_and_page_of_a_publication_are_made_from_data(v1, tmp_pat
     "name",
     [
         *("dlperf-v1-summary", "dlperf-v1-wide-deep", "dlperf-v1-insightface", "dlperf-v1-gpt"),
-        "nvidia-electra",
+        *("dlperf-v1-gpt-zero", "nvidia-electra"),
     ],
 )
 def test_no_number_of_a_publication_is_lost_or_taken_for_a_repetition(name, tmp_path):
