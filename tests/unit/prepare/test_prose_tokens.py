@@ -13,7 +13,7 @@ from tokenizers import decoders, models
 
 from dlperf.loaders.manifest import verify
 from dlperf.loaders.token_files import check_whole, mapped
-from dlperf.prepare import prose, prose_tokens
+from dlperf.prepare import bpe, prose, prose_tokens
 
 FILES = ("tokens.bin", "tokens.idx", "vocabulary.json", "merges.txt", "manifest.json")
 
@@ -62,8 +62,8 @@ def test_the_files_give_the_prose_back(folder):
     ]
     tokens = mapped(str(folder / "tokens.bin")).tokens
     chapters = [" ".join(verses) for verses in prose.documents()]
-    bpe = prose_tokens.tokenizer(models.BPE(entries, merges))
-    assert bpe.encode(chapters[0]).ids == list(tokens[: np.argmax(tokens == 2047)])
+    learned = bpe.tokenizer(models.BPE(entries, merges))
+    assert learned.encode(chapters[0]).ids == list(tokens[: np.argmax(tokens == 2047)])
     words = {number: entry for entry, number in entries.items()}
     text = decoders.ByteLevel().decode(["".join(words[token] for token in tokens)])
     assert text == "".join(chapter + "<|endoftext|>" for chapter in chapters)

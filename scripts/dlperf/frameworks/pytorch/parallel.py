@@ -68,6 +68,13 @@ def divide(run, network, plan):
     return network
 
 
+def compile_layers(run, layers):
+    """Compile a split model: layer by layer, as what ranks exchange lies between them."""
+    if run.compiler == "inductor" and (run.mesh.is_split or is_sharded(run)):
+        for layer in layers:
+            layer.compile()
+
+
 def shard(run, network, layers):
     """Shard the weights over replicas: `layers`, modules that are gathered one by one, and the
     rest of the network. ZeRO's stage 2 keeps them gathered from the forward pass to the backward.
@@ -135,6 +142,7 @@ class Apart:
     """Random numbers of its own on each rank of a tensor group, for what it divides: its heads.
 
     All other dropout is of what each of these ranks has, and so drops the same on all of them.
+    Calling it calls a function in these numbers; a compiled layer is cut around that call.
     """
 
     def __init__(self, run):
@@ -142,21 +150,23 @@ class Apart:
         self._cuda, self._state = run.cuda, None
         self._seed = run.dropout_seed + 1000003 * (1 + run.coordinates.tensor)
 
-    def __enter__(self):
+    def __call__(self, function, *values, **settings):
         if not self._divides:
-            return
+            return function(*values, **settings)
+        return self._call(function, *values, **settings)
+
+    @torch.compiler.disable
+    def _call(self, function, *values, **settings):
         random = torch.cuda if self._cuda else torch.random
-        self._others = random.get_rng_state()
+        others = random.get_rng_state()
         if self._state is None:
             torch.manual_seed(self._seed)
         else:
             random.set_rng_state(self._state)
-
-    def __exit__(self, *_):
-        if self._divides:
-            random = torch.cuda if self._cuda else torch.random
-            self._state = random.get_rng_state()
-            random.set_rng_state(self._others)
+        found = function(*values, **settings)
+        self._state = random.get_rng_state()
+        random.set_rng_state(others)
+        return found
 
 
 class Gradients:

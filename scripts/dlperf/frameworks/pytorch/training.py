@@ -69,7 +69,7 @@ def train(
             return loss(run, network, *batch)
 
     graphs = cuda_graphs(run)
-    if run.compiler == "inductor":
+    if run.compiler == "inductor" and not split:  # of one that is split, layers are compiled
         forward = torch.compile(forward, mode="reduce-overhead" if graphs else None)
     batches = open_batches(run, layout)
     if run.cuda and not (batches.constant or batches.on_device):

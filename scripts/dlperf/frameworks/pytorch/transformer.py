@@ -4,14 +4,17 @@ As fast as it gets: one product for query, key and value, and `scaled_dot_produc
 `facts` below are those of a workload: epsilon and dropout are read when a model is made.
 """
 
-import contextlib
-
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
 from dlperf.frameworks.pytorch.parallel import Apart
+
+
+def call(function, *values, **settings):
+    """Without random numbers of its own: as Apart does where nothing is divided."""
+    return function(*values, **settings)
 
 
 def dense(inputs, outputs):
@@ -29,7 +32,7 @@ def embedding(entries, width):
 class Layer(nn.Module):
     """Attention, then two dense layers; each normalises after its sum.
 
-    apart: in which attention drops shares, where tensor parallel divides heads (PLAN).
+    apart: what calls attention, which drops shares, where tensor parallel divides heads (PLAN).
     """
 
     def __init__(self, facts, width, heads, inner_width, apart=None):
@@ -43,16 +46,14 @@ class Layer(nn.Module):
         self.norm2 = layer_norm(facts, width)
         self.dropout = nn.Dropout(facts.DROPOUT)
         self.attention_dropout = facts.ATTENTION_DROPOUT
-        self.apart = apart or contextlib.nullcontext()
+        self.apart = apart or call
 
     def forward(self, x, bias):
         qkv = self.qkv(x).unflatten(-1, (3, -1, self.head_width))
         query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         dropped = self.attention_dropout if self.training else 0.0
-        with self.apart:
-            mixed = F.scaled_dot_product_attention(
-                query, key, value, attn_mask=bias, dropout_p=dropped
-            )
+        attend = F.scaled_dot_product_attention
+        mixed = self.apart(attend, query, key, value, attn_mask=bias, dropout_p=dropped)
         mixed = self.projection(mixed.transpose(1, 2).flatten(2))
         x = self.norm1(x + self.dropout(mixed))
         inner = self.ffn2(F.gelu(self.ffn1(x)))
@@ -82,10 +83,8 @@ class DecoderLayer(nn.Module):
         qkv = self.qkv(self.norm1(x)).unflatten(-1, (3, -1, self.head_width))
         query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         dropped = self.attention_dropout if self.training else 0.0
-        with self.apart:
-            mixed = F.scaled_dot_product_attention(
-                query, key, value, dropout_p=dropped, is_causal=True
-            )
+        attend = F.scaled_dot_product_attention
+        mixed = self.apart(attend, query, key, value, dropout_p=dropped, is_causal=True)
         x = x + self.dropout(self.projection(mixed.transpose(1, 2).flatten(2)))
         inner = self.ffn2(F.gelu(self.ffn1(self.norm2(x)), approximate="tanh"))
         return x + self.dropout(inner)

@@ -75,7 +75,9 @@ class Bert(nn.Module):
 def model(run):
     network = Bert(facts.padding(run.dimensions), parallel.Apart(run)).to(run.device).train()
     layers = ("layers.%d.%s" % (layer, name) for layer in range(facts.LAYERS) for name in PLAN)
-    return parallel.divide(run, network, {name: PLAN[name.split(".")[-1]] for name in layers})
+    parallel.divide(run, network, {name: PLAN[name.split(".")[-1]] for name in layers})
+    parallel.compile_layers(run, network.layers)
+    return network
 
 
 def weights(run, network):

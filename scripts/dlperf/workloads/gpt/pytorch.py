@@ -76,6 +76,7 @@ def model(run):
         plan["head"] = ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)
     parallel.divide(run, network, plan)
     network.tie()  # which parallelize_module unties
+    parallel.compile_layers(run, network.layers.values())
     return parallel.shard(run, network, network.layers.values())
 
 
