@@ -25,7 +25,10 @@ import common
 
 PUBLIC = common.ROOT / "benchmarks" / "public"
 # What tells rows of public.tsv apart; a row is replaced by a new one with the same.
-KEYS = ("workload", "framework", "scenario", "precision", "compiler", "dimensions", "batch_size")
+KEYS = (
+    *("workload", "framework", "source", "scenario", "precision", "compiler", "dimensions"),
+    "batch_size",
+)
 #: What is compared by default: small enough for one core.
 DIMENSIONS = {
     "resnet50": {"image_size": 64},
@@ -43,7 +46,7 @@ BUILDERS = {"train": "training", "infer": "inference"}
 
 
 def main():
-    there = sorted({path.stem for path in PUBLIC.glob("*/*.py")})
+    there = sorted({framework_of(path) for path in PUBLIC.glob("*/*.py")})
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workload", choices=sorted(DIMENSIONS), default="resnet50")
     parser.add_argument("--scenario", choices=sorted(BUILDERS), default="train")
@@ -60,11 +63,12 @@ def main():
         name, _, value = each.partition("=")
         asked.dimensions[name] = int(value) if value.isdigit() else value
     sizes = asked.batch_size or BATCH_SIZES[asked.scenario].get(asked.workload)
-    with_public = [
-        path.stem
+    public = [
+        path
         for path in sorted((PUBLIC / asked.workload).glob("*.py"))
         if f"\ndef {BUILDERS[asked.scenario]}(" in path.read_text()
     ]
+    with_public = list(dict.fromkeys(map(framework_of, public)))
     if not sizes or not with_public:
         parser.error(f"nothing is compared of {asked.workload} in the scenario {asked.scenario}")
     if without := sorted(set(asked.framework or ()) - set(with_public)):
@@ -73,12 +77,13 @@ def main():
             f"{', '.join(without)}; there is of {', '.join(with_public)}"
         )
     rows, failed = [], []
-    for framework, batch_size in itertools.product(asked.framework or with_public, sizes):
+    wanted = [path for path in public if framework_of(path) in (asked.framework or with_public)]
+    for path, batch_size in itertools.product(wanted, sizes):
         try:
-            row = compare(framework, batch_size, asked)
+            row = compare(path, batch_size, asked)
         except (subprocess.CalledProcessError, RuntimeError) as error:
-            print(f"{framework}: {error}", file=sys.stderr)
-            failed.append(framework)
+            print(f"{path.stem}: {error}", file=sys.stderr)
+            failed.append(path.stem)
             continue
         rows.append(row)
         print(
@@ -137,11 +142,15 @@ def install(name, interpreter, module):
     return target
 
 
-def compare(framework, batch_size, asked):
-    public = PUBLIC / asked.workload / f"{framework}.py"
-    module = constants(public)
+def framework_of(path):
+    """pytorch of pytorch.py, and of pytorch_nanogpt.py, another public form in it."""
+    return path.stem.partition("_")[0]
+
+
+def compare(public, batch_size, asked):
+    framework, module = framework_of(public), constants(public)
     interpreter, environ = common.environment(framework)
-    packages = install(f"{asked.workload}-{framework}", interpreter, module)
+    packages = install(f"{asked.workload}-{public.stem}", interpreter, module)
     values = {
         "workload": asked.workload,
         "scenario": asked.scenario,
@@ -159,7 +168,7 @@ def compare(framework, batch_size, asked):
     blocks = {name: [] for name in modules}
     with (
         tempfile.TemporaryDirectory() as scratch,
-        open(common.RESULTS / f"public-{asked.workload}-{framework}.log", "w") as log,
+        open(common.RESULTS / f"public-{asked.workload}-{public.stem}.log", "w") as log,
     ):
         run = common.one_core(framework, interpreter, scratch, **values)
         contestants = common.Contestants(
