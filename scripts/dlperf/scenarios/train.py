@@ -187,7 +187,7 @@ METRICS = (
         "hardware_tflops",
         "TFLOP/s",
         "higher",
-        "Arithmetic a device, with what is computed again",
+        "Arithmetic with recomputation",
         hardware_tflops,
     ),
 )
