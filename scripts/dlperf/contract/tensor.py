@@ -4,11 +4,11 @@ import dataclasses
 from typing import Optional, Tuple
 
 #: Kinds. A convolution's kernel is (outputs, inputs, height, width), the weight of a dense layer
-#: (outputs, inputs), an embedding (entries, width); vectors are biases, scales and shifts. Running
-#: means and variances of batch-norm are followed, not trained.
-KERNEL, DENSE, EMBEDDING, VECTOR = "kernel", "dense", "embedding", "vector"
+#: (outputs, inputs), an embedding (entries, width); a scale is that of a normalization, vectors are
+#: biases and shifts. Running means and variances of batch-norm are followed, not trained.
+KERNEL, DENSE, EMBEDDING, SCALE, VECTOR = "kernel", "dense", "embedding", "scale", "vector"
 MEAN, VARIANCE = "mean", "variance"
-KINDS = (KERNEL, DENSE, EMBEDDING, VECTOR, MEAN, VARIANCE)
+KINDS = (KERNEL, DENSE, EMBEDDING, SCALE, VECTOR, MEAN, VARIANCE)
 
 #: An embedding of more rows is read and written by rows, so many at a time.
 LARGE_ROWS, ROWS = 1 << 17, 1 << 15
@@ -53,7 +53,12 @@ class Tensor:
     @property
     def is_large(self):
         """Whether it is read and written by rows, and never held whole beside the framework's."""
-        return self.kind == EMBEDDING and len(self.shape) == 2 and self.shape[0] > LARGE_ROWS
+        return is_large(self.kind, self.shape)
+
+
+def is_large(kind, shape):
+    """Whether a tensor of this kind and shape, or a part of one, is read and written by rows."""
+    return kind == EMBEDDING and len(shape) == 2 and shape[0] > LARGE_ROWS
 
 
 def dense(name, inputs, outputs, axis=None, blocks=1):
@@ -71,7 +76,7 @@ def dense(name, inputs, outputs, axis=None, blocks=1):
 
 def norm(name, width):
     """Names and tensors of a normalization: `<name>.weight` (its scale) and `<name>.bias`."""
-    return ((name + ".weight", vector(width)), (name + ".bias", vector(width)))
+    return ((name + ".weight", Tensor((width,), SCALE)), (name + ".bias", vector(width)))
 
 
 def vector(length):

@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
-from dlperf.contract import tensor
 from dlperf.contract.tensor import ROWS
 
 
@@ -54,12 +53,12 @@ class Work:
     weights_in_files: bool = False
 
 
-def scheduled(work, rates, set_rate, forget, evaluate):
+def scheduled(work, rates, set_rate, forget, evaluate, running):
     """The same Work with a learning rate of its own in each step, for a training to a quality.
 
     rates: of the steps; the last one stays. set_rate(rate): called on the host before each step; it
     must not wait for the device. forget(): sets the optimiser's state to its start. evaluate: as of
-    Work.
+    Work. running: name -> array, batch-norm's running statistics as they start; {}: there are none.
     """
     step, coming = work.step, itertools.count()
 
@@ -71,10 +70,6 @@ def scheduled(work, rates, set_rate, forget, evaluate):
         nonlocal coming
         coming = itertools.count()
         work.weights.write(arrays)
-        running = {
-            name: (array * 0) + (1 if name.endswith("variance") else 0)
-            for name, array in work.weights.statistics()
-        }
         if running:
             work.weights.write_statistics(running)
         forget()
@@ -114,11 +109,6 @@ class Table(NamedTuple):
 
     shape: Any
     parts: Callable[[], Any]
-
-
-def large(name, shape):
-    """Whether a tensor of this canonical name and shape is read and written as a Table."""
-    return "embedding" in name and len(shape) == 2 and shape[0] > tensor.LARGE_ROWS
 
 
 def table(shape, rows):

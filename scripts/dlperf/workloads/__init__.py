@@ -15,6 +15,7 @@ import os
 
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.ownership import divided
+from dlperf.contract.tensor import VARIANCE
 from dlperf.contract.work import table
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -106,6 +107,22 @@ def built(workload, dimensions):
     return (own.built or own.parameters)(dimensions)
 
 
+def kinds(run):
+    """Canonical name -> kind of the tensors that a run's network has (contract/tensor.py)."""
+    return {name: each.kind for name, each in built(run.workload, run.dimensions).items()}
+
+
+def running_at_start(run):
+    """Canonical name -> array of batch-norm's running statistics before the first step."""
+    import numpy as np  # not for the plan
+
+    own = of(run.workload)
+    return {
+        name: np.full(each.shape, float(each.kind == VARIANCE), "float32")
+        for name, each in (own.statistics(run.dimensions) if own.statistics else {}).items()
+    }
+
+
 def stages(workload, dimensions, count):
     """Canonical name of each trained tensor -> the pipeline stages, of `count`, that have it."""
     own = of(workload)
@@ -169,7 +186,7 @@ class Initial(collections.abc.Mapping):
         random = np.random.default_rng([self._seed, list(self._tensors).index(name)])
         tensor = self._tensors[name]
         draw = (DrawByRows if tensor.is_large else Draw)(random)
-        value = self._own.initial(name, tensor.shape, draw, self._dimensions)
+        value = self._own.initial(name, tensor, draw, self._dimensions)
         return np.full(tensor.shape, value, "float32") if isinstance(value, (int, float)) else value
 
     def __contains__(self, name):

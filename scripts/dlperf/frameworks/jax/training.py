@@ -18,11 +18,13 @@ from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
 from jax.sharding import NamedSharding, PartitionSpec
 
+from dlperf import workloads
 from dlperf.contract import layouts
 from dlperf.contract.mesh import DATA, PIPELINE
 from dlperf.contract.run import Unsupported
 from dlperf.contract.shards import COLUMNS
-from dlperf.contract.work import Rows, Table, Work, feed, large, parts, scheduled, table
+from dlperf.contract.tensor import is_large
+from dlperf.contract.work import Rows, Table, Work, feed, parts, scheduled, table
 from dlperf.frameworks import half
 from dlperf.frameworks.jax import parallel, sparse
 from dlperf.workloads.inputs import open_batches
@@ -129,7 +131,8 @@ def train(
         own = jax.tree.map(lambda leaf: leaf.addressable_data(0), (parameters, carried))
         return np.asarray(test(*own, *put(run, *batch)))
 
-    return scheduled(work, schedule, set_rate, forget, evaluate)
+    running = workloads.running_at_start(run)
+    return scheduled(work, schedule, set_rate, forget, evaluate, running)
 
 
 def forward_pass(run, network, outputs):
@@ -352,7 +355,8 @@ class Weights:
     `connect` says where the tree is while it is trained.
     """
 
-    def __init__(self, names, shapes, shards=None, split=None):
+    def __init__(self, run, names, shapes, shards=None, split=None):
+        self._kinds = workloads.kinds(run)
         self.names, self.shapes, self.shards, self.split = names, shapes, shards or {}, split
         self._tree = self._write = self._carried = self._write_carried = None
 
@@ -407,7 +411,14 @@ class Weights:
             array = np.asarray(leaf)
             if name in self.shards:
                 array = self.shards[name].whole(multihost_utils.process_allgather(array))
-            yield self._part(name) or name, canonical(name, array)
+            yield self._part(name) or name, self._canonical(name, array)
+
+    def _canonical(self, name, leaf):
+        """A leaf as a canonical array, a large table as a Table."""
+        kind = self._kinds.get(name)
+        if is_large(kind, leaf.shape):
+            return table(leaf.shape, lambda first, last: leaf[first:last])
+        return layouts.canonical(kind, leaf)
 
     def _part(self, name):
         """The Part that this rank has of a tensor, or None where it has all of it."""
@@ -431,7 +442,7 @@ class Weights:
             elif isinstance(array, Rows):
                 flat[key] = Rows(array.ids.astype(np.int32), array.values.astype(dtype))
             else:
-                flat[key] = layouts.channels_last(name, array, dtype)
+                flat[key] = layouts.channels_last(self._kinds.get(name), array, dtype)
         return unflatten_dict(flat, sep=".")
 
 
@@ -446,13 +457,6 @@ def on_the_device(table, dtype):
 @functools.partial(jax.jit, donate_argnums=0)
 def write_rows(table, rows, first):
     return jax.lax.dynamic_update_slice_in_dim(table, rows, first, 0)
-
-
-def canonical(name, leaf):
-    """A leaf as a canonical array, a large table as a Table."""
-    if large(name, leaf.shape):
-        return table(leaf.shape, lambda first, last: leaf[first:last])
-    return layouts.canonical(name, leaf)
 
 
 def named(shapes):

@@ -8,8 +8,9 @@ import numpy as np
 import oneflow as flow
 from oneflow import nn
 
-from dlperf import frameworks
-from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
+from dlperf import frameworks, workloads
+from dlperf.contract.tensor import is_large
+from dlperf.contract.work import Rows, Work, feed, parts, scheduled, table
 from dlperf.workloads.inputs import open_batches
 
 
@@ -77,6 +78,7 @@ def train(
         getattr(optimizer, "set_rate", set_rate),
         getattr(optimizer, "forget", forget_all),
         evaluate,
+        workloads.running_at_start(run),
     )
 
 
@@ -265,8 +267,9 @@ class Weights:
     running: batch-norm's statistics, likewise. shards: of the tables that ranks share out, by name.
     """
 
-    def __init__(self, named, running=None, shards=None):
+    def __init__(self, run, named, running=None, shards=None):
         self.named, self.running, self.shards = named, running or {}, shards or {}
+        self._kinds = workloads.kinds(run)
 
     def statistics(self):
         return ((name, self.local(each).numpy()) for name, each in self.running.items())
@@ -299,10 +302,9 @@ class Weights:
         for name, each in self.running.items():
             each.data.copy_(self.alike(each, arrays[name]))
 
-    @staticmethod
-    def array(name, tensor):
+    def array(self, name, tensor):
         """A tensor as an array, a large table as a Table."""
-        if large(name, tensor.shape):
+        if is_large(self._kinds.get(name), tensor.shape):
             return table(tensor.shape, lambda first, last: tensor[first:last].numpy())
         return tensor.numpy()
 

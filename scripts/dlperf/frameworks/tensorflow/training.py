@@ -8,9 +8,11 @@ where they are used.
 import numpy as np
 import tensorflow as tf
 
+from dlperf import workloads
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
+from dlperf.contract.tensor import is_large
+from dlperf.contract.work import Rows, Work, feed, parts, scheduled, table
 from dlperf.frameworks import half
 from dlperf.frameworks.tensorflow.process import dtype, strategy
 from dlperf.workloads.inputs import open_batches
@@ -134,6 +136,7 @@ def train(
         set_rate=optimizer.learning_rate.assign,
         forget=forget,
         evaluate=lambda *batch: test(*put(*batch)).numpy(),
+        running=workloads.running_at_start(run),
     )
 
 
@@ -261,13 +264,15 @@ def graph_facts(run, function):
 
 
 class Weights:
-    """Variables by canonical name; running: batch-norm's statistics, likewise.
+    """Variables by canonical name; running: batch-norm's statistics, likewise."""
 
-    run: where ranks share tables out.
-    """
+    def __init__(self, run, named, running=None):
+        self.run, self.named, self.running = run, named, running or {}
+        self._kinds = workloads.kinds(run)
 
-    def __init__(self, named, running=None, run=None):
-        self.named, self.running, self.run = named, running or {}, run
+    def kind(self, name):
+        """The kind of a tensor; None where the facts do not have it."""
+        return self._kinds.get(name)
 
     def statistics(self):
         return ((name, each.numpy()) for name, each in self.running.items())
@@ -275,35 +280,36 @@ class Weights:
     def read(self):
         for name, variable in self.named.items():
             if hasattr(variable, "shard"):
-                yield name, layouts.canonical(name, whole(self.run, variable))
+                yield name, layouts.canonical(self.kind(name), whole(self.run, variable))
             else:
-                yield name, array(name, variable)
+                yield name, array(self.kind(name), variable)
 
     def write(self, arrays):
-        assign(arrays, self.named)
+        self._assign(arrays, self.named)
 
     def write_statistics(self, arrays):
-        assign(arrays, self.running)
+        self._assign(arrays, self.running)
+
+    def _assign(self, arrays, variables):
+        """Write canonical arrays into variables of the same names."""
+        for name, variable in variables.items():
+            dtype = variable.dtype.as_numpy_dtype
+            shard, given = getattr(variable, "shard", None), arrays[name]
+            for first, last, rows in parts(shard.own(given) if shard else given):
+                rows = layouts.channels_last(self.kind(name), rows, dtype)
+                if last is None:
+                    variable.assign(rows)
+                else:
+                    variable.scatter_update(tf.IndexedSlices(rows, tf.range(first, last)))
 
 
-def array(name, variable):
+def array(kind, variable):
     """A variable as a canonical array, a large table as a Table."""
-    if large(name, variable.shape):  # by gather: a slice first copies all that rows were written to
+    if is_large(
+        kind, variable.shape
+    ):  # by gather: a slice first copies all that rows were written to
         return table(variable.shape, lambda *ends: tf.gather(variable, tf.range(*ends)).numpy())
-    return layouts.canonical(name, variable.numpy())
-
-
-def assign(arrays, variables):
-    """Write canonical arrays into variables of the same names."""
-    for name, variable in variables.items():
-        dtype = variable.dtype.as_numpy_dtype
-        shard, given = getattr(variable, "shard", None), arrays[name]
-        for first, last, rows in parts(shard.own(given) if shard else given):
-            rows = layouts.channels_last(name, rows, dtype)
-            if last is None:
-                variable.assign(rows)
-            else:
-                variable.scatter_update(tf.IndexedSlices(rows, tf.range(first, last)))
+    return layouts.canonical(kind, variable.numpy())
 
 
 def optimize(run, implementation, start, gradients):
@@ -315,13 +321,15 @@ def optimize(run, implementation, start, gradients):
     names = {variable.ref(): name for name, variable in weights.named.items()}
     names = [names[variable.ref()] for variable in network.trainable_variables]
     for given in gradients:
-        optimizer.apply([gradient(name, given[name], weights.named[name]) for name in names])
+        optimizer.apply(
+            [gradient(weights.kind(name), given[name], weights.named[name]) for name in names]
+        )
     return weights.read()
 
 
-def gradient(name, given, variable):
+def gradient(kind, given, variable):
     """A canonical array, or Rows, as a gradient of this variable."""
     if isinstance(given, Rows):
         values = tf.constant(given.values, variable.dtype)
         return tf.IndexedSlices(values, tf.constant(given.ids), variable.shape)
-    return tf.constant(layouts.channels_last(name, given))
+    return tf.constant(layouts.channels_last(kind, given))

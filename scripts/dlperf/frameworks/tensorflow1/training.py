@@ -10,9 +10,11 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from dlperf import workloads
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Rows, Table, Work, feed, large, scheduled, table
+from dlperf.contract.tensor import is_large
+from dlperf.contract.work import Rows, Table, Work, feed, scheduled, table
 from dlperf.frameworks.tensorflow1 import sparse
 from dlperf.frameworks.tensorflow1.process import session_config
 from dlperf.workloads.inputs import open_batches
@@ -85,7 +87,8 @@ def train(
         with session.graph.as_default():
             initialize(session)
 
-    return scheduled(work, schedule, set_rate, forget, evaluate=test)
+    running = workloads.running_at_start(run)
+    return scheduled(work, schedule, set_rate, forget, test, running)
 
 
 def forward_pass(run, network, outputs, fields):
@@ -247,9 +250,14 @@ class Weights:
     running: batch-norm's statistics, likewise.
     """
 
-    def __init__(self, named, running=None):
+    def __init__(self, run, named, running=None):
         self.named, self.running, self.session = named, running or {}, None
+        self._kinds = workloads.kinds(run)
         self._wholes = named
+
+    def kind(self, name):
+        """The kind of a tensor; None where the facts do not have it."""
+        return self._kinds.get(name)
 
     def connect(self, session):
         self.session = session
@@ -264,7 +272,7 @@ class Weights:
         tables = {
             name: v
             for name, v in self.named.items()
-            if large(name, v.shape.as_list()) and not hasattr(v, "shard")
+            if is_large(self.kind(name), v.shape.as_list()) and not hasattr(v, "shard")
         }
         arrays = {name: v for name, v in self._wholes.items() if name not in tables}
         arrays = self.session.run(arrays)  # at once: a call prepares the graph anew
@@ -286,7 +294,7 @@ class Weights:
         shard = getattr(self.named[name], "shard", None)
         if shard:
             array = shard.whole(np.split(array, shard.ranks))
-        return layouts.canonical(name, array)
+        return layouts.canonical(self.kind(name), array)
 
     def statistics(self):
         return self.session.run(self.running).items()
@@ -308,7 +316,8 @@ class Weights:
                 continue
             initializers.append(variable.initializer)
             value = variable.initializer.inputs[1]
-            values[value] = layouts.channels_last(name, array, value.dtype.as_numpy_dtype)
+            dtype = value.dtype.as_numpy_dtype
+            values[value] = layouts.channels_last(self.kind(name), array, dtype)
         self.session.run(initializers, feed_dict=values)
 
     def _assign_rows(self, variable, array):
@@ -354,6 +363,6 @@ def optimize(run, implementation, start, gradients):
                 if isinstance(there, Rows):
                     values.update(zip(there, given[name]))
                 else:
-                    values[there] = layouts.channels_last(name, given[name])
+                    values[there] = layouts.channels_last(weights.kind(name), given[name])
             session.run(update, feed_dict=values)
         return weights.read()

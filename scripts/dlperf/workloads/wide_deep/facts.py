@@ -188,14 +188,16 @@ def sparse(dimensions):
     return ("wide_embedding", "deep_embedding") if dimensions["adam"] == "lazy" else ()
 
 
-def initial(name, shape, draw, dimensions):
+def initial(name, known, draw, dimensions):
     """What a tensor starts with, a float32 array or one number.
 
     Tables are uniform, dense weights as Glorot and Bengio 2010 have them ("Xavier"), biases 0.
     """
-    if "embedding" in name:
-        return draw.uniform(shape, TABLE_LIMIT)
-    return draw.uniform(shape, math.sqrt(6.0 / sum(shape))) if len(shape) == 2 else 0.0
+    if known.kind == tensor.EMBEDDING:
+        return draw.uniform(known.shape, TABLE_LIMIT)
+    if known.kind == tensor.DENSE:
+        return draw.uniform(known.shape, math.sqrt(6.0 / sum(known.shape)))
+    return 0.0
 
 
 def learning_rate(global_batch_size):

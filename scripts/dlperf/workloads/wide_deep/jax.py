@@ -56,7 +56,7 @@ def weights(run, network):
             shards[name] = Shard(run, *shape, by)
             shape = shards[name].together
         shapes[name] = jax.ShapeDtypeStruct(shape, dtype)
-    return framework.Weights(framework.named(shapes), shapes, shards)
+    return framework.Weights(run, framework.named(shapes), shapes, shards)
 
 
 def lookups(batch):

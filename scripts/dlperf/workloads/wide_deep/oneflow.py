@@ -61,7 +61,7 @@ def weights(run, network):
         )
     tables = {"wide_embedding": network.wide.shard, "deep_embedding": network.deep.shard}
     shards = {name: shard for name, shard in tables.items() if shard}
-    return framework.Weights(named, shards=shards)
+    return framework.Weights(run, named, shards=shards)
 
 
 def loss(run, network, numbers, wide, deep, labels):

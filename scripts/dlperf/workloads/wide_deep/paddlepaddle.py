@@ -86,10 +86,11 @@ def weights(run, network):
     """The parameters by the names of facts.parameters."""
     tables = {"wide.weight": "wide_embedding", "deep.weight": "deep_embedding"}
     return framework.Weights(
+        run,
         {
             tables.get(own) or own.replace("layers.", "").replace("hidden.", "hidden"): parameter
             for own, parameter in network.named_parameters()
-        }
+        },
     )
 
 

@@ -60,7 +60,7 @@ def weights(run, network):
         named[{"wide.weight": "wide_embedding", "deep.weight": "deep_embedding"}.get(own, name)] = (
             parameter
         )
-    return framework.Weights(named)
+    return framework.Weights(run, named)
 
 
 def loss(run, network, numbers, wide, deep, labels):

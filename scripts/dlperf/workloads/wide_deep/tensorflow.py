@@ -79,7 +79,7 @@ def weights(run, network):
     layers = {"hidden%d" % index: layer for index, layer in enumerate(network.hidden)}
     for name, layer in dict(layers, output=network.output).items():
         named[name + ".weight"], named[name + ".bias"] = layer.weight, layer.bias
-    return framework.Weights(named, run=run)
+    return framework.Weights(run, named)
 
 
 def loss(run, network, numbers, wide, deep, labels):

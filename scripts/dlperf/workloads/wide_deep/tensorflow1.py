@@ -51,7 +51,9 @@ def model(run):
 
 def weights(run, network):
     """The default graph's trained variables by the names of facts.parameters."""
-    return framework.Weights({v.op.name.replace("/", "."): v for v in tf.trainable_variables()})
+    return framework.Weights(
+        run, {v.op.name.replace("/", "."): v for v in tf.trainable_variables()}
+    )
 
 
 def loss(run, network, numbers, wide, deep, labels):
