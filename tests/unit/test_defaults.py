@@ -106,7 +106,7 @@ def test_a_reference_is_handed_over_as_one(workload):
 #: Packages that know no workload's names.
 NAMELESS = ("contract", "frameworks", "certify", "measure", "scenarios")
 #: What stands for a tensor's canonical name in code.
-NAMES = {"name", "tensor", "key", "own", "part.name", "each.name"}
+NAMES = {"name", "tensor", "key", "part.name", "each.name"}
 #: File and function -> why it reads a part of a name.
 READ_BY_NAME = {
     ("measure/by_hand.py", "_unknown"): "the name is that of an option",
