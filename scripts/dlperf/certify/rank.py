@@ -341,8 +341,6 @@ def tensors_of(run):
 def shapes_of(run):
     """Name -> shape of the rank's own part of each tensor that it should have."""
     tensors = tensors_of(run)
-    if not run.mesh.is_split:
-        return tensor_shapes(tensors)
     return {each.name: each.shape(tensors[each.name].shape) for each in workloads.parts_of(run)}
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Optional, Tuple
 
+from dlperf.contract.mesh import AXES, TENSOR
+
 #: Kinds. A convolution's kernel is (outputs, inputs, height, width), the weight of a dense layer
 #: (outputs, inputs), an embedding (entries, width); a scale is that of a normalization, vectors are
 #: biases and shifts. Running means and variances of batch-norm are followed, not trained.
@@ -19,17 +21,21 @@ class Tensor:
     """A tensor of a model, in canonical layout.
 
     kind: one of KINDS; decides how a framework lays it out, and whether it is read by rows.
-    axis: along which tensor parallelism divides it; None: every rank of a replica's stage has all
-    of it. blocks: along that axis so many blocks stand one behind the other, each of which is
-    divided: 3 of query, key and value in one tensor.
+    axis: along which ranks divide it; None: every rank of a replica's stage has all of it. blocks:
+    along that axis so many blocks stand one behind the other, each of which is divided: 3 of query,
+    key and value in one tensor. over: the axis of the mesh whose ranks divide it: `tensor`; `data`
+    where replicas do, who then exchange what they look up, and average no gradients of it.
     """
 
     shape: Tuple[int, ...]
     kind: str
     axis: Optional[int] = None
     blocks: int = 1
+    over: str = TENSOR
 
     def __post_init__(self):
+        if self.over not in AXES:
+            raise ValueError("over is %r, but it is one of: %s" % (self.over, ", ".join(AXES)))
         if self.kind not in KINDS:
             raise ValueError("kind is %r, but it is one of: %s" % (self.kind, ", ".join(KINDS)))
         if self.axis is not None and self.shape[self.axis] % self.blocks:

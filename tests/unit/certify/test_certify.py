@@ -372,7 +372,8 @@ def test_comparison_is_by_norm_of_the_whole_tensor(tmp_path):
         accumulation=1,
         dimensions={},
         layout=Layout(),
-        mesh=Mesh(),
+        rank=0,
+        ranks=1,
     )
     weights = dict(expected, **{"bn1.bias": np.full(64, 0.5, np.float32)})
     task = {"reference": str(tmp_path)}

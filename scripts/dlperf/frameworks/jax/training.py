@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
-from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -24,7 +23,7 @@ from dlperf.contract.mesh import DATA, PIPELINE
 from dlperf.contract.run import Unsupported
 from dlperf.contract.shards import COLUMNS
 from dlperf.contract.tensor import is_large
-from dlperf.contract.work import Rows, Table, Work, feed, parts, scheduled, table
+from dlperf.contract.work import Rows, Table, Work, as_array, feed, parts, scheduled, table
 from dlperf.frameworks import half
 from dlperf.frameworks.jax import parallel, sparse
 from dlperf.workloads.inputs import open_batches
@@ -384,11 +383,11 @@ class Weights:
         return {key: columns if each.by == COLUMNS else rows for key, each in self.shards.items()}
 
     def count(self):
-        """The trained numbers: of a split model, this rank's."""
+        """The trained numbers: of a split model and of shards, this rank's."""
         if self.split:
             return sum(math.prod(self.split.shapes[key]) for key in self.names.values())
         flat = flatten_dict(self.shapes, sep=".")
-        shared = sum(each.entries for each in self.shards.values())
+        shared = sum(each.size for each in self.shards.values())
         return shared + sum(leaf.size for key, leaf in flat.items() if key not in self.shards)
 
     def write(self, arrays):
@@ -405,12 +404,11 @@ class Weights:
     def arrays(self, tree):
         """Nested dicts of arrays -> (canonical name or Part, NumPy array), one by one."""
         flat = flatten_dict(tree, sep=".")
-        # every rank has them all but tables that are shared out: its own shard is the whole
         own = {name: flat[key].addressable_data(0) for name, key in self.names.items()}
         for name, leaf in own.items():
             array = np.asarray(leaf)
             if name in self.shards:
-                array = self.shards[name].whole(multihost_utils.process_allgather(array))
+                array = array[: self.shards[name].held]
             yield self._part(name) or name, self._canonical(name, array)
 
     def _canonical(self, name, leaf):
@@ -422,6 +420,8 @@ class Weights:
 
     def _part(self, name):
         """The Part that this rank has of a tensor, or None where it has all of it."""
+        if name in self.shards:
+            return self.shards[name].part
         part = self.split and self.split.parts[name]
         return None if part is None or part.is_whole else part
 
@@ -432,17 +432,19 @@ class Weights:
         if self.split:  # what only other stages have
             flat = {key: np.zeros(own, shapes[key].dtype) for key, own in self.split.shapes.items()}
         for name, key in self.names.items():
-            array, dtype, part = arrays[name], shapes[key].dtype, self._part(name)
-            if part:
-                array = part.of(array)
-            if name in self.shards and not isinstance(array, Rows):
-                flat[key] = self.shards[name].own(array).astype(dtype)
-            elif isinstance(array, Table):
-                flat[key] = on_the_device(array, dtype)
-            elif isinstance(array, Rows):
+            array, dtype, kind = arrays[name], shapes[key].dtype, self._kinds.get(name)
+            if isinstance(array, Rows):
                 flat[key] = Rows(array.ids.astype(np.int32), array.values.astype(dtype))
+                continue
+            if name in self.shards:
+                flat[key] = self.shards[name].own(array).astype(dtype)
+                continue
+            part = self._part(name)
+            array = part.of(array) if part else array
+            if isinstance(array, Table) and is_large(kind, array.shape):
+                flat[key] = on_the_device(array, dtype)
             else:
-                flat[key] = layouts.channels_last(self._kinds.get(name), array, dtype)
+                flat[key] = layouts.channels_last(kind, as_array(array), dtype)
         return unflatten_dict(flat, sep=".")
 
 

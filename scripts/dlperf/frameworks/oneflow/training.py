@@ -4,7 +4,6 @@ Eager with DistributedDataParallel, or nn.Graph over global tensors (batch split
 broadcast); AMP with dynamic loss scaling in a graph; accumulation, and the step itself.
 """
 
-import numpy as np
 import oneflow as flow
 from oneflow import nn
 
@@ -278,14 +277,13 @@ class Weights:
         for name, parameter in self.named.items():
             shard, own = self.shards.get(name), self.local(parameter)
             if shard:
-                every = np.split(gathered(shard, own).numpy(), shard.ranks)
-                yield name, shard.whole(every)
+                yield shard.part, self.array(name, own[: shard.held])
             else:
                 yield name, self.array(name, own)
 
     def count(self):
         """The trained numbers."""
-        shared = sum(each.entries for each in self.shards.values())
+        shared = sum(each.size for each in self.shards.values())
         return shared + sum(p.numel() for name, p in self.named.items() if name not in self.shards)
 
     def write(self, arrays):

@@ -43,7 +43,7 @@ def train(
     training to a quality; outputs: as of inference.infer, a layer that takes the first `tested`
     arrays of a batch. tested_spec: InputSpecs of these, where `lookup` makes others.
     """
-    parameters = sum(map(sparse.entries, trained(network)))
+    parameters = sum(map(sparse.count, trained(network)))
     if run.amp:
         network, optimizer = paddle.amp.decorate(
             network, optimizer, level="O2", dtype=frameworks.half(run), master_grad=True
@@ -245,8 +245,9 @@ class Weights:
 
     def read(self):
         for name, parameter in self.named.items():
-            shared = hasattr(parameter, "shard")
-            yield name, sparse.whole(parameter) if shared else self.array(name, parameter)
+            shard = getattr(parameter, "shard", None)
+            held = shard.held if shard else parameter.shape[0]
+            yield shard.part if shard else name, self.array(name, parameter, held)
 
     def write(self, arrays):
         for name, parameter in self.named.items():
@@ -262,15 +263,13 @@ class Weights:
         for name, each in self.running.items():
             each.set_value(paddle.to_tensor(arrays[name], dtype=each.dtype))
 
-    def array(self, name, parameter):
-        """A parameter as a canonical array, a large table as a Table."""
-        kind = self._kinds.get(name)
-        if is_large(kind, parameter.shape):
+    def array(self, name, parameter, held):
+        """Its first `held` rows as a canonical array, those of a large table as a Table."""
+        kind, shape = self._kinds.get(name), (held, *parameter.shape[1:])
+        if is_large(kind, shape):
             alone = parameter.detach()  # by gather: a slice is a view, of which numpy() copies all
-            return table(
-                parameter.shape, lambda *ends: paddle.gather(alone, paddle.arange(*ends)).numpy()
-            )
-        return layouts.dense_transposed(kind, parameter.numpy())
+            return table(shape, lambda *ends: paddle.gather(alone, paddle.arange(*ends)).numpy())
+        return layouts.dense_transposed(kind, parameter.numpy()[:held])
 
     def tensor(self, name, array):
         """A canonical array as the parameter has it."""

@@ -50,7 +50,7 @@ def train(
     own = (
         each if parallel.is_sharded(run) else parallel.local(each) for each in network.parameters()
     )
-    parameters = sum(map(sparse.entries, own))
+    parameters = sum(map(sparse.count, own))
     torch.manual_seed(run.dropout_seed)
     split = run.mesh.is_split or parallel.is_sharded(run)
     if run.distributed and not split:
@@ -331,7 +331,8 @@ class Weights:
         for name, parameter in self.named.items():
             own = parameter.detach()
             if hasattr(parameter, "shard"):
-                yield name, sparse.whole(parameter)
+                shard = parameter.shard
+                yield shard.part, self._array(name, own[: shard.held])
             elif self._zero_stage == 3:
                 part, rows = parallel.sharded_part(name, own)
                 yield part, self._array(name, rows)

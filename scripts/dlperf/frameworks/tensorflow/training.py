@@ -5,7 +5,6 @@ for a micro-step and one for the update. Under AMP, fp32 variables are cast to b
 where they are used.
 """
 
-import numpy as np
 import tensorflow as tf
 
 from dlperf import workloads
@@ -109,7 +108,7 @@ def train(
         step=step,
         wait=lambda: wait(run),
         loss=float,
-        parameters=sum(map(entries, variables)),
+        parameters=sum(map(count, variables)),
         batches=batches,
         parity=dict(
             graph_facts(run, traced),
@@ -148,20 +147,10 @@ def sum_over_ranks(variables, gradients):
     return [next(sums) if each else gradient for gradient, each in zip(gradients, exchanged)]
 
 
-def entries(variable):
-    """The numbers of a variable; where ranks share it out, of all parts."""
+def count(variable):
+    """The numbers of a variable, without rows of a Shard that nobody has."""
     shard = getattr(variable, "shard", None)
-    return shard.entries if shard else variable.shape.num_elements()
-
-
-def whole(run, variable):
-    """The array of a variable that ranks share out; all of them ask for it together."""
-
-    def gather():
-        return tf.distribute.get_replica_context().all_gather(variable.read_value(), axis=0)
-
-    shard = variable.shard
-    return shard.whole(np.split(trace(run, gather, [])().numpy(), shard.ranks))
+    return shard.size if shard else variable.shape.num_elements()
 
 
 def trace_outputs(run, network, outputs, specs):
@@ -267,7 +256,7 @@ class Weights:
     """Variables by canonical name; running: batch-norm's statistics, likewise."""
 
     def __init__(self, run, named, running=None):
-        self.run, self.named, self.running = run, named, running or {}
+        self.named, self.running = named, running or {}
         self._kinds = workloads.kinds(run)
 
     def kind(self, name):
@@ -279,10 +268,9 @@ class Weights:
 
     def read(self):
         for name, variable in self.named.items():
-            if hasattr(variable, "shard"):
-                yield name, layouts.canonical(self.kind(name), whole(self.run, variable))
-            else:
-                yield name, array(self.kind(name), variable)
+            shard = getattr(variable, "shard", None)
+            held = shard.held if shard else variable.shape[0]
+            yield shard.part if shard else name, array(self.kind(name), variable, held)
 
     def write(self, arrays):
         self._assign(arrays, self.named)
@@ -303,13 +291,13 @@ class Weights:
                     variable.scatter_update(tf.IndexedSlices(rows, tf.range(first, last)))
 
 
-def array(kind, variable):
-    """A variable as a canonical array, a large table as a Table."""
-    if is_large(
-        kind, variable.shape
-    ):  # by gather: a slice first copies all that rows were written to
-        return table(variable.shape, lambda *ends: tf.gather(variable, tf.range(*ends)).numpy())
-    return layouts.canonical(kind, variable.numpy())
+def array(kind, variable, held):
+    """A variable's first `held` rows as a canonical array, those of a large table as a Table."""
+    shape = (held, *variable.shape[1:])
+    if is_large(kind, shape):
+        # by gather: a slice first copies all that rows were written to
+        return table(shape, lambda *ends: tf.gather(variable, tf.range(*ends)).numpy())
+    return layouts.canonical(kind, variable.numpy()[:held])
 
 
 def optimize(run, implementation, start, gradients):

@@ -67,7 +67,7 @@ def train(
             # loss is there and the rest of the step is queued.
             wait=session.make_callable(behind),
             loss=lambda fetched: float(fetched[0]),
-            parameters=sum(map(sparse.entries, tf.trainable_variables())),
+            parameters=sum(map(sparse.count, tf.trainable_variables())),
             batches=batches,
             parity=dict(
                 graph_facts(run, session, value, tensors),
@@ -253,7 +253,6 @@ class Weights:
     def __init__(self, run, named, running=None):
         self.named, self.running, self.session = named, running or {}, None
         self._kinds = workloads.kinds(run)
-        self._wholes = named
 
     def kind(self, name):
         """The kind of a tensor; None where the facts do not have it."""
@@ -261,23 +260,18 @@ class Weights:
 
     def connect(self, session):
         self.session = session
-        self._wholes = dict(self.named)
-        shared = {name: v for name, v in self.named.items() if hasattr(v, "shard")}
-        if shared:
-            import horovod.tensorflow as hvd
-
-            self._wholes.update((name, hvd.allgather(v)) for name, v in shared.items())
 
     def read(self):
         tables = {
-            name: v
-            for name, v in self.named.items()
-            if is_large(self.kind(name), v.shape.as_list()) and not hasattr(v, "shard")
+            name: v for name, v in self.named.items() if is_large(self.kind(name), self._shape(v))
         }
-        arrays = {name: v for name, v in self._wholes.items() if name not in tables}
+        arrays = {name: v for name, v in self.named.items() if name not in tables}
         arrays = self.session.run(arrays)  # at once: a call prepares the graph anew
         return (
-            (name, self._table(v) if name in tables else self._canonical(name, arrays.pop(name)))
+            (
+                v.shard.part if hasattr(v, "shard") else name,
+                self._table(v) if name in tables else self._canonical(name, arrays.pop(name)),
+            )
             for name, v in self.named.items()
         )
 
@@ -286,15 +280,19 @@ class Weights:
             ids = tf.placeholder(tf.int32)
             rows = tf.gather(variable, ids)  # a slice would first copy all
         return table(
-            variable.shape.as_list(),
+            self._shape(variable),
             lambda *ends: self.session.run(rows, {ids: np.arange(*ends)}),
         )
 
     def _canonical(self, name, array):
-        shard = getattr(self.named[name], "shard", None)
-        if shard:
-            array = shard.whole(np.split(array, shard.ranks))
-        return layouts.canonical(self.kind(name), array)
+        held = self._shape(self.named[name])[0]
+        return layouts.canonical(self.kind(name), array[:held])
+
+    @staticmethod
+    def _shape(variable):
+        """That of a variable, without rows of a Shard that nobody has."""
+        shape = variable.shape.as_list()
+        return [variable.shard.held, *shape[1:]] if hasattr(variable, "shard") else shape
 
     def statistics(self):
         return self.session.run(self.running).items()
