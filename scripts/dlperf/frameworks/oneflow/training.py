@@ -33,7 +33,7 @@ def train(
     to compile a graph with. layout: of a loader's images. schedule: a rate for each step, of a
     training to a quality; outputs: as of inference.infer.
     """
-    flow.manual_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
+    flow.manual_seed(run.dropout_seed)
     batches = open_batches(run, layout)
     if run.compiler == "graph":
         step, detail = in_graph(run, network, loss, optimizer, put, example, batches)

@@ -39,7 +39,7 @@ def train(
     schedule: a rate for each step, of a training to a quality: the optimizer's `learning_rate` is a
     variable there; outputs: as of inference.infer.
     """
-    tf.random.set_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
+    tf.random.set_seed(run.dropout_seed)
     variables = network.trainable_variables
     scale = LossScale(run.loss_scale) if run.amp and half(run) == "float16" else None
     batches = open_batches(run, layout)

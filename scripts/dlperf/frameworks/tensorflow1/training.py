@@ -45,7 +45,7 @@ def train(
     """
     with graph(run):
         batches = open_batches(run, layout)
-        tf.set_random_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
+        tf.set_random_seed(run.dropout_seed)
         tensors = batches.tensors if batches.on_device else inputs(fields, batches.constant)
         value = loss(run, network, *tensors)
         given = {}
