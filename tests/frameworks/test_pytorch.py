@@ -107,7 +107,7 @@ network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 1000))
 def loss(run, network, images, labels):
     return torch.nn.functional.cross_entropy(network(images), labels)
 
-weights = framework.Weights(dict(network.named_parameters()))
+weights = framework.Weights(run, dict(network.named_parameters()))
 work = framework.train(run, network, loss, optimizer(run, network), weights, framework.put, "NHWC")
 before = network[1].weight.detach().clone()
 losses = [work.loss(work.step()) for _ in range(2)]

@@ -1,9 +1,12 @@
-"""Nothing that decides what is proved or measured is read with a default.
+"""Nothing that decides what is proved or measured is read with a default, or guessed from a name.
 
 `getattr` with a default, and `hasattr`, take a misspelt name for one that is not there: a tier
 less, another setting. What a workload, a proof, a reference, a framework or a scenario hands over
 is typed (`scripts/dlperf/contract/`) and read by its name. What stays reads objects of others; the
 tables below say which.
+
+A tensor's kind (`contract/tensor.py`) decides how it is laid out, read and started: a part of its
+name (`"embedding" in name`) decides for a workload's own names alone, and only in its folder.
 """
 
 import ast
@@ -98,3 +101,66 @@ def test_a_reference_is_handed_over_as_one(workload):
     own = workloads.of(workload)
     assert ("statistics" in given) == bool(own.statistics)
     assert not own.quality or given & {"outputs", "evaluated"}
+
+
+#: Packages that know no workload's names.
+NAMELESS = ("contract", "frameworks", "certify", "measure", "scenarios")
+#: What stands for a tensor's canonical name in code.
+NAMES = {"name", "tensor", "key", "part.name", "each.name"}
+#: File and function -> why it reads a part of a name.
+READ_BY_NAME = {
+    ("measure/by_hand.py", "_unknown"): "the name is that of an option",
+    ("measure/by_hand.py", "_metavar"): "the key is that of an option",
+    ("frameworks/jax/parallel.py", "_in_model"): "numbers the layers of a stage as the model does",
+}
+
+
+def guesses(source: str) -> Iterator[tuple[str, str, int]]:
+    """Where a part of a tensor's name decides: in which function, by what, in which line."""
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for node in ast.walk(function):
+            named, says = "", ""
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+                says, named = ast.unparse(node.left), ast.unparse(node.comparators[0])
+                if not (isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)):
+                    continue
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if node.func.attr not in ("endswith", "startswith"):
+                    continue
+                says, named = node.func.attr, ast.unparse(node.func.value)
+            if named in NAMES:
+                yield function.name, says, node.lineno
+
+
+@pytest.mark.parametrize("package", NAMELESS)
+def test_a_tensors_kind_decides_and_never_a_part_of_its_name(package: str):
+    for path in sorted((PACKAGE / package).rglob("*.py")):
+        for function, says, line in guesses(path.read_text(encoding="utf-8")):
+            own = (str(path.relative_to(PACKAGE)), function)
+            assert own in READ_BY_NAME, f"{path}:{line}: {says}: ask for the Tensor's kind"
+
+
+def test_every_reading_of_a_name_is_still_there():
+    read = {
+        (of, function)
+        for of, _ in READ_BY_NAME
+        for function, *_ in guesses((PACKAGE / of).read_text(encoding="utf-8"))
+    }
+    assert set(READ_BY_NAME) <= read
+
+
+def test_which_lines_guess_from_a_name():
+    source = (
+        "def one(name, names):\n"
+        '    found = "bias" in names\n'
+        '    return "norm" in name and name.endswith("weight")\n'
+        "def two(part):\n"
+        '    return ".qkv." not in part.name, part in {}\n'
+    )
+    assert sorted(guesses(source)) == [
+        ("one", "'norm'", 3),
+        ("one", "endswith", 3),
+        ("two", "'.qkv.'", 5),
+    ]

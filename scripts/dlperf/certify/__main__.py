@@ -255,7 +255,8 @@ def _run(
         )
     if attempt.failure:
         return dict(zip(("status", "reason"), attempt.failure, strict=True))
-    grid = Grid.of(asked.workload, manifest["dimensions"], asked.layout)
+    mesh = asked.layout.layout.mesh(len(attempt.facts))
+    grid = Grid.of(asked.workload, manifest["dimensions"], mesh, asked.layout.layout.zero_stage)
     return of_all_ranks(attempt.facts, task, grid)
 
 
@@ -269,17 +270,19 @@ class Grid:
     zero_stage: int
 
     @classmethod
-    def of(cls, workload: str, dimensions: Mapping[str, Any], layout: Proved) -> "Grid":
-        """The grid of a certificate's layout."""
-        mesh = layout.layout.mesh(layout.devices)
+    def of(
+        cls, workload: str, dimensions: Mapping[str, Any], mesh: Mesh, zero_stage: int
+    ) -> "Grid":
+        """The grid of a workload's ranks that are arranged so."""
         tensors = workloads.of(workload).parameters(dimensions)
         stages = workloads.stages(workload, dimensions, mesh.pipeline)
-        return cls(mesh, tensors, stages, layout.layout.zero_stage)
+        return cls(mesh, tensors, stages, zero_stage)
 
     @property
     def is_whole(self) -> bool:
         """Whether each rank has the whole model."""
-        return not self.mesh.is_split and self.zero_stage < 3
+        divided = any(ownership.is_divided(self.mesh, each) for each in self.tensors.values())
+        return not (self.mesh.is_split or divided or self.zero_stage == 3)
 
 
 def of_all_ranks(
@@ -305,7 +308,7 @@ def of_all_ranks(
         first["parts"] = task["ranks"]
     for what in first["compared"]:
         compared = [each["compared"][what] for each in ranks]
-        if grid.is_whole or what == "statistics":  # of a certificate with other ranks, too
+        if grid.is_whole or what == "statistics":
             groups = {name: [(rank,) for rank in range(len(ranks))] for name in compared[0]}
         else:
             owned = [

@@ -31,7 +31,6 @@ from dlperf.certify.reference import (
 from dlperf.contract import files
 from dlperf.contract.ownership import as_part
 from dlperf.contract.run import Run
-from dlperf.contract.tensor import VARIANCE
 from dlperf.contract.tensor import shapes as tensor_shapes
 from dlperf.measure.meeting import Guest
 from dlperf.measure.rank import failure
@@ -294,15 +293,14 @@ def compare_statistics(run, task, work, found, name):
     path = path_of(task["reference"], "%d-statistics-%s" % (parts, name))
     kept = np.load(path).astype(np.float64)
     conventions = [split(shapes, each[run.replica]) for each in kept.reshape(2, parts, -1)]
-    there, compared = dict(work.weights.statistics()), {}
+    there, compared, starts = dict(work.weights.statistics()), {}, workloads.running_at_start(run)
     wrong = wrong_shapes(
         tensor_shapes(shapes), {tensor: each.shape for tensor, each in there.items()}
     )
     if wrong:
         raise OtherModel(wrong)
     for tensor in shapes:
-        start = 1.0 if shapes[tensor].kind == VARIANCE else 0.0
-        gone = there[tensor].astype(np.float64) - start
+        gone = there[tensor].astype(np.float64) - starts[tensor]
         pairs = []
         for each in conventions:
             wanted = each[tensor]
@@ -343,8 +341,6 @@ def tensors_of(run):
 def shapes_of(run):
     """Name -> shape of the rank's own part of each tensor that it should have."""
     tensors = tensors_of(run)
-    if not run.mesh.is_split:
-        return tensor_shapes(tensors)
     return {each.name: each.shape(tensors[each.name].shape) for each in workloads.parts_of(run)}
 
 

@@ -56,7 +56,7 @@ def neutral(workload, dimensions, kind="neutral", of="parameters"):
     draw = getattr(workloads.proof(workload), kind)  # a field of the Proof
     random = np.random.RandomState(SEED)
     return {
-        name: np.asarray(draw(name, tensor.shape, random), np.float32)
+        name: np.asarray(draw(name, tensor, random), np.float32)
         for name, tensor in getattr(workloads.of(workload), of)(dimensions).items()
     }
 

@@ -1,14 +1,16 @@
 """Which part of which tensor a rank has, and whether all ranks together have each tensor once.
 
 A copy of a tensor is what the ranks have together that differ along the axes by which it is
-divided: of a tensor that tensor parallelism divides, the tensor group of a stage and a replica. The
-parts of each copy must tile the tensor: every value of it stands in one part and in no other.
+divided: of a tensor that tensor parallelism divides, the tensor group of a stage and a replica; of
+a table that replicas divide, all of them. The parts of each copy must tile the tensor: every value
+of it stands in one part and in no other.
 """
 
 import dataclasses
 from typing import Optional, Tuple
 
 from dlperf.contract import mesh
+from dlperf.contract.work import Table
 
 #: A tensor's values in canonical order, as one axis: what ZeRO's stage 3 divides.
 FLAT = -1
@@ -40,16 +42,40 @@ class Part:
         return (*shape[: self.axis], length, *shape[self.axis + 1 :])
 
     def of(self, array):
-        """The part of a canonical array."""
+        """The part of a canonical array; of a Table a Table, of which only a block is there."""
         import numpy as np  # not for the plan
 
         if self.is_whole:
             return array
+        if isinstance(array, Table):
+            return Table(self.shape(array.shape), lambda: self._of_rows(array))
         if self.axis == FLAT:
             array = np.ravel(array)
         axis = max(self.axis, 0)
         pieces = [_slice(array, axis, first, last) for first, last in self.ranges]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis)
+
+    def _of_rows(self, whole):
+        """(first row, last row, those of them) of the part of a Table; of FLAT, values for rows."""
+        if self.axis > 0:
+            for first, last, rows in whole.parts():
+                yield first, last, self.of(rows)
+            return
+        if list(self.ranges) != sorted(self.ranges):
+            raise ValueError("%s: a Table is read in order, not by %s" % (self.name, self.ranges))
+        length, start = 1, 0
+        for side in whole.shape[1:] if self.axis == FLAT else ():
+            length *= side
+        for first, last, rows in whole.parts():
+            if first * length >= max(last for _, last in self.ranges):
+                return  # what comes behind is others', and need not be drawn
+            rows = rows.reshape(-1) if self.axis == FLAT else rows
+            for own_first, own_last in self.ranges:
+                begin, end = max(own_first, first * length), min(own_last, last * length)
+                if begin < end:
+                    own = rows[begin - first * length : end - first * length]
+                    yield start, start + len(own), own
+                    start += len(own)
 
     def put(self, array, own):
         """Write a rank's own array into the canonical one."""
@@ -93,16 +119,23 @@ def part_of(fields):
 
 def divided(name, tensor, index, count):
     """The Part of rank `index` of `count` that a Tensor is divided over; the whole one where
-    it has no axis. Raises ValueError where they do not divide it.
+    it has no axis. The last replicas may have less than the others, or nothing. Raises ValueError
+    where a tensor group does not divide it.
     """
     if count == 1 or tensor.axis is None:
         return Part(name)
     block = tensor.shape[tensor.axis] // tensor.blocks
-    if block % count:
+    if block % count and tensor.over != mesh.DATA:
         raise ValueError("%s: %d ranks do not divide %d" % (name, count, block))
-    own = block // count
-    starts = [number * block + index * own for number in range(tensor.blocks)]
-    return Part(name, tensor.axis, tuple((start, start + own) for start in starts))
+    own = -(-block // count)
+    first, last = (min(block, own * each) for each in (index, index + 1))
+    starts = [number * block for number in range(tensor.blocks)]
+    return Part(name, tensor.axis, tuple((start + first, start + last) for start in starts))
+
+
+def is_divided(grid, tensor):
+    """Whether a rank of this Mesh has a part of a Tensor alone."""
+    return tensor.axis is not None and getattr(grid, tensor.over) > 1
 
 
 def copies(grid, tensor, stages, zero_stage=0):
@@ -110,11 +143,11 @@ def copies(grid, tensor, stages, zero_stage=0):
 
     grid: the Mesh. stages: the pipeline stages that have it.
     """
-    axes = [mesh.TENSOR] if tensor.axis is not None else []
+    axes = {tensor.over} if tensor.axis is not None else set()
     if zero_stage == 3:
-        axes.append(mesh.DATA)
+        axes.add(mesh.DATA)
     found = []
-    for group in grid.groups(*axes):
+    for group in grid.groups(*sorted(axes)):
         if grid.coordinates(group[0]).pipeline in stages:
             found.append(group)
     return found

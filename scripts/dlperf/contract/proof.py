@@ -119,13 +119,13 @@ class Proof:
     steps. settings: constants of the facts that they change in every run; gradient_settings,
     gradient_learning_rate: where one step shows the gradient.
 
-    neutral(name, shape, random): weights that make settings visible, by a NumPy RandomState.
+    neutral(name, tensor, random): weights that make settings visible, by a NumPy RandomState.
     optimizer: the update as a formula, an UpdateRule. given_scales: of the gradients that are given
     to the optimiser alone, one a step. tolerances: by precision, `amp` for bfloat16 and `amp_fp16`
     for float16. long_runs: variant -> mean losses of the reference's long runs, which the spread of
     a timed one is held to.
 
-    timed(name, shape, random): weights of its own for the timed step; None: the neutral ones.
+    timed(name, tensor, random): weights of its own for the timed step; None: the neutral ones.
     timed_ranks: how many take it where ranks exchange gradients; 0: as many as the layout has.
     neutral_statistics: where the model has batch-norm. dropouts: constants of the facts, each a
     place of dropout that is shown by itself. float64: of steps in float64.

@@ -1,4 +1,4 @@
-"""A rank's part of a table that ranks share out: by columns, or by rows.
+"""How a rank keeps its part of a table that replicas divide: by columns, or by rows.
 
 By columns, a rank has its columns of every row; all ranks together must divide the width. By rows,
 it has a block of them, and one more that stays 0: what is asked of a rank that does not have it
@@ -6,52 +6,38 @@ lies there, so that shapes do not depend on ids. What ranks exchange is alike in
 the ids of all, looks them up in its part, and gives every rank what that one asked for.
 """
 
+from dlperf.contract.ownership import divided
 from dlperf.contract.work import parts
 
-COLUMNS, ROWS = "columns", "rows"
+ROWS, COLUMNS = 0, 1  # the axis along which the facts' Tensor is divided
 
 
 class Shard:
-    """The part of rank `rank` of `ranks` of a table (rows, width), shared out `by` one of the two.
+    """What this rank of a run keeps of the table `name`, a Tensor (rows, width).
 
-    shape: of the rank's own array; together: of all, side by side. entries: the table's numbers,
-    on all ranks together.
+    part: the Part that it owns, of `size` values. shape: of its array, in which rows that nobody
+    has may stand behind the `held` ones; together: of all ranks' arrays, side by side.
     """
 
-    def __init__(self, run, rows, width, by):
-        self.rank, self.ranks, self.rows, self.width, self.by = run.rank, run.ranks, rows, width, by
-        self.block = -(-rows // run.ranks)  # the last rank's may have rows of nobody
+    def __init__(self, run, name, tensor):
+        self.rank, self.ranks, self.by = run.rank, run.ranks, tensor.axis
+        self.rows, self.width = tensor.shape
+        self.part = divided(name, tensor, run.rank, run.ranks)
+        self.held, columns = self.part.shape(tensor.shape)
+        self.size = self.held * columns
+        self.block = -(-self.rows // run.ranks)  # the last rank's may have rows of nobody
         self.first = run.rank * self.block
-        self.entries = rows * width
-        if by == COLUMNS:
-            self.shape, self.together = (rows, width // run.ranks), (rows, width)
+        if self.by == COLUMNS:
+            self.shape, self.together = (self.rows, columns), tensor.shape
         else:
-            self.shape = (self.block + 1, width)
-            self.together = (run.ranks * self.shape[0], width)
+            self.shape = (self.block + 1, self.width)
+            self.together = (run.ranks * self.shape[0], self.width)
 
     def own(self, array):
-        """A canonical array, or a Table -> this rank's part, an array."""
+        """A canonical array, or a Table -> this rank's array."""
         import numpy as np  # not for the plan
 
-        found, columns = None, self.shape[1]
-        for first, _, rows in parts(array):
-            if found is None:
-                found = np.zeros(self.shape, rows.dtype)
-            if self.by == COLUMNS:
-                own = slice(self.rank * columns, (self.rank + 1) * columns)
-                found[first : first + len(rows)] = rows[:, own]
-                continue
-            begin = max(first, self.first)
-            end = min(first + len(rows), self.first + self.block)
-            if begin < end:
-                there = rows[begin - first : end - first]
-                found[begin - self.first : end - self.first] = there
+        found = np.zeros(self.shape, "float32")
+        for first, _, rows in parts(self.part.of(array)):
+            found[first : first + len(rows)] = rows
         return found
-
-    def whole(self, arrays):
-        """The arrays of all ranks, in order -> the canonical one."""
-        import numpy as np
-
-        if self.by == COLUMNS:
-            return np.concatenate(arrays, 1)
-        return np.concatenate([part[:-1] for part in arrays])[: self.rows]

@@ -3,12 +3,14 @@
 import dataclasses
 from typing import Optional, Tuple
 
+from dlperf.contract.mesh import AXES, TENSOR
+
 #: Kinds. A convolution's kernel is (outputs, inputs, height, width), the weight of a dense layer
-#: (outputs, inputs), an embedding (entries, width); vectors are biases, scales and shifts. Running
-#: means and variances of batch-norm are followed, not trained.
-KERNEL, DENSE, EMBEDDING, VECTOR = "kernel", "dense", "embedding", "vector"
+#: (outputs, inputs), an embedding (entries, width); a scale is that of a normalization, vectors are
+#: biases and shifts. Running means and variances of batch-norm are followed, not trained.
+KERNEL, DENSE, EMBEDDING, SCALE, VECTOR = "kernel", "dense", "embedding", "scale", "vector"
 MEAN, VARIANCE = "mean", "variance"
-KINDS = (KERNEL, DENSE, EMBEDDING, VECTOR, MEAN, VARIANCE)
+KINDS = (KERNEL, DENSE, EMBEDDING, SCALE, VECTOR, MEAN, VARIANCE)
 
 #: An embedding of more rows is read and written by rows, so many at a time.
 LARGE_ROWS, ROWS = 1 << 17, 1 << 15
@@ -19,17 +21,21 @@ class Tensor:
     """A tensor of a model, in canonical layout.
 
     kind: one of KINDS; decides how a framework lays it out, and whether it is read by rows.
-    axis: along which tensor parallelism divides it; None: every rank of a replica's stage has all
-    of it. blocks: along that axis so many blocks stand one behind the other, each of which is
-    divided: 3 of query, key and value in one tensor.
+    axis: along which ranks divide it; None: every rank of a replica's stage has all of it. blocks:
+    along that axis so many blocks stand one behind the other, each of which is divided: 3 of query,
+    key and value in one tensor. over: the axis of the mesh whose ranks divide it: `tensor`; `data`
+    where replicas do, who then exchange what they look up, and average no gradients of it.
     """
 
     shape: Tuple[int, ...]
     kind: str
     axis: Optional[int] = None
     blocks: int = 1
+    over: str = TENSOR
 
     def __post_init__(self):
+        if self.over not in AXES:
+            raise ValueError("over is %r, but it is one of: %s" % (self.over, ", ".join(AXES)))
         if self.kind not in KINDS:
             raise ValueError("kind is %r, but it is one of: %s" % (self.kind, ", ".join(KINDS)))
         if self.axis is not None and self.shape[self.axis] % self.blocks:
@@ -53,7 +59,12 @@ class Tensor:
     @property
     def is_large(self):
         """Whether it is read and written by rows, and never held whole beside the framework's."""
-        return self.kind == EMBEDDING and len(self.shape) == 2 and self.shape[0] > LARGE_ROWS
+        return is_large(self.kind, self.shape)
+
+
+def is_large(kind, shape):
+    """Whether a tensor of this kind and shape, or a part of one, is read and written by rows."""
+    return kind == EMBEDDING and len(shape) == 2 and shape[0] > LARGE_ROWS
 
 
 def dense(name, inputs, outputs, axis=None, blocks=1):
@@ -71,7 +82,7 @@ def dense(name, inputs, outputs, axis=None, blocks=1):
 
 def norm(name, width):
     """Names and tensors of a normalization: `<name>.weight` (its scale) and `<name>.bias`."""
-    return ((name + ".weight", vector(width)), (name + ".bias", vector(width)))
+    return ((name + ".weight", Tensor((width,), SCALE)), (name + ".bias", vector(width)))
 
 
 def vector(length):

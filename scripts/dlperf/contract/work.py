@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
-from dlperf.contract import tensor
 from dlperf.contract.tensor import ROWS
 
 
@@ -26,8 +25,9 @@ class Work:
         gives (canonical name, array in canonical layout) one by one, good until the next step, and
         `write({name: such an array})`. In place of a name stands a Part (contract/ownership.py)
         where this rank has not the whole tensor; what is written are whole ones, of which a rank
-        takes its own. A large table is a Table in both, so that it is nowhere whole beside the
-        framework's own. The names and shapes are those of the facts' `parameters(dimensions)`.
+        takes its own (`Part.of`). A large table is a Table in both, and what is written may be one
+        where this rank has a part alone: so nothing is whole beside the framework's own. The names
+        and shapes are those of the facts' `parameters(dimensions)`.
         Written before the first step and only then: until then the model's weights may be
         anything. `statistics()` gives this rank's running ones of batch-norm
         in the same way, as the facts' `statistics` name them; nothing of other models.
@@ -54,12 +54,12 @@ class Work:
     weights_in_files: bool = False
 
 
-def scheduled(work, rates, set_rate, forget, evaluate):
+def scheduled(work, rates, set_rate, forget, evaluate, running):
     """The same Work with a learning rate of its own in each step, for a training to a quality.
 
     rates: of the steps; the last one stays. set_rate(rate): called on the host before each step; it
     must not wait for the device. forget(): sets the optimiser's state to its start. evaluate: as of
-    Work.
+    Work. running: name -> array, batch-norm's running statistics as they start; {}: there are none.
     """
     step, coming = work.step, itertools.count()
 
@@ -71,10 +71,6 @@ def scheduled(work, rates, set_rate, forget, evaluate):
         nonlocal coming
         coming = itertools.count()
         work.weights.write(arrays)
-        running = {
-            name: (array * 0) + (1 if name.endswith("variance") else 0)
-            for name, array in work.weights.statistics()
-        }
         if running:
             work.weights.write_statistics(running)
         forget()
@@ -110,26 +106,50 @@ class Inference:
 
 
 class Table(NamedTuple):
-    """A large table, by rows. parts(): (first row, last row, those of them as an array), once."""
+    """A tensor by rows: a large table, or one of which this rank has a part.
+
+    parts(): (first row, last row, those of them as an array), once.
+    """
 
     shape: Any
     parts: Callable[[], Any]
 
 
-def large(name, shape):
-    """Whether a tensor of this canonical name and shape is read and written as a Table."""
-    return "embedding" in name and len(shape) == 2 and shape[0] > tensor.LARGE_ROWS
-
-
-def table(shape, rows):
-    """The Table of this shape; rows(first, last): those of them as an array."""
-    ends = [(first, min(first + ROWS, shape[0])) for first in range(0, shape[0], ROWS)]
+def table(shape, rows, count=ROWS):
+    """The Table of this shape; rows(first, last): those of them as an array, `count` at a time."""
+    ends = [(first, min(first + count, shape[0])) for first in range(0, shape[0], count)]
     return Table(tuple(shape), lambda: ((*each, rows(*each)) for each in ends))
 
 
 def parts(array):
     """The parts of a Table, or an array as the one part: (0, None, array)."""
     return array.parts() if isinstance(array, Table) else [(0, None, array)]
+
+
+def as_array(given):
+    """An array, or all rows of a Table, which no large one is asked for, as one."""
+    import numpy as np  # not for the plan
+
+    if not isinstance(given, Table):
+        return given
+    found = np.empty(given.shape, "float32")
+    for first, last, rows in given.parts():
+        found[first:last] = rows
+    return found
+
+
+def side_by_side(one, other):
+    """Pairs of the same rows of two arrays or Tables of one shape, whose parts may differ."""
+    mine, theirs = ((rows for _, _, rows in parts(given)) for given in (one, other))
+    own = more = ()
+    while True:
+        own = own if len(own) else next(mine, None)
+        more = more if len(more) else next(theirs, None)
+        if own is None or more is None:
+            return
+        count = min(len(own), len(more))
+        yield own[:count], more[:count]
+        own, more = own[count:], more[count:]
 
 
 class Rows(NamedTuple):

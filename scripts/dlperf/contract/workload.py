@@ -54,7 +54,7 @@ class Workload:
 
     dimensions: its own dimensions of a case. data: kinds of data. ways: fields of
     contract.layout.Layout that it can have other values of.
-    parameters(dimensions): canonical name -> Tensor of all that is trained. initial(name, shape,
+    parameters(dimensions): canonical name -> Tensor of all that is trained. initial(name, tensor,
     draw, dimensions): what training starts with: an array by `draw`, or a number.
     learning_rate(global batch size): of training whose rate is constant. schedule(run): a rate for
     each step of a training to a quality, () of any other. base(case): the case that its speed-up is

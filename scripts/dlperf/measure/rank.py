@@ -56,7 +56,8 @@ def measure(run):
     scenario = scenarios.load(run.scenario)
     work = scenario.prepare(run, workloads.load(run.workload, run.framework))
     count = workloads.parameter_count(run.workload, run.dimensions)
-    expected = workloads.parameter_count_of_rank(run) if run.mesh.is_split else count
+    is_split = workloads.is_split(run.workload, run.dimensions, run.layout.mesh(run.ranks))
+    expected = workloads.parameter_count_of_rank(run) if is_split else count
     if work.parameters != expected:
         raise ValueError(
             "%s of %s has %d trainable parameters%s, not %d: this is another model"
@@ -64,12 +65,13 @@ def measure(run):
                 run.workload,
                 run.framework,
                 work.parameters,
-                " on rank %d" % run.rank if run.mesh.is_split else "",
+                " on rank %d" % run.rank if is_split else "",
                 expected,
             )
         )
 
-    initial = workloads.Initial(run.workload, run.dimensions, run.seed, run.data_dir)
+    by_rows = workloads.drawn_by_rows(run)
+    initial = workloads.Initial(run.workload, run.dimensions, run.seed, run.data_dir, by_rows)
     work.weights.write(initial)
 
     guest.phase("warmup")
@@ -108,8 +110,7 @@ def measure(run):
     if scenario.TRAINS:
         names = [each.name for each in workloads.parts_of(run)]
         facts["weights"], parts = weights.trained(run.rank, initial, work.weights, names)
-        if run.layout.is_split:
-            facts["parts"] = [dataclasses.astuple(each) for each in parts]
+        facts["parts"] = [dataclasses.astuple(each) for each in parts]
     guest.wait("measured")  # no rank may end while another one still needs the group
     work.batches.close()
     framework.stop(run)

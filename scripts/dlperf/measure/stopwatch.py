@@ -287,10 +287,9 @@ class Attempt:
         )
         if scenario.TRAINS:
             outcome["weights"] = [facts["weights"] for facts in self.facts]
-            if case.layout.is_split:
-                reason = weights.misplaced(case, [facts["parts"] for facts in self.facts])
-                if reason:
-                    return {"status": "crashed", "reason": "not one whole model: " + reason}
+            reason = weights.misplaced(case, [facts["parts"] for facts in self.facts])
+            if reason:
+                return {"status": "crashed", "reason": "not one whole model: " + reason}
         energy = [facts["energy"] for facts in self.facts if "energy" in facts]
         if len(energy) == len(self.facts):  # else the sum would be of some of them
             outcome["energy"] = energy

@@ -10,7 +10,7 @@ import math
 from dlperf import workloads
 from dlperf.contract import ownership
 from dlperf.contract.ownership import as_part, part_of
-from dlperf.contract.work import Table, parts
+from dlperf.contract.work import side_by_side
 
 #: Values that are compared at a time: a core's cache holds as many.
 PART = 1 << 15
@@ -57,11 +57,11 @@ def trained(rank, initial, weights, names=None):
 def misplaced(case, parts):
     """Why the ranks' parts do not make one model, or "".
 
-    case: the Case, of a model that is split over ranks. parts: the fields of the Parts of all
+    case: the Case. parts: the fields of the Parts of all
     ranks, in order, as JSON has them.
     """
     layout = case.layout
-    grid = layout.mesh(case.devices)
+    grid = layout.mesh(len(parts))
     tensors = workloads.of(case.workload).parameters(case.dimensions)
     there = workloads.stages(case.workload, case.dimensions, grid.pipeline)
     owned = [[part_of(fields) for fields in own] for own in parts]
@@ -73,9 +73,7 @@ def compared(array, begin):
     import numpy as np  # not for the plan
 
     digest, moved, length = hashlib.sha256(), 0.0, 0.0
-    there = parts(array)
-    for first, last, before in parts(begin):
-        part = next(there)[2] if isinstance(array, Table) else array[first:last]
+    for part, before in side_by_side(array, begin):
         part = np.ascontiguousarray(part, "float32")
         digest.update(part)
         gone, size = squares(part.reshape(-1), before.reshape(-1))

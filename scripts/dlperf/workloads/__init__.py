@@ -11,10 +11,12 @@ that infers has `inference(run) -> Inference` too.
 import collections.abc
 import functools
 import importlib
+import math
 import os
 
 from dlperf.contract.dimension import Dimensions
-from dlperf.contract.ownership import divided
+from dlperf.contract.ownership import divided, is_divided
+from dlperf.contract.tensor import ROWS, VARIANCE
 from dlperf.contract.work import table
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -106,6 +108,22 @@ def built(workload, dimensions):
     return (own.built or own.parameters)(dimensions)
 
 
+def kinds(run):
+    """Canonical name -> kind of the tensors that a run's network has (contract/tensor.py)."""
+    return {name: each.kind for name, each in built(run.workload, run.dimensions).items()}
+
+
+def running_at_start(run):
+    """Canonical name -> array of batch-norm's running statistics before the first step."""
+    import numpy as np  # not for the plan
+
+    own = of(run.workload)
+    return {
+        name: np.full(each.shape, float(each.kind == VARIANCE), "float32")
+        for name, each in (own.statistics(run.dimensions) if own.statistics else {}).items()
+    }
+
+
 def stages(workload, dimensions, count):
     """Canonical name of each trained tensor -> the pipeline stages, of `count`, that have it."""
     own = of(workload)
@@ -120,13 +138,26 @@ def parts_of(run):
     They are those of the model before ZeRO shards it over replicas.
     """
     tensors = of(run.workload).parameters(run.dimensions)
-    there = stages(run.workload, run.dimensions, run.mesh.pipeline)
-    place, count = run.coordinates, run.mesh.tensor
+    grid = run.layout.mesh(run.ranks)  # not of devices: a rank may have several
+    there, place = stages(run.workload, run.dimensions, grid.pipeline), grid.coordinates(run.rank)
     return [
-        divided(name, tensor, place.tensor, count)
+        divided(name, tensor, getattr(place, tensor.over), getattr(grid, tensor.over))
         for name, tensor in tensors.items()
         if place.pipeline in there[name]
     ]
+
+
+def is_split(workload, dimensions, grid):
+    """Whether one rank of this Mesh has not the whole model, before ZeRO shards it."""
+    tensors = of(workload).parameters(dimensions).values()
+    return grid.is_split or any(is_divided(grid, each) for each in tensors)
+
+
+def drawn_by_rows(run):
+    """The names of tensors of which a rank has a part alone, between steps."""
+    if run.layout.zero_stage >= 2:
+        return [each.name for each in parts_of(run)]
+    return [each.name for each in parts_of(run) if not each.is_whole]
 
 
 def parameter_count_of_rank(run):
@@ -149,12 +180,15 @@ class Initial(collections.abc.Mapping):
     """What every framework's training starts with: canonical name -> float32 array, from a seed.
 
     A tensor is drawn when it is asked for: all of them at once would count in the peak memory. A
-    large table is a Table, whose rows are drawn as they are asked for. Where the facts have
-    `released`, tensors of that file in `data_dir` are taken from it.
+    large table is a Table, whose rows are drawn as they are asked for, and so are the matrices that
+    `by_rows` names, of which a rank has a part alone: the same numbers, of which no more than a
+    block is there at a time. Where the facts have `released`, tensors of that file in `data_dir`
+    are taken from it.
     """
 
-    def __init__(self, workload, dimensions, seed, data_dir=""):
+    def __init__(self, workload, dimensions, seed, data_dir="", by_rows=()):
         self._own, self._dimensions, self._seed = of(workload), dimensions, seed
+        self._by_rows = frozenset(by_rows)
         self._tensors = self._own.parameters(dimensions)
         path = self._own.released(data_dir) if self._own.released else ""
         self._released = path if data_dir and os.path.exists(path) else ""
@@ -167,9 +201,12 @@ class Initial(collections.abc.Mapping):
                 if name in arrays.files:
                     return arrays[name]
         random = np.random.default_rng([self._seed, list(self._tensors).index(name)])
-        tensor = self._tensors[name]
-        draw = (DrawByRows if tensor.is_large else Draw)(random)
-        value = self._own.initial(name, tensor.shape, draw, self._dimensions)
+        tensor, draw = self._tensors[name], Draw(random)
+        if tensor.is_large:
+            draw = DrawByRows(random, ROWS)
+        elif tensor.is_matrix and name in self._by_rows:
+            draw = DrawByRows(random, BLOCK // math.gcd(BLOCK, tensor.size // tensor.shape[0]))
+        value = self._own.initial(name, tensor, draw, self._dimensions)
         return np.full(tensor.shape, value, "float32") if isinstance(value, (int, float)) else value
 
     def __contains__(self, name):
@@ -180,6 +217,10 @@ class Initial(collections.abc.Mapping):
 
     def __len__(self):
         return len(self._tensors)
+
+
+#: Numbers that are drawn at a time: a core's cache holds as many.
+BLOCK = 1 << 15
 
 
 class Draw:
@@ -196,13 +237,13 @@ class Draw:
     def normal(self, shape, deviation):
         """Normal numbers, of those that are drawn first."""
         # in float64: rounded to float32, the last digits in which NumPy's versions differ are gone
-        return self._of(deviation * self._random.standard_normal(1 << 15), shape)
+        return self._of(deviation * self._random.standard_normal(BLOCK), shape)
 
     def uniform(self, shape, limit):
         """Numbers between -limit and limit, evenly spaced ones."""
         import numpy as np  # not for the plan
 
-        return self._of(limit * (np.arange(1 << 15) + 0.5) / (1 << 15), shape)
+        return self._of(limit * (np.arange(BLOCK) + 0.5) / BLOCK, shape)
 
     def _of(self, half, shape):
         """An array of these numbers and their negatives."""
@@ -215,8 +256,8 @@ class Draw:
 
         array = np.empty(shape, "float32")
         flat = array.reshape(-1)
-        for start in range(0, flat.size, 1 << 15):  # a core's cache holds as many
-            part = flat[start : start + (1 << 15)]
+        for start in range(0, flat.size, BLOCK):
+            part = flat[start : start + BLOCK]
             numbers.take(
                 self._random.integers(0, 1 << 16, part.size, "uint16"), out=part, mode="wrap"
             )
@@ -224,11 +265,17 @@ class Draw:
 
 
 class DrawByRows(Draw):
-    """Draws the same numbers, of a Table: ROWS rows have a whole number of parts."""
+    """Draws the same numbers, of a Table, `rows` at a time, which have a whole number of blocks."""
+
+    def __init__(self, random, rows):
+        super().__init__(random)
+        self._rows = rows
 
     def _drawn(self, numbers, shape):
         draw = super()._drawn
-        return table(shape, lambda first, last: draw(numbers, (last - first, *shape[1:])))
+        return table(
+            shape, lambda first, last: draw(numbers, (last - first, *shape[1:])), self._rows
+        )
 
 
 #: Scenario -> the function that a page has for it.

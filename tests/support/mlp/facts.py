@@ -37,7 +37,8 @@ def parameters(dimensions):
     )
 
 
-def initial(name, shape, draw, dimensions):
+def initial(name, known, draw, dimensions):
+    shape = known.shape
     return draw.normal(shape, shape[1] ** -0.5) if len(shape) == 2 else 0.0
 
 

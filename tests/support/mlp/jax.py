@@ -22,7 +22,7 @@ def model(run):
 def weights(run, network):
     px = run.dimensions["image_size"]
     shapes = framework.shapes_of(run, network, np.zeros((1, px, px, 3), np.float32))["params"]
-    return framework.Weights(framework.named(shapes), shapes)
+    return framework.Weights(run, framework.named(shapes), shapes)
 
 
 def loss(run, network, parameters, carried, images, labels):

@@ -40,7 +40,8 @@ LONG_RUNS = {"": (5.8620, 6.3633, 5.9567, 5.7963, 6.1113)}
 GIVEN_SCALES = (1.0, 1.0, 1.0)
 
 
-def neutral(name, shape, random):
+def neutral(name, known, random):
+    shape = known.shape
     if len(shape) == 2:
         return shape[1] ** -0.5 * random.standard_normal(shape)
     return 0.1 * random.standard_normal(shape)

@@ -23,7 +23,7 @@ def model(run):
 
 
 def weights(run, network):
-    return framework.Weights(dict(network.named_parameters()))
+    return framework.Weights(run, dict(network.named_parameters()))
 
 
 def loss(run, network, images, labels):

@@ -256,8 +256,8 @@ INFER = [
         "another layer's statistics",
         Replace(
             "weights",
-            "framework.Weights(_trained, _running)",
-            "framework.Weights(_trained, swapped(_running))",
+            "framework.Weights(run, _trained, _running)",
+            "framework.Weights(run, _trained, swapped(_running))",
             definitions=SWAPPED,
         ),
         variant="infer",

@@ -19,7 +19,7 @@ from dlperf.certify.reference import (
     whole,
 )
 from dlperf.certify.required import Subject
-from dlperf.contract import layouts
+from dlperf.contract import layouts, tensor
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.layout import Layout
 from dlperf.contract.mesh import Mesh
@@ -241,16 +241,17 @@ def test_neutral_weights_hide_no_setting_and_survive_the_file(workload, tmp_path
 )
 def test_layouts_come_back(name):
     tensors = {**facts.parameters({}), **bert.parameters({})}
-    array = np.random.RandomState(0).rand(*tensors[name].shape)
-    laid_out = layouts.channels_last(name, array, np.float32)
+    array, kind = np.random.RandomState(0).rand(*tensors[name].shape), tensors[name].kind
+    laid_out = layouts.channels_last(kind, array, np.float32)
     assert laid_out.dtype == np.float32 and laid_out.flags.c_contiguous
-    assert np.array_equal(layouts.canonical(name, laid_out), array.astype(np.float32))
+    assert np.array_equal(layouts.canonical(kind, laid_out), array.astype(np.float32))
 
 
 def test_dense_weights_are_transposed_embeddings_are_not():
     array = np.random.RandomState(0).rand(200, 3)  # more rows than a block has, and not a multiple
-    assert np.array_equal(layouts.channels_last("fc.weight", array), array.T)
-    assert np.array_equal(layouts.channels_last("word_embedding", array), array)
+    assert np.array_equal(layouts.channels_last(tensor.DENSE, array), array.T)
+    assert np.array_equal(layouts.channels_last(tensor.EMBEDDING, array), array)
+    assert np.array_equal(layouts.channels_last(None, array), array), "no tensor of the facts'"
 
 
 @pytest.mark.parametrize("workload", ["resnet50", "bert"])
@@ -371,7 +372,8 @@ def test_comparison_is_by_norm_of_the_whole_tensor(tmp_path):
         accumulation=1,
         dimensions={},
         layout=Layout(),
-        mesh=Mesh(),
+        rank=0,
+        ranks=1,
     )
     weights = dict(expected, **{"bn1.bias": np.full(64, 0.5, np.float32)})
     task = {"reference": str(tmp_path)}

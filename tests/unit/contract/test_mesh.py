@@ -1,7 +1,10 @@
 """Ranks are numbered tensor, data, pipeline; groups along an axis differ in it alone."""
 
 import pytest
+from conftest import ROOT
+from gpu_runs import a_run
 
+from dlperf.contract.layout import Layout
 from dlperf.contract.mesh import AXES, DATA, PIPELINE, TENSOR, Mesh
 
 MESHES = [Mesh(), Mesh(4), Mesh(2, 2), Mesh(1, 2, 2), Mesh(2, 3, 2), Mesh(3, 1, 4)]
@@ -38,3 +41,22 @@ def test_a_tensor_group_is_next_to_each_other_and_stages_are_far_apart():
 def test_a_side_of_nothing_is_refused():
     with pytest.raises(ValueError, match="tensor is 0: at least 1"):
         Mesh(tensor=0)
+
+
+def dropout_seeds(ranks, **layout):
+    return [
+        a_run("pytorch", ranks=ranks, rank=rank, layout=Layout(**layout)).dropout_seed
+        for rank in range(ranks)
+    ]
+
+
+def test_replicas_and_stages_drop_other_elements_and_a_tensor_group_the_same():
+    assert dropout_seeds(4) == [1, 2, 3, 4]
+    assert dropout_seeds(4, tensor_parallel=2) == [1, 1, 2, 2]
+    assert dropout_seeds(8, tensor_parallel=2, pipeline_parallel=2) == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+def test_no_framework_seeds_its_dropout_by_the_number_of_a_rank():
+    for folder in ("frameworks", "workloads"):
+        for path in (ROOT / "scripts/dlperf" / folder).rglob("*.py"):
+            assert "seed + run.rank" not in path.read_text(encoding="utf-8"), path

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf.contract import tensor
+from dlperf.contract import mesh, tensor
 from dlperf.contract.mesh import Mesh
 from dlperf.contract.ownership import FLAT, Part, as_part, divided, part_of, problems
 from dlperf.contract.tensor import Tensor
+from dlperf.contract.work import as_array, table
 
 TENSORS = {
     "table": Tensor((8, 2), tensor.EMBEDDING, axis=0),
@@ -139,6 +140,43 @@ def test_parts_come_back_from_json():
     assert part_of(["qkv", 0, [[0, 2], [4, 6]]]) == part
     assert as_part(part) is part
     assert as_part("bias") == Part("bias") and as_part("bias").is_whole
+
+
+def test_replicas_that_divide_a_table_have_one_copy_and_need_not_divide_its_rows():
+    known = {"rows": Tensor((5, 2), tensor.EMBEDDING, axis=0, over=mesh.DATA)}
+    grid = Mesh(data=4)
+    parts = [[divided("rows", known["rows"], index, 4)] for index in range(4)]
+    assert [each.ranges for (each,) in parts] == [((0, 2),), ((2, 4),), ((4, 5),), ((5, 5),)]
+    assert not list(problems(grid, known, {"rows": (0,)}, parts))
+    wrong = next(problems(grid, known, {"rows": (0,)}, [parts[0], *parts[:3]]))
+    assert wrong == "ranks 0, 1, 2, 3: values 0 to 2 of rows are there twice"
+    with pytest.raises(ValueError, match="over is 'rows', but it is one of: data, tensor, pipe"):
+        Tensor((5, 2), tensor.EMBEDDING, axis=0, over="rows")
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 12])
+@pytest.mark.parametrize(
+    "part",
+    [
+        Part("qkv", 0, ((2, 4), (6, 8), (10, 12))),
+        Part("qkv", 1, ((1, 3),)),
+        Part("qkv", FLAT, ((5, 17), (30, 31))),
+        Part("qkv", 0, ((12, 12),)),
+        Part("qkv"),
+    ],
+    ids=str,
+)
+def test_a_part_of_a_table_is_that_of_its_array(part, count):
+    array = np.arange(36, dtype="float32").reshape(12, 3)
+    by_rows = part.of(table(array.shape, lambda first, last: array[first:last], count))
+    assert by_rows.shape == part.shape(array.shape)
+    assert np.array_equal(as_array(by_rows), part.of(array))
+
+
+def test_a_table_is_read_in_order():
+    by_rows = table((4, 1), lambda first, last: np.zeros((last - first, 1)))
+    with pytest.raises(ValueError, match="a Table is read in order"):
+        as_array(Part("rows", 0, ((2, 4), (0, 1))).of(by_rows))
 
 
 def test_flat_values_are_read_and_written_in_order():

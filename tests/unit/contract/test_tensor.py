@@ -31,15 +31,33 @@ def test_an_unknown_kind_and_unequal_blocks_are_refused():
         Tensor((4, 3), tensor.DENSE, axis=0, blocks=3)
 
 
+class Rank:
+    """Of a Run, what says which model it trains."""
+
+    def __init__(self, workload):
+        self.workload, self.dimensions = workload, workloads.certified(workload)
+
+
 @pytest.mark.parametrize("workload", workloads.NAMES)
 def test_kinds_of_every_workload_fit_their_shapes(workload):
     own, sizes = workloads.of(workload), workloads.certified(workload)
-    lengths = {tensor.KERNEL: 4, tensor.DENSE: 2, tensor.EMBEDDING: 2, tensor.VECTOR: 1}
+    lengths = {tensor.KERNEL: 4, tensor.DENSE: 2, tensor.EMBEDDING: 2}
+    lengths.update({tensor.SCALE: 1, tensor.VECTOR: 1})
     for name, each in own.parameters(sizes).items():
         assert len(each.shape) == lengths[each.kind], name
+        assert name.endswith("bias") == (each.kind == tensor.VECTOR), name
         assert name.endswith("embedding") == (each.kind == tensor.EMBEDDING), name
     for name, each in (own.statistics(sizes) if own.statistics else {}).items():
         assert each.kind == (tensor.VARIANCE if name.endswith("variance") else tensor.MEAN)
+
+
+def test_running_statistics_start_at_zero_and_one():
+    start = workloads.running_at_start(Rank("resnet50"))
+    assert {name: set(each.tolist()) for name, each in list(start.items())[:2]} == {
+        "bn1.mean": {0.0},
+        "bn1.variance": {1.0},
+    }
+    assert workloads.running_at_start(Rank("bert")) == {}
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])

@@ -23,6 +23,7 @@ from dlperf.contract import tensor
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.layout import Layout, Proved
 from dlperf.contract.run import Unsupported
+from dlperf.contract.work import table as table_of
 from dlperf.frameworks.hugectr import formats, process
 from dlperf.scenarios import early_return, train
 from dlperf.workloads.wide_deep import facts
@@ -422,6 +423,9 @@ def test_a_table_is_keys_and_rows_in_any_order_each_once(tmp_path, monkeypatch):
     table = np.random.random_sample((20, 3)).astype("f4")
     formats.write_table(tmp_path / "table", table)
     np.testing.assert_array_equal(formats.read_table(tmp_path / "table", table.shape), table)
+    by_rows = table_of(table.shape, lambda first, last: table[first:last], 8)
+    formats.write_table(tmp_path / "by rows", by_rows)
+    np.testing.assert_array_equal(formats.read_table(tmp_path / "by rows", table.shape), table)
     order = np.random.permutation(20)
     order.astype("<i8").tofile(tmp_path / "table/key")
     table[order].tofile(tmp_path / "table/emb_vector")

@@ -5,6 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
+from dlperf.contract.ownership import Part
 from dlperf.contract.work import ROWS, table
 from dlperf.measure.weights import PART
 from dlperf.measure.weights import trained as entry_and_parts
@@ -65,6 +66,25 @@ def test_the_sha256_is_of_names_shapes_and_values_in_whatever_order_and_layout_t
     assert trained(0, INITIAL, turned)["sha256"] == expected
     nearly = with_last("head", np.nextafter(INITIAL["head"][-1, -1], np.float32(9)))
     assert trained(0, INITIAL, Weights(**nearly))["sha256"] != expected
+
+
+@pytest.mark.parametrize("count", [1, 3, 1000])
+def test_parts_and_what_is_drawn_by_rows_are_compared_whatever_their_rows(count):
+    part = Part("head", 0, ((3, 500),))
+    head = INITIAL["head"]
+    by_rows = {**INITIAL, "head": table(head.shape, lambda first, last: head[first:last], count)}
+
+    class Rank:
+        @staticmethod
+        def read():
+            own = with_last("head", 5.0)["head"][3:500]
+            yield part, table(own.shape, lambda first, last: own[first:last], 7)
+
+    entry, parts = entry_and_parts(1, by_rows, Rank, ["head"])
+    assert (entry["change"], entry["unchanged"], parts) == (0.0, 1, [part])
+    digest = hashlib.sha256(head[3:500].tobytes()).hexdigest()
+    line = f"head {(497, 100)} {digest}\n"
+    assert entry["sha256"] == hashlib.sha256(line.encode()).hexdigest()
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 import hashlib
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from dlperf import workloads
-from dlperf.contract import tensor
+from dlperf.contract import tensor, work
+from dlperf.contract.layout import Layout
+from dlperf.contract.ownership import Part
 
 
 def test_initial_weights_are_the_same_everywhere_and_each_tensors_own():
@@ -59,8 +62,76 @@ def test_a_large_table_is_drawn_without_a_second_copy():
     tracemalloc.stop()
 
 
+def as_ranks(workload, dimensions, layout, ranks):
+    """What says of each rank of a run which parts it has."""
+    return [
+        SimpleNamespace(
+            workload=workload, dimensions=dimensions, layout=layout, ranks=ranks, rank=rank
+        )
+        for rank in range(ranks)
+    ]
+
+
+def drawn_parts(run):
+    """(Part, array) of each tensor that a rank draws of its own."""
+    names = workloads.drawn_by_rows(run)
+    initial = workloads.Initial(run.workload, run.dimensions, 3, by_rows=names)
+    for part in workloads.parts_of(run):
+        yield part, work.as_array(part.of(initial[part.name]))
+
+
+@pytest.mark.parametrize(
+    ("workload", "layout", "ranks"),
+    [
+        ("gpt", Layout(tensor_parallel=2), 2),
+        ("gpt", Layout(tensor_parallel=2, pipeline_parallel=2), 8),
+        ("wide_deep", Layout(), 4),
+    ],
+)
+def test_starting_values_that_ranks_draw_by_parts_are_the_wholes(workload, layout, ranks):
+    variant = "sharded" if workload == "wide_deep" else ""
+    sizes = workloads.certified(workload, variant)
+    whole = workloads.Initial(workload, sizes, 3)
+    runs = as_ranks(workload, sizes, layout, ranks)
+    assert set(workloads.drawn_by_rows(runs[0])) > set(), "some are divided"
+    found = {name: np.full(whole[name].shape, np.nan, "float32") for name in whole}
+    for run in runs:
+        for part, own in drawn_parts(run):
+            part.put(found[part.name], own)
+    for name, array in found.items():
+        assert array.tobytes() == np.asarray(whole[name]).tobytes(), name
+
+
+def test_rows_that_replicas_shard_are_drawn_alike():
+    sizes = workloads.certified("gpt")
+    (run, _) = as_ranks("gpt", sizes, Layout(zero_stage=3), 2)
+    names = workloads.drawn_by_rows(run)
+    assert names == list(workloads.of("gpt").parameters(sizes))
+    whole = workloads.Initial("gpt", sizes, 3)
+    by_rows = workloads.Initial("gpt", sizes, 3, by_rows=names)
+    for name in names:
+        rows = len(whole[name])
+        part = Part(name, 0, ((rows // 2, rows),))
+        assert np.array_equal(work.as_array(part.of(by_rows[name])), part.of(whole[name]))
+
+
+def test_a_rank_draws_no_more_than_its_part_and_a_block():
+    sizes = dict(workloads.certified("gpt"), width=1024)
+    name = "layer0.ffn1.weight"  # 4096 x 1024
+    (run, _) = as_ranks("gpt", sizes, Layout(tensor_parallel=2), 2)
+    (part,) = [each for each in workloads.parts_of(run) if each.name == name]
+    initial = workloads.Initial("gpt", sizes, 3, by_rows=workloads.drawn_by_rows(run))
+    size = 4 * workloads.of("gpt").parameters(sizes)[name].size
+    tracemalloc.start()
+    own = work.as_array(part.of(initial[name]))
+    assert own.nbytes == size // 2
+    assert tracemalloc.get_traced_memory()[1] < size // 2 + (1 << 21)
+    tracemalloc.stop()
+
+
 def test_a_large_table_is_drawn_by_rows_and_nowhere_whole(monkeypatch):
     sizes = {"vocabulary": 4 * tensor.LARGE_ROWS + 12_345, "width": 16, "layers": 1, "adam": "lazy"}
+    sizes["tables"] = "replicated"
     name = "deep_embedding"
     tracemalloc.start()
     drawn = workloads.Initial("wide_deep", sizes, seed=1)[name]

@@ -26,6 +26,7 @@ from dlperf.analysis.round.records import Repetition, read_round, strangers
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, lines, write_lines, write_table
 from dlperf.analysis.statistics.medians import outliers
+from dlperf.contract.case import Case
 from dlperf.scenarios import train
 from dlperf.workloads import inputs
 
@@ -193,7 +194,7 @@ def _measured(record: Mapping[str, Any], case: plan.Case, target: float) -> Row:
         # of the rank that trained least
         "weights_change": min((rank["change"] for rank in weights), default=None),
         "weights_unchanged": _largest(weights, "unchanged"),
-        "weights_distinct": len({rank["sha256"] for rank in weights}) or None,
+        "weights_distinct": _distinct(weights, case),
         **_outputs(record),
         "host_peak_rss_bytes": _largest(memory, "host_peak_rss_bytes"),
         "device_peak_bytes": _largest(memory, "device_peak_bytes"),
@@ -201,6 +202,13 @@ def _measured(record: Mapping[str, Any], case: plan.Case, target: float) -> Row:
         "energy_joules": sum(energy) if energy else None,
         "nodes_used": " ".join(sorted({rank["node"] for rank in window})),
     }
+
+
+def _distinct(weights: list[dict[str, Any]], case: Case) -> int | None:
+    """How many different weights the ranks ended with; None where each has its own part of them."""
+    if workloads.is_split(case.workload, case.dimensions, case.layout.mesh(case.devices)):
+        return None
+    return len({rank["sha256"] for rank in weights}) or None
 
 
 def _outputs(record: Mapping[str, Any]) -> Row:

@@ -11,6 +11,8 @@ import os
 
 import numpy as np
 
+from dlperf.contract.work import parts
+
 FILE_LIST, METADATA = "_file_list.txt", "_metadata.json"
 #: error_check (0: none), records, label_dim, dense_dim, slot_num, and three that are reserved.
 HEADER = np.dtype("<i8")
@@ -149,12 +151,14 @@ def read_dense(path, shapes):
 
 
 def write_table(folder, table):
-    """A table, (rows, width), as `load_sparse_weights` takes it: a row's key is its number."""
+    """An array or a Table (rows, width), as `load_sparse_weights` takes it: a row's key is its
+    number."""
     os.makedirs(folder)
-    np.arange(len(table), dtype="<i8").tofile(os.path.join(folder, "key"))
+    np.arange(table.shape[0], dtype="<i8").tofile(os.path.join(folder, "key"))
     with open(os.path.join(folder, "emb_vector"), "wb") as stream:
-        for start in range(0, len(table), ROWS):
-            stream.write(np.ascontiguousarray(table[start : start + ROWS], "<f4").tobytes())
+        for _, _, rows in parts(table):
+            for start in range(0, len(rows), ROWS):
+                stream.write(np.ascontiguousarray(rows[start : start + ROWS], "<f4").tobytes())
 
 
 def read_table(folder, shape):

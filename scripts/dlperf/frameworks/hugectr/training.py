@@ -11,6 +11,7 @@ import tempfile
 
 import hugectr
 
+from dlperf import workloads
 from dlperf.contract.work import Work
 from dlperf.frameworks import half
 from dlperf.frameworks.hugectr import formats, process
@@ -146,7 +147,7 @@ def train(run, network, weights, batches, rate, parity=None):
         step=step,
         wait=lambda: process.synchronize(run),
         loss=loss,
-        parameters=parameters(graph, run.dimensions["vocabulary"]),
+        parameters=parameters(graph, parts_of(run), run.dimensions["vocabulary"]),
         batches=batches,
         parity=dict(
             compute_dtype=half(run) if run.amp else "float32",
@@ -180,8 +181,14 @@ def capacity(graph):
     }
 
 
-def parameters(graph, rows):
-    """The number of trained values of these layers, with tables of so many rows."""
+def parts_of(run):
+    """Canonical name -> Part of what this process has."""
+    return {each.name: each for each in workloads.parts_of(run)}
+
+
+def parameters(graph, parts, rows):
+    """The number of trained values of these layers, of whose tables, of so many rows, this process
+    has these Parts."""
     count, columns, slots = 0, {}, {}
     for layer in graph:
         if layer["type"] == "Data":
@@ -191,7 +198,8 @@ def parameters(graph, rows):
         below = layer["bottom"] if isinstance(layer["bottom"], list) else [layer["bottom"]]
         if "sparse_embedding_hparam" in layer:
             width = layer["sparse_embedding_hparam"]["embedding_vec_size"]
-            count += rows * width
+            own_rows, own_width = parts[layer["top"]].shape((rows, width))
+            count += own_rows * own_width
             found = slots[below[0]] * width
         elif layer["type"] == "InnerProduct":
             found = layer["fc_param"]["num_output"]
@@ -205,13 +213,15 @@ def parameters(graph, rows):
 
 
 class Weights:
-    """Weights by canonical name, through HugeCTR's own files.
+    """Weights by canonical name, through HugeCTR's own files: tables are saved whole, of which a
+    process reads what the facts say that it has.
 
     layers, tables: {name: shape}, the dense ones and the tables, in the order of the model's.
     """
 
     def __init__(self, run, network, layers, tables):
         self._run, self._network, self._layers, self._tables = run, network, layers, tables
+        self._parts = parts_of(run)
         self._saved = 0
 
     def write(self, arrays):
@@ -231,6 +241,7 @@ class Weights:
             self._network.save_params_to_files(prefix=prefix, iter=0)
             process.meet(self._run)
             for number, (name, shape) in enumerate(self._tables.items()):
-                yield name, formats.read_table("%s%d_sparse_0.model" % (prefix, number), shape)
+                path, part = "%s%d_sparse_0.model" % (prefix, number), self._parts[name]
+                yield name if part.is_whole else part, part.of(formats.read_table(path, shape))
             for pair in formats.read_dense(prefix + "_dense_0.model", self._layers):
                 yield pair

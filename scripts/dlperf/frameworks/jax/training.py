@@ -14,15 +14,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
-from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
 from jax.sharding import NamedSharding, PartitionSpec
 
+from dlperf import workloads
 from dlperf.contract import layouts
 from dlperf.contract.mesh import DATA, PIPELINE
 from dlperf.contract.run import Unsupported
 from dlperf.contract.shards import COLUMNS
-from dlperf.contract.work import Rows, Table, Work, feed, large, parts, scheduled, table
+from dlperf.contract.tensor import is_large
+from dlperf.contract.work import Rows, Table, Work, as_array, feed, parts, scheduled, table
 from dlperf.frameworks import half
 from dlperf.frameworks.jax import parallel, sparse
 from dlperf.workloads.inputs import open_batches
@@ -129,7 +130,8 @@ def train(
         own = jax.tree.map(lambda leaf: leaf.addressable_data(0), (parameters, carried))
         return np.asarray(test(*own, *put(run, *batch)))
 
-    return scheduled(work, schedule, set_rate, forget, evaluate)
+    running = workloads.running_at_start(run)
+    return scheduled(work, schedule, set_rate, forget, evaluate, running)
 
 
 def forward_pass(run, network, outputs):
@@ -352,7 +354,8 @@ class Weights:
     `connect` says where the tree is while it is trained.
     """
 
-    def __init__(self, names, shapes, shards=None, split=None):
+    def __init__(self, run, names, shapes, shards=None, split=None):
+        self._kinds = workloads.kinds(run)
         self.names, self.shapes, self.shards, self.split = names, shapes, shards or {}, split
         self._tree = self._write = self._carried = self._write_carried = None
 
@@ -380,11 +383,11 @@ class Weights:
         return {key: columns if each.by == COLUMNS else rows for key, each in self.shards.items()}
 
     def count(self):
-        """The trained numbers: of a split model, this rank's."""
+        """The trained numbers: of a split model and of shards, this rank's."""
         if self.split:
             return sum(math.prod(self.split.shapes[key]) for key in self.names.values())
         flat = flatten_dict(self.shapes, sep=".")
-        shared = sum(each.entries for each in self.shards.values())
+        shared = sum(each.size for each in self.shards.values())
         return shared + sum(leaf.size for key, leaf in flat.items() if key not in self.shards)
 
     def write(self, arrays):
@@ -401,16 +404,24 @@ class Weights:
     def arrays(self, tree):
         """Nested dicts of arrays -> (canonical name or Part, NumPy array), one by one."""
         flat = flatten_dict(tree, sep=".")
-        # every rank has them all but tables that are shared out: its own shard is the whole
         own = {name: flat[key].addressable_data(0) for name, key in self.names.items()}
         for name, leaf in own.items():
             array = np.asarray(leaf)
             if name in self.shards:
-                array = self.shards[name].whole(multihost_utils.process_allgather(array))
-            yield self._part(name) or name, canonical(name, array)
+                array = array[: self.shards[name].held]
+            yield self._part(name) or name, self._canonical(name, array)
+
+    def _canonical(self, name, leaf):
+        """A leaf as a canonical array, a large table as a Table."""
+        kind = self._kinds.get(name)
+        if is_large(kind, leaf.shape):
+            return table(leaf.shape, lambda first, last: leaf[first:last])
+        return layouts.canonical(kind, leaf)
 
     def _part(self, name):
         """The Part that this rank has of a tensor, or None where it has all of it."""
+        if name in self.shards:
+            return self.shards[name].part
         part = self.split and self.split.parts[name]
         return None if part is None or part.is_whole else part
 
@@ -421,17 +432,19 @@ class Weights:
         if self.split:  # what only other stages have
             flat = {key: np.zeros(own, shapes[key].dtype) for key, own in self.split.shapes.items()}
         for name, key in self.names.items():
-            array, dtype, part = arrays[name], shapes[key].dtype, self._part(name)
-            if part:
-                array = part.of(array)
-            if name in self.shards and not isinstance(array, Rows):
-                flat[key] = self.shards[name].own(array).astype(dtype)
-            elif isinstance(array, Table):
-                flat[key] = on_the_device(array, dtype)
-            elif isinstance(array, Rows):
+            array, dtype, kind = arrays[name], shapes[key].dtype, self._kinds.get(name)
+            if isinstance(array, Rows):
                 flat[key] = Rows(array.ids.astype(np.int32), array.values.astype(dtype))
+                continue
+            if name in self.shards:
+                flat[key] = self.shards[name].own(array).astype(dtype)
+                continue
+            part = self._part(name)
+            array = part.of(array) if part else array
+            if isinstance(array, Table) and is_large(kind, array.shape):
+                flat[key] = on_the_device(array, dtype)
             else:
-                flat[key] = layouts.channels_last(name, array, dtype)
+                flat[key] = layouts.channels_last(kind, as_array(array), dtype)
         return unflatten_dict(flat, sep=".")
 
 
@@ -446,13 +459,6 @@ def on_the_device(table, dtype):
 @functools.partial(jax.jit, donate_argnums=0)
 def write_rows(table, rows, first):
     return jax.lax.dynamic_update_slice_in_dim(table, rows, first, 0)
-
-
-def canonical(name, leaf):
-    """A leaf as a canonical array, a large table as a Table."""
-    if large(name, leaf.shape):
-        return table(leaf.shape, lambda first, last: leaf[first:last])
-    return layouts.canonical(name, leaf)
 
 
 def named(shapes):

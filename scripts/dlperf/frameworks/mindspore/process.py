@@ -68,7 +68,7 @@ def start(run):
     else:
         ms.set_device("CPU")
         ms.runtime.dispatch_threads_num(run.cores_per_device)
-    ms.set_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
+    ms.set_seed(run.dropout_seed)
     if run.distributed:
         run.wait_for_port()  # one that comes before the scheduler is late by a second or more
         communication.init()

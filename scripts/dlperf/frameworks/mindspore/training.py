@@ -8,7 +8,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import nn, ops
 
-from dlperf import frameworks
+from dlperf import frameworks, workloads
 from dlperf.contract.work import Rows, Table, Work, feed, parts, scheduled
 from dlperf.workloads.inputs import open_batches
 
@@ -108,7 +108,8 @@ def train(
         network.set_train()
         return found
 
-    return scheduled(work, schedule, set_rate, forget, evaluate)
+    running = workloads.running_at_start(run)
+    return scheduled(work, schedule, set_rate, forget, evaluate, running)
 
 
 def assign(parameter, value):

@@ -112,7 +112,7 @@ def prepared(run, network):
     network.set_train()
     dropouts = [each for _, each in network.cells_and_names() if isinstance(each, nn.Dropout)]
     for index, each in enumerate(dropouts):
-        each.dropout = ops.Dropout(1 - each.p, run.seed + run.rank, index)
+        each.dropout = ops.Dropout(1 - each.p, run.dropout_seed, index)
     if run.amp:
         network = ms.amp.auto_mixed_precision(network, "auto", dtype=ms.float16)
     return network

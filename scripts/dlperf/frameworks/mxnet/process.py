@@ -63,7 +63,7 @@ def start(run):
     if run.cuda:
         built = mx.runtime.Features().is_enabled("CUDA")
         gpus.require("MXNet", built, mx.context.num_gpus())
-    mx.random.seed(run.seed + run.rank)  # of dropout: ranks drop other elements
+    mx.random.seed(run.dropout_seed)
     if run.amp:
         from mxnet.contrib import amp
 

@@ -10,8 +10,10 @@ import mxnet as mx
 from mxnet import autograd, gluon
 from mxnet.contrib import amp
 
+from dlperf import workloads
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
+from dlperf.contract.tensor import KERNEL, is_large
+from dlperf.contract.work import Rows, Work, feed, parts, scheduled, table
 from dlperf.frameworks.mxnet.process import by_horovod, scaled
 from dlperf.workloads.inputs import open_batches
 
@@ -106,7 +108,9 @@ def train(
     def forget_all():
         forget(optimizer)
 
-    return scheduled(work, schedule, set_rate, getattr(optimizer, "forget", forget_all), evaluate)
+    own_forget = getattr(optimizer, "forget", forget_all)
+    running = workloads.running_at_start(run)
+    return scheduled(work, schedule, set_rate, own_forget, evaluate, running)
 
 
 def forget(trainer):
@@ -208,8 +212,8 @@ class Weights:
     running: batch-norm's statistics, likewise.
     """
 
-    def __init__(self, named, layout="NCHW", running=None):
-        self.named, self.running = named, running or {}
+    def __init__(self, run, named, layout="NCHW", running=None):
+        self.named, self.running, self._kinds = named, running or {}, workloads.kinds(run)
         self.last = layout == "NHWC"
 
     def statistics(self):
@@ -235,15 +239,19 @@ class Weights:
 
     def array(self, name, data):
         """An NDArray as a canonical array, a large table as a Table."""
-        if large(name, data.shape):
+        if is_large(self._kinds.get(name), data.shape):
             return table(data.shape, lambda first, last: data[first:last].asnumpy())
         return self.canonical(name, data.asnumpy())
 
     def own(self, name, array):
-        return array.transpose(0, 2, 3, 1) if self.last and array.ndim == 4 else array
+        return array.transpose(0, 2, 3, 1) if self._is_last(name) else array
 
     def canonical(self, name, array):
-        return array.transpose(0, 3, 1, 2) if self.last and array.ndim == 4 else array
+        return array.transpose(0, 3, 1, 2) if self._is_last(name) else array
+
+    def _is_last(self, name):
+        """Whether it is a kernel whose inputs are its last axis."""
+        return self.last and self._kinds.get(name) == KERNEL
 
 
 def optimize(run, implementation, start, gradients):

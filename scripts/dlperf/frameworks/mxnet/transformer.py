@@ -9,6 +9,7 @@ model is made.
 import numpy as np
 from mxnet.gluon import nn
 
+from dlperf import workloads
 from dlperf.frameworks.mxnet import training as framework
 
 HIDDEN = -1e9  # added to a score: the share is 0 exactly, and no infinity meets bfloat16
@@ -151,15 +152,21 @@ class Weights(framework.Weights):
     heads: of the layer whose tensor has this name.
     """
 
-    def __init__(self, named, heads):
-        super().__init__(named)
-        self.heads = heads
+    def __init__(self, run, named, heads):
+        super().__init__(run, named)
+        self._tensors, self.heads = workloads.built(run.workload, run.dimensions), heads
 
     def own(self, name, array):
-        return regrouped(array, 3, self.heads(name)) if ".qkv." in name else array
+        blocks = self._blocks(name)
+        return array if blocks == 1 else regrouped(array, blocks, self.heads(name))
 
     def canonical(self, name, array):
-        return regrouped(array, self.heads(name), 3) if ".qkv." in name else array
+        blocks = self._blocks(name)
+        return array if blocks == 1 else regrouped(array, self.heads(name), blocks)
+
+    def _blocks(self, name):
+        """3 where query, key and value are one tensor, else 1."""
+        return self._tensors[name].blocks if name in self._tensors else 1
 
 
 def regrouped(array, first, second):

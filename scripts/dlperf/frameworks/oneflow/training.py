@@ -4,12 +4,12 @@ Eager with DistributedDataParallel, or nn.Graph over global tensors (batch split
 broadcast); AMP with dynamic loss scaling in a graph; accumulation, and the step itself.
 """
 
-import numpy as np
 import oneflow as flow
 from oneflow import nn
 
-from dlperf import frameworks
-from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
+from dlperf import frameworks, workloads
+from dlperf.contract.tensor import is_large
+from dlperf.contract.work import Rows, Work, feed, parts, scheduled, table
 from dlperf.workloads.inputs import open_batches
 
 
@@ -33,7 +33,7 @@ def train(
     to compile a graph with. layout: of a loader's images. schedule: a rate for each step, of a
     training to a quality; outputs: as of inference.infer.
     """
-    flow.manual_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
+    flow.manual_seed(run.dropout_seed)
     batches = open_batches(run, layout)
     if run.compiler == "graph":
         step, detail = in_graph(run, network, loss, optimizer, put, example, batches)
@@ -77,6 +77,7 @@ def train(
         getattr(optimizer, "set_rate", set_rate),
         getattr(optimizer, "forget", forget_all),
         evaluate,
+        workloads.running_at_start(run),
     )
 
 
@@ -265,8 +266,9 @@ class Weights:
     running: batch-norm's statistics, likewise. shards: of the tables that ranks share out, by name.
     """
 
-    def __init__(self, named, running=None, shards=None):
+    def __init__(self, run, named, running=None, shards=None):
         self.named, self.running, self.shards = named, running or {}, shards or {}
+        self._kinds = workloads.kinds(run)
 
     def statistics(self):
         return ((name, self.local(each).numpy()) for name, each in self.running.items())
@@ -275,14 +277,13 @@ class Weights:
         for name, parameter in self.named.items():
             shard, own = self.shards.get(name), self.local(parameter)
             if shard:
-                every = np.split(gathered(shard, own).numpy(), shard.ranks)
-                yield name, shard.whole(every)
+                yield shard.part, self.array(name, own[: shard.held])
             else:
                 yield name, self.array(name, own)
 
     def count(self):
         """The trained numbers."""
-        shared = sum(each.entries for each in self.shards.values())
+        shared = sum(each.size for each in self.shards.values())
         return shared + sum(p.numel() for name, p in self.named.items() if name not in self.shards)
 
     def write(self, arrays):
@@ -299,10 +300,9 @@ class Weights:
         for name, each in self.running.items():
             each.data.copy_(self.alike(each, arrays[name]))
 
-    @staticmethod
-    def array(name, tensor):
+    def array(self, name, tensor):
         """A tensor as an array, a large table as a Table."""
-        if large(name, tensor.shape):
+        if is_large(self._kinds.get(name), tensor.shape):
             return table(tensor.shape, lambda first, last: tensor[first:last].numpy())
         return tensor.numpy()
 

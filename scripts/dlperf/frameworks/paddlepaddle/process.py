@@ -62,7 +62,7 @@ def start(run):
         if run.rank > 0:  # else it finds nobody there, and sleeps for three seconds
             run.wait_for_port()
         paddle.distributed.init_parallel_env()
-    paddle.seed(run.seed + run.rank)  # of dropout: ranks drop other elements
+    paddle.seed(run.dropout_seed)
 
 
 def step_timer(run):

@@ -26,17 +26,10 @@ def part(shard):
     return found
 
 
-def entries(parameter):
-    """The numbers of a parameter; where ranks share it out, of all parts."""
+def count(parameter):
+    """The numbers of a parameter, without rows of a Shard that nobody has."""
     shard = getattr(parameter, "shard", None)
-    return shard.entries if shard else parameter.size
-
-
-def whole(parameter):
-    """A parameter that ranks share out, as a NumPy array; all of them ask for it together."""
-    shard = parameter.shard
-    parts = gathered(parameter.detach()).reshape([shard.ranks, *shard.shape])
-    return shard.whole(parts.numpy())
+    return shard.size if shard else parameter.size
 
 
 def own_part(parameter, array):

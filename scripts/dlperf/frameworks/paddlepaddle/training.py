@@ -8,10 +8,11 @@ import contextlib
 
 import paddle
 
-from dlperf import frameworks
+from dlperf import frameworks, workloads
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
+from dlperf.contract.tensor import is_large
+from dlperf.contract.work import Rows, Work, feed, parts, scheduled, table
 from dlperf.frameworks.paddlepaddle import sparse
 from dlperf.frameworks.paddlepaddle.process import version
 from dlperf.workloads.inputs import open_batches
@@ -42,7 +43,7 @@ def train(
     training to a quality; outputs: as of inference.infer, a layer that takes the first `tested`
     arrays of a batch. tested_spec: InputSpecs of these, where `lookup` makes others.
     """
-    parameters = sum(map(sparse.entries, trained(network)))
+    parameters = sum(map(sparse.count, trained(network)))
     if run.amp:
         network, optimizer = paddle.amp.decorate(
             network, optimizer, level="O2", dtype=frameworks.half(run), master_grad=True
@@ -126,7 +127,8 @@ def train(
         if hasattr(optimizer, "forget"):  # what it keeps beside Paddle's own
             optimizer.forget()
 
-    return scheduled(work, schedule, optimizer.set_lr, forget_all, evaluate)
+    running = workloads.running_at_start(run)
+    return scheduled(work, schedule, optimizer.set_lr, forget_all, evaluate, running)
 
 
 class Shown(paddle.nn.Layer):
@@ -235,16 +237,17 @@ class Weights:
     running: batch-norm's statistics, likewise.
     """
 
-    def __init__(self, named, running=None):
-        self.named, self.running = named, running or {}
+    def __init__(self, run, named, running=None):
+        self.named, self.running, self._kinds = named, running or {}, workloads.kinds(run)
 
     def statistics(self):
         return ((name, each.numpy()) for name, each in self.running.items())
 
     def read(self):
         for name, parameter in self.named.items():
-            shared = hasattr(parameter, "shard")
-            yield name, sparse.whole(parameter) if shared else self.array(name, parameter)
+            shard = getattr(parameter, "shard", None)
+            held = shard.held if shard else parameter.shape[0]
+            yield shard.part if shard else name, self.array(name, parameter, held)
 
     def write(self, arrays):
         for name, parameter in self.named.items():
@@ -260,19 +263,17 @@ class Weights:
         for name, each in self.running.items():
             each.set_value(paddle.to_tensor(arrays[name], dtype=each.dtype))
 
-    @staticmethod
-    def array(name, parameter):
-        """A parameter as a canonical array, a large table as a Table."""
-        if large(name, parameter.shape):
+    def array(self, name, parameter, held):
+        """Its first `held` rows as a canonical array, those of a large table as a Table."""
+        kind, shape = self._kinds.get(name), (held, *parameter.shape[1:])
+        if is_large(kind, shape):
             alone = parameter.detach()  # by gather: a slice is a view, of which numpy() copies all
-            return table(
-                parameter.shape, lambda *ends: paddle.gather(alone, paddle.arange(*ends)).numpy()
-            )
-        return layouts.dense_transposed(name, parameter.numpy())
+            return table(shape, lambda *ends: paddle.gather(alone, paddle.arange(*ends)).numpy())
+        return layouts.dense_transposed(kind, parameter.numpy()[:held])
 
     def tensor(self, name, array):
         """A canonical array as the parameter has it."""
-        array = layouts.dense_transposed(name, array)
+        array = layouts.dense_transposed(self._kinds.get(name), array)
         return paddle.to_tensor(array, dtype=self.named[name].dtype)
 
 

@@ -74,18 +74,10 @@ def to_and_fro(parts):
     return found
 
 
-def entries(parameter):
-    """The numbers of a parameter; where ranks share it out, of all parts."""
+def count(parameter):
+    """The numbers of a parameter, without rows of a Shard that nobody has."""
     shard = getattr(parameter, "shard", None)
-    return shard.entries if shard else parameter.numel()
-
-
-def whole(parameter):
-    """A parameter that ranks share out, as a NumPy array; all of them ask for it together."""
-    shard, own = parameter.shard, parameter.detach()
-    parts = [torch.empty_like(own) for _ in range(shard.ranks)]
-    dist.all_gather(parts, own)
-    return shard.whole([part.cpu().numpy() for part in parts])
+    return shard.size if shard else parameter.numel()
 
 
 def own_part(parameter, array):

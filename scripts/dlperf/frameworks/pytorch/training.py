@@ -13,7 +13,9 @@ import torch
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
+from dlperf import workloads
+from dlperf.contract.tensor import is_large
+from dlperf.contract.work import Rows, Work, feed, parts, scheduled, table
 from dlperf.frameworks import half
 from dlperf.frameworks.pytorch import parallel, sparse
 from dlperf.frameworks.pytorch.inference import to_host
@@ -48,7 +50,7 @@ def train(
     own = (
         each if parallel.is_sharded(run) else parallel.local(each) for each in network.parameters()
     )
-    parameters = sum(map(sparse.entries, own))
+    parameters = sum(map(sparse.count, own))
     torch.manual_seed(run.dropout_seed)
     split = run.mesh.is_split or parallel.is_sharded(run)
     if run.distributed and not split:
@@ -169,7 +171,9 @@ def train(
     def forget_all():
         forget(optimizer)
 
-    return scheduled(work, schedule, set_rate, getattr(optimizer, "forget", forget_all), evaluate)
+    own_forget = getattr(optimizer, "forget", forget_all)
+    running = workloads.running_at_start(run)
+    return scheduled(work, schedule, set_rate, own_forget, evaluate, running)
 
 
 def staged(run, network, criterion, dtype):
@@ -319,22 +323,23 @@ class Weights:
     ranks, what of each tensor this one has (parallel.parts), and what replicas shard.
     """
 
-    def __init__(self, named, running=None, parts=None, zero_stage=0):
-        self.named, self.running = named, running or {}
+    def __init__(self, run, named, running=None, parts=None, zero_stage=0):
+        self.named, self.running, self._kinds = named, running or {}, workloads.kinds(run)
         self._parts, self._zero_stage = parts or {}, zero_stage
 
     def read(self):
         for name, parameter in self.named.items():
             own = parameter.detach()
             if hasattr(parameter, "shard"):
-                yield name, sparse.whole(parameter)
+                shard = parameter.shard
+                yield shard.part, self._array(name, own[: shard.held])
             elif self._zero_stage == 3:
                 part, rows = parallel.sharded_part(name, own)
-                yield part, array(name, rows)
+                yield part, self._array(name, rows)
             elif self._zero_stage == 2:  # sharded between steps alone: all ranks read together
-                yield name, array(name, own.full_tensor())
+                yield name, self._array(name, own.full_tensor())
             else:
-                yield self._parts.get(name, name), array(name, parallel.local(own))
+                yield self._parts.get(name, name), self._array(name, parallel.local(own))
 
     def statistics(self):
         return ((name, each.cpu().numpy()) for name, each in self.running.items())
@@ -355,12 +360,11 @@ class Weights:
     def write_statistics(self, arrays):
         copy(arrays, self.running)
 
-
-def array(name, tensor):
-    """A tensor as an array, a large table as a Table."""
-    if large(name, tensor.shape):
-        return table(tensor.shape, lambda first, last: tensor[first:last].cpu().numpy())
-    return tensor.cpu().numpy()
+    def _array(self, name, tensor):
+        """A tensor as an array, a large table as a Table."""
+        if is_large(self._kinds.get(name), tensor.shape):
+            return table(tensor.shape, lambda first, last: tensor[first:last].cpu().numpy())
+        return tensor.cpu().numpy()
 
 
 def copy(arrays, tensors):

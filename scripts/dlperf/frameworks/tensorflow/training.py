@@ -5,12 +5,13 @@ for a micro-step and one for the update. Under AMP, fp32 variables are cast to b
 where they are used.
 """
 
-import numpy as np
 import tensorflow as tf
 
+from dlperf import workloads
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Rows, Work, feed, large, parts, scheduled, table
+from dlperf.contract.tensor import is_large
+from dlperf.contract.work import Rows, Work, feed, parts, scheduled, table
 from dlperf.frameworks import half
 from dlperf.frameworks.tensorflow.process import dtype, strategy
 from dlperf.workloads.inputs import open_batches
@@ -38,7 +39,7 @@ def train(
     schedule: a rate for each step, of a training to a quality: the optimizer's `learning_rate` is a
     variable there; outputs: as of inference.infer.
     """
-    tf.random.set_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
+    tf.random.set_seed(run.dropout_seed)
     variables = network.trainable_variables
     scale = LossScale(run.loss_scale) if run.amp and half(run) == "float16" else None
     batches = open_batches(run, layout)
@@ -107,7 +108,7 @@ def train(
         step=step,
         wait=lambda: wait(run),
         loss=float,
-        parameters=sum(map(entries, variables)),
+        parameters=sum(map(count, variables)),
         batches=batches,
         parity=dict(
             graph_facts(run, traced),
@@ -134,6 +135,7 @@ def train(
         set_rate=optimizer.learning_rate.assign,
         forget=forget,
         evaluate=lambda *batch: test(*put(*batch)).numpy(),
+        running=workloads.running_at_start(run),
     )
 
 
@@ -145,20 +147,10 @@ def sum_over_ranks(variables, gradients):
     return [next(sums) if each else gradient for gradient, each in zip(gradients, exchanged)]
 
 
-def entries(variable):
-    """The numbers of a variable; where ranks share it out, of all parts."""
+def count(variable):
+    """The numbers of a variable, without rows of a Shard that nobody has."""
     shard = getattr(variable, "shard", None)
-    return shard.entries if shard else variable.shape.num_elements()
-
-
-def whole(run, variable):
-    """The array of a variable that ranks share out; all of them ask for it together."""
-
-    def gather():
-        return tf.distribute.get_replica_context().all_gather(variable.read_value(), axis=0)
-
-    shard = variable.shard
-    return shard.whole(np.split(trace(run, gather, [])().numpy(), shard.ranks))
+    return shard.size if shard else variable.shape.num_elements()
 
 
 def trace_outputs(run, network, outputs, specs):
@@ -261,49 +253,51 @@ def graph_facts(run, function):
 
 
 class Weights:
-    """Variables by canonical name; running: batch-norm's statistics, likewise.
+    """Variables by canonical name; running: batch-norm's statistics, likewise."""
 
-    run: where ranks share tables out.
-    """
+    def __init__(self, run, named, running=None):
+        self.named, self.running = named, running or {}
+        self._kinds = workloads.kinds(run)
 
-    def __init__(self, named, running=None, run=None):
-        self.named, self.running, self.run = named, running or {}, run
+    def kind(self, name):
+        """The kind of a tensor; None where the facts do not have it."""
+        return self._kinds.get(name)
 
     def statistics(self):
         return ((name, each.numpy()) for name, each in self.running.items())
 
     def read(self):
         for name, variable in self.named.items():
-            if hasattr(variable, "shard"):
-                yield name, layouts.canonical(name, whole(self.run, variable))
-            else:
-                yield name, array(name, variable)
+            shard = getattr(variable, "shard", None)
+            held = shard.held if shard else variable.shape[0]
+            yield shard.part if shard else name, array(self.kind(name), variable, held)
 
     def write(self, arrays):
-        assign(arrays, self.named)
+        self._assign(arrays, self.named)
 
     def write_statistics(self, arrays):
-        assign(arrays, self.running)
+        self._assign(arrays, self.running)
+
+    def _assign(self, arrays, variables):
+        """Write canonical arrays into variables of the same names."""
+        for name, variable in variables.items():
+            dtype = variable.dtype.as_numpy_dtype
+            shard, given = getattr(variable, "shard", None), arrays[name]
+            for first, last, rows in parts(shard.own(given) if shard else given):
+                rows = layouts.channels_last(self.kind(name), rows, dtype)
+                if last is None:
+                    variable.assign(rows)
+                else:
+                    variable.scatter_update(tf.IndexedSlices(rows, tf.range(first, last)))
 
 
-def array(name, variable):
-    """A variable as a canonical array, a large table as a Table."""
-    if large(name, variable.shape):  # by gather: a slice first copies all that rows were written to
-        return table(variable.shape, lambda *ends: tf.gather(variable, tf.range(*ends)).numpy())
-    return layouts.canonical(name, variable.numpy())
-
-
-def assign(arrays, variables):
-    """Write canonical arrays into variables of the same names."""
-    for name, variable in variables.items():
-        dtype = variable.dtype.as_numpy_dtype
-        shard, given = getattr(variable, "shard", None), arrays[name]
-        for first, last, rows in parts(shard.own(given) if shard else given):
-            rows = layouts.channels_last(name, rows, dtype)
-            if last is None:
-                variable.assign(rows)
-            else:
-                variable.scatter_update(tf.IndexedSlices(rows, tf.range(first, last)))
+def array(kind, variable, held):
+    """A variable's first `held` rows as a canonical array, those of a large table as a Table."""
+    shape = (held, *variable.shape[1:])
+    if is_large(kind, shape):
+        # by gather: a slice first copies all that rows were written to
+        return table(shape, lambda *ends: tf.gather(variable, tf.range(*ends)).numpy())
+    return layouts.canonical(kind, variable.numpy()[:held])
 
 
 def optimize(run, implementation, start, gradients):
@@ -315,13 +309,15 @@ def optimize(run, implementation, start, gradients):
     names = {variable.ref(): name for name, variable in weights.named.items()}
     names = [names[variable.ref()] for variable in network.trainable_variables]
     for given in gradients:
-        optimizer.apply([gradient(name, given[name], weights.named[name]) for name in names])
+        optimizer.apply(
+            [gradient(weights.kind(name), given[name], weights.named[name]) for name in names]
+        )
     return weights.read()
 
 
-def gradient(name, given, variable):
+def gradient(kind, given, variable):
     """A canonical array, or Rows, as a gradient of this variable."""
     if isinstance(given, Rows):
         values = tf.constant(given.values, variable.dtype)
         return tf.IndexedSlices(values, tf.constant(given.ids), variable.shape)
-    return tf.constant(layouts.channels_last(name, given))
+    return tf.constant(layouts.channels_last(kind, given))

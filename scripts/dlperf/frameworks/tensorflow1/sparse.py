@@ -63,10 +63,10 @@ def mean_over_ranks(run, gradients):
     return found
 
 
-def entries(variable):
-    """The numbers of a variable; where ranks share it out, of all parts."""
+def count(variable):
+    """The numbers of a variable, without rows of a Shard that nobody has."""
     shard = getattr(variable, "shard", None)
-    return shard.entries if shard else variable.shape.num_elements()
+    return shard.size if shard else variable.shape.num_elements()
 
 
 class Adam(tf.train.Optimizer):

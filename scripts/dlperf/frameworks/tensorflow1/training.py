@@ -10,9 +10,11 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from dlperf import workloads
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Rows, Table, Work, feed, large, scheduled, table
+from dlperf.contract.tensor import is_large
+from dlperf.contract.work import Rows, Table, Work, feed, scheduled, table
 from dlperf.frameworks.tensorflow1 import sparse
 from dlperf.frameworks.tensorflow1.process import session_config
 from dlperf.workloads.inputs import open_batches
@@ -43,7 +45,7 @@ def train(
     """
     with graph(run):
         batches = open_batches(run, layout)
-        tf.set_random_seed(run.seed + run.rank)  # of dropout: ranks drop other elements
+        tf.set_random_seed(run.dropout_seed)
         tensors = batches.tensors if batches.on_device else inputs(fields, batches.constant)
         value = loss(run, network, *tensors)
         given = {}
@@ -65,7 +67,7 @@ def train(
             # loss is there and the rest of the step is queued.
             wait=session.make_callable(behind),
             loss=lambda fetched: float(fetched[0]),
-            parameters=sum(map(sparse.entries, tf.trainable_variables())),
+            parameters=sum(map(sparse.count, tf.trainable_variables())),
             batches=batches,
             parity=dict(
                 graph_facts(run, session, value, tensors),
@@ -85,7 +87,8 @@ def train(
         with session.graph.as_default():
             initialize(session)
 
-    return scheduled(work, schedule, set_rate, forget, evaluate=test)
+    running = workloads.running_at_start(run)
+    return scheduled(work, schedule, set_rate, forget, test, running)
 
 
 def forward_pass(run, network, outputs, fields):
@@ -247,29 +250,28 @@ class Weights:
     running: batch-norm's statistics, likewise.
     """
 
-    def __init__(self, named, running=None):
+    def __init__(self, run, named, running=None):
         self.named, self.running, self.session = named, running or {}, None
-        self._wholes = named
+        self._kinds = workloads.kinds(run)
+
+    def kind(self, name):
+        """The kind of a tensor; None where the facts do not have it."""
+        return self._kinds.get(name)
 
     def connect(self, session):
         self.session = session
-        self._wholes = dict(self.named)
-        shared = {name: v for name, v in self.named.items() if hasattr(v, "shard")}
-        if shared:
-            import horovod.tensorflow as hvd
-
-            self._wholes.update((name, hvd.allgather(v)) for name, v in shared.items())
 
     def read(self):
         tables = {
-            name: v
-            for name, v in self.named.items()
-            if large(name, v.shape.as_list()) and not hasattr(v, "shard")
+            name: v for name, v in self.named.items() if is_large(self.kind(name), self._shape(v))
         }
-        arrays = {name: v for name, v in self._wholes.items() if name not in tables}
+        arrays = {name: v for name, v in self.named.items() if name not in tables}
         arrays = self.session.run(arrays)  # at once: a call prepares the graph anew
         return (
-            (name, self._table(v) if name in tables else self._canonical(name, arrays.pop(name)))
+            (
+                v.shard.part if hasattr(v, "shard") else name,
+                self._table(v) if name in tables else self._canonical(name, arrays.pop(name)),
+            )
             for name, v in self.named.items()
         )
 
@@ -278,15 +280,19 @@ class Weights:
             ids = tf.placeholder(tf.int32)
             rows = tf.gather(variable, ids)  # a slice would first copy all
         return table(
-            variable.shape.as_list(),
+            self._shape(variable),
             lambda *ends: self.session.run(rows, {ids: np.arange(*ends)}),
         )
 
     def _canonical(self, name, array):
-        shard = getattr(self.named[name], "shard", None)
-        if shard:
-            array = shard.whole(np.split(array, shard.ranks))
-        return layouts.canonical(name, array)
+        held = self._shape(self.named[name])[0]
+        return layouts.canonical(self.kind(name), array[:held])
+
+    @staticmethod
+    def _shape(variable):
+        """That of a variable, without rows of a Shard that nobody has."""
+        shape = variable.shape.as_list()
+        return [variable.shard.held, *shape[1:]] if hasattr(variable, "shard") else shape
 
     def statistics(self):
         return self.session.run(self.running).items()
@@ -308,7 +314,8 @@ class Weights:
                 continue
             initializers.append(variable.initializer)
             value = variable.initializer.inputs[1]
-            values[value] = layouts.channels_last(name, array, value.dtype.as_numpy_dtype)
+            dtype = value.dtype.as_numpy_dtype
+            values[value] = layouts.channels_last(self.kind(name), array, dtype)
         self.session.run(initializers, feed_dict=values)
 
     def _assign_rows(self, variable, array):
@@ -354,6 +361,6 @@ def optimize(run, implementation, start, gradients):
                 if isinstance(there, Rows):
                     values.update(zip(there, given[name]))
                 else:
-                    values[there] = layouts.channels_last(name, given[name])
+                    values[there] = layouts.channels_last(weights.kind(name), given[name])
             session.run(update, feed_dict=values)
         return weights.read()

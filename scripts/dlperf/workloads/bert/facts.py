@@ -172,11 +172,12 @@ def parameters(dimensions):
     return tensors
 
 
-def initial(name, shape, draw, dimensions):
+def initial(name, known, draw, dimensions):
     """What a tensor starts with, a float32 array or one number; `draw` draws.
 
     Weights and embeddings are normal, scales 1, biases 0.
     """
+    shape = known.shape
     if len(shape) == 2:
         return draw.normal(shape, INITIAL_DEVIATION)
     return 1.0 if "norm" in name and name.endswith("weight") else 0.0

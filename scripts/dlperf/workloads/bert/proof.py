@@ -99,12 +99,13 @@ LONG_RUNS.update({"pad1": LONG_RUNS[""], "clip0-pad1": LONG_RUNS["clip0"]})
 GIVEN_SCALES = (1e-5, 1.0, 1e-4)
 
 
-def neutral(name, shape, random):
+def neutral(name, known, random):
     """Neutral weights, float32, that make settings visible; `random` is a NumPy RandomState.
 
     Weights twice as wide as usual, so that attention is not uniform; scales around one; no bias is
     zero, so that weight decay on one shows.
     """
+    shape = known.shape
     if len(shape) == 2:
         return 2 * facts.INITIAL_DEVIATION * random.standard_normal(shape)
     if "norm" in name and name.endswith("weight"):

@@ -86,7 +86,7 @@ def weights(run, network):
     for own, parameter in network.named_parameters():
         name = own.replace("layers.", "layer")
         named[name.replace("embedding.weight", "embedding")] = parameter
-    return framework.Weights(named, parts=parallel.parts(run))
+    return framework.Weights(run, named, parts=parallel.parts(run))
 
 
 def loss(run, network, *batch):

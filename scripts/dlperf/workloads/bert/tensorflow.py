@@ -73,7 +73,7 @@ def weights(run, network):
     """The trained variables by the names of facts.parameters."""
     single = ("word_embedding", "position_embedding", "segment_embedding", "mlm_bias")
     modules = ("embedding_norm", "mlm", "mlm_norm", "pooler", "nsp")
-    return framework.Weights(parameters(network, single, modules, {"": network.layers}))
+    return framework.Weights(run, parameters(network, single, modules, {"": network.layers}))
 
 
 def loss(run, network, tokens, segments, mask, positions, labels, predicted, follows):

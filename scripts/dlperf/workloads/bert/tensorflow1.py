@@ -63,7 +63,7 @@ def model(run):
 
 def weights(run, network):
     """The default graph's trained variables by the names of facts.parameters."""
-    return framework.Weights(trained())
+    return framework.Weights(run, trained())
 
 
 def loss(run, network, tokens, segments, mask, positions, labels, predicted, follows):

@@ -99,8 +99,8 @@ def parameters(dimensions):
     """
     tensors = OrderedDict()
 
-    def dense(name, inputs, outputs):
-        tensors.update(tensor.dense(name, inputs, outputs))
+    def dense(name, inputs, outputs, **divided):
+        tensors.update(tensor.dense(name, inputs, outputs, **divided))
 
     def norm(name, width):
         tensors.update(tensor.norm(name, width))
@@ -108,7 +108,7 @@ def parameters(dimensions):
     def encoder(name, width, inner):
         for layer in range(LAYERS):
             own = "%s.layer%d." % (name, layer)
-            dense(own + "qkv", width, 3 * width)
+            dense(own + "qkv", width, 3 * width, axis=0, blocks=3)
             dense(own + "projection", width, width)
             norm(own + "norm1", width)
             dense(own + "ffn1", width, inner)
@@ -130,11 +130,12 @@ def parameters(dimensions):
     return tensors
 
 
-def initial(name, shape, draw, dimensions):
+def initial(name, known, draw, dimensions):
     """What a tensor starts with, a float32 array or one number; `draw` draws.
 
     Weights and embeddings are normal, scales 1, biases 0.
     """
+    shape = known.shape
     if len(shape) == 2:
         return draw.normal(shape, INITIAL_DEVIATION)
     return 1.0 if "norm" in name and name.endswith("weight") else 0.0

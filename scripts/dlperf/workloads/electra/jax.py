@@ -98,7 +98,7 @@ def weights(run, network):
     """The parameters by the names of facts.parameters."""
     example = empty(1, run.dimensions["sequence_length"])
     shapes = framework.shapes_of(run, network, *example)["params"]
-    return framework.Weights(names(framework.named(shapes)), shapes)
+    return framework.Weights(run, names(framework.named(shapes)), shapes)
 
 
 def loss(run, network, parameters, random, *batch):

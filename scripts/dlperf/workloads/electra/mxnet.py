@@ -101,7 +101,7 @@ def weights(run, network):
     for own, parameter in framework.named(network):
         name = own.replace("generator.", "generator.layer")
         named[name.replace("discriminator.", "discriminator.layer")] = parameter
-    return transformer.Weights(named, heads)
+    return transformer.Weights(run, named, heads)
 
 
 def heads(name):

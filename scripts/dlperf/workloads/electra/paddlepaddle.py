@@ -101,7 +101,7 @@ def weights(run, network):
         name = own.replace("generator.", "generator.layer")
         name = name.replace("discriminator.", "discriminator.layer")
         named[name.replace("embedding.weight", "embedding")] = parameter
-    return framework.Weights(named)
+    return framework.Weights(run, named)
 
 
 def loss(run, network):

@@ -81,7 +81,7 @@ def weights(run, network):
     modules = ("embedding_norm", "generator_input", "generator_head", "generator_norm")
     modules += ("discriminator_head", "discriminator_output")
     layers = {"generator.": network.generator, "discriminator.": network.discriminator}
-    return framework.Weights(parameters(network, single, modules, layers))
+    return framework.Weights(run, parameters(network, single, modules, layers))
 
 
 def loss(run, network, tokens, segments, mask, positions, labels, chosen, noise=None):

@@ -15,7 +15,7 @@ from collections import OrderedDict
 
 from dlperf.contract import tensor
 from dlperf.contract.dimension import Data, Dimension, Score
-from dlperf.contract.tensor import Tensor, vector
+from dlperf.contract.tensor import Tensor
 from dlperf.contract.workload import Quality, Workload
 from dlperf.workloads.electra_squad import answers
 
@@ -160,8 +160,8 @@ def parameters(dimensions):
     """
     tensors = OrderedDict()
 
-    def dense(name, inputs, outputs):
-        tensors.update(tensor.dense(name, inputs, outputs))
+    def dense(name, inputs, outputs, **divided):
+        tensors.update(tensor.dense(name, inputs, outputs, **divided))
 
     def norm(name):
         tensors.update(tensor.norm(name, WIDTH))
@@ -172,7 +172,7 @@ def parameters(dimensions):
     norm("embedding_norm")
     for layer in range(LAYERS):
         name = "layer%d." % layer
-        dense(name + "qkv", WIDTH, 3 * WIDTH)
+        dense(name + "qkv", WIDTH, 3 * WIDTH, axis=0, blocks=3)
         dense(name + "projection", WIDTH, WIDTH)
         norm(name + "norm1")
         dense(name + "ffn1", WIDTH, INNER_WIDTH)
@@ -181,7 +181,7 @@ def parameters(dimensions):
     tensors["start.weight"] = Tensor((1, WIDTH), tensor.DENSE)
     dense("end_token", WIDTH, WIDTH)
     tensors["end_start.weight"] = Tensor((WIDTH, WIDTH), tensor.DENSE)
-    tensors["end_norm.weight"] = vector(WIDTH)
+    tensors["end_norm.weight"] = Tensor((WIDTH,), tensor.SCALE)
     tensors["end_output.weight"] = Tensor((1, WIDTH), tensor.DENSE)
     dense("answer", 2 * WIDTH, WIDTH)
     dense("answer_output", WIDTH, 1)
@@ -204,11 +204,12 @@ def rate_share(name):
     return LAYER_DECAY ** (LAYERS + 2 - depth)
 
 
-def initial(name, shape, draw, dimensions):
+def initial(name, known, draw, dimensions):
     """What a tensor starts with, a float32 array or one number, where no checkpoint has it.
 
     Weights and embeddings are normal, scales 1, biases 0.
     """
+    shape = known.shape
     if len(shape) == 2:
         return draw.normal(shape, INITIAL_DEVIATION)
     return 1.0 if "norm" in name and name.endswith("weight") else 0.0

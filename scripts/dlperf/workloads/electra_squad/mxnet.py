@@ -119,7 +119,7 @@ def weights(run, network):
     """The parameters by the names of facts.parameters."""
     own = framework.named(network)
     named = {name.replace("layers.", "layer"): parameter for name, parameter in own}
-    return transformer.Weights(named, lambda name: facts.HEADS)
+    return transformer.Weights(run, named, lambda name: facts.HEADS)
 
 
 def loss(run, network):

@@ -92,7 +92,7 @@ def weights(run, network):
     for own, parameter in network.named_parameters():
         name = own.replace("layers.", "layer").replace("embedding.weight", "embedding")
         named[name] = parameter
-    return framework.Weights(named)
+    return framework.Weights(run, named)
 
 
 def loss(run, network, *batch):

@@ -125,10 +125,11 @@ def model(run):
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
     return framework.Weights(
+        run,
         {
             own.replace("layers.", "layer").replace("embedding.weight", "embedding"): parameter
             for own, parameter in network.named_parameters()
-        }
+        },
     )
 
 

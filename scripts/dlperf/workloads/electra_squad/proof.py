@@ -95,7 +95,7 @@ LONG_RUNS = {"": (2.0621, 1.3897, 1.7241, 1.1272, 2.0267)}
 GIVEN_SCALES = (1e-5, 1.0, 1e-4)
 
 
-def neutral(name, shape, random):
+def neutral(name, known, random):
     """Neutral weights, float32, that make settings visible; `random` is a NumPy RandomState.
 
     Weights twice as wide as usual, so that attention is not uniform, but half as wide where a layer
@@ -103,6 +103,7 @@ def neutral(name, shape, random):
     place are wider still, so that starts lie apart. Scales are around one; no bias is zero, so that
     weight decay on one shows.
     """
+    shape = known.shape
     if len(shape) == 2:
         wide = 2 * facts.INITIAL_DEVIATION
         if name.endswith(("projection.weight", "ffn2.weight")):

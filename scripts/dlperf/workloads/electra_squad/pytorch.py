@@ -100,7 +100,7 @@ def weights(run, network):
     for own, parameter in network.named_parameters():
         name = own.replace("layers.", "layer")
         named[name.replace("embedding.weight", "embedding")] = parameter
-    return framework.Weights(named)
+    return framework.Weights(run, named)
 
 
 def loss(run, network, *batch):

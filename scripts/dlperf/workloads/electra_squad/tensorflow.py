@@ -90,7 +90,7 @@ def weights(run, network):
     for name in ("start", "end_start", "end_output"):
         named[name + ".weight"] = getattr(network, name)
     named["end_norm.weight"] = network.end_norm.weight
-    return framework.Weights(named)
+    return framework.Weights(run, named)
 
 
 def loss(run, network, tokens, segments, mask, allowed, first, last, impossible, _):

@@ -166,12 +166,13 @@ def pipeline_stages(dimensions, count):
     return found
 
 
-def initial(name, shape, draw, dimensions):
+def initial(name, known, draw, dimensions):
     """What a tensor starts with, a float32 array or one number; `draw` draws.
 
     Weights and embeddings are normal, those that end a residual branch by a smaller deviation
     (Radford et al. 2019, section 2.3); scales 1, biases 0.
     """
+    shape = known.shape
     if len(shape) == 2:
         ends_branch = name.endswith(("projection.weight", "ffn2.weight"))
         share = 1 / math.sqrt(2 * dimensions["layers"]) if ends_branch else 1.0

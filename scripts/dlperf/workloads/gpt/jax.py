@@ -104,7 +104,7 @@ def weights(run, network):
     split = parallel.split(run, named, shapes, layers(run)[0])
     if split:
         named, shapes = split.names, parallel.together(run, shapes, split.specs)
-    return framework.Weights(named, shapes, split=split)
+    return framework.Weights(run, named, shapes, split=split)
 
 
 def loss(run, network, parameters, random, *batch):

@@ -88,12 +88,13 @@ TOLERANCES = {
 LONG_RUNS = {"": (11.1251, 11.1323, 11.1073, 11.0988, 11.1162)}
 
 
-def neutral(name, shape, random):
+def neutral(name, known, random):
     """Neutral weights, float32, that make settings visible; `random` is a NumPy RandomState.
 
     Products are of the size of their inputs, so that attention's shares differ from one another and
     GELU is far from linear; scales and biases differ from 1 and 0.
     """
+    shape = known.shape
     if len(shape) == 2:
         deviation = 0.1 if "embedding" in name else shape[1] ** -0.5
         return deviation * random.standard_normal(shape)

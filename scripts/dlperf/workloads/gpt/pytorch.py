@@ -86,7 +86,9 @@ def weights(run, network):
     for own, parameter in network.named_parameters():
         name = own.replace("layers.", "layer").replace("embedding.weight", "embedding")
         named["word_embedding" if name == "head.weight" else name] = parameter
-    return framework.Weights(named, parts=parallel.parts(run), zero_stage=run.layout.zero_stage)
+    return framework.Weights(
+        run, named, parts=parallel.parts(run), zero_stage=run.layout.zero_stage
+    )
 
 
 def criterion(run, scores, labels):

@@ -166,18 +166,18 @@ def statistics(dimensions):
     return tensors
 
 
-def initial(name, shape, draw, dimensions):
+def initial(name, known, draw, dimensions):
     """What a tensor starts with, a float32 array or one number; `draw` draws.
 
     Convolutions are normal by their fan out (He et al. 2015), the dense layer normal of deviation
     0.01; scales 1, but 0 for the last of a residual branch (Goyal et al. 2017); shifts and bias 0.
     """
-    if len(shape) == 4:
-        fan_out = shape[0] * shape[2] * shape[3]
-        return draw.normal(shape, (2.0 / fan_out) ** 0.5)
-    if name == "fc.weight":
-        return draw.normal(shape, 0.01)
-    return 1.0 if name.endswith("weight") and not name.endswith("bn3.weight") else 0.0
+    if known.kind == tensor.KERNEL:
+        outputs, _, height, width = known.shape
+        return draw.normal(known.shape, (2.0 / (outputs * height * width)) ** 0.5)
+    if known.kind == tensor.DENSE:
+        return draw.normal(known.shape, 0.01)
+    return 1.0 if known.kind == tensor.SCALE and not name.endswith("bn3.weight") else 0.0
 
 
 def learning_rate(global_batch_size):

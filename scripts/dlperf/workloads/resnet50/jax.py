@@ -137,7 +137,7 @@ def variables(run, network):
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
     shapes = variables(run, network)["params"]
-    return framework.Weights(framework.named(shapes), shapes)
+    return framework.Weights(run, framework.named(shapes), shapes)
 
 
 def loss(run, network, parameters, statistics, images, labels):

@@ -131,8 +131,8 @@ class Criterion(nn.HybridBlock):
 
 def model(run):
     network = framework.initialized(run, ResNet50(layout(run), run.dimensions["fold"]))
-    for name, parameter in network.collect_params().items():
-        if not name.endswith("weight"):
+    for parameter in network.collect_params().values():
+        if len(parameter.shape) == 1:
             parameter.wd_mult = 0.0
     return network
 
@@ -146,7 +146,7 @@ def weights(run, network):
         if "running" in own:
             name = own.replace("blocks.", "block").replace("running_", "")
             running[name.replace("var", "variance")] = parameter
-    return framework.Weights(named, layout(run), running)
+    return framework.Weights(run, named, layout(run), running)
 
 
 def loss(run, network):

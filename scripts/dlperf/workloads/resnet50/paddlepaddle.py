@@ -147,7 +147,7 @@ def weights(run, network):
         # batch-norm's moving statistics have no gradient
         named = running if parameter.stop_gradient else trained
         named[re.sub(r"conv(\d)\.(conv|bn)", r"\2\1", name)] = parameter
-    return framework.Weights(trained, running)
+    return framework.Weights(run, trained, running)
 
 
 class ExactCrossEntropy(nn.Layer):

@@ -11,6 +11,7 @@ from dlperf.contract.proof import (
     Tolerances,
     UpdateRule,
 )
+from dlperf.contract.tensor import DENSE, KERNEL, SCALE, VARIANCE, VECTOR
 from dlperf.workloads.resnet50 import facts
 
 #: Of gradients from the neutral weights in fewer digits than float32 has.
@@ -90,41 +91,42 @@ LONG_RUNS = {"": (5.7664, 5.9541, 5.8063, 5.9833, 5.5383)}
 GIVEN_SCALES = (1.0, 1.0, 1.0)  # of the gradients given to the optimiser alone, a step each
 
 
-def neutral(name, shape, random):
+def neutral(name, known, random):
     """Neutral weights, float32, that make settings visible; `random` is a NumPy RandomState.
 
     A tenth of the usual deviation in convolutions: small variances show a wrong epsilon. Scales
     around one half, none of them zero: residual branches show, and so does the stride's place. No
     bias is zero, so that weight decay on one shows. Measured: docs/certificates.md.
     """
-    if len(shape) == 4:
+    shape = known.shape
+    if known.kind == KERNEL:
         fan_out = shape[0] * shape[2] * shape[3]
         return 0.1 * (2.0 / fan_out) ** 0.5 * random.standard_normal(shape)
-    if name == "fc.weight":
+    if known.kind == DENSE:
         return 0.01 * random.standard_normal(shape)
-    if name.endswith("weight"):
+    if known.kind == SCALE:
         return random.uniform(0.25, 0.75, shape)
     return 0.1 * random.standard_normal(shape)
 
 
-def timed(name, shape, random):
+def timed(name, known, random):
     """Weights for the step that is timed, whose rounding they do not amplify.
 
     Shifts of 2 keep nearly all ReLUs open: rounding turns few of them. So gradients in TF32 and in
     half precision are told apart from those in float32 (docs/certificates.md).
     """
-    array = neutral(name, shape, random)
-    return array + 2 if "bn" in name and name.endswith("bias") else array
+    array = neutral(name, known, random)
+    return array + 2 if known.kind == VECTOR and name != "fc.bias" else array
 
 
-def neutral_statistics(name, shape, random):
+def neutral_statistics(name, known, random):
     """Running statistics of batch-norm that an inference starts from, float32.
 
     Means that move a layer's inputs, and variances by which a wrong epsilon shows.
     """
-    if name.endswith("variance"):
-        return random.uniform(1e-4, 2e-2, shape)
-    return 0.02 * random.standard_normal(shape)
+    if known.kind == VARIANCE:
+        return random.uniform(1e-4, 2e-2, known.shape)
+    return 0.02 * random.standard_normal(known.shape)
 
 
 class Optimizer(UpdateRule):

@@ -96,7 +96,7 @@ def weights(run, network):
         return found
 
     running = [each for each in network.named_buffers() if "running" in each[0]]
-    return framework.Weights(named(network.named_parameters()), named(running))
+    return framework.Weights(run, named(network.named_parameters()), named(running))
 
 
 def loss(run, network, images, labels):

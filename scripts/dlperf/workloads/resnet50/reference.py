@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from dlperf.contract import reference as contract
+from dlperf.contract.tensor import VARIANCE
 from dlperf.workloads.resnet50 import facts
 
 
@@ -18,20 +19,21 @@ class Statistics(contract.Statistics):
 
     def __init__(self, dimensions):
         super().__init__()
-        self.names = list(facts.statistics(dimensions))
+        tensors = facts.statistics(dimensions)
+        self.starts = {name: float(each.kind == VARIANCE) for name, each in tensors.items()}
 
     def update(self, name, mean, variance, count):
         if self.unbiased:
             variance = variance * (count / (count - 1))
-        for what, start, new in ((".mean", 0.0, mean), (".variance", 1.0, variance)):
-            old = self.running.get(name + what, start)
+        for what, new in ((".mean", mean), (".variance", variance)):
+            old = self.running.get(name + what, self.starts[name + what])
             kept = facts.BATCH_NORM_MOMENTUM
             self.running[name + what] = kept * old + (1 - kept) * new.flatten().double()
 
     def changes(self):
         """What was added to each, in the order of the facts' `statistics`."""
-        for name in self.names:
-            yield self.running[name] - (1.0 if name.endswith("variance") else 0.0)
+        for name, start in self.starts.items():
+            yield self.running[name] - start
 
 
 class UnbiasedStatistics(Statistics):

@@ -194,7 +194,7 @@ def weights(run, network):
         pairs += [block.shortcut] if block.shortcut else []
         for number, (conv, batch_norm) in enumerate(pairs, 1):
             add("block%d." % index, number, conv, batch_norm)
-    return framework.Weights(named, running)
+    return framework.Weights(run, named, running)
 
 
 def loss(run, network, images, labels):

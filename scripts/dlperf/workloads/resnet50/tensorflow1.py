@@ -143,7 +143,7 @@ def weights(run, network):
         for variable in tf.global_variables()
         if variable.op.name.endswith(("/mean", "/variance"))
     }
-    return framework.Weights(named, running)
+    return framework.Weights(run, named, running)
 
 
 def loss(run, network, images, labels):

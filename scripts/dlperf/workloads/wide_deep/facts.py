@@ -8,7 +8,7 @@ of Oneflow-Inc/DLPerf, which measured it.
 import math
 from collections import OrderedDict
 
-from dlperf.contract import tensor
+from dlperf.contract import mesh, tensor
 from dlperf.contract.dimension import Data, Dimension, Score
 from dlperf.contract.published import Published
 from dlperf.contract.tensor import Tensor
@@ -162,10 +162,13 @@ def parameters(dimensions):
     """Canonical name -> Tensor of everything that is trained, in the order of the forward pass.
 
     Dense weights are (outputs, inputs). There is no bias of the wide part: the output has one.
+    Sharded tables are divided by replicas: the wide one by rows, the deep one by columns.
     """
     tensors, columns = OrderedDict(), inputs(dimensions)
-    for name, width in (("wide_embedding", 1), ("deep_embedding", dimensions["width"])):
-        tensors[name] = Tensor((dimensions["vocabulary"], width), tensor.EMBEDDING)
+    for name, width, axis in (("wide_embedding", 1, 0), ("deep_embedding", dimensions["width"], 1)):
+        shape = (dimensions["vocabulary"], width)
+        divided = {"axis": axis, "over": mesh.DATA} if sharded(dimensions) else {}
+        tensors[name] = Tensor(shape, tensor.EMBEDDING, **divided)
     for layer in range(dimensions["layers"]):
         tensors.update(tensor.dense("hidden%d" % layer, columns, UNITS))
         columns = UNITS
@@ -188,14 +191,16 @@ def sparse(dimensions):
     return ("wide_embedding", "deep_embedding") if dimensions["adam"] == "lazy" else ()
 
 
-def initial(name, shape, draw, dimensions):
+def initial(name, known, draw, dimensions):
     """What a tensor starts with, a float32 array or one number.
 
     Tables are uniform, dense weights as Glorot and Bengio 2010 have them ("Xavier"), biases 0.
     """
-    if "embedding" in name:
-        return draw.uniform(shape, TABLE_LIMIT)
-    return draw.uniform(shape, math.sqrt(6.0 / sum(shape))) if len(shape) == 2 else 0.0
+    if known.kind == tensor.EMBEDDING:
+        return draw.uniform(known.shape, TABLE_LIMIT)
+    if known.kind == tensor.DENSE:
+        return draw.uniform(known.shape, math.sqrt(6.0 / sum(known.shape)))
+    return 0.0
 
 
 def learning_rate(global_batch_size):

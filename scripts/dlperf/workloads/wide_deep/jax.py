@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-from dlperf.contract.shards import COLUMNS, ROWS, Shard
+from dlperf.contract.shards import Shard
 from dlperf.frameworks.jax import inference as answers
 from dlperf.frameworks.jax import sparse
 from dlperf.frameworks.jax import training as framework
@@ -50,13 +50,14 @@ def weights(run, network):
     numbers = np.empty((1, facts.NUMBERS), np.float32)
     shapes = framework.shapes_of(run, network, numbers, *rows)["params"]
     dtype, shards = np.float64 if run.float64 else np.float32, {}
-    for name, by in zip(TABLES, (ROWS, COLUMNS)):
-        shape = facts.parameters(run.dimensions)[name].shape
+    for name in TABLES:
+        known = facts.parameters(run.dimensions)[name]
+        shape = known.shape
         if facts.sharded(run.dimensions):
-            shards[name] = Shard(run, *shape, by)
+            shards[name] = Shard(run, name, known)
             shape = shards[name].together
         shapes[name] = jax.ShapeDtypeStruct(shape, dtype)
-    return framework.Weights(framework.named(shapes), shapes, shards)
+    return framework.Weights(run, framework.named(shapes), shapes, shards)
 
 
 def lookups(batch):

@@ -32,7 +32,7 @@ class WideDeep(nn.Cell):
         # each with a seed of its own, and ranks too: one for all would drop the same elements
         self.dropouts = nn.CellList([nn.Dropout(p=facts.DROPOUT) for _ in self.hidden])
         for index, each in enumerate(self.dropouts):
-            each.dropout = ops.Dropout(1 - each.p, run.seed + run.rank, index)
+            each.dropout = ops.Dropout(1 - each.p, run.dropout_seed, index)
 
     def construct(self, numbers, wide, deep, labels):
         return ops.binary_cross_entropy_with_logits(self.logits(numbers, wide, deep), labels)

@@ -79,10 +79,11 @@ def weights(run, network):
     tables = {"wide.weight": "wide_embedding", "deep.weight": "deep_embedding"}
     own = framework.named(network)
     return framework.Weights(
+        run,
         {
             tables.get(name) or name.replace("layers.", "").replace("hidden.", "hidden"): parameter
             for name, parameter in own
-        }
+        },
     )
 
 

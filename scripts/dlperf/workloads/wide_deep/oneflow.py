@@ -11,7 +11,7 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
-from dlperf.contract.shards import COLUMNS, ROWS, Shard
+from dlperf.contract.shards import Shard
 from dlperf.frameworks.oneflow import inference as answers
 from dlperf.frameworks.oneflow import sparse
 from dlperf.frameworks.oneflow import training as framework
@@ -41,7 +41,8 @@ def tables(run):
     """The wide one and the deep one."""
     rows, width = run.dimensions["vocabulary"], run.dimensions["width"]
     if facts.sharded(run.dimensions):
-        shards = Shard(run, rows, 1, ROWS), Shard(run, rows, width, COLUMNS)
+        tensors = facts.parameters(run.dimensions)
+        shards = [Shard(run, name, tensors[name]) for name in ("wide_embedding", "deep_embedding")]
         return [sparse.Part(run, shard) for shard in shards]
     lazy = bool(facts.sparse(run.dimensions))
     return sparse.Table(rows, 1, lazy), sparse.Table(rows, width, lazy)
@@ -61,7 +62,7 @@ def weights(run, network):
         )
     tables = {"wide_embedding": network.wide.shard, "deep_embedding": network.deep.shard}
     shards = {name: shard for name, shard in tables.items() if shard}
-    return framework.Weights(named, shards=shards)
+    return framework.Weights(run, named, shards=shards)
 
 
 def loss(run, network, numbers, wide, deep, labels):

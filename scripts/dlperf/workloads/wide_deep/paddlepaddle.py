@@ -10,7 +10,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from dlperf.contract.shards import COLUMNS, ROWS, Shard
+from dlperf.contract.shards import Shard
 from dlperf.frameworks.paddlepaddle import inference as answers
 from dlperf.frameworks.paddlepaddle import sparse
 from dlperf.frameworks.paddlepaddle import training as framework
@@ -71,7 +71,8 @@ def tables(run):
     """The wide one and the deep one."""
     rows, width = run.dimensions["vocabulary"], run.dimensions["width"]
     if facts.sharded(run.dimensions):
-        shards = Shard(run, rows, 1, ROWS), Shard(run, rows, width, COLUMNS)
+        tensors = facts.parameters(run.dimensions)
+        shards = [Shard(run, name, tensors[name]) for name in ("wide_embedding", "deep_embedding")]
         return list(map(sparse.part, shards))
     return sparse.table(rows, 1), sparse.table(rows, width)
 
@@ -86,10 +87,11 @@ def weights(run, network):
     """The parameters by the names of facts.parameters."""
     tables = {"wide.weight": "wide_embedding", "deep.weight": "deep_embedding"}
     return framework.Weights(
+        run,
         {
             tables.get(own) or own.replace("layers.", "").replace("hidden.", "hidden"): parameter
             for own, parameter in network.named_parameters()
-        }
+        },
     )
 
 

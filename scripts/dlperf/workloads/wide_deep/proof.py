@@ -12,6 +12,7 @@ from dlperf.contract.proof import (
     Tolerances,
     UpdateRule,
 )
+from dlperf.contract.tensor import EMBEDDING, VECTOR
 from dlperf.workloads.wide_deep import facts
 
 #: Of certificates: 600 rows a field. The sample's ids end at 14,668; the rows behind them rest.
@@ -101,7 +102,7 @@ LONG_RUNS = {
 GIVEN_SCALES = (1e-6, 1e-3, 1e-5)
 
 
-def neutral(name, shape, random):
+def neutral(name, known, random):
     """Neutral weights, float32, that make settings visible; `random` is a NumPy RandomState.
 
     Rows of the tables are wide apart, so that another row or another order shows. Every fourth unit
@@ -111,11 +112,12 @@ def neutral(name, shape, random):
     inputs: what samples differ by does not drown in what they share. The output's bias is so large
     that most errors have one sign: gradients that cancel would be nothing but rounding.
     """
-    if "embedding" in name:
+    shape = known.shape
+    if known.kind == EMBEDDING:
         return 0.5 * random.standard_normal(shape)
     if name == "output.bias":
         return 2.0 + 0.1 * random.standard_normal(shape)
-    if len(shape) == 1:
+    if known.kind == VECTOR:
         biases = BIAS + 0.02 * random.standard_normal(shape)
         biases[::CLOSED] -= 2 * BIAS
         return biases
@@ -127,7 +129,7 @@ def neutral(name, shape, random):
     weights -= (weights.sum(1) - closed.sum(1))[:, None] / opened
     weights[:, ::CLOSED] = closed
     # of the output less, as a step of Adam moves all that it adds up in one direction
-    return weights * (1.0 if "hidden" in name else 0.25) / opened**0.5
+    return weights * (0.25 if name == "output.weight" else 1.0) / opened**0.5
 
 
 class Optimizer(UpdateRule):

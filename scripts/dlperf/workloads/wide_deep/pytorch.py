@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dlperf.contract.shards import COLUMNS, ROWS, Shard
+from dlperf.contract.shards import Shard
 from dlperf.frameworks.pytorch import inference as answers
 from dlperf.frameworks.pytorch import sparse
 from dlperf.frameworks.pytorch import training as framework
@@ -42,7 +42,8 @@ def tables(run):
     """The wide one and the deep one."""
     rows, width = run.dimensions["vocabulary"], run.dimensions["width"]
     if facts.sharded(run.dimensions):
-        shards = Shard(run, rows, 1, ROWS), Shard(run, rows, width, COLUMNS)
+        tensors = facts.parameters(run.dimensions)
+        shards = [Shard(run, name, tensors[name]) for name in ("wide_embedding", "deep_embedding")]
         return [sparse.Sharded(run, shard) for shard in shards]
     lazy = bool(facts.sparse(run.dimensions))
     return sparse.table(rows, 1, lazy), sparse.table(rows, width, lazy)
@@ -60,7 +61,7 @@ def weights(run, network):
         named[{"wide.weight": "wide_embedding", "deep.weight": "deep_embedding"}.get(own, name)] = (
             parameter
         )
-    return framework.Weights(named)
+    return framework.Weights(run, named)
 
 
 def loss(run, network, numbers, wide, deep, labels):

@@ -8,7 +8,7 @@ rank has a part of them.
 
 import tensorflow as tf
 
-from dlperf.contract.shards import COLUMNS, ROWS, Shard
+from dlperf.contract.shards import Shard
 from dlperf.frameworks.tensorflow import inference as answers
 from dlperf.frameworks.tensorflow import sparse
 from dlperf.frameworks.tensorflow import training as framework
@@ -43,7 +43,8 @@ def tables(run):
     """The wide one and the deep one."""
     rows, width = run.dimensions["vocabulary"], run.dimensions["width"]
     if facts.sharded(run.dimensions):
-        shards = Shard(run, rows, 1, ROWS), Shard(run, rows, width, COLUMNS)
+        tensors = facts.parameters(run.dimensions)
+        shards = [Shard(run, name, tensors[name]) for name in ("wide_embedding", "deep_embedding")]
         return [sparse.Part(run, shard) for shard in shards]
     return Table(rows, 1), Table(rows, width)
 
@@ -79,7 +80,7 @@ def weights(run, network):
     layers = {"hidden%d" % index: layer for index, layer in enumerate(network.hidden)}
     for name, layer in dict(layers, output=network.output).items():
         named[name + ".weight"], named[name + ".bias"] = layer.weight, layer.bias
-    return framework.Weights(named, run=run)
+    return framework.Weights(run, named)
 
 
 def loss(run, network, numbers, wide, deep, labels):

@@ -9,7 +9,7 @@ import functools
 
 import tensorflow as tf
 
-from dlperf.contract.shards import COLUMNS, ROWS, Shard
+from dlperf.contract.shards import Shard
 from dlperf.frameworks.tensorflow1 import inference as answers
 from dlperf.frameworks.tensorflow1 import sparse
 from dlperf.frameworks.tensorflow1 import training as framework
@@ -31,8 +31,11 @@ def wide_deep(run, numbers, wide, deep, training=True):
     """Logits (batch,)."""
     rows, width = run.dimensions["vocabulary"], run.dimensions["width"]
     if facts.sharded(run.dimensions):
-        crosses = sparse.lookup(run, "wide_embedding", Shard(run, rows, 1, ROWS), wide)
-        fields = sparse.lookup(run, "deep_embedding", Shard(run, rows, width, COLUMNS), deep)
+        tensors = facts.parameters(run.dimensions)
+        crosses, fields = (
+            sparse.lookup(run, name, Shard(run, name, tensors[name]), ids)
+            for name, ids in (("wide_embedding", wide), ("deep_embedding", deep))
+        )
     else:
         lazy = bool(facts.sparse(run.dimensions))
         crosses = tf.gather(sparse.table("wide_embedding", rows, 1, lazy), wide)
@@ -51,7 +54,9 @@ def model(run):
 
 def weights(run, network):
     """The default graph's trained variables by the names of facts.parameters."""
-    return framework.Weights({v.op.name.replace("/", "."): v for v in tf.trainable_variables()})
+    return framework.Weights(
+        run, {v.op.name.replace("/", "."): v for v in tf.trainable_variables()}
+    )
 
 
 def loss(run, network, numbers, wide, deep, labels):

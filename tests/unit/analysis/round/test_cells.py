@@ -515,6 +515,19 @@ def test_batches_of_a_frameworks_own_move_weights_by_another_share(tmp_path):
         assert found == expected
 
 
+@pytest.mark.parametrize("tables", ["replicated", "sharded"])
+def test_ranks_that_divide_tables_end_with_weights_of_their_own(tmp_path, tables):
+    def change(record):
+        for rank in record["weights"]:
+            rank["sha256"] = f"{rank['rank']:064x}"
+
+    section = {"precisions": ["fp32"], "data": ["synthetic"], "batch_sizes": {"fp32": [512]}}
+    section |= {"vocabulary": 260_000, "tables": [tables]}
+    mapping = config(frameworks=["pytorch"], topologies=["1n2d"], workloads={"wide_deep": section})
+    row = cell(analyse(write_round(tmp_path, mapping, change=change)), "pytorch", 2)
+    assert ("suspect:weights" in row["flags"]) == (tables == "replicated")
+
+
 @pytest.mark.parametrize(("measured", "expected"), [(10, {"mxnet"}), (50, set())])
 def test_in_a_long_run_rounding_alone_moves_weights_by_another_share(tmp_path, measured, expected):
     def change(record):
