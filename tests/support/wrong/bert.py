@@ -203,7 +203,7 @@ BERT += [
     tensorflow("no dropout in attention", NO_DROPOUT_IN_ATTENTION, **IN_ATTENTION),
     pytorch("no dropout behind one layer", Wrap("model", ONE_LAYER), **DROPOUT),
     pytorch(
-        "no dropout of embeddings", Replace("Bert.encode", "self.dropout(_x)", "_x"), **DROPOUT
+        "no dropout of embeddings", Replace("Embedded.embed", "self.dropout(_x)", "_x"), **DROPOUT
     ),
     jax(
         "no dropout of embeddings",

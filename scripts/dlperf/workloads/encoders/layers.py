@@ -1,5 +1,6 @@
 """What the facts of encoders share: tensors of a layer, what they start with, its arithmetic."""
 
+import re
 from collections import OrderedDict
 
 from dlperf.contract import tensor
@@ -51,6 +52,24 @@ def layer(name, width, inner_width, norms_first=False):
     if norms_first:
         return OrderedDict((*norm1, *attention, *norm2, *inner))
     return OrderedDict((*attention, *norm1, *inner, *norm2))
+
+
+#: What networks call otherwise, and what facts call it.
+_NAMES = (
+    ("layers.layer", "layer"),
+    ("embedding.weight", "embedding"),
+    (".gamma", ".weight"),
+    (".beta", ".bias"),
+)
+
+
+def canonical(own):
+    """The name of a tensor, from that in a network whose stack of layers is called `layers`, or as
+    what its layers' names begin with."""
+    name = re.sub(r"^(\w+)\.(\d+)\.", r"\1.layer\2.", own)
+    for old, new in _NAMES:
+        name = name.replace(old, new)
+    return name
 
 
 def is_scale(name):
