@@ -70,7 +70,7 @@ BERT = [
     pytorch("decay on biases", common.DECAY_ON_BIASES_IN_PYTORCH),
     jax(
         "no bias correction",
-        Replace("optimizer", "optax.adamw(...)", "uncorrected(...)", definitions=UNCORRECTED_OPTAX),
+        Replace("adamw", "optax.adamw(...)", "uncorrected(...)", definitions=UNCORRECTED_OPTAX),
     ),
     jax("no clip", NO_CLIP, **TIMED),
     jax(
