@@ -131,7 +131,8 @@ class Certified:
         shutil.copytree(ROOT / "scripts", unfinished, ignore=ignored)
         package, (weights_seed, batches_seed) = unfinished / "dlperf", self.seeds
         set_seed(package / "certify/reference.py", weights_seed)
-        set_seed(package / f"workloads/{self.workload}/proof.py", batches_seed)
+        proof = package / f"workloads/{self.workload}/proof.py"
+        append(proof, f"PROOF = type(PROOF)(**dict(vars(PROOF), seed={batches_seed}))")
         unfinished.rename(self.scripts)
 
     def _make_reference(self, variant):
@@ -143,8 +144,7 @@ class Certified:
         if self.long_runs and variant in workloads.proof(self.workload).long_runs:
             means = self._run("dlperf.certify.reference", *self._of(variant), "--long-runs")
             values = ", ".join(means.replace(",", " ").split())
-            with proof.open("a", encoding="utf-8") as stream:
-                stream.write(f"\nLONG_RUNS[{variant!r}] = ({values})\n")
+            append(proof, f"PROOF.long_runs[{variant!r}] = ({values})")
         self._run("dlperf.certify.reference", *self._of(variant), f"--out={folder}")
 
     def _of(self, variant):
@@ -194,6 +194,11 @@ def set_seed(path, seed):
     text, count = re.subn(r"(?m)^SEED = \d+", f"SEED = {seed}", path.read_text(encoding="utf-8"))
     assert count == 1, f"{path}: {count} lines SEED = …"
     path.write_text(text, encoding="utf-8")
+
+
+def append(module, line):
+    with module.open("a", encoding="utf-8") as stream:
+        stream.write(f"\n{line}\n")
 
 
 def environment_of(framework):

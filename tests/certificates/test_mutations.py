@@ -57,7 +57,11 @@ def small_package(workload: str, folder: Path) -> Path:
     if workload == "electra":
         # gradients are shorter, too: the first step's still lie above the clip, others below
         edit_file(
-            Replace("", "SETTINGS = _as_it_is", "SETTINGS = dict(_as_it_is, CLIP_NORM=900.0)"),
+            Replace(
+                "",
+                "Proof(..., settings=_as_it_is)",
+                "Proof(..., settings=dict(_as_it_is, CLIP_NORM=900.0))",
+            ),
             facts.with_name("proof.py"),
         )
     return scripts

@@ -17,7 +17,7 @@ after all arithmetic.
 
     … -m dlperf.certify.reference --workload resnet50 --data-dir results/data/sample --long-runs
 
-Prints the mean losses of float32 runs on other batches, which stand in the proof's LONG_RUNS.
+Prints the mean losses of float32 runs on other batches, which stand in the proof's `long_runs`.
 """
 
 import argparse
@@ -254,8 +254,8 @@ def first_steps(asked, start, parts, keep):
     """The first steps in float64: what the manifest says of them.
 
     Differences are given to `keep`, with the names of their files. gradient: what a step under
-    GRADIENT_SETTINGS takes from the weights, divided by its rate; first: the same of the first step
-    as it is; last: what all steps add; statistics: of batch-norm.
+    `gradient_settings` takes from the weights, divided by its rate; first: the same of the first
+    step as it is; last: what all steps add; statistics: of batch-norm.
     """
     module = workloads.proof(asked.workload)
     plain = Plain(asked, start, parts)
@@ -306,7 +306,7 @@ def again_from(asked, plain, first, parts, keep):
 
 
 def linear_step(asked, weights, gradients):
-    """What a step under GRADIENT_SETTINGS takes from the weights, divided by its rate."""
+    """What a step under `gradient_settings` takes from the weights, divided by its rate."""
     module = workloads.proof(asked.workload)
     with settings(asked.workload, module.gradient_settings):
         linear = module.optimizer(weights, asked.dimensions)

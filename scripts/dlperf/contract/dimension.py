@@ -12,7 +12,7 @@ class Dimension(NamedTuple):
 
     `key` spells it in a case's name, where the value differs from the `standard` one; `words` says
     what each value of a choice means. A choice makes tables and certificates of its own; sizes are
-    reduced in certificates (`proof.DIMENSIONS`). `description`, `minimum`, `maximum` and `examples`
+    reduced in certificates (`Proof.dimensions`). `description`, `minimum`, `maximum` and `examples`
     are those of the config's key. `granule`: a size whose largest value can be searched is tried in
     multiples of it; 0 where no search makes sense. `scenarios`: those in which a choice is one; in
     others it has its standard value.

@@ -84,6 +84,11 @@ class Tolerances:
     def __post_init__(self):
         _check(self)
 
+    def but(self, step=None, **changes):
+        """The same with other values; step: those of its Step, by name."""
+        own = dataclasses.replace(self.step, **(step or {}))
+        return dataclasses.replace(self, step=own, **changes)
+
 
 @dataclasses.dataclass(frozen=True)
 class Float64:

@@ -15,13 +15,6 @@ from dlperf.contract.proof import (
 )
 from dlperf.workloads.mlp import facts
 
-DIMENSIONS = {"image_size": 32}
-BATCH_SIZE = 4
-SEED = 1
-LEARNING_RATE = 2.0**-10
-SETTINGS = {}
-GRADIENT_SETTINGS = {}
-GRADIENT_LEARNING_RATE = 1.0
 TOLERANCES = {
     "fp32": Tolerances(
         step=Step(loss=1e-5, gradient=1e-3, gradient_median=1e-3, gradient_last=SHOWN_BY_ALL),
@@ -36,8 +29,6 @@ TOLERANCES = {
         optimizer=1e-5,
     ),
 }
-LONG_RUNS = {"": (5.8620, 6.3633, 5.9567, 5.7963, 6.1113)}
-GIVEN_SCALES = (1.0, 1.0, 1.0)
 
 
 def neutral(name, known, random):
@@ -60,16 +51,16 @@ class Optimizer(UpdateRule):
 
 
 PROOF = Proof(
-    dimensions=DIMENSIONS,
-    batch_size=BATCH_SIZE,
-    seed=SEED,
-    learning_rate=LEARNING_RATE,
-    settings=SETTINGS,
-    gradient_settings=GRADIENT_SETTINGS,
-    gradient_learning_rate=GRADIENT_LEARNING_RATE,
+    dimensions={"image_size": 32},
+    batch_size=4,
+    seed=1,
+    learning_rate=2.0**-10,
+    settings={},
+    gradient_settings={},
+    gradient_learning_rate=1.0,
     neutral=neutral,
     optimizer=Optimizer,
-    given_scales=GIVEN_SCALES,
+    given_scales=(1.0, 1.0, 1.0),
     tolerances=TOLERANCES,
-    long_runs=LONG_RUNS,
+    long_runs={"": (5.8620, 6.3633, 5.9567, 5.7963, 6.1113)},
 )

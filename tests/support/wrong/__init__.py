@@ -46,11 +46,13 @@ def as_it_is(workload: str, name: str = "as it is", **settings) -> list[Mutation
 
 
 def sources_of(workload: str, framework: str, scripts: Path = SCRIPTS) -> dict[Path, str]:
-    """The modules of an implementation by path: its page and what it imports beside the facts."""
+    """The modules of an implementation by path: its page and what it imports, without what the
+    reference has too."""
     paths = [
         scripts / "dlperf" / path
         for path in code.of_implementation(workload, framework)
         if path.startswith(("workloads/", "frameworks/"))
+        and not path.startswith("workloads/encoders/")
         and Path(path).stem not in ("facts", "proof", "reference")
     ]
     return {path: path.read_text() for path in paths}

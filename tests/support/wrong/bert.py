@@ -70,7 +70,7 @@ BERT = [
     pytorch("decay on biases", common.DECAY_ON_BIASES_IN_PYTORCH),
     jax(
         "no bias correction",
-        Replace("optimizer", "optax.adamw(...)", "uncorrected(...)", definitions=UNCORRECTED_OPTAX),
+        Replace("adamw", "optax.adamw(...)", "uncorrected(...)", definitions=UNCORRECTED_OPTAX),
     ),
     jax("no clip", NO_CLIP, **TIMED),
     jax(
@@ -154,8 +154,8 @@ BERT += [
         "the mask ignored",
         Replace(
             "Layer.forward",
-            "F.scaled_dot_product_attention(..., attn_mask=_)",
-            "F.scaled_dot_product_attention(..., attn_mask=None)",
+            "self.apart(..., attn_mask=_)",
+            "self.apart(..., attn_mask=None)",
         ),
     ),
     jax(
@@ -203,7 +203,7 @@ BERT += [
     tensorflow("no dropout in attention", NO_DROPOUT_IN_ATTENTION, **IN_ATTENTION),
     pytorch("no dropout behind one layer", Wrap("model", ONE_LAYER), **DROPOUT),
     pytorch(
-        "no dropout of embeddings", Replace("Bert.encode", "self.dropout(_x)", "_x"), **DROPOUT
+        "no dropout of embeddings", Replace("Embedded.embed", "self.dropout(_x)", "_x"), **DROPOUT
     ),
     jax(
         "no dropout of embeddings",

@@ -53,7 +53,7 @@ PYTORCH = [
     pytorch("start and end weigh twice", Replace("Reader.forward", f"({TWO}) / 2", TWO)),
     pytorch(
         "no segments",
-        Replace("Reader.encode", "self.segment_embedding(_s)", "self.segment_embedding(0 * _s)"),
+        Replace("Reader.encode", "self.embed(_t, _s)", "self.embed(_t, 0 * _s)"),
     ),
     pytorch(
         "padding is attended to",

@@ -81,17 +81,17 @@ ALONE = [
         "no mask",
         Replace(
             "DecoderLayer.forward",
-            "F.scaled_dot_product_attention(..., is_causal=True)",
-            "F.scaled_dot_product_attention(...)",
+            "self.apart(..., is_causal=True)",
+            "self.apart(...)",
         ),
     ),
     pytorch(
         "a mask one token late",
         Replace(
             "DecoderLayer.forward",
-            "F.scaled_dot_product_attention(_query, ..., is_causal=True)",
-            "F.scaled_dot_product_attention(\n"
-            "    _query, ..., attn_mask=_query.new_ones(_query.shape[2:3] * 2).tril(1) > 0\n"
+            "self.apart(_attend, _query, ..., is_causal=True)",
+            "self.apart(\n"
+            "    _attend, _query, ..., attn_mask=_query.new_ones(_query.shape[2:3] * 2).tril(1) > 0\n"
             ")",
         ),
     ),
@@ -115,8 +115,8 @@ ALONE = [
         "scores not scaled",
         Replace(
             "DecoderLayer.forward",
-            "F.scaled_dot_product_attention(...)",
-            "F.scaled_dot_product_attention(..., scale=1.0)",
+            "self.apart(...)",
+            "self.apart(..., scale=1.0)",
         ),
     ),
     pytorch(

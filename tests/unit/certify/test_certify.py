@@ -26,7 +26,6 @@ from dlperf.contract.mesh import Mesh
 from dlperf.contract.tensor import shapes
 from dlperf.measure.record import file_sha256
 from dlperf.workloads.bert import facts as bert
-from dlperf.workloads.bert import proof
 from dlperf.workloads.encoders import adamw
 from dlperf.workloads.resnet50 import facts
 
@@ -295,9 +294,9 @@ def test_gradients_are_clipped_by_the_norm_of_all_tensors_together():
 
 def test_a_large_epsilon_makes_adams_step_the_gradient():
     start, gradient = {"b": np.zeros(2)}, {"b": np.array([0.3, -0.1])}
-    with settings("bert", proof.GRADIENT_SETTINGS):
+    with settings("bert", workloads.proof("bert").gradient_settings):
         formula = workloads.proof("bert").optimizer(start, {"clip": 0})
-    new = formula.update(start, gradient, proof.GRADIENT_LEARNING_RATE)
+    new = formula.update(start, gradient, workloads.proof("bert").gradient_learning_rate)
     assert new["b"] == pytest.approx(-gradient["b"], rel=1e-6)
     assert bert.EPSILON == 1e-6, "settings last as long as their block"
 
@@ -312,7 +311,7 @@ def test_given_gradients_lie_on_both_sides_of_the_clip():
         # of as many values as the model has
         share = sum(array.size for array in few.values()) / workloads.parameter_count("bert", {})
         norms.append(float(adamw.norm(few)) / share**0.5)
-    clip = proof.SETTINGS["CLIP_NORM"]
+    clip = workloads.proof("bert").settings["CLIP_NORM"]
     assert min(norms) < clip < max(norms)
 
 

@@ -10,12 +10,18 @@ dropout are read when a model is traced.
 from types import ModuleType
 
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import linen as nn
 
+from dlperf.frameworks.jax import inference as answers
+from dlperf.frameworks.jax import training as framework
+from dlperf.frameworks.jax.clip import clip
 from dlperf.frameworks.jax.parallel import RowDense, apart, enter
 
 ATTENTION = "flax.linen.dot_product_attention, fused by XLA"
+ADAMW = "optax.adamw, fused by XLA"
+CLIP = "global norm, fused by XLA"
 
 
 def norm(facts, dtype, name):
@@ -153,3 +159,70 @@ def cross_entropy(logits, labels):
 def names(named):
     """training.named, with tables by their layer's name."""
     return {name.replace("embedding.embedding", "embedding"): key for name, key in named.items()}
+
+
+def weights(run, network, empty):
+    """The parameters by the names of facts.parameters. empty(batch size, sequence length): arrays
+    of a batch."""
+    example = empty(1, run.dimensions["sequence_length"])
+    shapes = framework.shapes_of(run, network, *example)["params"]
+    return framework.Weights(run, names(framework.named(shapes)), shapes)
+
+
+def loss(run, network, parameters, random, *batch):
+    """(the network's loss, the next step's random key)"""
+    used, random = framework.split_key(run, random)
+    return network.apply({"params": parameters}, *batch, rngs={"dropout": used}), random
+
+
+def adamw(run, facts, clip_norm, *behind):
+    """AdamW behind a clip, if there is one; behind: transformations of its changes."""
+
+    def made(learning_rate):
+        adam = optax.adamw(
+            learning_rate,
+            facts.BETA1,
+            facts.BETA2,
+            facts.EPSILON,
+            weight_decay=facts.WEIGHT_DECAY,
+            mask=framework.decayed,
+        )
+        before = [clip(clip_norm)] if clip_norm else []
+        return optax.chain(*before, adam, *behind) if before or behind else adam
+
+    if facts.schedule(run):  # its state has the rate, which else is a constant of the program
+        made = optax.inject_hyperparams(made)
+    return made(facts.learning_rate(run.global_batch_size))
+
+
+def put(run, *batch):
+    """The arrays of a batch, those that are no integers in the model's type."""
+    dtype = np.float64 if run.float64 else np.float32
+    return tuple(each.astype(dtype) if each.dtype == np.float32 else each for each in batch)
+
+
+def shapes(run, empty, count):
+    """Of a batch of `count` sequences."""
+    batch = empty(count, run.dimensions["sequence_length"])
+    return [(each.shape, each.dtype) for each in put(run, *batch)]
+
+
+def train(run, network, loss, optimizer, weights, empty, parity, **more):
+    """training.train; parity: what records say beside the attention."""
+    return framework.train(
+        run,
+        network,
+        loss,
+        optimizer,
+        weights,
+        put,
+        carried=framework.first_key(run),
+        shapes=shapes(run, empty, run.batch_size * run.data_parallel),
+        parity=dict({"attention": ATTENTION}, **parity),
+        **more,
+    )
+
+
+def infer(run, network, outputs, weights, empty):
+    given, parity = shapes(run, empty, run.batch_size), {"attention": ATTENTION}
+    return answers.infer(run, network, outputs, weights, put, given, parity=parity)

@@ -9,7 +9,11 @@ import mindspore as ms
 from mindspore import Parameter, nn, ops
 from mindspore.common.initializer import initializer
 
+from dlperf.frameworks.mindspore import inference as answers
+from dlperf.frameworks.mindspore import training as framework
+
 ATTENTION = "products and softmax"
+ADAMW = "ops.Adam, decay apart"
 
 
 def dense(inputs, outputs):
@@ -116,3 +120,20 @@ def prepared(run, network):
     if run.amp:
         network = ms.amp.auto_mixed_precision(network, "auto", dtype=ms.float16)
     return network
+
+
+def loss(network, *batch):
+    """Of a network that gives its loss."""
+    return network(*batch)
+
+
+def train(run, network, loss, optimizer, weights, parity, **more):
+    """training.train; parity: what records say beside the attention."""
+    parity = dict({"attention": ATTENTION}, **parity)
+    own = (loss, optimizer, weights, framework.put)
+    return framework.train(run, network, *own, parity=parity, **more)
+
+
+def infer(run, network, outputs, weights):
+    own = (outputs, weights, framework.put)
+    return answers.infer(run, network, *own, parity={"attention": ATTENTION})

@@ -13,6 +13,7 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
+from dlperf.frameworks.oneflow import inference as answers
 from dlperf.frameworks.oneflow import training as framework
 
 
@@ -121,3 +122,25 @@ def encoded(layers, x, mask):
     for layer in layers:
         x = layer(x, mask)
     return x
+
+
+def loss(run, network, *batch):
+    """Of a network that gives its loss."""
+    return network(*batch)
+
+
+def example(run, empty):
+    """empty(batch size, sequence length): arrays of a batch."""
+    return empty(run.batch_size, run.dimensions["sequence_length"])
+
+
+def train(run, network, loss, optimizer, weights, empty, parity, **more):
+    """training.train; parity: what records say beside the attention."""
+    parity = dict({"attention": attention_of(run)}, **parity)
+    own = (loss, optimizer, weights, framework.put, example(run, empty))
+    return framework.train(run, network, *own, parity=parity, **more)
+
+
+def infer(run, network, outputs, weights, empty):
+    own = (outputs, weights, framework.put, example(run, empty))
+    return answers.infer(run, network, *own, parity={"attention": attention_of(run)})

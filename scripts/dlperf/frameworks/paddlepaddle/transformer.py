@@ -11,6 +11,9 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
+from dlperf.frameworks.paddlepaddle import inference as answers
+from dlperf.frameworks.paddlepaddle import training as framework
+
 
 def attention_of(run):
     """What a case's record says of its attention."""
@@ -79,6 +82,11 @@ class Layer(nn.Layer):
         return self.norm2(x + self.dropout(inner))
 
 
+def layers(facts, width, heads, inner_width, fused):
+    sizes = (width, heads, inner_width, fused)
+    return nn.LayerList([Layer(facts, *sizes) for _ in range(facts.LAYERS)])
+
+
 class Embedded(nn.Layer):
     """A model's base, with its embeddings: of words, positions and segments."""
 
@@ -96,6 +104,14 @@ class Embedded(nn.Layer):
         return self.dropout(self.embedding_norm(x))
 
 
+def encoded(layers, x, mask):
+    """What these layers make of x; mask (batch, tokens)."""
+    bias = attention_bias(mask, x.dtype)
+    for layer in layers:
+        x = layer(x, bias)
+    return x
+
+
 def attention_bias(mask, dtype):
     """mask (batch, tokens) of 0 and 1 -> what attention adds to its scores."""
     bias = paddle.zeros_like(mask, dtype=dtype).masked_fill(mask == 0, -math.inf)
@@ -107,3 +123,45 @@ def chosen(x, positions):
     batch, length, width = x.shape
     first = paddle.arange(0, batch * length, length, dtype=positions.dtype)
     return x.reshape([batch * length, width]).gather((positions + first.unsqueeze(1)).flatten())
+
+
+def loss(run, network):
+    """Of a network that gives its loss."""
+    return network
+
+
+def adamw(run, parameters, facts, clip_norm):
+    """AdamW with the constants of a workload's facts, after a clip by global norm if there is one.
+
+    No groups of parameters: each would be clipped by a norm of its own.
+    """
+    decayed = {p.name for p in parameters if p.ndim > 1}  # dense weights, embeddings
+    return paddle.optimizer.AdamW(
+        facts.learning_rate(run.global_batch_size),
+        facts.BETA1,
+        facts.BETA2,
+        facts.EPSILON,
+        parameters=parameters,
+        weight_decay=facts.WEIGHT_DECAY,
+        apply_decay_param_fun=lambda name: name in decayed,
+        grad_clip=nn.ClipGradByGlobalNorm(clip_norm) if clip_norm else None,
+    )
+
+
+def spec(run, empty):
+    """empty(batch size, sequence length): arrays of a batch."""
+    batch = empty(run.batch_size, run.dimensions["sequence_length"])
+    types = {"f": paddle.get_default_dtype(), "i": "int64"}
+    return [paddle.static.InputSpec(each.shape, types[each.dtype.kind]) for each in batch]
+
+
+def train(run, network, loss, optimizer, weights, empty, parity, **more):
+    """training.train; parity: what records say beside the attention."""
+    parity = dict({"attention": attention_of(run)}, **parity)
+    own = (loss, optimizer, weights, framework.put, spec(run, empty))
+    return framework.train(run, network, *own, parity=parity, **more)
+
+
+def infer(run, network, outputs, weights, spec):
+    own = (outputs, weights, framework.put, spec)
+    return answers.infer(run, network, *own, parity={"attention": "scaled_dot_product_attention"})

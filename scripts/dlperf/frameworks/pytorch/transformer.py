@@ -1,7 +1,7 @@
 """Layers of an encoder (BERT, Devlin et al. 2018) and of a decoder (GPT-2, Radford et al. 2019).
 
 As fast as it gets: one product for query, key and value, and `scaled_dot_product_attention`.
-`facts` below are those of a workload: epsilon and dropout are read when a model is made.
+`facts` below are those of a workload: sizes, epsilon and dropout are read when a model is made.
 """
 
 import torch
@@ -9,7 +9,12 @@ import torch.nn.functional as F
 from torch import nn
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
+from dlperf.frameworks.pytorch import inference as answers
+from dlperf.frameworks.pytorch import training as framework
 from dlperf.frameworks.pytorch.parallel import Apart
+
+ATTENTION = "scaled_dot_product_attention"
+CLIP = "global norm, foreach"
 
 
 def call(function, *values, **settings):
@@ -60,6 +65,35 @@ class Layer(nn.Module):
         return self.norm2(x + self.dropout(inner))
 
 
+def layers(facts, width, heads, inner_width, apart=None):
+    sizes = (width, heads, inner_width, apart)
+    return nn.ModuleList(Layer(facts, *sizes) for _ in range(facts.LAYERS))
+
+
+class Embedded(nn.Module):
+    """A model's base, with its embeddings: of words, positions and segments."""
+
+    def __init__(self, facts):
+        super().__init__()
+        self.word_embedding = embedding(facts.VOCABULARY, facts.WIDTH)
+        self.position_embedding = embedding(facts.POSITIONS, facts.WIDTH)
+        self.segment_embedding = embedding(facts.SEGMENTS, facts.WIDTH)
+        self.embedding_norm = layer_norm(facts, facts.WIDTH)
+        self.dropout = nn.Dropout(facts.DROPOUT)
+
+    def embed(self, tokens, segments):
+        x = self.word_embedding(tokens) + self.segment_embedding(segments)
+        x = x + self.position_embedding.weight[: tokens.shape[1]]
+        return self.dropout(self.embedding_norm(x))
+
+
+def encoded(layers, x, bias):
+    """What these layers make of x; bias: of attention_bias."""
+    for layer in layers:
+        x = layer(x, bias)
+    return x
+
+
 class DecoderLayer(nn.Module):
     """Causal attention, then two dense layers; each normalises its input.
 
@@ -103,3 +137,20 @@ def attention_bias(mask, dtype):
     """mask (batch, tokens) of 0 and 1 -> what attention adds to its scores."""
     bias = torch.zeros_like(mask, dtype=dtype).masked_fill(mask == 0, -torch.inf)
     return bias[:, None, None, :]
+
+
+def loss(run, network, *batch):
+    """Of a network that gives its loss."""
+    return network(*batch)
+
+
+def train(run, network, loss, optimizer, weights, parity, **more):
+    """training.train; parity: what records say beside the attention."""
+    parity = dict({"attention": ATTENTION}, **parity)
+    own = (loss, optimizer, weights, framework.put)
+    return framework.train(run, network, *own, parity=parity, **more)
+
+
+def infer(run, network, outputs, weights, attention=ATTENTION):
+    own = (outputs, weights, framework.put)
+    return answers.infer(run, network, *own, parity={"attention": attention})

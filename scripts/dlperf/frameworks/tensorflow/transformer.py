@@ -7,9 +7,12 @@ gradient; one product for query, key and value. TensorFlow has no fused operator
 
 import tensorflow as tf
 
+from dlperf.frameworks.tensorflow import inference as answers
+from dlperf.frameworks.tensorflow import training as framework
 from dlperf.frameworks.tensorflow.process import dtype as own_type
 
 ATTENTION = "matmul, softmax, matmul (TensorFlow has none fused)"
+ADAMW = "AdamW, Adam fused (ResourceApplyAdam)"
 
 
 def variable(*shape):
@@ -81,6 +84,10 @@ class Layer(tf.Module):
         return tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [batch * tokens, width])
 
 
+def layers(facts, width, heads, inner_width):
+    return [Layer(facts, width, heads, inner_width) for _ in range(facts.LAYERS)]
+
+
 class Embedded(tf.Module):
     """A model's base, with its embeddings: of words, positions and segments."""
 
@@ -109,6 +116,14 @@ class Embedded(tf.Module):
         return dropout(tf.cast(self.embedding_norm(x), dtype), training, self.dropout)
 
 
+def encoded(layers, x, mask, dtype, training):
+    """What these layers make of x; mask (batch, tokens)."""
+    bias = attention_bias(mask, dtype)
+    for layer in layers:
+        x = layer(x, bias, training)
+    return x
+
+
 def attention_bias(mask, dtype):
     """mask (batch, tokens) of 0 and 1 -> what attention adds to its scores."""
     return tf.where(mask[:, None, None, :] == 0, tf.constant(float("-inf"), dtype), 0)
@@ -135,3 +150,21 @@ def parameters(network, single, modules, layers):
             names = ("qkv", "projection", "norm1", "ffn1", "ffn2", "norm2")
             add(layer, "%slayer%d." % (prefix, index), *names)
     return named
+
+
+def specs(run, empty):
+    """empty(batch size, sequence length): arrays of a batch."""
+    batch = empty(run.batch_size, run.dimensions["sequence_length"])
+    return [tf.TensorSpec(array.shape, array.dtype) for array in batch]
+
+
+def train(run, network, loss, optimizer, weights, empty, parity, **more):
+    """training.train; parity: what records say beside the attention."""
+    parity = dict({"attention": ATTENTION}, **parity)
+    own = (loss, optimizer, weights, framework.put, specs(run, empty))
+    return framework.train(run, network, *own, parity=parity, **more)
+
+
+def infer(run, network, outputs, weights, empty):
+    own = (outputs, weights, framework.put, specs(run, empty))
+    return answers.infer(run, network, *own, parity={"attention": ATTENTION})

@@ -10,9 +10,12 @@ import math
 
 import tensorflow as tf
 
+from dlperf.frameworks.tensorflow1 import inference as answers
+from dlperf.frameworks.tensorflow1 import training as framework
 from dlperf.frameworks.tensorflow1.training import dtype
 
 ATTENTION = "products and softmax"
+ADAMW = "AdamW by ApplyAdam"
 HIDDEN = -10000.0  # added to the scores of padding: as a share, zero in every type
 FEW_ROWS = 256  # measured on one core: up to here for every kernel, beyond for tall ones alone
 
@@ -173,3 +176,25 @@ def chosen(x, positions):
 def trained():
     """The default graph's trained variables by their canonical names."""
     return {v.op.name.replace("/", "."): v for v in tf.trainable_variables()}
+
+
+def weights(run, network):
+    """The default graph's trained variables by the names of facts.parameters."""
+    return framework.Weights(run, trained())
+
+
+def fields(run, empty):
+    """empty(batch size, sequence length): arrays of a batch."""
+    batch = empty(run.batch_size, run.dimensions["sequence_length"])
+    return [(name, each.shape, each.dtype) for name, each in batch._asdict().items()]
+
+
+def train(run, network, loss, optimizer, weights, fields, parity, **more):
+    """training.train; parity: what records say beside the attention."""
+    parity = dict({"attention": ATTENTION}, **parity)
+    return framework.train(run, network, loss, optimizer, weights, fields, parity=parity, **more)
+
+
+def infer(run, network, outputs, weights, fields):
+    parity = {"attention": ATTENTION}
+    return answers.infer(run, network, outputs, weights, fields, parity=parity)

@@ -9,10 +9,9 @@ from collections import OrderedDict
 from dlperf.contract import tensor
 from dlperf.contract.dimension import Data, Dimension, Score
 from dlperf.contract.published import Published
-from dlperf.contract.tensor import Tensor, vector
-from dlperf.contract.traffic import ACTIVATION, FORK, NORM, SUM, Kernels, between, product
-from dlperf.contract.traffic import DROPOUT as DROPOUT_PASSES
+from dlperf.contract.traffic import ACTIVATION, NORM, between
 from dlperf.contract.workload import Quality, Workload
+from dlperf.workloads.encoders import layers as encoders
 
 DIMENSIONS = OrderedDict(
     sequence_length=Dimension(
@@ -48,12 +47,7 @@ DIMENSIONS = OrderedDict(
     ),
 )
 DATA = OrderedDict(
-    synthetic=Data(
-        "",
-        "input",
-        "synthetic batches, made once on the device",
-        "batches made once, on the device",
-    ),
+    synthetic=encoders.SYNTHETIC,
     sample=Data(
         "prose",
         "input",
@@ -119,11 +113,6 @@ def padding(dimensions):
     return PADDED_VOCABULARY - VOCABULARY if dimensions["padded_vocabulary"] else 0
 
 
-def base(case):
-    """What a speed-up is over: the same work on one device."""
-    return case.on(1, 1)
-
-
 def unsupported(identity):
     """Why no framework can do a case, by its identity, or ""."""
     count = identity["layout"]["tensor_parallel"]
@@ -140,47 +129,22 @@ def unsupported_in(framework, case):
 def parameters(dimensions):
     """Canonical name -> Tensor of everything that is trained, in the order of the forward pass.
 
-    The decoder of the language model is the word embedding. Dense weights are (outputs, inputs).
-    qkv stacks query, key and value, each with its heads one after the other: a key's bias alone has
-    no gradient but rounding, as softmax ignores it.
+    The decoder of the language model is the word embedding.
     """
-    tensors = OrderedDict()
-
-    def dense(name, inputs, outputs, axis=None, blocks=1):
-        tensors.update(tensor.dense(name, inputs, outputs, axis, blocks))
-
-    def norm(name):
-        tensors.update(tensor.norm(name, WIDTH))
-
-    tensors["word_embedding"] = Tensor((VOCABULARY, WIDTH), tensor.EMBEDDING)
-    tensors["position_embedding"] = Tensor((POSITIONS, WIDTH), tensor.EMBEDDING)
-    tensors["segment_embedding"] = Tensor((SEGMENTS, WIDTH), tensor.EMBEDDING)
-    norm("embedding_norm")
+    tensors = encoders.embeddings(WIDTH, VOCABULARY, POSITIONS, SEGMENTS)
     for layer in range(LAYERS):
-        name = "layer%d." % layer
-        dense(name + "qkv", WIDTH, 3 * WIDTH, axis=0, blocks=3)
-        dense(name + "projection", WIDTH, WIDTH, axis=1)
-        norm(name + "norm1")
-        dense(name + "ffn1", WIDTH, INNER_WIDTH, axis=0)
-        dense(name + "ffn2", INNER_WIDTH, WIDTH, axis=1)
-        norm(name + "norm2")
-    dense("mlm", WIDTH, WIDTH)
-    norm("mlm_norm")
-    tensors["mlm_bias"] = vector(VOCABULARY)
-    dense("pooler", WIDTH, WIDTH)
-    dense("nsp", WIDTH, 2)
+        tensors.update(encoders.layer("layer%d." % layer, WIDTH, INNER_WIDTH))
+    tensors.update(tensor.dense("mlm", WIDTH, WIDTH))
+    tensors.update(tensor.norm("mlm_norm", WIDTH))
+    tensors["mlm_bias"] = tensor.vector(VOCABULARY)
+    tensors.update(tensor.dense("pooler", WIDTH, WIDTH))
+    tensors.update(tensor.dense("nsp", WIDTH, 2))
     return tensors
 
 
 def initial(name, known, draw, dimensions):
-    """What a tensor starts with, a float32 array or one number; `draw` draws.
-
-    Weights and embeddings are normal, scales 1, biases 0.
-    """
-    shape = known.shape
-    if len(shape) == 2:
-        return draw.normal(shape, INITIAL_DEVIATION)
-    return 1.0 if "norm" in name and name.endswith("weight") else 0.0
+    """What a tensor starts with, a float32 array or one number; `draw` draws."""
+    return encoders.initial(INITIAL_DEVIATION, known, draw)
 
 
 def learning_rate(global_batch_size):
@@ -200,10 +164,7 @@ def schedule(run):
     if run.scenario != "quality":
         return None
     steps = run.measured_steps
-    warmup = max(1, min(10_000, round(0.1 * steps)))
-    rates = [LEARNING_RATE * (step + 1) / warmup for step in range(warmup)]
-    left = steps - warmup
-    return rates + [LEARNING_RATE * (left - step) / left for step in range(left)]
+    return encoders.warmed_up(steps, max(1, min(10_000, round(0.1 * steps))), LEARNING_RATE)
 
 
 def tally(outputs, tokens, segments, mask, positions, labels, predicted, follows):
@@ -239,46 +200,21 @@ def published_fields(row, columns):
     return {"dimensions": {"sequence_length": "128", "clip": "0" if row["clip"] == "no" else "1"}}
 
 
-def tokens_per_sample(dimensions):
-    """Tokens of a sequence, padding included."""
-    return dimensions["sequence_length"]
-
-
 def kernels(dimensions):
     """What a training step computes and moves of one sequence, kernel by kernel."""
     tokens = dimensions["sequence_length"]
-    masked, wide = masked_positions(tokens), tokens * WIDTH
-
-    def dense(rows, inputs, outputs):
-        return product(rows * inputs, rows * outputs, rows * inputs * outputs)
-
-    # dropout, sum and norm behind a dense layer; fused: both summands, the sum, the result; the
-    # gradient and the sum, and the gradients of both summands
-    behind = between((4 + 4 + FORK) * wide, (DROPOUT_PASSES + SUM + NORM + FORK) * wide)
-    # three lookups, summed, norm, dropout; the gradients' way into the tables
-    tables = 3
-    lookups = (2 * tables + 2 * SUM + NORM + DROPOUT_PASSES + tables) * wide
-    yield between((tables + 2 + 3 + tables) * wide, lookups)
+    masked = masked_positions(tokens)
+    yield encoders.embedding_kernels(tokens, WIDTH)
     for _ in range(LAYERS):
-        yield dense(tokens, WIDTH, 3 * WIDTH)
-        # one kernel each way: query, key, value and the result; these and its gradient, theirs
-        attention = (4 + 8) * wide
-        yield Kernels(5 * wide, attention, attention, 3 * 4.0 * tokens * wide)
-        yield dense(tokens, WIDTH, WIDTH)
-        yield behind
-        yield dense(tokens, WIDTH, INNER_WIDTH)
-        inner = ACTIVATION * tokens * INNER_WIDTH
-        yield between(inner, inner)
-        yield dense(tokens, INNER_WIDTH, WIDTH)
-        yield behind
-    yield dense(masked, WIDTH, WIDTH)
+        yield from encoders.layer_kernels(tokens, WIDTH, INNER_WIDTH)
+    yield encoders.dense_kernels(masked, WIDTH, WIDTH)
     predicted = masked * WIDTH
     yield between((ACTIVATION + NORM) * predicted, (ACTIVATION + NORM) * predicted)
-    yield dense(masked, WIDTH, VOCABULARY)
+    yield encoders.dense_kernels(masked, WIDTH, VOCABULARY)
     scores = masked * VOCABULARY
     yield between(2 * scores, 4 * scores)  # softmax and loss: one kernel each way, or two
-    yield dense(1, WIDTH, WIDTH)
-    yield dense(1, WIDTH, 2)
+    yield encoders.dense_kernels(1, WIDTH, WIDTH)
+    yield encoders.dense_kernels(1, WIDTH, 2)
 
 
 def flops_per_sample(dimensions, scenario):
@@ -292,13 +228,12 @@ def flops_per_sample(dimensions, scenario):
     pass: its output for each token is what other models are built on.
     """
     tokens = dimensions["sequence_length"]
-    encoder = LAYERS * (4 * WIDTH * WIDTH + 2 * WIDTH * INNER_WIDTH)
-    attention = LAYERS * 4 * tokens * tokens * WIDTH
+    encoder = encoders.multiply_adds(LAYERS, tokens, WIDTH, INNER_WIDTH)
     head = masked_positions(tokens) * (WIDTH * WIDTH + WIDTH * VOCABULARY)
     pooler = WIDTH * WIDTH + 2 * WIDTH
     if scenario == "infer":
-        return 2.0 * tokens * encoder + attention
-    return 3 * (2.0 * (tokens * encoder + head + pooler) + attention)
+        return 2.0 * encoder
+    return 6.0 * (encoder + head + pooler)
 
 
 WORKLOAD = Workload(
@@ -313,11 +248,11 @@ WORKLOAD = Workload(
     parameters=parameters,
     initial=initial,
     learning_rate=learning_rate,
-    base=base,
+    base=encoders.base,
     flops_per_sample=flops_per_sample,
     has_dropout=True,
     schedule=schedule,
-    tokens_per_sample=tokens_per_sample,
+    tokens_per_sample=encoders.tokens_per_sample,
     quality=Quality(
         score=Score(
             "masked loss",

@@ -5,24 +5,23 @@ only.
 """
 
 import jax.numpy as jnp
-import optax
 from flax import linen as nn
 
-from dlperf.frameworks.jax import inference as answers
 from dlperf.frameworks.jax import training as framework
-from dlperf.frameworks.jax.clip import clip
+from dlperf.frameworks.jax import transformer
 from dlperf.frameworks.jax.transformer import (
-    ATTENTION,
+    ADAMW,
+    CLIP,
     Embeddings,
     Layer,
     cross_entropy,
     dense,
     gelu,
-    names,
+    loss,
     norm,
 )
 from dlperf.workloads.bert import facts
-from dlperf.workloads.bert.input import Batch, empty
+from dlperf.workloads.bert.input import empty
 
 
 class Bert(nn.Module):
@@ -68,74 +67,28 @@ def model(run, training=True):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    example = empty(1, run.dimensions["sequence_length"])
-    shapes = framework.shapes_of(run, network, *example)["params"]
-    return framework.Weights(run, names(framework.named(shapes)), shapes)
-
-
-def loss(run, network, parameters, random, *batch):
-    """(the network's loss, the next step's random key)"""
-    used, random = framework.split_key(run, random)
-    return network.apply({"params": parameters}, *batch, rngs={"dropout": used}), random
+    return transformer.weights(run, network, empty)
 
 
 def optimizer(run, network):
-    def adamw(learning_rate):
-        adam = optax.adamw(
-            learning_rate,
-            facts.BETA1,
-            facts.BETA2,
-            facts.EPSILON,
-            weight_decay=facts.WEIGHT_DECAY,
-            mask=framework.decayed,
-        )
-        return optax.chain(clip(facts.CLIP_NORM), adam) if run.dimensions["clip"] else adam
-
-    if facts.schedule(run):  # its state has the rate, which else is a constant of the program
-        adamw = optax.inject_hyperparams(adamw)
-    return adamw(facts.learning_rate(run.global_batch_size))
-
-
-def put(run, *batch):
-    """A Batch with `predicted` in the model's type."""
-    batch = Batch(*batch)
-    return batch._replace(predicted=batch.predicted.astype("f8" if run.float64 else "f4"))
-
-
-def shapes(run, count):
-    """Of a batch of `count` sequences."""
-    batch = empty(count, run.dimensions["sequence_length"])
-    return [(each.shape, each.dtype) for each in put(run, *batch)]
+    clip_norm = facts.CLIP_NORM if run.dimensions["clip"] else None
+    return transformer.adamw(run, facts, clip_norm)
 
 
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        put,
-        carried=framework.first_key(run),
-        shapes=shapes(run, run.batch_size * run.data_parallel),
-        parity={
-            "attention": ATTENTION,
-            "optimizer": "optax.adamw, fused by XLA",
-            "clip": "global norm, fused by XLA" if run.dimensions["clip"] else "none",
-            "padded_columns": facts.padding(run.dimensions),
-        },
-        schedule=facts.schedule(run),
-        outputs=tested,
-    )
+    parity = {
+        "optimizer": ADAMW,
+        "clip": CLIP if run.dimensions["clip"] else "none",
+        "padded_columns": facts.padding(run.dimensions),
+    }
+    own = (loss, optimizer(run, network), weights(run, network), empty, parity)
+    return transformer.train(run, network, *own, schedule=facts.schedule(run), outputs=tested)
 
 
 def inference(run):
     own = weights(run, model(run))  # the whole model's; the encoder takes what it has a use for
-    network = model(run, training=False)
-    given = shapes(run, run.batch_size)
-    parity = {"attention": ATTENTION}
-    return answers.infer(run, network, outputs, own, put, given, parity=parity)
+    return transformer.infer(run, model(run, training=False), outputs, own, empty)
 
 
 def outputs(run, network, parameters, carried, *batch):

@@ -7,11 +7,11 @@ positions only; the whole step, clip, update and reduction included, in one grap
 import mindspore as ms
 from mindspore import ops
 
-from dlperf.frameworks.mindspore import inference as answers
 from dlperf.frameworks.mindspore import training as framework
+from dlperf.frameworks.mindspore import transformer
 from dlperf.frameworks.mindspore.adamw import AdamW
 from dlperf.frameworks.mindspore.transformer import (
-    ATTENTION,
+    ADAMW,
     Embedded,
     attention_bias,
     chosen,
@@ -19,11 +19,13 @@ from dlperf.frameworks.mindspore.transformer import (
     gelu,
     layer_norm,
     layers,
+    loss,
     prepared,
     starts,
     zeros,
 )
 from dlperf.workloads.bert import facts
+from dlperf.workloads.encoders.layers import canonical
 
 
 class Bert(Embedded):
@@ -81,15 +83,8 @@ def model(run, kind=Bert):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
-    for own, parameter in network.parameters_and_names():
-        name = own.replace("layers.", "layer")
-        named[name.replace(".gamma", ".weight").replace(".beta", ".bias")] = parameter
-    return framework.Weights(named)
-
-
-def loss(network, *batch):
-    return network(*batch)
+    named = network.parameters_and_names()
+    return framework.Weights({canonical(own): parameter for own, parameter in named})
 
 
 def optimizer(run, network):
@@ -103,29 +98,18 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        parity={
-            "attention": ATTENTION,
-            "optimizer": "ops.Adam, decay apart",
-            "clip": "global norm" if run.dimensions["clip"] else "none",
-            "padded_columns": facts.padding(run.dimensions),
-        },
-        schedule=facts.schedule(run),
-        outputs=tested,
-    )
+    parity = {
+        "optimizer": ADAMW,
+        "clip": "global norm" if run.dimensions["clip"] else "none",
+        "padded_columns": facts.padding(run.dimensions),
+    }
+    own = (loss, optimizer(run, network), weights(run, network), parity)
+    return transformer.train(run, network, *own, schedule=facts.schedule(run), outputs=tested)
 
 
 def inference(run):
     network = model(run, Encoder).set_train(False)
-    own = weights(run, network)
-    parity = {"attention": ATTENTION}
-    return answers.infer(run, network, outputs, own, framework.put, parity=parity)
+    return transformer.infer(run, network, outputs, weights(run, network))
 
 
 def outputs(network, *batch):

@@ -7,20 +7,20 @@ operator updates each weight, with the clip as a factor of it.
 
 from mxnet.gluon import nn
 
-from dlperf.frameworks.mxnet import inference as answers
 from dlperf.frameworks.mxnet import training as framework
 from dlperf.frameworks.mxnet import transformer
-from dlperf.frameworks.mxnet.adamw import AdamW
 from dlperf.frameworks.mxnet.transformer import (
     Embedded,
     LayerNorm,
-    attention,
     dense,
     gelu,
     layers,
+    loss,
+    name_of,
 )
 from dlperf.workloads.bert import facts
 from dlperf.workloads.bert.input import Batch
+from dlperf.workloads.encoders.layers import canonical
 
 
 class Bert(Embedded):
@@ -97,24 +97,13 @@ def model(run, kind=Bert):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    own = framework.named(network)
-    named = {name.replace("layers.", "layer"): parameter for name, parameter in own}
+    named = {canonical(own): parameter for own, parameter in framework.named(network)}
     return transformer.Weights(run, named, lambda name: facts.HEADS)
 
 
-def loss(run, network):
-    return network
-
-
 def optimizer(run, network):
-    adam = AdamW(
-        facts,
-        clip_norm=facts.CLIP_NORM if run.dimensions["clip"] else None,
-        many=45 if run.cuda else 1,  # on a CPU one by one takes 10 % less time
-        learning_rate=facts.learning_rate(run.global_batch_size),
-        wd=facts.WEIGHT_DECAY,
-    )
-    return framework.trainer(run, network, adam)
+    clip_norm = facts.CLIP_NORM if run.dimensions["clip"] else None
+    return transformer.adamw(run, network, facts, clip_norm)
 
 
 def put(run, *batch):
@@ -122,39 +111,21 @@ def put(run, *batch):
 
 
 def training(run):
-    network = model(run)
+    network, inputs = model(run), len(Batch._fields)
     trainer = optimizer(run, network)
-    return framework.train(
-        run,
-        network,
-        loss,
-        trainer,
-        weights(run, network),
-        put,
-        inputs=len(Batch._fields),
-        parity={
-            "attention": attention(run),
-            "optimizer": "AdamW, fused, %d tensors an operator" % trainer.optimizer.many,
-            "clip": "global norm" if run.dimensions["clip"] else "none",
-            "padded_columns": facts.padding(run.dimensions),
-        },
-        schedule=facts.schedule(run),
-        outputs=tested,
-        tested=4,
-    )
+    parity = {
+        "optimizer": name_of(trainer),
+        "clip": "global norm" if run.dimensions["clip"] else "none",
+        "padded_columns": facts.padding(run.dimensions),
+    }
+    more = {"schedule": facts.schedule(run), "outputs": tested, "tested": 4}
+    own = (trainer, weights(run, network), put, inputs, parity)
+    return transformer.train(run, network, loss, *own, **more)
 
 
 def inference(run):
     network = model(run, Encoder)
-    return answers.infer(
-        run,
-        network,
-        outputs,
-        weights(run, network),
-        put,
-        inputs=3,
-        parity={"attention": attention(run)},
-    )
+    return transformer.infer(run, network, outputs, weights(run, network), put, inputs=3)
 
 
 def outputs(run, network):

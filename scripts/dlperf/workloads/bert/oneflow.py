@@ -9,18 +9,18 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
-from dlperf.frameworks.oneflow import inference as answers
 from dlperf.frameworks.oneflow import training as framework
+from dlperf.frameworks.oneflow import transformer
 from dlperf.frameworks.oneflow.adamw import AdamW
 from dlperf.frameworks.oneflow.transformer import (
     Embedded,
-    attention_of,
     encoded,
     layer_norm,
     layers,
 )
 from dlperf.workloads.bert import facts
 from dlperf.workloads.bert.input import empty
+from dlperf.workloads.encoders.layers import canonical
 
 
 class Bert(Embedded):
@@ -56,11 +56,8 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
-    for own, parameter in network.named_parameters():
-        name = own.replace("layers.", "layer").replace("embedding.weight", "embedding")
-        named[name] = parameter
-    return framework.Weights(run, named)
+    named = network.named_parameters()
+    return framework.Weights(run, {canonical(own): parameter for own, parameter in named})
 
 
 def loss(run, network, tokens, segments, mask, positions, labels, predicted, follows):
@@ -90,40 +87,18 @@ def training(run):
     network = model(run)
     fused = run.cuda or run.compiler == "graph"
     clipped = "global norm, " + ("in the graph" if run.compiler == "graph" else "by tensor")
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        example=example(run),
-        parity={
-            "attention": attention_of(run),
-            "optimizer": "AdamW, fused" if fused else "AdamW",
-            "clip": clipped if run.dimensions["clip"] else "none",
-            "padded_columns": facts.padding(run.dimensions),
-        },
-        schedule=facts.schedule(run),
-        outputs=tested,
-    )
-
-
-def example(run):
-    return empty(run.batch_size, run.dimensions["sequence_length"])
+    parity = {
+        "optimizer": "AdamW, fused" if fused else "AdamW",
+        "clip": clipped if run.dimensions["clip"] else "none",
+        "padded_columns": facts.padding(run.dimensions),
+    }
+    own = (loss, optimizer(run, network), weights(run, network), empty, parity)
+    return transformer.train(run, network, *own, schedule=facts.schedule(run), outputs=tested)
 
 
 def inference(run):
     network = model(run).eval()
-    return answers.infer(
-        run,
-        network,
-        outputs,
-        weights(run, network),
-        framework.put,
-        example=example(run),
-        parity={"attention": attention_of(run)},
-    )
+    return transformer.infer(run, network, outputs, weights(run, network), empty)
 
 
 def outputs(run, network, tokens, segments, mask, *_):

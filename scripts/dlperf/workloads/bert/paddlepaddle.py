@@ -10,19 +10,21 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from dlperf.frameworks.paddlepaddle import inference as answers
 from dlperf.frameworks.paddlepaddle import training as framework
+from dlperf.frameworks.paddlepaddle import transformer
 from dlperf.frameworks.paddlepaddle.transformer import (
     Embedded,
-    Layer,
-    attention_bias,
-    attention_of,
     chosen,
     dense,
+    encoded,
     layer_norm,
+    layers,
+    loss,
     products,
 )
 from dlperf.workloads.bert import facts
+from dlperf.workloads.bert.input import empty
+from dlperf.workloads.encoders.layers import canonical
 
 
 class Bert(Embedded):
@@ -31,8 +33,7 @@ class Bert(Embedded):
     def __init__(self, fused, padding=0):
         super().__init__(facts)
         self.padding = padding  # columns behind the vocabulary in the decoder's product
-        sizes = (facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
-        self.layers = nn.LayerList([Layer(facts, *sizes, fused) for _ in range(facts.LAYERS)])
+        self.layers = layers(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH, fused)
         self.mlm = dense(facts.WIDTH, facts.WIDTH)
         self.mlm_norm = layer_norm(facts, facts.WIDTH)
         self.mlm_bias = self.create_parameter([facts.VOCABULARY], is_bias=True)
@@ -40,11 +41,7 @@ class Bert(Embedded):
         self.nsp = dense(facts.WIDTH, 2)
 
     def encode(self, tokens, segments, mask):
-        x = self.embed(tokens, segments)
-        bias = attention_bias(mask, x.dtype)
-        for layer in self.layers:
-            x = layer(x, bias)
-        return x
+        return encoded(self.layers, self.embed(tokens, segments), mask)
 
     def words(self, x, positions):
         """What the language model's softmax takes, (batch x predictions, padded vocabulary)."""
@@ -99,78 +96,33 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    return framework.Weights(
-        run,
-        {
-            own.replace("layers.", "layer").replace("embedding.weight", "embedding"): parameter
-            for own, parameter in network.named_parameters()
-        },
-    )
-
-
-def loss(run, network):
-    return network
+    named = network.named_parameters()
+    return framework.Weights(run, {canonical(own): parameter for own, parameter in named})
 
 
 def optimizer(run, network):
-    parameters = network.parameters()
-    decayed = {p.name for p in parameters if p.ndim > 1}  # dense weights, embeddings
-    # No groups of parameters: each would be clipped by a norm of its own.
-    return paddle.optimizer.AdamW(
-        facts.learning_rate(run.global_batch_size),
-        facts.BETA1,
-        facts.BETA2,
-        facts.EPSILON,
-        parameters=parameters,
-        weight_decay=facts.WEIGHT_DECAY,
-        apply_decay_param_fun=lambda name: name in decayed,
-        grad_clip=nn.ClipGradByGlobalNorm(facts.CLIP_NORM) if run.dimensions["clip"] else None,
-    )
+    clip_norm = facts.CLIP_NORM if run.dimensions["clip"] else None
+    return transformer.adamw(run, network.parameters(), facts, clip_norm)
 
 
 def training(run):
     products(run)
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        spec=spec(run),
-        parity={
-            "attention": attention_of(run),
-            "optimizer": "AdamW",
-            "clip": "global norm" if run.dimensions["clip"] else "none",
-            "padded_columns": facts.padding(run.dimensions),
-        },
-        schedule=facts.schedule(run),
-        outputs=tests,
-        tested=4,
-    )
-
-
-def spec(run):
-    tokens = (run.batch_size, run.dimensions["sequence_length"])
-    places = (run.batch_size, facts.masked_positions(tokens[1]))
-    shapes = [tokens] * 3 + [places] * 3 + [(run.batch_size,)]
-    types = ["int64"] * 5 + [paddle.get_default_dtype(), "int64"]
-    return [paddle.static.InputSpec(*each) for each in zip(shapes, types)]
+    parity = {
+        "optimizer": "AdamW",
+        "clip": "global norm" if run.dimensions["clip"] else "none",
+        "padded_columns": facts.padding(run.dimensions),
+    }
+    own = (optimizer(run, network), weights(run, network), empty, parity)
+    more = {"schedule": facts.schedule(run), "outputs": tests, "tested": 4}
+    return transformer.train(run, network, loss, *own, **more)
 
 
 def inference(run):
     network = model(run)
     network.eval()
-    return answers.infer(
-        run,
-        network,
-        outputs,
-        weights(run, network),
-        framework.put,
-        spec=spec(run)[:3],
-        parity={"attention": "scaled_dot_product_attention"},
-    )
+    spec = transformer.spec(run, empty)[:3]
+    return transformer.infer(run, network, outputs, weights(run, network), spec)
 
 
 def outputs(run, network):

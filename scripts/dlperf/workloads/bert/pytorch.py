@@ -8,35 +8,30 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dlperf.frameworks.pytorch import inference as answers
-from dlperf.frameworks.pytorch import parallel
+from dlperf.frameworks.pytorch import parallel, transformer
 from dlperf.frameworks.pytorch import training as framework
 from dlperf.frameworks.pytorch.transformer import (
+    CLIP,
     PLAN,
-    Layer,
+    Embedded,
     attention_bias,
     dense,
-    embedding,
+    encoded,
     layer_norm,
+    layers,
+    loss,
 )
 from dlperf.workloads.bert import facts
+from dlperf.workloads.encoders.layers import canonical
 
 
-class Bert(nn.Module):
+class Bert(Embedded):
     """The loss of a batch: masked words and sentence pairs."""
 
     def __init__(self, padding=0, apart=None):
-        super().__init__()
+        super().__init__(facts)
         self.padding = padding  # columns behind the vocabulary in the decoder's product
-        self.word_embedding = embedding(facts.VOCABULARY, facts.WIDTH)
-        self.position_embedding = embedding(facts.POSITIONS, facts.WIDTH)
-        self.segment_embedding = embedding(facts.SEGMENTS, facts.WIDTH)
-        self.embedding_norm = layer_norm(facts, facts.WIDTH)
-        self.dropout = nn.Dropout(facts.DROPOUT)
-        self.layers = nn.ModuleList(
-            Layer(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH, apart)
-            for _ in range(facts.LAYERS)
-        )
+        self.layers = layers(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH, apart)
         self.mlm = dense(facts.WIDTH, facts.WIDTH)
         self.mlm_norm = layer_norm(facts, facts.WIDTH)
         self.mlm_bias = nn.Parameter(torch.zeros(facts.VOCABULARY))
@@ -44,13 +39,8 @@ class Bert(nn.Module):
         self.nsp = dense(facts.WIDTH, 2)
 
     def encode(self, tokens, segments, mask):
-        x = self.word_embedding(tokens) + self.segment_embedding(segments)
-        x = x + self.position_embedding.weight[: tokens.shape[1]]
-        x = self.dropout(self.embedding_norm(x))
-        bias = attention_bias(mask, x.dtype)
-        for layer in self.layers:
-            x = layer(x, bias)
-        return x
+        x = self.embed(tokens, segments)
+        return encoded(self.layers, x, attention_bias(mask, x.dtype))
 
     def words(self, x, positions):
         """What the language model's softmax takes at these positions."""
@@ -74,23 +64,16 @@ class Bert(nn.Module):
 
 def model(run):
     network = Bert(facts.padding(run.dimensions), parallel.Apart(run)).to(run.device).train()
-    layers = ("layers.%d.%s" % (layer, name) for layer in range(facts.LAYERS) for name in PLAN)
-    parallel.divide(run, network, {name: PLAN[name.split(".")[-1]] for name in layers})
+    names = ("layers.%d.%s" % (layer, name) for layer in range(facts.LAYERS) for name in PLAN)
+    parallel.divide(run, network, {name: PLAN[name.split(".")[-1]] for name in names})
     parallel.compile_layers(run, network.layers)
     return network
 
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
-    for own, parameter in network.named_parameters():
-        name = own.replace("layers.", "layer")
-        named[name.replace("embedding.weight", "embedding")] = parameter
+    named = {canonical(own): parameter for own, parameter in network.named_parameters()}
     return framework.Weights(run, named, parts=parallel.parts(run))
-
-
-def loss(run, network, *batch):
-    return network(*batch)
 
 
 def optimizer(run, network):
@@ -100,29 +83,18 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        parity={
-            "attention": "scaled_dot_product_attention",
-            "optimizer": "AdamW, fused",
-            "clip": "global norm, foreach" if run.dimensions["clip"] else "none",
-            "padded_columns": facts.padding(run.dimensions),
-        },
-        schedule=facts.schedule(run),
-        outputs=tested,
-    )
+    parity = {
+        "optimizer": "AdamW, fused",
+        "clip": CLIP if run.dimensions["clip"] else "none",
+        "padded_columns": facts.padding(run.dimensions),
+    }
+    own = (loss, optimizer(run, network), weights(run, network), parity)
+    return transformer.train(run, network, *own, schedule=facts.schedule(run), outputs=tested)
 
 
 def inference(run):
     network = model(run).eval()
-    own = weights(run, network)
-    parity = {"attention": "scaled_dot_product_attention"}
-    return answers.infer(run, network, outputs, own, framework.put, parity=parity)
+    return transformer.infer(run, network, outputs, weights(run, network))
 
 
 def outputs(run, network, tokens, segments, mask, *_):

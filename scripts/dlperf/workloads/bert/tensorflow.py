@@ -7,17 +7,17 @@ a tensor. Under AMP, fp32 variables are cast to bfloat16 or float16 where they a
 
 import tensorflow as tf
 
-from dlperf.frameworks.tensorflow import inference as answers
 from dlperf.frameworks.tensorflow import training as framework
+from dlperf.frameworks.tensorflow import transformer
 from dlperf.frameworks.tensorflow.adamw import AdamW
 from dlperf.frameworks.tensorflow.transformer import (
-    ATTENTION,
+    ADAMW,
     Dense,
     Embedded,
-    Layer,
     LayerNorm,
-    attention_bias,
+    encoded,
     gelu,
+    layers,
     parameters,
     rows,
     variable,
@@ -30,8 +30,7 @@ class Bert(Embedded):
     def __init__(self, padding=0):
         super().__init__(facts)
         self.padding = padding  # columns behind the vocabulary in the decoder's product
-        sizes = (facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
-        self.layers = [Layer(facts, *sizes) for _ in range(facts.LAYERS)]
+        self.layers = layers(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
         self.mlm = Dense(facts.WIDTH, facts.WIDTH)
         self.mlm_norm = LayerNorm(facts, facts.WIDTH)
         self.mlm_bias = variable(facts.VOCABULARY)
@@ -41,10 +40,7 @@ class Bert(Embedded):
     def encode(self, table, tokens, segments, mask, dtype, training):
         """The encoder's output (batch x tokens, width); table: the word embedding."""
         x = self.embed(table, tokens, segments, dtype, training)
-        bias = attention_bias(mask, dtype)
-        for layer in self.layers:
-            x = layer(x, bias, training)
-        return x
+        return encoded(self.layers, x, mask, dtype, training)
 
     def __call__(self, tokens, segments, mask, positions, dtype, training=True):
         """Logits of words (batch x predictions, padded vocabulary) and of pairs (batch, 2)."""
@@ -94,37 +90,20 @@ def optimizer(run, network):
     )
 
 
-def specs(run):
-    batch = empty(run.batch_size, run.dimensions["sequence_length"])
-    return [tf.TensorSpec(array.shape, array.dtype) for array in batch]
-
-
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        specs(run),
-        parity={
-            "attention": ATTENTION,
-            "optimizer": "AdamW, Adam fused (ResourceApplyAdam)",
-            "clip": "global norm" if run.dimensions["clip"] else "none",
-            "padded_columns": facts.padding(run.dimensions),
-        },
-        schedule=facts.schedule(run),
-        outputs=tested,
-    )
+    parity = {
+        "optimizer": ADAMW,
+        "clip": "global norm" if run.dimensions["clip"] else "none",
+        "padded_columns": facts.padding(run.dimensions),
+    }
+    own = (loss, optimizer(run, network), weights(run, network), empty, parity)
+    return transformer.train(run, network, *own, schedule=facts.schedule(run), outputs=tested)
 
 
 def inference(run):
     network = model(run)
-    own = weights(run, network)
-    parity = {"attention": ATTENTION}
-    return answers.infer(run, network, outputs, own, framework.put, specs(run), parity=parity)
+    return transformer.infer(run, network, outputs, weights(run, network), empty)
 
 
 def outputs(run, network, tokens, segments, mask, *_):

@@ -8,11 +8,11 @@ import functools
 
 import tensorflow as tf
 
-from dlperf.frameworks.tensorflow1 import inference as answers
 from dlperf.frameworks.tensorflow1 import training as framework
+from dlperf.frameworks.tensorflow1 import transformer
 from dlperf.frameworks.tensorflow1.adamw import AdamW
 from dlperf.frameworks.tensorflow1.transformer import (
-    ATTENTION,
+    ADAMW,
     attention_bias,
     chosen,
     decoder,
@@ -22,8 +22,8 @@ from dlperf.frameworks.tensorflow1.transformer import (
     layer_norm,
     layers,
     tied,
-    trained,
     variable,
+    weights,
 )
 from dlperf.workloads.bert import facts
 from dlperf.workloads.bert.input import empty
@@ -61,11 +61,6 @@ def model(run):
     return functools.partial(bert, run)
 
 
-def weights(run, network):
-    """The default graph's trained variables by the names of facts.parameters."""
-    return framework.Weights(run, trained())
-
-
 def loss(run, network, tokens, segments, mask, positions, labels, predicted, follows):
     words, pairs = network(tokens, segments, mask, positions)
     predicted = tf.reshape(tf.cast(predicted, words.dtype), [-1])
@@ -84,33 +79,22 @@ def optimizer(run, network, rate=None):
     )
 
 
-def training(run):
-    return framework.train(
-        run,
-        model(run),
-        loss,
-        optimizer,
-        weights,
-        fields(run),
-        parity={
-            "attention": ATTENTION,
-            "optimizer": "AdamW by ApplyAdam",
-            "clip": "global norm" if run.dimensions["clip"] else "none",
-            "padded_columns": facts.padding(run.dimensions),
-        },
-        schedule=facts.schedule(run),
-        outputs=tested,
-    )
-
-
 def fields(run):
-    batch = empty(run.batch_size, run.dimensions["sequence_length"])
-    return [(name, each.shape, each.dtype) for name, each in batch._asdict().items()]
+    return transformer.fields(run, empty)
+
+
+def training(run):
+    parity = {
+        "optimizer": ADAMW,
+        "clip": "global norm" if run.dimensions["clip"] else "none",
+        "padded_columns": facts.padding(run.dimensions),
+    }
+    own = (model(run), loss, optimizer, weights, fields(run), parity)
+    return transformer.train(run, *own, schedule=facts.schedule(run), outputs=tested)
 
 
 def inference(run):
-    parity = {"attention": ATTENTION}
-    return answers.infer(run, model(run), outputs, weights, fields(run), parity=parity)
+    return transformer.infer(run, model(run), outputs, weights, fields(run))
 
 
 def outputs(run, network, tokens, segments, mask, positions, *_):

@@ -12,8 +12,8 @@ from collections import OrderedDict
 from dlperf.contract import tensor
 from dlperf.contract.dimension import Data, Dimension
 from dlperf.contract.published import Published
-from dlperf.contract.tensor import Tensor, vector
 from dlperf.contract.workload import Workload
+from dlperf.workloads.encoders import layers as encoders
 
 DIMENSIONS = OrderedDict(
     sequence_length=Dimension(
@@ -27,12 +27,7 @@ DIMENSIONS = OrderedDict(
     ),
 )
 DATA = OrderedDict(
-    synthetic=Data(
-        "",
-        "input",
-        "synthetic batches, made once on the device",
-        "batches made once, on the device",
-    ),
+    synthetic=encoders.SYNTHETIC,
     sample=Data(
         "prose",
         "input",
@@ -75,11 +70,6 @@ def masked_positions(sequence_length):
     return sequence_length * 31 // 200
 
 
-def base(case):
-    """What a speed-up is over: the same work on one device."""
-    return case.on(1, 1)
-
-
 def unsupported_in(framework, case):
     """Why `framework` cannot do a case, by its identity and its device, or ""."""
     if framework == "oneflow" and case["compiler"] == "graph":
@@ -93,37 +83,22 @@ def unsupported_in(framework, case):
 def parameters(dimensions):
     """Canonical name -> Tensor of everything that is trained, in the order of the forward pass.
 
-    The decoder of the generator is the word embedding. Dense weights are (outputs, inputs). qkv
-    stacks query, key and value, each with its heads one after the other: a key's bias alone has no
-    gradient but rounding, as softmax ignores it.
+    The decoder of the generator is the word embedding.
     """
-    tensors = OrderedDict()
+    tensors = encoders.embeddings(WIDTH, VOCABULARY, POSITIONS, SEGMENTS)
 
     def dense(name, inputs, outputs, **divided):
         tensors.update(tensor.dense(name, inputs, outputs, **divided))
 
-    def norm(name, width):
-        tensors.update(tensor.norm(name, width))
-
-    def encoder(name, width, inner):
+    def encoder(name, width, inner_width):
         for layer in range(LAYERS):
-            own = "%s.layer%d." % (name, layer)
-            dense(own + "qkv", width, 3 * width, axis=0, blocks=3)
-            dense(own + "projection", width, width)
-            norm(own + "norm1", width)
-            dense(own + "ffn1", width, inner)
-            dense(own + "ffn2", inner, width)
-            norm(own + "norm2", width)
+            tensors.update(encoders.layer("%s.layer%d." % (name, layer), width, inner_width))
 
-    tensors["word_embedding"] = Tensor((VOCABULARY, WIDTH), tensor.EMBEDDING)
-    tensors["position_embedding"] = Tensor((POSITIONS, WIDTH), tensor.EMBEDDING)
-    tensors["segment_embedding"] = Tensor((SEGMENTS, WIDTH), tensor.EMBEDDING)
-    norm("embedding_norm", WIDTH)
     dense("generator_input", WIDTH, GENERATOR_WIDTH)
     encoder("generator", GENERATOR_WIDTH, GENERATOR_INNER_WIDTH)
     dense("generator_head", GENERATOR_WIDTH, WIDTH)
-    norm("generator_norm", WIDTH)
-    tensors["generator_bias"] = vector(VOCABULARY)
+    tensors.update(tensor.norm("generator_norm", WIDTH))
+    tensors["generator_bias"] = tensor.vector(VOCABULARY)
     encoder("discriminator", WIDTH, INNER_WIDTH)
     dense("discriminator_head", WIDTH, WIDTH)
     dense("discriminator_output", WIDTH, 1)
@@ -131,14 +106,8 @@ def parameters(dimensions):
 
 
 def initial(name, known, draw, dimensions):
-    """What a tensor starts with, a float32 array or one number; `draw` draws.
-
-    Weights and embeddings are normal, scales 1, biases 0.
-    """
-    shape = known.shape
-    if len(shape) == 2:
-        return draw.normal(shape, INITIAL_DEVIATION)
-    return 1.0 if "norm" in name and name.endswith("weight") else 0.0
+    """What a tensor starts with, a float32 array or one number; `draw` draws."""
+    return encoders.initial(INITIAL_DEVIATION, known, draw)
 
 
 def learning_rate(global_batch_size):
@@ -177,11 +146,6 @@ def published_fields(row, columns):
     return {"dimensions": dict(columns, weights=weights) if weights else columns}
 
 
-def tokens_per_sample(dimensions):
-    """Tokens of a sequence, padding included."""
-    return dimensions["sequence_length"]
-
-
 def flops_per_sample(dimensions, scenario):
     """FLOPs a sequence: 78.2 GFLOP to train one of 128 tokens; training is 3 x the forward pass.
 
@@ -192,14 +156,12 @@ def flops_per_sample(dimensions, scenario):
     input, and what is computed a second time. An inference is the discriminator alone.
     """
     tokens = dimensions["sequence_length"]
-
-    def encoder(width, inner):
-        return LAYERS * (tokens * (4 * width * width + 2 * width * inner) + 2 * tokens**2 * width)
-
-    discriminator = encoder(WIDTH, INNER_WIDTH) + tokens * (WIDTH * WIDTH + WIDTH)
+    discriminator = encoders.multiply_adds(LAYERS, tokens, WIDTH, INNER_WIDTH)
+    discriminator += tokens * (WIDTH * WIDTH + WIDTH)
     if scenario == "infer":
         return 2.0 * discriminator
-    generator = encoder(GENERATOR_WIDTH, GENERATOR_INNER_WIDTH) + tokens * WIDTH * GENERATOR_WIDTH
+    sizes = (GENERATOR_WIDTH, GENERATOR_INNER_WIDTH)
+    generator = encoders.multiply_adds(LAYERS, tokens, *sizes) + tokens * WIDTH * GENERATOR_WIDTH
     head = masked_positions(tokens) * (GENERATOR_WIDTH * WIDTH + WIDTH * VOCABULARY)
     return 6.0 * (generator + head + discriminator)
 
@@ -214,10 +176,10 @@ WORKLOAD = Workload(
     parameters=parameters,
     initial=initial,
     learning_rate=learning_rate,
-    base=base,
+    base=encoders.base,
     flops_per_sample=flops_per_sample,
     has_dropout=True,
-    tokens_per_sample=tokens_per_sample,
+    tokens_per_sample=encoders.tokens_per_sample,
     unsupported_in=unsupported_in,
     published=PUBLISHED,
     published_fields=published_fields,

@@ -6,20 +6,20 @@ positions only; the noise of its samples is made in the program of the step.
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from flax import linen as nn
 
 from dlperf.frameworks.jax import training as framework
+from dlperf.frameworks.jax import transformer
 from dlperf.frameworks.jax.lamb import lamb
 from dlperf.frameworks.jax.transformer import (
-    ATTENTION,
+    CLIP,
     Embeddings,
     Layer,
     cross_entropy,
     dense,
     gelu,
-    names,
+    loss,
     norm,
 )
 from dlperf.workloads.electra import facts
@@ -96,15 +96,7 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    example = empty(1, run.dimensions["sequence_length"])
-    shapes = framework.shapes_of(run, network, *example)["params"]
-    return framework.Weights(run, names(framework.named(shapes)), shapes)
-
-
-def loss(run, network, parameters, random, *batch):
-    """(the network's loss, the next step's random key)"""
-    used, random = framework.split_key(run, random)
-    return network.apply({"params": parameters}, *batch, rngs={"dropout": used}), random
+    return transformer.weights(run, network, empty)
 
 
 def optimizer(run, network):
@@ -119,32 +111,8 @@ def optimizer(run, network):
     )
 
 
-def put(run, *batch):
-    """The arrays of a batch, those that are no integers in the model's type."""
-    dtype = np.float64 if run.float64 else np.float32
-    return tuple(each.astype(dtype) if each.dtype == np.float32 else each for each in batch)
-
-
-def shapes(run, count):
-    """Of a batch of `count` sequences."""
-    batch = empty(count, run.dimensions["sequence_length"])
-    return [(each.shape, each.dtype) for each in put(run, *batch)]
-
-
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        put,
-        carried=framework.first_key(run),
-        shapes=shapes(run, run.batch_size * run.data_parallel),
-        parity={
-            "attention": ATTENTION,
-            "optimizer": "LAMB of optax's parts, fused by XLA",
-            "clip": "global norm, fused by XLA",
-        },
-    )
+    parity = {"optimizer": "LAMB of optax's parts, fused by XLA", "clip": CLIP}
+    own = (optimizer(run, network), weights(run, network), empty, parity)
+    return transformer.train(run, network, loss, *own)

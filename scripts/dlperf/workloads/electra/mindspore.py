@@ -8,9 +8,9 @@ import mindspore as ms
 from mindspore import ops
 
 from dlperf.frameworks.mindspore import training as framework
+from dlperf.frameworks.mindspore import transformer
 from dlperf.frameworks.mindspore.lamb import Lamb
 from dlperf.frameworks.mindspore.transformer import (
-    ATTENTION,
     Embedded,
     attention_bias,
     chosen,
@@ -18,10 +18,12 @@ from dlperf.frameworks.mindspore.transformer import (
     gelu,
     layer_norm,
     layers,
+    loss,
     prepared,
     zeros,
 )
 from dlperf.workloads.electra import facts
+from dlperf.workloads.encoders.layers import canonical
 
 
 class Electra(Embedded):
@@ -87,16 +89,8 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
-    for own, parameter in network.parameters_and_names():
-        name = own.replace("generator.", "generator.layer")
-        name = name.replace("discriminator.", "discriminator.layer")
-        named[name.replace(".gamma", ".weight").replace(".beta", ".bias")] = parameter
-    return framework.Weights(named)
-
-
-def loss(network, *batch):
-    return network(*batch)
+    named = network.parameters_and_names()
+    return framework.Weights({canonical(own): parameter for own, parameter in named})
 
 
 def optimizer(run, network):
@@ -113,16 +107,6 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        parity={
-            "attention": ATTENTION,
-            "optimizer": "LAMB, on ops.Adam",
-            "clip": "global norm",
-        },
-    )
+    parity = {"optimizer": "LAMB, on ops.Adam", "clip": "global norm"}
+    own = (optimizer(run, network), weights(run, network), parity)
+    return transformer.train(run, network, loss, *own)

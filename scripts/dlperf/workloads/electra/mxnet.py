@@ -11,13 +11,14 @@ from dlperf.frameworks.mxnet.lamb import Lamb
 from dlperf.frameworks.mxnet.transformer import (
     Embedded,
     LayerNorm,
-    attention,
     dense,
     gelu,
     layers,
+    loss,
 )
 from dlperf.workloads.electra import facts
 from dlperf.workloads.electra.input import Batch, Noisy, empty
+from dlperf.workloads.encoders.layers import canonical
 
 
 class Electra(Embedded):
@@ -97,20 +98,13 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
-    for own, parameter in framework.named(network):
-        name = own.replace("generator.", "generator.layer")
-        named[name.replace("discriminator.", "discriminator.layer")] = parameter
+    named = {canonical(own): parameter for own, parameter in framework.named(network)}
     return transformer.Weights(run, named, heads)
 
 
 def heads(name):
     """Of the layer whose tensor has this name."""
     return facts.GENERATOR_HEADS if name.startswith("generator.") else facts.HEADS
-
-
-def loss(run, network):
-    return network
 
 
 def optimizer(run, network):
@@ -135,17 +129,6 @@ def put(run, *batch):
 def training(run):
     network = model(run)
     fields = empty(1, run.dimensions["sequence_length"])._fields
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        put,
-        inputs=len(fields),
-        parity={
-            "attention": attention(run),
-            "optimizer": "LAMB, two operators a tensor",
-            "clip": "global norm",
-        },
-    )
+    parity = {"optimizer": "LAMB, two operators a tensor", "clip": "global norm"}
+    own = (optimizer(run, network), weights(run, network), put, len(fields), parity)
+    return transformer.train(run, network, loss, *own)

@@ -10,16 +10,18 @@ import oneflow.nn.functional as F
 from oneflow import nn
 
 from dlperf.frameworks.oneflow import training as framework
+from dlperf.frameworks.oneflow import transformer
 from dlperf.frameworks.oneflow.lamb import Lamb
 from dlperf.frameworks.oneflow.transformer import (
     Embedded,
-    attention_of,
     encoded,
     layer_norm,
     layers,
+    loss,
 )
 from dlperf.workloads.electra import facts
 from dlperf.workloads.electra.input import empty
+from dlperf.workloads.encoders.layers import canonical
 
 
 class Electra(Embedded):
@@ -78,16 +80,8 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
-    for own, parameter in network.named_parameters():
-        name = own.replace("generator.", "generator.layer")
-        name = name.replace("discriminator.", "discriminator.layer")
-        named[name.replace("embedding.weight", "embedding")] = parameter
-    return framework.Weights(run, named)
-
-
-def loss(run, network, *batch):
-    return network(*batch)
+    named = network.named_parameters()
+    return framework.Weights(run, {canonical(own): parameter for own, parameter in named})
 
 
 def optimizer(run, network):
@@ -105,17 +99,6 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        example=empty(run.batch_size, run.dimensions["sequence_length"]),
-        parity={
-            "attention": attention_of(run),
-            "optimizer": "LAMB, Adam's kernel",
-            "clip": "global norm, by tensor",
-        },
-    )
+    parity = {"optimizer": "LAMB, Adam's kernel", "clip": "global norm, by tensor"}
+    own = (optimizer(run, network), weights(run, network), empty, parity)
+    return transformer.train(run, network, loss, *own)

@@ -12,18 +12,20 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from dlperf.frameworks.paddlepaddle import training as framework
+from dlperf.frameworks.paddlepaddle import transformer
 from dlperf.frameworks.paddlepaddle.transformer import (
     Embedded,
-    Layer,
-    attention_bias,
-    attention_of,
     chosen,
     dense,
+    encoded,
     layer_norm,
+    layers,
+    loss,
     products,
 )
 from dlperf.workloads.electra import facts
 from dlperf.workloads.electra.input import empty
+from dlperf.workloads.encoders.layers import canonical
 
 
 class Electra(Embedded):
@@ -33,29 +35,24 @@ class Electra(Embedded):
         super().__init__(facts)
         generator = (facts.GENERATOR_WIDTH, facts.GENERATOR_HEADS, facts.GENERATOR_INNER_WIDTH)
         self.generator_input = dense(facts.WIDTH, facts.GENERATOR_WIDTH)
-        self.generator = layers(*generator, fused)
+        self.generator = layers(facts, *generator, fused)
         self.generator_head = dense(facts.GENERATOR_WIDTH, facts.WIDTH)
         self.generator_norm = layer_norm(facts, facts.WIDTH)
         self.generator_bias = self.create_parameter([facts.VOCABULARY], is_bias=True)
-        self.discriminator = layers(facts.WIDTH, facts.HEADS, facts.INNER_WIDTH, fused)
+        self.discriminator = layers(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH, fused)
         self.discriminator_head = dense(facts.WIDTH, facts.WIDTH)
         self.discriminator_output = dense(facts.WIDTH, 1)
 
     def generate(self, tokens, segments, mask, positions):
         """Scores of all words at the chosen positions: (batch x places, vocabulary)."""
         x = self.generator_input(self.embed(tokens, segments))
-        bias = attention_bias(mask, x.dtype)
-        for layer in self.generator:
-            x = layer(x, bias)
+        x = encoded(self.generator, x, mask)
         hidden = self.generator_norm(F.gelu(self.generator_head(chosen(x, positions))))
         words = paddle.matmul(hidden, self.word_embedding.weight, transpose_y=True)
         return words + self.generator_bias
 
     def discriminate(self, tokens, segments, mask):
-        x = self.embed(tokens, segments)
-        bias = attention_bias(mask, x.dtype)
-        for layer in self.discriminator:
-            x = layer(x, bias)
+        x = encoded(self.discriminator, self.embed(tokens, segments), mask)
         return self.discriminator_output(F.gelu(self.discriminator_head(x))).squeeze(2)
 
     def forward(self, tokens, segments, mask, positions, labels, used, noise=None):
@@ -72,11 +69,6 @@ class Electra(Embedded):
         fake, mask = fake.astype(used.dtype), mask.astype(used.dtype)
         each = F.binary_cross_entropy_with_logits(found, fake, reduction="none")
         return generator + facts.DISCRIMINATOR_WEIGHT * ((each * mask).sum() / mask.sum())
-
-
-def layers(width, heads, inner_width, fused):
-    sizes = (width, heads, inner_width, fused)
-    return nn.LayerList([Layer(facts, *sizes) for _ in range(facts.LAYERS)])
 
 
 def sample(scores, noise=None):
@@ -96,16 +88,8 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
-    for own, parameter in network.named_parameters():
-        name = own.replace("generator.", "generator.layer")
-        name = name.replace("discriminator.", "discriminator.layer")
-        named[name.replace("embedding.weight", "embedding")] = parameter
-    return framework.Weights(run, named)
-
-
-def loss(run, network):
-    return network
+    named = network.named_parameters()
+    return framework.Weights(run, {canonical(own): parameter for own, parameter in named})
 
 
 def optimizer(run, network):
@@ -130,19 +114,6 @@ def rounded(number):
 def training(run):
     products(run)
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        spec=spec(run),
-        parity={"attention": attention_of(run), "optimizer": "LAMB", "clip": "global norm"},
-    )
-
-
-def spec(run):
-    batch = empty(run.batch_size, run.dimensions["sequence_length"])
-    types = {"f": paddle.get_default_dtype(), "i": "int64"}
-    return [paddle.static.InputSpec(each.shape, types[each.dtype.kind]) for each in batch]
+    parity = {"optimizer": "LAMB", "clip": "global norm"}
+    own = (optimizer(run, network), weights(run, network), empty, parity)
+    return transformer.train(run, network, loss, *own)

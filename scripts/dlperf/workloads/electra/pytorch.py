@@ -9,55 +9,48 @@ import torch.nn.functional as F
 from torch import nn
 
 from dlperf.frameworks.pytorch import training as framework
+from dlperf.frameworks.pytorch import transformer
 from dlperf.frameworks.pytorch.lamb import Lamb
 from dlperf.frameworks.pytorch.transformer import (
-    Layer,
+    CLIP,
+    Embedded,
     attention_bias,
     dense,
-    embedding,
+    encoded,
     layer_norm,
+    layers,
+    loss,
 )
 from dlperf.workloads.electra import facts
+from dlperf.workloads.encoders.layers import canonical
 
 
-class Electra(nn.Module):
+class Electra(Embedded):
     """The loss of a batch: words that the generator fills in, and what the discriminator finds."""
 
     def __init__(self):
-        super().__init__()
+        super().__init__(facts)
         generator = (facts.GENERATOR_WIDTH, facts.GENERATOR_HEADS, facts.GENERATOR_INNER_WIDTH)
-        self.word_embedding = embedding(facts.VOCABULARY, facts.WIDTH)
-        self.position_embedding = embedding(facts.POSITIONS, facts.WIDTH)
-        self.segment_embedding = embedding(facts.SEGMENTS, facts.WIDTH)
-        self.embedding_norm = layer_norm(facts, facts.WIDTH)
-        self.dropout = nn.Dropout(facts.DROPOUT)
         self.generator_input = dense(facts.WIDTH, facts.GENERATOR_WIDTH)
-        self.generator = layers(*generator)
+        self.generator = layers(facts, *generator)
         self.generator_head = dense(facts.GENERATOR_WIDTH, facts.WIDTH)
         self.generator_norm = layer_norm(facts, facts.WIDTH)
         self.generator_bias = nn.Parameter(torch.zeros(facts.VOCABULARY))
-        self.discriminator = layers(facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
+        self.discriminator = layers(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
         self.discriminator_head = dense(facts.WIDTH, facts.WIDTH)
         self.discriminator_output = dense(facts.WIDTH, 1)
-
-    def embed(self, tokens, segments):
-        x = self.word_embedding(tokens) + self.segment_embedding(segments)
-        x = x + self.position_embedding.weight[: tokens.shape[1]]
-        return self.dropout(self.embedding_norm(x))
 
     def generate(self, tokens, segments, bias, positions):
         """Scores of all words at the chosen positions: (batch, places, vocabulary)."""
         x = self.generator_input(self.embed(tokens, segments))
-        for layer in self.generator:
-            x = layer(x, bias)
+        x = encoded(self.generator, x, bias)
         x = x.gather(1, positions[:, :, None].expand(-1, -1, facts.GENERATOR_WIDTH))
         hidden = self.generator_norm(F.gelu(self.generator_head(x)))
         return F.linear(hidden, self.word_embedding.weight, self.generator_bias)
 
     def discriminate(self, tokens, segments, bias):
         x = self.embed(tokens, segments)
-        for layer in self.discriminator:
-            x = layer(x, bias)
+        x = encoded(self.discriminator, x, bias)
         return self.discriminator_output(F.gelu(self.discriminator_head(x)))[:, :, 0]
 
     def forward(self, tokens, segments, mask, positions, labels, chosen, noise=None):
@@ -76,10 +69,6 @@ class Electra(nn.Module):
         return generator + facts.DISCRIMINATOR_WEIGHT * discriminator
 
 
-def layers(width, heads, inner_width):
-    return nn.ModuleList(Layer(facts, width, heads, inner_width) for _ in range(facts.LAYERS))
-
-
 def sample(scores, noise=None):
     """Words drawn by softmax of their scores, which Gumbel's noise does: (batch, places)."""
     scores = scores if scores.dtype == torch.float64 else scores.float()
@@ -95,16 +84,8 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
-    for own, parameter in network.named_parameters():
-        name = own.replace("generator.", "generator.layer")
-        name = name.replace("discriminator.", "discriminator.layer")
-        named[name.replace("embedding.weight", "embedding")] = parameter
-    return framework.Weights(run, named)
-
-
-def loss(run, network, *batch):
-    return network(*batch)
+    named = network.named_parameters()
+    return framework.Weights(run, {canonical(own): parameter for own, parameter in named})
 
 
 def optimizer(run, network):
@@ -120,16 +101,6 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        parity={
-            "attention": "scaled_dot_product_attention",
-            "optimizer": "LAMB, foreach",
-            "clip": "global norm, foreach",
-        },
-    )
+    parity = {"optimizer": "LAMB, foreach", "clip": CLIP}
+    own = (optimizer(run, network), weights(run, network), parity)
+    return transformer.train(run, network, loss, *own)

@@ -9,15 +9,15 @@ where they are used.
 import tensorflow as tf
 
 from dlperf.frameworks.tensorflow import training as framework
+from dlperf.frameworks.tensorflow import transformer
 from dlperf.frameworks.tensorflow.lamb import Lamb
 from dlperf.frameworks.tensorflow.transformer import (
-    ATTENTION,
     Dense,
     Embedded,
-    Layer,
     LayerNorm,
-    attention_bias,
+    encoded,
     gelu,
+    layers,
     parameters,
     rows,
     variable,
@@ -30,22 +30,19 @@ class Electra(Embedded):
     def __init__(self):
         super().__init__(facts)
         generator = (facts.GENERATOR_WIDTH, facts.GENERATOR_HEADS, facts.GENERATOR_INNER_WIDTH)
-        discriminator = (facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
         self.generator_input = Dense(facts.WIDTH, facts.GENERATOR_WIDTH)
-        self.generator = [Layer(facts, *generator) for _ in range(facts.LAYERS)]
+        self.generator = layers(facts, *generator)
         self.generator_head = Dense(facts.GENERATOR_WIDTH, facts.WIDTH)
         self.generator_norm = LayerNorm(facts, facts.WIDTH)
         self.generator_bias = variable(facts.VOCABULARY)
-        self.discriminator = [Layer(facts, *discriminator) for _ in range(facts.LAYERS)]
+        self.discriminator = layers(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
         self.discriminator_head = Dense(facts.WIDTH, facts.WIDTH)
         self.discriminator_output = Dense(facts.WIDTH, 1)
 
     def generate(self, table, tokens, segments, mask, positions, dtype):
         """Scores of all words at the chosen positions: (batch x places, vocabulary)."""
         x = self.generator_input(self.embed(table, tokens, segments, dtype, training=True))
-        bias = attention_bias(mask, dtype)
-        for layer in self.generator:
-            x = layer(x, bias, training=True)
+        x = encoded(self.generator, x, mask, dtype, training=True)
         hidden = gelu(self.generator_head(tf.gather(x, rows(positions, tokens.shape[1]))))
         words = tf.matmul(self.generator_norm(hidden), tf.cast(table, dtype), transpose_b=True)
         words = tf.nn.bias_add(words, tf.cast(self.generator_bias, dtype))
@@ -54,9 +51,7 @@ class Electra(Embedded):
     def discriminate(self, table, tokens, segments, mask, dtype):
         """(batch, tokens): above 0 where a token was replaced."""
         x = self.embed(table, tokens, segments, dtype, training=True)
-        bias = attention_bias(mask, dtype)
-        for layer in self.discriminator:
-            x = layer(x, bias, training=True)
+        x = encoded(self.discriminator, x, mask, dtype, training=True)
         found = self.discriminator_output(gelu(self.discriminator_head(x)))
         return tf.cast(tf.reshape(found, tokens.shape), framework.dtype())
 
@@ -80,8 +75,8 @@ def weights(run, network):
     single = ("word_embedding", "position_embedding", "segment_embedding", "generator_bias")
     modules = ("embedding_norm", "generator_input", "generator_head", "generator_norm")
     modules += ("discriminator_head", "discriminator_output")
-    layers = {"generator.": network.generator, "discriminator.": network.discriminator}
-    return framework.Weights(run, parameters(network, single, modules, layers))
+    stacks = {"generator.": network.generator, "discriminator.": network.discriminator}
+    return framework.Weights(run, parameters(network, single, modules, stacks))
 
 
 def loss(run, network, tokens, segments, mask, positions, labels, chosen, noise=None):
@@ -121,24 +116,8 @@ def optimizer(run, network):
     )
 
 
-def specs(run):
-    batch = empty(run.batch_size, run.dimensions["sequence_length"])
-    return [tf.TensorSpec(array.shape, array.dtype) for array in batch]
-
-
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        specs(run),
-        parity={
-            "attention": ATTENTION,
-            "optimizer": "LAMB, Adam fused (ResourceApplyAdam)",
-            "clip": "global norm",
-        },
-    )
+    parity = {"optimizer": "LAMB, Adam fused (ResourceApplyAdam)", "clip": "global norm"}
+    own = (optimizer(run, network), weights(run, network), empty, parity)
+    return transformer.train(run, network, loss, *own)

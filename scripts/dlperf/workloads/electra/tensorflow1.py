@@ -10,9 +10,9 @@ import functools
 import tensorflow as tf
 
 from dlperf.frameworks.tensorflow1 import training as framework
+from dlperf.frameworks.tensorflow1 import transformer
 from dlperf.frameworks.tensorflow1.lamb import Lamb
 from dlperf.frameworks.tensorflow1.transformer import (
-    ATTENTION,
     attention_bias,
     chosen,
     decoder,
@@ -22,8 +22,8 @@ from dlperf.frameworks.tensorflow1.transformer import (
     layer_norm,
     layers,
     tied,
-    trained,
     variable,
+    weights,
 )
 from dlperf.workloads.electra import facts
 from dlperf.workloads.electra.input import empty
@@ -82,11 +82,6 @@ def model(run):
     return functools.partial(electra, run)
 
 
-def weights(run, network):
-    """The default graph's trained variables by the names of facts.parameters."""
-    return framework.Weights(run, trained())
-
-
 def loss(run, network, tokens, segments, mask, positions, labels, used, *noise):
     words, found, fake = network(tokens, segments, mask, positions, labels, used, *noise)
     each = tf.nn.sparse_softmax_cross_entropy_with_logits(
@@ -114,22 +109,11 @@ def optimizer(run, network):
     )
 
 
-def training(run):
-    return framework.train(
-        run,
-        model(run),
-        loss,
-        optimizer,
-        weights,
-        fields(run),
-        parity={
-            "attention": ATTENTION,
-            "optimizer": "LAMB by ApplyAdam",
-            "clip": "global norm",
-        },
-    )
-
-
 def fields(run):
-    batch = empty(run.batch_size, run.dimensions["sequence_length"])
-    return [(name, each.shape, each.dtype) for name, each in batch._asdict().items()]
+    return transformer.fields(run, empty)
+
+
+def training(run):
+    parity = {"optimizer": "LAMB by ApplyAdam", "clip": "global norm"}
+    own = (model(run), loss, optimizer, weights, fields(run), parity)
+    return transformer.train(run, *own)

@@ -18,6 +18,7 @@ from dlperf.contract.dimension import Data, Dimension, Score
 from dlperf.contract.tensor import Tensor
 from dlperf.contract.workload import Quality, Workload
 from dlperf.workloads.electra_squad import answers
+from dlperf.workloads.encoders import layers as encoders
 
 DIMENSIONS = OrderedDict(
     sequence_length=Dimension(
@@ -132,11 +133,6 @@ def stride(room):
     return min(STRIDE, room // 2)
 
 
-def base(case):
-    """What a speed-up is over: the same work on one device."""
-    return case.on(1, 1)
-
-
 def unsupported_in(framework, case):
     """Why `framework` cannot do a case, by its identity and its device, or ""."""
     graph = framework == "oneflow" and case["compiler"] == "graph"
@@ -151,33 +147,18 @@ def unsupported_in(framework, case):
 def parameters(dimensions):
     """Canonical name -> Tensor of everything that is trained, in the order of the forward pass.
 
-    Dense weights are (outputs, inputs). qkv stacks query, key and value, each with its heads one
-    after the other: a key's bias alone has no gradient but rounding, as softmax ignores it.
     end_token and end_start are the two halves of one dense layer, which takes a token and the start
     [NV: 768 wide, tanh, then a layer norm]; a start's half is computed once for all tokens. answer
     takes what is expected at the start, and [CLS], in this order. What adds the same to the scores
     of all tokens is left out, as softmax ignores it: biases of start, end_norm and end_output.
     """
-    tensors = OrderedDict()
+    tensors = encoders.embeddings(WIDTH, VOCABULARY, POSITIONS, SEGMENTS)
 
     def dense(name, inputs, outputs, **divided):
         tensors.update(tensor.dense(name, inputs, outputs, **divided))
 
-    def norm(name):
-        tensors.update(tensor.norm(name, WIDTH))
-
-    tensors["word_embedding"] = Tensor((VOCABULARY, WIDTH), tensor.EMBEDDING)
-    tensors["position_embedding"] = Tensor((POSITIONS, WIDTH), tensor.EMBEDDING)
-    tensors["segment_embedding"] = Tensor((SEGMENTS, WIDTH), tensor.EMBEDDING)
-    norm("embedding_norm")
     for layer in range(LAYERS):
-        name = "layer%d." % layer
-        dense(name + "qkv", WIDTH, 3 * WIDTH, axis=0, blocks=3)
-        dense(name + "projection", WIDTH, WIDTH)
-        norm(name + "norm1")
-        dense(name + "ffn1", WIDTH, INNER_WIDTH)
-        dense(name + "ffn2", INNER_WIDTH, WIDTH)
-        norm(name + "norm2")
+        tensors.update(encoders.layer("layer%d." % layer, WIDTH, INNER_WIDTH))
     tensors["start.weight"] = Tensor((1, WIDTH), tensor.DENSE)
     dense("end_token", WIDTH, WIDTH)
     tensors["end_start.weight"] = Tensor((WIDTH, WIDTH), tensor.DENSE)
@@ -205,14 +186,8 @@ def rate_share(name):
 
 
 def initial(name, known, draw, dimensions):
-    """What a tensor starts with, a float32 array or one number, where no checkpoint has it.
-
-    Weights and embeddings are normal, scales 1, biases 0.
-    """
-    shape = known.shape
-    if len(shape) == 2:
-        return draw.normal(shape, INITIAL_DEVIATION)
-    return 1.0 if "norm" in name and name.endswith("weight") else 0.0
+    """What a tensor starts with, a float32 array or one number, where no checkpoint has it."""
+    return encoders.initial(INITIAL_DEVIATION, known, draw)
 
 
 def released(data_dir):
@@ -253,11 +228,9 @@ def schedule(run):
     """
     if run.scenario != "quality":
         return None
-    steps, peak = run.measured_steps, peak_rate(run.global_batch_size)
+    steps = run.measured_steps
     warmup = max(1, round(WARMUP * steps))
-    rates = [peak * (step + 1) / warmup for step in range(warmup)]
-    left = steps - warmup
-    return rates + [peak * (left - step) / left for step in range(left)]
+    return encoders.warmed_up(steps, warmup, peak_rate(run.global_batch_size))
 
 
 def kept(outputs, tokens, segments, mask, allowed, starts, ends, impossible, windows):
@@ -290,11 +263,6 @@ def exact_match(sums):
     return sums[0] / sums[2]
 
 
-def tokens_per_sample(dimensions):
-    """Tokens of a window, padding included."""
-    return dimensions["sequence_length"]
-
-
 def flops_per_sample(dimensions, scenario):
     """FLOPs a window: 213 GFLOP to train one of 384 tokens; training is 3 x the forward pass.
 
@@ -305,8 +273,7 @@ def flops_per_sample(dimensions, scenario):
     """
     tokens = dimensions["sequence_length"]
     starts = BEAM if scenario == "infer" else 1
-    encoder = LAYERS * (tokens * (4 * WIDTH * WIDTH + 2 * WIDTH * INNER_WIDTH))
-    encoder += LAYERS * 2 * tokens * tokens * WIDTH
+    encoder = encoders.multiply_adds(LAYERS, tokens, WIDTH, INNER_WIDTH)
     start = tokens * WIDTH
     end = tokens * WIDTH * WIDTH + starts * (WIDTH * WIDTH + tokens * WIDTH)
     answer = tokens * WIDTH + 2 * WIDTH * WIDTH + WIDTH
@@ -323,12 +290,12 @@ WORKLOAD = Workload(
     parameters=parameters,
     initial=initial,
     learning_rate=learning_rate,
-    base=base,
+    base=encoders.base,
     flops_per_sample=flops_per_sample,
     has_dropout=True,
     schedule=schedule,
     released=released,
-    tokens_per_sample=tokens_per_sample,
+    tokens_per_sample=encoders.tokens_per_sample,
     quality=Quality(
         score=Score(
             "F1",

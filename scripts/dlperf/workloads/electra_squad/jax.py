@@ -9,19 +9,19 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from dlperf.frameworks.jax import inference as answers
 from dlperf.frameworks.jax import training as framework
-from dlperf.frameworks.jax.clip import clip
+from dlperf.frameworks.jax import transformer
 from dlperf.frameworks.jax.transformer import (
-    ATTENTION,
+    ADAMW,
+    CLIP,
     Embeddings,
     Layer,
     cross_entropy,
     dense,
-    names,
+    loss,
 )
 from dlperf.workloads.electra_squad import facts
-from dlperf.workloads.electra_squad.input import Batch, empty
+from dlperf.workloads.electra_squad.input import empty
 
 
 class Reader(nn.Module):
@@ -82,15 +82,7 @@ def model(run, training=True):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    example = empty(1, run.dimensions["sequence_length"])
-    shapes = framework.shapes_of(run, network, *example)["params"]
-    return framework.Weights(run, names(framework.named(shapes)), shapes)
-
-
-def loss(run, network, parameters, random, *batch):
-    """(the network's loss, the next step's random key)"""
-    used, random = framework.split_key(run, random)
-    return network.apply({"params": parameters}, *batch, rngs={"dropout": used}), random
+    return transformer.weights(run, network, empty)
 
 
 def slower_below():
@@ -106,61 +98,20 @@ def slower_below():
 
 
 def optimizer(run, network):
-    def adamw(learning_rate):
-        adam = optax.adamw(
-            learning_rate,
-            facts.BETA1,
-            facts.BETA2,
-            facts.EPSILON,
-            weight_decay=facts.WEIGHT_DECAY,
-            mask=framework.decayed,
-        )
-        return optax.chain(clip(facts.CLIP_NORM), adam, slower_below())
-
-    if facts.schedule(run):  # its state has the rate, which else is a constant of the program
-        adamw = optax.inject_hyperparams(adamw)
-    return adamw(facts.learning_rate(run.global_batch_size))
-
-
-def put(run, *batch):
-    """A Batch with floats in the model's type."""
-    batch, dtype = Batch(*batch), "f8" if run.float64 else "f4"
-    floats = {name: getattr(batch, name).astype(dtype) for name in ("allowed", "impossible")}
-    return batch._replace(**floats)
-
-
-def shapes(run, count):
-    """Of a batch of `count` windows."""
-    batch = empty(count, run.dimensions["sequence_length"])
-    return [(each.shape, each.dtype) for each in put(run, *batch)]
+    return transformer.adamw(run, facts, facts.CLIP_NORM, slower_below())
 
 
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        put,
-        carried=framework.first_key(run),
-        shapes=shapes(run, run.batch_size * run.data_parallel),
-        parity={
-            "attention": ATTENTION,
-            "optimizer": "optax.adamw, fused by XLA",
-            "clip": "global norm, fused by XLA",
-        },
-        schedule=facts.schedule(run),
-        outputs=outputs,
-    )
+    parity = {"optimizer": ADAMW, "clip": CLIP}
+    own = (optimizer(run, network), weights(run, network), empty, parity)
+    more = {"schedule": facts.schedule(run), "outputs": outputs}
+    return transformer.train(run, network, loss, *own, **more)
 
 
 def inference(run):
     network = model(run)
-    own, given = weights(run, network), shapes(run, run.batch_size)
-    parity = {"attention": ATTENTION}
-    return answers.infer(run, network, outputs, own, put, given, parity=parity)
+    return transformer.infer(run, network, outputs, weights(run, network), empty)
 
 
 def outputs(run, network, parameters, carried, *batch):

@@ -8,19 +8,21 @@ import mindspore as ms
 from mindspore import Parameter, nn, ops
 from mindspore.common.initializer import initializer
 
-from dlperf.frameworks.mindspore import inference as answers
 from dlperf.frameworks.mindspore import training as framework
+from dlperf.frameworks.mindspore import transformer
 from dlperf.frameworks.mindspore.adamw import AdamW
 from dlperf.frameworks.mindspore.transformer import (
-    ATTENTION,
+    ADAMW,
     Embedded,
     attention_bias,
     chosen,
     dense,
     layers,
+    loss,
     prepared,
 )
 from dlperf.workloads.electra_squad import facts
+from dlperf.workloads.encoders.layers import canonical
 
 
 class Reader(Embedded):
@@ -114,15 +116,8 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
-    for own, parameter in network.parameters_and_names():
-        name = own.replace("layers.", "layer")
-        named[name.replace(".gamma", ".weight").replace(".beta", ".bias")] = parameter
-    return framework.Weights(named)
-
-
-def loss(network, *batch):
-    return network(*batch)
+    named = network.parameters_and_names()
+    return framework.Weights({canonical(own): parameter for own, parameter in named})
 
 
 def optimizer(run, network):
@@ -134,28 +129,15 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        parity={
-            "attention": ATTENTION,
-            "optimizer": "ops.Adam, decay apart",
-            "clip": "global norm",
-        },
-        schedule=facts.schedule(run),
-        outputs=outputs,
-    )
+    parity = {"optimizer": ADAMW, "clip": "global norm"}
+    own = (optimizer(run, network), weights(run, network), parity)
+    more = {"schedule": facts.schedule(run), "outputs": outputs}
+    return transformer.train(run, network, loss, *own, **more)
 
 
 def inference(run):
     network = model(run).set_train(False)
-    own = weights(run, network)
-    parity = {"attention": ATTENTION}
-    return answers.infer(run, network, outputs, own, framework.put, parity=parity)
+    return transformer.infer(run, network, outputs, weights(run, network))
 
 
 def outputs(network, tokens, segments, mask, allowed, *_):

@@ -7,13 +7,19 @@ a fused operator updates each weight, with the clip as a factor of it.
 
 from mxnet.gluon import nn
 
-from dlperf.frameworks.mxnet import inference as answers
 from dlperf.frameworks.mxnet import training as framework
 from dlperf.frameworks.mxnet import transformer
-from dlperf.frameworks.mxnet.adamw import AdamW
-from dlperf.frameworks.mxnet.transformer import Embedded, LayerNorm, attention, dense, layers
+from dlperf.frameworks.mxnet.transformer import (
+    Embedded,
+    LayerNorm,
+    dense,
+    layers,
+    loss,
+    name_of,
+)
 from dlperf.workloads.electra_squad import facts
 from dlperf.workloads.electra_squad.input import Batch
+from dlperf.workloads.encoders.layers import canonical
 
 
 class Reader(Embedded):
@@ -117,24 +123,12 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    own = framework.named(network)
-    named = {name.replace("layers.", "layer"): parameter for name, parameter in own}
+    named = {canonical(own): parameter for own, parameter in framework.named(network)}
     return transformer.Weights(run, named, lambda name: facts.HEADS)
 
 
-def loss(run, network):
-    return network
-
-
 def optimizer(run, network):
-    adam = AdamW(
-        facts,
-        clip_norm=facts.CLIP_NORM,
-        many=45 if run.cuda else 1,  # on a CPU one by one takes 10 % less time
-        learning_rate=facts.learning_rate(run.global_batch_size),
-        wd=facts.WEIGHT_DECAY,
-    )
-    return framework.trainer(run, network, adam)
+    return transformer.adamw(run, network, facts, facts.CLIP_NORM)
 
 
 def put(run, *batch):
@@ -146,32 +140,17 @@ def put(run, *batch):
 
 
 def training(run):
-    network = model(run)
+    network, inputs = model(run), len(Batch._fields)
     trainer = optimizer(run, network)
-    return framework.train(
-        run,
-        network,
-        loss,
-        trainer,
-        weights(run, network),
-        put,
-        inputs=len(Batch._fields),
-        parity={
-            "attention": attention(run),
-            "optimizer": "AdamW, fused, %d tensors an operator" % trainer.optimizer.many,
-            "clip": "global norm",
-        },
-        schedule=facts.schedule(run),
-        outputs=outputs,
-        tested=4,
-    )
+    parity = {"optimizer": name_of(trainer), "clip": "global norm"}
+    own = (trainer, weights(run, network), put, inputs, parity)
+    more = {"schedule": facts.schedule(run), "outputs": outputs, "tested": 4}
+    return transformer.train(run, network, loss, *own, **more)
 
 
 def inference(run):
     network = model(run)
-    parity = {"attention": attention(run)}
-    own = weights(run, network)
-    return answers.infer(run, network, outputs, own, put, inputs=4, parity=parity)
+    return transformer.infer(run, network, outputs, weights(run, network), put, inputs=4)
 
 
 def outputs(run, network):

@@ -8,18 +8,19 @@ the GPU, which this has not run on, Adam's kernel is one for all tensors of a ra
 import oneflow as flow
 import oneflow.nn.functional as F
 
-from dlperf.frameworks.oneflow import inference as answers
 from dlperf.frameworks.oneflow import training as framework
+from dlperf.frameworks.oneflow import transformer
 from dlperf.frameworks.oneflow.adamw import AdamW
 from dlperf.frameworks.oneflow.transformer import (
     Embedded,
-    attention_of,
     encoded,
     layer_norm,
     layers,
+    loss,
 )
 from dlperf.workloads.electra_squad import facts
 from dlperf.workloads.electra_squad.input import empty
+from dlperf.workloads.encoders.layers import canonical
 
 
 class Reader(Embedded):
@@ -88,15 +89,8 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
-    for own, parameter in network.named_parameters():
-        name = own.replace("layers.", "layer").replace("embedding.weight", "embedding")
-        named[name] = parameter
-    return framework.Weights(run, named)
-
-
-def loss(run, network, *batch):
-    return network(*batch)
+    named = network.named_parameters()
+    return framework.Weights(run, {canonical(own): parameter for own, parameter in named})
 
 
 def optimizer(run, network):
@@ -111,39 +105,18 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        example=example(run),
-        parity={
-            "attention": attention_of(run),
-            "optimizer": "AdamW, fused" if run.cuda else "AdamW",
-            "clip": "global norm, by tensor",
-        },
-        schedule=facts.schedule(run),
-        outputs=outputs,
-    )
-
-
-def example(run):
-    return empty(run.batch_size, run.dimensions["sequence_length"])
+    parity = {
+        "optimizer": "AdamW, fused" if run.cuda else "AdamW",
+        "clip": "global norm, by tensor",
+    }
+    own = (optimizer(run, network), weights(run, network), empty, parity)
+    more = {"schedule": facts.schedule(run), "outputs": outputs}
+    return transformer.train(run, network, loss, *own, **more)
 
 
 def inference(run):
     network = model(run).eval()
-    return answers.infer(
-        run,
-        network,
-        outputs,
-        weights(run, network),
-        framework.put,
-        example=example(run),
-        parity={"attention": attention_of(run)},
-    )
+    return transformer.infer(run, network, outputs, weights(run, network), empty)
 
 
 def outputs(run, network, tokens, segments, mask, allowed, *_):

@@ -9,19 +9,21 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from dlperf.frameworks.paddlepaddle import inference as answers
 from dlperf.frameworks.paddlepaddle import training as framework
+from dlperf.frameworks.paddlepaddle import transformer
 from dlperf.frameworks.paddlepaddle.transformer import (
     Embedded,
-    Layer,
-    attention_bias,
-    attention_of,
     chosen,
     dense,
+    encoded,
+    layers,
+    loss,
     products,
     zeros,
 )
 from dlperf.workloads.electra_squad import facts
+from dlperf.workloads.electra_squad.input import empty
+from dlperf.workloads.encoders.layers import canonical
 
 
 class Reader(Embedded):
@@ -29,8 +31,7 @@ class Reader(Embedded):
 
     def __init__(self, fused):
         super().__init__(facts)
-        sizes = (facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
-        self.layers = nn.LayerList([Layer(facts, *sizes, fused) for _ in range(facts.LAYERS)])
+        self.layers = layers(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH, fused)
         self.start = without_bias(facts.WIDTH, 1)
         self.end_token = dense(facts.WIDTH, facts.WIDTH)
         self.end_start = without_bias(facts.WIDTH, facts.WIDTH)
@@ -40,11 +41,7 @@ class Reader(Embedded):
         self.answer_output = dense(facts.WIDTH, 1)
 
     def encode(self, tokens, segments, mask):
-        x = self.embed(tokens, segments)
-        bias = attention_bias(mask, x.dtype)
-        for layer in self.layers:
-            x = layer(x, bias)
-        return x
+        return encoded(self.layers, self.embed(tokens, segments), mask)
 
     # scores are not for half precision: softmax takes them
 
@@ -124,79 +121,31 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    return framework.Weights(
-        run,
-        {
-            own.replace("layers.", "layer").replace("embedding.weight", "embedding"): parameter
-            for own, parameter in network.named_parameters()
-        },
-    )
-
-
-def loss(run, network):
-    return network
+    named = network.named_parameters()
+    return framework.Weights(run, {canonical(own): parameter for own, parameter in named})
 
 
 def optimizer(run, network):
     named = weights(run, network).named
-    decayed = {p.name for p in named.values() if p.ndim > 1}  # dense weights, embeddings
     for name, parameter in named.items():  # AdamW's own `lr_ratio` is not there on a CPU
         parameter.optimize_attr["learning_rate"] = facts.rate_share(name)
-    # No groups of parameters: each would be clipped by a norm of its own.
-    return paddle.optimizer.AdamW(
-        facts.learning_rate(run.global_batch_size),
-        facts.BETA1,
-        facts.BETA2,
-        facts.EPSILON,
-        parameters=list(named.values()),
-        weight_decay=facts.WEIGHT_DECAY,
-        apply_decay_param_fun=lambda name: name in decayed,
-        grad_clip=nn.ClipGradByGlobalNorm(facts.CLIP_NORM),
-    )
+    return transformer.adamw(run, list(named.values()), facts, facts.CLIP_NORM)
 
 
 def training(run):
     products(run)
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        spec=spec(run),
-        parity={
-            "attention": attention_of(run),
-            "optimizer": "AdamW",
-            "clip": "global norm",
-        },
-        schedule=facts.schedule(run),
-        outputs=outputs,
-        tested=4,
-    )
-
-
-def spec(run):
-    windows, tokens = (run.batch_size,), (run.batch_size, run.dimensions["sequence_length"])
-    wide, whole = paddle.get_default_dtype(), "int64"
-    shapes = [tokens] * 4 + [windows] * 4
-    types = [whole] * 3 + [wide] + [whole] * 2 + [wide, whole]
-    return [paddle.static.InputSpec(*each) for each in zip(shapes, types)]
+    parity = {"optimizer": "AdamW", "clip": "global norm"}
+    own = (optimizer(run, network), weights(run, network), empty, parity)
+    more = {"schedule": facts.schedule(run), "outputs": outputs, "tested": 4}
+    return transformer.train(run, network, loss, *own, **more)
 
 
 def inference(run):
     network = model(run)
     network.eval()
-    return answers.infer(
-        run,
-        network,
-        outputs,
-        weights(run, network),
-        framework.put,
-        spec=spec(run)[:4],
-        parity={"attention": "scaled_dot_product_attention"},
-    )
+    spec = transformer.spec(run, empty)[:4]
+    return transformer.infer(run, network, outputs, weights(run, network), spec)
 
 
 def outputs(run, network):

@@ -8,31 +8,27 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dlperf.frameworks.pytorch import inference as answers
 from dlperf.frameworks.pytorch import training as framework
+from dlperf.frameworks.pytorch import transformer
 from dlperf.frameworks.pytorch.transformer import (
-    Layer,
+    CLIP,
+    Embedded,
     attention_bias,
     dense,
-    embedding,
-    layer_norm,
+    encoded,
+    layers,
+    loss,
 )
 from dlperf.workloads.electra_squad import facts
+from dlperf.workloads.encoders.layers import canonical
 
 
-class Reader(nn.Module):
+class Reader(Embedded):
     """The loss of a batch, or the starts and ends of its answers."""
 
     def __init__(self):
-        super().__init__()
-        self.word_embedding = embedding(facts.VOCABULARY, facts.WIDTH)
-        self.position_embedding = embedding(facts.POSITIONS, facts.WIDTH)
-        self.segment_embedding = embedding(facts.SEGMENTS, facts.WIDTH)
-        self.embedding_norm = layer_norm(facts, facts.WIDTH)
-        self.dropout = nn.Dropout(facts.DROPOUT)
-        self.layers = nn.ModuleList(
-            Layer(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH) for _ in range(facts.LAYERS)
-        )
+        super().__init__(facts)
+        self.layers = layers(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
         self.start = without_bias(facts.WIDTH, 1)
         self.end_token = dense(facts.WIDTH, facts.WIDTH)
         self.end_start = without_bias(facts.WIDTH, facts.WIDTH)
@@ -42,13 +38,8 @@ class Reader(nn.Module):
         self.answer_output = dense(facts.WIDTH, 1)
 
     def encode(self, tokens, segments, mask):
-        x = self.word_embedding(tokens) + self.segment_embedding(segments)
-        x = x + self.position_embedding.weight[: tokens.shape[1]]
-        x = self.dropout(self.embedding_norm(x))
-        bias = attention_bias(mask, x.dtype)
-        for layer in self.layers:
-            x = layer(x, bias)
-        return x
+        x = self.embed(tokens, segments)
+        return encoded(self.layers, x, attention_bias(mask, x.dtype))
 
     def starts(self, x, allowed):
         return self.start(x)[:, :, 0] - facts.BLOCKED * (1 - allowed)
@@ -96,15 +87,8 @@ def model(run):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {}
-    for own, parameter in network.named_parameters():
-        name = own.replace("layers.", "layer")
-        named[name.replace("embedding.weight", "embedding")] = parameter
-    return framework.Weights(run, named)
-
-
-def loss(run, network, *batch):
-    return network(*batch)
+    named = network.named_parameters()
+    return framework.Weights(run, {canonical(own): parameter for own, parameter in named})
 
 
 def optimizer(run, network):
@@ -125,28 +109,15 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        parity={
-            "attention": "scaled_dot_product_attention",
-            "optimizer": "AdamW, fused",
-            "clip": "global norm, foreach",
-        },
-        schedule=facts.schedule(run),
-        outputs=outputs,
-    )
+    parity = {"optimizer": "AdamW, fused", "clip": CLIP}
+    own = (optimizer(run, network), weights(run, network), parity)
+    more = {"schedule": facts.schedule(run), "outputs": outputs}
+    return transformer.train(run, network, loss, *own, **more)
 
 
 def inference(run):
     network = model(run).eval()
-    own = weights(run, network)
-    parity = {"attention": "scaled_dot_product_attention"}
-    return answers.infer(run, network, outputs, own, framework.put, parity=parity)
+    return transformer.infer(run, network, outputs, weights(run, network))
 
 
 def outputs(run, network, tokens, segments, mask, allowed, *_):

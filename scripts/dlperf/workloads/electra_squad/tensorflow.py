@@ -8,16 +8,16 @@ used.
 
 import tensorflow as tf
 
-from dlperf.frameworks.tensorflow import inference as answers
 from dlperf.frameworks.tensorflow import training as framework
+from dlperf.frameworks.tensorflow import transformer
 from dlperf.frameworks.tensorflow.adamw import AdamW
 from dlperf.frameworks.tensorflow.transformer import (
-    ATTENTION,
+    ADAMW,
     Dense,
     Embedded,
-    Layer,
     LayerNorm,
-    attention_bias,
+    encoded,
+    layers,
     parameters,
     rows,
     variable,
@@ -29,8 +29,7 @@ from dlperf.workloads.electra_squad.input import empty
 class Reader(Embedded):
     def __init__(self):
         super().__init__(facts)
-        sizes = (facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
-        self.layers = [Layer(facts, *sizes) for _ in range(facts.LAYERS)]
+        self.layers = layers(facts, facts.WIDTH, facts.HEADS, facts.INNER_WIDTH)
         self.start = variable(facts.WIDTH, 1)
         self.end_token = Dense(facts.WIDTH, facts.WIDTH)
         self.end_start = variable(facts.WIDTH, facts.WIDTH)
@@ -42,10 +41,7 @@ class Reader(Embedded):
     def encode(self, tokens, segments, mask, dtype, training):
         """The encoder's output (batch x tokens, width)."""
         x = self.embed(self.table(), tokens, segments, dtype, training)
-        bias = attention_bias(mask, dtype)
-        for layer in self.layers:
-            x = layer(x, bias, training)
-        return x
+        return encoded(self.layers, x, mask, dtype, training)
 
     # scores are not for half precision: softmax takes them
 
@@ -114,36 +110,17 @@ def optimizer(run, network):
     )
 
 
-def specs(run):
-    batch = empty(run.batch_size, run.dimensions["sequence_length"])
-    return [tf.TensorSpec(array.shape, array.dtype) for array in batch]
-
-
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        specs(run),
-        parity={
-            "attention": ATTENTION,
-            "optimizer": "AdamW, Adam fused (ResourceApplyAdam)",
-            "clip": "global norm",
-        },
-        schedule=facts.schedule(run),
-        outputs=outputs,
-    )
+    parity = {"optimizer": ADAMW, "clip": "global norm"}
+    own = (optimizer(run, network), weights(run, network), empty, parity)
+    more = {"schedule": facts.schedule(run), "outputs": outputs}
+    return transformer.train(run, network, loss, *own, **more)
 
 
 def inference(run):
     network = model(run)
-    own = weights(run, network)
-    parity = {"attention": ATTENTION}
-    return answers.infer(run, network, outputs, own, framework.put, specs(run), parity=parity)
+    return transformer.infer(run, network, outputs, weights(run, network), empty)
 
 
 def outputs(run, network, tokens, segments, mask, allowed, *_):

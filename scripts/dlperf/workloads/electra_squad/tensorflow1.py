@@ -8,11 +8,11 @@ import functools
 
 import tensorflow as tf
 
-from dlperf.frameworks.tensorflow1 import inference as answers
 from dlperf.frameworks.tensorflow1 import training as framework
+from dlperf.frameworks.tensorflow1 import transformer
 from dlperf.frameworks.tensorflow1.adamw import AdamW
 from dlperf.frameworks.tensorflow1.transformer import (
-    ATTENTION,
+    ADAMW,
     attention_bias,
     chosen,
     dense,
@@ -22,6 +22,7 @@ from dlperf.frameworks.tensorflow1.transformer import (
     tied,
     trained,
     variable,
+    weights,
 )
 from dlperf.workloads.electra_squad import facts
 from dlperf.workloads.electra_squad.input import empty
@@ -71,11 +72,6 @@ def model(run):
     return functools.partial(encode, run)
 
 
-def weights(run, network):
-    """The default graph's trained variables by the names of facts.parameters."""
-    return framework.Weights(run, trained())
-
-
 def loss(run, network, tokens, segments, mask, allowed, first, last, impossible, _):
     x = network(tokens, segments, mask, training=True)
     allowed, impossible = (tf.cast(each, x.dtype) for each in (allowed, impossible))
@@ -98,32 +94,18 @@ def optimizer(run, network, rate=None):
     )
 
 
-def training(run):
-    return framework.train(
-        run,
-        model(run),
-        loss,
-        optimizer,
-        weights,
-        fields(run),
-        parity={
-            "attention": ATTENTION,
-            "optimizer": "AdamW by ApplyAdam",
-            "clip": "global norm",
-        },
-        schedule=facts.schedule(run),
-        outputs=outputs,
-    )
-
-
 def fields(run):
-    batch = empty(run.batch_size, run.dimensions["sequence_length"])
-    return [(name, each.shape, each.dtype) for name, each in batch._asdict().items()]
+    return transformer.fields(run, empty)
+
+
+def training(run):
+    parity = {"optimizer": ADAMW, "clip": "global norm"}
+    own = (model(run), loss, optimizer, weights, fields(run), parity)
+    return transformer.train(run, *own, schedule=facts.schedule(run), outputs=outputs)
 
 
 def inference(run):
-    parity = {"attention": ATTENTION}
-    return answers.infer(run, model(run), outputs, weights, fields(run), parity=parity)
+    return transformer.infer(run, model(run), outputs, weights, fields(run))
 
 
 def outputs(run, network, tokens, segments, mask, allowed, *_):

@@ -1,1 +1,1 @@
-"""What the workloads made of transformer layers share: their optimiser and plain formulas."""
+"""What the workloads made of transformer layers share, of their facts, proofs and references."""

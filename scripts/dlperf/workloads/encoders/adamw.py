@@ -14,12 +14,13 @@ class AdamW(UpdateRule):
     g *= min(1, clip / |g|); m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2;
     w -= rate (m' / (sqrt(v') + epsilon) + decay w), m' = m / (1 - b1^t), v' = v / (1 - b2^t);
     decay on tensors of two dimensions. facts: the module that has the constants, as they are when
-    this is made. norms: of all gradients before the clip, a step each.
+    this is made. rate_share(name): what a tensor's rate is multiplied by; None: 1 everywhere.
+    norms: of all gradients before the clip, a step each.
     """
 
-    def __init__(self, facts, weights, clip_norm):
+    def __init__(self, facts, weights, clip_norm, rate_share=None):
         self.clip_norm, self.epsilon, self.decay = clip_norm, facts.EPSILON, facts.WEIGHT_DECAY
-        self.beta1, self.beta2 = facts.BETA1, facts.BETA2
+        self.beta1, self.beta2, self.rate_share = facts.BETA1, facts.BETA2, rate_share
         self.first = {name: 0.0 * weight for name, weight in weights.items()}
         self.second = {name: 0.0 * weight for name, weight in weights.items()}
         self.steps, self.norms = 0, []
@@ -45,6 +46,10 @@ class AdamW(UpdateRule):
             change = (m / correction1) / change
             if len(weight.shape) > 1:
                 change += self.decay * weight
-            change *= learning_rate
+            change *= self.rate(name, weight, change, learning_rate)
             new[name] = weight - change
         return new
+
+    def rate(self, name, weight, change, learning_rate):
+        """What a tensor's change is multiplied by."""
+        return learning_rate * self.rate_share(name) if self.rate_share else learning_rate

@@ -14,6 +14,7 @@ from dlperf.contract.layout import NAMES as WAYS
 from dlperf.contract.published import Published
 from dlperf.contract.tensor import Tensor
 from dlperf.contract.workload import Workload
+from dlperf.workloads.encoders import layers as encoders
 
 DIMENSIONS = OrderedDict(
     width=Dimension(
@@ -52,12 +53,7 @@ DIMENSIONS = OrderedDict(
     ),
 )
 DATA = OrderedDict(
-    synthetic=Data(
-        "",
-        "input",
-        "synthetic batches, made once on the device",
-        "batches made once, on the device",
-    ),
+    synthetic=encoders.SYNTHETIC,
     sample=Data(
         "prose-tokens",
         "input",
@@ -120,8 +116,7 @@ def unsupported(identity):
 def parameters(dimensions):
     """Canonical name -> Tensor of everything that is trained, in the order of the forward pass.
 
-    The head is the word embedding. Dense weights are (outputs, inputs). qkv stacks query, key and
-    value, each with its heads one after the other. 12 L h^2 + 13 L h + (V + s) h + 2 h values.
+    The head is the word embedding. 12 L h^2 + 13 L h + (V + s) h + 2 h values.
     """
     tensors, width = OrderedDict(), dimensions["width"]
     tensors["word_embedding"] = Tensor((VOCABULARY, width), tensor.EMBEDDING, axis=0)
@@ -129,12 +124,7 @@ def parameters(dimensions):
     tensors["position_embedding"] = Tensor(positions, tensor.EMBEDDING)
     for layer in range(dimensions["layers"]):
         name = "layer%d." % layer
-        tensors.update(tensor.norm(name + "norm1", width))
-        tensors.update(tensor.dense(name + "qkv", width, 3 * width, axis=0, blocks=3))
-        tensors.update(tensor.dense(name + "projection", width, width, axis=1))
-        tensors.update(tensor.norm(name + "norm2", width))
-        tensors.update(tensor.dense(name + "ffn1", width, 4 * width, axis=0))
-        tensors.update(tensor.dense(name + "ffn2", 4 * width, width, axis=1))
+        tensors.update(encoders.layer(name, width, 4 * width, norms_first=True))
     tensors.update(tensor.norm("norm", width))
     return tensors
 
@@ -172,12 +162,9 @@ def initial(name, known, draw, dimensions):
     Weights and embeddings are normal, those that end a residual branch by a smaller deviation
     (Radford et al. 2019, section 2.3); scales 1, biases 0.
     """
-    shape = known.shape
-    if len(shape) == 2:
-        ends_branch = name.endswith(("projection.weight", "ffn2.weight"))
-        share = 1 / math.sqrt(2 * dimensions["layers"]) if ends_branch else 1.0
-        return draw.normal(shape, INITIAL_DEVIATION * share)
-    return 1.0 if "norm" in name and name.endswith("weight") else 0.0
+    ends_branch = name.endswith(("projection.weight", "ffn2.weight"))
+    share = 1 / math.sqrt(2 * dimensions["layers"]) if ends_branch else 1.0
+    return encoders.initial(INITIAL_DEVIATION * share, known, draw)
 
 
 def learning_rate(global_batch_size):
@@ -186,10 +173,6 @@ def learning_rate(global_batch_size):
     A training warms up linearly over 3,200 steps; a window of some hundred steps lies at its start.
     """
     return LEARNING_RATE / 100
-
-
-def tokens_per_sample(dimensions):
-    return dimensions["sequence_length"]
 
 
 def flops_per_sample(dimensions, scenario):
@@ -213,7 +196,7 @@ def recomputed_flops_per_sample(dimensions):
     24 s L h^2 (1 + s / 6h); the head is not computed again.
     """
     tokens, width = dimensions["sequence_length"], dimensions["width"]
-    return dimensions["layers"] * (24.0 * tokens * width**2 + 4.0 * tokens**2 * width)
+    return 2.0 * encoders.multiply_adds(dimensions["layers"], tokens, width, 4 * width)
 
 
 def published_flops_per_sample(row):
@@ -266,7 +249,7 @@ WORKLOAD = Workload(
     flops_per_sample=flops_per_sample,
     has_dropout=True,
     pipeline_stages=pipeline_stages,
-    tokens_per_sample=tokens_per_sample,
+    tokens_per_sample=encoders.tokens_per_sample,
     recomputed_flops_per_sample=recomputed_flops_per_sample,
     optimizer_states=OPTIMIZER_STATES,
     unsupported=unsupported,

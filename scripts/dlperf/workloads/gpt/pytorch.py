@@ -10,16 +10,19 @@ from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 from torch.utils.checkpoint import checkpoint
 
-from dlperf.frameworks.pytorch import inference as answers
-from dlperf.frameworks.pytorch import parallel
+from dlperf.frameworks.pytorch import parallel, transformer
 from dlperf.frameworks.pytorch import training as framework
 from dlperf.frameworks.pytorch.transformer import (
+    CLIP,
     PLAN,
     DecoderLayer,
     embedding,
     layer_norm,
 )
+from dlperf.workloads.encoders.layers import canonical
 from dlperf.workloads.gpt import facts
+
+ATTENTION = transformer.ATTENTION + ", causal"
 
 
 class GPT(nn.Module):
@@ -84,8 +87,7 @@ def weights(run, network):
     """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network.named_parameters():
-        name = own.replace("layers.", "layer").replace("embedding.weight", "embedding")
-        named["word_embedding" if name == "head.weight" else name] = parameter
+        named["word_embedding" if own == "head.weight" else canonical(own)] = parameter
     return framework.Weights(
         run, named, parts=parallel.parts(run), zero_stage=run.layout.zero_stage
     )
@@ -106,27 +108,14 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    return framework.train(
-        run,
-        network,
-        loss,
-        optimizer(run, network),
-        weights(run, network),
-        framework.put,
-        parity={
-            "attention": "scaled_dot_product_attention, causal",
-            "optimizer": "AdamW, fused",
-            "clip": "global norm, foreach",
-        },
-        criterion=criterion,
-    )
+    parity = {"attention": ATTENTION, "optimizer": "AdamW, fused", "clip": CLIP}
+    own = (loss, optimizer(run, network), weights(run, network), parity)
+    return transformer.train(run, network, *own, criterion=criterion)
 
 
 def inference(run):
     network = model(run).eval()
-    own = weights(run, network)
-    parity = {"attention": "scaled_dot_product_attention, causal"}
-    return answers.infer(run, network, outputs, own, framework.put, parity=parity)
+    return transformer.infer(run, network, outputs, weights(run, network), ATTENTION)
 
 
 def outputs(run, network, tokens, labels):

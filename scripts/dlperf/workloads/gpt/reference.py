@@ -1,7 +1,7 @@
 """GPT pre-training as plain formulas: what every implementation is held against.
 
 Float64, PyTorch's functional operators on canonical weights (facts.parameters), one rank after
-the other. Dropout leaves all, or nothing, as certificates ask for. Nothing here is fast, shared
+the other; the parts of its layers are those of encoders/reference.py. Nothing here is fast, shared
 with an implementation, or chosen by a framework's default.
 """
 
@@ -10,7 +10,7 @@ import math
 import torch
 
 from dlperf.contract.reference import Reference
-from dlperf.workloads.encoders.formulas import dense, dropout, heads_of, layer_norm
+from dlperf.workloads.encoders.reference import attention, dense, dropout, layer_norm
 from dlperf.workloads.gpt import facts
 
 
@@ -19,31 +19,21 @@ def gelu(x):
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-def attention(weights, name, x, heads):
-    """Causal attention: x (batch, tokens, width) -> the same shape."""
-    batch, tokens, width = x.shape
-    query, key, value = heads_of(dense(weights, name + "qkv", x), heads)
-    scores = query @ key.transpose(-1, -2) / math.sqrt(width // heads)
-    later = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
-    shares = torch.softmax(scores.masked_fill(later, -math.inf), -1)
-    mixed = dropout(shares, facts.ATTENTION_DROPOUT) @ value
-    return dense(weights, name + "projection", mixed.transpose(1, 2).reshape(x.shape))
-
-
 def decode(weights, tokens, heads):
-    """(batch, tokens) -> (batch, tokens, width), behind the last norm."""
-    x = weights["word_embedding"][tokens] + weights["position_embedding"][: tokens.shape[1]]
-    x = dropout(x, facts.DROPOUT)
-    layer = 0
+    """(batch, tokens) -> (batch, tokens, width), behind the last norm; attention is causal."""
+    count = tokens.shape[1]
+    later = torch.ones(count, count, dtype=torch.bool).triu(1)
+    x = weights["word_embedding"][tokens] + weights["position_embedding"][:count]
+    x, layer = dropout(x, facts.DROPOUT), 0
     while "layer%d.qkv.weight" % layer in weights:
         name = "layer%d." % layer
-        normed = layer_norm(weights, name + "norm1", x, facts.LAYER_NORM_EPSILON)
-        x = x + dropout(attention(weights, name, normed, heads), facts.DROPOUT)
-        normed = layer_norm(weights, name + "norm2", x, facts.LAYER_NORM_EPSILON)
+        normed = layer_norm(facts, weights, name + "norm1", x)
+        x = x + dropout(attention(facts, weights, name, normed, heads, later), facts.DROPOUT)
+        normed = layer_norm(facts, weights, name + "norm2", x)
         inner = dense(weights, name + "ffn2", gelu(dense(weights, name + "ffn1", normed)))
         x = x + dropout(inner, facts.DROPOUT)
         layer += 1
-    return layer_norm(weights, "norm", x, facts.LAYER_NORM_EPSILON)
+    return layer_norm(facts, weights, "norm", x)
 
 
 def loss(weights, batch, dimensions):
