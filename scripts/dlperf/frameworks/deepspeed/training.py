@@ -56,8 +56,13 @@ def config(run, clip_norm, width):
 def initialize(run, network, optimizer, asked):
     """DeepSpeed's engine of a network and its optimizer, by this config."""
     engine, *_ = deepspeed.initialize(model=network, optimizer=optimizer, config=asked)
-    if engine.fp16_enabled() and not run.layout.zero_stage:  # there the config's scale is not read
-        engine.optimizer.loss_scale = run.loss_scale
+    if run.amp and not run.layout.zero_stage:
+        # Its optimizer of stage 0 (runtime/fp16/unfused_optimizer.py) steps with gradients of 0 when
+        # it starts, and so would correct the bias of its moments as of the next step: half of it.
+        for state in engine.optimizer.state.values():
+            state["step"].zero_()
+        if engine.fp16_enabled():  # of the config's scale it reads nothing
+            engine.optimizer.loss_scale = run.loss_scale
     return engine
 
 
