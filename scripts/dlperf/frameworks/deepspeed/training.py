@@ -13,11 +13,11 @@ import torch
 from dlperf.contract.work import Work, feed
 from dlperf.frameworks import half
 from dlperf.frameworks.deepspeed.parallel import Weights
-from dlperf.frameworks.pytorch.training import Ahead, by_decay, put  # noqa: F401
+from dlperf.frameworks.pytorch.training import Ahead, by_decay
 from dlperf.workloads.inputs import open_batches
 
-#: Values that ZeRO exchanges together, as in DeepSpeedExamples (training/cifar). The default, ten
-#: times as many, is larger than most models: nothing would be exchanged before the backward pass ends.
+#: Values that ZeRO exchanges together, as in DeepSpeedExamples (training/cifar). The default is ten
+#: times as many, more than most models have: all would wait for the end of the backward pass.
 BUCKET = 50000000
 
 
@@ -57,8 +57,9 @@ def initialize(run, network, optimizer, asked):
     """DeepSpeed's engine of a network and its optimizer, by this config."""
     engine, *_ = deepspeed.initialize(model=network, optimizer=optimizer, config=asked)
     if run.amp and not run.layout.zero_stage:
-        # Its optimizer of stage 0 (runtime/fp16/unfused_optimizer.py) steps with gradients of 0 when
-        # it starts, and so would correct the bias of its moments as of the next step: half of it.
+        # Its optimizer of stage 0 (runtime/fp16/unfused_optimizer.py) takes a step of zeros when it
+        # starts, and would correct the bias of its moments as of one step later: the first update
+        # would be 0.74 of what it should be.
         for state in engine.optimizer.state.values():
             state["step"].zero_()
         if engine.fp16_enabled():  # of the config's scale it reads nothing
@@ -124,7 +125,7 @@ def settings(run, engine):
     }
 
 
-def adamw(run, network, facts):
+def fused_adamw(run, network, facts):
     """Torch's fused AdamW with the constants of a workload's facts; DeepSpeed clips and shards."""
     return torch.optim.AdamW(
         by_decay(network, facts.WEIGHT_DECAY),

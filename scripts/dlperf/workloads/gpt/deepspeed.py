@@ -5,6 +5,7 @@ does with it is its own: gradients, the clip, mixed precision, and ZeRO's stages
 """
 
 from dlperf.frameworks.deepspeed import training as framework
+from dlperf.frameworks.pytorch.training import put
 from dlperf.workloads.gpt import facts
 from dlperf.workloads.gpt.pytorch import GPT, criterion
 from dlperf.workloads.gpt.pytorch import weights as pytorch_weights
@@ -31,7 +32,7 @@ def config(run):
 
 
 def optimizer(run, network):
-    return framework.adamw(run, network, facts)
+    return framework.fused_adamw(run, network, facts)
 
 
 def training(run):
@@ -42,7 +43,7 @@ def training(run):
         loss,
         optimizer(run, network),
         weights(run, network),
-        framework.put,
+        put,
         config(run),
         parity={
             "attention": "scaled_dot_product_attention, causal",

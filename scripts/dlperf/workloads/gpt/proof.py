@@ -42,7 +42,8 @@ TOLERANCES = {
         statistics=NO_BATCH_NORM,
         dropout=1e-5,
         losses=1e-5,
-        update=0.02,
+        # DeepSpeed, which has no float64, measured 9e-5; a clip by each shard measures 2e-3
+        update=1e-3,
         update_worst=MEDIAN_ALONE,
         outputs=1e-5,
         optimizer=1e-3,
