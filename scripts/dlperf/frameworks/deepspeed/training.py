@@ -97,13 +97,17 @@ def train(run, network, loss, optimizer, weights, put, asked, parity=None):
         loss=lambda value: value.item(),
         parameters=parameters,
         batches=batches,
-        parity=dict(settings(run, engine), **parity or {}),
+        parity=dict(
+            reported_settings(run, engine),
+            copies="one batch ahead, on their own stream" if isinstance(batches, Ahead) else None,
+            **parity or {},
+        ),
         weights=Weights(run, weights, engine),
     )
 
 
-def settings(run, engine):
-    """What the engine says of itself."""
+def reported_settings(run, engine):
+    """Return what the engine says of itself."""
     narrow = engine.fp16_enabled() or engine.bfloat16_enabled()
     kind, _ = engine.get_data_types()
     return {
@@ -121,7 +125,6 @@ def settings(run, engine):
         "loss_scale": run.loss_scale if engine.fp16_enabled() else None,
         "compute_dtype": str(kind).replace("torch.", ""),
         "master_weights": "float32" if narrow else "none",
-        "copies": "one batch ahead, on their own stream" if run.cuda else None,
     }
 
 
