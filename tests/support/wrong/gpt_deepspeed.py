@@ -132,7 +132,7 @@ RIGHT = [
         + ("dp2zero1acc2", "dp2zero2acc2", "dp2zero3acc2", "dp2zero3ckpt1")
     ),
     *(
-        deepspeed("as it is", None, layout=layout, precision="amp")
+        deepspeed("in mixed precision", None, layout=layout, precision="amp")
         for layout in ("1", "dp2", "dp2zero1", "dp2zero2", "dp2zero3")
     ),
 ]
