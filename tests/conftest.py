@@ -25,6 +25,7 @@ from chromium import browser  # noqa: E402, F401  a fixture
 hypothesis.settings.register_profile("dlperf", deadline=None)
 hypothesis.settings.load_profile("dlperf")
 
+#: All that train every workload on a CPU.
 CPU_FRAMEWORKS = (
     "pytorch",
     "tensorflow",
@@ -35,6 +36,7 @@ CPU_FRAMEWORKS = (
     "mindspore",
     "jax",
 )
+CPU_ENVIRONMENTS = (*CPU_FRAMEWORKS, "deepspeed")
 
 
 def one_of_all(first: str) -> list:
@@ -119,8 +121,8 @@ def snakemake(*arguments: str, cwd: Path = ROOT, check: bool = True, **options):
 
 @pytest.fixture(scope="session")
 def environments() -> Path:
-    """results/environments with all eight frameworks, built by the workflow where missing."""
-    names = [f"results/environments/{name}.cpu/env.json" for name in CPU_FRAMEWORKS]
+    """results/environments of all frameworks on CPUs, built by the workflow where missing."""
+    names = [f"results/environments/{name}.cpu/env.json" for name in CPU_ENVIRONMENTS]
     snakemake("--", *names)
     for name in names:
         built = json.loads((ROOT / name).read_text())

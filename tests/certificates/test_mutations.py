@@ -24,6 +24,8 @@ from wrong.electra import ELECTRA
 from wrong.electra_squad import INFER, QUALITY, SQUAD
 from wrong.gpt import ALONE, SPLIT
 from wrong.gpt import RIGHT as GPT
+from wrong.gpt_deepspeed import GPT_DEEPSPEED
+from wrong.gpt_deepspeed import RIGHT as GPT_IN_DEEPSPEED
 from wrong.gpt_jax import GPT_JAX
 from wrong.gpt_jax import RIGHT as GPT_IN_JAX
 from wrong.resnet50 import RESNET50
@@ -249,12 +251,17 @@ def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
         assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
 
 
-@pytest.mark.parametrize("mutation", one_in_five(ALONE) + every_other(SPLIT) + one_in_five(GPT_JAX))
+@pytest.mark.parametrize(
+    "mutation",
+    one_in_five(ALONE) + every_other(SPLIT) + one_in_five(GPT_JAX) + first(1, GPT_DEEPSPEED),
+)
 def test_a_wrong_setting_of_gpt_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 
-@pytest.mark.parametrize("mutation", first(3, GPT) + first(1, GPT_IN_JAX))
+@pytest.mark.parametrize(
+    "mutation", first(3, GPT) + first(1, GPT_IN_JAX) + first(1, GPT_IN_DEEPSPEED)
+)
 def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
     found = certificate(mutation)
     assert found["passed"], found["tiers"]

@@ -10,15 +10,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
-from conftest import one_of_all
+from conftest import CPU_FRAMEWORKS, one_of_all
 
-from dlperf import frameworks, plan, workloads
+from dlperf import plan, workloads
 from dlperf.plan import expand, load
 from dlperf.scenarios import quality
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "scripts/dlperf/measure/record.schema.json").read_text())
-CPU_FRAMEWORKS = [name for name in frameworks.NAMES if name != "hugectr"]
 
 
 WORKLOADS = {

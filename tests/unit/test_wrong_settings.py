@@ -10,6 +10,7 @@ from wrong import (
     electra,
     electra_squad,
     gpt,
+    gpt_deepspeed,
     gpt_jax,
     resnet50,
     sources_of,
@@ -25,7 +26,7 @@ ALL = [
         *(bert.BERT, bert.PADDED),
         *(wide_deep.WIDE_DEEP, wide_deep.SHARDED, wide_deep.INFER, wide_deep.QUALITY),
         electra.ELECTRA,
-        *(gpt.ALONE, gpt.SPLIT, gpt_jax.GPT_JAX),
+        *(gpt.ALONE, gpt.SPLIT, gpt_jax.GPT_JAX, gpt_deepspeed.GPT_DEEPSPEED),
         *(electra_squad.SQUAD, electra_squad.INFER, electra_squad.QUALITY),
     )
     for mutation in table

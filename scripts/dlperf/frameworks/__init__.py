@@ -39,6 +39,7 @@ ASKED = {"amp_bf16": "bfloat16", "amp_fp16": "float16"}
 
 NAMES = (
     "pytorch",
+    "deepspeed",
     "tensorflow",
     "tensorflow1",
     "mxnet",

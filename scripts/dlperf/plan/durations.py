@@ -32,6 +32,7 @@ from dlperf.workloads.cases import case_of, parse_case
 # 9,000) and an H100.
 CPU_CORE_GFLOPS = {
     "pytorch": 50,
+    "deepspeed": 45,
     "tensorflow": 48,
     "tensorflow1": 30,
     "mxnet": 55,
@@ -47,6 +48,7 @@ GPU_GFLOPS_MIXED = 60_000
 # second repetition on, times 0.7: so the sum is the 12 minutes that the round took on quiet ones.
 CPU_STARTUP_SECONDS = {
     "pytorch": 4,
+    "deepspeed": 7,
     "tensorflow": 5,
     "tensorflow1": 5,
     "mxnet": 2,

@@ -24,6 +24,7 @@ from dlperf.environments.commands import explain, without_addresses
 ENVS = environments.FILES
 NAMES = sorted(path.name.removesuffix(".lock.txt") for path in ENVS.glob("*.lock.txt"))
 FRAMEWORKS = (
+    "deepspeed",
     "jax",
     "mindspore",
     "mxnet",

@@ -20,7 +20,7 @@ SOURCE = Source(
         the current rate is of the last step only""",
     forms=(
         Form(
-            "pytorch",
+            "deepspeed",
             "DeepSpeed",
             regex(
                 r"(?<![\d/])(?P<epoch>\d+)/(?P<step>\d+), SamplesPerSec=(?P<running_rate><N>)"
@@ -28,7 +28,7 @@ SOURCE = Source(
             ),
         ),
         Form(
-            "pytorch",
+            "deepspeed",
             "DeepSpeed",
             regex(
                 r"(?<![\d/])(?P<epoch>\d+)/(?P<step>\d+), "
@@ -37,7 +37,7 @@ SOURCE = Source(
             ),
         ),
         Form(
-            "pytorch",
+            "deepspeed",
             "DeepSpeed",
             regex(
                 r"\bepoch=\d+/micro_step=\d+/global_step=(?P<step>\d+), "

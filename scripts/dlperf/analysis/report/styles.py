@@ -6,6 +6,7 @@ from collections.abc import Mapping
 #: they also differ in lightness, and marker and hatch tell them apart without colour.
 STYLES: Mapping[str, tuple[str, str, str]] = {
     "pytorch": ("#d55e00", "o", ""),
+    "deepspeed": ("#8c1d40", "p", "**"),
     "tensorflow": ("#e69f00", "s", "//"),
     "tensorflow1": ("#9a7b38", "D", "\\\\"),
     "mxnet": ("#0072b2", "^", "xx"),

@@ -9,7 +9,8 @@ from dlperf.workloads.gpt import facts
 #: fp32's and amp's are of measurements in PyTorch and JAX. Those of TF32 and float16 are BERT's, as
 #: are amp's of several steps: no certificate of GPT has measured them yet.
 TOLERANCES = encoders.tolerances(
-    fp32={"step": {"gradient": 2e-5, "gradient_median": 1e-5}},
+    # update: DeepSpeed, which has no float64, measured 9e-5; a clip by each shard measures 2e-3
+    fp32={"step": {"gradient": 2e-5, "gradient_median": 1e-5}, "update": 1e-3},
     # measured in PyTorch and JAX: losses 6e-5, gradients 0.016, median 0.012, dropout 6e-5
     amp={
         "step": {"loss": 5e-4, "gradient": 0.06, "gradient_median": 0.05},
