@@ -121,8 +121,8 @@ class Steps(Section):
         default=20,
         ge=1,
         le=1_000_000,
-        description="Training steps before the clock starts: compilation, autotuning and caches "
-        "happen here.",
+        description="Training steps before the clock starts, in which compilation, autotuning and "
+        "caching happen.",
         examples=[2, 20],
     )
     measured: int = Field(
@@ -135,7 +135,7 @@ class Steps(Section):
 
 
 class Inference(Section):
-    """What differs where a workload infers."""
+    """What differs in the scenario `infer`."""
 
     batch_sizes: dict[Precision, Choices[BatchSize]] | None = Field(
         default=None,
@@ -145,45 +145,46 @@ class Inference(Section):
     )
     topologies: Choices[Topology] | None = Field(
         default=None,
-        description="Topologies of `infer`, if they differ from the round's: devices serve each by "
-        "itself, so that more of them show little.",
+        description="Topologies of `infer`, if they differ from the round's. Devices serve "
+        "independently, so more of them show little.",
         examples=[["1n1d"]],
     )
     steps: Steps | None = Field(
         default=None,
         description="Batches of a repetition of `infer`, in each of its two windows, if they "
-        "differ from the steps of training. A p99 needs 368 measured batches, a p95 72.",
+        "differ from the steps of training. A p99 needs 368 measured batches, a p95 needs 72.",
         examples=[{"warmup": 20, "measured": 400}],
     )
     arrival_rate: Choices[ArrivalRate] | None = Field(
         default=None,
-        description="Beside the closed loop of `infer`, a server in an open one: single samples "
-        "arrive at random, so many a second at each device, and their latency counts from their "
-        "arrival. As many are measured as `steps` says.",
+        description="Adds a server in an open loop to the closed loop of `infer`: single samples "
+        "arrive at random at each device, at this rate per second, and their latency counts from "
+        "their arrival. `steps` sets how many are measured.",
         examples=[[20, 40]],
     )
 
 
 class Quality(Section):
-    """A training to a quality: of so many epochs, tested on the way; a repetition is a seed."""
+    """Time to quality: a training with evaluations; each repetition has its own seed."""
 
     epochs: Choices[PositiveInt] = Field(
-        description="The numbers of epochs of a training. The learning rate warms up, and falls to "
-        "0 at the end.",
+        description="The numbers of epochs of a training. The learning rate warms up first, and "
+        "has fallen to 0 at the end.",
         examples=[[6], [50, 90]],
     )
     evaluations: int = Field(
         default=10,
         ge=1,
         le=10_000,
-        description="How often the model is tested, evenly spaced; the last time is at the end. "
-        "The time to the target is a multiple of this, and includes the tests.",
+        description="How often the model is evaluated, evenly spaced; the last evaluation is at "
+        "the end. The time to the target is a multiple of this interval, and includes the "
+        "evaluations.",
         examples=[12],
     )
     target: float | None = Field(
         default=None,
         gt=0,
-        description="The value of the test score that is to be reached.",
+        description="The target value of the evaluation score.",
         examples=[0.97, 0.759],
     )
     batch_sizes: dict[Precision, Choices[PositiveInt]] | None = Field(
@@ -200,32 +201,32 @@ class Quality(Section):
         default=None,
         ge=1,
         le=10_000_000,
-        description="The longest time of a repetition of `quality`, if it differs.",
+        description="The timeout of a repetition of `quality`, if it differs.",
         examples=[3600],
     )
 
 
 class Also(Section):
-    """More cases of the scenario `train`: what differs in them from the workload's section."""
+    """Additional cases of the scenario `train`: what differs from the workload's section."""
 
     batch_sizes: dict[Precision, Choices[BatchSize]] | None = Field(
         default=None,
-        description="Batch sizes of one device, in place of those of the section.",
+        description="Batch sizes of one device, instead of those of the section.",
         examples=[{"fp32": [512, 1024]}],
     )
     global_batch_sizes: dict[Precision, Choices[PositiveInt]] | None = Field(
         default=None,
-        description="Batches of all devices together, in place of the batch sizes of the section.",
+        description="Global batches, instead of the batch sizes of the section.",
         examples=[{"fp32": [16384]}],
     )
     topologies: Choices[Topology] | None = Field(
         default=None,
-        description="Topologies, in place of the round's.",
+        description="Topologies, instead of the round's.",
         examples=[["1n1d", "1n8d"]],
     )
     layouts: Choices[Layout] | None = Field(
         default=None,
-        description="Layouts, in place of those of the section; they have the same keys.",
+        description="Layouts, instead of those of the section; they have the same keys.",
         examples=[[{"accumulation": 8}]],
     )
 
@@ -236,23 +237,24 @@ class Workload(Section):
     scenarios: Choices[Scenario] = Field(
         default=["train"],
         description="`train`: training throughput. `infer`: throughput and latency of a model's "
-        "outputs. `quality`: training until a test metric reaches its target.",
+        "outputs. `quality`: time to quality, the time until an evaluation score reaches its "
+        "target.",
         examples=[["train"], ["train", "infer"]],
     )
     precisions: Choices[Precision] = Field(
-        description="`fp32`: float32 and nothing less. `tf32`: float32 whose products a GPU rounds "
-        "to TF32. `amp`: the mixed precision that suits the device best: bfloat16 on a CPU and on "
-        "GPUs from Ampere on, float16 on older GPUs and in frameworks that have nothing else. "
-        "`amp_bf16`, `amp_fp16`: mixed precision with this narrow type, in tables of its own. The "
-        "parity sheet says which type was used.",
+        description="`fp32`: only float32. `tf32`: float32 whose products a GPU rounds to TF32. "
+        "`amp`: the mixed precision that suits the device best: bfloat16 on a CPU and on GPUs "
+        "since Ampere, float16 on older GPUs and in frameworks that support nothing else. "
+        "`amp_bf16`, `amp_fp16`: mixed precision with this type, in separate tables. The parity "
+        "sheet says which type was used.",
         examples=[["fp32"], ["tf32", "amp"], ["amp", "amp_fp16"]],
     )
     compilers: Choices[Compiler] = Field(
         default=["default"],
-        description="`default`: what most users of the framework run on this device, or, where "
-        "that cannot do a case, another that can. `off`: no compiler. `on`: the framework's own "
-        "compiler (torch.compile, XLA, CINN, nn.Graph, GRAPH_MODE, static hybridize, jit). Or the "
-        "name of a compiler; frameworks without it are then unsupported.",
+        description="`default`: what most users of the framework run on this device, or another "
+        "compiler if that one does not support a case. `off`: no compiler. `on`: the framework's "
+        "own compiler (torch.compile, XLA, CINN, nn.Graph, GRAPH_MODE, static hybridize, jit). Or "
+        "the name of a compiler; frameworks without it are then unsupported.",
         examples=[["default"], ["off", "on"], ["inductor"]],
     )
     batch_sizes: dict[Precision, Choices[BatchSize]] = Field(
@@ -263,21 +265,21 @@ class Workload(Section):
     )
     global_batch_sizes: dict[Precision, Choices[PositiveInt]] | None = Field(
         default=None,
-        description="Batches of all devices together, of the scenario `train`, beside "
-        "`batch_sizes`: the more devices, the smaller the share of each (strong scaling).",
+        description="Global batches of the scenario `train`, in addition to `batch_sizes`: the "
+        "more devices, the smaller the share of each (strong scaling).",
         examples=[{"fp32": [16384]}],
     )
     also: list[Also] = Field(
         default=[],
-        description="More cases of the scenario `train` than the combinations of the lists: each "
-        "entry has the keys that differ in its cases.",
+        description="Cases of the scenario `train` in addition to the combinations of the lists: "
+        "each entry has the keys that differ in its cases.",
         examples=[[{"batch_sizes": {"fp32": [512]}, "topologies": ["1n1d"]}]],
     )
     layouts: Choices[Layout] = Field(
         default=[Layout()],
-        description="How the scenario `train` spreads a model over devices: each entry is one "
-        "layout, and a key that it leaves out has its standard value. A layout has to fit one of "
-        "the topologies; on others that it does not divide it is unsupported.",
+        description="How the scenario `train` splits a model over devices. Each entry is one "
+        "layout, and a missing key has its standard value. A layout must fit one of the "
+        "topologies; on topologies that it does not divide it is unsupported.",
         examples=[[{}, {"accumulation": 8}], [{"tensor_parallel": 2, "pipeline_parallel": 2}]],
     )
     data: list[str] = Field(description="The kinds of data; each workload has its own kinds.")
@@ -296,7 +298,7 @@ class Workload(Section):
         default=None,
         ge=1,
         le=10_000_000,
-        description="The longest time of a repetition, if it differs from the round's.",
+        description="The timeout of a repetition, if it differs from the round's.",
         examples=[600],
     )
 
@@ -401,8 +403,8 @@ def _quality(name: str) -> type[Quality]:
     tested = [kind for kind, each in workload.data.items() if each.tests]
     usual = list(dict.fromkeys(workload.data[kind].target for kind in tested))
     text = (
-        f"{score.description} Records have the whole curve: another target needs no other "
-        "run. By default, the one that is usual for the data."
+        f"{score.description} Records have the whole curve, so another target needs no new "
+        "run. By default, the usual one for the data."
     )
     of_target = Field(default=None, gt=0, le=score.most, description=text, examples=usual)
     fields["target"] = (float | None, of_target)
@@ -413,7 +415,7 @@ def _quality(name: str) -> type[Quality]:
     )
     for own, each in workload.dimensions.items():
         if not each.is_choice:
-            text = f"The same of `quality`, if it differs: {each.description}"
+            text = f"The same for `quality`, if it differs: {each.description}"
             field = Field(default=None, description=text, examples=list(each.examples))
             fields[own] = (_type_of(each)[0] | None, field)
     return _made(f"{name}_quality", Quality, Quality.__doc__ or "", fields)
@@ -425,7 +427,7 @@ def _also(name: str) -> Any:
     for own, each in workloads.of(name).dimensions.items():
         field = Field(
             default=None,
-            description="In place of that of the section.",
+            description="Instead of that of the section.",
             examples=list(each.examples),
         )
         fields[own] = (_type_of(each)[0] | None, field)
@@ -462,7 +464,7 @@ def _sections() -> type[BaseModel]:
         name: (_section(name) | None, Field(default=None, description=f"{_title(name)}."))
         for name in workloads.NAMES
     }
-    text = "The workloads of the round. Those that are left out are not measured."
+    text = "The workloads of the round. Workloads that are not listed are not measured."
     return create_model("Workloads", __base__=_Workloads, __doc__=text, **fields)
 
 
@@ -484,13 +486,13 @@ else:
 
 
 class Search(Section):
-    """How the largest size is searched for, where one is `max`."""
+    """How the largest size is searched for, if one is `max`."""
 
     memory_limit: Memory | None = Field(
         default=None,
-        description="On `cpu`, the memory that a device may commit while a size is searched, and "
-        "where the one that was found is measured, in place of the round's `memory_limit`: the "
-        "other cases of the round then have no limit, or the round's.",
+        description="On `cpu`, the memory that a device may commit during a search, and when the "
+        "size that was found is measured, instead of the round's `memory_limit`. The other cases "
+        "of the round then have no limit, or the round's.",
         examples=["2 GB"],
     )
     most: int = Field(
@@ -505,22 +507,22 @@ class Search(Section):
         ge=1,
         le=2**20,
         description="Batches are tried in multiples of this number, and each one below twice the "
-        "number. What is found is right within it.",
+        "number. The result is accurate to this number.",
         examples=[8],
     )
     steps: int = Field(
         default=4,
         ge=2,
         le=1_000_000,
-        description="The steps of a try. Memory can still grow in the second one.",
+        description="The number of steps of a try. Memory can still grow in the second one.",
         examples=[4],
     )
     repetitions: int = Field(
         default=2,
         ge=1,
         le=10_000,
-        description="The number of runs as long as a repetition that the largest batch must pass "
-        "before it is taken.",
+        description="The number of runs, with the length of a repetition, that the largest batch "
+        "must pass before it is accepted.",
         examples=[2],
     )
 
@@ -531,14 +533,14 @@ class Environments(Section):
     backend: Backend = Field(
         default="venv",
         description="`venv`: uv builds a virtual environment for each framework from its lock. "
-        "`conda`: Snakemake's conda makes the environment, and uv installs the same lock in it; "
-        "call Snakemake with `--profile conda` or `--sdm conda`, which is enough without this key.",
+        "`conda`: Snakemake's conda makes the environment, and uv installs the same lock in it. "
+        "Call Snakemake with `--profile conda` or `--sdm conda`, which is enough without this key.",
         examples=["venv"],
     )
     interpreters: dict[Framework, Annotated[str, Field(min_length=1)]] = Field(
         default={},
-        description="Frameworks that are already installed, with the path of their Python (such as "
-        "that of a module or a container). Nothing is built for these, and no lock is applied.",
+        description="Frameworks that are already installed, with the path of their Python (such "
+        "as that of a module or a container). Nothing is built for them, and no lock is applied.",
         examples=[{"pytorch": "/opt/pytorch/bin/python3"}],
     )
     find_links: list[str] = Field(
@@ -565,7 +567,7 @@ class Cluster(Section):
     gres: str = Field(
         default="gpu",
         min_length=1,
-        description="The scheduler's name of a GPU, with its type if the site requires that.",
+        description="The scheduler's name for a GPU, with its type if the site requires that.",
         examples=["gpu", "gpu:a100"],
     )
     nodes: list[NodeName] = Field(
@@ -624,7 +626,7 @@ class Config(Section):
         ge=1,
         le=10_000,
         description="The number of independent runs of each case; tables show their median. Seven "
-        "give an interval with a coverage of 98 %, three one of 75 %; ranks need four or more.",
+        "give an interval with a coverage of 98 %, three one of 75 %; ranks need at least four.",
         examples=[3, 7],
     )
     steps: Steps = Field(default=Steps(), description="The steps of a repetition.")
@@ -648,28 +650,28 @@ class Config(Section):
         default=1800,
         ge=1,
         le=10_000_000,
-        description="The longest time of one repetition, start-up included. Then it is stopped and "
-        "recorded as `timeout`.",
+        description="The timeout of one repetition, including start-up. After it, the repetition "
+        "is stopped and recorded as `timeout`.",
         examples=[300],
     )
     memory_limit: Memory | None = Field(
         default=None,
-        description="On `cpu`, the memory that a device may commit, as `4 GB`, `4 GiB` or a number "
-        "of bytes: beyond it a repetition is out of memory. Needed where something is searched, "
-        "here or in `search`, so that the machine does not swap; all devices of a node together "
-        "may have three quarters of its memory.",
+        description="On `cpu`, the memory that a device may commit, as `4 GB`, `4 GiB` or a "
+        "number of bytes: beyond it a repetition is out of memory. Required for a search, here or "
+        "in `search`, so that the machine does not swap. All devices of a node together may use "
+        "three quarters of its memory.",
         examples=["4 GB"],
     )
     search: Search = Field(default=Search(), description="How `max` is searched for.")
     on_failure: OnFailure = Field(
         default="record",
-        description="What to do when a repetition runs out of memory, crashes or takes too long: "
-        "`record` that and continue, or `stop` the round, whose next call runs it again.",
+        description="What to do when a repetition runs out of memory, crashes or exceeds its "
+        "timeout: `record` that and continue, or `stop` the round, whose next call runs it again.",
         examples=["record"],
     )
     retry: list[Failure] = Field(
         default=[],
-        description="The next call runs repetitions again whose record has one of these statuses.",
+        description="The next call repeats repetitions whose record has one of these statuses.",
         examples=[["crashed", "timeout"]],
     )
     beside: list[PublishedName] = Field(
