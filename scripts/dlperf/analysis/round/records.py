@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from dlperf import frameworks, plan, workloads
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
-from dlperf.contract import searched, storage, strict_json
+from dlperf.contract import searched, storage
 from dlperf.contract.case import INFERRING, UNSAID, upgraded, with_choices
 from dlperf.plan import Case, Config, searches
 from dlperf.scenarios import quality, server, train
@@ -102,13 +102,14 @@ def _read_case(config: Config, case: Case, runs: Path) -> tuple[list[Repetition]
     except ValueError as error:
         problems.append(str(error))
     wanted = plan.document(case, config, 1)
-    folder = runs / case.folder
+    folder = case.folder
     for number in range(1, config.repetitions + 1):
-        path = folder / f"rep{number}.json"
-        shown = f"{runs.name}/{case.folder}/{path.name}"
+        shown = f"{runs.name}/{folder}/rep{number}.json"
+        path = f"{runs}/{folder}/rep{number}.json"
         record, sha256 = None, ""
         try:
-            content = path.read_bytes()
+            with open(path, "rb", buffering=0) as stream:
+                content = stream.read()
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -134,7 +135,7 @@ def parse(
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """(record, problems) of a file's content that should hold `wanted`, the document of `case`."""
     try:
-        record = strict_json.parse(content)
+        record = documents.parse(content)
     except ValueError as error:
         if not content.strip():
             return None, ["is empty"]
@@ -174,7 +175,8 @@ def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[s
             if there != asked:
                 yield f"identity.{key} is {there!r}, but its path says {asked!r}"
     for key in BINDING_SETTINGS:
-        there, asked = (each.get(key, UNSAID.get(key)) for each in (settings, wanted["settings"]))
+        unsaid = UNSAID.get(key)
+        there, asked = settings.get(key, unsaid), wanted["settings"].get(key, unsaid)
         if there != asked:
             yield (
                 f"was measured with {key}={there!r}, but the round's config.yaml asks for {asked!r}"
@@ -266,12 +268,14 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
         yield f"energy does not have each of the {ranks} devices once"
     if (steps.get("loader_seconds") or 0) > record["provenance"].get("seconds_total", math.inf):
         yield "steps.loader_seconds are longer than all of it (provenance.seconds_total)"
-    names: dict[int, set[str]] = {}
-    for window in record["window"]:
-        names.setdefault(window["rank"] * case.nodes // ranks, set()).add(window["node"])
-    for node, found in sorted(names.items()):
+    names: dict[int, list[str]] = {}
+    for node, name in sorted(
+        {(w["rank"] * case.nodes // ranks, w["node"]) for w in record["window"]}
+    ):
+        names.setdefault(node, []).append(name)
+    for node, found in names.items():
         if len(found) > 1:
-            yield f"window: ranks of node {node} name several nodes: {', '.join(sorted(found))}"
+            yield f"window: ranks of node {node} name several nodes: {', '.join(found)}"
     unit, parameters, matrices = _facts(case.workload, tuple(case.dimensions.items()))
     yield from _weights(record.get("weights"), ranks, matrices, case.layout.devices_per_replica > 1)
     if record["unit"] != unit:
