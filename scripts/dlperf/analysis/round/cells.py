@@ -43,6 +43,8 @@ RATIO_INTERVAL = (
 )
 
 Certificates = Mapping[certificates.Key, Sequence[Row]]
+#: Rows of a case's certificate, and the codes and locks that its repetitions were made with.
+Proof = tuple[Sequence[Row], set[tuple[str, ...]]]
 
 
 def cells(measurements: Path, certified: Path, limited: Path | None, out: Path) -> None:
@@ -84,11 +86,17 @@ def summarise(
         ]
         for case in spelled
     ]
-    rows = [_cell(each, own[0], proofs, known) for each, own in zip(cases, of_cases, strict=True)]
+    proven = [_proof(case, each, proofs) for case, each in zip(spelled, cases, strict=True)]
+    rows = [
+        _cell(each, own[0], proof, known)
+        for each, own, proof in zip(cases, of_cases, proven, strict=True)
+    ]
     # these are the baseline of no ratio
     excluded = {id(each) for each, cell in zip(cases, rows, strict=True) if flags.excluding(cell)}
     found: list[tuple[Row, Sequence[float]]] = []
-    for case, each, cell, (first, *others) in zip(spelled, cases, rows, of_cases, strict=True):
+    for case, each, proof, cell, (first, *others) in zip(
+        spelled, cases, proven, rows, of_cases, strict=True
+    ):
         over = base_case(case)
         place = _place(over.folder, each.first)
         base = each if over == case else by_place.get(place)
@@ -114,7 +122,7 @@ def summarise(
             together, lacking = None, [*lacking, flags.NO_GLOBAL_BATCH_RATIO]
         if cell["status"] == "ok":
             cell |= _over_base(each, base, first)
-            cell["flags"] = _flags(cell, [*each.flags, *lacking], proofs, each)
+            cell["flags"] = _flags(cell, [*each.flags, *lacking], proof)
         own = [cell, *(_other(cell, each, base, metric) for metric in others)]
         for row in own:
             row |= _over_precision(each, full, row["metric"])
@@ -168,7 +176,7 @@ def _of_one_step(case: Case) -> Case:
     return replace(case, layout=replace(case.layout, accumulation=1))
 
 
-def _cell(own: Repetitions, metric: Metric, proofs: Certificates, known: Sequence[Row]) -> Row:
+def _cell(own: Repetitions, metric: Metric, proof: Proof, known: Sequence[Row]) -> Row:
     """The row of the scenario's own metric, with all that is known of the case beside no other."""
     first, n_ok = own.first, own.statuses.get("ok", 0)
     kept = (
@@ -195,24 +203,23 @@ def _cell(own: Repetitions, metric: Metric, proofs: Certificates, known: Sequenc
     counted = ("oom", "timeout", "crashed", "missing")
     cell |= {f"n_{status}": own.statuses.get(status, 0) for status in counted}
     if failure != "unsupported":
-        cell["certificate"] = certificates.standing(*_proof(own, proofs))
+        cell["certificate"] = certificates.standing(*proof)
     if not n_ok:
         return cell
     cell |= _summary(own, metric) | own.summary
     if metric.name == "throughput":
         cell |= limits.utilisation(cell, own.kinds, known)
-    cell["flags"] = _flags(cell, own.flags, proofs, own)
+    cell["flags"] = _flags(cell, own.flags, proof)
     return cell
 
 
-def _proof(own: Repetitions, proofs: Certificates) -> tuple[Sequence[Row], set[tuple[str, ...]]]:
-    """(rows of a case's certificate, the codes and locks that its repetitions were made with)."""
+def _proof(case: Case, own: Repetitions, proofs: Certificates) -> Proof:
     made_with = {tuple(row[key] for key in columns.MADE_WITH) for row in own.kinds}
-    return proofs.get(certificates.key(own.first), []), made_with
+    return proofs.get(certificates.key(own.first, case), []), made_with
 
 
-def _flags(cell: Row, raised: Sequence[str], proofs: Certificates, own: Repetitions) -> str:
-    found = [*flags.found(cell, raised), *certificates.flags(*_proof(own, proofs))]
+def _flags(cell: Row, raised: Sequence[str], proof: Proof) -> str:
+    found = [*flags.found(cell, raised), *certificates.flags(*proof)]
     return " ".join(found)
 
 

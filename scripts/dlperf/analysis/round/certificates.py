@@ -26,11 +26,11 @@ KEY = columns.CERTIFICATE[:7]
 Key = tuple[Any, ...]
 
 
-def key(row: Mapping[str, Any]) -> Key:
-    """Which certificate covers a cell."""
-    case = case_of_row(row)
-    found = {**row, "variant": case.variant, "layout": case.proved}
-    return tuple(found[name] for name in KEY)
+def key(row: Mapping[str, Any], case: Case | None = None) -> Key:
+    """Which certificate covers a cell; `case` is the row's, where that is known."""
+    case = case or case_of_row(row)
+    found = {"variant": case.variant, "layout": case.proved}
+    return tuple(found[name] if name in found else row[name] for name in KEY)
 
 
 def read(config: Config, cases: Iterable[Case], shared: Path) -> list[Row]:

@@ -369,7 +369,7 @@ def test_work_of_sizes_that_were_searched_is_not_held_to_that_of_the_others(sear
         loss_first=lambda all: all["losses"],
         loss_last=lambda all: all["losses"] - 1,
     )
-    assert disturbances.strange_losses(measured) == expected
+    assert disturbances.strange_losses(disturbances.placed(measured)) == expected
 
 
 def test_energy_and_memory_are_kept_where_they_were_counted(tmp_path):

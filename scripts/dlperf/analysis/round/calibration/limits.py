@@ -7,6 +7,7 @@ beside which MFU is shown. What nobody stated or measured is absent, never guess
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,16 @@ def _name(host: Mapping[str, Any], config: plan.Config) -> str:
 
 def flops_per_sample(cell: Row) -> float:
     """Floating-point operations of the workload's formulas for one sample."""
-    workload = workloads.of(cell["workload"])
-    own = {name: cell[name] for name in workload.dimensions}
-    return float(workload.flops_per_sample(own, cell["scenario"]))
+    own = tuple((name, cell[name]) for name in workloads.of(cell["workload"]).dimensions)
+    return _flops_per_sample(cell["workload"], own, cell["scenario"])
+
+
+@cache
+def _flops_per_sample(
+    workload: str, dimensions: tuple[tuple[str, Any], ...], scenario: str
+) -> float:
+    """Counted once for all cells of a table: a model has hundreds of tensors."""
+    return float(workloads.of(workload).flops_per_sample(dict(dimensions), scenario))
 
 
 def utilisation(cell: Row, repetitions: Sequence[Row], found: Sequence[Row]) -> Row:

@@ -66,8 +66,12 @@ def floors(rows: Iterable[Row]) -> list[Floor]:
 
     The last one is that of all, named ""; of a single workload it is the only one.
     """
+    return _floors(by_cell(rows))
+
+
+def _floors(every_cell: Iterable[Sequence[Row]]) -> list[Floor]:
     found: dict[str, list[list[float]]] = {}
-    for own in by_cell(rows):
+    for own in every_cell:
         if len(own) > 1:
             speeds = [row["throughput"] for row in own]
             found.setdefault(own[0]["workload"], []).append(speeds)
@@ -103,8 +107,12 @@ def _floor(workload: str, cells: Sequence[Sequence[float]]) -> Floor:
 
 def drifts(rows: Iterable[Row]) -> list[Drift]:
     """The drift of each host that has ok repetitions of one cell at two times or more."""
+    return _drifts(by_cell(rows))
+
+
+def _drifts(every_cell: Iterable[Sequence[Row]]) -> list[Drift]:
     by_host: dict[str, list[list[Row]]] = {}
-    for own in by_cell(rows):
+    for own in every_cell:
         hosts: dict[str, list[Row]] = {}
         for row in own:
             if row["window_start_utc"]:
@@ -136,11 +144,13 @@ def _drift(host: str, cells: Sequence[Sequence[Row]]) -> Drift | None:
         speeds = np.array([[row["throughput"] for row in own] for own in alike])
         share = speeds / np.median(speeds, axis=1, keepdims=True) - 1
         one, other = np.triu_indices(n, 1)
-        gap, change = hours[:, other] - hours[:, one], share[:, other] - share[:, one]
-        change, gap = (change * np.sign(gap))[gap != 0], np.abs(gap)[gap != 0]
-        score += int(np.sign(change).sum())
+        gap, slope = hours[:, other] - hours[:, one], share[:, other] - share[:, one]
+        if not gap.all():
+            gap, slope = gap[gap != 0], slope[gap != 0]
+        slope /= gap
+        score += int(np.count_nonzero(slope > 0)) - int(np.count_nonzero(slope < 0))
         variance += len(alike) * _votes(n) - sum(map(_ties, speeds.tolist()))
-        slopes.append(change / gap)
+        slopes.append(slope.ravel())
         whens.append(hours.ravel())
         shares.append(share.ravel())
     each = np.concatenate(slopes)
@@ -152,7 +162,7 @@ def _drift(host: str, cells: Sequence[Sequence[Row]]) -> Drift | None:
         host=host,
         repetitions=len(when),
         hours=float(when.max() - when.min()),
-        slope=float(np.median(each)),
+        slope=float(np.median(each, overwrite_input=True)),
         probability=float(2 * ndtr(-abs(z))),
         thirds=_thirds(moved[np.argsort(when, kind="stable")]),
     )
@@ -195,10 +205,11 @@ def displaced(rows: Sequence[Row]) -> set[Cell]:
     slope times the distance of the mean time of its repetitions from the median of these mean
     times over all cells of its table on that host.
     """
-    every = floors(rows)
-    slopes = {each.host: each.slope for each in drifts(rows) if drifted(each, every[-1])}
+    cells_of_round = by_cell(rows)
+    every = _floors(cells_of_round)
+    slopes = {each.host: each.slope for each in _drifts(cells_of_round) if drifted(each, every[-1])}
     tables: dict[tuple[str, str], list[tuple[Cell, float]]] = {}
-    for own in by_cell(rows) if slopes else ():
+    for own in cells_of_round if slopes else ():
         for host in {_host(row) for row in own} & slopes.keys():
             mean = fmean(_hours(row) for row in own if _host(row) == host)
             tables.setdefault((own[0]["table"], host), []).append((_cell(own[0]), mean))
