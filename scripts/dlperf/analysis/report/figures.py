@@ -30,7 +30,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dlperf import scenarios, workloads
@@ -59,6 +59,7 @@ SETTINGS: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
+    "axes.titley": 1.0,  # else Matplotlib measures all ticks before it draws, to find this place
     "grid.color": GRID,
     "grid.linewidth": 0.8,
     "xtick.color": MUTED,
@@ -82,6 +83,9 @@ OUTLINE: Any = {"facecolor": PAPER, "linewidth": 1.2, "linestyle": (0, (3, 2))}
 NOT_EQUIVALENT = "not equivalent: equal work is not certified (see the table)"
 EXCLUDED = "{}: excluded from ranks (see the table)"
 PNG_DPI = 200
+PNG_LEVEL = (
+    3  # of compression: half of the time of the usual 6, for files that are an eighth larger
+)
 WIDTH = 9.0  # inches
 LONG_TITLE = 46  # characters
 LONG_FACTS = 132  # likewise, at full size
@@ -266,7 +270,9 @@ def _pdf(made: Figure, title: str) -> bytes:
 def _png(made: Figure, _: str) -> bytes:
     out = io.BytesIO()
     made.set_dpi(PNG_DPI)
-    FigureCanvasAgg(made).print_png(out, metadata={"Software": None})
+    FigureCanvasAgg(made).print_png(
+        out, metadata={"Software": None}, pil_kwargs={"compress_level": PNG_LEVEL}
+    )
     return out.getvalue()
 
 
@@ -415,6 +421,7 @@ def _axis(row: Row) -> str:
 
 def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool) -> None:
     highest = _highest(rows)
+    whiskers: list[tuple[float, int, float, float]] = []
     for place, each in enumerate(series):
         row = next((row for row in rows if row in each.cells), None)
         if row is None:
@@ -428,26 +435,31 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
         value, (low, high) = row["median"], _ends(row)
         hollow = flags.mark(row) != ""
         filled = {
-            "color": pale(each.colour) if each.second else each.colour,
+            "facecolor": pale(each.colour) if each.second else each.colour,
             "hatch": each.hatch,
             "hatchcolor": (PAPER, 0.75),
             "linewidth": 0,
         }
         style = {"edgecolor": each.colour, **OUTLINE} if hollow else filled
-        axes.barh(place, value, height=0.72, **style)
+        # barh and errorbar take ten times as long for each bar as their artists do
+        axes.add_patch(Rectangle((0, place - 0.36), value, 0.72, **style))
         if row["median_low"] is not None:
-            axes.errorbar(
-                value,
-                place,
-                xerr=[[value - low], [high - value]],
-                color=INK,
-                linewidth=1.1,
-                capsize=2.6,
-                capthick=1.1,
-            )
+            whiskers.append((value, place, value - low, high - value))
         some = f"  ({row['n_ok']}/{row['n_asked']})" if row["n_ok"] < row["n_asked"] else ""
         axes.text(
             high + 0.015 * highest, place, f"{forms.number(value)}{some}", va="center", size=8
+        )
+    if whiskers:
+        values, places, below, above = zip(*whiskers, strict=True)
+        axes.errorbar(
+            values,
+            places,
+            xerr=(below, above),
+            color=INK,
+            linestyle="none",
+            elinewidth=1.1,
+            capsize=2.6,
+            capthick=1.1,
         )
     if rows[0].get("over"):
         axes.axvline(1, color=INK, linewidth=1, linestyle=(0, (5, 3)))
