@@ -37,7 +37,8 @@ from dlperf import scenarios, workloads
 from dlperf.analysis.report.styles import STYLES
 from dlperf.analysis.round import flags, labels, metrics, names, origins
 from dlperf.analysis.schema import forms
-from dlperf.analysis.schema.files import AnalysisError, Row, read_table
+from dlperf.analysis.schema.files import AnalysisError, read_table
+from dlperf.analysis.schema.rows import Cell, Curve, read_cells, read_curves, value_of
 from dlperf.analysis.statistics.medians import median
 from dlperf.contract.files import write
 
@@ -103,7 +104,7 @@ class Series:
     """A framework with one compiler, and one layout over devices: its cells, how it is drawn."""
 
     title: str
-    cells: Sequence[Row]
+    cells: Sequence[Cell]
     colour: str
     marker: str
     hatch: str
@@ -120,7 +121,7 @@ def figures(config_path: Path, cells: Path) -> None:
     from dlperf import plan
 
     wanted = names.figure_ids(plan.expand(plan.load(config_path)))
-    rows = read_table(cells)
+    rows = read_cells(cells)
     places = [cells.with_name("figures") / name for name in wanted]
     files = [{kind: Path(f"{place}.{kind}") for kind in names.DRAWN} for place in places]
     selected = [select(rows, name) for name in wanted]
@@ -138,18 +139,18 @@ def figure(cells: Path, name: str, files: Mapping[str, Path]) -> None:
 
     Raises AnalysisError where there is no such figure.
     """
-    _draw_into(cells, name, select(read_table(cells), name), files)
+    _draw_into(cells, name, select(read_cells(cells), name), files)
 
 
 def _draw_of_many(
-    cells: Path, name: str, selected: tuple[list[Row], str], files: Mapping[str, Path]
+    cells: Path, name: str, selected: tuple[list[Cell], str], files: Mapping[str, Path]
 ) -> None:
     _draw_into(cells, name, selected, files)
     gc.collect()  # a figure is full of cycles, and commands look for none by themselves
 
 
 def _draw_into(
-    cells: Path, name: str, selected: tuple[list[Row], str], files: Mapping[str, Path]
+    cells: Path, name: str, selected: tuple[list[Cell], str], files: Mapping[str, Path]
 ) -> None:
     rows, kind = selected
     more: dict[str, Any] = {}
@@ -162,7 +163,7 @@ def _draw_into(
         write(path, drawn[each])
 
 
-def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:
+def select(rows: Sequence[Cell], name: str) -> tuple[list[Cell], str]:
     """(the cells of a figure, its kind)."""
     group = name.removesuffix(f"-{names.BATCHES}")
     if group != name and (found := metrics.over_batches(rows, group)):
@@ -192,7 +193,7 @@ def select(rows: Sequence[Row], name: str) -> tuple[list[Row], str]:
     return own, kind
 
 
-def latencies(path: Path, rows: Sequence[Row]) -> dict[str, list[float]]:
+def latencies(path: Path, rows: Sequence[Cell]) -> dict[str, list[float]]:
     """{framework/case: the milliseconds of all its repetitions, sorted} of these cells."""
     found: dict[str, list[float]] = {_place(row): [] for row in rows}
     for row in read_table(path):
@@ -201,25 +202,25 @@ def latencies(path: Path, rows: Sequence[Row]) -> dict[str, list[float]]:
     return {place: sorted(values) for place, values in found.items()}
 
 
-def curves(path: Path, rows: Sequence[Row]) -> dict[str, dict[int, list[Row]]]:
+def curves(path: Path, rows: Sequence[Cell]) -> dict[str, dict[int, list[Curve]]]:
     """{framework/case: {repetition: its tests, rows of curves.tsv.gz}} of these cells."""
-    found: dict[str, dict[int, list[Row]]] = {_place(row): {} for row in rows}
-    for row in read_table(path):
+    found: dict[str, dict[int, list[Curve]]] = {_place(row): {} for row in rows}
+    for row in read_curves(path):
         if _place(row) in found:
             found[_place(row)].setdefault(row["repetition"], []).append(row)
     return found
 
 
-def _place(row: Row) -> str:
+def _place(row: Mapping[str, Any]) -> str:
     return f"{row['workload']}/{row['framework']}/{row['case']}"
 
 
 def draw(
-    rows: Sequence[Row],
+    rows: Sequence[Cell],
     kind: str,
     name: str,
     times: Mapping[str, Sequence[float]] | None = None,
-    points: Mapping[str, Mapping[int, Sequence[Row]]] | None = None,
+    points: Mapping[str, Mapping[int, Sequence[Curve]]] | None = None,
     wanted: Sequence[str] = names.DRAWN,
 ) -> dict[str, bytes]:
     """The figure of these cells as {"svg": …, "png": …}. `name` makes the ids in the SVG unique.
@@ -293,7 +294,7 @@ def _only_shipped_fonts() -> None:
             fonts.addfont(path)
 
 
-def heading(row: Row, kind: str) -> str:
+def heading(row: Cell, kind: str) -> str:
     if kind == names.BATCHES:
         return f"{labels.workload(row)} {labels.scenario(row)}: throughput and latency"
     if kind == names.ECDF:
@@ -305,7 +306,7 @@ def heading(row: Row, kind: str) -> str:
     return f"{labels.workload(row)} {labels.scenario(row)}: {what}"
 
 
-def series_of(rows: Sequence[Row]) -> list[Series]:
+def series_of(rows: Sequence[Cell]) -> list[Series]:
     """The series of these cells: frameworks in the order of the plan, each with its compilers."""
     seen: set[str] = set()
     series = []
@@ -323,7 +324,7 @@ def series_of(rows: Sequence[Row]) -> list[Series]:
     return series
 
 
-def by_layout(series: Series, rows: Sequence[Row]) -> list[Series]:
+def by_layout(series: Series, rows: Sequence[Cell]) -> list[Series]:
     """A series for each layout of all `rows`, with a line and a marker of its own."""
     layouts = list(dict.fromkeys(map(labels.layout, rows)))
     found = []
@@ -342,7 +343,7 @@ def pale(colour: str) -> str:
 
 
 def _canvas(
-    rows: Sequence[Row], kind: str, body: float, notes: Sequence[str], labels_room: float = 0.62
+    rows: Sequence[Cell], kind: str, body: float, notes: Sequence[str], labels_room: float = 0.62
 ) -> tuple[Figure, float, float]:
     """A figure with room for `body` inches of panels; also the top and bottom of that room."""
     above, below = 0.82, labels_room + 0.17 * len(notes)
@@ -388,7 +389,7 @@ def _canvas(
     return made, 1 - above / height, below / height
 
 
-def _medians(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
+def _medians(rows: Sequence[Cell], series: Sequence[Series]) -> Figure:
     places = list(dict.fromkeys(map(labels.by_place, rows)))
     places.sort(key=lambda place: place[:3])  # layouts as they come
     across = min(len(places), 2)
@@ -412,14 +413,14 @@ def _medians(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
     return made
 
 
-def _axis(row: Row) -> str:
+def _axis(row: Cell) -> str:
     """'throughput, images/s'; which way is better where that is not up."""
     metric = metrics.of_row(row)
     better = " (lower is better)" if metric.lower_is_better else ""
     return f"{metric.title.lower()}, {labels.unit(row)}{better}"
 
 
-def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool) -> None:
+def _bars(axes: Axes, rows: Sequence[Cell], series: Sequence[Series], named: bool) -> None:
     highest = _highest(rows)
     whiskers: list[tuple[float, int, float, float]] = []
     for place, each in enumerate(series):
@@ -476,7 +477,7 @@ def _bars(axes: Axes, rows: Sequence[Row], series: Sequence[Series], named: bool
     axes.spines["left"].set_color(INK)
 
 
-def _scaling(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
+def _scaling(rows: Sequence[Cell], series: Sequence[Series]) -> Figure:
     notes = [origins.of(rows).note, "Dotted and dashed lines: ideal scaling from 1 device."]
     whole = max(2.9, 0.19 * len(series) + 0.6)
     made, top, bottom = _canvas(rows, names.SCALING, whole, notes, 0.74)
@@ -494,7 +495,7 @@ def _scaling(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
     return made
 
 
-def _batches(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
+def _batches(rows: Sequence[Cell], series: Sequence[Series]) -> Figure:
     whole = max(2.9, 0.19 * len(series) + 0.6)
     made, top, bottom = _canvas(rows, names.BATCHES, whole, [origins.of(rows).note], 0.74)
     room = 0.07 + 0.0076 * max(len(each.title) for each in series)
@@ -508,7 +509,9 @@ def _batches(rows: Sequence[Row], series: Sequence[Series]) -> Figure:
     return made
 
 
-def _over_batches(axes: Axes, series: Sequence[Series], rows: Sequence[Row], height: float) -> None:
+def _over_batches(
+    axes: Axes, series: Sequence[Series], rows: Sequence[Cell], height: float
+) -> None:
     """One metric over batch sizes; with a height, in inches, the series are named beside."""
     sizes = sorted({row["batch_size"] for row in rows})
     axes.set_xscale("log", base=2)
@@ -539,7 +542,7 @@ def _over_batches(axes: Axes, series: Sequence[Series], rows: Sequence[Row], hei
 
 
 def _distribution(
-    rows: Sequence[Row], series: Sequence[Series], times: Mapping[str, Sequence[float]]
+    rows: Sequence[Cell], series: Sequence[Series], times: Mapping[str, Sequence[float]]
 ) -> Figure:
     """For each framework the share of answers over the time that they took at most, as steps."""
     whole = max(3.2, 0.19 * len(series) + 0.6)
@@ -588,7 +591,9 @@ def _distribution(
 
 
 def _trainings(
-    rows: Sequence[Row], series: Sequence[Series], points: Mapping[str, Mapping[int, Sequence[Row]]]
+    rows: Sequence[Cell],
+    series: Sequence[Series],
+    points: Mapping[str, Mapping[int, Sequence[Curve]]],
 ) -> Figure:
     """Test score and loss, over samples and over seconds: a line a seed, and of their medians."""
     notes = [
@@ -643,19 +648,25 @@ def _trainings(
 
 
 def _training(
-    axes: Axes, line: Mapping[str, Any], runs: Iterable[Sequence[Row]], over: str, key: str
+    axes: Axes, line: Mapping[str, Any], runs: Iterable[Sequence[Curve]], over: str, key: str
 ) -> None:
     """The curves of one case: of each seed, and of their medians at each test."""
     own = {"color": line["color"], "linestyle": line["linestyle"]}
     for run in runs:
-        axes.plot([p[over] for p in run], [p[key] for p in run], linewidth=0.6, alpha=0.45, **own)
+        axes.plot(
+            [value_of(p, over) for p in run],
+            [value_of(p, key) for p in run],
+            linewidth=0.6,
+            alpha=0.45,
+            **own,
+        )
     tests = list(zip(*runs, strict=True))
-    places = [median([point[over] for point in test]) for test in tests]
-    values = [median([point[key] for point in test]) for test in tests]
+    places = [median([value_of(point, over) for point in test]) for test in tests]
+    values = [median([value_of(point, key) for point in test]) for test in tests]
     axes.plot(places, values, linewidth=1.8, **own)
 
 
-def _target(axes: Axes, runs: Mapping[int, Sequence[Row]], unit: str) -> None:
+def _target(axes: Axes, runs: Mapping[int, Sequence[Curve]], unit: str) -> None:
     """A line at the target."""
     target = next(iter(runs.values()))[0]["target"]
     axes.axhline(target, color=INK, linewidth=1, linestyle=(0, (5, 3)))
@@ -670,7 +681,7 @@ def _target(axes: Axes, runs: Mapping[int, Sequence[Row]], unit: str) -> None:
     )
 
 
-def _marks(rows: Sequence[Row]) -> str:
+def _marks(rows: Sequence[Cell]) -> str:
     """'p50 and p99': the percentiles that any of these cells has."""
     having = dict.fromkeys(row["metric"] for row in rows if row["status"] == "ok")
     return labels.listed([name.rpartition("_")[2] for name in having]) or "none"
@@ -695,30 +706,29 @@ def _steps(values: Sequence[float]) -> tuple[list[float], list[float]]:
     return [values[there[0]], *(values[rank] for rank in there)], [0.0, *percents]
 
 
-def _ok(series: Series, key: str = "median") -> list[Row]:
-    return [row for row in series.cells if row["status"] == "ok" and row[key] is not None]
+def _ok(series: Series, key: str = "median") -> list[Cell]:
+    return [row for row in series.cells if row["status"] == "ok" and value_of(row, key) is not None]
 
 
-def _highest(rows: Sequence[Row]) -> float:
+def _highest(rows: Sequence[Cell]) -> float:
     """The upper end of the highest interval."""
     return max((_ends(row)[1] for row in rows if row["status"] == "ok"), default=1.0)
 
 
-def _ends(row: Row, key: str = "median") -> tuple[float, float]:
+def _ends(row: Cell, key: str = "median") -> tuple[float, float]:
     """The interval of a cell's value; the value itself, twice, where it has none."""
-    if row[f"{key}_low"] is None:
-        return row[key], row[key]
-    return row[f"{key}_low"], row[f"{key}_high"]
+    low, high = (value_of(row, f"{key}_{end}") for end in ("low", "high"))
+    return (value_of(row, key), value_of(row, key)) if low is None else (low, high)
 
 
-def _whiskers(rows: Sequence[Row], key: str, scale: float = 1) -> list[list[float]] | None:
+def _whiskers(rows: Sequence[Cell], key: str, scale: float = 1) -> list[list[float]] | None:
     """Lengths below and above each value; None where no value has an interval."""
-    if all(row[f"{key}_low"] is None for row in rows):
+    if all(value_of(row, f"{key}_low") is None for row in rows):
         return None
-    ends = [_ends(row, key) for row in rows]
+    values, ends = [value_of(row, key) for row in rows], [_ends(row, key) for row in rows]
     return [
-        [scale * (row[key] - low) for row, (low, _) in zip(rows, ends, strict=True)],
-        [scale * (high - row[key]) for row, (_, high) in zip(rows, ends, strict=True)],
+        [scale * (value - low) for value, (low, _) in zip(values, ends, strict=True)],
+        [scale * (high - value) for value, (_, high) in zip(values, ends, strict=True)],
     ]
 
 
@@ -738,7 +748,7 @@ def _line(series: Series) -> dict[str, Any]:
     }
 
 
-def _curves(axes: Axes, height: float, series: Sequence[Series], rows: Sequence[Row]) -> None:
+def _curves(axes: Axes, height: float, series: Sequence[Series], rows: Sequence[Cell]) -> None:
     counts = _device_axis(axes, rows)
     axes.set_yscale("log")
     ends = []
@@ -771,7 +781,7 @@ def _curves(axes: Axes, height: float, series: Sequence[Series], rows: Sequence[
         _nothing(axes)
 
 
-def _rings(axes: Axes, rows: Sequence[Row], xs: Sequence[float], ys: Sequence[float]) -> None:
+def _rings(axes: Axes, rows: Sequence[Cell], xs: Sequence[float], ys: Sequence[float]) -> None:
     """A ring around each point whose cell is excluded; xs and ys are those of the rows."""
     for row, x, y in zip(rows, xs, ys, strict=True):
         if flags.mark(row):
@@ -839,7 +849,7 @@ def spread(places: Sequence[float], step: float) -> list[float]:
     return found
 
 
-def _efficiencies(axes: Axes, series: Sequence[Series], rows: Sequence[Row]) -> None:
+def _efficiencies(axes: Axes, series: Sequence[Series], rows: Sequence[Cell]) -> None:
     counts = sorted({labels.devices(row) for row in rows})
     places = {count: place for place, count in enumerate(counts)}
     drawn = [
@@ -899,7 +909,7 @@ def _nothing(axes: Axes) -> None:
     )
 
 
-def _device_axis(axes: Axes, rows: Sequence[Row]) -> list[int]:
+def _device_axis(axes: Axes, rows: Sequence[Cell]) -> list[int]:
     counts = sorted({labels.devices(row) for row in rows})
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_locator(FixedLocator(counts))
@@ -910,7 +920,7 @@ def _device_axis(axes: Axes, rows: Sequence[Row]) -> list[int]:
     return counts
 
 
-def _device_labels(rows: Sequence[Row], counts: Sequence[int]) -> list[str]:
+def _device_labels(rows: Sequence[Cell], counts: Sequence[int]) -> list[str]:
     """'8' and below it the topologies that have so many devices."""
     found = []
     for count in counts:

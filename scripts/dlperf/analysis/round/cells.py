@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pandas
 
@@ -18,7 +19,8 @@ from dlperf.analysis.round import certificates, derived, flags, labels, metrics,
 from dlperf.analysis.round.calibration import limits
 from dlperf.analysis.round.repetitions import Repetitions, by_case
 from dlperf.analysis.schema import columns
-from dlperf.analysis.schema.files import Row, read_table, write_table
+from dlperf.analysis.schema.files import Row, write_table
+from dlperf.analysis.schema.rows import Cell, Certificate, Limit, read_certificates, read_limits
 from dlperf.analysis.statistics import alike
 from dlperf.analysis.statistics.medians import (
     coefficient_of_variation,
@@ -42,9 +44,9 @@ RATIO_INTERVAL = (
     "ratio_coverage",
 )
 
-Certificates = Mapping[certificates.Key, Sequence[Row]]
+Certificates = Mapping[certificates.Key, Sequence[Certificate]]
 #: Rows of a case's certificate, and the codes and locks that its repetitions were made with.
-Proof = tuple[Sequence[Row], set[tuple[str, ...]]]
+Proof = tuple[Sequence[Certificate], set[tuple[str, ...]]]
 
 
 def cells(measurements: Path, certified: Path, limited: Path | None, out: Path) -> None:
@@ -53,17 +55,17 @@ def cells(measurements: Path, certified: Path, limited: Path | None, out: Path) 
     `limited` is None for an imported round: nothing of it was probed.
     """
     measured = frames.read(measurements)
-    proofs = certificates.by_key(read_table(certified))
-    found = summarise(measured, proofs, read_table(limited) if limited else ())
+    proofs = certificates.by_key(read_certificates(certified))
+    found = summarise(measured, proofs, read_limits(limited) if limited else ())
     wanted = [*columns.of_rows(found), *columns.DERIVED]
     kinds = columns.numbers(wanted)
     nothing = {name: None if name in kinds else "" for name in wanted}
     complete = [{**nothing, **row} for row in found]
-    write_table(out, wanted, [*complete, *derived.rows(complete)])
+    write_table(out, wanted, [*complete, *derived.rows(cast(list[Cell], complete))])
 
 
 def summarise(
-    measured: pandas.DataFrame, proofs: Certificates, known: Sequence[Row] = ()
+    measured: pandas.DataFrame, proofs: Certificates, known: Sequence[Limit] = ()
 ) -> list[Row]:
     """Rows of cells.tsv: of each case in `measured`, in their order, one for each metric.
 
@@ -176,7 +178,7 @@ def _of_one_step(case: Case) -> Case:
     return replace(case, layout=replace(case.layout, accumulation=1))
 
 
-def _cell(own: Repetitions, metric: Metric, proof: Proof, known: Sequence[Row]) -> Row:
+def _cell(own: Repetitions, metric: Metric, proof: Proof, known: Sequence[Limit]) -> Row:
     """The row of the scenario's own metric, with all that is known of the case beside no other."""
     first, n_ok = own.first, own.statuses.get("ok", 0)
     kept = (

@@ -5,6 +5,7 @@ In: measurements.tsv.gz as a DataFrame. Out: the flags that repetitions raise, b
 
 from collections.abc import Iterator
 from functools import partial
+from typing import cast
 
 import numpy as np
 import pandas
@@ -12,6 +13,7 @@ import pandas
 from dlperf import workloads
 from dlperf.analysis import frames
 from dlperf.analysis.round.calibration import noise
+from dlperf.analysis.schema.rows import Measurement
 from dlperf.contract.layout import NAMES as LAYOUT
 
 #: Below this share of idle CPU time before the start, something else was running on the host.
@@ -63,7 +65,7 @@ def raised(
         return set(counts.index[counts > 1])
 
     compared = placed(ok[list(COMPARED)])  # copies of all columns take most of the time
-    displaced = noise.displaced(frames.rows(ok[list(noise.COLUMNS)]))
+    displaced = noise.displaced(cast(list[Measurement], frames.rows(ok[list(noise.COLUMNS)])))
     first = frames.rows(ok[["number", *noise.CELL]].drop_duplicates("number"))
     return {
         "mixed-code": several("git_commit", "git_dirty"),

@@ -144,7 +144,6 @@ def parse(
         return None, [
             "is an imported record: it was not measured here, so no measured round has it"
         ]
-    _with_sums(record)
     if wrong := documents.problems(record, documents.RECORD):
         return None, [f"is not a dlperf.record/2: {each}" for each in wrong]
     problems = [*_disagreements(record, wanted)]
@@ -154,15 +153,6 @@ def parse(
         except OverflowError:  # an integer of hundreds of digits
             problems = ["a number is too large"]
     return (None, problems) if problems else (record, [])
-
-
-def _with_sums(record: Any) -> None:
-    """Older records have how many tests were right, in place of the sums of a score: an accuracy's
-    are these and how many there were."""
-    curve = record.get("curve") if isinstance(record, dict) else None
-    for point in curve if isinstance(curve, list) else ():
-        if isinstance(point, dict) and "right" in point:
-            point.setdefault("sums", [point.pop("right"), point.get("count")])
 
 
 def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
@@ -277,7 +267,10 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
         if len(found) > 1:
             yield f"window: ranks of node {node} name several nodes: {', '.join(found)}"
     unit, parameters, matrices = _facts(case.workload, tuple(case.dimensions.items()))
-    yield from _weights(record.get("weights"), ranks, matrices, case.layout.devices_per_replica > 1)
+    if case.scenario not in INFERRING:
+        yield from _weights(
+            record.get("weights", []), ranks, matrices, case.layout.devices_per_replica > 1
+        )
     if record["unit"] != unit:
         yield f"unit is {record['unit']!r}, but {case.workload} is measured in {unit!r}"
     wanted = {"parameters": parameters, "precision": case.precision, "compiler": case.compiler}
@@ -375,14 +368,12 @@ def _curve(record: dict[str, Any], case: Case) -> Iterator[str]:
 
 
 def _weights(
-    found: list[dict[str, Any]] | None, ranks: int, matrices: int, is_split: bool
+    found: list[dict[str, Any]], ranks: int, matrices: int, is_split: bool
 ) -> Iterator[str]:
     """Whether each rank's trained weights are there once, and can be what is said of them.
 
     A rank of a split model has some of the matrices, or a part of each.
     """
-    if found is None:  # older records have none
-        return
     if sorted(each["rank"] for each in found) != list(range(ranks)):
         yield f"weights does not have each of the {ranks} ranks once"
     said: dict[str, tuple[float, int]] = {}

@@ -496,13 +496,6 @@ def test_ranks_that_end_with_different_weights_are_suspect(tmp_path):
     assert cell(rows, "mxnet", 1)["flags"] == cell(rows, "pytorch", 2)["flags"] == ""
 
 
-def test_of_records_without_weights_nothing_is_said(tmp_path):
-    def older(record):
-        del record["weights"]
-
-    assert suspects(tmp_path, older, frameworks=["pytorch", "mxnet", "tensorflow"]) == set()
-
-
 def test_batches_of_a_frameworks_own_move_weights_by_another_share(tmp_path):
     def change(record):
         if record["identity"]["framework"] == "mxnet":

@@ -92,26 +92,6 @@ def test_the_quick_check_says_what_jsonschema_says(document, data):
     assert found == documents.explain(document, documents.CERTIFICATE)
 
 
-def test_certificates_of_version_1_are_read_as_those_of_their_layouts(tmp_path):
-    results = write_round(tmp_path, SMALL)
-    now = [row["certificate"] for row in analyse(results)]
-    for path in sorted((tmp_path / "results/certificates").glob("*/*/*.json")):
-        document = json.loads(path.read_text())
-        if document.get("schema") == "dlperf.certificate/2":
-            ranks = {"1": 1, "dp2": 2}[document.pop("layout")]
-            older = {**document, "schema": "dlperf.certificate/1", "ranks": ranks}
-            path.with_name(path.name.rpartition("-")[0] + f"-{ranks}r.json").write_text(
-                json.dumps(older)
-            )
-            path.unlink()
-    assert [row["certificate"] for row in analyse(results)] == now == ["passed"] * 4
-    tiers = read_table(results / "certificates.tsv")
-    assert {row["layout"] for row in tiers} == {"1", "dp2"}
-    assert all((tmp_path / "results" / row["certificate"]).exists() for row in tiers)
-    listed = (results / "SHA256SUMS").read_text()
-    assert "-1r.json" in listed and "-2r.json" in listed
-
-
 def test_a_certificate_that_disagrees_with_its_path_or_itself_is_an_error():
     assert "framework is 'jax', but its path says 'pytorch'" in problems({**OK, "framework": "jax"})
     assert "its tiers say otherwise" in problems({**FAILED, "passed": True})[0]

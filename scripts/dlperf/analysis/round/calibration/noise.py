@@ -14,7 +14,7 @@ from statistics import fmean
 import numpy as np
 from scipy.special import gammaincinv, ndtr
 
-from dlperf.analysis.schema.files import Row
+from dlperf.analysis.schema.rows import Measurement
 from dlperf.analysis.statistics.medians import (
     Interval,
     coefficient_of_variation,
@@ -61,7 +61,7 @@ class Drift:
         return self.slope * self.hours
 
 
-def floors(rows: Iterable[Row]) -> list[Floor]:
+def floors(rows: Iterable[Measurement]) -> list[Floor]:
     """The noise floor of all cells with two ok repetitions or more, and of each workload's.
 
     The last one is that of all, named ""; of a single workload it is the only one.
@@ -69,7 +69,7 @@ def floors(rows: Iterable[Row]) -> list[Floor]:
     return _floors(by_cell(rows))
 
 
-def _floors(every_cell: Iterable[Sequence[Row]]) -> list[Floor]:
+def _floors(every_cell: Iterable[Sequence[Measurement]]) -> list[Floor]:
     found: dict[str, list[list[float]]] = {}
     for own in every_cell:
         if len(own) > 1:
@@ -105,15 +105,15 @@ def _floor(workload: str, cells: Sequence[Sequence[float]]) -> Floor:
     return Floor(workload, len(cells), repetitions, median(each), interval, max(variations))
 
 
-def drifts(rows: Iterable[Row]) -> list[Drift]:
+def drifts(rows: Iterable[Measurement]) -> list[Drift]:
     """The drift of each host that has ok repetitions of one cell at two times or more."""
     return _drifts(by_cell(rows))
 
 
-def _drifts(every_cell: Iterable[Sequence[Row]]) -> list[Drift]:
-    by_host: dict[str, list[list[Row]]] = {}
+def _drifts(every_cell: Iterable[Sequence[Measurement]]) -> list[Drift]:
+    by_host: dict[str, list[list[Measurement]]] = {}
     for own in every_cell:
-        hosts: dict[str, list[Row]] = {}
+        hosts: dict[str, list[Measurement]] = {}
         for row in own:
             if row["window_start_utc"]:
                 hosts.setdefault(_host(row), []).append(row)
@@ -124,7 +124,7 @@ def _drifts(every_cell: Iterable[Sequence[Row]]) -> list[Drift]:
     return [drift for drift in found if drift is not None]
 
 
-def _drift(host: str, cells: Sequence[Sequence[Row]]) -> Drift | None:
+def _drift(host: str, cells: Sequence[Sequence[Measurement]]) -> Drift | None:
     """The seasonal Kendall test and slope, a cell being a season.
 
     Every pair of one cell's repetitions votes: S is the number of pairs whose later one is faster,
@@ -197,7 +197,7 @@ def drifted(drift: Drift, floor: Floor) -> bool:
     return drift.probability < DRIFT_PROBABILITY and abs(drift.change) > floor.noise
 
 
-def displaced(rows: Sequence[Row]) -> set[Cell]:
+def displaced(rows: Sequence[Measurement]) -> set[Cell]:
     """Cells that a drifting host moved against those beside them, by more than the noise floor.
 
     Frameworks take turns, so drift falls on all cells of a table alike, unless some were measured
@@ -220,23 +220,23 @@ def displaced(rows: Sequence[Row]) -> set[Cell]:
     return found
 
 
-def by_cell(rows: Iterable[Row]) -> list[list[Row]]:
+def by_cell(rows: Iterable[Measurement]) -> list[list[Measurement]]:
     """The ok repetitions of each cell that has a throughput."""
-    found: dict[Cell, list[Row]] = {}
+    found: dict[Cell, list[Measurement]] = {}
     for row in rows:
         if row["status"] == "ok" and row["throughput"] is not None:
             found.setdefault(_cell(row), []).append(row)
     return list(found.values())
 
 
-def _cell(row: Row) -> Cell:
+def _cell(row: Measurement) -> Cell:
     return row["workload"], row["framework"], row["case"]
 
 
-def _host(row: Row) -> str:
+def _host(row: Measurement) -> str:
     """The host or, of several nodes, all of them."""
     return row["nodes_used"] or row["hostname"]
 
 
-def _hours(row: Row) -> float:
+def _hours(row: Measurement) -> float:
     return datetime.fromisoformat(row["window_start_utc"]).timestamp() / 3600
