@@ -1,6 +1,5 @@
 """Certificates decide what a number may be used for; what is wrong with one is named."""
 
-import copy
 import json
 import re
 from pathlib import Path
@@ -21,7 +20,7 @@ from examples import examples
 from generated_round import certificate, config, write_round
 from hypothesis import given
 from hypothesis import strategies as st
-from json_documents import places, values
+from json_documents import one_changed
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
@@ -79,15 +78,7 @@ def test_whole_certificates_pass_the_check(document):
 @examples(300)
 @given(st.sampled_from([OK, FAILED, PARTLY]), st.data())
 def test_the_quick_check_says_what_jsonschema_says(document, data):
-    document = copy.deepcopy(document)
-    *parents, last = data.draw(st.sampled_from([path for path in places(document) if path]))
-    holder = document
-    for name in parents:
-        holder = holder[name]
-    if data.draw(st.booleans()):
-        del holder[last]
-    else:
-        holder[last] = data.draw(values)
+    document = one_changed(document, data.draw)
     found = documents.problems(document, documents.CERTIFICATE)
     assert found == documents.explain(document, documents.CERTIFICATE)
 
