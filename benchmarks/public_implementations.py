@@ -114,6 +114,9 @@ def constants(path):
                 found[name] = ast.literal_eval(node.value)
             except ValueError:
                 pass  # not a literal: nothing that is asked for here
+    if isinstance(found["REQUIREMENTS"], str):  # a list that several pages share
+        lines = (PUBLIC / "requirements" / found["REQUIREMENTS"]).read_text().splitlines()
+        found["REQUIREMENTS"] = [line for line in lines if not line.startswith("#")]
     return found
 
 

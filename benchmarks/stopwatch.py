@@ -11,95 +11,63 @@ time, the median of the pairs with its interval. On a quiet machine it must lie 
 exits 1 where it does not.
 """
 
-import argparse
-import json
-import subprocess
-import sys
-import tempfile
 import time
 
-import common
+import bare
 
 from dlperf.measure.door import TOKEN, listener, new_token
 from dlperf.measure.meeting import Meeting
 from dlperf.measure.stopwatch import POLL_SECONDS
 
 ALLOWED = 0.005
+TEXT = (
+    "{framework}: stopwatch / bare {ratio_median} [{ratio_low}, {ratio_high}] "
+    "({coverage:.1%}, {pairs} pairs of 2 x {steps} steps), bare step {bare_seconds} s"
+)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--framework", nargs="+", default=["pytorch", "mxnet"])
-    parser.add_argument("--pairs", type=int, default=15)
+    parser = bare.parser(__doc__, ["pytorch", "mxnet"], batch_size=8)
     parser.add_argument("--steps", type=int, default=10, help="steps of a window (default: 10)")
-    parser.add_argument("--image-size", type=int, default=64)
-    parser.add_argument("--batch-size", type=int, default=8)
     asked = parser.parse_args()
     rows = [compare(framework, asked) for framework in asked.framework]
-    for row in rows:
-        print(
-            "{framework}: stopwatch / bare {ratio_median} [{ratio_low}, {ratio_high}] "
-            "({coverage:.1%}, {pairs} pairs of 2 x {steps} steps), bare step {bare_seconds} s"
-            "".format(**row)
-        )
-    print("->", common.write("stopwatch", rows, ("framework",)))
-    beyond = [row["framework"] for row in rows if abs(row["ratio_median"] - 1) > ALLOWED]
-    if beyond:
-        sys.exit(f"error: beyond 1 +- {ALLOWED}: {', '.join(beyond)}; was the machine quiet?")
+    bare.end("stopwatch", rows, ("framework",), TEXT, ALLOWED)
 
 
 def compare(framework, asked):
-    interpreter, environ = common.environment(framework)
-    common.RESULTS.mkdir(parents=True, exist_ok=True)
     token = new_token()
     meetings = [Meeting(1, listener("127.0.0.1"), token) for _ in range(2 * asked.pairs)]
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        open(common.RESULTS / f"stopwatch-{framework}.log", "w") as log,
-    ):
-        run = common.one_core(
+    try:
+        row, ratios, seconds = bare.compare(
+            "stopwatch",
             framework,
-            interpreter,
-            scratch,
-            batch_size=asked.batch_size,
-            dimensions={"image_size": asked.image_size},
+            asked,
+            "windows.py",
+            [meeting.address for meeting in meetings],
+            environ={TOKEN: token},
+            wait=supervised,
             warmup_steps=3,
             measured_steps=asked.steps,
         )
-        spec = f"{scratch}/run.json"
-        run.save(spec)
-        process = common.start(
-            [interpreter, str(common.ROOT / "benchmarks" / "windows.py"), spec]
-            + [meeting.address for meeting in meetings],
-            run,
-            {**environ, TOKEN: token},
-            [common.ROOT / "scripts"],
-            log,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-        )
-        try:
-            while process.poll() is None:
-                time.sleep(POLL_SECONDS)
-        finally:
-            process.kill()
-            process.wait()
-            for meeting in meetings:
-                meeting.close()
-        if process.returncode:
-            sys.exit(f"error: {framework} ended with {process.returncode}; see {log.name}")
-        with open(run.result) as stream:
-            pairs = json.load(stream)
-    bare = sorted(pair["bare"] for pair in pairs)[len(pairs) // 2]
+    finally:
+        for meeting in meetings:
+            meeting.close()
     return {
-        "framework": framework,
-        "compiler": run.compiler,
-        "image_size": asked.image_size,
-        "batch_size": asked.batch_size,
+        **row,
         "steps": asked.steps,
-        **common.summary([pair["stopwatch"] / pair["bare"] for pair in pairs]),
-        "bare_seconds": round(bare / (2 * asked.steps), 4),
+        **ratios,
+        "bare_seconds": round(seconds / (2 * asked.steps), 4),
     }
+
+
+def supervised(process):
+    """Wait for a process as the stopwatch does: by polling it."""
+    try:
+        while process.poll() is None:
+            time.sleep(POLL_SECONDS)
+    finally:
+        process.kill()
+    return process.wait()
 
 
 if __name__ == "__main__":

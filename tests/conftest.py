@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -130,39 +130,23 @@ def environments() -> Path:
     return ROOT / "results/environments"
 
 
-@pytest.fixture(scope="session")
-def sample_data() -> Path:
-    """results/data/sample, made by the workflow where missing."""
-    snakemake("--", "results/data/sample/manifest.json")
-    return ROOT / "results/data/sample"
+def made_data(folder: str) -> Callable[[], Path]:
+    """A fixture of that folder in results/data."""
+
+    @pytest.fixture(scope="session")
+    def made() -> Path:
+        """Data, made by the workflow where missing."""
+        snakemake("--", f"results/data/{folder}/manifest.json")
+        return ROOT / "results/data" / folder
+
+    return made
 
 
-@pytest.fixture(scope="session")
-def prose() -> Path:
-    """results/data/prose, made by the workflow where missing."""
-    snakemake("--", "results/data/prose/manifest.json")
-    return ROOT / "results/data/prose"
-
-
-@pytest.fixture(scope="session")
-def prose_tokens() -> Path:
-    """results/data/prose-tokens, made by the workflow where missing."""
-    snakemake("--", "results/data/prose-tokens/manifest.json")
-    return ROOT / "results/data/prose-tokens"
-
-
-@pytest.fixture(scope="session")
-def squad_sample() -> Path:
-    """results/data/squad-sample, made by the workflow where missing."""
-    snakemake("--", "results/data/squad-sample/manifest.json")
-    return ROOT / "results/data/squad-sample"
-
-
-@pytest.fixture(scope="session")
-def criteo() -> Path:
-    """results/data/criteo-sample-npz, made by the workflow where missing."""
-    snakemake("--", "results/data/criteo-sample-npz/manifest.json")
-    return ROOT / "results/data/criteo-sample-npz"
+sample_data = made_data("sample")
+prose = made_data("prose")
+prose_tokens = made_data("prose-tokens")
+squad_sample = made_data("squad-sample")
+criteo = made_data("criteo-sample-npz")
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,20 @@ values = st.one_of(
 ) | st.sampled_from([[], {}, "ok", "crashed", [0.5], {"rank": 0}, 1.0, "2026-11-21T05:00:00Z"])
 
 
+def one_changed(document, draw):
+    """The document with a value that is dropped, or another one."""
+    document = copy.deepcopy(document)
+    *parents, last = draw(st.sampled_from([path for path in places(document) if path]))
+    holder = document
+    for key in parents:
+        holder = holder[key]
+    if draw(st.booleans()):
+        del holder[last]
+    else:
+        holder[last] = draw(values)
+    return document
+
+
 #: What json writes of what JSON does not have, and what reads as a number that a float is not.
 NO_NUMBERS = ("NaN", "Infinity", "-Infinity", "1e999", "-1e400")
 

@@ -25,15 +25,7 @@ from dlperf.workloads.bert import facts
 from dlperf.workloads.inputs import open_batches
 
 SOURCE = "mindnlp 0.3.1, MSBertModel and MSBertPreTrainingHeads; nn.AdamWeightDecay"
-REQUIREMENTS = [  # with what its configuration imports
-    "mindnlp==0.3.1",
-    "requests==2.34.2",
-    "urllib3==2.8.0",
-    "idna==3.20",
-    "certifi==2026.10.18",
-    "charset-normalizer==3.5.2",
-    "tqdm==4.70.1",
-]
+REQUIREMENTS = "mindnlp.txt"
 BERT = ".transformers.models.bert"
 
 

@@ -12,26 +12,7 @@ from dlperf.workloads.bert import facts
 from dlperf.workloads.inputs import open_batches
 
 SOURCE = "transformers 5.23.0, BertForPreTraining"
-REQUIREMENTS = [
-    "transformers==5.23.0",
-    "huggingface-hub==1.33.0",
-    "tokenizers==0.23.3",
-    "safetensors==0.8.0",
-    "regex==2026.11.15",
-    "typer==0.29.2",
-    "packaging==25.0",
-    "PyYAML==6.0.3",
-    "tqdm==4.70.1",
-    "httpx==0.28.1",
-    "httpcore==1.0.9",
-    "h11==0.16.0",
-    "anyio==4.16.0",
-    "certifi==2026.10.18",
-    "idna==3.20",
-    "filelock==4.2.11",
-    "fsspec==2026.9.0",
-    "click==8.5.1",
-]
+REQUIREMENTS = "transformers-pytorch.txt"
 
 
 def training(run):

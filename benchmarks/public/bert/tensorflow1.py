@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from bert import modeling, optimization, run_pretraining
 from contestant import answering
+from deployed.tensorflow1 import frozen
 
 from dlperf.contract.work import Work
 from dlperf.frameworks.tensorflow1 import training as framework
@@ -95,18 +96,3 @@ def inference(run):
         model = modeling.BertModel(configuration(), False, tokens, mask, segments)
         call, parameters = frozen(run, inputs, model.get_sequence_output())
     return answering(run, "NHWC", parameters, lambda *batch: call(*batch[:3]))
-
-
-def frozen(run, inputs, output):
-    """(a function from arrays to the output, trained values); variables become constants."""
-    parameters = sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables())
-    with tf.Session(config=framework.session_config(run)) as session:
-        session.run(tf.global_variables_initializer())
-        constants = tf.graph_util.convert_variables_to_constants(
-            session, session.graph.as_graph_def(), [output.op.name]
-        )
-    with tf.Graph().as_default():
-        names = [each.name for each in inputs]
-        found = tf.import_graph_def(constants, return_elements=[*names, output.name])
-        session = tf.Session(config=framework.session_config(run))
-        return session.make_callable(found[-1], feed_list=found[:-1]), parameters

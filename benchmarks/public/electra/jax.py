@@ -20,22 +20,7 @@ from dlperf.workloads.electra import facts
 from dlperf.workloads.inputs import open_batches
 
 SOURCE = "transformers 4.57.6, FlaxElectraForMaskedLM and FlaxElectraForPreTraining"
-REQUIREMENTS = [
-    "transformers==4.57.6",
-    "huggingface-hub==0.36.2",
-    "tokenizers==0.22.2",
-    "safetensors==0.8.0",
-    "filelock==4.2.11",
-    "packaging==26.3",
-    "regex==2026.11.15",
-    "requests==2.34.2",
-    "urllib3==2.8.0",
-    "idna==3.20",
-    "certifi==2026.10.18",
-    "charset-normalizer==3.5.2",
-    "tqdm==4.70.1",
-    "hf-xet==1.8.0",
-]
+REQUIREMENTS = "transformers-jax.txt"
 WITHOUT_OPTIMIZER = True
 
 

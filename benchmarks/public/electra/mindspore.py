@@ -21,15 +21,7 @@ from dlperf.workloads.electra import facts
 from dlperf.workloads.inputs import open_batches
 
 SOURCE = "mindnlp 0.3.1, MSBertEmbeddings, MSBertEncoder and MSBertLMPredictionHead"
-REQUIREMENTS = [  # with what its configuration imports
-    "mindnlp==0.3.1",
-    "requests==2.34.2",
-    "urllib3==2.8.0",
-    "idna==3.20",
-    "certifi==2026.10.18",
-    "charset-normalizer==3.5.2",
-    "tqdm==4.70.1",
-]
+REQUIREMENTS = "mindnlp.txt"
 WITHOUT_OPTIMIZER = True
 
 

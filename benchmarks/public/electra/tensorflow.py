@@ -17,16 +17,7 @@ from dlperf.workloads.electra.input import empty
 from dlperf.workloads.inputs import open_batches
 
 SOURCE = "keras-hub 0.32.0, ElectraBackbone and MaskedLMHead; keras 3.15.1"
-REQUIREMENTS = [  # with what it imports, but for what Keras and TensorFlow bring
-    "keras-hub==0.32.0",
-    "kagglehub==1.0.3",
-    "kagglesdk==0.1.28",
-    "pyyaml==6.0.3",
-    "regex==2026.11.15",
-    "sentencepiece==0.2.3",
-    "tokenizers==0.23.3",
-    "tqdm==4.70.1",
-]
+REQUIREMENTS = "keras-hub.txt"
 WITHOUT_OPTIMIZER = True
 NAMES = "token_ids", "segment_ids", "padding_mask"
 

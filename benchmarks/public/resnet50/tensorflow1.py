@@ -7,6 +7,7 @@ stage's first, so that it computes a little less than v1.5 does.
 import numpy as np
 import tensorflow as tf
 from contestant import answering
+from deployed.tensorflow1 import frozen
 from tensorflow.contrib import slim
 from tensorflow.contrib.slim.nets import resnet_v1
 
@@ -62,18 +63,3 @@ def inference(run):
             logits, _ = resnet_v1.resnet_v1_50(images, facts.CLASSES, is_training=False)
         call, parameters = frozen(run, [images], tf.squeeze(logits, [1, 2]))
     return answering(run, "NHWC", parameters, lambda images, labels: call(images))
-
-
-def frozen(run, inputs, output):
-    """(a function from arrays to the output, trained values); variables become constants."""
-    parameters = sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables())
-    with tf.Session(config=framework.session_config(run)) as session:
-        session.run(tf.global_variables_initializer())
-        constants = tf.graph_util.convert_variables_to_constants(
-            session, session.graph.as_graph_def(), [output.op.name]
-        )
-    with tf.Graph().as_default():
-        names = [each.name for each in inputs]
-        found = tf.import_graph_def(constants, return_elements=[*names, output.name])
-        session = tf.Session(config=framework.session_config(run))
-        return session.make_callable(found[-1], feed_list=found[:-1]), parameters

@@ -6,7 +6,7 @@ and the same records always give the same bytes.
 
 A package imports from those that stand before it, never from those after it:
 
-    schema        columns of tables, TSV files, JSON schemas
+    schema        columns of tables, their rows as types, TSV files, JSON schemas
     frames        a round's tables as pandas DataFrames, for scripts of your own
     statistics    medians with intervals, ranks, permutation tests
     logs          logs of public training scripts -> rows of tidy CSV

@@ -11,12 +11,12 @@ from dlperf.analysis.schema.files import AnalysisError
 
 def figure(cells: Path, name: str, svg: Path | None, png: Path | None, pdf: Path | None) -> None:
     """Draw one figure in the kinds whose files are named. Raises AnalysisError where none is."""
-    from dlperf.analysis.report import figures
+    from dlperf.analysis.report import drawing, figures
 
     asked = {"svg": svg, "png": png, "pdf": pdf}
     files = {kind: path for kind, path in asked.items() if path}
     if not files:
-        options = ", ".join(f"--{kind}" for kind in figures.KINDS)
+        options = ", ".join(f"--{kind}" for kind in drawing.KINDS)
         raise AnalysisError(f"no file to draw {name} into: give one or more of {options}")
     figures.figure(cells, name, files)
 

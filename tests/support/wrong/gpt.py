@@ -91,7 +91,10 @@ ALONE = [
             "DecoderLayer.forward",
             "self.apart(_attend, _query, ..., is_causal=True)",
             "self.apart(\n"
-            "    _attend, _query, ..., attn_mask=_query.new_ones(_query.shape[2:3] * 2).tril(1) > 0\n"
+            "    _attend,\n"
+            "    _query,\n"
+            "    ...,\n"
+            "    attn_mask=_query.new_ones(_query.shape[2:3] * 2).tril(1) > 0\n"
             ")",
         ),
     ),

@@ -20,7 +20,8 @@ from dlperf import plan
 from dlperf.analysis.audit import recompute
 from dlperf.analysis.report import provenance
 from dlperf.analysis.round import checksums, labels
-from dlperf.analysis.schema.files import AnalysisError, Row, read_table
+from dlperf.analysis.schema.files import AnalysisError
+from dlperf.analysis.schema.rows import Measurement, read_measurements
 from dlperf.contract import strict_json
 from dlperf.contract.files import write
 from dlperf.workloads import inputs
@@ -59,11 +60,6 @@ def archive(folder: Path, out: Path) -> list[str]:
         raise AnalysisError(
             f"{folder}: has no {checksums.NAME} or no report.html, so there is nothing to archive "
             "yet; `snakemake --profile local all` makes them"
-        )
-    if recompute.is_older(folder):
-        raise AnalysisError(
-            f"{folder}/{checksums.NAME}: is that of an older version, and does not cover "
-            f"{recompute.UNCOVERED}; `snakemake --profile local all` merges the round again"
         )
     wrong = list(recompute.raw(folder))
     _refuse_links({each.file: folder / each.file for each in wrong if each.what == recompute.LINK})
@@ -104,7 +100,7 @@ def packed_from(root: Path, folder: Path) -> dict[str, Path]:
 
 def crate_of(folder: Path, contents: dict[str, bytes]) -> bytes:
     """ro-crate-metadata.json of an archive with these contents."""
-    rows = read_table(folder / "measurements.tsv.gz")
+    rows = read_measurements(folder / "measurements.tsv.gz")
     crate = describe(plan.load(folder / "config.yaml"), rows, contents)
     return (json.dumps(crate, indent=1, sort_keys=True) + "\n").encode()
 
@@ -229,7 +225,9 @@ def _still_named(contents: dict[str, bytes], folder: Path) -> Iterator[str]:
         )
 
 
-def describe(config: plan.Config, rows: list[Row], contents: dict[str, bytes]) -> dict[str, Any]:
+def describe(
+    config: plan.Config, rows: list[Measurement], contents: dict[str, bytes]
+) -> dict[str, Any]:
     """ro-crate-metadata.json: the round, its files, and the run of the workflow that made them."""
     from rocrate.model.contextentity import ContextEntity
     from rocrate.rocrate import ROCrate

@@ -210,12 +210,7 @@ def of_round(folder: Path, expected: Expected = Expected()) -> Audit:
         )
     done = Audit(folder.name)
     same = expectation(folder, done, expected)
-    older = not same.code and is_older(folder)
-    if older:
-        done.notes.append(
-            f"{checksums.NAME} is that of an older version: its sha256 does not cover {UNCOVERED}"
-        )
-    done.findings += raw(folder, older)
+    done.findings += raw(folder)
     if (folder / checksums.NAME).is_file():
         done.listed = len(checksums.parse(folder / checksums.NAME)[0])
         done.sums_sha256 = checksums.of_file(folder / checksums.NAME)
@@ -227,7 +222,7 @@ def of_round(folder: Path, expected: Expected = Expected()) -> Audit:
     rounded = False
     with tempfile.TemporaryDirectory(prefix="dlperf-audit-") as scratch:
         try:
-            for name, differences in made_again(folder, Path(scratch), same, older):
+            for name, differences in made_again(folder, Path(scratch), same):
                 done.compared.append(name)
                 for finding in _findings(name, differences, expected):
                     kept = done.rounding if finding.what == ROUNDING else done.findings
@@ -256,23 +251,8 @@ def of_round(folder: Path, expected: Expected = Expected()) -> Audit:
     return done
 
 
-#: What was not listed by versions that had no copy of the peaks in a round.
-UNCOVERED = (
-    "calibrations (nodes/), stated peaks, manifests of the data and earlier records (attempts/)"
-)
-
-
-def is_older(folder: Path) -> bool:
-    """Whether a round was merged by a version that listed less; it stays readable."""
-    path = folder / checksums.NAME
-    if not path.is_file() or (folder / checksums.PEAKS).exists():
-        return False
-    listed = checksums.parse(path)[0]
-    return not any(_kind(name) not in ("record", "certificate", "config") for name in listed)
-
-
-def raw(folder: Path, older: bool = False) -> Iterator[Finding]:
-    """Raw data against SHA256SUMS; of an `older` round what such a list has."""
+def raw(folder: Path) -> Iterator[Finding]:
+    """Raw data against SHA256SUMS."""
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():
             name = path.relative_to(folder).as_posix()
@@ -292,7 +272,7 @@ def raw(folder: Path, older: bool = False) -> Iterator[Finding]:
             yield Finding(what, name, column="sha256", stored=wanted)
         elif there != wanted:
             yield Finding(f"changed {kind}", name, "", "sha256", wanted, there)
-    for top in ("runs",) if older else ("runs", "searches", "attempts", "nodes"):
+    for top in ("runs", "searches", "attempts", "nodes"):
         for name in (f"{top}/{each}" for each in _json_files(folder / top)):
             if name not in listed:
                 there = checksums.of_file(folder / name)
@@ -397,7 +377,7 @@ def expectation(folder: Path, done: Audit, expected: Expected) -> Same:
 
 
 def made_again(
-    folder: Path, scratch: Path, same: Same = Same(), older: bool = False
+    folder: Path, scratch: Path, same: Same = Same()
 ) -> Iterator[tuple[str, list[Difference] | None]]:
     """Make everything that is made from records, in `scratch`: (file, what differs) when made.
 
@@ -435,8 +415,6 @@ def made_again(
         try:
             for step in steps.TO_CELLS:
                 made = again.run(step)
-                if checksums.NAME in made and older and (folder / checksums.NAME).exists():
-                    write(scratch / checksums.NAME, (folder / checksums.NAME).read_bytes())
                 yield from map(compared, made)
             if not waiting or any(
                 (folder / each).read_bytes() != (scratch / each).read_bytes() for each in drawn_from
@@ -477,8 +455,6 @@ class _Again:
             return self.scratch  # has what was made so far
         if option.role == steps.OUTPUT or option.path in self.made:
             return self.scratch / option.path
-        if option.path == names.PEAKS and not (self.folder / option.path).exists():
-            return PEAKS  # of an older round
         return self.folder / option.path
 
 

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import markupsafe
 import numpy as np
@@ -22,7 +22,8 @@ from dlperf.analysis.compare.rounds import Round
 from dlperf.analysis.report import tables
 from dlperf.analysis.round import flags, labels
 from dlperf.analysis.schema import columns, forms
-from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
+from dlperf.analysis.schema.files import AnalysisError, read_table, write_table
+from dlperf.analysis.schema.rows import Cell, Comparison, value_of
 from dlperf.analysis.statistics import ERROR, permutation
 from dlperf.analysis.statistics.medians import median
 from dlperf.contract.files import write
@@ -75,7 +76,7 @@ Values = dict[int, float]
 
 def compare(
     baseline: Path, folder: Path, tsv: Path, html: Path, tolerance: float, metric: str = ""
-) -> list[Row]:
+) -> list[Comparison]:
     """Write the comparison of the round in `folder` with the one in `baseline`; return its rows.
 
     `tolerance`: the smallest change of a median that matters, as a share. `metric`: of all cells;
@@ -97,15 +98,15 @@ def compare(
     return rows
 
 
-def judge(before: Round, now: Round, tolerance: float) -> list[Row]:
+def judge(before: Round, now: Round, tolerance: float) -> list[Comparison]:
     """A row for each cell of either round: what is bad comes first, then the largest change."""
     old_cells, new_cells = ({key(row): row for row in each.cells} for each in (before, now))
     old_values, new_values = _values(before), _values(now)
-    rows: list[Row] = []
-    compared: list[tuple[Row, Values, Values]] = []
+    rows: list[Comparison] = []
+    compared: list[tuple[Comparison, Values, Values]] = []
     for each in dict.fromkeys([*new_cells, *old_cells]):
         old, new = old_cells.get(each), new_cells.get(each)
-        row = {**_both_sides(old, new), "baseline": before.name, "round": now.name}
+        row: Comparison = {**_both_sides(old, new), "baseline": before.name, "round": now.name}
         rows.append(row)
         if old is None or new is None:
             row["verdict"] = "new" if old is None else "gone"
@@ -131,24 +132,24 @@ def _values(round: Round) -> dict[conditions.Key, Values]:
     found: dict[conditions.Key, Values] = {}
     for row in round.repetitions:
         if row["status"] == "ok":
-            value = row.get(metric_of.get(key(row), ""))
-            if value is not None:
+            metric = metric_of.get(key(row))
+            if metric and (value := value_of(row, metric)) is not None:
                 found.setdefault(key(row), {})[row["repetition"]] = value
     return found
 
 
-def _both_sides(old: Row | None, new: Row | None) -> Row:
+def _both_sides(old: Cell | None, new: Cell | None) -> Comparison:
     """What the cells of both rounds say; the baseline's has a prefix."""
-    one = new or old or {}
-    row = {name: one.get(name) for name in columns.comparison(workloads.NAMES)}
+    one: Mapping[str, Any] = new or old or {}
+    row: dict[str, Any] = {name: one.get(name) for name in columns.comparison(workloads.NAMES)}
     row |= {"ratio": None, "verdict": "", "reason": "", "differs": "", "p": None}
     for cell, prefix in ((old, "baseline_"), (new, "")):
         for name in ("median", "n_ok", "n_asked", "certificate", "flags"):
-            row[prefix + name] = cell.get(name) if cell else None
-    return row
+            row[prefix + name] = value_of(cell, name) if cell else None
+    return cast(Comparison, row)
 
 
-def _ratio(first: Sequence[float], second: Sequence[float]) -> Row:
+def _ratio(first: Sequence[float], second: Sequence[float]) -> Comparison:
     """The ratio of two medians; its interval excludes nothing until the cells are tested."""
     return {
         "baseline_median": median(first),
@@ -160,7 +161,7 @@ def _ratio(first: Sequence[float], second: Sequence[float]) -> Row:
     }
 
 
-def _hindrance(old: Row, new: Row) -> tuple[str, str]:
+def _hindrance(old: Cell, new: Cell) -> tuple[str, str]:
     """(verdict, reason) of cells that cannot be compared; ('', '') of others."""
     settings = [
         f"{name.replace('_', ' ')} {old.get(name)} → {new.get(name)}"
@@ -200,11 +201,11 @@ def _hindrance(old: Row, new: Row) -> tuple[str, str]:
     return "", ""
 
 
-def _happened(cell: Row) -> str:
+def _happened(cell: Cell) -> str:
     return ": ".join(filter(None, (forms.STATUS[cell["status"]], cell["reason"])))
 
 
-def _test(compared: Sequence[tuple[Row, Values, Values]]) -> None:
+def _test(compared: Sequence[tuple[Comparison, Values, Values]]) -> None:
     """Set p-values and intervals of all rows that have repetitions enough to show anything."""
     family = [each for each in compared if permutation.least_p(len(each[1]), len(each[2])) <= ERROR]
     if not family:
@@ -227,7 +228,7 @@ def _matrix(values: Sequence[Values]) -> np.ndarray:
     return np.array([[each.get(number, math.nan) for each in values] for number in numbers])
 
 
-def _verdict(row: Row, first: list[float], second: list[float], tolerance: float) -> str:
+def _verdict(row: Comparison, first: list[float], second: list[float], tolerance: float) -> str:
     matters = not 1 - tolerance <= row["ratio"] <= 1 + tolerance
     worse = row["ratio"] > 1 if row["better"] == "lower" else row["ratio"] < 1
     direction = "regression" if worse else "improvement"
@@ -239,18 +240,18 @@ def _verdict(row: Row, first: list[float], second: list[float], tolerance: float
     return "too few repetitions" if row["p"] is None else "not significantly different"
 
 
-def is_bad(rows: Iterable[Row]) -> bool:
+def is_bad(rows: Iterable[Comparison]) -> bool:
     """Whether anything is worse for sure, or broken."""
     return any(row["verdict"] in BAD for row in rows)
 
 
 def show(tsv: Path, html: Path) -> tuple[list[str], bool]:
     """(lines for a terminal, is_bad) of a comparison that was written."""
-    rows = read_table(tsv)
+    rows = cast(list[Comparison], read_table(tsv))
     return [*lines(rows), f"All cells, and what else differs: {html}"], is_bad(rows)
 
 
-def lines(rows: Sequence[Row]) -> list[str]:
+def lines(rows: Sequence[Comparison]) -> list[str]:
     """What was found, then a line for each cell that is bad, better, or may be."""
     if not rows:
         return ["Neither round has a cell."]
@@ -262,7 +263,7 @@ def lines(rows: Sequence[Row]) -> list[str]:
     return found
 
 
-def _numbers(row: Row) -> str:
+def _numbers(row: Comparison) -> str:
     if row["verdict"] == "broken":
         return row["reason"]
     text = (
@@ -277,7 +278,7 @@ def change(ratio: float) -> str:
     return f"{(ratio - 1) * 100:+.1f} %"
 
 
-def interval(row: Row) -> str:
+def interval(row: Comparison) -> str:
     """'-12.1 % to -9.0 %', or that the repetitions are too few to exclude any ratio on a side."""
     low, high = row["ratio_low"], row["ratio_high"]
     if low > 0 and math.isfinite(high):
@@ -287,7 +288,7 @@ def interval(row: Row) -> str:
     return f"{change(high)} or less" if math.isfinite(high) else "unbounded"
 
 
-def _counted(rows: Sequence[Row]) -> str:
+def _counted(rows: Sequence[Comparison]) -> str:
     """'24 cells compared: 1 regression, 23 not significantly different; 2 not compared'."""
     counts = Counter(row["verdict"] for row in rows)
     compared = sum(counts[verdict] for verdict in COMPARED)
@@ -305,7 +306,7 @@ def _count(count: int, verdict: str) -> str:
     return labels.plural(count, verdict) if verdict.endswith(nouns) else f"{count} {verdict}"
 
 
-def _too_few(rows: Sequence[Row]) -> str:
+def _too_few(rows: Sequence[Comparison]) -> str:
     """Said where no cell has repetitions enough to show a difference."""
     compared = [row for row in rows if row["verdict"] in COMPARED]
     if not compared or any(row["p"] is not None for row in compared):
@@ -321,7 +322,7 @@ def _too_few(rows: Sequence[Row]) -> str:
     )
 
 
-def _by_chance(rows: Sequence[Row]) -> str:
+def _by_chance(rows: Sequence[Comparison]) -> str:
     """How many cells would look like a possible change if nothing had changed."""
     if not any(row["verdict"].startswith("possible") for row in rows):
         return ""
@@ -355,7 +356,7 @@ def _flags(cell: Mapping[str, Any], name: str = "flags") -> list[str]:
 
 
 def page(
-    before: Round, now: Round, rows: Sequence[Row], differ: Differences, tolerance: float
+    before: Round, now: Round, rows: Sequence[Comparison], differ: Differences, tolerance: float
 ) -> str:
     """The comparison as one HTML page that needs nothing else."""
     sections = [
@@ -392,7 +393,7 @@ def page(
     return tables.templates().get_template("compare.html.j2").render(content)
 
 
-def _of_speeds(rows: Sequence[Row]) -> bool:
+def _of_speeds(rows: Sequence[Comparison]) -> bool:
     return all(row["metric"] == "throughput" for row in rows)
 
 
@@ -414,12 +415,12 @@ def _changed(differ: Differences) -> list[str]:
     return found
 
 
-def _notes(row: Row) -> list[str]:
+def _notes(row: Comparison) -> list[str]:
     """What a reader must know of this cell alone: fewer repetitions, flags of either round."""
     found = [
-        f"{row[prefix + 'n_ok']} of {row[prefix + 'n_asked']} repetitions ok {where}"
+        f"{ok} of {asked} repetitions ok {where}"
         for prefix, where in (("baseline_", "in the baseline"), ("", "in this round"))
-        if row[prefix + "n_ok"] != row[prefix + "n_asked"]
+        if (ok := value_of(row, f"{prefix}n_ok")) != (asked := value_of(row, f"{prefix}n_asked"))
     ]
     old, new = _flags(row, "baseline_flags"), _flags(row)
     partial = flags.FLAGS["partial"]
@@ -434,7 +435,7 @@ def _notes(row: Row) -> list[str]:
     return found
 
 
-def _scale(rows: Iterable[Row]) -> Any:
+def _scale(rows: Iterable[Comparison]) -> Any:
     """Where a ratio stands on a strip from 0 to 100 with 1 in its middle, alike for all cells."""
     ends = [
         abs(math.log(row[end]))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dlperf.analysis.compare.rounds import Round
 from dlperf.analysis.round import labels, names
 from dlperf.analysis.schema import columns
-from dlperf.analysis.schema.files import Row
+from dlperf.analysis.schema.rows import value_of
 from dlperf.analysis.statistics.medians import median
 from dlperf.contract import strict_json
 
@@ -32,7 +32,7 @@ SHOWN = 4
 Key = tuple[str, str, str]
 
 
-def key(row: Row) -> Key:
+def key(row: Mapping[str, Any]) -> Key:
     return row["workload"], row["framework"], row["case"]
 
 
@@ -108,10 +108,10 @@ def _facts(round: Round, common: Iterable[Key]) -> dict[Key, dict[str, str]]:
                 value, column = row.get(name), columns.column(name)
                 if value not in (None, ""):
                     found[key(row)].setdefault(column.title, {})[_short(column.form(value))] = None
-    for row in round.parity:
-        if key(row) in found:
-            words = row["key"].replace("_", " ")
-            found[key(row)].setdefault(words, {})[_short(row["value"])] = None
+    for said in round.parity:
+        if key(said) in found:
+            words = said["key"].replace("_", " ")
+            found[key(said)].setdefault(words, {})[_short(said["value"])] = None
     return {
         each: {what: _listed(sorted(values)) for what, values in facts.items()}
         for each, facts in found.items()
@@ -130,7 +130,7 @@ def _listed(values: Sequence[str]) -> str:
 
 
 def _differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[Difference]:
-    """What both say and say differently. (Records of an older version say less.)"""
+    """What both say and say differently."""
     return [
         Difference(what, first[what], second[what])
         for what in first
@@ -149,7 +149,7 @@ def _readings(before: Round, now: Round, common: Sequence[Key]) -> list[tuple[st
         shown = []
         for each in (before, now):
             values = [
-                float(row[name]) * factor
+                float(value_of(row, name)) * factor
                 for row in each.repetitions
                 if row["status"] == "ok" and key(row) in wanted and row.get(name) is not None
             ]
@@ -219,7 +219,7 @@ def _recorded(round: Round, framework: str) -> tuple[frozenset[str], frozenset[s
     ]
     return (
         frozenset(row["lock_sha256"] for row in own),
-        frozenset(row.get("freeze_sha256") or "" for row in own),
+        frozenset(row["freeze_sha256"] for row in own),
     )
 
 
@@ -234,11 +234,8 @@ def _freeze(
         return None
     packages: list[str] = environment.get("freeze", [])
     sha256 = hashlib.sha256("\n".join(packages).encode()).hexdigest()  # as measure/record.py
-    locks, freezes = wanted
-    if freezes == {sha256}:
-        return packages
-    older = freezes == {""} and locks == {environment.get("lock_sha256")}
-    return packages if older else None
+    _, freezes = wanted
+    return packages if freezes == {sha256} else None
 
 
 def _package(line: str) -> str:

@@ -12,7 +12,15 @@ from typing import Any
 import yaml
 
 from dlperf.analysis.round import metrics
-from dlperf.analysis.schema.files import AnalysisError, Row, read_table
+from dlperf.analysis.schema.files import AnalysisError
+from dlperf.analysis.schema.rows import (
+    Cell,
+    Measurement,
+    Parity,
+    read_cells,
+    read_measurements,
+    read_parity,
+)
 
 #: What a round must have to be compared with.
 FILES = ("config.yaml", "measurements.tsv.gz", "parity.tsv", "cells.tsv")
@@ -25,9 +33,9 @@ class Round:
     name: str
     folder: Path
     config: dict[str, Any]
-    cells: list[Row]
-    repetitions: list[Row]
-    parity: list[Row]
+    cells: list[Cell]
+    repetitions: list[Measurement]
+    parity: list[Parity]
 
     @property
     def shared(self) -> Path:
@@ -45,14 +53,14 @@ def read(folder: Path, metric: str = "") -> Round:
         name = str(config["round"])
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
         raise AnalysisError(f"{path}: not the config of a round: {error}") from None
-    cells, measured, parity = (
-        read_table(folder / each) for each in ("cells.tsv", "measurements.tsv.gz", "parity.tsv")
+    return Round(
+        name,
+        folder,
+        config,
+        metrics.select(read_cells(folder / "cells.tsv"), metric),
+        read_measurements(folder / "measurements.tsv.gz"),
+        read_parity(folder / "parity.tsv"),
     )
-    for row in cells:
-        if "metric" not in row:  # of an older version, which had one
-            row |= {"metric": "throughput", "better": "higher", "median": row["throughput"]}
-            row["unit"] = f"{row['unit']}/s"
-    return Round(name, folder, config, metrics.select(cells, metric), measured, parity)
 
 
 def find(asked: str, results: Path = Path("results"), own: str = "") -> Path:

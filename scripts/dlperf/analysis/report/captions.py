@@ -9,10 +9,10 @@ from dlperf import workloads
 from dlperf.analysis.report import tables
 from dlperf.analysis.round import flags, labels, metrics, names, origins
 from dlperf.analysis.schema import forms
-from dlperf.analysis.schema.files import Row
+from dlperf.analysis.schema.rows import Cell
 
 
-def describe(cells: Sequence[Row], kind: str) -> str:
+def describe(cells: Sequence[Cell], kind: str) -> str:
     """What a figure shows, in words, for those who do not see it."""
     if kind == names.BATCHES:
         return _over_batches(cells)
@@ -45,7 +45,7 @@ def describe(cells: Sequence[Row], kind: str) -> str:
     return f"{what}: {'; '.join(parts)}."
 
 
-def _over_batches(cells: Sequence[Row]) -> str:
+def _over_batches(cells: Sequence[Cell]) -> str:
     parts = []
     for key in labels.series(cells):
         own = [row for row in cells if labels.series_key(row) == key and row["status"] == "ok"]
@@ -58,7 +58,7 @@ def _over_batches(cells: Sequence[Row]) -> str:
     return f"Curves of throughput and of median latency over batch sizes: {'; '.join(parts)}."
 
 
-def _of_layouts(cells: Sequence[Row]) -> str:
+def _of_layouts(cells: Sequence[Cell]) -> str:
     return "; ".join(
         f"{labels.implementation(row)} on {labels.place(row)}: {metrics.of_row(row).title.lower()} "
         f"{forms.number(row['median'])} {labels.unit(row)}{_mark(row)}"
@@ -67,7 +67,7 @@ def _of_layouts(cells: Sequence[Row]) -> str:
     )
 
 
-def _ends(cells: Sequence[Row]) -> str:
+def _ends(cells: Sequence[Cell]) -> str:
     return "; ".join(
         f"{labels.implementation(row)} {forms.number(row['median'])} {labels.unit(row)}{_mark(row)}"
         if row["status"] == "ok"
@@ -76,7 +76,7 @@ def _ends(cells: Sequence[Row]) -> str:
     )
 
 
-def _distribution(cells: Sequence[Row]) -> str:
+def _distribution(cells: Sequence[Cell]) -> str:
     parts = []
     for key in labels.series(cells):
         own = [row for row in cells if labels.series_key(row) == key and row["status"] == "ok"]
@@ -89,11 +89,11 @@ def _distribution(cells: Sequence[Row]) -> str:
     return f"Curves of the share of answers over latency: {'; '.join(parts)}."
 
 
-def _mark(row: Row) -> str:
+def _mark(row: Cell) -> str:
     return f" ({mark})" if (mark := flags.mark(row)) else ""
 
 
-def caption(cells: Sequence[Row], kind: str) -> str:
+def caption(cells: Sequence[Cell], kind: str) -> str:
     origin = origins.of(cells)
     if kind == names.BATCHES:
         row = cells[0]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from dlperf.analysis.schema.files import Row
+from dlperf.analysis.schema.rows import Measurement
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Campaign:
         return (self.windows + self.startup) / self.allocated
 
 
-def campaign(rows: Iterable[Row]) -> Campaign | None:
+def campaign(rows: Iterable[Measurement]) -> Campaign | None:
     """Of all repetitions that have a record; None where there is none."""
-    jobs: dict[str, list[Row]] = {}
+    jobs: dict[str, list[Measurement]] = {}
     for row in rows:
         if row["record"]:
             own = row["scheduler_job"] and row["scheduler_job_start_utc"]
@@ -49,7 +49,7 @@ def campaign(rows: Iterable[Row]) -> Campaign | None:
     )
 
 
-def _held(rows: list[Row]) -> float:
+def _held(rows: list[Measurement]) -> float:
     """Seconds, times nodes, of one job."""
     nodes = max(row["nodes"] for row in rows)
     if not rows[0]["scheduler_job_start_utc"]:

@@ -11,14 +11,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import markupsafe
 
 from dlperf.analysis.report.styles import STYLES
 from dlperf.analysis.round import flags, labels, metrics, names
 from dlperf.analysis.schema import columns, forms
-from dlperf.analysis.schema.files import Row
+from dlperf.analysis.schema.rows import Cell, Measurement, value_of
 
 #: These make the first columns, or say nothing more than those.
 FIRST = ("workload", "framework", "compiler", "nodes", "devices_per_node")
@@ -70,13 +70,14 @@ class Cells:
     same: list[tuple[str, str]]  # (heading, value) of what is the same in every cell
 
 
-def table(cells: Sequence[Row]) -> Cells:
+def table(cells: Sequence[Cell]) -> Cells:
     """A line a case: its scenario's own metric with all of it, the medians of the others.
 
     Columns in which no cell has anything are left out; what never varies stands in `same`.
     """
     cells = [
-        {**own, **{row["metric"]: row["median"] for row in others}} for own, others in _cases(cells)
+        cast(Cell, {**own, **{row["metric"]: row["median"] for row in others}})
+        for own, others in _cases(cells)
     ]
     workloads = list(dict.fromkeys(row["workload"] for row in cells))
     known = columns.cells(workloads)
@@ -125,9 +126,9 @@ class Explorer:
     json: markupsafe.Markup
 
 
-def explorer(cells: Sequence[Row], repetitions: Iterable[Row]) -> Explorer:
+def explorer(cells: Sequence[Cell], repetitions: Iterable[Measurement]) -> Explorer:
     """All cells with every repetition, and what they can be chosen and compared by."""
-    runs: dict[tuple[str, str, str], list[Row]] = {}
+    runs: dict[tuple[str, str, str], list[Measurement]] = {}
     for row in repetitions:
         runs.setdefault((row["workload"], row["framework"], row["case"]), []).append(row)
     found = [
@@ -169,7 +170,7 @@ def _varying(cells: Sequence[dict[str, Any]]) -> list[str]:
     return found
 
 
-def _cell(row: Row, others: Sequence[Row], runs: Sequence[Row]) -> dict[str, Any]:
+def _cell(row: Cell, others: Sequence[Cell], runs: Sequence[Measurement]) -> dict[str, Any]:
     """One case; `values` has [median, low, high] by measure."""
     own, devices = row["metric"], labels.devices(row)
     values = {"own": _interval(row, "median")}
@@ -212,11 +213,11 @@ def _cell(row: Row, others: Sequence[Row], runs: Sequence[Row]) -> dict[str, Any
     }
 
 
-def _run(row: Row, own: str, devices: int, others: Iterable[str]) -> list[Any]:
+def _run(row: Measurement, own: str, devices: int, others: Iterable[str]) -> list[Any]:
     """[number, status, start, whether it has a record, how it is an outlier, values by measure]."""
-    values = {"own": row[own]}
-    if devices > 1 and row[own] is not None:
-        values["per_device"] = row[own] / devices
+    values = {"own": value_of(row, own)}
+    if devices > 1 and values["own"] is not None:
+        values["per_device"] = values["own"] / devices
     values |= {name: row.get(name) for name in others}
     return [
         row["repetition"],
@@ -228,7 +229,7 @@ def _run(row: Row, own: str, devices: int, others: Iterable[str]) -> list[Any]:
     ]
 
 
-def _facts(row: Row, others: Iterable[Row]) -> dict[str, str]:
+def _facts(row: Cell, others: Iterable[Cell]) -> dict[str, str]:
     """What is read where a cell is pointed at, as text by its name."""
     found = {"title": f"{labels.implementation(row)} {labels.where(row)}"}
     if row["median"] is None:
@@ -250,8 +251,8 @@ def _facts(row: Row, others: Iterable[Row]) -> dict[str, str]:
             value = f"{forms.number(other['median'])} {metric.unit_of('samples')}"
             found[metric.title.lower()] = f"{value} ({_range(other, 'median', forms.number)})"
     for peak in ("stated", "measured"):
-        if row[f"mfu_{peak}"] is not None:
-            found[f"MFU, {peak} peak"] = forms.percent(row[f"mfu_{peak}"])
+        if (share := value_of(row, f"mfu_{peak}")) is not None:
+            found[f"MFU, {peak} peak"] = forms.percent(share)
     found["ok"] = f"{row['n_ok']} of {row['n_asked']} repetitions"
     if row["certificate"]:
         found["equal work"] = f"certificate {row['certificate']}"
@@ -260,7 +261,7 @@ def _facts(row: Row, others: Iterable[Row]) -> dict[str, str]:
     return found
 
 
-def _measures(cells: Iterable[Row], found: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _measures(cells: Iterable[Cell], found: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """What any cell has a value of: title, unit ({} is the cell's own), whether less is better."""
     titles = Counter(metrics.of_row(row).title.lower() for row in cells if metrics.is_own(row))
     known = {
@@ -284,9 +285,9 @@ def _measures(cells: Iterable[Row], found: Sequence[dict[str, Any]]) -> dict[str
     return {name: each for name, each in known.items() if name in present}
 
 
-def _cases(cells: Iterable[Row]) -> list[tuple[Row, list[Row]]]:
+def _cases(cells: Iterable[Cell]) -> list[tuple[Cell, list[Cell]]]:
     """Each case's row of its scenario's own metric, and its rows of the others."""
-    found: list[tuple[Row, list[Row]]] = []
+    found: list[tuple[Cell, list[Cell]]] = []
     for row in cells:  # the own one comes first
         if metrics.is_own(row):
             found.append((row, []))
@@ -295,15 +296,16 @@ def _cases(cells: Iterable[Row]) -> list[tuple[Row, list[Row]]]:
     return found
 
 
-def _interval(row: Row, key: str, factor: float = 1) -> list[float] | None:
+def _interval(row: Cell, key: str, factor: float = 1) -> list[float] | None:
     """[value, low, high]; None where there is none."""
-    if row[key] is None:
+    if value_of(row, key) is None:
         return None
-    return [_short(factor * row[name]) for name in (key, f"{key}_low", f"{key}_high")]
+    return [_short(factor * value_of(row, name)) for name in (key, f"{key}_low", f"{key}_high")]
 
 
-def _range(row: Row, key: str, form: forms.Form) -> str:
-    return f"{form(row[f'{key}_low'])} – {form(row[f'{key}_high'])}"
+def _range(row: Cell, key: str, form: forms.Form) -> str:
+    low, high = (value_of(row, f"{key}_{end}") for end in ("low", "high"))
+    return f"{form(low)} – {form(high)}"
 
 
 def _short(value: float) -> float:

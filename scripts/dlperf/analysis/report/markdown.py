@@ -10,18 +10,18 @@ from dlperf.analysis.report import tables
 from dlperf.analysis.report.summary import Standing, standings
 from dlperf.analysis.round import flags, labels, metrics
 from dlperf.analysis.schema import forms
-from dlperf.analysis.schema.files import Row, read_table
+from dlperf.analysis.schema.rows import Cell, read_cells, read_measurements
 from dlperf.analysis.statistics import ERROR
 from dlperf.contract.files import write
 
 
 def markdown(cells: Path, measurements: Path, out: Path) -> None:
     """Write the tables of the round in one file."""
-    rows = read_table(cells)
-    write(out, text(rows, standings(metrics.select(rows), read_table(measurements))))
+    measured = read_cells(cells)
+    write(out, text(measured, standings(metrics.select(measured), read_measurements(measurements))))
 
 
-def text(cells: Sequence[Row], found: Sequence[Standing]) -> str:
+def text(cells: Sequence[Cell], found: Sequence[Standing]) -> str:
     parts = [won(found)] if found else []
     parts += [tables.markdown(tables.build(name, own)) for name, own in metrics.shown(cells)]
     return "\n".join(parts)

@@ -34,6 +34,19 @@ from dlperf.analysis.round import (
 from dlperf.analysis.round.calibration import nodes
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.files import Row, read_table
+from dlperf.analysis.schema.rows import (
+    Cell,
+    Certificate,
+    Limit,
+    Measurement,
+    Parity,
+    read_cells,
+    read_certificates,
+    read_limits,
+    read_measurements,
+    read_parity,
+    value_of,
+)
 from dlperf.analysis.statistics import separation
 from dlperf.analysis.statistics.medians import order_coverage, order_rank
 from dlperf.contract.files import write
@@ -85,12 +98,12 @@ class Section:
 def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
     """Write the report of the round in `folder`; `shared` has environments/ and data/."""
     config = plan.load(config_path)
-    repetitions = read_table(folder / "measurements.tsv.gz")
-    all_cells = read_table(folder / "cells.tsv")
+    repetitions = read_measurements(folder / "measurements.tsv.gz")
+    all_cells = read_cells(folder / "cells.tsv")
     measured = metrics.measured(all_cells)
     cells = metrics.select(measured)
-    parity = read_table(folder / "parity.tsv")
-    tiers = read_table(folder / "certificates.tsv")
+    parity = read_parity(folder / "parity.tsv")
+    tiers = read_certificates(folder / "certificates.tsv")
     environments = [
         {
             **provenance.environment(shared, framework, config),
@@ -161,7 +174,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
 
 
 def _sections(
-    cells: Sequence[Row], compared: Sequence[summary.Standing], figures: Path
+    cells: Sequence[Cell], compared: Sequence[summary.Standing], figures: Path
 ) -> list[Section]:
     found = []
     groups: set[str] = set()
@@ -244,7 +257,7 @@ def inline(svg: str, prefix: str, alternative: str) -> markupsafe.Markup:
 
 
 def _missing(
-    cells: Sequence[Row], environments: Sequence[Mapping[str, Any]]
+    cells: Sequence[Cell], environments: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """What has no number or fewer repetitions: one entry a reason, with all that it concerns."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -263,14 +276,14 @@ def _missing(
     return [{"what": what, "why": why, "where": where} for (what, why), where in found.items()]
 
 
-def _limits(path: Path, cells: Sequence[Row]) -> dict[str, Any]:
+def _limits(path: Path, cells: Sequence[Cell]) -> dict[str, Any]:
     """Stated peaks of the round's devices, and in how many cells MFU is shown beside which."""
-    stated: dict[tuple[str, str], list[Row]] = {}
-    for row in read_table(path):
+    stated: dict[tuple[str, str], list[Limit]] = {}
+    for row in read_limits(path):
         if row["basis"] == "stated":
             stated.setdefault((row["device_name"], row["source"]), []).append(row)
     ok = [row for row in cells if row["status"] == "ok"]
-    beside = {basis: sum(row[f"mfu_{basis}"] is not None for row in ok) for basis in MFU}
+    beside = {basis: sum(value_of(row, f"mfu_{basis}") is not None for row in ok) for basis in MFU}
     return {"stated": stated, "beside": beside, "ok": len(ok)}
 
 
@@ -285,13 +298,13 @@ def _rooflines(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _suspects(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[dict[str, Any]]:
+def _suspects(cells: Sequence[Cell], repetitions: Iterable[Measurement]) -> list[dict[str, Any]]:
     """Cells that something may have disturbed, or whose work is in doubt, with the worst that their
     repetitions saw."""
-    runs: dict[tuple[str, str, str], list[Row]] = {}
-    for row in repetitions:
-        if row["status"] == "ok":
-            runs.setdefault((row["workload"], row["framework"], row["case"]), []).append(row)
+    runs: dict[tuple[str, str, str], list[Measurement]] = {}
+    for run in repetitions:
+        if run["status"] == "ok":
+            runs.setdefault((run["workload"], run["framework"], run["case"]), []).append(run)
     found = []
     for row in cells:
         raised = [
@@ -326,7 +339,7 @@ def _reason(flag: str) -> str:
     return excluded + flags.FLAGS[flag]
 
 
-def _certificates(rows: Sequence[Row]) -> dict[str, Any]:
+def _certificates(rows: Sequence[Certificate]) -> dict[str, Any]:
     """A line a certificate, a column a tier: sign, numbers, and where it fails."""
     tiers = list(dict.fromkeys(row["tier"] for row in rows if row["tier"]))
     lines = []
@@ -341,7 +354,7 @@ def _certificates(rows: Sequence[Row]) -> dict[str, Any]:
                 "workload": labels.workload(row),
                 "framework": names.framework_title(row["framework"]),
                 **{
-                    key: row[key]
+                    key: value_of(row, key)
                     for key in ("precision", "compiler", "variant", "layout", "status", "reason")
                 },
                 "path": row["certificate"],
@@ -371,7 +384,7 @@ def _certificates(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _tier(row: Row | None) -> dict[str, str]:
+def _tier(row: Certificate | None) -> dict[str, str]:
     """One tier for readers: {"kind", "text", "where"}; a sign says passed or not without colour."""
     if row is None:
         return {"kind": "none", "text": "–", "where": ""}
@@ -390,7 +403,7 @@ def _tier(row: Row | None) -> dict[str, str]:
     return {"kind": kind, "text": text, "where": "" if passed else where}
 
 
-def _parity(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _parity(rows: Sequence[Parity]) -> list[dict[str, Any]]:
     """A sheet a table: for each key the value of every series, those marked that differ.
 
     `own` has the keys that only one series reports: settings of that framework alone.

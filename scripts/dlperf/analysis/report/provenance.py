@@ -15,7 +15,8 @@ from dlperf import plan, workloads
 from dlperf.analysis.round import labels, names
 from dlperf.analysis.round.disturbances import SPANS, overlapping
 from dlperf.analysis.schema import columns, forms
-from dlperf.analysis.schema.files import AnalysisError, Row
+from dlperf.analysis.schema.files import AnalysisError
+from dlperf.analysis.schema.rows import Measurement, Parity, value_of
 from dlperf.contract import strict_json
 from dlperf.workloads import inputs
 
@@ -41,7 +42,7 @@ def environment(shared: Path, framework: str, config: plan.Config) -> dict[str, 
     return {**known, "framework": framework, "title": names.framework_title(framework)}
 
 
-def version(parity: Sequence[Row], framework: str) -> str:
+def version(parity: Sequence[Parity], framework: str) -> str:
     """What the framework's processes said that they are."""
     own = [row for row in parity if row["framework"] == framework]
     return ", ".join(dict.fromkeys(r["value"] for r in own if r["key"] == "framework_version"))
@@ -99,17 +100,18 @@ def contents(manifest: Mapping[str, Any]) -> str:
     return f"{text}, of a vocabulary of {manifest['vocabulary_size']:,}"
 
 
-def hosts(rows: Iterable[Row]) -> list[dict[str, Any]]:
+def hosts(rows: Iterable[Measurement]) -> list[dict[str, Any]]:
     """Each machine with the extremes of what was read from it before and in the repetitions."""
-    hosts: dict[str, list[Row]] = {}
+    hosts: dict[str, list[Measurement]] = {}
     for row in rows:
         if row["hostname"]:
             hosts.setdefault(row["hostname"], []).append(row)
     found = []
     for name, own in hosts.items():
 
-        def span(key: str, scale: float, unit: str, own: list[Row] = own) -> str:
-            values = [row[key] * scale for row in own if row[key] is not None]
+        def span(key: str, scale: float, unit: str, own: list[Measurement] = own) -> str:
+            there = [value_of(row, key) for row in own]
+            values = [each * scale for each in there if each is not None]
             if not values:
                 return ""
             low, high = f"{min(values):.4g}", f"{max(values):.4g}"
@@ -132,7 +134,7 @@ def hosts(rows: Iterable[Row]) -> list[dict[str, Any]]:
     return found
 
 
-def period(rows: Iterable[Row]) -> tuple[str, str]:
+def period(rows: Iterable[Measurement]) -> tuple[str, str]:
     """(first start, last end) of the round's runs: '2026-11-21 05:00:00'."""
     starts = [row["start_utc"] for row in rows if row["start_utc"]]
     ends = [row["end_utc"] for row in rows if row["end_utc"]]
@@ -141,7 +143,7 @@ def period(rows: Iterable[Row]) -> tuple[str, str]:
     return min(starts)[:19].replace("T", " "), max(ends)[:19].replace("T", " ")
 
 
-def apart(rows: Sequence[Row]) -> str:
+def apart(rows: Sequence[Measurement]) -> str:
     """Whether repetitions shared a host, and the shortest pause between two timed windows."""
     windows: dict[str, list[tuple[datetime, datetime]]] = {}
     for row in rows:

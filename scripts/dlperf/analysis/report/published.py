@@ -5,14 +5,16 @@ here, values.tsv. Out: tables for a section of the
 report that is theirs alone. No number of theirs is in any other table, figure or sentence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlperf import plan, scenarios
 from dlperf.analysis.publications import config as configs
 from dlperf.analysis.report import published_tables, tables
-from dlperf.analysis.schema.files import AnalysisError, Row, read_table
+from dlperf.analysis.schema.files import AnalysisError
+from dlperf.analysis.schema.rows import Cell, read_cells
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Beside:
     tables: list[tables.Table]
 
 
-def beside(config: plan.Config, cells: Sequence[Row], shared: Path) -> list[Beside]:
+def beside(config: plan.Config, cells: Sequence[Cell], shared: Path) -> list[Beside]:
     """What `config.beside` names, for the workloads and precisions of `cells`.
 
     `shared` has the folders of all rounds. Raises AnalysisError where one was not imported yet.
@@ -39,7 +41,7 @@ def beside(config: plan.Config, cells: Sequence[Row], shared: Path) -> list[Besi
                 f"`snakemake --profile local {folder}/cells.tsv` makes it"
             )
         imported = configs.load(folder / "config.yaml")
-        own = [row for row in read_table(folder / "cells.tsv") if _of(row) in wanted]
+        own = [row for row in read_cells(folder / "cells.tsv") if _of(row) in wanted]
         names = list(dict.fromkeys(row["table"] for row in own))
         made = [tables.build(table, tables.select(own, table)) for table in names]
         made += [
@@ -53,5 +55,5 @@ def beside(config: plan.Config, cells: Sequence[Row], shared: Path) -> list[Besi
     return found
 
 
-def _of(row: Row) -> tuple[str, str, str]:
+def _of(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return row["workload"], row["scenario"], row["precision"]

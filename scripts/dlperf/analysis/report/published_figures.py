@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from dlperf.analysis.report import figures
+from dlperf.analysis.report import drawing
 from dlperf.analysis.report.published_tables import Grid, metric, number, said
+from dlperf.analysis.report.styles import STYLES
 from dlperf.analysis.round import labels
 from dlperf.analysis.schema import forms
 from dlperf.analysis.statistics.medians import median
@@ -27,7 +28,7 @@ def drawable(grid: Grid) -> bool:
 def draw(grid: Grid, title: str) -> dict[str, bytes]:
     """The grid's figure as {"svg": …, "png": …}. `title` names the publication."""
     make = _lines if _numeric(grid) else _bars
-    return figures.rendered(lambda: make(grid, title), grid.name, grid.title)
+    return drawing.rendered(lambda: make(grid, title), grid.name, grid.title)
 
 
 def _numeric(grid: Grid) -> bool:
@@ -51,7 +52,7 @@ def _styles(grid: Grid) -> dict[str, tuple[str, str, str, bool]]:
 
     Where all columns are of one framework (percentiles), each takes a style of its own.
     """
-    known = list(figures.STYLES.values())
+    known = list(STYLES.values())
     if len(set(grid.frameworks.values())) == 1 and len(grid.columns) > 2:
         return {
             title: (*known[index % len(known)], False) for index, title in enumerate(grid.columns)
@@ -60,7 +61,7 @@ def _styles(grid: Grid) -> dict[str, tuple[str, str, str, bool]]:
     seen: set[str] = set()
     for title in grid.columns:
         framework = grid.frameworks[title]
-        style = figures.STYLES.get(framework, figures.STYLES["hugectr"])
+        style = STYLES.get(framework, STYLES["hugectr"])
         found[title] = (*style, framework in seen)
         seen.add(framework)
     return found
@@ -68,7 +69,7 @@ def _styles(grid: Grid) -> dict[str, tuple[str, str, str, bool]]:
 
 def _canvas(grid: Grid, title: str, body: float, below: float) -> tuple[Figure, float, float]:
     height = ABOVE_PANELS + body + below
-    made = Figure(figsize=(figures.WIDTH, height), facecolor=figures.PAPER)
+    made = Figure(figsize=(drawing.WIDTH, height), facecolor=drawing.PAPER)
     row = grid.row
     heading, _, table = grid.title.partition(": ")
     made.text(0.012, 1 - 0.24 / height, heading, size=13, weight="bold", va="center")
@@ -78,9 +79,9 @@ def _canvas(grid: Grid, title: str, body: float, below: float) -> tuple[Figure, 
     facts += [f"device = one {row['hardware'] or 'GPU'}"] if grid.common("hardware") else []
     facts += [labels.topology(row)] if grid.common("topology") else []
     subtitle = "  ·  ".join(facts)
-    made.text(0.012, 1 - 0.69 / height, subtitle, size=9, color=figures.MUTED, va="center")
+    made.text(0.012, 1 - 0.69 / height, subtitle, size=9, color=drawing.MUTED, va="center")
     note = f"Imported from {title}, not measured here. No intervals: each value is one number."
-    made.text(0.012, 0.13 / height, note, size=7.5, color=figures.MUTED, va="center")
+    made.text(0.012, 0.13 / height, note, size=7.5, color=drawing.MUTED, va="center")
     return made, 1 - ABOVE_PANELS / height, below / height
 
 
@@ -113,7 +114,7 @@ def _lines(grid: Grid, title: str) -> Figure:
                 color=colour,
                 marker=marker,
                 markersize=6.5,
-                markerfacecolor=figures.PAPER if second else colour,
+                markerfacecolor=drawing.PAPER if second else colour,
                 linestyle=(0, (4, 2)) if second else "-",
                 linewidth=1.5,
                 label=column,
@@ -126,7 +127,7 @@ def _lines(grid: Grid, title: str) -> Figure:
     axes.set_xlabel(named.get(key, key.replace("_", " ")), size=8.5)
     axes.set_ylabel(_axis_label(grid), size=8.5)
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(FuncFormatter(figures.plain))
+    axes.yaxis.set_major_formatter(FuncFormatter(drawing.plain))
     axes.grid(axis="y")
     legend = axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False, fontsize=8.5)
     legend.set_in_layout(False)
@@ -141,7 +142,7 @@ def _lines(grid: Grid, title: str) -> Figure:
             transform=axes.transAxes,
             size=8,
             style="italic",
-            color=figures.MUTED,
+            color=drawing.MUTED,
             va="top",
         )
     return made
@@ -174,7 +175,7 @@ def _bars(grid: Grid, title: str) -> Figure:
         or labels.short_topology(grid.row)
         for place in grid.rows
     ]
-    left = min(0.45, (0.25 + 0.072 * max(map(len, names))) / figures.WIDTH)
+    left = min(0.45, (0.25 + 0.072 * max(map(len, names))) / drawing.WIDTH)
     axes = made.add_axes((left, bottom, 0.985 - left, top - bottom))
     step = 1 / (len(grid.columns) + 0.8)
     highest = 0.0
@@ -191,9 +192,9 @@ def _bars(grid: Grid, title: str) -> Figure:
                     at,
                     value,
                     height=0.9 * step,
-                    color=figures.pale(colour) if second else colour,
+                    color=drawing.pale(colour) if second else colour,
                     hatch=hatch,
-                    hatchcolor=(figures.PAPER, 0.75),
+                    hatchcolor=(drawing.PAPER, 0.75),
                     linewidth=0,
                     label=column if column not in shown else None,
                 )
@@ -208,13 +209,13 @@ def _bars(grid: Grid, title: str) -> Figure:
                     va="center",
                     size=7.5,
                     style="italic",
-                    color=figures.MUTED,
+                    color=drawing.MUTED,
                 )
     axes.set_xlim(0, 1.14 * (highest or 1))
     axes.set_ylim(len(grid.rows) - 0.5, -0.5)
     axes.set_yticks(range(len(grid.rows)), names, size=8)
     axes.tick_params(axis="y", length=0)
-    axes.xaxis.set_major_formatter(FuncFormatter(figures.plain))
+    axes.xaxis.set_major_formatter(FuncFormatter(drawing.plain))
     axes.set_xlabel(_axis_label(grid), size=8.5)
     axes.grid(axis="x")
     made.legend(

@@ -20,7 +20,8 @@ from dlperf.analysis.report import (
 )
 from dlperf.analysis.round.names import SCALING
 from dlperf.analysis.schema import columns
-from dlperf.analysis.schema.files import Row, read_table, write_table
+from dlperf.analysis.schema.files import read_table, write_table
+from dlperf.analysis.schema.rows import Cell, read_cells
 from dlperf.contract.files import write
 
 
@@ -38,7 +39,7 @@ def replay(folder: Path, published: Path) -> None:
     `published` has the YAML files whose tables are searched for contradictions.
     """
     config = configs.load(folder / "config.yaml")
-    cells = read_table(folder / "cells.tsv")
+    cells = read_cells(folder / "cells.tsv")
     sections = [_section(folder, name, cells) for name in _tables(cells)]
     sections += [
         _grid(folder, grid, config) for grid in published_tables.grids(folder / "values.tsv")
@@ -59,17 +60,17 @@ def replay(folder: Path, published: Path) -> None:
     write(folder / "report.html", page)
 
 
-def _tables(cells: list[Row]) -> list[str]:
+def _tables(cells: list[Cell]) -> list[str]:
     return list(dict.fromkeys(row["table"] for row in cells))
 
 
-def kinds(own: list[Row]) -> list[str]:
+def kinds(own: list[Cell]) -> list[str]:
     """The figures of a table, as a measured round has them."""
     several = len({(row["nodes"], row["devices_per_node"]) for row in own}) > 1
     return [own[0]["metric"], *([SCALING] if several else [])]
 
 
-def _section(folder: Path, name: str, cells: list[Row]) -> Section:
+def _section(folder: Path, name: str, cells: list[Cell]) -> Section:
     own = tables.select(cells, name)
     made = tables.build(name, own)
     _write_table(folder, made)

@@ -16,7 +16,7 @@ from dlperf.analysis.report import provenance
 from dlperf.analysis.round import flags, labels, metrics
 from dlperf.analysis.round.calibration import noise
 from dlperf.analysis.schema import forms
-from dlperf.analysis.schema.files import Row
+from dlperf.analysis.schema.rows import Cell, Certificate, Measurement, value_of
 from dlperf.analysis.statistics.medians import order_coverage, order_rank
 from dlperf.analysis.statistics.separation import ERROR, LEAST, POWER, pairwise, shift
 
@@ -34,15 +34,15 @@ class Standing:
     `over_second_interval` is the one that decides this for the second.
     """
 
-    best: Row
-    second: Row
-    last: Row
-    tied: list[Row]
+    best: Cell
+    second: Cell
+    last: Cell
+    tied: list[Cell]
     compared: int
     over_second: float
     over_second_interval: tuple[float, float]  # from 0 to infinity: too few repetitions
     over_last: float
-    efficiency: tuple[Row, Row] | None  # the cells with the lowest and the highest efficiency
+    efficiency: tuple[Cell, Cell] | None  # the cells with the lowest and the highest efficiency
 
     @property
     def where(self) -> str:
@@ -65,16 +65,16 @@ class Standing:
         return forms.factors(*self.over_second_interval)
 
 
-def standings(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[Standing]:
+def standings(cells: Sequence[Cell], repetitions: Iterable[Measurement]) -> list[Standing]:
     """Of the cells of one metric, in the order of the plan; topologies of a table by their number
     of devices."""
     metric_of = {_case(row): row["metric"] for row in cells}
     values: dict[tuple[str, str, str], list[float]] = {}
-    for row in repetitions:
-        value = row.get(metric_of.get(_case(row), ""))
-        if row["status"] == "ok" and value is not None:
-            values.setdefault(_case(row), []).append(value)
-    groups: dict[tuple[str, tuple[int, int, int, str]], list[Row]] = {}
+    for run in repetitions:
+        metric = metric_of.get(_case(run))
+        if run["status"] == "ok" and metric and (value := value_of(run, metric)) is not None:
+            values.setdefault(_case(run), []).append(value)
+    groups: dict[tuple[str, tuple[int, int, int, str]], list[Cell]] = {}
     tables = list(dict.fromkeys(row["table"] for row in cells))
     for row in cells:
         if flags.rankable(row) and not row.get("searched"):  # other sizes are other work
@@ -83,11 +83,11 @@ def standings(cells: Sequence[Row], repetitions: Iterable[Row]) -> list[Standing
     return [_standing(groups[place], values) for place in places if len(groups[place]) > 1]
 
 
-def _case(row: Row) -> tuple[str, str, str]:
+def _case(row: Cell | Measurement) -> tuple[str, str, str]:
     return row["workload"], row["framework"], row["case"]
 
 
-def _standing(rows: Sequence[Row], values: dict[tuple[str, str, str], list[float]]) -> Standing:
+def _standing(rows: Sequence[Cell], values: dict[tuple[str, str, str], list[float]]) -> Standing:
     ordered = metrics.better_first(rows)
     best, second, last = ordered[0], ordered[1], ordered[-1]
     found = pairwise([values[_case(row)] for row in ordered])
@@ -110,7 +110,7 @@ def _standing(rows: Sequence[Row], values: dict[tuple[str, str, str], list[float
     )
 
 
-def won(found: Sequence[Standing], cells: Sequence[Row]) -> str:
+def won(found: Sequence[Standing], cells: Sequence[Cell]) -> str:
     """What won where and by how much; where nothing did. A winner that is suspect is not named.
 
     `cells`: of the metric that is compared.
@@ -151,7 +151,7 @@ def won(found: Sequence[Standing], cells: Sequence[Row]) -> str:
     return " ".join(parts)
 
 
-def _nothing_ranked(cells: Sequence[Row]) -> str:
+def _nothing_ranked(cells: Sequence[Cell]) -> str:
     """Why there is no comparison: how many cells of each place stand against it."""
     numbers = [row for row in cells if row["status"] == "ok"]
     suspect = [row for row in numbers if flags.comparable(row) and flags.excluding(row)]
@@ -175,7 +175,7 @@ def _lead(each: Standing) -> str:
     )
 
 
-def certainty(asked: int, cells: Sequence[Row]) -> str:
+def certainty(asked: int, cells: Sequence[Cell]) -> str:
     """What the intervals are worth: coverage, chance, noise. `asked`: repetitions a cell."""
     coverage = order_coverage(asked, order_rank(asked))
     text = (
@@ -199,7 +199,7 @@ def certainty(asked: int, cells: Sequence[Row]) -> str:
     return text
 
 
-def lacking(cells: Sequence[Row]) -> str:
+def lacking(cells: Sequence[Cell]) -> str:
     """What has no number, too few repetitions, no certificate, or a reason for doubt."""
     total = labels.plural(len(cells), "cell")
     without = Counter(forms.STATUS[row["status"]] for row in cells if row["status"] != "ok")
@@ -226,7 +226,9 @@ def lacking(cells: Sequence[Row]) -> str:
     return text
 
 
-def quality(cells: Sequence[Row], repetitions: Sequence[Row]) -> dict[str, tuple[int, int]]:
+def quality(
+    cells: Sequence[Cell], repetitions: Sequence[Measurement]
+) -> dict[str, tuple[int, int]]:
     """Counts at a glance: {what: (how many, of how many)}."""
     asked = [row for row in repetitions if row["status"] != "unsupported"]
     ok = [row for row in cells if row["status"] == "ok"]
@@ -238,7 +240,9 @@ def quality(cells: Sequence[Row], repetitions: Sequence[Row]) -> dict[str, tuple
     }
 
 
-def lead(config: plan.Config, repetitions: Sequence[Row], cells: Sequence[Row]) -> list[str]:
+def lead(
+    config: plan.Config, repetitions: Sequence[Measurement], cells: Sequence[Cell]
+) -> list[str]:
     ok = [row for row in repetitions if row["status"] == "ok"]
     asked = [row for row in repetitions if row["status"] != "unsupported"]
     frameworks = labels.plural(len(config.frameworks), "framework")
@@ -273,7 +277,7 @@ def lead(config: plan.Config, repetitions: Sequence[Row], cells: Sequence[Row]) 
     ]
 
 
-def standing(cells: Sequence[Row], found: Sequence[Standing]) -> list[str]:
+def standing(cells: Sequence[Cell], found: Sequence[Standing]) -> list[str]:
     """What the standings of one table say, and which of its cells are in none."""
     said = []
     for each in found:
@@ -319,9 +323,9 @@ def standing(cells: Sequence[Row], found: Sequence[Standing]) -> list[str]:
 
 def caveats(
     config: plan.Config,
-    repetitions: Sequence[Row],
-    cells: Sequence[Row],
-    tiers: Sequence[Row],
+    repetitions: Sequence[Measurement],
+    cells: Sequence[Cell],
+    tiers: Sequence[Certificate],
 ) -> list[str]:
     found = [*_unproved(cells, tiers)]
     reduced = dict.fromkeys(
@@ -354,7 +358,7 @@ def caveats(
     return found
 
 
-def _doubted(cells: Sequence[Row]) -> Iterable[str]:
+def _doubted(cells: Sequence[Cell]) -> Iterable[str]:
     """Cells that flags exclude, which a reader of their numbers alone would not know."""
     excluded = [row for row in cells if row["status"] == "ok" and flags.excluding(row)]
     if excluded:
@@ -365,7 +369,7 @@ def _doubted(cells: Sequence[Row]) -> Iterable[str]:
         )
 
 
-def _moved(repetitions: Sequence[Row]) -> Iterable[str]:
+def _moved(repetitions: Sequence[Measurement]) -> Iterable[str]:
     """Hosts that drifted by more than the noise."""
     floors = noise.floors(repetitions)
     for each in noise.drifts(repetitions):
@@ -377,7 +381,7 @@ def _moved(repetitions: Sequence[Row]) -> Iterable[str]:
             )
 
 
-def _ranked(cells: Sequence[Row]) -> Iterable[str]:
+def _ranked(cells: Sequence[Cell]) -> Iterable[str]:
     """Rankings without a result, because no cell has repetitions enough."""
     ranked = [row for row in cells if row["rank"] is not None]
     if not ranked or max(row["n_ok"] for row in ranked) >= LEAST:
@@ -392,7 +396,7 @@ def _ranked(cells: Sequence[Row]) -> Iterable[str]:
     )
 
 
-def _unproved(cells: Sequence[Row], tiers: Sequence[Row]) -> Iterable[str]:
+def _unproved(cells: Sequence[Cell], tiers: Sequence[Certificate]) -> Iterable[str]:
     """What certificates do not say of the measured cells."""
     unequal = [row for row in cells if flags.not_equivalent(row)]
     if unequal:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from dlperf import scenarios
 from dlperf.analysis.round import flags, labels, metrics, names, origins
 from dlperf.analysis.schema import columns, forms
-from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
+from dlperf.analysis.schema.files import AnalysisError, write_table
+from dlperf.analysis.schema.rows import Cell, read_cells, value_of
 from dlperf.analysis.statistics import ERROR, LEAST
 from dlperf.contract.files import write
 
@@ -67,14 +68,14 @@ class Table:
 
 def table(cells: Path, name: str, tsv: Path, md: Path, html: Path) -> None:
     """Write one table of the round in its three forms."""
-    own = select(read_table(cells), name)
+    own = select(read_cells(cells), name)
     write_table(tsv, columns.of_rows(own), own)
     made = build(name, own)
     write(md, markdown(made))
     write(html, templates().get_template("table.html.j2").render(table=made))
 
 
-def select(rows: Sequence[Row], name: str) -> list[Row]:
+def select(rows: Sequence[Cell], name: str) -> list[Cell]:
     """The rows of one table: `<table>`, or `<table>-<metric>`, such as `<table>-memory`.
 
     Raises AnalysisError with the names that there are.
@@ -91,7 +92,7 @@ def select(rows: Sequence[Row], name: str) -> list[Row]:
     return found
 
 
-def build(name: str, cells: Sequence[Row]) -> Table:
+def build(name: str, cells: Sequence[Cell]) -> Table:
     """The table of these cells, all of one table, in the order of the plan."""
     if cells[0].get("searched"):
         return _of_largest(name, cells)
@@ -111,7 +112,7 @@ def build(name: str, cells: Sequence[Row]) -> Table:
     return made
 
 
-def _of_largest(name: str, cells: Sequence[Row]) -> Table:
+def _of_largest(name: str, cells: Sequence[Cell]) -> Table:
     """A row for each implementation, topology and layout: largest size, number there, memory.
 
     Without ranks and ratios: each line is of another size, so of other work.
@@ -132,14 +133,14 @@ def _of_largest(name: str, cells: Sequence[Row]) -> Table:
             peak = row["device_peak_bytes"] or row["host_peak_rss_bytes"]
             # in the unit of the limit
             took = f"{forms.giga(peak)} GB" if row["memory_limit_bytes"] else forms.size(peak)
-            largest, memory = Entry(f"{row[row['searched']]:,}"), Entry(took)
+            largest, memory = Entry(f"{value_of(row, row['searched']):,}"), Entry(took)
         where = f"{labels.implementation(row)}, {labels.short_place(row)}"
         spoken = f"{labels.implementation(row)}, {labels.place(row)}"
         made.rows.append((where, spoken, [largest, entry, memory]))
     return made
 
 
-def ranking(cells: Sequence[Row]) -> list[str]:
+def ranking(cells: Sequence[Cell]) -> list[str]:
     """Cells of one place by rank: ['1n1d: 1 MXNet, 2–3 JAX [xla], 2–3 PyTorch'], and which of
     them flags exclude: ['…; excluded as suspect: OneFlow']."""
     ranked = sorted(
@@ -162,7 +163,7 @@ def ranking(cells: Sequence[Row]) -> list[str]:
     return [f"{labels.short_place(cells[0])}: {text}"]
 
 
-def pipelines(cells: Sequence[Row]) -> list[str]:
+def pipelines(cells: Sequence[Cell]) -> list[str]:
     """Of one place with stages: ['1n2d, pp2, accumulation 4: bubble 20 %; idle: PyTorch 52 % (49 %
     to 55 %), JAX [xla] 41 %'].
 
@@ -181,7 +182,7 @@ def pipelines(cells: Sequence[Row]) -> list[str]:
     return [f"{text}; idle: {', '.join(said)}" if said else text]
 
 
-def rank(cell: Row) -> str:
+def rank(cell: Cell) -> str:
     """'1', or '2–4' where cells are not significantly different, or '' for one without a rank."""
     best, last = cell["rank"], cell["rank_last"]
     if best is None:
@@ -193,20 +194,20 @@ def _by_devices(place: tuple[int, int, int, str]) -> tuple[int, int]:
     return place[0], place[1]
 
 
-def title(row: Row) -> str:
+def title(row: Cell) -> str:
     """'ResNet-50 v1.5 training, fp32, batch 8 a device', with the metric where it is another."""
     text = of_case(row)
     return text if metrics.is_own(row) else f"{text}: {metrics.of_row(row).title.lower()}"
 
 
-def of_case(row: Row) -> str:
+def of_case(row: Cell) -> str:
     """'ResNet-50 v1.5 training, fp32, batch 8 a device'."""
     what = f"{labels.workload(row)} {labels.scenario(row)}"
     words = (what, row["precision"], labels.batch_of_table(row))
     return ", ".join(filter(None, (*words, labels.rate(row))))
 
 
-def lines(cells: Sequence[Row]) -> list[str]:
+def lines(cells: Sequence[Cell]) -> list[str]:
     """What must be known to read the numbers: unit, sizes, data, device, repetitions, interval."""
     row, origin = cells[0], origins.of(cells)
     searched = row.get("searched")
@@ -232,12 +233,12 @@ OF_REPLICAS = (
 )
 
 
-def is_split(row: Row) -> bool:
+def is_split(row: Cell) -> bool:
     """Whether a replica of a cell's model has several devices."""
-    return any((row.get(key) or 1) > 1 for key in ("tensor_parallel", "pipeline_parallel"))
+    return (row.get("tensor_parallel") or 1) > 1 or (row.get("pipeline_parallel") or 1) > 1
 
 
-def unit(row: Row) -> str:
+def unit(row: Cell) -> str:
     """'images/s, higher is better; in brackets the speed-up over 1n1d'."""
     if over := row.get("over"):
         title = metrics.of_row(row).title.lower()
@@ -248,7 +249,7 @@ def unit(row: Row) -> str:
     return f"{labels.unit(row)}, {row['better']} is better; in brackets the {ratio} 1n1d"
 
 
-def _entry(row: Row | None, notes: list[str]) -> Entry:
+def _entry(row: Cell | None, notes: list[str]) -> Entry:
     if row is None:
         return Entry("", ok=False)
     if row["status"] != "ok":
@@ -277,18 +278,18 @@ def _entry(row: Row | None, notes: list[str]) -> Entry:
     )
 
 
-def _interval(row: Row) -> str:
+def _interval(row: Cell) -> str:
     if row["median_low"] is None:
         return ""
     return f"{forms.number(row['median_low'])} – {forms.number(row['median_high'])}"
 
 
-def partial(row: Row) -> str:
+def partial(row: Cell) -> str:
     """Why a cell has fewer repetitions than were asked for."""
     parts = [
-        f"{row[f'n_{status}']} {forms.STATUS[status]}"
+        f"{value_of(row, f'n_{status}')} {forms.STATUS[status]}"
         for status in ("oom", "timeout", "crashed", "missing")
-        if row[f"n_{status}"]
+        if value_of(row, f"n_{status}")
     ]
     why = f": {row['reason']}" if row["reason"] else ""
     covered = forms.percent(row["coverage"])
@@ -298,7 +299,7 @@ def partial(row: Row) -> str:
     )
 
 
-def outliers(row: Row) -> str:
+def outliers(row: Cell) -> str:
     """'1 of 9 repetitions is far from the others; it is kept'."""
     count = row["n_outliers"]
     verbs = ("is", "it is") if count == 1 else ("are", "they are")
@@ -306,7 +307,7 @@ def outliers(row: Row) -> str:
     return f"{count} of {many} {verbs[0]} far from the others; {verbs[1]} kept"
 
 
-def over_seeds(row: Row) -> str:
+def over_seeds(row: Cell) -> str:
     """'over 5 seeds: mean 98.3, deviation 0.21, from 98.1 to 98.6', as it is published."""
     number = forms.number
     return (
@@ -315,7 +316,7 @@ def over_seeds(row: Row) -> str:
     )
 
 
-def convergence(row: Row) -> str:
+def convergence(row: Cell) -> str:
     """'alike: 1.02 times the samples of the others (0.97 to 1.05); p = 0.4 after correction for the
     number of frameworks, where 0.05 or less is significant'."""
     interval = forms.factors(row["convergence_low"], row["convergence_high"], " to ")

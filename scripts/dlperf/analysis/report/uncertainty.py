@@ -10,12 +10,12 @@ from typing import Any
 from dlperf.analysis.round import labels
 from dlperf.analysis.round.calibration import noise
 from dlperf.analysis.schema import forms
-from dlperf.analysis.schema.files import Row
+from dlperf.analysis.schema.rows import Cell, Measurement
 from dlperf.analysis.statistics.medians import OUTLIER_LEAST, median
 from dlperf.analysis.statistics.separation import LEAST
 
 
-def section(repetitions: Sequence[Row], cells: Sequence[Row]) -> dict[str, Any]:
+def section(repetitions: Sequence[Measurement], cells: Sequence[Cell]) -> dict[str, Any]:
     """{"floors": a Floor a workload and one of all, "sentences": [...]}."""
     floors = noise.floors(repetitions)
     said = [drift(each, floors[-1]) for each in noise.drifts(repetitions)]
@@ -56,7 +56,7 @@ def drift(found: noise.Drift, floor: noise.Floor) -> str:
     return measured + verdict + thirds
 
 
-def _detectable(cells: Sequence[Row]) -> Iterator[str]:
+def _detectable(cells: Sequence[Cell]) -> Iterator[str]:
     ok = [cell for cell in cells if cell["status"] == "ok"]
     shares = [cell["detectable"] for cell in ok if cell["detectable"] is not None]
     if shares:
@@ -73,7 +73,7 @@ def _detectable(cells: Sequence[Row]) -> Iterator[str]:
         )
 
 
-def _outliers(repetitions: Sequence[Row]) -> Iterator[str]:
+def _outliers(repetitions: Sequence[Measurement]) -> Iterator[str]:
     judged = [own for own in noise.by_cell(repetitions) if len(own) >= OUTLIER_LEAST]
     if not judged:
         return

@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pandas
 
@@ -26,7 +27,8 @@ from dlperf.analysis.round import (
 from dlperf.analysis.round.calibration import limits
 from dlperf.analysis.round.repetitions import Repetitions, by_case
 from dlperf.analysis.schema import columns
-from dlperf.analysis.schema.files import Row, read_table, write_table
+from dlperf.analysis.schema.files import Row, write_table
+from dlperf.analysis.schema.rows import Cell, Certificate, Limit, read_certificates, read_limits
 from dlperf.analysis.statistics import alike
 from dlperf.analysis.statistics.medians import (
     coefficient_of_variation,
@@ -50,7 +52,9 @@ RATIO_INTERVAL = (
     "ratio_coverage",
 )
 
-Certificates = Mapping[certificates.Key, Sequence[Row]]
+Certificates = Mapping[certificates.Key, Sequence[Certificate]]
+#: Rows of a case's certificate, and the codes and locks that its repetitions were made with.
+Proof = tuple[Sequence[Certificate], set[tuple[str, ...]]]
 
 
 def cells(measurements: Path, certified: Path, limited: Path | None, out: Path) -> None:
@@ -59,17 +63,17 @@ def cells(measurements: Path, certified: Path, limited: Path | None, out: Path) 
     `limited` is None for an imported round: nothing of it was probed.
     """
     measured = frames.read(measurements)
-    proofs = certificates.by_key(read_table(certified))
-    found = summarise(measured, proofs, read_table(limited) if limited else ())
+    proofs = certificates.by_key(read_certificates(certified))
+    found = summarise(measured, proofs, read_limits(limited) if limited else ())
     wanted = [*columns.of_rows(found), *columns.DERIVED]
     kinds = columns.numbers(wanted)
     nothing = {name: None if name in kinds else "" for name in wanted}
     complete = [{**nothing, **row} for row in found]
-    write_table(out, wanted, [*complete, *derived.rows(complete)])
+    write_table(out, wanted, [*complete, *derived.rows(cast(list[Cell], complete))])
 
 
 def summarise(
-    measured: pandas.DataFrame, proofs: Certificates, known: Sequence[Row] = ()
+    measured: pandas.DataFrame, proofs: Certificates, known: Sequence[Limit] = ()
 ) -> list[Row]:
     """Rows of cells.tsv: of each case in `measured`, in their order, one for each metric.
 
@@ -92,11 +96,17 @@ def summarise(
         ]
         for case in spelled
     ]
-    rows = [_cell(each, own[0], proofs, known) for each, own in zip(cases, of_cases, strict=True)]
+    proven = [_proof(case, each, proofs) for case, each in zip(spelled, cases, strict=True)]
+    rows = [
+        _cell(each, own[0], proof, known)
+        for each, own, proof in zip(cases, of_cases, proven, strict=True)
+    ]
     # these are the baseline of no ratio
     excluded = {id(each) for each, cell in zip(cases, rows, strict=True) if flags.excluding(cell)}
     found: list[tuple[Row, Sequence[float]]] = []
-    for case, each, cell, (first, *others) in zip(spelled, cases, rows, of_cases, strict=True):
+    for case, each, proof, cell, (first, *others) in zip(
+        spelled, cases, proven, rows, of_cases, strict=True
+    ):
         over = base_case(case)
         place = _place(over.folder, each.first)
         base = each if over == case else by_place.get(place)
@@ -123,7 +133,7 @@ def summarise(
         if cell["status"] == "ok":
             cell |= _over_base(each, base, first)
             cell |= _of_pipeline(case, each, by_place, excluded)
-            cell["flags"] = _flags(cell, [*each.flags, *lacking], proofs, each)
+            cell["flags"] = _flags(cell, [*each.flags, *lacking], proof)
         own = [cell, *(_other(cell, each, base, metric) for metric in others)]
         for row in own:
             row |= _over_precision(each, full, row["metric"])
@@ -177,7 +187,7 @@ def _of_one_step(case: Case) -> Case:
     return replace(case, layout=replace(case.layout, accumulation=1))
 
 
-def _cell(own: Repetitions, metric: Metric, proofs: Certificates, known: Sequence[Row]) -> Row:
+def _cell(own: Repetitions, metric: Metric, proof: Proof, known: Sequence[Limit]) -> Row:
     """The row of the scenario's own metric, with all that is known of the case beside no other."""
     first, n_ok = own.first, own.statuses.get("ok", 0)
     kept = (
@@ -204,24 +214,23 @@ def _cell(own: Repetitions, metric: Metric, proofs: Certificates, known: Sequenc
     counted = ("oom", "timeout", "crashed", "missing")
     cell |= {f"n_{status}": own.statuses.get(status, 0) for status in counted}
     if failure != "unsupported":
-        cell["certificate"] = certificates.standing(*_proof(own, proofs))
+        cell["certificate"] = certificates.standing(*proof)
     if not n_ok:
         return cell
     cell |= _summary(own, metric) | own.summary
     if metric.name == "throughput":
         cell |= limits.utilisation(cell, own.kinds, known)
-    cell["flags"] = _flags(cell, own.flags, proofs, own)
+    cell["flags"] = _flags(cell, own.flags, proof)
     return cell
 
 
-def _proof(own: Repetitions, proofs: Certificates) -> tuple[Sequence[Row], set[tuple[str, ...]]]:
-    """(rows of a case's certificate, the codes and locks that its repetitions were made with)."""
+def _proof(case: Case, own: Repetitions, proofs: Certificates) -> Proof:
     made_with = {tuple(row[key] for key in columns.MADE_WITH) for row in own.kinds}
-    return proofs.get(certificates.key(own.first), []), made_with
+    return proofs.get(certificates.key(own.first, case), []), made_with
 
 
-def _flags(cell: Row, raised: Sequence[str], proofs: Certificates, own: Repetitions) -> str:
-    found = [*flags.found(cell, raised), *certificates.flags(*_proof(own, proofs))]
+def _flags(cell: Row, raised: Sequence[str], proof: Proof) -> str:
+    found = [*flags.found(cell, raised), *certificates.flags(*proof)]
     return " ".join(found)
 
 

@@ -9,12 +9,13 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dlperf.analysis.round import labels
 from dlperf.analysis.round.flags import NOT_EQUIVALENT
 from dlperf.analysis.schema import columns, documents
 from dlperf.analysis.schema.files import AnalysisError, Row
+from dlperf.analysis.schema.rows import Certificate, value_of
 from dlperf.certify import check
 from dlperf.contract import storage, strict_json
 from dlperf.plan import Case, Config
@@ -26,14 +27,14 @@ KEY = columns.CERTIFICATE[:7]
 Key = tuple[Any, ...]
 
 
-def key(row: Mapping[str, Any]) -> Key:
-    """Which certificate covers a cell."""
-    case = case_of_row(row)
-    found = {**row, "variant": case.variant, "layout": case.proved}
-    return tuple(found[name] for name in KEY)
+def key(row: Mapping[str, Any], case: Case | None = None) -> Key:
+    """Which certificate covers a cell; `case` is the row's, where that is known."""
+    case = case or case_of_row(row)
+    found = {"variant": case.variant, "layout": case.proved}
+    return tuple(found[name] if name in found else row[name] for name in KEY)
 
 
-def read(config: Config, cases: Iterable[Case], shared: Path) -> list[Row]:
+def read(config: Config, cases: Iterable[Case], shared: Path) -> list[Certificate]:
     """Rows of certificates.tsv, in the order of the plan.
 
     Raises AnalysisError, which names every file that is no certificate or is another one's.
@@ -45,7 +46,6 @@ def read(config: Config, cases: Iterable[Case], shared: Path) -> list[Row]:
     }
     rows, problems = [], []
     for path, asked in wanted.items():
-        path = _existing(shared, path)
         own = dict(zip(KEY, asked, strict=True))
         try:
             content = (shared / path).read_bytes()
@@ -68,7 +68,7 @@ def read(config: Config, cases: Iterable[Case], shared: Path) -> list[Row]:
             "\n".join(problems) + "\nThese are not certificates of this round, so nothing was "
             "merged. Remove them and run the same command again: they are made anew."
         )
-    return rows
+    return cast(list[Certificate], rows)
 
 
 def none(rows: Iterable[Row]) -> list[Row]:
@@ -80,22 +80,12 @@ def none(rows: Iterable[Row]) -> list[Row]:
     ]
 
 
-def _existing(shared: Path, path: str) -> str:
-    """The certificate's path; that of version 1, which was named by ranks, where only it exists."""
-    for layout, ranks in (("-1.json", "-1r.json"), ("-dp2.json", "-2r.json")):
-        older = path.removesuffix(layout) + ranks
-        if path.endswith(layout) and not (shared / path).exists() and (shared / older).exists():
-            return older
-    return path
-
-
 def parse(content: bytes, wanted: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
     """(certificate, problems) of a file's content that should be of `wanted`."""
     try:
         document = strict_json.parse(content)
     except ValueError as error:
         return None, [f"is not JSON, perhaps half-written: {error}"]
-    document = _upgraded(document)
     if wrong := documents.problems(document, documents.CERTIFICATE):
         return None, [f"is not a dlperf.certificate/2: {each}" for each in wrong]
     problems = [
@@ -105,14 +95,6 @@ def parse(content: bytes, wanted: Mapping[str, Any]) -> tuple[dict[str, Any] | N
     ]
     problems = problems or check.problems(document)
     return (None, problems) if problems else (document, [])
-
-
-def _upgraded(document: Any) -> Any:
-    """A certificate of version 1 as one of version 2."""
-    if isinstance(document, dict) and document.get("schema") == "dlperf.certificate/1":
-        layout = {1: "1", 2: "dp2"}.get(document.pop("ranks", 0), "")
-        return {**document, "schema": "dlperf.certificate/2", "layout": layout}
-    return document
 
 
 def _tiers(document: Mapping[str, Any]) -> Iterator[Row]:
@@ -140,10 +122,11 @@ def _tiers(document: Mapping[str, Any]) -> Iterator[Row]:
         }
 
 
-def by_key(rows: Iterable[Row]) -> dict[Key, list[Row]]:
+def by_key(rows: Iterable[Certificate]) -> dict[Key, list[Certificate]]:
     """The rows of each certificate in certificates.tsv."""
     return {
-        found: list(own) for found, own in groupby(rows, lambda row: tuple(row[k] for k in KEY))
+        found: list(own)
+        for found, own in groupby(rows, lambda row: tuple(value_of(row, k) for k in KEY))
     }
 
 
@@ -152,12 +135,12 @@ def is_released(row: Mapping[str, Any]) -> bool:
     return row["released"] == "true"
 
 
-def first_failed(rows: Sequence[Row]) -> Row | None:
+def first_failed(rows: Sequence[Certificate]) -> Certificate | None:
     """The first tier that did not pass: the one that says what differs."""
     return next((row for row in rows if row["tier_passed"] == "false"), None)
 
 
-def standing(rows: Sequence[Row], made_with: Iterable[tuple[str, ...]]) -> str:
+def standing(rows: Sequence[Certificate], made_with: Iterable[tuple[str, ...]]) -> str:
     """What a certificate says of a cell whose records were made with this code and these locks.
 
     'passed', 'failed', 'missing', 'stale': it passed with another code or lock than a record's, or
@@ -169,12 +152,12 @@ def standing(rows: Sequence[Row], made_with: Iterable[tuple[str, ...]]) -> str:
     return "stale" if stale else rows[0]["status"]
 
 
-def _others(row: Row, made_with: Iterable[tuple[str, ...]]) -> bool:
+def _others(row: Certificate, made_with: Iterable[tuple[str, ...]]) -> bool:
     """Whether anything was made with another code or lock than the certificate."""
-    return bool(set(made_with) - {tuple(row[key] for key in columns.MADE_WITH)})
+    return bool(set(made_with) - {tuple(value_of(row, key) for key in columns.MADE_WITH)})
 
 
-def flags(rows: Sequence[Row], made_with: Iterable[tuple[str, ...]]) -> Iterator[str]:
+def flags(rows: Sequence[Certificate], made_with: Iterable[tuple[str, ...]]) -> Iterator[str]:
     """The flags of such a cell: 'not-equivalent:<tier>[:<tensor>]', 'certificate-stale'."""
     status = standing(rows, ())
     if status == "missing":
@@ -188,7 +171,7 @@ def flags(rows: Sequence[Row], made_with: Iterable[tuple[str, ...]]) -> Iterator
         yield "certificate-stale"
 
 
-def lines(rows: Sequence[Row]) -> Iterator[str]:
+def lines(rows: Sequence[Certificate]) -> Iterator[str]:
     """For a terminal: each certificate in a line, below it the first tier that failed."""
     for own in by_key(rows).values():
         row = own[0]

@@ -6,19 +6,20 @@ In: the rows of what was measured. Out: theirs. `over` names the precision that 
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 from dlperf import scenarios
 from dlperf.analysis.round import flags, labels, metrics, names
-from dlperf.analysis.schema.files import Row
+from dlperf.analysis.schema.rows import Cell, value_of
 from dlperf.workloads.cases import base_case, case_of_row
 
 
-def rows(cells: Sequence[Row]) -> list[Row]:
+def rows(cells: Sequence[Cell]) -> list[Cell]:
     """The rows that are derived from those of what was measured, which have all columns."""
     return [*_over_precisions(cells), *_of_totals(cells)]
 
 
-def _over_precisions(cells: Sequence[Row]) -> list[Row]:
+def _over_precisions(cells: Sequence[Cell]) -> list[Cell]:
     """The rows of the tables of one precision over another.
 
     They have the ratio in place of the median, its interval and coverage; `over` names the other
@@ -41,12 +42,12 @@ def _over_precisions(cells: Sequence[Row]) -> list[Row]:
     return found
 
 
-def _of_totals(cells: Sequence[Row]) -> list[Row]:
+def _of_totals(cells: Sequence[Cell]) -> list[Cell]:
     """The rows of the tables of one batch of all devices (`names.of_totals`).
 
     Their ratios are over that batch on the base's devices. `together`: the batch.
     """
-    tables: dict[str, list[Row]] = {}
+    tables: dict[str, list[Cell]] = {}
     for row in cells:
         total = row["global_batch_size"]
         if total and not row.get("kind"):
@@ -61,11 +62,11 @@ def _of_totals(cells: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _together(row: Row, table: str) -> Row:
+def _together(row: Cell, table: str) -> Cell:
     ends = ("", "_low", "_high")
     made = {
         **row,
-        **{f"ratio{end}": row[f"together_ratio{end}"] for end in (*ends, "_coverage")},
+        **{f"ratio{end}": value_of(row, f"together_ratio{end}") for end in (*ends, "_coverage")},
         **dict.fromkeys((f"efficiency{end}" for end in ends), None),
         "table": table,
         "together": row["global_batch_size"],
@@ -80,17 +81,17 @@ def _together(row: Row, table: str) -> Row:
         case = case_of_row(row)
         more = case.devices / base_case(case).devices
         made |= {f"efficiency{end}": made[f"ratio{end}"] / more for end in ends}
-    return made
+    return cast(Cell, made)
 
 
-def _place(row: Row, precision: str) -> tuple[str, ...]:
+def _place(row: Cell, precision: str) -> tuple[str, ...]:
     """The place of the same work in this precision."""
     start = f"{row['workload']}-{row['scenario']}-"
     table = names.in_precision(row["table"], start, row["precision"], precision)
     return (*labels.series_key(row), table, labels.short_place(row), row["metric"])
 
 
-def _ratio(row: Row, base: Row) -> Row:
+def _ratio(row: Cell, base: Cell) -> Cell:
     said, over = f"{row['precision']}-over-{base['precision']}", base["precision"]
     start = f"{row['workload']}-{row['scenario']}-"
     table = names.in_precision(row["table"], start, row["precision"], said)
@@ -99,7 +100,7 @@ def _ratio(row: Row, base: Row) -> Row:
         **row,
         **dict.fromkeys(("rank", "rank_last", "detectable", "cv"), None),
         **dict.fromkeys((f"{key}{end}" for key in ("ratio", "efficiency") for end in ends), None),
-        **{f"median{end}": row[f"precision_ratio{end}"] for end in ends},
+        **{f"median{end}": value_of(row, f"precision_ratio{end}") for end in ends},
         "table": table,
         "precision": said.replace("-", " "),
         "over": over,
@@ -117,4 +118,4 @@ def _ratio(row: Row, base: Row) -> Row:
         if each["status"] != "ok":
             reason = f"in {each['precision']}: {each['reason']}"
             made |= {"status": each["status"], "reason": reason}
-    return made
+    return cast(Cell, made)

@@ -10,7 +10,16 @@ from pathlib import Path
 from dlperf.analysis.round import metrics, roofline
 from dlperf.analysis.round.calibration import limits
 from dlperf.analysis.schema import columns
-from dlperf.analysis.schema.files import Row, read_table, write_table
+from dlperf.analysis.schema.files import Row, write_table
+from dlperf.analysis.schema.rows import (
+    Cell,
+    Limit,
+    Measurement,
+    read_cells,
+    read_limits,
+    read_measurements,
+    value_of,
+)
 from dlperf.contract.traffic import COUNTS
 from dlperf.workloads.cases import case_of_row
 
@@ -19,24 +28,24 @@ RAN = ("workload", "framework", "case", "status", "nodes_used", "peak_precision"
 
 def distances(cells: Path, measurements: Path, limited: Path, out: Path) -> None:
     """Write roofline.tsv. Of a round without such cells it has no rows."""
-    ran: dict[tuple[str, ...], list[Row]] = {}
-    for row in read_table(measurements, RAN):
+    ran: dict[tuple[str, ...], list[Measurement]] = {}
+    for row in read_measurements(measurements, RAN):
         if row["status"] == "ok":
             ran.setdefault(_key(row), []).append(row)
-    known = read_table(limited)
+    known = read_limits(limited)
     found = (
         _distance(cell, ran[_key(cell)], known)
-        for cell in metrics.select(read_table(cells), "step_time")
+        for cell in metrics.select(read_cells(cells), "step_time")
         if cell["status"] == "ok"
     )
     write_table(out, columns.ROOFLINE, [row for row in found if row])
 
 
-def _key(row: Row) -> tuple[str, ...]:
+def _key(row: Cell | Measurement) -> tuple[str, ...]:
     return row["workload"], row["framework"], row["case"]
 
 
-def _distance(cell: Row, repetitions: Sequence[Row], known: Sequence[Row]) -> Row | None:
+def _distance(cell: Cell, repetitions: Sequence[Measurement], known: Sequence[Limit]) -> Row | None:
     """A cell's step beside its limits; None where these are unknown."""
     case = case_of_row(cell)
     precision = limits.only(each["peak_precision"] for each in repetitions)
@@ -47,7 +56,7 @@ def _distance(cell: Row, repetitions: Sequence[Row], known: Sequence[Row]) -> Ro
     if not (step and tflops and gigabytes):
         return None
     seconds = step.seconds(tflops, gigabytes)
-    row = {name: cell[name] for name in columns.ROOFLINE if name in cell}
+    row = {name: value_of(cell, name) for name in columns.ROOFLINE if name in cell}
     return {
         **row,
         "step_ms": cell["median"],

@@ -5,6 +5,7 @@ In: measurements.tsv.gz as a DataFrame. Out: the flags that repetitions raise, b
 
 from collections.abc import Iterator
 from functools import partial
+from typing import cast
 
 import numpy as np
 import pandas
@@ -12,6 +13,7 @@ import pandas
 from dlperf import workloads
 from dlperf.analysis import frames
 from dlperf.analysis.round.calibration import noise
+from dlperf.analysis.schema.rows import Measurement
 from dlperf.contract.layout import NAMES as LAYOUT
 
 #: Below this share of idle CPU time before the start, something else was running on the host.
@@ -29,7 +31,8 @@ CHANGE_SHARE, CHANGE_SHARE_ROUNDED, CHANGE_SHARE_RANDOM = 0.01, 0.15, 0.05
 CHANGE_STEPS, CHANGE_SHARE_LONG = 12, 0.1
 #: What cells have in common that are beside each other.
 BESIDE = ["table", "nodes", "devices_per_node", *LAYOUT, "workload", "precision"]
-#: What a frame must have for `strange_losses`, `strange_weights` and `strange_outputs`.
+#: What a frame must have for `placed`, from which `strange_losses`, `strange_weights` and
+#: `strange_outputs` take theirs.
 COMPARED = (
     *("number", *BESIDE, "searched", "data", "warmup_steps", "measured_steps"),
     *("loss_first", "loss_last", "weights_change", "weights_unchanged", "weights_distinct"),
@@ -45,22 +48,25 @@ SPANS = (
 )
 
 
-def raised(measured: pandas.DataFrame, ok: pandas.DataFrame) -> dict[str, set[int]]:
+def raised(
+    measured: pandas.DataFrame, ok: pandas.DataFrame, kinds: pandas.DataFrame
+) -> dict[str, set[int]]:
     """Flag -> the cases (column `number`) whose ok repetitions raise it.
 
-    `measured` are all repetitions of the round, of which `ok` are some.
+    `measured` are all repetitions of the round, of which `ok` are some; `kinds` has what they were
+    made with, each combination of a case once.
     """
 
     def cases(which: pandas.Series) -> set[int]:
         return set(ok["number"][which.fillna(False).astype(bool)])
 
     def several(*names: str) -> set[int]:
-        counts = ok.drop_duplicates(["number", *names])["number"].value_counts()
+        counts = kinds.drop_duplicates(["number", *names])["number"].value_counts()
         return set(counts.index[counts > 1])
 
-    compared = ok[list(COMPARED)]  # copies of all columns take most of the time
-    displaced = noise.displaced(frames.rows(ok[list(noise.COLUMNS)]))
-    cell = pandas.Series(list(zip(*(ok[name] for name in noise.CELL), strict=True)), ok.index)
+    compared = placed(ok[list(COMPARED)])  # copies of all columns take most of the time
+    displaced = noise.displaced(cast(list[Measurement], frames.rows(ok[list(noise.COLUMNS)])))
+    first = frames.rows(ok[["number", *noise.CELL]].drop_duplicates("number"))
     return {
         "mixed-code": several("git_commit", "git_dirty"),
         "mixed-environment": several("lock_sha256"),
@@ -70,11 +76,18 @@ def raised(measured: pandas.DataFrame, ok: pandas.DataFrame) -> dict[str, set[in
         "suspect:busy-host-before": cases(ok["idle_share_before"] < IDLE_SHARE),
         "suspect:foreign-load": cases(ok["foreign_cpu_share"] > FOREIGN_SHARE),
         "suspect:throttled": cases(ok["throttled"].notna()),
-        "suspect:drift": cases(cell.isin(displaced)),
+        "suspect:drift": {
+            row["number"] for row in first if tuple(row[key] for key in noise.CELL) in displaced
+        },
         "suspect:losses": strange_losses(compared),
         "suspect:weights": strange_weights(compared),
         "suspect:outputs": strange_outputs(compared),
     }
+
+
+def placed(repetitions: pandas.DataFrame) -> pandas.DataFrame:
+    """These, with a number for each combination of BESIDE; below 0 where some of it is unknown."""
+    return repetitions.assign(beside=repetitions.groupby(BESIDE).ngroup())
 
 
 def strange_losses(ok: pandas.DataFrame) -> set[int]:
@@ -147,11 +160,12 @@ def _beside_each_other(
     whose size was searched: each framework has found another one.
     """
     exact, rounded, random = shares
-    given = known[known["searched"].fillna("") == ""]
-    for (*_, workload, precision), own in given.groupby(BESIDE):
+    searched = known["searched"].fillna("") != ""
+    for _, own in known[~searched & (known["beside"] >= 0)].groupby("beside"):
         if own["number"].nunique() >= 3:
-            share = exact if precision == "fp32" else rounded
-            dropout = workloads.of(workload).has_dropout
+            first = own.iloc[0]
+            share = exact if first["precision"] == "fp32" else rounded
+            dropout = workloads.of(first["workload"]).has_dropout
             yield own, max(share, random) if dropout else share
 
 
@@ -162,7 +176,13 @@ def overlapping(rows: pandas.DataFrame) -> set[str]:
     compared: a repetition that only starts up disturbs the window of another one as well.
     """
     hosts = rows["nodes_used"].where(rows["nodes_used"].fillna("") != "", rows["hostname"])
-    rows = rows[list(SPANS)].assign(host=hosts.str.split()).explode("host")
+    rows = rows[list(SPANS)].assign(
+        # numbers in the order of the names, as these are sorted twice
+        number=pandas.factorize(rows["record"], sort=True)[0],
+        host=hosts.str.split(),
+    )
+    rows = rows.explode("host").dropna(subset=["host", "record"])
+    rows["host"] = pandas.factorize(rows["host"], sort=True)[0]
     run = _overlapping(rows, "start_utc", "end_utc")
     return run | _overlapping(rows, "window_start_utc", "window_end_utc")
 
@@ -171,9 +191,9 @@ def _overlapping(rows: pandas.DataFrame, first: str, last: str) -> set[str]:
     stamps = partial(pandas.to_datetime, errors="coerce", utc=True, format="ISO8601")
     # without their zone, as arrays of times in zones are slow lists of objects
     times = {name: stamps(rows[name]).dt.tz_localize(None) for name in (first, last)}
-    spans = rows.assign(**times)[["host", "record", first, last]].dropna()
+    spans = rows.assign(**times)[["host", "number", "record", first, last]].dropna()
     shared: set[str] = set()
-    for _, own in spans.sort_values(["host", first, last, "record"]).groupby("host"):
+    for _, own in spans.sort_values(["host", first, last, "number"]).groupby("host"):
         start, end = own[first].to_numpy(), own[last].to_numpy()
         latest = np.maximum.accumulate(end)
         # who ends last of those that started so far

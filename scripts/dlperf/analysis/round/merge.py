@@ -8,8 +8,7 @@ order of the plan, and the same records give the same bytes.
 """
 
 import statistics
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -88,6 +87,10 @@ def _digests(rows: Sequence[Row]) -> dict[str, str]:
     return {row["record"]: row["record_sha256"] for row in rows if row.get("record_sha256")}
 
 
+#: The value of each of a case's metrics, by the metric's name.
+Values = Mapping[str, Callable[[dict[str, Any], plan.Case], float | None]]
+
+
 @dataclass(frozen=True)
 class _OfCase:
     """What is merged of one case: lines of the tables, and the records' sha256.
@@ -118,7 +121,12 @@ def _of_case(
         "global_batch_size": case.global_batch_size if case.together else None,
         **{key: settings.get(key) for key in columns.SETTINGS},
     }
-    rows = [_row(each, shared, settings.get("target", 0)) for each in repetitions]
+    values = {
+        name: metric.value
+        for name, metric in scenarios.metrics(case.scenario, case.workload).items()
+    }
+    target = settings.get("target", 0)
+    rows = [_row(each, shared, values, target) for each in repetitions]
     ok = [row for row in rows if row["status"] == "ok"]
     own = metrics.own(case.scenario)
     for row, mark in zip(ok, outliers([row[own] for row in ok]), strict=True):
@@ -127,17 +135,18 @@ def _of_case(
         measurements=lines(wanted, rows),
         parity=lines(columns.PARITY, _parity_rows(repetitions, rows)),
         latencies=lines(columns.LATENCIES, _latencies(repetitions, rows)),
-        curves=lines(columns.CURVES, _curves(repetitions, rows, settings.get("target", 0))),
+        curves=lines(columns.CURVES, _curves(repetitions, rows, target)),
         digests=_digests(rows),
     )
 
 
 def utc(seconds: float) -> str:
     """Seconds since 1970 as '2026-11-21T05:00:00.000000Z'."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    stamp = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
+    return stamp.replace("+00:00", "Z")
 
 
-def _row(repetition: Repetition, shared: Mapping[str, Any], target: float) -> Row:
+def _row(repetition: Repetition, shared: Mapping[str, Any], values: Values, target: float) -> Row:
     """A repetition's row; `shared` is what it has in common with the case's others."""
     case, record = repetition.case, repetition.record
     row: Row = {**shared, "repetition": repetition.number}
@@ -162,23 +171,21 @@ def _row(repetition: Repetition, shared: Mapping[str, Any], target: float) -> Ro
         "record_sha256": repetition.sha256,
     }
     if record["status"] == "ok":
-        row |= _measured(record, case, target)
+        row |= _measured(record, case, values, target)
         row["peak_precision"] = peak_precision(record["parity"], case.precision, shared["device"])
     return row
 
 
-def _measured(record: Mapping[str, Any], case: plan.Case, target: float) -> Row:
-    # the config's: another one needs no other run
-    record = {**record, "settings": {**record["settings"], "target": target}}
-    window, steps, memory = record["window"], record["steps"], record["memory"]
+def _measured(record: Mapping[str, Any], case: plan.Case, values: Values, target: float) -> Row:
+    # the target is the config's: another one needs no other run
+    settings, window = {**record["settings"], "target": target}, _by_node(record["window"])
+    record = {**record, "settings": settings, "window": window}
+    steps, memory = record["steps"], record["memory"]
     seconds = train.window_seconds(record)
     energy = [each["joules"] for each in record.get("energy", [])]
     weights = record.get("weights", [])
     return {
-        **{
-            name: metric.value(record, case)
-            for name, metric in scenarios.metrics(case.scenario, case.workload).items()
-        },
+        **{name: value(record, case) for name, value in values.items()},
         "samples": record["samples"],
         "window_seconds": seconds,
         "window_start_utc": utc(min(rank["start_utc"] for rank in window)),
@@ -209,6 +216,23 @@ def _distinct(weights: list[dict[str, Any]], case: Case) -> int | None:
     if workloads.is_split(case.workload, case.dimensions, case.layout.mesh(case.devices)):
         return None
     return len({rank["sha256"] for rank in weights}) or None
+
+
+def _by_node(ranks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each node's window, from the start of its first rank to the end of its last one.
+
+    All that metrics and rows ask of the ranks' windows, several times, and with fewer numbers.
+    """
+    nodes: dict[str, dict[str, Any]] = {}
+    for rank in ranks:
+        own = nodes.setdefault(rank["node"], {**rank})
+        for key in ("start", "start_utc"):
+            if rank[key] < own[key]:
+                own[key] = rank[key]
+        for key in ("end", "end_utc"):
+            if rank[key] > own[key]:
+                own[key] = rank[key]
+    return list(nodes.values())
 
 
 def _outputs(record: Mapping[str, Any]) -> Row:
@@ -267,14 +291,15 @@ def _largest(ranks: Sequence[Mapping[str, Any]], key: str) -> int | None:
 
 def _parity_rows(repetitions: Sequence[Repetition], rows: Sequence[Row]) -> list[Row]:
     """Each setting that the processes of a case reported, with the number of those that did."""
-    reported: dict[str, Counter[str]] = {}
+    reported: dict[str, dict[str, int]] = {}
     first: Row = {}
     for repetition, row in zip(repetitions, rows, strict=True):
         if repetition.record is None or repetition.record["status"] != "ok":
             continue
         first = first or row
         for key, value in repetition.record["parity"].items():
-            reported.setdefault(key, Counter())[_spell(value)] += 1
+            counts, text = reported.setdefault(key, {}), _spell(value)
+            counts[text] = counts.get(text, 0) + 1
     columns_of_case = {key: first[key] for key in columns.PARITY if key in first}
     return [
         {**columns_of_case, "key": key, "value": value, "repetitions": count}
@@ -284,6 +309,8 @@ def _parity_rows(repetitions: Sequence[Repetition], rows: Sequence[Row]) -> list
 
 
 def _spell(value: Any) -> str:
+    if isinstance(value, str):
+        return value
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -8,7 +8,7 @@ from typing import Any
 
 from dlperf import scenarios
 from dlperf.analysis.round import labels, names
-from dlperf.analysis.schema.files import Row
+from dlperf.analysis.schema.rows import Cell
 from dlperf.scenarios import Metric
 
 #: What is drawn over batch sizes, from left to right.
@@ -35,27 +35,27 @@ def is_derived(row: Mapping[str, Any]) -> bool:
     return bool(row.get("over") or row.get("together"))
 
 
-def measured(rows: Iterable[Row]) -> list[Row]:
+def measured(rows: Iterable[Cell]) -> list[Cell]:
     """The rows of what was measured, without those that are derived from them."""
     return [row for row in rows if not is_derived(row)]
 
 
-def select(rows: Iterable[Row], name: str = "") -> list[Row]:
+def select(rows: Iterable[Cell], name: str = "") -> list[Cell]:
     """The rows of one metric that was measured; without a name each scenario's own."""
     return of_metric(measured(rows), name)
 
 
-def of_metric(rows: Iterable[Row], name: str = "") -> list[Row]:
+def of_metric(rows: Iterable[Cell], name: str = "") -> list[Cell]:
     """The rows of one metric, also derived ones; without a name each scenario's own."""
     return [row for row in rows if (row["metric"] == name if name else is_own(row))]
 
 
-def shown(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
+def shown(rows: Iterable[Cell]) -> list[tuple[str, list[Cell]]]:
     """(name, rows) of each table that stands in a report, in the order of the rows.
 
     One of another metric than the scenario's own does where any cell has a value.
     """
-    tables: dict[str, dict[str, list[Row]]] = {}
+    tables: dict[str, dict[str, list[Cell]]] = {}
     for row in rows:
         tables.setdefault(row["table"], {}).setdefault(row["metric"], []).append(row)
     found = []
@@ -70,7 +70,7 @@ def shown(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
     return found
 
 
-def over_batches(rows: Iterable[Row], group: str) -> list[Row]:
+def over_batches(rows: Iterable[Cell], group: str) -> list[Cell]:
     """The rows of a figure over batch sizes (`names.over_batches`), on the fewest devices."""
     return _on_fewest_devices(
         row
@@ -79,7 +79,7 @@ def over_batches(rows: Iterable[Row], group: str) -> list[Row]:
     )
 
 
-def over_layouts(rows: Iterable[Row]) -> list[Row]:
+def over_layouts(rows: Iterable[Cell]) -> list[Cell]:
     """Of a table's rows those of its figure of layouts: on topologies that have several of them.
 
     Without what is unsupported: not every framework can split a model.
@@ -98,7 +98,7 @@ def over_layouts(rows: Iterable[Row]) -> list[Row]:
     return [row for row in able if len(layouts[row["nodes"], row["devices_per_node"]]) > 1]
 
 
-def distribution(rows: Iterable[Row], table: str) -> list[Row]:
+def distribution(rows: Iterable[Cell], table: str) -> list[Cell]:
     """The rows of a table's figure of latencies, its marked percentiles, on the fewest devices."""
     return _on_fewest_devices(
         row
@@ -107,37 +107,37 @@ def distribution(rows: Iterable[Row], table: str) -> list[Row]:
     )
 
 
-def tested(rows: Iterable[Row], table: str) -> list[Row]:
+def tested(rows: Iterable[Cell], table: str) -> list[Cell]:
     """The rows of a table's figure of curves: its scenario's own metric, on the fewest devices."""
     own = [row for row in rows if row["table"] == table and scenarios.curved(row["scenario"])]
     return _on_fewest_devices(select(own))
 
 
-def _on_fewest_devices(rows: Iterable[Row]) -> list[Row]:
+def _on_fewest_devices(rows: Iterable[Cell]) -> list[Cell]:
     found = list(rows)
     fewest = min((labels.devices(row) for row in found), default=0)
     return [row for row in found if labels.devices(row) == fewest]
 
 
-def better_first(rows: Iterable[Row]) -> list[Row]:
+def better_first(rows: Iterable[Cell]) -> list[Cell]:
     """Rows of one metric, the best value first."""
     return sorted(
         rows, key=lambda row: row["median"] if of_row(row).lower_is_better else -row["median"]
     )
 
 
-def better_by(row: Row, other: Row) -> float:
+def better_by(row: Cell, other: Cell) -> float:
     """By which factor the first one is better than the other: 2.0, twice as good."""
     factor = row["median"] / other["median"]
     return 1 / factor if of_row(row).lower_is_better else factor
 
 
-def higher_first(better: Row, other: Row) -> tuple[Row, Row]:
+def higher_first(better: Cell, other: Cell) -> tuple[Cell, Cell]:
     """The two in the order in which their ratio is above 1."""
     return (other, better) if of_row(better).lower_is_better else (better, other)
 
 
-def superlative(row: Row, best: bool = True) -> str:
+def superlative(row: Cell, best: bool = True) -> str:
     """What the best (or the worst) value of a metric is: 'highest' or 'lowest'."""
     return "lowest" if of_row(row).lower_is_better == best else "highest"
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from dlperf import frameworks, plan, workloads
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
-from dlperf.contract import searched, storage, strict_json
+from dlperf.contract import searched, storage
 from dlperf.contract.case import INFERRING, UNSAID, upgraded, with_choices
 from dlperf.plan import Case, Config, searches
 from dlperf.scenarios import quality, server, train
@@ -102,13 +102,14 @@ def _read_case(config: Config, case: Case, runs: Path) -> tuple[list[Repetition]
     except ValueError as error:
         problems.append(str(error))
     wanted = plan.document(case, config, 1)
-    folder = runs / case.folder
+    folder = case.folder
     for number in range(1, config.repetitions + 1):
-        path = folder / f"rep{number}.json"
-        shown = f"{runs.name}/{case.folder}/{path.name}"
+        shown = f"{runs.name}/{folder}/rep{number}.json"
+        path = f"{runs}/{folder}/rep{number}.json"
         record, sha256 = None, ""
         try:
-            content = path.read_bytes()
+            with open(path, "rb", buffering=0) as stream:
+                content = stream.read()
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -134,7 +135,7 @@ def parse(
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """(record, problems) of a file's content that should hold `wanted`, the document of `case`."""
     try:
-        record = strict_json.parse(content)
+        record = documents.parse(content)
     except ValueError as error:
         if not content.strip():
             return None, ["is empty"]
@@ -143,7 +144,6 @@ def parse(
         return None, [
             "is an imported record: it was not measured here, so no measured round has it"
         ]
-    _with_sums(record)
     if wrong := documents.problems(record, documents.RECORD):
         return None, [f"is not a dlperf.record/2: {each}" for each in wrong]
     problems = [*_disagreements(record, wanted)]
@@ -153,15 +153,6 @@ def parse(
         except OverflowError:  # an integer of hundreds of digits
             problems = ["a number is too large"]
     return (None, problems) if problems else (record, [])
-
-
-def _with_sums(record: Any) -> None:
-    """Older records have how many tests were right, in place of the sums of a score: an accuracy's
-    are these and how many there were."""
-    curve = record.get("curve") if isinstance(record, dict) else None
-    for point in curve if isinstance(curve, list) else ():
-        if isinstance(point, dict) and "right" in point:
-            point.setdefault("sums", [point.pop("right"), point.get("count")])
 
 
 def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
@@ -174,7 +165,8 @@ def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[s
             if there != asked:
                 yield f"identity.{key} is {there!r}, but its path says {asked!r}"
     for key in BINDING_SETTINGS:
-        there, asked = (each.get(key, UNSAID.get(key)) for each in (settings, wanted["settings"]))
+        unsaid = UNSAID.get(key)
+        there, asked = settings.get(key, unsaid), wanted["settings"].get(key, unsaid)
         if there != asked:
             yield (
                 f"was measured with {key}={there!r}, but the round's config.yaml asks for {asked!r}"
@@ -266,14 +258,19 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
         yield f"energy does not have each of the {ranks} devices once"
     if (steps.get("loader_seconds") or 0) > record["provenance"].get("seconds_total", math.inf):
         yield "steps.loader_seconds are longer than all of it (provenance.seconds_total)"
-    names: dict[int, set[str]] = {}
-    for window in record["window"]:
-        names.setdefault(window["rank"] * case.nodes // ranks, set()).add(window["node"])
-    for node, found in sorted(names.items()):
+    names: dict[int, list[str]] = {}
+    for node, name in sorted(
+        {(w["rank"] * case.nodes // ranks, w["node"]) for w in record["window"]}
+    ):
+        names.setdefault(node, []).append(name)
+    for node, found in names.items():
         if len(found) > 1:
-            yield f"window: ranks of node {node} name several nodes: {', '.join(sorted(found))}"
+            yield f"window: ranks of node {node} name several nodes: {', '.join(found)}"
     unit, parameters, matrices = _facts(case.workload, tuple(case.dimensions.items()))
-    yield from _weights(record.get("weights"), ranks, matrices, case.layout.devices_per_replica > 1)
+    if case.scenario not in INFERRING:
+        yield from _weights(
+            record.get("weights", []), ranks, matrices, case.layout.devices_per_replica > 1
+        )
     if record["unit"] != unit:
         yield f"unit is {record['unit']!r}, but {case.workload} is measured in {unit!r}"
     wanted = {"parameters": parameters, "precision": case.precision, "compiler": case.compiler}
@@ -371,14 +368,12 @@ def _curve(record: dict[str, Any], case: Case) -> Iterator[str]:
 
 
 def _weights(
-    found: list[dict[str, Any]] | None, ranks: int, matrices: int, is_split: bool
+    found: list[dict[str, Any]], ranks: int, matrices: int, is_split: bool
 ) -> Iterator[str]:
     """Whether each rank's trained weights are there once, and can be what is said of them.
 
     A rank of a split model has some of the matrices, or a part of each.
     """
-    if found is None:  # older records have none
-        return
     if sorted(each["rank"] for each in found) != list(range(ranks)):
         yield f"weights does not have each of the {ranks} ranks once"
     said: dict[str, tuple[float, int]] = {}

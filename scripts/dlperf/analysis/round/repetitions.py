@@ -7,6 +7,7 @@ grouped at once: a round may have a hundred thousand repetitions.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas
 
 from dlperf.analysis import frames
@@ -56,13 +57,10 @@ def by_case(measured: pandas.DataFrame) -> list[Repetitions]:
     reasons = _by_number(
         measured.drop_duplicates(["number", "status"])[["number", "status", "reason"]]
     )
-    kinds = _by_number(ok[["number", *KINDS]].drop_duplicates())
-    values = {
-        name: ok[["number", name]].dropna().groupby("number")[name].agg(list)
-        for name in columns.METRICS
-        if name in measured
-    }
-    raised = disturbances.raised(measured, ok)
+    distinct = ok[["number", *KINDS]].drop_duplicates()
+    kinds = _by_number(distinct)
+    values = {name: _values(ok["number"], ok[name]) for name in columns.METRICS if name in measured}
+    raised = disturbances.raised(measured, ok, distinct)
     return [
         Repetitions(
             first=first,
@@ -75,6 +73,16 @@ def by_case(measured: pandas.DataFrame) -> list[Repetitions]:
         )
         for number, first in enumerate(frames.rows(measured.drop_duplicates("number")))
     ]
+
+
+def _values(number: pandas.Series, metric: pandas.Series) -> dict[int, list[float]]:
+    """The values of each case that has some, in the order of its rows."""
+    there = metric.notna().to_numpy()
+    cases, values = number.to_numpy()[there], metric[there].to_numpy()
+    order = np.argsort(cases, kind="stable")
+    own, starts = np.unique(cases[order], return_index=True)
+    parts = np.split(values[order], starts[1:])
+    return {int(case): part.tolist() for case, part in zip(own, parts, strict=False)}
 
 
 def _by_number(frame: pandas.DataFrame) -> dict[int, list[Row]]:

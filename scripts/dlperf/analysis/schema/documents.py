@@ -2,7 +2,7 @@
 
 jsonschema-rs says whether a document fits in a fiftieth of the time that jsonschema takes, which is
 asked for words where it does not. Of NaN and of keys that stand twice, neither has anything to say:
-contract/strict_json.py, which reads the documents, refuses them.
+contract/strict_json.py, which says what a document is, refuses them.
 """
 
 import json
@@ -11,10 +11,49 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
+from pydantic_core import from_json
+
+from dlperf.contract import strict_json
 
 RECORD = Path(__file__).parents[2] / "measure" / "record.schema.json"
 NODE = Path(__file__).parents[2] / "measure" / "node.schema.json"
 CERTIFICATE = Path(__file__).parents[2] / "certify" / "certificate.schema.json"
+
+
+def parse(content: bytes) -> Any:
+    """The document in `content`: what strict_json.parse returns, in half of its time.
+
+    pydantic_core takes a quarter of it, and nothing that strict_json does not take, but for keys
+    that stand twice: so keys are counted, in what was read and in the text, where `":` ends a key
+    unless there is white space before a colon. Raises ValueError, which says why; the words are
+    strict_json's, which also reads what is written in another way.
+    """
+    if not (b" :" in content or b"\n:" in content or b"\r" in content or b"\t" in content):
+        try:
+            document = from_json(content, allow_inf_nan=False)
+        except ValueError:
+            return strict_json.parse(content)
+        if _keys(document) == content.count(b'":'):
+            return document
+    return strict_json.parse(content)
+
+
+def _keys(value: Any) -> int:
+    """How many keys the objects in a value have; in a list of unlike ones too few are counted."""
+    if type(value) is dict:
+        count = len(value)
+        for each in value.values():
+            if type(each) in _NESTED:
+                count += _keys(each)
+        return count
+    if type(value) is not list or not value or set(map(type, value)) != _OBJECTS:
+        return 0
+    if _NESTED.isdisjoint(map(type, value[0].values())):
+        return sum(map(len, value))
+    return sum(map(_keys, value))
+
+
+_OBJECTS, _NESTED = frozenset((dict,)), frozenset((dict, list))
 
 
 @cache

@@ -87,7 +87,7 @@ def standard_deviation(values: Sequence[float]) -> float:
     to the last bit here too.
     """
     mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    return math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / (len(values) - 1))
 
 
 def coefficient_of_variation(values: Sequence[float]) -> float | None:

@@ -376,22 +376,6 @@ def test_forged_figures_are_not_vouched_for_with_another_matplotlib(folder, caps
     assert status == 1 and ("changed report", "report.html") in found
 
 
-def test_a_round_of_an_older_version_is_read_and_what_its_list_lacks_is_said(folder, capsys):
-    (folder / "peaks.yaml").unlink()
-    lacking = r"[0-9a-f]{64}  (peaks|nodes|attempts|\.\./data).*\n"
-    changed("SHA256SUMS", lacking, "", times=0)(folder)
-    assert main(analysis_steps.reporting(folder)) == 0
-    status, found = audited(folder)  # this version never wrote such a list
-    assert status == 1 and ("changed list", "SHA256SUMS") in found
-    capsys.readouterr()
-    claimed("code", "0123456789abcdef")(folder)
-    assert audited(folder, "--allow-other-versions") == (0, [])
-    said = capsys.readouterr().out
-    assert "does not cover calibrations (nodes/), stated peaks, manifests of the data" in said
-    assert main(["archive", "--round", str(folder), "--out", str(folder) + ".zip"]) == 1
-    assert "`snakemake --profile local all` merges the round again" in capsys.readouterr().err
-
-
 Contents = dict[str, bytes]
 LOG = f"results/laptop/runs/{CASE}/rep1.log"
 

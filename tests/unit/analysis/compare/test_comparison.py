@@ -11,7 +11,7 @@ from generated_round import config, stretch, write_environment, write_round
 
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.compare import rounds
-from dlperf.analysis.schema.files import Row, read_table, write_table
+from dlperf.analysis.schema.files import Row, read_table
 from dlperf.measure.record import sha256
 
 FRAMEWORKS = ["pytorch", "mxnet", "jax"]
@@ -242,16 +242,6 @@ def test_repetitions_that_failed_and_flags_stand_beside_the_cell(tmp_path):
     assert "4 of 5 repetitions ok in this round" in page.text
     assert "other processes used the host's CPU in the timed window (this round)" in page.text
     assert {(row["baseline_n_ok"], row["n_ok"]) for row in rows} == {(5, 5), (5, 4)}
-
-
-def test_a_round_of_an_older_version_lacks_columns_and_is_compared(tmp_path):
-    old, new = made(tmp_path, "old"), made(tmp_path, "new")
-    for name in ("cells.tsv", "measurements.tsv.gz"):
-        rows = read_table(old / name)
-        kept = [key for key in rows[0] if key not in ("loader_share", "freeze_sha256")]
-        write_table(old / name, kept, rows)
-    status, rows, _ = compared(old, new)
-    assert status == 0 and len(rows) == 6
 
 
 def test_the_page_needs_nothing_but_itself(tmp_path):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.report.figures import spread
+from dlperf.analysis.report.drawing import spread
 from dlperf.analysis.report.tables import build, markdown
 from dlperf.analysis.round import labels, metrics, names
 from dlperf.analysis.schema.files import read_table

@@ -1,6 +1,5 @@
 """Certificates decide what a number may be used for; what is wrong with one is named."""
 
-import copy
 import json
 import re
 from pathlib import Path
@@ -21,7 +20,7 @@ from examples import examples
 from generated_round import certificate, config, write_round
 from hypothesis import given
 from hypothesis import strategies as st
-from json_documents import places, values
+from json_documents import one_changed
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
@@ -79,37 +78,9 @@ def test_whole_certificates_pass_the_check(document):
 @examples(300)
 @given(st.sampled_from([OK, FAILED, PARTLY]), st.data())
 def test_the_quick_check_says_what_jsonschema_says(document, data):
-    document = copy.deepcopy(document)
-    *parents, last = data.draw(st.sampled_from([path for path in places(document) if path]))
-    holder = document
-    for name in parents:
-        holder = holder[name]
-    if data.draw(st.booleans()):
-        del holder[last]
-    else:
-        holder[last] = data.draw(values)
+    document = one_changed(document, data.draw)
     found = documents.problems(document, documents.CERTIFICATE)
     assert found == documents.explain(document, documents.CERTIFICATE)
-
-
-def test_certificates_of_version_1_are_read_as_those_of_their_layouts(tmp_path):
-    results = write_round(tmp_path, SMALL)
-    now = [row["certificate"] for row in analyse(results)]
-    for path in sorted((tmp_path / "results/certificates").glob("*/*/*.json")):
-        document = json.loads(path.read_text())
-        if document.get("schema") == "dlperf.certificate/2":
-            ranks = {"1": 1, "dp2": 2}[document.pop("layout")]
-            older = {**document, "schema": "dlperf.certificate/1", "ranks": ranks}
-            path.with_name(path.name.rpartition("-")[0] + f"-{ranks}r.json").write_text(
-                json.dumps(older)
-            )
-            path.unlink()
-    assert [row["certificate"] for row in analyse(results)] == now == ["passed"] * 4
-    tiers = read_table(results / "certificates.tsv")
-    assert {row["layout"] for row in tiers} == {"1", "dp2"}
-    assert all((tmp_path / "results" / row["certificate"]).exists() for row in tiers)
-    listed = (results / "SHA256SUMS").read_text()
-    assert "-1r.json" in listed and "-2r.json" in listed
 
 
 def test_a_certificate_that_disagrees_with_its_path_or_itself_is_an_error():

@@ -9,7 +9,7 @@ from generated_round import config, write_round
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.report import captions, figures, tables
+from dlperf.analysis.report import captions, distributions, drawing, figures, tables
 from dlperf.analysis.round import labels, metrics, names
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import read_table, write_table
@@ -82,7 +82,7 @@ def test_what_a_figure_is_of_fits_into_its_width(tmp_path):
     results = write_round(tmp_path, asked)
     analyse(results)
     rows = [row for row in read_table(results / "cells.tsv") if row["scenario"] == "server"]
-    made, *_ = figures._canvas(rows, "utilisation", 1.0, [])
+    made, *_ = drawing.canvas(rows, "utilisation", 1.0, [])
     facts = made.texts[1]
     assert "requests/s" in facts.get_text() and facts.get_text().endswith("pinned to 1 core")
     assert facts.get_window_extent().x1 < made.bbox.x1
@@ -126,10 +126,10 @@ def test_the_distribution_of_latencies_is_a_figure_of_all_answers(tmp_path):
     assert name in names.figure_ids(plan.expand(plan.load(results / "config.yaml")))
     own, kind = figures.select(read_table(results / "cells.tsv"), name)
     assert {row["metric"] for row in own} == {"latency_p50", "latency_p99"}
-    times = figures.latencies(results / names.LATENCIES, own)
+    times = distributions.latencies(results / names.LATENCIES, own)
     assert [len(values) for values in times.values()] == [800] * 3
     p50 = next(row["median"] for row in own if row["framework"] == "pytorch")
-    pytorch = times[figures._place(own[0])]
+    pytorch = times[distributions.place_of(own[0])]
     assert pytorch[399] == pytest.approx(p50, rel=0.01)
     svg = figures.draw(own, kind, name, times)["svg"].decode()
     assert "answers that took no longer" in svg and "Marks: p50 and p99" in svg
@@ -139,7 +139,7 @@ def test_the_distribution_of_latencies_is_a_figure_of_all_answers(tmp_path):
 
 def test_steps_of_a_distribution_keep_its_first_value_and_its_tail():
     values = list(map(float, range(1, 10_001)))
-    times, shares = figures._steps(values)
+    times, shares = distributions._steps(values)
     assert (times[0], shares[0]) == (1, 0) and (times[-1], shares[-1]) == (10_000, 100)
     assert len(times) < 230
     assert all(value in times for value in values[-20:])

@@ -80,23 +80,6 @@ def test_another_target_needs_no_other_run_and_one_that_is_missed_is_no_number(t
     assert missed["median"] is None
 
 
-def test_records_of_how_many_tests_were_right_are_still_read(tmp_path):
-    """Older ones have no sums of a score, and no `fold`."""
-    new, old = (write_round(tmp_path / name, training()) for name in ("new", "old"))
-    for path in (old / "runs").rglob("rep*.json"):
-        record = json.loads(path.read_text())
-        del record["identity"]["fold"]
-        for point in record.get("curve", ()):
-            point["right"] = point.pop("sums")[0]
-        path.write_text(json.dumps(record))
-    found = []
-    for results in (new, old):
-        analyse(results)
-        rows = read_table(results / "cells.tsv")
-        found.append([(row["metric"], row["status"], row["median"]) for row in rows])
-    assert found[0] == found[1] and ("score", "ok") in [each[:2] for each in found[0]]
-
-
 def test_tables_are_made_of_accuracy_and_of_time_and_samples_to_the_target():
     found = names.table_ids(plan.expand(plan.load(training())))
     assert found[:3] == [TABLE, f"{TABLE}-seconds_to_target", f"{TABLE}-samples_to_target"]

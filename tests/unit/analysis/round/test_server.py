@@ -12,7 +12,7 @@ from generated_round import config, write_round
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.report import explorer, figures
+from dlperf.analysis.report import distributions, explorer
 from dlperf.analysis.round import metrics, names
 from dlperf.analysis.schema.files import read_table
 
@@ -86,7 +86,7 @@ def test_the_distribution_of_a_server_has_no_curve_where_requests_pile_up(tmp_pa
     results = write_round(tmp_path, serving())
     analyse(results)
     own = metrics.distribution(read_table(results / "cells.tsv"), TABLE)
-    times = figures.latencies(results / names.LATENCIES, own)
+    times = distributions.latencies(results / names.LATENCIES, own)
     assert sorted(len(values) for values in times.values()) == [0, 1600]
 
 

@@ -7,6 +7,7 @@ beside which MFU is shown. What nobody stated or measured is absent, never guess
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from dlperf import plan, workloads
 from dlperf.analysis.round.calibration import nodes
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, read_table, write_table
+from dlperf.analysis.schema.rows import Limit
 from dlperf.plan import peaks
 
 #: Where a device has no peak in a precision, what it computes in instead: TF32 came with Ampere.
@@ -99,12 +101,19 @@ def _name(host: Mapping[str, Any], config: plan.Config) -> str:
 
 def flops_per_sample(cell: Row) -> float:
     """Floating-point operations of the workload's formulas for one sample."""
-    workload = workloads.of(cell["workload"])
-    own = {name: cell[name] for name in workload.dimensions}
-    return float(workload.flops_per_sample(own, cell["scenario"]))
+    own = tuple((name, cell[name]) for name in workloads.of(cell["workload"]).dimensions)
+    return _flops_per_sample(cell["workload"], own, cell["scenario"])
 
 
-def utilisation(cell: Row, repetitions: Sequence[Row], found: Sequence[Row]) -> Row:
+@cache
+def _flops_per_sample(
+    workload: str, dimensions: tuple[tuple[str, Any], ...], scenario: str
+) -> float:
+    """Counted once for all cells of a table: a model has hundreds of tensors."""
+    return float(workloads.of(workload).flops_per_sample(dict(dimensions), scenario))
+
+
+def utilisation(cell: Row, repetitions: Sequence[Row], found: Sequence[Limit]) -> Row:
     """Of a cell with a throughput: its FLOPs a sample, the peaks of one device, and MFU.
 
     MFU (Chowdhery et al. 2022, PaLM, appendix B) = samples/s x FLOPs a sample / (devices x peak).
@@ -133,14 +142,16 @@ def only(values: Iterable[str]) -> str:
     return each.pop() if len(each) == 1 else ""
 
 
-def _stated_peak(repetitions: Sequence[Row], precision: str, found: Sequence[Row]) -> float | None:
+def _stated_peak(
+    repetitions: Sequence[Row], precision: str, found: Sequence[Limit]
+) -> float | None:
     name = only(device(row) for row in repetitions)
     own = [row for row in found if row["basis"] == "stated" and row["device_name"] == name]
     return _in_precision({row["precision"]: row["limit"] for row in own}, precision)
 
 
 def measured_peak(
-    names: Iterable[str], devices: int, precision: str, found: Sequence[Row]
+    names: Iterable[str], devices: int, precision: str, found: Sequence[Limit]
 ) -> float | None:
     """TFLOP/s of a device while so many of each of these nodes worked: the mean over the nodes.
 
@@ -151,7 +162,7 @@ def measured_peak(
     return _mean(each)
 
 
-def memory(names: Iterable[str], devices: int, found: Sequence[Row]) -> float | None:
+def memory(names: Iterable[str], devices: int, found: Sequence[Limit]) -> float | None:
     """GB/s of a device's memory, likewise: the faster of copy and triad."""
     each = [_of_node(node, devices, ("copy", "triad"), found).get("") for node in names]
     return _mean(each)
@@ -163,7 +174,7 @@ def _mean(each: Sequence[float | None]) -> float | None:
 
 
 def _of_node(
-    node: str, devices: int, kinds: Sequence[str], found: Sequence[Row]
+    node: str, devices: int, kinds: Sequence[str], found: Sequence[Limit]
 ) -> dict[str, float]:
     """Precision -> what a device reached while as many of the node worked, or else fewer."""
     own = [

@@ -14,7 +14,7 @@ from statistics import fmean
 import numpy as np
 from scipy.special import gammaincinv, ndtr
 
-from dlperf.analysis.schema.files import Row
+from dlperf.analysis.schema.rows import Measurement
 from dlperf.analysis.statistics.medians import (
     Interval,
     coefficient_of_variation,
@@ -61,13 +61,17 @@ class Drift:
         return self.slope * self.hours
 
 
-def floors(rows: Iterable[Row]) -> list[Floor]:
+def floors(rows: Iterable[Measurement]) -> list[Floor]:
     """The noise floor of all cells with two ok repetitions or more, and of each workload's.
 
     The last one is that of all, named ""; of a single workload it is the only one.
     """
+    return _floors(by_cell(rows))
+
+
+def _floors(every_cell: Iterable[Sequence[Measurement]]) -> list[Floor]:
     found: dict[str, list[list[float]]] = {}
-    for own in by_cell(rows):
+    for own in every_cell:
         if len(own) > 1:
             speeds = [row["throughput"] for row in own]
             found.setdefault(own[0]["workload"], []).append(speeds)
@@ -101,11 +105,15 @@ def _floor(workload: str, cells: Sequence[Sequence[float]]) -> Floor:
     return Floor(workload, len(cells), repetitions, median(each), interval, max(variations))
 
 
-def drifts(rows: Iterable[Row]) -> list[Drift]:
+def drifts(rows: Iterable[Measurement]) -> list[Drift]:
     """The drift of each host that has ok repetitions of one cell at two times or more."""
-    by_host: dict[str, list[list[Row]]] = {}
-    for own in by_cell(rows):
-        hosts: dict[str, list[Row]] = {}
+    return _drifts(by_cell(rows))
+
+
+def _drifts(every_cell: Iterable[Sequence[Measurement]]) -> list[Drift]:
+    by_host: dict[str, list[list[Measurement]]] = {}
+    for own in every_cell:
+        hosts: dict[str, list[Measurement]] = {}
         for row in own:
             if row["window_start_utc"]:
                 hosts.setdefault(_host(row), []).append(row)
@@ -116,7 +124,7 @@ def drifts(rows: Iterable[Row]) -> list[Drift]:
     return [drift for drift in found if drift is not None]
 
 
-def _drift(host: str, cells: Sequence[Sequence[Row]]) -> Drift | None:
+def _drift(host: str, cells: Sequence[Sequence[Measurement]]) -> Drift | None:
     """The seasonal Kendall test and slope, a cell being a season.
 
     Every pair of one cell's repetitions votes: S is the number of pairs whose later one is faster,
@@ -136,11 +144,13 @@ def _drift(host: str, cells: Sequence[Sequence[Row]]) -> Drift | None:
         speeds = np.array([[row["throughput"] for row in own] for own in alike])
         share = speeds / np.median(speeds, axis=1, keepdims=True) - 1
         one, other = np.triu_indices(n, 1)
-        gap, change = hours[:, other] - hours[:, one], share[:, other] - share[:, one]
-        change, gap = (change * np.sign(gap))[gap != 0], np.abs(gap)[gap != 0]
-        score += int(np.sign(change).sum())
+        gap, slope = hours[:, other] - hours[:, one], share[:, other] - share[:, one]
+        if not gap.all():
+            gap, slope = gap[gap != 0], slope[gap != 0]
+        slope /= gap
+        score += int(np.count_nonzero(slope > 0)) - int(np.count_nonzero(slope < 0))
         variance += len(alike) * _votes(n) - sum(map(_ties, speeds.tolist()))
-        slopes.append(change / gap)
+        slopes.append(slope.ravel())
         whens.append(hours.ravel())
         shares.append(share.ravel())
     each = np.concatenate(slopes)
@@ -152,7 +162,7 @@ def _drift(host: str, cells: Sequence[Sequence[Row]]) -> Drift | None:
         host=host,
         repetitions=len(when),
         hours=float(when.max() - when.min()),
-        slope=float(np.median(each)),
+        slope=float(np.median(each, overwrite_input=True)),
         probability=float(2 * ndtr(-abs(z))),
         thirds=_thirds(moved[np.argsort(when, kind="stable")]),
     )
@@ -187,7 +197,7 @@ def drifted(drift: Drift, floor: Floor) -> bool:
     return drift.probability < DRIFT_PROBABILITY and abs(drift.change) > floor.noise
 
 
-def displaced(rows: Sequence[Row]) -> set[Cell]:
+def displaced(rows: Sequence[Measurement]) -> set[Cell]:
     """Cells that a drifting host moved against those beside them, by more than the noise floor.
 
     Frameworks take turns, so drift falls on all cells of a table alike, unless some were measured
@@ -195,10 +205,11 @@ def displaced(rows: Sequence[Row]) -> set[Cell]:
     slope times the distance of the mean time of its repetitions from the median of these mean
     times over all cells of its table on that host.
     """
-    every = floors(rows)
-    slopes = {each.host: each.slope for each in drifts(rows) if drifted(each, every[-1])}
+    cells_of_round = by_cell(rows)
+    every = _floors(cells_of_round)
+    slopes = {each.host: each.slope for each in _drifts(cells_of_round) if drifted(each, every[-1])}
     tables: dict[tuple[str, str], list[tuple[Cell, float]]] = {}
-    for own in by_cell(rows) if slopes else ():
+    for own in cells_of_round if slopes else ():
         for host in {_host(row) for row in own} & slopes.keys():
             mean = fmean(_hours(row) for row in own if _host(row) == host)
             tables.setdefault((own[0]["table"], host), []).append((_cell(own[0]), mean))
@@ -209,23 +220,23 @@ def displaced(rows: Sequence[Row]) -> set[Cell]:
     return found
 
 
-def by_cell(rows: Iterable[Row]) -> list[list[Row]]:
+def by_cell(rows: Iterable[Measurement]) -> list[list[Measurement]]:
     """The ok repetitions of each cell that has a throughput."""
-    found: dict[Cell, list[Row]] = {}
+    found: dict[Cell, list[Measurement]] = {}
     for row in rows:
         if row["status"] == "ok" and row["throughput"] is not None:
             found.setdefault(_cell(row), []).append(row)
     return list(found.values())
 
 
-def _cell(row: Row) -> Cell:
+def _cell(row: Measurement) -> Cell:
     return row["workload"], row["framework"], row["case"]
 
 
-def _host(row: Row) -> str:
+def _host(row: Measurement) -> str:
     """The host or, of several nodes, all of them."""
     return row["nodes_used"] or row["hostname"]
 
 
-def _hours(row: Row) -> float:
+def _hours(row: Measurement) -> float:
     return datetime.fromisoformat(row["window_start_utc"]).timestamp() / 3600
