@@ -88,7 +88,7 @@ RESULTS = f"results/{ROUND}"
 CONFIG_TEXT = plan.dump(CONFIG)
 CONFIG_SHA256 = hashlib.sha256(CONFIG_TEXT.encode()).hexdigest()
 CASES = plan.expand(CONFIG)
-FRAMEWORKS = CONFIG.frameworks
+FRAMEWORKS = CONFIG.all_frameworks
 REPETITIONS = range(1, CONFIG.repetitions + 1)
 
 # Job priorities: what others wait for starts first. Repetitions have a priority by their turn, from

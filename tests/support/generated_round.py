@@ -110,7 +110,7 @@ def write_round(
     results.mkdir(parents=True, exist_ok=True)
     (results / "config.yaml").write_text(plan.dump(made))
     shutil.copyfile(PEAKS, results / "peaks.yaml")
-    for framework in made.frameworks:  # first: a record is newer than what it was made with
+    for framework in made.all_frameworks:  # first: a record is newer than what it was made with
         write_environment(root, framework, made.device)
     if any("sample" in each.data for each in made.workloads.asked().values()):
         write_manifest(root)

@@ -132,7 +132,7 @@ def _of_matrix(
         section.arrival_rates_of(scenario),
         topologies or section.topologies_of(scenario, config.topologies),
         section.compilers,
-        config.frameworks,
+        section.frameworks or config.frameworks,
     ):
         nodes, devices = split_topology(topology)
         if not asked.is_planned(nodes * devices):

@@ -229,11 +229,21 @@ class Also(Section):
         description="Layouts, instead of those of the section; they have the same keys.",
         examples=[[{"accumulation": 8}]],
     )
+    frameworks: Choices[Framework] | None = Field(
+        default=None,
+        description="Frameworks, instead of those of the section.",
+        examples=[["pytorch", "deepspeed"]],
+    )
 
 
 class Workload(Section):
     """What to measure of a workload. Every combination of the lists is a case."""
 
+    frameworks: Choices[Framework] | None = Field(
+        default=None,
+        description="The frameworks to measure this workload in, if they differ from the round's.",
+        examples=[["pytorch", "jax", "deepspeed"]],
+    )
     scenarios: Choices[Scenario] = Field(
         default=["train"],
         description="`train`: training throughput. `infer`: throughput and latency of a model's "
@@ -612,7 +622,8 @@ class Config(Section):
         examples=["cpu"],
     )
     frameworks: Choices[Framework] = Field(
-        description="The frameworks to measure; only their environments are built.",
+        description="The frameworks to measure; a workload can have a list of its own. Only the "
+        "environments that cases need are built.",
         examples=[["pytorch", "jax"]],
     )
     workloads: Workloads = Field(description="The workloads to measure.")
@@ -706,6 +717,14 @@ class Config(Section):
         own = section.quality.timeout_seconds if scenario == "quality" and section.quality else None
         return own or section.timeout_seconds or self.timeout_seconds
 
+    @property
+    def all_frameworks(self) -> list[str]:
+        """The frameworks that the round asks for anywhere: its own, then those of sections."""
+        sections = self.workloads.asked().values()
+        parts = [part.frameworks for each in sections for part in (each, *each.also)]
+        asked = [name for own in (self.frameworks, *parts) for name in own or ()]
+        return list(dict.fromkeys(asked))
+
     def steps_of(self, workload: str, scenario: str = "train") -> Steps:
         """The steps of a repetition of this workload."""
         section = self.workloads.asked()[workload]
@@ -786,10 +805,22 @@ def _undivided(config: Config) -> Iterator[Problem]:
 
 
 def _frameworks(data: Mapping[str, Any]) -> list[str]:
-    """The frameworks whose compilers may be named: the round's, or all while that list is wrong."""
-    asked = data.get("frameworks")
-    right = isinstance(asked, list) and all(name in frameworks.NAMES for name in asked)
-    return list(asked if right and asked else frameworks.NAMES)
+    """The frameworks whose compilers may be named: all that the round asks for anywhere, or all
+    there are while such a list is wrong."""
+    sections = data.get("workloads")
+    sections = list(sections.values()) if isinstance(sections, dict) else []
+    sections = [section for section in sections if isinstance(section, dict)]
+    entries = [section.get("also") for section in sections]
+    entries = [each for entry in entries if isinstance(entry, list) for each in entry]
+    asked = list[str]()
+    for part in (data, *sections, *(each for each in entries if isinstance(each, dict))):
+        own = part.get("frameworks")
+        if own is None and part is not data:
+            continue
+        if not isinstance(own, list) or not all(name in frameworks.NAMES for name in own):
+            return list(frameworks.NAMES)
+        asked += own
+    return list(dict.fromkeys(asked)) or list(frameworks.NAMES)
 
 
 def dump(config: Config) -> str:

@@ -29,7 +29,7 @@ def builds(config: Config, cases: Sequence[Case], results: Path = Path("results"
     folders = {each: results / "environments" / f"{each}.{config.device}" for each in needed}
     missing = [
         (each, config.device)
-        for each in config.frameworks
+        for each in config.all_frameworks
         if each in needed and environments.read(folders[each] / "env.json").get("status") != "ok"
     ]
     return builds_of(config, missing)

@@ -83,7 +83,7 @@ def show(
 
 def _by_framework(config: Config, cases: Sequence[Case], workload: str) -> list[Case]:
     own = [case for case in cases if case.workload == workload]
-    return sorted(own, key=lambda case: config.frameworks.index(case.framework))
+    return sorted(own, key=lambda case: config.all_frameworks.index(case.framework))
 
 
 def _wrapped(line: str, indent: int) -> str:

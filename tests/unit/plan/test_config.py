@@ -168,6 +168,23 @@ def test_a_choice_of_other_scenarios_than_those_asked_for_is_refused():
     )
 
 
+def test_a_section_may_have_frameworks_of_its_own():
+    """They need not be the round's, and their compilers may be named."""
+    section = {"frameworks": ["jax"], "compilers": ["xla"], "also": [{"frameworks": ["pytorch"]}]}
+    config = load(small(frameworks=["pytorch"], workloads=resnet50(**section)))
+    assert config.all_frameworks == ["pytorch", "jax"]
+    assert load(dump_and_parse(config)).all_frameworks == ["pytorch", "jax"]
+    wrong = resnet50(frameworks=["jaxx"], compilers=["xla"])
+    line = only_problem(small(frameworks=["pytorch"], workloads=wrong))
+    assert "workloads.resnet50.frameworks[0]: 'jaxx' " in line and "'jax'" in line
+    line = only_problem(small(workloads=resnet50(also=[{"frameworks": ["jax", "jax"]}])))
+    assert "workloads.resnet50.also[0].frameworks[1]" in line and "twice" in line
+
+
+def dump_and_parse(config):
+    return yaml.safe_load(dump(config))
+
+
 def test_a_wrong_framework_does_not_make_right_compilers_wrong():
     config = small(frameworks=["pytroch"], workloads=resnet50(compilers=["inductor"]))
     assert "frameworks[0]" in only_problem(config)

@@ -72,6 +72,18 @@ def test_a_case_is_made_of_every_combination_of_the_lists():
     assert len(set(expand(round))) == 32
 
 
+def test_a_section_and_what_it_adds_run_in_frameworks_of_their_own():
+    also = [{"frameworks": ["jax"], "batch_sizes": {"fp32": [4]}}]
+    section = {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}, "also": also}
+    section["frameworks"] = ["pytorch", "jax"]
+    round = config(["mxnet"], workloads={"resnet50": section})
+    assert names(round) == [
+        "pytorch/train-fp32-1n1d-b8-synthetic",
+        "jax/train-fp32-xla-1n1d-b8-synthetic",
+        "jax/train-fp32-xla-1n1d-b4-synthetic",
+    ]
+
+
 def test_a_name_leaves_out_what_is_absent_or_standard():
     assert names(config(["pytorch"])) == ["pytorch/train-fp32-1n1d-b8-synthetic"]
     round = config(["pytorch"], compilers=["on"], topologies=["2n8d"], image_size=64)

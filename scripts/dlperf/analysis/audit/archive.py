@@ -155,7 +155,7 @@ def _files(
         for path in sorted((shared / f"imported-{name}").rglob("*")):
             if path.is_file():
                 yield inside(path)
-    for framework in config.frameworks:
+    for framework in config.all_frameworks:
         environment = f"{framework}.{config.device}"
         path = shared / "environments" / environment / "env.json"
         if path.exists():
@@ -299,7 +299,7 @@ def describe(
     root["name"] = f"Round {config.round}: speed of deep-learning frameworks"
     root["description"] = (
         f"Records, logs, certificates, tables, figures and report of a benchmark of "
-        f"{labels.plural(len(config.frameworks), 'framework')} on "
+        f"{labels.plural(len(config.all_frameworks), 'framework')} on "
         f"{labels.listed(list(config.workloads.asked()))}. Records name the hosts that they were "
         "measured on."
     )

@@ -109,7 +109,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
             **provenance.environment(shared, framework, config),
             "version": provenance.version(parity, framework),
         }
-        for framework in config.frameworks
+        for framework in config.all_frameworks
     ]
     compared = summary.standings(cells, repetitions)
     published = beside(config, cells, shared)

@@ -245,7 +245,7 @@ def lead(
 ) -> list[str]:
     ok = [row for row in repetitions if row["status"] == "ok"]
     asked = [row for row in repetitions if row["status"] != "unsupported"]
-    frameworks = labels.plural(len(config.frameworks), "framework")
+    frameworks = labels.plural(len(config.all_frameworks), "framework")
     workloads = labels.listed([labels.workload({"workload": w}) for w in config.workloads.asked()])
     if not ok:
         happened = Counter(forms.STATUS[row["status"]] for row in repetitions)
@@ -257,7 +257,7 @@ def lead(
         ]
     measured = {row["framework"] for row in ok}
     who = frameworks
-    if len(measured) < len(config.frameworks):
+    if len(measured) < len(config.all_frameworks):
         who = f"{len(measured)} of {frameworks}"
     first, last = provenance.period(repetitions)
     where = labels.listed(sorted({row["gpu"] or row["cpu"] for row in ok}))
