@@ -250,6 +250,7 @@ def repeated(
             yield from repeated(value, (*place, key), written)
     elif isinstance(data, list):
         for index, value in enumerate(data):
+            yield from repeated(value, (*place, index), written)
             if value in data[:index]:
                 scalar = written.at((*place, index), value) if written else None
                 shown = str(scalar) if scalar else repr(value)

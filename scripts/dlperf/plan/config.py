@@ -720,9 +720,11 @@ class Config(Section):
     @property
     def all_frameworks(self) -> list[str]:
         """The frameworks that the round asks for anywhere: its own, then those of sections."""
-        sections = self.workloads.asked().values()
-        parts = [part.frameworks for each in sections for part in (each, *each.also)]
-        asked = [name for own in (self.frameworks, *parts) for name in own or ()]
+        asked = list(self.frameworks)
+        for section in self.workloads.asked().values():
+            asked += section.frameworks or []
+            for entry in section.also:
+                asked += entry.frameworks or []
         return list(dict.fromkeys(asked))
 
     def steps_of(self, workload: str, scenario: str = "train") -> Steps:
