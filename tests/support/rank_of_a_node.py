@@ -4,6 +4,7 @@ Takes the place of `dlperf.measure.rank` where the framework cannot be had. Its 
 of a training's, so that the stopwatch makes a record of them.
 """
 
+import dataclasses
 import json
 import os
 import sys
@@ -54,5 +55,6 @@ facts = {
         "cores": len(os.sched_getaffinity(0)),
     },
     "weights": {"rank": run.rank, "sha256": "0" * 64, "change": 0.1, "unchanged": 0},
+    "parts": [dataclasses.astuple(each) for each in workloads.parts_of(run)],
 }
 files.write(run.result, json.dumps(facts))
