@@ -1,6 +1,6 @@
 """
 Required inputs: cells.tsv, measurements.tsv.gz for tables.md, latencies.tsv.gz for the figure of
-their distribution, and curves.tsv.gz for that of trainings to a quality.
+their distribution, and curves.tsv.gz for that of runs of the quality scenario.
 
 Outputs: a table for each workload, scenario, precision and batch size, with a row for each topology
 and layout, as TSV, Markdown and HTML; and for each table a figure of throughput, one of scaling, one

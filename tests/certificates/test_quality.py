@@ -1,4 +1,4 @@
-"""A training to a quality is certified by its rates, tests and new starts: wrong ones fail."""
+"""The quality scenario is certified by its rates, tests and new starts: wrong ones fail."""
 
 from pathlib import Path
 

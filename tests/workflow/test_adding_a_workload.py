@@ -49,10 +49,11 @@ def test_a_folder_gives_a_certified_and_measured_workload(with_mlp):
     for each in certificates:
         assert each["passed"], each["tiers"]
     page = (with_mlp / "results/mlp/report.html").read_text()
-    assert "MLP training, fp32, batch 4 a device" in page
+    assert "MLP training, fp32, batch 4 per device" in page
     # other metrics, on request
     wanted = "results/mlp/figures/mlp-train-fp32-b4-memory"
     snakemake(f"{wanted}.svg", "results/mlp/tables/mlp-train-fp32-b4-step_time.md", cwd=with_mlp)
-    assert "peak memory a device, GiB (lower is better)" in (with_mlp / f"{wanted}.svg").read_text()
+    drawn = (with_mlp / f"{wanted}.svg").read_text()
+    assert "peak memory per device, GiB (lower is better)" in drawn
     table = (with_mlp / "results/mlp/tables/mlp-train-fp32-b4-step_time.md").read_text()
     assert "ms, lower is better; in brackets the ratio to 1n1d" in table

@@ -16,7 +16,7 @@ SCHEMA = "dlperf.certificate/2"
 #: parts the first step shows how gradients are averaged, and the second that it goes on from the
 #: same weights.
 STEPS = {1: 5, 2: 2, 4: 2}
-#: Of a training to a quality: shares of the learning rate, a step each. Neighbours differ: so a
+#: In the quality scenario: shares of the learning rate, a step each. Neighbours differ: so a
 #: momentum that keeps the rate in it shows.
 SHARES = (1.0, 0.25, 2.0, 0.5, 1.0)
 #: Of a run that would show slow damage.

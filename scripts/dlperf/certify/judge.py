@@ -15,7 +15,7 @@ from dlperf.certify import required
 from dlperf.certify.required import Subject
 from dlperf.contract.proof import Tolerances, applies, number
 
-#: Of a training to a quality whose steps are in float32, so many losses count: the third one sees
+#: In the quality scenario whose steps are in float32, so many losses count: the third one sees
 #: the second rate. Behind them its rates, up to twice the usual one, make rounding grow to 5e-3.
 FREE_STEPS = 3
 #: Of the norm of all gradients, where the timed step has weights of its own: less than that counts
@@ -220,7 +220,7 @@ def _free(
 
 
 def _again(name: str, reference: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Measured]:
-    """The new start of a training to a quality."""
+    """The new start of the quality scenario."""
     yield f"{name}-again-loss", _distance(facts["again_loss"], reference["again_loss"]), {}
     yield _worst(f"{name}-again", facts["compared"]["again"])
 

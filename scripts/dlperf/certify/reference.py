@@ -213,7 +213,7 @@ class Plain:
         return self._outputs(self.reference.outputs, self.sources[0].next(), statistics)
 
     def tested(self, statistics):
-        """The same, of a test of a training to a quality."""
+        """The same, of a test of the quality scenario."""
         return self._outputs(self._evaluated, self.sources[0].next(), statistics)
 
     def tests(self):
@@ -290,7 +290,7 @@ def first_steps(asked, start, parts, keep):
 
 
 def again_from(asked, plain, first, parts, keep):
-    """Of a training to a quality, behind its steps: a test of the model, and a new start.
+    """In the quality scenario, behind its steps: a test of the model, and a new start.
 
     Keeps <parts>-outputs.npy, a test of each part's next batch, and <parts>-again.npy: what the
     first step of a new start takes from the weights, divided by the rate. Returns its loss.

@@ -70,7 +70,7 @@ def runs(subject: Subject) -> dict[str, Run]:
         return {**found, "timed": (*timed, task)}
     framework, proof = frameworks.of(subject.framework), workloads.proof(subject.workload)
     whole = subject.layout == "1"  # of others, what matters is how they exchange or accumulate
-    alone = whole and scenario == "train"  # a training to a quality has the other certificate, too
+    alone = whole and scenario == "train"  # the quality scenario has the other certificate, too
     if alone and timed != ("fp32", "none"):
         found["long"] = (*timed, {"kind": "long"})
     if float64:
@@ -189,7 +189,7 @@ def _of_quality(
     float64: Float64,
     started: Mapping[str, Run],
 ) -> Iterator[Tier]:
-    """A training to a quality: its tests of the model, and its new start."""
+    """The quality scenario: its tests of the model, and its new start."""
     if "float64" in started:
         yield Tier("float64-tested", float64.update, "float64")
         yield Tier("float64-again-loss", float64.loss, "float64")

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = "docs/certificates.md"
 BEGIN = "<!-- measured: made by `python -m dlperf.certify.summary`; do not edit -->"
 END = "<!-- /measured -->"
-TITLES = {"train": "Training", "infer": "Inference", "quality": "Training to a quality"}
+TITLES = {"train": "Training", "infer": "Inference", "quality": "Time to quality"}
 
 Key = tuple[str, str]  # a workload, and a variant of it
 Found = tuple[float, str]  # what a tier measured, and in which framework

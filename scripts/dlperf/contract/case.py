@@ -108,7 +108,7 @@ class Case:
     """What a repetition is asked to do.
 
     searched: 'batch_size' or the dimension whose largest value a search finds, or ''. Its value is
-    0 until it is found; the case's name has `max` in its place. epochs: of a training to a quality,
+    0 until it is found; the case's name has `max` in its place. epochs: of the quality scenario,
     else 0. arrival_rate: requests a second to a device that serves, else 0. together: whether it is
     asked for by its batch of all devices together. unsupported: why the framework cannot, or ''.
     """
@@ -399,7 +399,7 @@ def problems(document, known):
 
 
 def _quality_problems(identity, settings):
-    """What a training to a quality must say, and no other scenario may."""
+    """What the quality scenario must say, and no other scenario may."""
     trains, epochs = identity["scenario"] == "quality", identity.get("epochs", 0)
     tests, steps = settings.get("evaluations", 0), settings["measured_steps"]
     if trains != (epochs > 0):

@@ -123,7 +123,7 @@ class Dimensions(Mapping):
 
 
 class Score(NamedTuple):
-    """The number that judges a model trained to a quality; facts have one as `SCORE`.
+    """The number that judges a model trained in the quality scenario; facts have one as `SCORE`.
 
     Beside it they have `tally(outputs, *batch)`, numbers that add up over samples, batches and
     ranks, and `score(sums)`, the value behind them: NumPy, one program for all frameworks. A score

@@ -35,7 +35,7 @@ class Reference:
 
     outputs(weights, statistics, batch, dimensions): what an inference gives by these running
     statistics, {canonical name: tensor}, {} of a model without batch-norm. None: there is no
-    inference. evaluated: the same of an evaluation while it is trained to a quality; None: it is
+    inference. evaluated: the same of an evaluation in the quality scenario; None: it is
     evaluated as `outputs`. statistics: what makes the Statistics(dimensions) of a model with
     batch-norm, one for each convention that frameworks have; (): the model has none.
     fast_optimizer: the proof's optimiser by faster operators, for the many float32 steps of long

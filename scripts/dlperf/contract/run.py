@@ -20,7 +20,7 @@ class Input(NamedTuple):
     part, parts: of each global batch of `parts` x batch_size samples, which slice is this reader's.
     batches: how many will be asked for (None: not known). float64: images in that type. distinct:
     how many synthetic batches there are, in turn. warmup: so many batches of noise come first, of a
-    training to a quality: what it trains on is not touched before it begins. held_out: what such a
+    the quality scenario: what it trains on is not touched before it begins. held_out: what such a
     training tests with is kept out of what it trains on. kind: what the workload declares of these
     data.
     """
@@ -147,7 +147,7 @@ class Run(Rank):
     """One rank of one repetition of a case. `batch_size` is of one replica in one micro-step.
 
     devices: that this rank owns, one unless its framework drives all of a node's in one process.
-    epochs, evaluations: of a training to a quality, else 0. loss_scale: what the loss is multiplied
+    epochs, evaluations: of the quality scenario, else 0. loss_scale: what the loss is multiplied
     by at first where gradients are float16. A certificate takes 1: its only step must not overflow.
     """
 

@@ -34,7 +34,7 @@ class Work:
     weights_in_files: True where `weights` are read through files, which takes as long as a disk
         does; False: from memory.
 
-    Of a training to a quality, by `scheduled`; None where a framework's page has no such training:
+    Of the quality scenario, by `scheduled`; None where a framework's page has no such training:
 
     evaluate: from a batch's arrays on the host, as the loader gives them, to its outputs on the
         host, a NumPy array: the forward pass of an inference, with the weights as they are.
@@ -55,7 +55,7 @@ class Work:
 
 
 def scheduled(work, rates, set_rate, forget, evaluate, running):
-    """The same Work with a learning rate of its own in each step, for a training to a quality.
+    """The same Work with a learning rate of its own in each step, for the quality scenario.
 
     rates: of the steps; the last one stays. set_rate(rate): called on the host before each step; it
     must not wait for the device. forget(): sets the optimiser's state to its start. evaluate: as of
@@ -168,7 +168,7 @@ def feed(batches, put):
 
     `put(images, labels)` moves a NumPy batch to the device. Constant (synthetic) batches are moved
     once; others each time, which belongs to the step. What a framework's own reader gives is there,
-    but the noise before a training to a quality begins.
+    but the noise before the quality scenario begins.
     """
     if batches.on_device:
         noise = batches.noise

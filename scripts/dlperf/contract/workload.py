@@ -28,7 +28,7 @@ def no_reason(*_):
 
 @dataclasses.dataclass(frozen=True)
 class Quality:
-    """What judges a model that was trained to a quality.
+    """What judges a model that was trained in the quality scenario.
 
     score: the number's name, unit and direction. tally(outputs, *batch): numbers that add up over
     samples, batches and ranks; value(sums): the score behind them; NumPy, one program for all
@@ -57,11 +57,11 @@ class Workload:
     parameters(dimensions): canonical name -> Tensor of all that is trained. initial(name, tensor,
     draw, dimensions): what training starts with: an array by `draw`, or a number.
     learning_rate(global batch size): of training whose rate is constant. schedule(run): a rate for
-    each step of a training to a quality, () of any other. base(case): the case that its speed-up is
+    each step of the quality scenario, () of any other. base(case): the case that its speed-up is
     over.
     flops_per_sample(dimensions, scenario): of a forward and backward pass, or of inference alone.
 
-    quality: what judges a training to a quality; None: there is none. statistics(dimensions):
+    quality: what judges the quality scenario; None: there is none. statistics(dimensions):
     Tensors of batch-norm's running ones; None: the model has none. built(dimensions): Tensors of
     the network's own, where a choice folds some of `parameters` into others; None: they are these.
     pipeline_stages(dimensions, count): name of each tensor -> the stages, of so many, that have it;

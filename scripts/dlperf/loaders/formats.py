@@ -12,5 +12,5 @@ OF_FRAMEWORK = {
     "jax": "folders",
 }
 #: Frameworks whose own reader is part of a graph that is built before anything runs: it cannot wait
-#: until a training to a quality may touch its data.
+#: until the quality scenario may touch its data.
 IN_GRAPH = ("tensorflow1",)

@@ -1,4 +1,4 @@
-"""Reads labelled images that are small enough to be held in memory, for trainings to a quality.
+"""Reads labelled images that are small enough for memory, in the quality scenario.
 
 The input is a folder with train.npz and test.npz (`images`, uint8, (n, side, side); `labels`) and
 their manifest, which says the mean and deviation of the pixels. The output is float32 images of

@@ -1,4 +1,4 @@
-"""The photographs that a training to a quality is tested with, the same ones for every framework.
+"""The photographs that the quality scenario is tested with, the same ones for every framework.
 
 The input is class folders of JPEG files that dlperf.prepare.images made (format `folders`), beside
 the data that is trained on. The output is batches as of images.py: the shorter side is made 256

@@ -40,7 +40,7 @@ class Batches:
     """What every source of batches has beside its own `next`, `fill` and `close`.
 
     constant: it has the same batches all the time. on_device: they are there already, and
-    `noise()`, where it is not None, gives those before a training to a quality begins, from the
+    `noise()`, where it is not None, gives those before the quality scenario begins, from the
     host.
     waited_seconds: how long `next` has waited. parity: what the table of settings says.
     """
@@ -63,7 +63,7 @@ class Prefetched(Batches):
     `prefetch=None` holds all that the run needs, as far as they fit into PREFETCH_BYTES.
 
     A subclass has `_batches()`, an endless generator of batches, and `_digest(batch)`. For a
-    training to a quality it has `_noise()` too: `warmup` batches of that come first, and nothing
+    the quality scenario it has `_noise()` too: `warmup` batches of that come first, and nothing
     of the others is read before `begin` is called.
     """
 

@@ -54,12 +54,12 @@ def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
 
 
 def seed(case: Case, config: Config, repetition: int) -> int:
-    """The seed of a repetition: the round's, but a training to a quality is of one of its own."""
+    """The seed of a repetition: the round's, but the quality scenario is of one of its own."""
     return config.seed + (repetition - 1 if case.scenario == "quality" else 0)
 
 
 def _steps(case: Case) -> int:
-    """The steps of a training to a quality: what fills no global batch at an epoch's end is left
+    """The steps of the quality scenario: what fills no global batch at an epoch's end is left
     out."""
     samples = workloads.data(case.workload)[case.data].samples
     return case.epochs * (samples // case.global_batch_size)
@@ -219,7 +219,7 @@ def _unsupported(case: Case, config: Config) -> str:
     if case.scenario == "quality" and native and case.framework in IN_GRAPH:
         return "its own reader is in the graph: it would touch the data before the clock starts"
     if case.scenario == "quality" and case.dimensions.variant():
-        return "the certificate of a training to a quality is of the standard choices alone"
+        return "the certificate of the quality scenario is of the standard choices alone"
     if case.scenario == "quality" and not _steps(case):
         return f"data: {case.data} has fewer samples than a global batch"
     if case.compiler not in framework.compilers:

@@ -38,7 +38,7 @@ def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def without_section(data: Mapping[str, Any]) -> Iterator[Problem]:
-    """Workloads that are to be trained to a quality, and do not say how long."""
+    """Workloads that are to be trained in the quality scenario, and do not say how long."""
     sections = data.get("workloads")
     for name, section in sections.items() if isinstance(sections, Mapping) else ():
         scenarios = section.get("scenarios") if isinstance(section, Mapping) else None

@@ -361,7 +361,7 @@ class Workload(Section):
         return getattr(self.of(scenario), "data", None) or self.data
 
     def epochs_of(self, scenario: str) -> list[int]:
-        """The numbers of epochs of a training to a quality; 0 of what has none."""
+        """The numbers of epochs of the quality scenario; 0 of what has none."""
         return list(self.quality.epochs) if scenario == "quality" and self.quality else [0]
 
     def batch_sizes_of(self, scenario: str, precision: str) -> list[int | str]:

@@ -1,7 +1,7 @@
 """How much of the round's data is still to be downloaded, how much disk it takes, what it misses.
 
 The input is the cases, config/data.yaml and the existing data. The output is an estimate for each
-data set that comes from a source and is not made yet, and a message where a training to a quality
+data set that comes from a source and is not made yet, and a message where the quality scenario
 would start from random weights. Sets that need no download take only a few megabytes and are not
 counted.
 """
@@ -90,7 +90,7 @@ def missing(
 def without_weights(
     cases: Sequence[Case], results: Path = Path("results"), path: Path | None = None
 ) -> str:
-    """A message if a training to a quality lacks the released weights that it starts from, else ''.
+    """A message if the quality scenario lacks the released weights that it starts from, else ''.
 
     From random ones it would run for hours and learn nothing. Speed does not depend on weights, so
     `train` and `infer` may do without. Of data that are there, what they were made with counts.

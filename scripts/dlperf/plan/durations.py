@@ -291,7 +291,7 @@ def flops(case: Case) -> float:
 def flops_of_steps(case: Case, settings: Mapping[str, Any], window_only: bool = False) -> float:
     """The FLOPs of a device in all steps of a repetition, or in those of its first window.
 
-    Each test of a training to a quality is a forward pass of so many samples.
+    Each test of the quality scenario is a forward pass of so many samples.
     """
     windows = 2 if case.scenario == "infer" and not window_only else 1
     steps = windows * settings["measured_steps"] + (0 if window_only else settings["warmup_steps"])

@@ -158,10 +158,10 @@ METRICS = (
     Metric("latency_mean", "ms", "lower", "Mean latency", mean),
     *map(_percentile, PERCENTILES),
     Metric("latency_max", "ms", "lower", "Largest latency", largest),
-    Metric("memory", "GiB", "lower", "Peak memory a device", train.memory),
-    Metric("energy", "J/{sample}", "lower", "Energy a sample", train.energy),
-    Metric("tokens", "tokens/s", "higher", "Tokens a second", train.tokens, True),
-    Metric("tflops", "TFLOP/s", "higher", "Arithmetic a device", train.tflops),
+    Metric("memory", "GiB", "lower", "Peak memory per device", train.memory),
+    Metric("energy", "J/{sample}", "lower", "Energy per sample", train.energy),
+    Metric("tokens", "tokens/s", "higher", "Tokens per second", train.tokens, True),
+    Metric("tflops", "TFLOP/s", "higher", "Arithmetic per device", train.tflops),
 )
 SHOWN = ("throughput", "latency_p50", "latency_p99")
 MARKED = {"latency_p50": 0.5, "latency_p99": 0.99}

@@ -1,4 +1,4 @@
-"""Training to a quality: how long, and how many samples, until a test metric reaches its target.
+"""Time to quality: how long, and how many samples, until a test metric reaches its target.
 
 A repetition trains a fixed number of epochs and is tested at fixed numbers of samples; so one run
 gives the curve, the final metric and the time to any target. The clock starts before the first
@@ -16,7 +16,7 @@ from dlperf import workloads
 from dlperf.contract.run import Run, Unsupported
 from dlperf.scenarios import Metric, early_return, train
 
-TITLE = "training to a quality"
+TITLE = "time to quality"
 TRAINS = True
 RUN = Run
 CURVED = True
@@ -249,7 +249,7 @@ METRICS = (
     *beside_the_score(),
     Metric("throughput", "{samples}/s", "higher", "Throughput", throughput, True),
     Metric("training_seconds", "s", "lower", "Time of training alone", training_seconds),
-    Metric("memory", "GiB", "lower", "Peak memory a device", train.memory),
-    Metric("energy", "J/{sample}", "lower", "Energy a sample", train.energy),
+    Metric("memory", "GiB", "lower", "Peak memory per device", train.memory),
+    Metric("energy", "J/{sample}", "lower", "Energy per sample", train.energy),
 )
 SHOWN = ("score", "seconds_to_target", "samples_to_target")

@@ -147,19 +147,19 @@ def energy(record, case):
 
 
 def tokens(record, case):
-    """Tokens a second, of workloads whose samples are made of tokens."""
+    """Tokens per second, of workloads whose samples are made of tokens."""
     count = workloads.of(case.workload).tokens_per_sample
     return throughput(record, case) * count(case.dimensions) if count else None
 
 
 def tflops(record, case):
-    """TFLOP/s a device: the workload's arithmetic, whatever was computed beside it."""
+    """TFLOP/s per device: the workload's arithmetic, whatever was computed beside it."""
     flops = _flops_per_sample(case.workload, case.dimensions, case.scenario)
     return throughput(record, case) * flops / case.devices / 1e12
 
 
 def hardware_tflops(record, case):
-    """TFLOP/s a device with what activation checkpointing computes again (Narayanan et al. 2021).
+    """TFLOP/s per device with what activation checkpointing computes again (Narayanan et al. 2021).
 
     None of a case that computes nothing twice: it would be `tflops`.
     """
@@ -179,10 +179,10 @@ def _flops_per_sample(workload, dimensions, scenario):
 METRICS = (
     Metric("throughput", "{samples}/s", "higher", "Throughput", throughput, True),
     Metric("step_time", "ms", "lower", "Step time", step_time),
-    Metric("memory", "GiB", "lower", "Peak memory a device", memory),
-    Metric("energy", "J/{sample}", "lower", "Energy a sample", energy),
-    Metric("tokens", "tokens/s", "higher", "Tokens a second", tokens, True),
-    Metric("tflops", "TFLOP/s", "higher", "Arithmetic a device", tflops),
+    Metric("memory", "GiB", "lower", "Peak memory per device", memory),
+    Metric("energy", "J/{sample}", "lower", "Energy per sample", energy),
+    Metric("tokens", "tokens/s", "higher", "Tokens per second", tokens, True),
+    Metric("tflops", "TFLOP/s", "higher", "Arithmetic per device", tflops),
     Metric(
         "hardware_tflops",
         "TFLOP/s",

@@ -286,7 +286,7 @@ ENTRIES = {"train": "training", "infer": "inference", "quality": "training"}
 def implements(workload, framework, scenario="train"):
     """Whether `framework` has an implementation of `workload` for a scenario.
 
-    The page is read and not imported: its framework need not be here. A training to a quality is
+    The page is read and not imported: its framework need not be here. The quality scenario is
     there where the page's has a schedule.
     """
     path = os.path.join(_FOLDER, workload, framework + ".py")

@@ -1,4 +1,4 @@
-"""A training to a quality: when it is tested, what counts, and what it refuses."""
+"""The quality scenario: when it is tested, what counts, and what it refuses."""
 
 from types import SimpleNamespace
 

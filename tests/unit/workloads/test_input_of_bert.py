@@ -168,7 +168,7 @@ def test_predictions_are_those_of_the_published_settings():
     assert [facts.masked_positions(length) for length in (128, 512)] == [20, 80]
 
 
-# What is held out, for a training to a quality
+# What is held out, for the quality scenario
 
 
 def test_every_tenth_document_is_tested_with_and_not_trained_on(data_dir):

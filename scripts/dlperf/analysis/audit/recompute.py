@@ -1,4 +1,4 @@
-"""Does a round say what its raw records say? Everything is made again and compared.
+"""Does a round say what its raw records say? Everything is regenerated and compared.
 
 In: a round's folder as it lies there, or an archive of one. Out: audit.tsv, a row for each thing
 that differs, and a summary. Raw data are compared with SHA256SUMS; from them measurements, cells,
@@ -60,7 +60,7 @@ DAMAGED = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError),
     *(MemoryError, OSError, RuntimeError, TypeError, ValueError, yaml.YAMLError, zlib.error),
 )
-#: What is not made from the records, so not made again.
+#: What is not made from the records, so not regenerated.
 NOT_MADE = {"config.yaml", checksums.PEAKS, checksums.NAME, OWN}
 #: Folders of what is not made from the records, with the endings of the files in them.
 FOLDERS = {
@@ -232,13 +232,14 @@ def of_round(folder: Path, expected: Expected = Expected()) -> Audit:
         except (AnalysisError, ConfigError) as error:
             # findings so far say why; what follows from it cannot be made
             done.findings += [
-                Finding("cannot be made again", "", stored=line) for line in str(error).splitlines()
+                Finding("cannot be regenerated", "", stored=line)
+                for line in str(error).splitlines()
             ]
         except DAMAGED as error:  # what a round holds may come from anybody
             if _is_own(error):
                 raise
             told = f"{type(error).__name__}: {error}"
-            done.findings.append(Finding("cannot be made again", "", stored=told))
+            done.findings.append(Finding("cannot be regenerated", "", stored=told))
         else:
             measured = read_table(Path(scratch) / "measurements.tsv.gz")
             done.findings += _environments(folder.parent, measured)
@@ -592,7 +593,7 @@ def _others(folder: Path, done: Audit) -> Iterator[Finding]:
     if compared := sorted((folder / "compare").rglob("*.html")):
         done.notes.append(
             f"{labels.listed([path.relative_to(folder).as_posix() for path in compared])}: not "
-            "made again, as they need another round; `compare` makes them"
+            "regenerated, as they need another round; `compare` makes them"
         )
 
 
@@ -632,7 +633,7 @@ def _crate(root: Path, folder: Path, done: Audit, expected: Expected) -> Iterato
     except (AnalysisError, ConfigError, *DAMAGED) as error:
         if _is_own(error):
             raise
-        yield Finding("cannot be made again", CRATE, stored=f"{type(error).__name__}: {error}")
+        yield Finding("cannot be regenerated", CRATE, stored=f"{type(error).__name__}: {error}")
         return
     for name in archive.COMMON:
         own, ours = (checksums.of_file(each / name) for each in (root, archive.ROOT))
@@ -648,7 +649,7 @@ def summary(done: Audit, out: Path) -> Iterator[str]:
     """For a terminal: what was looked at, notes, and the first findings."""
     yield (
         f"Round {done.round}: {labels.plural(done.listed, 'file')} of raw data compared with "
-        f"{checksums.NAME}, {labels.plural(len(done.compared), 'file')} made again and compared"
+        f"{checksums.NAME}, {labels.plural(len(done.compared), 'file')} regenerated and compared"
     )
     if done.sums_sha256:
         yield f"sha256 of {checksums.NAME}: {done.sums_sha256}"

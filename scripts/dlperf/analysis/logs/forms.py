@@ -5,7 +5,7 @@ A form's pattern says by the names of its groups what stands where:
     step                                label of the step, epoch: the epoch in which it counts anew
     steps | since                       how many steps the line covers | the label that it follows
     rank                                who printed it
-    rate | step_rate | kilotoken_rate   samples, steps, thousands of tokens a second, of the steps
+    rate | step_rate | kilotoken_rate   samples, steps, thousands of tokens per second, of the steps
                                         since the line before
     running_rate                        samples a second, the mean since training (or an epoch)
                                         began

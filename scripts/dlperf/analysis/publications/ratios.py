@@ -165,7 +165,7 @@ def _flops(rows: Sequence[Row]) -> Iterator[Ratio]:
             flops = of_sample(row) * speeds[own] / 1e12
             yield Ratio(
                 row,
-                "achieved TFLOP/s a device, from the throughput",
+                "achieved TFLOP/s per device, from the throughput",
                 float(row["value"]),
                 flops,
                 float(row["devices"]),

@@ -1,4 +1,4 @@
-"""How latencies are distributed (from latencies.tsv.gz), and how trainings to a quality go: test
+"""How latencies are distributed (from latencies.tsv.gz), and how the quality scenario goes: test
 score and loss over samples and seconds (from curves.tsv.gz). Both files lie beside cells.tsv.
 """
 

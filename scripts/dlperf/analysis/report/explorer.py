@@ -31,7 +31,7 @@ CHOSEN = {
     "precision": "Precision",
     "topology": "Nodes and devices",
     "layout": "Layout",
-    "batch": "Batch a device",
+    "batch": "Batch per device",
     "compiler": "Compiler",
     "data": "Data",
 }
@@ -267,8 +267,8 @@ def _measures(cells: Iterable[Cell], found: Sequence[dict[str, Any]]) -> dict[st
     known = {
         "own": {"title": " or ".join(titles), "unit": "{}", "lower": False},
         "per_device": {
-            "title": f"{' or '.join(titles)} a device",
-            "unit": "{} a device",
+            "title": f"{' or '.join(titles)} per device",
+            "unit": "{} per device",
             "lower": False,
         },
         "efficiency": {"title": "scaling efficiency", "unit": "%", "lower": False},

@@ -232,7 +232,7 @@ def _found(row: Row) -> str:
         return str(row["why"])
     above = {
         "oom": "the next size runs out of memory",
-        "most": "the largest that was to be tried (`most`)",
+        "most": "the largest size that the config allows (`most`)",
     }
     told = above.get(row["above"], f"unknown above: the next size ended as {row['above']}")
     return f"{row['largest']:,}; {told}"

@@ -123,7 +123,7 @@ def _lines(grid: Grid, title: str) -> Figure:
     axes.xaxis.set_major_locator(FixedLocator(xs))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(xs, _ticks(xs))
-    named = {"topology": "devices", "batch_size": "batch size a device"}
+    named = {"topology": "devices", "batch_size": "batch size per device"}
     axes.set_xlabel(named.get(key, key.replace("_", " ")), size=8.5)
     axes.set_ylabel(_axis_label(grid), size=8.5)
     axes.set_ylim(bottom=0)

@@ -31,7 +31,7 @@ BESIDE = (
 WORDS = {
     "latency_per_iter": "latency of an iteration",
     "gpu_memory_device0": "memory of device 0",
-    "achieved_flops_per_gpu": "achieved FLOP/s a device",
+    "achieved_flops_per_gpu": "achieved FLOP/s per device",
     "achieved_flops_aggregate": "achieved FLOP/s in all",
     "pct_peak": "share of peak FLOP/s",
     "max_num_classes": "largest number of classes",

@@ -253,7 +253,7 @@ def lead(
         count = labels.plural(len(repetitions), "repetition")
         return [
             f"Nothing was measured: this round asks {count} of {workloads} of {frameworks}, and "
-            f"none ended ok ({said}). Why is said below."
+            f"none ended ok ({said}). The reasons are below."
         ]
     measured = {row["framework"] for row in ok}
     who = frameworks
@@ -403,7 +403,7 @@ def _unproved(cells: Sequence[Cell], tiers: Sequence[Certificate]) -> Iterable[s
         yield (
             f"Not equivalent: {'; '.join(map(labels.cell, unequal))}. Equal work is not certified "
             "for them: their speeds are shown and marked, and they are excluded from comparisons. "
-            "What differs is said under 'Equal work'."
+            "See 'Equal work' for what differs."
         )
     stale = [row for row in cells if row["status"] == "ok" and row["certificate"] == "stale"]
     if stale:

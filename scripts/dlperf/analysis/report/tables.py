@@ -120,7 +120,7 @@ def _of_largest(name: str, cells: Sequence[Cell]) -> Table:
     size = cells[0]["searched"].replace("_", " ")
     # a limit is of what is committed, which counts other things than what is resident
     peaks = "Peak resident memory" if cells[0]["memory_limit_bytes"] else "Peak memory"
-    heads = [f"Largest {size}", metrics.of_row(cells[0]).title, f"{peaks} a device"]
+    heads = [f"Largest {size}", metrics.of_row(cells[0]).title, f"{peaks} per device"]
     made = Table(name, title(cells[0]), lines(cells), heads, [], corner="Framework, devices")
     series = labels.series(cells)
     for row in sorted(
@@ -195,13 +195,13 @@ def _by_devices(place: tuple[int, int, int, str]) -> tuple[int, int]:
 
 
 def title(row: Cell) -> str:
-    """'ResNet-50 v1.5 training, fp32, batch 8 a device', with the metric where it is another."""
+    """'ResNet-50 v1.5 training, fp32, batch 8 per device', with the metric where it is another."""
     text = of_case(row)
     return text if metrics.is_own(row) else f"{text}: {metrics.of_row(row).title.lower()}"
 
 
 def of_case(row: Cell) -> str:
-    """'ResNet-50 v1.5 training, fp32, batch 8 a device'."""
+    """'ResNet-50 v1.5 training, fp32, batch 8 per device'."""
     what = f"{labels.workload(row)} {labels.scenario(row)}"
     words = (what, row["precision"], labels.batch_of_table(row))
     return ", ".join(filter(None, (*words, labels.rate(row))))
@@ -213,7 +213,7 @@ def lines(cells: Sequence[Cell]) -> list[str]:
     searched = row.get("searched")
     how = f"the largest {searched.replace('_', ' ')} that fits" if searched else ""
     if searched and row.get("memory_limit_bytes"):
-        how += f" into {forms.giga(row['memory_limit_bytes'])} GB a device (committed)"
+        how += f" into {forms.giga(row['memory_limit_bytes'])} GB per device (committed)"
     return [
         *origin.first,
         *([f"{how}; sizes differ, so nothing is ranked"] if how else []),

@@ -70,15 +70,15 @@ def micro_steps(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def batch_of_table(row: Mapping[str, Any]) -> str:
-    """'batch 8 a device', or 'batch 16 of all devices together': what a table's cells share."""
+    """'batch 8 per device', or 'batch 16 of all devices together': what a table's cells share."""
     if total := row.get("together"):
         return f"batch {total:,} of all devices together"
-    return f"batch {batch(row)} a device"
+    return f"batch {batch(row)} per device"
 
 
 def rate(row: Mapping[str, Any]) -> str:
-    """'50 requests/s a device', of a server."""
-    return f"{row['arrival_rate']:,} requests/s a device" if row.get("arrival_rate") else ""
+    """'50 requests/s per device', of a server."""
+    return f"{row['arrival_rate']:,} requests/s per device" if row.get("arrival_rate") else ""
 
 
 def workload(row: Mapping[str, Any]) -> str:
@@ -196,7 +196,7 @@ def where(row: Mapping[str, Any]) -> str:
 def topology(row: Mapping[str, Any]) -> str:
     """'1 node × 2 devices'; with their batch where that of all together is said elsewhere."""
     found = f"{plural(row['nodes'], 'node')} × {plural(row['devices_per_node'], 'device')}"
-    return f"{found}, batch {row['batch_size']:,} a device" if row.get("together") else found
+    return f"{found}, batch {row['batch_size']:,} per device" if row.get("together") else found
 
 
 def short_topology(row: Mapping[str, Any]) -> str:

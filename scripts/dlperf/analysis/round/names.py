@@ -1,7 +1,7 @@
 """Names of tables, figures and series, known from the plan alone.
 
 In: the plan's cases. Out: identifiers such as `resnet50-train-fp32-b8` (one table a workload,
-scenario, precision and batch size a device, or, as `resnet50-train-fp32-total16`, with the same
+scenario, precision and batch size per device, or, as `resnet50-train-fp32-total16`, with the same
 batch of all devices together) and `resnet50-train-fp32-b8-scaling`. Data and the workload's
 dimensions are spelled only where they vary; layouts never are, as a table has rows for each. Cheap
 to import: every Snakemake process reads it, cluster jobs included.
@@ -32,7 +32,7 @@ BATCHES = "batches"
 ECDF = "ecdf"
 #: The file of a round that it is drawn from, beside CELLS.
 LATENCIES = "latencies.tsv.gz"
-#: The figure of how trainings to a quality go, and the file that it is drawn from.
+#: The figure of how runs of the quality scenario go, and the file that it is drawn from.
 CURVE, CURVES = "curve", "curves.tsv.gz"
 #: Other files of a round, in its folder.
 MEASUREMENTS, CELLS, SEARCHES = "measurements.tsv.gz", "cells.tsv", "searches.tsv"

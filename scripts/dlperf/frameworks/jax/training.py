@@ -51,7 +51,7 @@ def train(
     what goes from one step to the next beside the weights (statistics, a random key), its first
     value an argument. put(run, *arrays): a loader's batch in the types that the program takes.
     shapes: of a micro-step's batch over all ranks, [(shape, type)]. layout: of a loader's images.
-    schedule: a rate for each step, of a training to a quality, whose optimizer is one of
+    schedule: a rate for each step, of the quality scenario, whose optimizer is one of
     optax.inject_hyperparams with a `learning_rate`, or of sparse.scheduled; outputs: as of
     inference.infer. lookups: of tables with sparse gradients, as of sparse.value_and_gradient.
     stages: the network's parallel.Stages, which a pipeline needs.

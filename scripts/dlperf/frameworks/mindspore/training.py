@@ -29,7 +29,7 @@ def train(
 
     loss(network, *batch): the mean loss of a batch, without a Run, which no graph takes. put(run,
     *arrays): a loader's batch as tensors. layout: of a loader's images. schedule: a rate for each
-    step, of a training to a quality; outputs: as of inference.infer.
+    step, of the quality scenario; outputs: as of inference.infer.
     """
     trained = optimizer.parameters
     reduce = None

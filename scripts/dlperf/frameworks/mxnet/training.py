@@ -39,7 +39,7 @@ def train(
     loss(run, network): a hybrid block of network and loss as one graph, from `inputs` arrays; it
     gives so many `losses`, one or one a sample. put(run, *arrays): a loader's batch on the device.
     lookup(*batch): what the graph takes in its place, with rows of tables for ids. layout: of a
-    loader's images. schedule: a rate for each step, of a training to a quality; outputs: as of
+    loader's images. schedule: a rate for each step, of the quality scenario; outputs: as of
     inference.infer, a block of the first `tested` arrays.
     """
     forward = loss(run, network)

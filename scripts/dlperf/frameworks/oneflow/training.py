@@ -31,7 +31,7 @@ def train(
     loss(run, network, *batch): the mean loss of a batch; its network is the data-parallel one.
     put(run, *arrays): a loader's batch as tensors on the device. example: arrays of such a batch,
     to compile a graph with. layout: of a loader's images. schedule: a rate for each step, of a
-    training to a quality; outputs: as of inference.infer.
+    the quality scenario; outputs: as of inference.infer.
     """
     flow.manual_seed(run.dropout_seed)
     batches = open_batches(run, layout)

@@ -40,7 +40,7 @@ def train(
     parallel as a whole. spec: InputSpecs of a batch, for static programs. put(run, *arrays): a
     loader's batch as tensors on the device. layout: of a loader's images. lookup(*batch): what the
     layer takes in its place, with rows of tables for ids. schedule: a rate for each step, of a
-    training to a quality; outputs: as of inference.infer, a layer that takes the first `tested`
+    the quality scenario; outputs: as of inference.infer, a layer that takes the first `tested`
     arrays of a batch. tested_spec: InputSpecs of these, where `lookup` makes others.
     """
     parameters = sum(map(sparse.count, trained(network)))

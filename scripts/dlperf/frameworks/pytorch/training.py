@@ -42,7 +42,7 @@ def train(
     criterion(run, outputs, labels): the same of what the network makes of all arrays of a batch but
     its last one, the labels; a pipeline's last stage needs it.
     put(run, *arrays): a loader's batch as tensors on the device. layout: of a loader's images.
-    schedule: a rate for each step, of a training to a quality; outputs: as of inference.infer.
+    schedule: a rate for each step, of the quality scenario; outputs: as of inference.infer.
     """
     alone = network
     parallel.refuse(run)

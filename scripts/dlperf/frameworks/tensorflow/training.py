@@ -36,7 +36,7 @@ def train(
     finite=None): updates the weights, or leaves all as it is where `finite`, a tensor, is false
     (see `choose`); norm is that of all gradients together, where it is known. put(*arrays): a
     loader's batch as tensors. specs: a TensorSpec for each of them. layout: of a loader's images.
-    schedule: a rate for each step, of a training to a quality: the optimizer's `learning_rate` is a
+    schedule: a rate for each step, of the quality scenario: the optimizer's `learning_rate` is a
     variable there; outputs: as of inference.infer.
     """
     tf.random.set_seed(run.dropout_seed)

@@ -9,7 +9,7 @@ class Adam(tf.train.Optimizer):
 
     The operator adds its epsilon to a root that is not bias-corrected, and corrects by powers of
     beta that it takes in float32: both are made here, in float64, and the operator told of powers
-    of zero. rate: a number or, of a training to a quality, a tensor.
+    of zero. rate: a number or, of the quality scenario, a tensor.
     """
 
     def __init__(self, dtype, rate, betas, epsilon, clip_norm):

@@ -40,7 +40,7 @@ def train(
     network: a function of a batch's tensors that builds what `loss` takes. loss(run, network,
     *batch): the mean loss of a batch. optimizer(run, network), weights(run, network): called in the
     graph. fields: (name, shape, type) of a batch's arrays. layout: of a loader's images.
-    schedule: a rate for each step, of a training to a quality: then the optimizer gets a variable
+    schedule: a rate for each step, of the quality scenario: then the optimizer gets a variable
     for it, as its `rate`; outputs: as of inference.infer.
     """
     with graph(run):

@@ -57,7 +57,7 @@ def open_images(run, layout, epoch=0):
 
 
 class Later(Batches):
-    """Of a training to a quality: noise, and once it begins, what the framework's reader gives.
+    """In the quality scenario: noise, and once it begins, what the framework's reader gives.
 
     The reader is opened then, and not before: nothing is read ahead of the clock.
     """

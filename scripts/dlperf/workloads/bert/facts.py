@@ -157,7 +157,7 @@ def learning_rate(global_batch_size):
 
 
 def schedule(run):
-    """The rate of each step of a training to a quality; None of others, whose rate is constant.
+    """The rate of each step of the quality scenario; None of others, whose rate is constant.
 
     Linear warm-up over 10,000 steps, of fewer than 100,000 over a tenth of them, then a line to 0.
     """

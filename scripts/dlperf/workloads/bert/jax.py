@@ -96,6 +96,6 @@ def outputs(run, network, parameters, carried, *batch):
 
 
 def tested(run, network, parameters, carried, *batch):
-    """Of a training to a quality: what the masked words' softmax takes."""
+    """In the quality scenario: what the masked words' softmax takes."""
     network = network.clone(training=False, tests=True)
     return network.apply({"params": parameters}, *batch)

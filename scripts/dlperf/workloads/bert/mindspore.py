@@ -117,6 +117,6 @@ def outputs(network, *batch):
 
 
 def tested(network, tokens, segments, mask, positions, *_):
-    """Of a training to a quality: what the masked words' softmax takes."""
+    """In the quality scenario: what the masked words' softmax takes."""
     words = network.words(network.encode(tokens, segments, mask), tokens, positions)
     return words.reshape((*positions.shape, -1))

@@ -77,7 +77,7 @@ class Encoder(Bert):
 
 
 class Tested(nn.HybridBlock):
-    """Of a training to a quality: what the masked words' softmax takes, in a graph of its own."""
+    """In the quality scenario: what the masked words' softmax takes, in a graph of its own."""
 
     def __init__(self, network):
         super().__init__()

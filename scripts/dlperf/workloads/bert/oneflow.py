@@ -106,6 +106,6 @@ def outputs(run, network, tokens, segments, mask, *_):
 
 
 def tested(run, network, tokens, segments, mask, positions, *_):
-    """Of a training to a quality: what the masked words' softmax takes."""
+    """In the quality scenario: what the masked words' softmax takes."""
     words, _ = network(tokens, segments, mask, positions)
     return words

@@ -130,5 +130,5 @@ def outputs(run, network):
 
 
 def tests(run, network):
-    """Of a training to a quality."""
+    """In the quality scenario."""
     return Tested(network)

@@ -102,5 +102,5 @@ def outputs(run, network, tokens, segments, mask, *_):
 
 
 def tested(run, network, tokens, segments, mask, positions, *_):
-    """Of a training to a quality: what the masked words' softmax takes."""
+    """In the quality scenario: what the masked words' softmax takes."""
     return network.words(network.encode(tokens, segments, mask), positions)

@@ -113,7 +113,7 @@ def outputs(run, network, tokens, segments, mask, *_):
 
 
 def tested(run, network, tokens, segments, mask, positions, *_):
-    """Of a training to a quality: what the masked words' softmax takes."""
+    """In the quality scenario: what the masked words' softmax takes."""
     dtype = framework.compute_dtype(run)
     words, _ = network(tokens, segments, mask, positions, dtype, training=False)
     return tf.reshape(words, positions.shape + [facts.VOCABULARY])

@@ -222,7 +222,7 @@ def learning_rate(global_batch_size):
 
 
 def schedule(run):
-    """The rate of each step of a training to a quality; None of others, whose rate is constant.
+    """The rate of each step of the quality scenario; None of others, whose rate is constant.
 
     Linear warm-up, then a line to 0. A tensor's own rate is its share of it.
     """

@@ -191,7 +191,7 @@ def learning_rate(global_batch_size):
 
 
 def schedule(run):
-    """The rate of each step of a training to a quality; None of others, whose rate is constant.
+    """The rate of each step of the quality scenario; None of others, whose rate is constant.
 
     Linear warm-up over 5 epochs, of fewer than 50 over a tenth of them, then half a cosine to 0.
     """

@@ -209,7 +209,7 @@ def learning_rate(global_batch_size):
 
 
 def schedule(run):
-    """The rate of each step of a training to a quality, constant too; None of others."""
+    """The rate of each step of the quality scenario, constant too; None of others."""
     if run.scenario != "quality":
         return None
     return [learning_rate(run.global_batch_size)]

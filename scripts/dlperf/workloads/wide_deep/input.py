@@ -123,12 +123,12 @@ class Clicks(Rows):
 
 
 def expected(manifest_path, manifest, data):
-    """Raise DataError where a folder has not the rows that a training to a quality counts on."""
+    """Raise DataError where a folder has not the rows that the quality scenario counts on."""
     found = manifest["samples"], manifest.get("tests", 0)
     if found != (data.samples, data.tests):
         raise DataError(
             f"{manifest_path}: has {found[0]} rows to train on and {found[1]} to test with; a "
-            f"training to a quality needs {data.samples} and {data.tests}: make the data again "
+            f"the quality scenario needs {data.samples} and {data.tests}: make the data again "
             "from the whole file"
         )
 

@@ -121,7 +121,7 @@ def test_a_published_median_has_no_interval_and_no_certificate(v1):
 def test_a_table_with_each_frameworks_own_batch_says_it(v1):
     own = tables.select(read_table(v1 / "cells.tsv"), "bert-train-amp-bmax-clip1")
     made = tables.build("bert-train-amp-bmax-clip1", own)
-    assert made.title == "BERT-Base training, amp, batch max a device"
+    assert made.title == "BERT-Base training, amp, batch max per device"
     assert "NGC TensorFlow 1.x, b96 [xla]" in made.series
     assert "NGC TensorFlow 1.x, b64" in made.series
     assert made.lines[0] == "imported, not measured here"
@@ -716,7 +716,7 @@ def test_published_tables_stand_beside_a_measured_round_and_in_nothing_else(v1, 
     section, _, after = section.partition("</section>")
     assert "Published elsewhere, not measured here" in section
     assert "12411.97" in section
-    assert "batch 128 a device" in section
+    assert "batch 128 per device" in section
     assert "training, amp" not in section  # of another precision than was measured
     assert "12411.97" not in before + after
     assert not any("kind" in row for row in read_table(results / "cells.tsv"))

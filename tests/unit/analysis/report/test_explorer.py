@@ -41,7 +41,7 @@ def test_what_varies_can_be_compared_the_framework_first(tmp_path):
         ("implementation", "framework"),
         ("precision", "precision"),
         ("topology", "nodes and devices"),
-        ("batch", "batch a device"),
+        ("batch", "batch per device"),
         ("all", "everything of a workload"),
     ]
     groups = {tuple(cell[key] for key in data["common"]) for cell in data["cells"]}

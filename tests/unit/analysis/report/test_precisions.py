@@ -63,7 +63,7 @@ def test_a_ratio_is_that_of_the_medians_with_the_interval_of_a_ratio(tmp_path):
         assert row["coverage"] == pytest.approx(0.875)
         assert row["rank"] is None and row["unit"] == "× fp32"
     made = write_table(results, OVER)
-    assert "amp over fp32, batch 8 a device" in made["md"]
+    assert "amp over fp32, batch 8 per device" in made["md"]
     assert "with a coverage of at least 87.5 %" in made["md"]
     svg, _ = write_figure(results, f"{OVER}-throughput")
     assert "throughput, × fp32" in svg and "amp over fp32" in svg

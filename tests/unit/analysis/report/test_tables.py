@@ -78,7 +78,7 @@ def test_layouts_stand_beside_each_other_in_one_table(tmp_path):
     results = write_round(tmp_path, {**mapping, "repetitions": 4})
     analyse(results)
     text = write_table(results, table)["md"]
-    assert "BERT-Base training, fp32, batch 2 a device\n" in text
+    assert "BERT-Base training, fp32, batch 2 per device\n" in text
     rows = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| 1n")]
     assert rows == [
         "1n1d",
@@ -97,14 +97,14 @@ def test_layouts_stand_beside_each_other_in_one_table(tmp_path):
     # other layouts are other updates: their batch is said where it differs
     for named in ("PyTorch, data parallel, batch 4", "JAX [xla], accumulation 8, batch 32"):
         assert named in layouts
-    assert layouts.count(", step time<") == layouts.count(", peak memory a device<") == 2
+    assert layouts.count(", step time<") == layouts.count(", peak memory per device<") == 2
 
 
 def test_layouts_are_drawn_where_a_topology_has_several(tmp_path):
     split = {"layouts": [{}, {"tensor_parallel": 2}], "global_batch_sizes": {"fp32": [8]}}
     one = {**with_gpt(**split), "topologies": ["1n2d"]}
     drawn = [name for name in names.figure_ids(cases(one)) if name.endswith("-layouts")]
-    # a batch of all devices makes a table with one topology, too: of a batch a device, two
+    # a batch of all devices makes a table with one topology, too: of a batch per device, two
     assert drawn == ["gpt-train-fp32-b4-layouts", "gpt-train-fp32-total8-layouts"]
     results = write_round(tmp_path, {**one, "repetitions": 4})
     analyse(results)

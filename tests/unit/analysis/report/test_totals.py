@@ -1,4 +1,4 @@
-"""One batch of all devices together, beside one batch a device: names, speed-ups, ranks, titles."""
+"""One global batch, beside one batch per device: names, speed-ups, ranks, titles."""
 
 import pytest
 from analysed_round import analyse, write_table
@@ -98,7 +98,7 @@ def test_speed_ups_are_over_the_same_batch_on_one_device(tmp_path):
             interval = ratio_interval(own, alone)
             assert (row["ratio_low"], row["ratio_high"]) == pytest.approx(interval[:2])
         assert row["rank"] is not None
-    # the table of batch 16 a device has its own speed-up, of another case on two devices
+    # the table of batch 16 per device has its own speed-up, of another case on two devices
     each = tables.select(read_table(results / "cells.tsv"), EACH)
     assert {(row["devices_per_node"], row["batch_size"]) for row in each} == {(1, 16), (2, 16)}
     ratios = [{row["ratio"] for row in own if row["devices_per_node"] > 1} for own in (each, found)]
@@ -109,7 +109,7 @@ def test_a_reader_sees_which_table_is_which(tmp_path):
     results = write_round(tmp_path, asking())
     everything(results)
     each, total = (write_table(results, name)["md"] for name in (EACH, TOTAL))
-    assert "fp32, batch 16 a device" in each and "together" not in each
+    assert "fp32, batch 16 per device" in each and "together" not in each
     assert "fp32, batch 16 of all devices together" in total and "a device\n" not in total
     assert [
         line.split("|")[1].strip() for line in total.splitlines() if line.startswith("| 1n")
@@ -120,7 +120,7 @@ def test_a_reader_sees_which_table_is_which(tmp_path):
     svg = (results / f"figures/{TOTAL}-scaling.svg").read_text()
     assert "batch 16 of all devices together" in svg and "1n2d, b8" in svg
     svg = (results / f"figures/{TOTAL}-throughput.svg").read_text()
-    assert "1 node × 2 devices, batch 8 a device" in svg
+    assert "1 node × 2 devices, batch 8 per device" in svg
     assert f"{TOTAL}-scaling" in (results / "report.html").read_text()
 
 

@@ -45,12 +45,12 @@ def a_search(results: Path, framework: str = "pytorch") -> Path:
 def test_the_table_has_each_frameworks_batch_throughput_and_memory(results):
     own = tables.select(analyse(results), NAME)
     made = tables.build(NAME, own)
-    assert made.series == ["Largest batch size", "Throughput", "Peak resident memory a device"]
+    assert made.series == ["Largest batch size", "Throughput", "Peak resident memory per device"]
     assert [row[0] for row in made.rows][:2] == ["PyTorch, 1n1d", "PyTorch, 1n2d"]
     sizes = {row[0]: row[2][0].value for row in made.rows}
     assert (sizes["PyTorch, 1n1d"], sizes["MXNet [static], 1n1d"]) == ("512", "432")
     assert made.rows[0][2][2].value.endswith(" GB")  # as the limit
-    assert "the largest batch size that fits into 4 GB a device" in made.lines[0]
+    assert "the largest batch size that fits into 4 GB per device" in made.lines[0]
     failed = dict((row[0], row[2]) for row in made.rows)["OneFlow, 1n1d"]
     assert [entry.value for entry in failed] == ["", "out of memory", ""]
     assert NOTHING in made.notes[0]

@@ -69,7 +69,7 @@ def test_a_server_that_keeps_up_has_percentiles_and_one_that_does_not_has_none(t
     assert (lost["status"], lost["median"]) == ("missing", None)
     assert lost["reason"] == "a p99 takes 368 requests in a repetition, and a queue that empties"
     said = write_table(results, TABLE)["md"]
-    assert "10 requests/s a device" in said and "they pile up" in said
+    assert "10 requests/s per device" in said and "they pile up" in said
     assert "400 requests after 5 of warm-up" in said
 
 
@@ -126,6 +126,6 @@ def test_the_explorer_compares_servers_of_one_rate(tmp_path):
     data = json.loads(explorer.explorer(rows, measured).json)
     said = [each["data"] for each in data["cells"] if each["scenario"] == "inference server"]
     assert [each.split(", ")[1] for each in said] == [
-        "5 requests/s a device",
-        "10 requests/s a device",
+        "5 requests/s per device",
+        "10 requests/s per device",
     ]

@@ -61,7 +61,7 @@ function enhance(table) {
 const STEP = 28; // px a line
 const NARROW = matchMedia("(max-width: 40rem)"); // a phone: names stand above their lines
 const number = (value) => (value && Math.abs(value) < 0.1 ? value.toPrecision(3) : value.toFixed(2));
-const words = (cell, key) => (key === "batch" ? `batch ${cell.batch} a device` : cell[key]);
+const words = (cell, key) => (key === "batch" ? `batch ${cell.batch} per device` : cell[key]);
 
 /** Vega-Lite's specification of one group's plot. */
 function plot(lines, description) {

@@ -1,4 +1,4 @@
-"""Trainings to a quality for real: on text of which a part is held out, and on photographs."""
+"""The quality scenario for real: on text of which a part is held out, and on photographs."""
 
 import json
 import os
