@@ -53,8 +53,8 @@ def gelu(x):
 
 
 def gelu_by_tanh(x):
-    """GPT-2's form, as a sigmoid: 1 + tanh(z) is twice that of 2 z. tf.nn.gelu's has a constant that
-    is rounded to float32, and takes more passes."""
+    """GPT-2's form, as a sigmoid: 1 + tanh(z) is twice that of 2 z. tf.nn.gelu's takes more passes,
+    and rounds a constant to float32."""
     return x * tf.sigmoid(x * (TWICE + TWICE * 0.044715 * tf.square(x)))
 
 
@@ -62,8 +62,8 @@ def dropout(x, training, rate):
     return tf.nn.dropout(x, rate) if training else x
 
 
-class Parts(tf.Module):
-    """What a layer of an encoder and one of a decoder have both."""
+class Layer(tf.Module):
+    """Attention, then two dense layers; each normalises after its sum."""
 
     def __init__(self, facts, width, heads, inner_width):
         super().__init__()
@@ -75,6 +75,13 @@ class Parts(tf.Module):
         self.ffn2 = Dense(inner_width, width)
         self.norm2 = LayerNorm(facts, width)
         self.dropout, self.attention_dropout = facts.DROPOUT, facts.ATTENTION_DROPOUT
+
+    def __call__(self, x, bias, training):
+        """x (batch x tokens, width), bias (batch, 1, 1, tokens): added to attention's scores."""
+        mixed = self.projection(self.attention(x, bias, training))
+        x = self.norm1(x + dropout(mixed, training, self.dropout))
+        inner = self.ffn2(gelu(self.ffn1(x)))
+        return self.norm2(x + dropout(inner, training, self.dropout))
 
     def attention(self, x, bias, training):
         """bias (batch or 1, 1, tokens or 1, tokens): added to scores."""
@@ -89,18 +96,7 @@ class Parts(tf.Module):
         return tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [batch * tokens, width])
 
 
-class Layer(Parts):
-    """Attention, then two dense layers; each normalises after its sum."""
-
-    def __call__(self, x, bias, training):
-        """x (batch x tokens, width), bias (batch, 1, 1, tokens): added to attention's scores."""
-        mixed = self.projection(self.attention(x, bias, training))
-        x = self.norm1(x + dropout(mixed, training, self.dropout))
-        inner = self.ffn2(gelu(self.ffn1(x)))
-        return self.norm2(x + dropout(inner, training, self.dropout))
-
-
-class DecoderLayer(Parts):
+class DecoderLayer(Layer):
     """Causal attention, then two dense layers; each normalises its input."""
 
     def __call__(self, x, bias, training):
