@@ -59,7 +59,12 @@ def gelu_by_tanh(x):
 
 
 def dropout(x, training, rate):
-    return tf.nn.dropout(x, rate) if training else x
+    """By random numbers of float32: in bfloat16, as tf.nn.dropout would draw them, too many are the
+    rate itself, or 1."""
+    if not training or x.dtype.size > 2:
+        return tf.nn.dropout(x, rate) if training else x
+    shares = tf.where(tf.random.uniform(x.shape) < rate, 0.0, 1 / (1 - rate))
+    return x * tf.cast(shares, x.dtype)
 
 
 class Layer(tf.Module):
