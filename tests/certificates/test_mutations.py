@@ -28,6 +28,12 @@ from wrong.gpt_deepspeed import GPT_DEEPSPEED
 from wrong.gpt_deepspeed import RIGHT as GPT_IN_DEEPSPEED
 from wrong.gpt_jax import GPT_JAX
 from wrong.gpt_jax import RIGHT as GPT_IN_JAX
+from wrong.gpt_mxnet import GPT_MXNET
+from wrong.gpt_mxnet import RIGHT as GPT_IN_MXNET
+from wrong.gpt_tensorflow import GPT_TENSORFLOW
+from wrong.gpt_tensorflow import RIGHT as GPT_IN_TENSORFLOW
+from wrong.gpt_tensorflow1 import GPT_TENSORFLOW1
+from wrong.gpt_tensorflow1 import RIGHT as GPT_IN_TENSORFLOW1
 from wrong.resnet50 import RESNET50
 from wrong.wide_deep import SHARDED, WIDE_DEEP
 
@@ -253,14 +259,24 @@ def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
 
 @pytest.mark.parametrize(
     "mutation",
-    one_in_five(ALONE) + every_other(SPLIT) + one_in_five(GPT_JAX) + first(1, GPT_DEEPSPEED),
+    one_in_five(ALONE)
+    + every_other(SPLIT)
+    + one_in_five(GPT_JAX)
+    + first(1, GPT_DEEPSPEED)
+    + first(0, GPT_TENSORFLOW + GPT_TENSORFLOW1 + GPT_MXNET),
 )
 def test_a_wrong_setting_of_gpt_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 
 @pytest.mark.parametrize(
-    "mutation", first(3, GPT) + first(1, GPT_IN_JAX) + first(1, GPT_IN_DEEPSPEED)
+    "mutation",
+    first(3, GPT)
+    + first(1, GPT_IN_JAX)
+    + first(1, GPT_IN_DEEPSPEED)
+    + first(1, GPT_IN_TENSORFLOW)
+    + first(1, GPT_IN_TENSORFLOW1)
+    + first(1, GPT_IN_MXNET),
 )
 def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
     found = certificate(mutation)

@@ -12,6 +12,9 @@ from wrong import (
     gpt,
     gpt_deepspeed,
     gpt_jax,
+    gpt_mxnet,
+    gpt_tensorflow,
+    gpt_tensorflow1,
     resnet50,
     sources_of,
     wide_deep,
@@ -27,6 +30,7 @@ ALL = [
         *(wide_deep.WIDE_DEEP, wide_deep.SHARDED, wide_deep.INFER, wide_deep.QUALITY),
         electra.ELECTRA,
         *(gpt.ALONE, gpt.SPLIT, gpt_jax.GPT_JAX, gpt_deepspeed.GPT_DEEPSPEED),
+        *(gpt_tensorflow.GPT_TENSORFLOW, gpt_tensorflow1.GPT_TENSORFLOW1, gpt_mxnet.GPT_MXNET),
         *(electra_squad.SQUAD, electra_squad.INFER, electra_squad.QUALITY),
     )
     for mutation in table

@@ -12,15 +12,15 @@ class AdamW(mx.optimizer.Optimizer):
     The operator corrects no bias and adds its epsilon to the root of the uncorrected moment: both
     corrections go into its rate and its epsilon. They are of the betas as it has them, in the type
     of the weights: in float32, 1 - 0.999 is off by 1e-5. facts: those of a workload, its betas and
-    epsilon.
+    epsilon. tensors: how many there are.
     """
 
-    def __init__(self, facts, clip_norm, many, **settings):
+    def __init__(self, facts, clip_norm, tensors, many, **settings):
         super().__init__(**settings)
         self.betas, self.epsilon = (facts.BETA1, facts.BETA2), facts.EPSILON
         self.clip_norm = clip_norm
         self.many = many  # tensors an operator updates
-        self.aggregate_num = len(facts.parameters({}))  # in one call: the norm is of all
+        self.aggregate_num = tensors  # in one call: the norm is of all
 
     def create_state(self, index, weight):
         return mx.nd.zeros_like(weight), mx.nd.zeros_like(weight)

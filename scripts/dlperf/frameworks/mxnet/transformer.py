@@ -1,4 +1,5 @@
-"""The encoder of BERT (Devlin et al. 2018) in MXNet's Gluon: embeddings and layers.
+"""Layers in MXNet's Gluon: of an encoder (BERT, Devlin et al. 2018), with its embeddings, and of a
+decoder (GPT-2, Radford et al. 2019).
 
 As fast as it gets: tokens lie before sequences, as the fused operators of self-attention want it;
 query, key and value are one product, interleaved head by head for them. On a CPU, layer norm is put
@@ -14,6 +15,7 @@ from dlperf.frameworks.mxnet import inference as answers
 from dlperf.frameworks.mxnet import training as framework
 from dlperf.frameworks.mxnet.adamw import AdamW
 
+TWICE = 2 * (2 / np.pi) ** 0.5  # of the tanh in GPT-2's GELU
 HIDDEN = -1e9  # added to a score: the share is 0 exactly, and no infinity meets bfloat16
 
 
@@ -50,6 +52,12 @@ def gelu(F, x, run):
     return F.LeakyReLU(x, act_type="gelu")
 
 
+def gelu_by_tanh(F, x):
+    """GPT-2's form, which MXNet has not, as a sigmoid: 1 + tanh(z) is twice that of 2 z."""
+    inner = F.elemwise_mul(x, F.square(x) * (TWICE * 0.044715) + TWICE)
+    return F.elemwise_mul(x, F.sigmoid(inner))
+
+
 class Layer(nn.HybridBlock):
     """Attention, then two dense layers; each normalises after its sum."""
 
@@ -67,15 +75,18 @@ class Layer(nn.HybridBlock):
 
     def hybrid_forward(self, F, x, bias):
         """x (tokens x batch, width), as dense layers are fastest; bias of attention_bias."""
+        x = self.norm1(F.elemwise_add(x, self.dropout(self.attention(F, x, bias))))
+        inner = self.ffn2(gelu(F, self.ffn1(x), self.run))
+        return self.norm2(F.elemwise_add(x, self.dropout(inner)))
+
+    def attention(self, F, x, bias):
         qkv = self.qkv(x)
         if self.run.amp and not self.run.cuda:  # there the fused operators know no bfloat16
             qkv = F.amp_cast(qkv, dtype="float32")
         qkv = qkv.reshape((-1, self.run.batch_size, 3 * self.width))
         shares = F.softmax(F.elemwise_add(self.scores(F, qkv), bias))
         mixed = self.mix(F, qkv, self.attention_dropout(shares)).reshape((-3, 0))
-        x = self.norm1(F.elemwise_add(x, self.dropout(self.projection(mixed))))
-        inner = self.ffn2(gelu(F, self.ffn1(x), self.run))
-        return self.norm2(F.elemwise_add(x, self.dropout(inner)))
+        return self.projection(mixed)
 
     def scores(self, F, qkv):
         """(tokens, batch, heads x 3 x head width) -> (batch x heads, tokens, tokens), scaled."""
@@ -95,6 +106,28 @@ class Layer(nn.HybridBlock):
     def parts(self, F, qkv):
         qkv = qkv.reshape((0, 0, self.heads, 3, -1)).transpose((3, 1, 2, 0, 4))
         return F.split(qkv.reshape((0, -3, 0, 0)), num_outputs=3, axis=0, squeeze_axis=True)
+
+
+class DecoderLayer(Layer):
+    """Causal attention, then two dense layers; each normalises its input."""
+
+    def hybrid_forward(self, F, x, bias):
+        """x (tokens x batch, width); bias of causal_bias."""
+        mixed = self.attention(F, self.norm1(x), bias)
+        x = F.elemwise_add(x, self.dropout(mixed))
+        inner = self.ffn2(gelu_by_tanh(F, self.ffn1(self.norm2(x))))
+        return F.elemwise_add(x, self.dropout(inner))
+
+
+def hidden_later(block, tokens):
+    """A constant of this block: what hides later tokens, (1, tokens, tokens)."""
+    hidden = np.triu(np.full((1, tokens, tokens), HIDDEN, np.float32), 1)
+    return block.params.get_constant("later", hidden)
+
+
+def causal_bias(F, later, run):
+    """hidden_later as layers add it to their scores: a row a head and query, see attention_bias."""
+    return F.broadcast_axis(later, axis=0, size=run.batch_size * run.dimensions["heads"])
 
 
 def layers(run, facts, width, heads, inner_width):
@@ -200,6 +233,7 @@ def adamw(run, network, facts, clip_norm):
     adam = AdamW(
         facts,
         clip_norm=clip_norm,
+        tensors=len(workloads.built(run.workload, run.dimensions)),
         many=45 if run.cuda else 1,  # on a CPU one by one takes 10 % less time
         learning_rate=facts.learning_rate(run.global_batch_size),
         wd=facts.WEIGHT_DECAY,
@@ -224,6 +258,7 @@ def train(run, network, loss, optimizer, weights, put, inputs, parity, **more):
     return framework.train(run, network, *own, parity=parity, **more)
 
 
-def infer(run, network, outputs, weights, put, inputs):
+def infer(run, network, outputs, weights, put, inputs, **parity):
     own = (outputs, weights, put, inputs)
-    return answers.infer(run, network, *own, parity={"attention": attention(run)})
+    parity = dict({"attention": attention(run)}, **parity)
+    return answers.infer(run, network, *own, parity=parity)

@@ -1,9 +1,12 @@
-"""The encoder of BERT (Devlin et al. 2018) in TensorFlow 2, as tf.Modules: embeddings and layers.
+"""Layers in TensorFlow 2, as tf.Modules: of an encoder (BERT, Devlin et al. 2018), with its
+embeddings, and of a decoder (GPT-2, Radford et al. 2019).
 
 Tokens lie in rows of a matrix, as a product of more dimensions is a slower operator with a slower
 gradient; one product for query, key and value. TensorFlow has no fused operator for attention.
 `facts` below are those of a workload: sizes, epsilon and dropout are read when a model is made.
 """
+
+import math
 
 import tensorflow as tf
 
@@ -13,6 +16,7 @@ from dlperf.frameworks.tensorflow.process import dtype as own_type
 
 ATTENTION = "matmul, softmax, matmul (TensorFlow has none fused)"
 ADAMW = "AdamW, Adam fused (ResourceApplyAdam)"
+TWICE = 2 * math.sqrt(2 / math.pi)  # of the tanh in GPT-2's GELU
 
 
 def variable(*shape):
@@ -48,8 +52,19 @@ def gelu(x):
     return 0.5 * x * tf.math.erfc(x * -(0.5**0.5))
 
 
+def gelu_by_tanh(x):
+    """GPT-2's form, as a sigmoid: 1 + tanh(z) is twice that of 2 z. tf.nn.gelu's takes more passes,
+    and rounds a constant to float32."""
+    return x * tf.sigmoid(x * (TWICE + TWICE * 0.044715 * tf.square(x)))
+
+
 def dropout(x, training, rate):
-    return tf.nn.dropout(x, rate) if training else x
+    """By random numbers of float32: in bfloat16, as tf.nn.dropout would draw them, too many are the
+    rate itself, or 1."""
+    if not training or x.dtype.size > 2:
+        return tf.nn.dropout(x, rate) if training else x
+    shares = tf.where(tf.random.uniform(x.shape) < rate, 0.0, 1 / (1 - rate))
+    return x * tf.cast(shares, x.dtype)
 
 
 class Layer(tf.Module):
@@ -74,7 +89,9 @@ class Layer(tf.Module):
         return self.norm2(x + dropout(inner, training, self.dropout))
 
     def attention(self, x, bias, training):
-        batch, tokens, width = bias.shape[0], bias.shape[-1], x.shape[-1]
+        """bias (batch or 1, 1, tokens or 1, tokens): added to scores."""
+        tokens, width = bias.shape[-1], x.shape[-1]
+        batch = x.shape[0] // tokens
         qkv = tf.reshape(self.qkv(x), [batch, tokens, 3, self.heads, width // self.heads])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))
         query *= (width // self.heads) ** -0.5
@@ -82,6 +99,17 @@ class Layer(tf.Module):
         shares = dropout(tf.nn.softmax(scores), training, self.attention_dropout)
         mixed = tf.matmul(shares, value)
         return tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [batch * tokens, width])
+
+
+class DecoderLayer(Layer):
+    """Causal attention, then two dense layers; each normalises its input."""
+
+    def __call__(self, x, bias, training):
+        """x (batch x tokens, width), bias of causal_bias."""
+        mixed = self.projection(self.attention(self.norm1(x), bias, training))
+        x += dropout(mixed, training, self.dropout)
+        inner = self.ffn2(gelu_by_tanh(self.ffn1(self.norm2(x))))
+        return x + dropout(inner, training, self.dropout)
 
 
 def layers(facts, width, heads, inner_width):
@@ -129,6 +157,12 @@ def attention_bias(mask, dtype):
     return tf.where(mask[:, None, None, :] == 0, tf.constant(float("-inf"), dtype), 0)
 
 
+def causal_bias(tokens, dtype):
+    """What hides later tokens, (1, 1, tokens, tokens)."""
+    seen = tf.linalg.band_part(tf.ones([1, 1, tokens, tokens], tf.bool), -1, 0)
+    return tf.where(seen, tf.constant(0, dtype), tf.constant(float("-inf"), dtype))
+
+
 def rows(positions, length):
     """The rows of x (batch x tokens, width) that positions (batch, places) are in."""
     starts = tf.range(0, positions.shape[0] * length, length)
@@ -165,6 +199,6 @@ def train(run, network, loss, optimizer, weights, empty, parity, **more):
     return framework.train(run, network, *own, parity=parity, **more)
 
 
-def infer(run, network, outputs, weights, empty):
+def infer(run, network, outputs, weights, empty, attention=ATTENTION):
     own = (outputs, weights, framework.put, specs(run, empty))
-    return answers.infer(run, network, *own, parity={"attention": ATTENTION})
+    return answers.infer(run, network, *own, parity={"attention": attention})

@@ -1,4 +1,5 @@
-"""The encoder of BERT (Devlin et al. 2018) in a graph of TensorFlow 1: embeddings and layers.
+"""Layers in a graph of TensorFlow 1: of an encoder (BERT, Devlin et al. 2018), with its embeddings,
+and of a decoder (GPT-2, Radford et al. 2019).
 
 Tokens lie in rows of a matrix; one product for query, key and value; every gradient dense.
 Gradients by hand where the graph's own take longer: of GELU, of layer-norm, of a table that is
@@ -16,7 +17,9 @@ from dlperf.frameworks.tensorflow1.training import dtype
 
 ATTENTION = "products and softmax"
 ADAMW = "AdamW by ApplyAdam"
-HIDDEN = -10000.0  # added to the scores of padding: as a share, zero in every type
+TWICE = 2 * math.sqrt(2 / math.pi)  # of the tanh in GPT-2's GELU
+HIDDEN = -10000.0  # added to the scores of what is hidden: as a share, zero in every type
+NARROW = 384  # measured on one core, with 256 rows and 51,200 words: up to here x comes first
 FEW_ROWS = 256  # measured on one core: up to here for every kernel, beyond for tall ones alone
 
 
@@ -46,8 +49,8 @@ def tied(table, lookups):
 
 
 def decoder(run, x, words):
-    """x @ words^T; on the CPU the words come first, as in kernel_first."""
-    if run.cuda:
+    """x @ words^T; on the CPU the words come first, as in kernel_first, unless they are narrow."""
+    if run.cuda or int(x.shape[1]) <= NARROW:
         return tf.matmul(x, words, transpose_b=True)
     return tf.transpose(tf.matmul(words, x, transpose_b=True))
 
@@ -110,6 +113,19 @@ def gelu(x):
     return x * share, gradient
 
 
+@tf.custom_gradient
+def gelu_by_tanh(x):
+    """GPT-2's form, as a sigmoid: 1 + tanh(z) is twice that of 2 z."""
+    square = tf.square(x)
+    share = tf.sigmoid(x * (TWICE + TWICE * 0.044715 * square))
+
+    def gradient(dy):
+        slope = TWICE + 3 * TWICE * 0.044715 * square
+        return dy * (share + x * share * (1 - share) * slope)
+
+    return x * share, gradient
+
+
 def dropout(x, training, rate):
     return tf.nn.dropout(x, rate=rate) if training else x
 
@@ -132,11 +148,21 @@ def attention_bias(run, mask):
     return HIDDEN * (1 - tf.cast(mask, dtype(run)))[:, None, None, :]
 
 
+def causal_bias(run, tokens):
+    """What hides later tokens, (1, 1, tokens, tokens)."""
+    seen = tf.linalg.band_part(tf.ones([1, 1, tokens, tokens], dtype(run)), -1, 0)
+    return HIDDEN * (1 - seen)
+
+
+def products(run):
+    """Inside of it, products of dense layers have the faster gradient."""
+    kinds = {} if run.cuda else {"MatMul": "KernelFirst"}
+    return tf.get_default_graph().gradient_override_map(kinds)
+
+
 def layers(run, facts, x, bias, heads, inner_width, prefix, training):
     """x (batch * tokens, width) behind all layers; bias (batch, 1, 1, tokens)."""
-    with tf.get_default_graph().gradient_override_map(
-        {} if run.cuda else {"MatMul": "KernelFirst"}
-    ):
+    with products(run):
         for index in range(facts.LAYERS):
             x = layer(facts, x, bias, heads, inner_width, "%slayer%d" % (prefix, index), training)
     return x
@@ -153,8 +179,32 @@ def layer(facts, x, bias, heads, inner_width, name, training):
     return layer_norm(facts, x, name + "/norm2")
 
 
+def decoder_layers(run, facts, x, training):
+    """x (batch * tokens, width) behind all layers of a decoder."""
+    bias = causal_bias(run, run.dimensions["sequence_length"])
+    with products(run):
+        for index in range(run.dimensions["layers"]):
+            name = "layer%d" % index
+            x = decoder_layer(facts, x, bias, run.dimensions["heads"], name, training)
+    return x
+
+
+def decoder_layer(facts, x, bias, heads, name, training):
+    """Causal attention, then two dense layers; each normalises its input."""
+    width = int(x.shape[-1])
+    normed = layer_norm(facts, x, name + "/norm1")
+    mixed = attention(facts, normed, bias, heads, name, training)
+    x = x + dropout(mixed, training, facts.DROPOUT)
+    normed = layer_norm(facts, x, name + "/norm2")
+    inner = gelu_by_tanh(dense(normed, 4 * width, name + "/ffn1"))
+    inner = dense(inner, width, name + "/ffn2")
+    return x + dropout(inner, training, facts.DROPOUT)
+
+
 def attention(facts, x, bias, heads, name, training):
-    batch, tokens, width = int(bias.shape[0]), int(bias.shape[3]), int(x.shape[-1])
+    """bias (batch or 1, 1, tokens or 1, tokens): added to scores."""
+    tokens, width = int(bias.shape[3]), int(x.shape[-1])
+    batch = int(x.shape[0]) // tokens
     qkv = dense(x, 3 * width, name + "/qkv")
     qkv = tf.reshape(qkv, [batch, tokens, 3, heads, width // heads])
     query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))
@@ -195,6 +245,6 @@ def train(run, network, loss, optimizer, weights, fields, parity, **more):
     return framework.train(run, network, loss, optimizer, weights, fields, parity=parity, **more)
 
 
-def infer(run, network, outputs, weights, fields):
-    parity = {"attention": ATTENTION}
+def infer(run, network, outputs, weights, fields, attention=ATTENTION):
+    parity = {"attention": attention}
     return answers.infer(run, network, outputs, weights, fields, parity=parity)

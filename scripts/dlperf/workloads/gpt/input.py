@@ -35,6 +35,10 @@ def batch_of(sequences):
     return Batch(*(np.ascontiguousarray(each) for each in (sequences[:, :-1], sequences[:, 1:])))
 
 
+def empty(batch_size, sequence_length):
+    return batch_of(np.zeros((batch_size, sequence_length + 1), np.int32))
+
+
 def open_batches(input, layout="", prefetch=None):
     """The batches of one reader (a contract.run.Input); see batches.open_batches.
 
