@@ -28,8 +28,14 @@ from wrong.gpt_deepspeed import GPT_DEEPSPEED
 from wrong.gpt_deepspeed import RIGHT as GPT_IN_DEEPSPEED
 from wrong.gpt_jax import GPT_JAX
 from wrong.gpt_jax import RIGHT as GPT_IN_JAX
+from wrong.gpt_mindspore import GPT_MINDSPORE
+from wrong.gpt_mindspore import RIGHT as GPT_IN_MINDSPORE
 from wrong.gpt_mxnet import GPT_MXNET
 from wrong.gpt_mxnet import RIGHT as GPT_IN_MXNET
+from wrong.gpt_oneflow import GPT_ONEFLOW
+from wrong.gpt_oneflow import RIGHT as GPT_IN_ONEFLOW
+from wrong.gpt_paddlepaddle import GPT_PADDLEPADDLE
+from wrong.gpt_paddlepaddle import RIGHT as GPT_IN_PADDLEPADDLE
 from wrong.gpt_tensorflow import GPT_TENSORFLOW
 from wrong.gpt_tensorflow import RIGHT as GPT_IN_TENSORFLOW
 from wrong.gpt_tensorflow1 import GPT_TENSORFLOW1
@@ -263,7 +269,8 @@ def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
     + every_other(SPLIT)
     + one_in_five(GPT_JAX)
     + first(1, GPT_DEEPSPEED)
-    + first(0, GPT_TENSORFLOW + GPT_TENSORFLOW1 + GPT_MXNET),
+    + first(0, GPT_TENSORFLOW + GPT_TENSORFLOW1 + GPT_MXNET)
+    + first(0, GPT_ONEFLOW + GPT_PADDLEPADDLE + GPT_MINDSPORE),
 )
 def test_a_wrong_setting_of_gpt_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
@@ -275,8 +282,8 @@ def test_a_wrong_setting_of_gpt_does_not_pass(mutation, certificate):
     + first(1, GPT_IN_JAX)
     + first(1, GPT_IN_DEEPSPEED)
     + first(1, GPT_IN_TENSORFLOW)
-    + first(1, GPT_IN_TENSORFLOW1)
-    + first(1, GPT_IN_MXNET),
+    + first(1, GPT_IN_ONEFLOW)
+    + first(0, GPT_IN_TENSORFLOW1 + GPT_IN_MXNET + GPT_IN_PADDLEPADDLE + GPT_IN_MINDSPORE),
 )
 def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
     found = certificate(mutation)

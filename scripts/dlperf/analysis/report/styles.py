@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-#: (colour, marker, hatch). Colours after Okabe & Ito (2008), distinguishable with any colour vision;
+#: (colour, marker, hatch). Colours after Okabe & Ito (2008), distinct for any colour vision;
 #: they also differ in lightness, and marker and hatch tell them apart without colour.
 STYLES: Mapping[str, tuple[str, str, str]] = {
     "pytorch": ("#d55e00", "o", ""),

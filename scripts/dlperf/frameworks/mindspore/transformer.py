@@ -1,4 +1,4 @@
-"""The encoder of BERT (Devlin et al. 2018) in MindSpore: embeddings and layers.
+"""Layers of an encoder (BERT, Devlin et al. 2018) and of a decoder (GPT-2, Radford et al. 2019).
 
 As fast as it gets: tokens lie in rows of a matrix; one product for query, key and value. Attention
 is written out: the fused operators are for Ascend only. `facts` below are those of a workload:
@@ -6,6 +6,7 @@ sizes, epsilon and dropout are read when a model is made.
 """
 
 import mindspore as ms
+import numpy as np
 from mindspore import Parameter, nn, ops
 from mindspore.common.initializer import initializer
 
@@ -51,17 +52,30 @@ class Layer(nn.Cell):
         self.scores = ops.BatchMatMul(transpose_b=True)
         self.heads, self.head_width = heads, width // heads
 
-    def construct(self, x, bias):
-        """x: (batch x tokens, width); bias: (batch, 1, 1, tokens)."""
-        batch, tokens = bias.shape[0], bias.shape[3]
-        qkv = self.qkv(x).reshape((batch, tokens, 3, self.heads, self.head_width))
+    def attend(self, x, bias):
+        """x: (batch x tokens, width); bias: (batch, 1, 1, tokens) or (tokens, tokens)."""
+        qkv = self.qkv(x).reshape((-1, bias.shape[-1], 3, self.heads, self.head_width))
         query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)))
         scores = self.scores(query * self.head_width**-0.5, key) + bias
         mixed = ops.bmm(self.dropout(ops.softmax(scores)), value)
         mixed = self.projection(ops.transpose(mixed, (0, 2, 1, 3)).reshape(x.shape))
-        x = self.norm1(x + self.dropout1(mixed))
-        inner = self.ffn2(gelu(self.ffn1(x)))
-        return self.norm2(x + self.dropout2(inner))
+        return self.dropout1(mixed)
+
+    def construct(self, x, bias):
+        x = self.norm1(x + self.attend(x, bias))
+        return self.norm2(x + self.dropout2(self.ffn2(gelu(self.ffn1(x)))))
+
+
+class DecoderLayer(Layer):
+    """Causal attention, then two dense layers; each normalises its input."""
+
+    def __init__(self, facts, width, heads):
+        super().__init__(facts, width, heads, 4 * width)
+
+    def construct(self, x, bias):
+        x = x + self.attend(self.norm1(x), bias)
+        inner = ops.gelu(self.ffn1(self.norm2(x)), approximate="tanh")
+        return x + self.dropout2(self.ffn2(inner))
 
 
 def layers(facts, width, heads, inner_width):
@@ -97,6 +111,11 @@ def attention_bias(mask, dtype):
     """mask (batch, tokens) of 0 and 1 -> what attention adds to its scores."""
     batch, length = mask.shape
     return (mask.reshape((batch, 1, 1, length)) - 1).astype(dtype) * 1e4  # exp(-1e4) is 0
+
+
+def causal_bias(tokens):
+    """(tokens, tokens): what attention adds to its scores, so that none sees a later token."""
+    return ms.Tensor(np.triu(np.full((tokens, tokens), -1e4, np.float32), 1))  # exp(-1e4) is 0
 
 
 def starts(tokens):

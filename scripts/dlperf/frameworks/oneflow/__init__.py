@@ -41,4 +41,5 @@ FRAMEWORK = Framework(
     float64_exchange=False,  # by an own all-reduce
     shards_tables=True,
     unsupported=unsupported,
+    ways=("tensor_parallel",),
 )

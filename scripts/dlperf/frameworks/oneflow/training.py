@@ -10,6 +10,7 @@ from oneflow import nn
 from dlperf import frameworks, workloads
 from dlperf.contract.tensor import is_large
 from dlperf.contract.work import Rows, Work, feed, parts, scheduled, table
+from dlperf.frameworks.oneflow import parallel
 from dlperf.workloads.inputs import open_batches
 
 
@@ -99,9 +100,15 @@ def to_host(value):
 
 def eager(run, network, loss, optimizer, put, batches):
     """The step, which returns its loss."""
-    next_batch = feed(batches, lambda *batch: put(run, *batch))
-    parallel = run.distributed and not run.float64 and run.accumulation == 1
-    if parallel:
+    split = parallel.is_split(run)
+
+    def there(*batch):
+        found = put(run, *batch)
+        return [over_ranks(run, each) for each in found] if split else found
+
+    next_batch = feed(batches, there)
+    buckets = run.distributed and not split and not run.float64 and run.accumulation == 1
+    if buckets:
         # batch-norm statistics stay each rank's own
         network = nn.parallel.DistributedDataParallel(network, broadcast_buffers=False)
 
@@ -118,11 +125,13 @@ def eager(run, network, loss, optimizer, put, batches):
         for _ in range(run.accumulation - 1):
             value = value + backward()
         # DistributedDataParallel takes no float64, and exchanges gradients in every micro-step
-        if run.distributed and not parallel:
+        if split:
+            parallel.sum_gradients(network)
+        elif run.distributed and not buckets:
             mean_over_ranks(run, network)
         optimizer.step()
         # DistributedDataParallel adds into its buckets, which it does not clear itself
-        optimizer.zero_grad(set_to_none=not parallel)
+        optimizer.zero_grad(set_to_none=not buckets)
         return value
 
     return step
@@ -198,18 +207,16 @@ class TrainingGraph(nn.Graph):
         return value
 
 
-def place(run, network):
+def place(run, network, canonical=None):
     """The network on its device, in the run's type, to train; in a graph it spans all ranks."""
     if run.float64:
         network = network.to(flow.float64)
     network = network.to(run.device).train()
-    if run.distributed and run.compiler == "graph":
-        network = network.to_global(placement(run), sbp=flow.sbp.broadcast)
+    if parallel.is_split(run):
+        network = parallel.divide(run, network, canonical)
+    elif run.distributed and run.compiler == "graph":
+        network = network.to_global(parallel.placement(run), sbp=flow.sbp.broadcast)
     return network
-
-
-def placement(run):
-    return flow.placement(run.device, ranks=list(range(run.ranks)))
 
 
 def put(run, *arrays):
@@ -232,12 +239,12 @@ def over_ranks(run, tensor):
     if not run.distributed:
         return tensor
     # check_meta=False: the ranks need not agree on shapes in every step
-    return tensor.to_global(placement(run), flow.sbp.split(0), check_meta=False)
+    return tensor.to_global(parallel.placement(run), parallel.rows(run), check_meta=False)
 
 
 def local(value):
     if value.is_global:
-        value = value.to_global(sbp=flow.sbp.broadcast).to_local()
+        value = value.to_global(sbp=[flow.sbp.broadcast] * len(value.sbp)).to_local()
     return value
 
 
@@ -264,10 +271,12 @@ class Weights:
 
     In a graph over several ranks they are global tensors, of which every rank has a whole copy.
     running: batch-norm's statistics, likewise. shards: of the tables that ranks share out, by name.
+    split: a parallel.Split, of a model that is.
     """
 
-    def __init__(self, run, named, running=None, shards=None):
+    def __init__(self, run, named, running=None, shards=None, split=None):
         self.named, self.running, self.shards = named, running or {}, shards or {}
+        self.split = split
         self._kinds = workloads.kinds(run)
 
     def statistics(self):
@@ -278,17 +287,24 @@ class Weights:
             shard, own = self.shards.get(name), self.local(parameter)
             if shard:
                 yield shard.part, self.array(name, own[: shard.held])
+            elif self.split:
+                yield self.split.read(name, self.array(name, own))
             else:
                 yield name, self.array(name, own)
 
     def count(self):
-        """The trained numbers."""
+        """The trained numbers that this rank has."""
+        if self.split:
+            return sum(each.to_local().numel() for each in self.named.values())
         shared = sum(each.size for each in self.shards.values())
         return shared + sum(p.numel() for name, p in self.named.items() if name not in self.shards)
 
     def write(self, arrays):
         for name, parameter in self.named.items():
             shard, given = self.shards.get(name), arrays[name]
+            if self.split:
+                self.split.write(name, parameter, given)
+                continue
             for first, last, rows in parts(shard.own(given) if shard else given):
                 rows = self.tensor(name, rows)
                 if last is None:

@@ -1,4 +1,4 @@
-"""The encoder of BERT (Devlin et al. 2018) in OneFlow: embeddings and layers.
+"""Layers of an encoder (BERT, Devlin et al. 2018) and of a decoder (GPT-2, Radford et al. 2019).
 
 One product for query, key and value; on the CPU a layer norm of products. `fused` is for the GPU,
 which this has not run on: one kernel each for layer norm and for attention's scale, mask, softmax
@@ -14,7 +14,9 @@ import oneflow.nn.functional as F
 from oneflow import nn
 
 from dlperf.frameworks.oneflow import inference as answers
+from dlperf.frameworks.oneflow import parallel
 from dlperf.frameworks.oneflow import training as framework
+from dlperf.frameworks.oneflow.adamw import AdamW
 
 
 def attention_of(run):
@@ -66,28 +68,68 @@ class Layer(nn.Module):
         self.norm2 = layer_norm(facts, width, fused)
         self.dropout, self.attention_dropout = facts.DROPOUT, facts.ATTENTION_DROPOUT
 
-    def forward(self, x, mask):
-        """x (batch, tokens, width), mask (batch, 1, 1, tokens) of 0 and 1."""
+    def attend(self, x, mask):
+        """x (batch, tokens, width), mask (batch, 1, 1, tokens) or (tokens, tokens) of 0 and 1."""
         batch, tokens, width = x.shape
-        dropped = self.attention_dropout if self.training else 0.0
-        qkv = self.qkv(x).view(batch, tokens, 3 * self.heads, width // self.heads)
-        query, key, value = qkv.transpose(1, 2).contiguous().chunk(3, 1)
+        query, key, value = self.divided(self.qkv(x))
         scale = (width // self.heads) ** -0.5
+        dropped = self.attention_dropout if self.training else 0.0
         if self.fused:
             scores = flow._C.matmul(query, key, transpose_b=True)
-            # a share of exp(-10000) is 0, as OneFlow's own BERT has it
-            seen = (mask != 0).expand_as(scores)
-            shares = flow._C.fused_scale_mask_softmax_dropout(
-                scores, seen, fill_value=-10000.0, scale=scale, p=dropped
-            )[0]
+            shares = self.fused_shares(scores, mask, scale, dropped)
         else:
             scores = flow._C.matmul(query, key, transpose_b=True, alpha=scale)
             shares = flow.softmax(scores.masked_fill(mask == 0, float("-inf")), -1)
             shares = F.dropout(shares, dropped, self.training)
         mixed = flow.matmul(shares, value).transpose(1, 2).reshape(batch, tokens, width)
-        x = self.norm1(x + F.dropout(self.projection(mixed), self.dropout, self.training))
-        inner = self.ffn2(F.gelu(self.ffn1(x)))
-        return self.norm2(x + F.dropout(inner, self.dropout, self.training))
+        return self.projection(mixed)
+
+    def divided(self, qkv):
+        """Query, key and value, each (batch, heads, tokens, head width)."""
+        qkv = qkv.view(*qkv.shape[:2], 3 * self.heads, -1)
+        return qkv.transpose(1, 2).contiguous().chunk(3, 1)
+
+    def fused_shares(self, scores, mask, scale, dropped):
+        # a share of exp(-10000) is 0, as OneFlow's own BERT has it
+        seen = (mask != 0).expand_as(scores)
+        return flow._C.fused_scale_mask_softmax_dropout(
+            scores, seen, fill_value=-10000.0, scale=scale, p=dropped
+        )[0]
+
+    def drop(self, x):
+        return F.dropout(x, self.dropout, self.training)
+
+    def forward(self, x, mask):
+        x = self.norm1(x + self.drop(self.attend(x, mask)))
+        return self.norm2(x + self.drop(self.ffn2(F.gelu(self.ffn1(x)))))
+
+
+class DecoderLayer(Layer):
+    """Causal attention, then two dense layers; each normalises its input.
+
+    A tensor group divides heads and the inner layer; then query, key and value of a head follow
+    each other.
+    """
+
+    def __init__(self, run, facts, width, heads):
+        super().__init__(facts, width, heads, 4 * width, run.cuda)
+        self.split = parallel.is_split(run)
+        self.enter, self.leave = parallel.enter(run), parallel.leave(run)
+
+    def divided(self, qkv):
+        if not self.split:
+            return super().divided(qkv)
+        return qkv.view(*qkv.shape[:2], self.heads, -1).transpose(1, 2).chunk(3, -1)
+
+    def fused_shares(self, scores, mask, scale, dropped):
+        return flow._C.fused_scale_tril_softmax_mask_scale(
+            scores, p=dropped, diagonal=0, tril_scale_value=scale, tril_fill_value=-10000.0
+        )[0]
+
+    def forward(self, x, mask):
+        x = x + self.drop(self.leave(self.attend(self.enter(self.norm1(x)), mask)))
+        inner = F.gelu(self.ffn1(self.enter(self.norm2(x))), approximate="tanh")
+        return x + self.drop(self.leave(self.ffn2(inner)))
 
 
 def layers(facts, width, heads, inner_width, fused):
@@ -127,6 +169,33 @@ def encoded(layers, x, mask):
 def loss(run, network, *batch):
     """Of a network that gives its loss."""
     return network(*batch)
+
+
+def adamw(run, network, facts, clip_norm):
+    """AdamW with the constants of a workload's facts, after a clip by global norm if there is one.
+
+    A graph clips each group for itself, and has one.
+    """
+    groups = framework.by_decay(network, facts.WEIGHT_DECAY)
+    if run.compiler == "graph":
+        parameters = [p for group in groups for p in group["params"]]
+        groups = [{"params": parameters, "weight_decay": facts.WEIGHT_DECAY}]
+        if clip_norm:
+            groups[0].update(clip_grad_max_norm=clip_norm, clip_grad_norm_type=2.0)
+    fused = multi_tensor(run)
+    return AdamW(facts, groups, facts.learning_rate(run.global_batch_size), clip_norm, fused)
+
+
+def multi_tensor(run):
+    """Whether one kernel updates many weights in eager mode; not those that are divided."""
+    return run.cuda and run.compiler == "none" and not parallel.is_split(run)
+
+
+def adamw_of(run, clipped=True):
+    """What a case's record says of its optimizer."""
+    fused = multi_tensor(run) or run.compiler == "graph"
+    clip = "global norm, " + ("in the graph" if run.compiler == "graph" else "by tensor")
+    return {"optimizer": "AdamW, fused" if fused else "AdamW", "clip": clip if clipped else "none"}
 
 
 def example(run, empty):

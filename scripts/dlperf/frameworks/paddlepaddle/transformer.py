@@ -1,4 +1,4 @@
-"""The encoder of BERT (Devlin et al. 2018) in PaddlePaddle: embeddings and layers.
+"""Layers of an encoder (BERT, Devlin et al. 2018) and of a decoder (GPT-2, Radford et al. 2019).
 
 One product for query, key and value; under AMP `scaled_dot_product_attention`, whose flash kernels
 know the narrow types only, elsewhere plain products. `facts` below are those of a workload: sizes,
@@ -46,8 +46,11 @@ def zeros():
     return nn.initializer.Constant(0.0)
 
 
-def attention(query, key, value, attn_mask, dropout_p):
-    """As `scaled_dot_product_attention`, by products: (batch, tokens, heads, head width)."""
+def attention(query, key, value, attn_mask, dropout_p, is_causal=False):
+    """As `scaled_dot_product_attention`, by products: (batch, tokens, heads, head width).
+
+    Its mask says whether it is causal.
+    """
     query, key, value = (each.transpose([0, 2, 1, 3]) for each in (query, key, value))
     scores = paddle.matmul(query * query.shape[-1] ** -0.5, key, transpose_y=True)
     shares = F.dropout(F.softmax(scores + attn_mask), dropout_p)
@@ -70,16 +73,33 @@ class Layer(nn.Layer):
         self.dropout = nn.Dropout(facts.DROPOUT)
         self.attention_dropout = facts.ATTENTION_DROPOUT
 
-    def forward(self, x, bias):
+    def attend(self, x, bias):
+        """bias: what attention adds to its scores; None: causal, which the fused one knows."""
         batch, tokens, width = x.shape
         heads = [batch, tokens, self.heads, width // self.heads]
         query, key, value = (each.reshape(heads) for each in self.qkv(x).split(3, -1))
         dropped = self.attention_dropout if self.training else 0.0
-        mixed = self.attention(query, key, value, attn_mask=bias, dropout_p=dropped)
-        mixed = self.projection(mixed.reshape([batch, tokens, width]))
-        x = self.norm1(x + self.dropout(mixed))
-        inner = self.ffn2(F.gelu(self.ffn1(x)))
-        return self.norm2(x + self.dropout(inner))
+        mixed = self.attention(query, key, value, bias, dropped, bias is None)
+        return self.dropout(self.projection(mixed.reshape([batch, tokens, width])))
+
+    def forward(self, x, bias):
+        x = self.norm1(x + self.attend(x, bias))
+        return self.norm2(x + self.dropout(self.ffn2(F.gelu(self.ffn1(x)))))
+
+
+class DecoderLayer(Layer):
+    """Causal attention, then two dense layers; each normalises its input.
+
+    bias: of causal_bias, or None where attention is fused.
+    """
+
+    def __init__(self, facts, width, heads, fused):
+        super().__init__(facts, width, heads, 4 * width, fused)
+
+    def forward(self, x, bias):
+        x = x + self.attend(self.norm1(x), bias)
+        inner = F.gelu(self.ffn1(self.norm2(x)), approximate=True)
+        return x + self.dropout(self.ffn2(inner))
 
 
 def layers(facts, width, heads, inner_width, fused):
@@ -116,6 +136,11 @@ def attention_bias(mask, dtype):
     """mask (batch, tokens) of 0 and 1 -> what attention adds to its scores."""
     bias = paddle.zeros_like(mask, dtype=dtype).masked_fill(mask == 0, -math.inf)
     return bias.reshape([mask.shape[0], 1, 1, mask.shape[1]])
+
+
+def causal_bias(tokens, dtype):
+    """(tokens, tokens): what attention adds to its scores, so that none sees a later token."""
+    return paddle.triu(paddle.full([tokens, tokens], -math.inf, dtype), 1)
 
 
 def chosen(x, positions):
@@ -164,4 +189,4 @@ def train(run, network, loss, optimizer, weights, empty, parity, **more):
 
 def infer(run, network, outputs, weights, spec):
     own = (outputs, weights, framework.put, spec)
-    return answers.infer(run, network, *own, parity={"attention": "scaled_dot_product_attention"})
+    return answers.infer(run, network, *own, parity={"attention": attention_of(run)})

@@ -11,7 +11,6 @@ from oneflow import nn
 
 from dlperf.frameworks.oneflow import training as framework
 from dlperf.frameworks.oneflow import transformer
-from dlperf.frameworks.oneflow.adamw import AdamW
 from dlperf.frameworks.oneflow.transformer import (
     Embedded,
     encoded,
@@ -73,25 +72,15 @@ def loss(run, network, tokens, segments, mask, positions, labels, predicted, fol
 
 def optimizer(run, network):
     clip_norm = facts.CLIP_NORM if run.dimensions["clip"] else None
-    groups = framework.by_decay(network, facts.WEIGHT_DECAY)
-    if run.compiler == "graph":
-        parameters = [p for group in groups for p in group["params"]]
-        groups = [{"params": parameters, "weight_decay": facts.WEIGHT_DECAY}]
-        if clip_norm:
-            groups[0].update(clip_grad_max_norm=clip_norm, clip_grad_norm_type=2.0)
-    fused = run.cuda and run.compiler == "none"
-    return AdamW(facts, groups, facts.learning_rate(run.global_batch_size), clip_norm, fused)
+    return transformer.adamw(run, network, facts, clip_norm)
 
 
 def training(run):
     network = model(run)
-    fused = run.cuda or run.compiler == "graph"
-    clipped = "global norm, " + ("in the graph" if run.compiler == "graph" else "by tensor")
-    parity = {
-        "optimizer": "AdamW, fused" if fused else "AdamW",
-        "clip": clipped if run.dimensions["clip"] else "none",
-        "padded_columns": facts.padding(run.dimensions),
-    }
+    parity = dict(
+        transformer.adamw_of(run, run.dimensions["clip"]),
+        padded_columns=facts.padding(run.dimensions),
+    )
     own = (loss, optimizer(run, network), weights(run, network), empty, parity)
     return transformer.train(run, network, *own, schedule=facts.schedule(run), outputs=tested)
 

@@ -35,10 +35,6 @@ def batch_of(sequences):
     return Batch(*(np.ascontiguousarray(each) for each in (sequences[:, :-1], sequences[:, 1:])))
 
 
-def empty(batch_size, sequence_length):
-    return batch_of(np.zeros((batch_size, sequence_length + 1), np.int32))
-
-
 def open_batches(input, layout="", prefetch=None):
     """The batches of one reader (a contract.run.Input); see batches.open_batches.
 
@@ -53,6 +49,11 @@ def synthetic(input):
     random = np.random.RandomState([input.seed, NOISE, input.part])
     batches = [noise(input, random) for _ in range(input.distinct)]
     return Constant(batches, sha256_of_arrays(batches[0]))
+
+
+def empty(batch_size, sequence_length):
+    """A batch of these sizes with nothing in it, for what is compiled before the first one."""
+    return batch_of(np.zeros((batch_size, sequence_length + 1), np.int32))
 
 
 def noise(input, random):

@@ -1,0 +1,87 @@
+"""GPT pre-training in OneFlow.
+
+The decoder of frameworks/oneflow/transformer.py, the head by the word embedding; on the CPU eager
+with an own clip. On the GPU, which this has not run on, nn.Graph with updates and additions fused,
+and in eager mode a multi-tensor AdamW.
+"""
+
+import oneflow as flow
+import oneflow.nn.functional as F
+from oneflow import nn
+
+from dlperf.frameworks.oneflow import parallel, transformer
+from dlperf.frameworks.oneflow import training as framework
+from dlperf.frameworks.oneflow.transformer import DecoderLayer, Embedding, layer_norm
+from dlperf.workloads.encoders.layers import canonical
+from dlperf.workloads.gpt import facts
+from dlperf.workloads.gpt.input import empty
+
+
+class GPT(nn.Module):
+    """Scores of the token behind each one."""
+
+    def __init__(self, run):
+        super().__init__()
+        width, tokens = run.dimensions["width"], run.dimensions["sequence_length"]
+        self.word_embedding = Embedding(facts.VOCABULARY, width)
+        self.position_embedding = Embedding(tokens, width)
+        self.dropout = facts.DROPOUT
+        sizes, layers = (width, run.dimensions["heads"]), range(run.dimensions["layers"])
+        self.layers = nn.ModuleList([DecoderLayer(run, facts, *sizes) for _ in layers])
+        self.norm = layer_norm(facts, width, run.cuda)
+        # a token sees those before it, and itself
+        self.register_buffer("seen", flow.tril(flow.ones(tokens, tokens)))
+        self.enter, self.leave = parallel.enter(run), parallel.leave(run)
+
+    def hidden(self, tokens):
+        """(batch, tokens) -> (batch, tokens, width), behind the last norm."""
+        count = tokens.shape[1]
+        x = self.leave(self.word_embedding(tokens)) + self.position_embedding.weight[:count]
+        x = F.dropout(x, self.dropout, self.training)
+        for layer in self.layers:
+            x = layer(x, self.seen)
+        return self.norm(x)
+
+    def head(self, x):
+        return flow._C.matmul(self.enter(x), self.word_embedding.weight, transpose_b=True)
+
+    def forward(self, tokens):
+        return self.head(self.hidden(tokens))
+
+
+def model(run):
+    return framework.place(run, GPT(run), canonical)
+
+
+def weights(run, network):
+    """The parameters by the names of facts.parameters."""
+    named = {canonical(own): parameter for own, parameter in network.named_parameters()}
+    split = parallel.Split(run) if parallel.is_split(run) else None
+    return framework.Weights(run, named, split=split)
+
+
+def loss(run, network, tokens, labels):
+    """The mean cross-entropy of all next tokens."""
+    # A tensor group's scores are gathered for it. OneFlow's operator for divided ones takes several
+    # times the whole step on a CPU, and its loss is float32 in float64 too.
+    return F.cross_entropy(network(tokens).flatten(0, 1), labels.flatten())
+
+
+def optimizer(run, network):
+    return transformer.adamw(run, network, facts, facts.CLIP_NORM)
+
+
+def training(run):
+    network = model(run)
+    own = (loss, optimizer(run, network), weights(run, network), empty)
+    return transformer.train(run, network, *own, transformer.adamw_of(run))
+
+
+def inference(run):
+    network = model(run).eval()
+    return transformer.infer(run, network, outputs, weights(run, network), empty)
+
+
+def outputs(run, network, tokens, labels):
+    """Scores of the token that follows each sequence."""
+    return network.head(network.hidden(tokens)[:, -1])
