@@ -153,6 +153,6 @@ def train(run, network, loss, optimizer, weights, parity, **more):
     return framework.train(run, network, *own, parity=parity, **more)
 
 
-def infer(run, network, outputs, weights):
+def infer(run, network, outputs, weights, attention=ATTENTION):
     own = (outputs, weights, framework.put)
-    return answers.infer(run, network, *own, parity={"attention": ATTENTION})
+    return answers.infer(run, network, *own, parity={"attention": attention})

@@ -11,7 +11,7 @@ from oneflow import nn
 
 from dlperf import workloads
 from dlperf.contract.work import as_array
-from dlperf.contract.work import parts as blocks
+from dlperf.contract.work import parts as pieces
 
 
 def is_split(run):
@@ -74,27 +74,30 @@ def sum_gradients(network):
 class Split:
     """What this rank has of the tensors that a group divides: `parts`, by canonical name.
 
-    A layer has query, key and value head by head, so that a rank's heads follow each other; the
-    canonical tensor has them one behind the other.
+    What the canonical tensor has in blocks (query, key and value), a layer has head by head, so
+    that a rank's heads follow each other.
     """
 
     def __init__(self, run):
+        self.tensors = workloads.of(run.workload).parameters(run.dimensions)
         self.parts = {each.name: each for each in workloads.parts_of(run) if not each.is_whole}
         self.heads = run.dimensions["heads"] // run.mesh.tensor
 
     def read(self, name, own):
         """(the Part or the name, the rank's own array in canonical order)"""
-        if ".qkv." in name:
-            own = reordered(own, self.heads, 3)
+        blocks = self.tensors[name].blocks
+        if blocks > 1:
+            own = reordered(own, self.heads, blocks)
         return self.parts.get(name, name), own
 
     def write(self, name, parameter, given):
         """Write a rank's part of a canonical array, or of a Table, into a global parameter."""
         own = parameter.detach().to_local()
         given = self.parts[name].of(given) if name in self.parts else given
-        if ".qkv." in name:
-            given = reordered(as_array(given), 3, self.heads)
-        for first, last, rows in blocks(given):
+        blocks = self.tensors[name].blocks
+        if blocks > 1:
+            given = reordered(as_array(given), blocks, self.heads)
+        for first, last, rows in pieces(given):
             own[first:last].copy_(flow.tensor(np.ascontiguousarray(rows), dtype=own.dtype))
 
 

@@ -118,7 +118,7 @@ class DecoderLayer(Layer):
 
     def divided(self, qkv):
         if not self.split:
-            return super().divided(qkv)
+            return Layer.divided(self, qkv)  # in nn.Graph, self is not of this class
         return qkv.view(*qkv.shape[:2], self.heads, -1).transpose(1, 2).chunk(3, -1)
 
     def fused_shares(self, scores, mask, scale, dropped):
@@ -210,6 +210,6 @@ def train(run, network, loss, optimizer, weights, empty, parity, **more):
     return framework.train(run, network, *own, parity=parity, **more)
 
 
-def infer(run, network, outputs, weights, empty):
+def infer(run, network, outputs, weights, empty, attention=None):
     own = (outputs, weights, framework.put, example(run, empty))
-    return answers.infer(run, network, *own, parity={"attention": attention_of(run)})
+    return answers.infer(run, network, *own, parity={"attention": attention or attention_of(run)})

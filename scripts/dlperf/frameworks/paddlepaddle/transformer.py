@@ -187,6 +187,6 @@ def train(run, network, loss, optimizer, weights, empty, parity, **more):
     return framework.train(run, network, *own, parity=parity, **more)
 
 
-def infer(run, network, outputs, weights, spec):
+def infer(run, network, outputs, weights, spec, attention=None):
     own = (outputs, weights, framework.put, spec)
-    return answers.infer(run, network, *own, parity={"attention": attention_of(run)})
+    return answers.infer(run, network, *own, parity={"attention": attention or attention_of(run)})

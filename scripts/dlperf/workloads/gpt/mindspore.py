@@ -22,6 +22,8 @@ from dlperf.frameworks.mindspore.transformer import (
 from dlperf.workloads.encoders.layers import canonical
 from dlperf.workloads.gpt import facts
 
+ATTENTION = transformer.ATTENTION + ", causal"
+
 
 class GPT(nn.Cell):
     """The mean cross-entropy of all next tokens of a batch."""
@@ -80,14 +82,14 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    parity = {"optimizer": ADAMW, "clip": "global norm"}
+    parity = {"attention": ATTENTION, "optimizer": ADAMW, "clip": "global norm"}
     own = (loss, optimizer(run, network), weights(run, network), parity)
     return transformer.train(run, network, *own)
 
 
 def inference(run):
     network = model(run, Next).set_train(False)
-    return transformer.infer(run, network, outputs, weights(run, network))
+    return transformer.infer(run, network, outputs, weights(run, network), ATTENTION)
 
 
 def outputs(network, *batch):

@@ -71,15 +71,21 @@ def optimizer(run, network):
     return transformer.adamw(run, network, facts, facts.CLIP_NORM)
 
 
+def attention(run):
+    return transformer.attention_of(run) + ", causal"
+
+
 def training(run):
     network = model(run)
-    own = (loss, optimizer(run, network), weights(run, network), empty)
-    return transformer.train(run, network, *own, transformer.adamw_of(run))
+    parity = dict(transformer.adamw_of(run), attention=attention(run))
+    own = (loss, optimizer(run, network), weights(run, network), empty, parity)
+    return transformer.train(run, network, *own)
 
 
 def inference(run):
     network = model(run).eval()
-    return transformer.infer(run, network, outputs, weights(run, network), empty)
+    own = (outputs, weights(run, network), empty)
+    return transformer.infer(run, network, *own, attention(run))
 
 
 def outputs(run, network, tokens, labels):

@@ -84,10 +84,14 @@ def optimizer(run, network):
     return transformer.adamw(run, network.parameters(), facts, facts.CLIP_NORM)
 
 
+def attention(run):
+    return transformer.attention_of(run) + ", causal"
+
+
 def training(run):
     products(run)
     network = model(run)
-    parity = {"optimizer": "AdamW", "clip": "global norm"}
+    parity = {"attention": attention(run), "optimizer": "AdamW", "clip": "global norm"}
     own = (optimizer(run, network), weights(run, network), empty, parity)
     return transformer.train(run, network, loss, *own)
 
@@ -96,7 +100,8 @@ def inference(run):
     network = model(run)
     network.eval()
     spec = transformer.spec(run, empty)[:1]
-    return transformer.infer(run, network, outputs, weights(run, network), spec)
+    own = (outputs, weights(run, network), spec)
+    return transformer.infer(run, network, *own, attention(run))
 
 
 def outputs(run, network):
