@@ -719,13 +719,14 @@ class Config(Section):
 
     @property
     def all_frameworks(self) -> list[str]:
-        """The frameworks that the round asks for anywhere: its own, then those of sections."""
-        asked = list(self.frameworks)
+        """The frameworks that some section asks for, those of the round's own list first."""
+        asked = list[str]()
         for section in self.workloads.asked().values():
-            asked += section.frameworks or []
+            asked += section.frameworks or self.frameworks
             for entry in section.also:
                 asked += entry.frameworks or []
-        return list(dict.fromkeys(asked))
+        first = [name for name in self.frameworks if name in asked]
+        return list(dict.fromkeys([*first, *asked]))
 
     def steps_of(self, workload: str, scenario: str = "train") -> Steps:
         """The steps of a repetition of this workload."""

@@ -174,6 +174,9 @@ def test_a_section_may_have_frameworks_of_its_own():
     config = load(small(frameworks=["pytorch"], workloads=resnet50(**section)))
     assert config.all_frameworks == ["pytorch", "jax"]
     assert load(dump_and_parse(config)).all_frameworks == ["pytorch", "jax"]
+    # the round's own list is for sections without one: what none of them takes is not built
+    unused = load(small(frameworks=["pytorch"], workloads=resnet50(frameworks=["jax"])))
+    assert unused.all_frameworks == ["jax"]
     wrong = resnet50(frameworks=["jaxx"], compilers=["xla"])
     line = only_problem(small(frameworks=["pytorch"], workloads=wrong))
     assert "workloads.resnet50.frameworks[0]: 'jaxx' " in line and "'jax'" in line

@@ -59,8 +59,8 @@ def gelu_by_tanh(x):
 
 
 def dropout(x, training, rate):
-    """By random numbers of float32: in bfloat16, as tf.nn.dropout would draw them, too many are the
-    rate itself, or 1."""
+    """Of half precision by float32 random numbers: tf.nn.dropout draws them in x's type, which has
+    so few values that another share than `rate` is dropped."""
     if not training or x.dtype.size > 2:
         return tf.nn.dropout(x, rate) if training else x
     shares = tf.where(tf.random.uniform(x.shape) < rate, 0.0, 1 / (1 - rate))

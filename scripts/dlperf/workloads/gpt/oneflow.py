@@ -73,7 +73,9 @@ def optimizer(run, network):
 
 
 def attention(run):
-    return transformer.attention_of(run) + ", causal"
+    said = transformer.attention_of(run) + ", causal"
+    # its random numbers are those of the whole grid: other heads on each rank, the same mask
+    return said + ", one dropout mask for a tensor group" * parallel.is_split(run)
 
 
 def training(run):
