@@ -29,6 +29,7 @@ read what it can do without having it. In every package:
 
 import functools
 import importlib
+import os
 
 from dlperf import workloads
 from dlperf.contract.layout import Layout
@@ -37,18 +38,14 @@ from dlperf.contract.run import Unsupported
 #: The narrow type that a precision asks for; `amp` leaves it to the device and the framework.
 ASKED = {"amp_bf16": "bfloat16", "amp_fp16": "float16"}
 
-NAMES = (
-    "pytorch",
-    "deepspeed",
-    "tensorflow",
-    "tensorflow1",
-    "mxnet",
-    "paddlepaddle",
-    "oneflow",
-    "mindspore",
-    "jax",
-    "hugectr",
-)
+def _names():
+    """The lines of names.txt. A file beside the code: a new framework makes no certificate stale."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "names.txt")) as stream:
+        return tuple(stream.read().split())
+
+
+#: The frameworks, in the order of tables.
+NAMES = _names()
 
 
 def load(name):
