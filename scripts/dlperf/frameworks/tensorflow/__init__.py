@@ -34,8 +34,8 @@ def _unsupported_split(case):
     """Why a model that is split over a tensor group cannot do a case, or ""."""
     if case["compiler"] == "xla":
         return (
-            "XLA compiles no collectives between processes, which each layer of a split model has "
-            "inside: ask for the compiler 'none'"
+            "XLA does not compile what a split model exchanges inside: on a CPU no collective "
+            "between processes, on a GPU no maximum; ask for the compiler 'none'"
         )
     if case["scenario"] not in ("train", "quality"):
         return "TensorFlow infers on one device here: a split model only trains"

@@ -10,8 +10,8 @@ import tensorflow as tf
 from dlperf import workloads
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.tensor import is_large
-from dlperf.contract.work import Rows, Work, feed, parts, scheduled, table
+from dlperf.contract.tensor import DENSE, is_large
+from dlperf.contract.work import Rows, Work, as_array, feed, parts, scheduled, table
 from dlperf.frameworks import half
 from dlperf.frameworks.tensorflow import parallel
 from dlperf.frameworks.tensorflow.process import dtype, strategy
@@ -296,6 +296,8 @@ class Weights:
             shard, given = getattr(variable, "shard", None), arrays[name]
             if name in self._parts:
                 given = self._parts[name].of(given)
+                if self.kind(name) == DENSE:  # whose rows are columns here
+                    given = as_array(given)
             for first, last, rows in parts(shard.own(given) if shard else given):
                 rows = layouts.channels_last(self.kind(name), rows, dtype)
                 if last is None:
