@@ -77,8 +77,7 @@ SPLIT = [
         Replace(
             "Layer.attention",
             "tf.reshape(_qkv, [_batch, _tokens, 3, _heads, _width])",
-            "tf.transpose("
-            "tf.reshape(_qkv, [_batch, _tokens, _heads, 3, _width]), [0, 1, 3, 2, 4])",
+            "tf.transpose(tf.reshape(_qkv, [_batch, _tokens, _heads, 3, _width]), [0, 1, 3, 2, 4])",
         ),
         layout="tp2",
     ),

@@ -46,7 +46,9 @@ def train(
     scale = LossScale(run.loss_scale) if run.amp and half(run) == "float16" else None
     batches = open_batches(run, layout)
     next_batch = feed(batches, put)
-    exchanged = parallel.Gradients(run, weights.named, variables) if parallel.is_split(run) else None
+    exchanged = (
+        parallel.Gradients(run, weights.named, variables) if parallel.is_split(run) else None
+    )
 
     def differentiate(*batch):
         with tf.GradientTape(watch_accessed_variables=False) as tape:

@@ -1,8 +1,8 @@
 """GPT pre-training in MindSpore.
 
 As fast as it gets: the decoder of frameworks/mindspore/transformer.py, the head by the word
-embedding; the whole step, clip, update and reduction included, in one graph. A tensor group divides layers,
-embedding and head by frameworks/mindspore/parallel.py.
+embedding; the whole step, clip, update and reduction included, in one graph. A tensor group divides
+layers, embedding and head by frameworks/mindspore/parallel.py.
 """
 
 import mindspore as ms

@@ -2,8 +2,8 @@
 
 As fast as it gets: the whole step is one traced function of static shapes; the decoder of
 frameworks/tensorflow/transformer.py; Adam is one operator a tensor. Under AMP, fp32 variables are
-cast to bfloat16 or float16 where they are used. A tensor group divides layers, embedding and head by
-frameworks/tensorflow/parallel.py.
+cast to bfloat16 or float16 where they are used. A tensor group divides layers, embedding and head
+by frameworks/tensorflow/parallel.py.
 """
 
 import tensorflow as tf
