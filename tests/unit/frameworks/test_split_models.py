@@ -1,4 +1,4 @@
-"""What a framework cannot do with a model that is split by tensors is unsupported, with a reason."""
+"""What a framework cannot do with a model split by tensors is unsupported, with a reason."""
 
 import dataclasses
 
