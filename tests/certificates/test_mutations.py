@@ -30,6 +30,7 @@ from wrong.gpt_jax import GPT_JAX
 from wrong.gpt_jax import RIGHT as GPT_IN_JAX
 from wrong.gpt_mindspore import GPT_MINDSPORE
 from wrong.gpt_mindspore import RIGHT as GPT_IN_MINDSPORE
+from wrong.gpt_mindspore import SPLIT as SPLIT_IN_MINDSPORE
 from wrong.gpt_mxnet import GPT_MXNET
 from wrong.gpt_mxnet import RIGHT as GPT_IN_MXNET
 from wrong.gpt_oneflow import GPT_ONEFLOW
@@ -38,6 +39,7 @@ from wrong.gpt_paddlepaddle import GPT_PADDLEPADDLE
 from wrong.gpt_paddlepaddle import RIGHT as GPT_IN_PADDLEPADDLE
 from wrong.gpt_tensorflow import GPT_TENSORFLOW
 from wrong.gpt_tensorflow import RIGHT as GPT_IN_TENSORFLOW
+from wrong.gpt_tensorflow import SPLIT as SPLIT_IN_TENSORFLOW
 from wrong.gpt_tensorflow1 import GPT_TENSORFLOW1
 from wrong.gpt_tensorflow1 import RIGHT as GPT_IN_TENSORFLOW1
 from wrong.resnet50 import RESNET50
@@ -269,6 +271,8 @@ def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
     + every_other(SPLIT)
     + one_in_five(GPT_JAX)
     + first(1, GPT_DEEPSPEED)
+    + first(1, SPLIT_IN_TENSORFLOW)
+    + first(1, SPLIT_IN_MINDSPORE)
     + first(0, GPT_TENSORFLOW + GPT_TENSORFLOW1 + GPT_MXNET)
     + first(0, GPT_ONEFLOW + GPT_PADDLEPADDLE + GPT_MINDSPORE),
 )

@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT, SCRIPTS
 from edits import Replace, edit_file
 
-from dlperf import workloads
+from dlperf import frameworks, workloads
 from dlperf.contract.layout import Layout
 
 SIZES = {"width": 32, "layers": 2, "heads": 2, "sequence_length": 16}
@@ -25,7 +25,7 @@ def measured(environments: Path, out: Path, layout: Layout, framework="pytorch",
         "framework": framework,
         "scenario": "train",
         "precision": "fp32",
-        "compiler": {"pytorch": "none", "jax": "xla"}[framework],
+        "compiler": frameworks.of(framework).default_compiler["cpu"],
         "nodes": 1,
         "devices_per_node": 2,
         "layout": dataclasses.asdict(layout),
@@ -71,8 +71,12 @@ def test_it_has_a_record_with_the_weights_of_each_rank(environments, tmp_path, l
     assert record["samples"] == 3 * 2 * replicas * layout.accumulation
 
 
-def test_it_has_a_record_in_jax_too(environments, tmp_path):
-    record = measured(environments, tmp_path / "rep1.json", Layout(tensor_parallel=2), "jax")
+@pytest.mark.parametrize(
+    "framework",
+    ["jax", "tensorflow", pytest.param("mindspore", marks=pytest.mark.full)],
+)
+def test_it_has_a_record_in_other_frameworks_too(environments, tmp_path, framework):
+    record = measured(environments, tmp_path / "rep1.json", Layout(tensor_parallel=2), framework)
     assert record["status"] == "ok", record["reason"]
     assert len({each["sha256"] for each in record["weights"]}) == 2
 

@@ -34,6 +34,7 @@ ALL = [
         electra.ELECTRA,
         *(gpt.ALONE, gpt.SPLIT, gpt_jax.GPT_JAX, gpt_deepspeed.GPT_DEEPSPEED),
         *(gpt_tensorflow.GPT_TENSORFLOW, gpt_tensorflow1.GPT_TENSORFLOW1, gpt_mxnet.GPT_MXNET),
+        *(gpt_tensorflow.SPLIT, gpt_mindspore.SPLIT),
         *(gpt_oneflow.GPT_ONEFLOW, gpt_paddlepaddle.GPT_PADDLEPADDLE, gpt_mindspore.GPT_MINDSPORE),
         *(electra_squad.SQUAD, electra_squad.INFER, electra_squad.QUALITY),
     )

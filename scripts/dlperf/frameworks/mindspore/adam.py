@@ -10,15 +10,28 @@ import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 
 
+class Norm(nn.Cell):
+    """The norm of these gradients together."""
+
+    def __init__(self):
+        super().__init__()
+        self.map = ops.HyperMap()
+
+    def construct(self, gradients):
+        return ops.sqrt(ops.addn(self.map(sum_of_squares, gradients)))
+
+
 class Adam(nn.Cell):
     """Moments, a clip by global norm, and the operator.
 
     Its own correction of the bias adds epsilon beside the root of the second moment before the
     correction: the rate and the epsilon that it is given hold the correction of both moments.
+    norm: the cell that gives the norm of all gradients; by default of those that it is given.
     """
 
-    def __init__(self, parameters, learning_rate, betas, epsilon, clip_norm):
+    def __init__(self, parameters, learning_rate, betas, epsilon, clip_norm, norm=None):
         super().__init__()
+        self.norm = norm or Norm()
         self.parameters = ParameterTuple(parameters)
         self.first = self.parameters.clone("first", init="zeros")
         self.second = self.parameters.clone("second", init="zeros")
@@ -38,8 +51,7 @@ class Adam(nn.Cell):
 
     def clipped(self, gradients):
         if self.clip_norm is not None:
-            norm = ops.sqrt(ops.addn(self.map(sum_of_squares, gradients)))
-            scale = ops.minimum(self.clip_norm / norm, 1)
+            scale = ops.minimum(self.clip_norm / self.norm(gradients), 1)
             gradients = self.map(ops.partial(ops.mul, scale), gradients)
         return gradients
 

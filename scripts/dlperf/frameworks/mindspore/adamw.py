@@ -10,12 +10,12 @@ class AdamW(Adam):
     """Adam, and a decay of its own of weights and embeddings.
 
     facts: those of a workload, its betas, epsilon and decay. shares: of each parameter, what its
-    rate is multiplied by; all 1 if not given.
+    rate is multiplied by; all 1 if not given. norm: as of Adam.
     """
 
-    def __init__(self, facts, parameters, learning_rate, clip_norm, shares=None):
+    def __init__(self, facts, parameters, learning_rate, clip_norm, shares=None, norm=None):
         betas = (facts.BETA1, facts.BETA2)
-        super().__init__(parameters, learning_rate, betas, facts.EPSILON, clip_norm)
+        super().__init__(parameters, learning_rate, betas, facts.EPSILON, clip_norm, norm)
         self.shares = tuple(shares or [1] * len(parameters))
         self.decayed = tuple(each.ndim > 1 for each in parameters)
         self.decay = Tensor(facts.WEIGHT_DECAY, ms.float32)

@@ -6,10 +6,11 @@ gradient scaling, accumulation.
 
 import mindspore as ms
 import numpy as np
-from mindspore import nn, ops
+from mindspore import ops
 
 from dlperf import frameworks, workloads
 from dlperf.contract.work import Rows, Table, Work, feed, parts, scheduled
+from dlperf.frameworks.mindspore import parallel
 from dlperf.workloads.inputs import open_batches
 
 
@@ -31,10 +32,9 @@ def train(
     *arrays): a loader's batch as tensors. layout: of a loader's images. schedule: a rate for each
     step, of the quality scenario; outputs: as of inference.infer.
     """
+    parallel.refuse(run)
     trained = optimizer.parameters
-    reduce = None
-    if run.distributed:
-        reduce = nn.DistributedGradReducer(trained, mean=True, degree=run.ranks)
+    reduce = parallel.gradient_reducer(run, trained)
     scaler = ms.amp.DynamicLossScaler(run.loss_scale, 2, 2000) if run.amp else None
 
     def forward(*batch):
@@ -184,21 +184,24 @@ def synchronize(run):
 class Weights:
     """A network's parameters by canonical name; MindSpore's layouts are the canonical ones.
 
-    running: batch-norm's statistics, likewise.
+    running: batch-norm's statistics, likewise. parts: canonical name -> Part of what a rank has a
+    part of alone.
     """
 
-    def __init__(self, named, running=None):
-        self.named, self.running = named, running or {}
+    def __init__(self, named, running=None, parts=None):
+        self.named, self.running, self.parts = named, running or {}, parts or {}
 
     def statistics(self):
         return ((name, each.asnumpy()) for name, each in self.running.items())
 
     def read(self):
-        return ((name, p.asnumpy()) for name, p in self.named.items())
+        return ((self.parts.get(name, name), p.asnumpy()) for name, p in self.named.items())
 
     def write(self, arrays):
         for name, parameter in self.named.items():
             array = arrays[name]
+            if name in self.parts:
+                array = self.parts[name].of(array)
             if isinstance(array, Table):
                 cpu = ms.get_context("device_target") == "CPU"
                 # On the CPU `asnumpy` gives the parameter's own memory, elsewhere a copy.

@@ -10,9 +10,10 @@ import tensorflow as tf
 from dlperf import workloads
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.tensor import is_large
-from dlperf.contract.work import Rows, Work, feed, parts, scheduled, table
+from dlperf.contract.tensor import DENSE, is_large
+from dlperf.contract.work import Rows, Work, as_array, feed, parts, scheduled, table
 from dlperf.frameworks import half
+from dlperf.frameworks.tensorflow import parallel
 from dlperf.frameworks.tensorflow.process import dtype, strategy
 from dlperf.workloads.inputs import open_batches
 
@@ -39,23 +40,29 @@ def train(
     schedule: a rate for each step, of the quality scenario: the optimizer's `learning_rate` is a
     variable there; outputs: as of inference.infer.
     """
+    parallel.refuse(run)
     tf.random.set_seed(run.dropout_seed)
     variables = network.trainable_variables
     scale = LossScale(run.loss_scale) if run.amp and half(run) == "float16" else None
     batches = open_batches(run, layout)
     next_batch = feed(batches, put)
+    exchanged = (
+        parallel.Gradients(run, weights.named, variables) if parallel.is_split(run) else None
+    )
 
     def differentiate(*batch):
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             value = loss(run, network, *batch)
-            # so that the sum over ranks and micro-steps is the gradients' mean
-            share = value / (run.ranks * run.accumulation)
+            # so that the sum over replicas and micro-steps is the gradients' mean
+            share = value / (run.data_parallel * run.accumulation)
             share = share * scale.scale if scale else share
         return value, tape.gradient(share, variables)
 
     def update(gradients):
-        if scale:
+        if exchanged:
+            optimizer.apply(gradients, exchanged.norm(gradients))
+        elif scale:
             scale.apply(optimizer, gradients)
         else:
             optimizer.apply(gradients)
@@ -66,7 +73,9 @@ def train(
         update = function(update, jit_compile=True)
 
     def update_together(gradients):
-        if run.distributed:
+        if exchanged:
+            gradients = exchanged.sum_over_replicas(gradients)
+        elif run.distributed:
             gradients = sum_over_ranks(variables, gradients)
         update(gradients)
 
@@ -253,11 +262,14 @@ def graph_facts(run, function):
 
 
 class Weights:
-    """Variables by canonical name; running: batch-norm's statistics, likewise."""
+    """Variables by canonical name; running: batch-norm's statistics, likewise.
+
+    A rank reads and writes its part of what a tensor group divides.
+    """
 
     def __init__(self, run, named, running=None):
         self.named, self.running = named, running or {}
-        self._kinds = workloads.kinds(run)
+        self._kinds, self._parts = workloads.kinds(run), parallel.parts(run)
 
     def kind(self, name):
         """The kind of a tensor; None where the facts do not have it."""
@@ -270,7 +282,8 @@ class Weights:
         for name, variable in self.named.items():
             shard = getattr(variable, "shard", None)
             held = shard.held if shard else variable.shape[0]
-            yield shard.part if shard else name, array(self.kind(name), variable, held)
+            part = shard.part if shard else self._parts.get(name, name)
+            yield part, array(self.kind(name), variable, held)
 
     def write(self, arrays):
         self._assign(arrays, self.named)
@@ -283,6 +296,10 @@ class Weights:
         for name, variable in variables.items():
             dtype = variable.dtype.as_numpy_dtype
             shard, given = getattr(variable, "shard", None), arrays[name]
+            if name in self._parts:
+                given = self._parts[name].of(given)
+                if self.kind(name) == DENSE:  # whose rows are columns here
+                    given = as_array(given)
             for first, last, rows in parts(shard.own(given) if shard else given):
                 rows = layouts.channels_last(self.kind(name), rows, dtype)
                 if last is None:

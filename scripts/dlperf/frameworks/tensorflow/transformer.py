@@ -33,6 +33,18 @@ class Dense(tf.Module):
         return tf.nn.bias_add(x, tf.cast(self.bias, x.dtype))
 
 
+class RowDense(Dense):
+    """A dense layer of whose inputs each rank of a tensor group has a part."""
+
+    def __init__(self, group, inputs, outputs):
+        super().__init__(inputs // group.size, outputs)
+        self.group = group
+
+    def __call__(self, x):
+        x = self.group.leave(tf.matmul(x, tf.cast(self.weight, x.dtype)))
+        return tf.nn.bias_add(x, tf.cast(self.bias, x.dtype))
+
+
 class LayerNorm(tf.Module):
     def __init__(self, facts, width, bias=True):
         super().__init__()
@@ -58,12 +70,15 @@ def gelu_by_tanh(x):
     return x * tf.sigmoid(x * (TWICE + TWICE * 0.044715 * tf.square(x)))
 
 
-def dropout(x, training, rate):
+def dropout(x, training, rate, seed=None):
     """Of half precision by float32 random numbers: tf.nn.dropout draws them in x's type, which has
-    so few values that another share than `rate` is dropped."""
+    so few values that another share than `rate` is dropped.
+
+    seed: the operator's; None: TensorFlow numbers operators.
+    """
     if not training or x.dtype.size > 2:
-        return tf.nn.dropout(x, rate) if training else x
-    shares = tf.where(tf.random.uniform(x.shape) < rate, 0.0, 1 / (1 - rate))
+        return tf.nn.dropout(x, rate, seed=seed) if training else x
+    shares = tf.where(tf.random.uniform(x.shape, seed=seed) < rate, 0.0, 1 / (1 - rate))
     return x * tf.cast(shares, x.dtype)
 
 
@@ -72,7 +87,7 @@ class Layer(tf.Module):
 
     def __init__(self, facts, width, heads, inner_width):
         super().__init__()
-        self.heads = heads
+        self.heads, self.head_width, self.seed = heads, width // heads, None
         self.qkv = Dense(width, 3 * width)
         self.projection = Dense(width, width)
         self.norm1 = LayerNorm(facts, width)
@@ -90,26 +105,39 @@ class Layer(tf.Module):
 
     def attention(self, x, bias, training):
         """bias (batch or 1, 1, tokens or 1, tokens): added to scores."""
-        tokens, width = bias.shape[-1], x.shape[-1]
+        tokens, heads, head_width = bias.shape[-1], self.heads, self.head_width
         batch = x.shape[0] // tokens
-        qkv = tf.reshape(self.qkv(x), [batch, tokens, 3, self.heads, width // self.heads])
+        qkv = tf.reshape(self.qkv(x), [batch, tokens, 3, heads, head_width])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))
-        query *= (width // self.heads) ** -0.5
+        query *= head_width**-0.5
         scores = tf.matmul(query, key, transpose_b=True) + bias
-        shares = dropout(tf.nn.softmax(scores), training, self.attention_dropout)
+        shares = dropout(tf.nn.softmax(scores), training, self.attention_dropout, self.seed)
         mixed = tf.matmul(shares, value)
-        return tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [batch * tokens, width])
+        return tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [batch * tokens, heads * head_width])
 
 
 class DecoderLayer(Layer):
-    """Causal attention, then two dense layers; each normalises its input."""
+    """Causal attention, then two dense layers; each normalises its input.
+
+    group: the parallel.TensorGroup that divides heads and the inner layer.
+    """
+
+    def __init__(self, group, facts, width, heads, inner_width):
+        ranks = group.size
+        super().__init__(facts, width, heads, inner_width)
+        self.group, self.heads, self.seed = group, heads // ranks, group.own_seed()
+        self.qkv = Dense(width, 3 * width // ranks)
+        self.projection = RowDense(group, width, width)
+        self.ffn1 = Dense(width, inner_width // ranks)
+        self.ffn2 = RowDense(group, inner_width, width)
 
     def __call__(self, x, bias, training):
         """x (batch x tokens, width), bias of causal_bias."""
-        mixed = self.projection(self.attention(self.norm1(x), bias, training))
+        entered = self.group.enter(self.norm1(x))
+        mixed = self.projection(self.attention(entered, bias, training))
         x += dropout(mixed, training, self.dropout)
-        inner = self.ffn2(gelu_by_tanh(self.ffn1(self.norm2(x))))
-        return x + dropout(inner, training, self.dropout)
+        inner = gelu_by_tanh(self.ffn1(self.group.enter(self.norm2(x))))
+        return x + dropout(self.ffn2(inner), training, self.dropout)
 
 
 def layers(facts, width, heads, inner_width):

@@ -15,11 +15,13 @@ from dlperf.frameworks.mindspore.transformer import (
     Embedded,
     attention_bias,
     chosen,
+    cross_entropies,
     dense,
     gelu,
     layer_norm,
     layers,
     loss,
+    mean_cross_entropy,
     prepared,
     starts,
     zeros,
@@ -40,6 +42,7 @@ class Bert(Embedded):
         self.mlm_bias = zeros(facts.VOCABULARY)
         self.pooler = dense(facts.WIDTH, facts.WIDTH)
         self.nsp = dense(facts.WIDTH, 2)
+        self.cross_entropy = mean_cross_entropy()
 
     def encode(self, tokens, segments, mask):
         """(batch x tokens, width)"""
@@ -62,11 +65,11 @@ class Bert(Embedded):
     def construct(self, tokens, segments, mask, positions, labels, predicted, follows):
         x = self.encode(tokens, segments, mask)
         words = self.words(x, tokens, positions)
-        each = ops.cross_entropy(words, labels.reshape(-1), reduction="none")
+        each = cross_entropies(words, labels)
         predicted = predicted.reshape(-1).astype(ms.float32)
         language = (each * predicted).sum() / predicted.sum()
         pairs = self.nsp(ops.tanh(self.pooler(ops.gather(x, starts(tokens), 0))))
-        return language + ops.cross_entropy(pairs.astype(ms.float32), follows)
+        return language + self.cross_entropy(pairs.astype(ms.float32), follows)
 
 
 class Encoder(Bert):

@@ -14,6 +14,7 @@ from dlperf.frameworks.mindspore.transformer import (
     Embedded,
     attention_bias,
     chosen,
+    cross_entropies,
     dense,
     gelu,
     layer_norm,
@@ -60,7 +61,7 @@ class Electra(Embedded):
     def construct(self, tokens, segments, mask, positions, labels, used, noise=None):
         bias = attention_bias(mask, self.word_embedding.dtype)
         words = self.generate(tokens, segments, bias, positions)
-        each = ops.cross_entropy(words, labels.reshape(-1), reduction="none")
+        each = cross_entropies(words, labels)
         generator = (each * used.reshape(-1)).sum() / used.sum()
 
         # an unused place stands for [CLS], and gets it again

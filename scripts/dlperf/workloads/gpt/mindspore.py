@@ -1,14 +1,15 @@
 """GPT pre-training in MindSpore.
 
 As fast as it gets: the decoder of frameworks/mindspore/transformer.py, the head by the word
-embedding; the whole step, clip, update and reduction included, in one graph.
+embedding; the whole step, clip, update and reduction included, in one graph. A tensor group divides
+layers, embedding and head by frameworks/mindspore/parallel.py.
 """
 
 import mindspore as ms
 from mindspore import nn, ops
 
+from dlperf.frameworks.mindspore import parallel, transformer
 from dlperf.frameworks.mindspore import training as framework
-from dlperf.frameworks.mindspore import transformer
 from dlperf.frameworks.mindspore.adamw import AdamW
 from dlperf.frameworks.mindspore.transformer import (
     ADAMW,
@@ -16,6 +17,7 @@ from dlperf.frameworks.mindspore.transformer import (
     causal_bias,
     layer_norm,
     loss,
+    mean_cross_entropy,
     prepared,
     zeros,
 )
@@ -32,19 +34,20 @@ class GPT(nn.Cell):
         super().__init__()
         width, heads = run.dimensions["width"], run.dimensions["heads"]
         tokens, layers = run.dimensions["sequence_length"], range(run.dimensions["layers"])
-        self.word_embedding = zeros(facts.VOCABULARY, width)
+        tensors = parallel.tensor_group(run)
+        self.word_embedding = zeros(facts.VOCABULARY // tensors.size, width)
         self.position_embedding = zeros(tokens, width)
         self.dropout = nn.Dropout(p=facts.DROPOUT)
-        self.layers = nn.CellList([DecoderLayer(facts, width, heads) for _ in layers])
+        self.layers = nn.CellList([DecoderLayer(facts, width, heads, tensors) for _ in layers])
         self.norm = layer_norm(facts, width)
         self.product = ops.MatMul(transpose_b=True)
         self.bias = causal_bias(tokens)
-        # one operator each way: an eighth of the time of ops.cross_entropy on a CPU
-        self.cross_entropy = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+        self.looked_up, self.enter = parallel.LookedUp(tensors), parallel.enter(tensors)
+        self.cross_entropy = mean_cross_entropy(tensors)
 
     def hidden(self, tokens):
         """(batch, tokens) -> (batch x tokens, width), behind the last norm."""
-        x = ops.gather(self.word_embedding, tokens, 0) + self.position_embedding
+        x = self.looked_up(self.word_embedding, tokens) + self.position_embedding
         x = self.dropout(x).reshape((-1, x.shape[-1]))
         bias = self.bias.astype(x.dtype)
         for layer in self.layers:
@@ -52,7 +55,8 @@ class GPT(nn.Cell):
         return self.norm(x)
 
     def head(self, x):
-        return self.product(x, self.word_embedding).astype(ms.float32)
+        """Scores of all words, or of a rank's own ones."""
+        return self.product(self.enter(x), self.word_embedding).astype(ms.float32)
 
     def construct(self, tokens, labels):
         return self.cross_entropy(self.head(self.hidden(tokens)), labels.reshape(-1))
@@ -71,13 +75,14 @@ def model(run, kind=GPT):
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = network.parameters_and_names()
-    return framework.Weights({canonical(own): parameter for own, parameter in named})
+    named = {canonical(own): parameter for own, parameter in network.parameters_and_names()}
+    return framework.Weights(named, parts=parallel.parts(run))
 
 
 def optimizer(run, network):
-    rate = facts.learning_rate(run.global_batch_size)
-    return AdamW(facts, network.trainable_params(), rate, facts.CLIP_NORM)
+    rate, parameters = facts.learning_rate(run.global_batch_size), network.trainable_params()
+    norm = parallel.norm(run, weights(run, network).named, parameters)
+    return AdamW(facts, parameters, rate, facts.CLIP_NORM, norm=norm)
 
 
 def training(run):

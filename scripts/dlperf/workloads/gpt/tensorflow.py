@@ -2,13 +2,14 @@
 
 As fast as it gets: the whole step is one traced function of static shapes; the decoder of
 frameworks/tensorflow/transformer.py; Adam is one operator a tensor. Under AMP, fp32 variables are
-cast to bfloat16 or float16 where they are used.
+cast to bfloat16 or float16 where they are used. A tensor group divides layers, embedding and head
+by frameworks/tensorflow/parallel.py.
 """
 
 import tensorflow as tf
 
+from dlperf.frameworks.tensorflow import parallel, transformer
 from dlperf.frameworks.tensorflow import training as framework
-from dlperf.frameworks.tensorflow import transformer
 from dlperf.frameworks.tensorflow.adamw import AdamW
 from dlperf.frameworks.tensorflow.transformer import (
     ADAMW,
@@ -26,23 +27,27 @@ ATTENTION = transformer.ATTENTION + ", causal"
 
 
 class GPT(tf.Module):
-    """Scores of the token that follows each token; of the last token alone, each sequence."""
+    """Scores of the token that follows each token; of the last token alone, each sequence.
 
-    def __init__(self, dimensions):
+    A rank has those of its own entries of the vocabulary.
+    """
+
+    def __init__(self, run):
         super().__init__()
-        width = dimensions["width"]
-        self.word_embedding = variable(facts.VOCABULARY, width)
-        self.position_embedding = variable(dimensions["sequence_length"], width)
+        width, heads = run.dimensions["width"], run.dimensions["heads"]
+        self.group = parallel.TensorGroup(run)
+        self.word_embedding = variable(facts.VOCABULARY // self.group.size, width)
+        self.position_embedding = variable(run.dimensions["sequence_length"], width)
         self.layers = [
-            DecoderLayer(facts, width, dimensions["heads"], 4 * width)
-            for _ in range(dimensions["layers"])
+            DecoderLayer(self.group, facts, width, heads, 4 * width)
+            for _ in range(run.dimensions["layers"])
         ]
         self.norm = LayerNorm(facts, width)
 
     def decode(self, table, tokens, dtype, training):
         """(batch, tokens) -> (batch x tokens, width), behind the last layer."""
         batch, length = tokens.shape
-        x = tf.gather(table, tokens) + self.position_embedding
+        x = self.group.looked_up(table, tokens) + self.position_embedding
         x = dropout(tf.cast(x, dtype), training, facts.DROPOUT)
         x = tf.reshape(x, [batch * length, x.shape[-1]])
         bias = causal_bias(length, dtype)
@@ -51,19 +56,20 @@ class GPT(tf.Module):
         return x
 
     def __call__(self, tokens, dtype, training=True, last=False):
-        """(batch x tokens, vocabulary), or (batch, vocabulary)."""
+        """(batch x tokens, vocabulary / ranks), or (batch, vocabulary / ranks)."""
         # as a tensor: once rows were gathered from a variable, each read of it is a copy
         table = tf.convert_to_tensor(self.word_embedding)
         x = self.decode(table, tokens, dtype, training)
         if last:
             x = tf.reshape(x, [*tokens.shape, x.shape[-1]])[:, -1]
-        scores = tf.matmul(self.norm(x), tf.cast(table, dtype), transpose_b=True)
+        x = self.group.enter(self.norm(x))
+        scores = tf.matmul(x, tf.cast(table, dtype), transpose_b=True)
         return tf.cast(scores, framework.dtype())  # the loss is not for half precision
 
 
 def model(run):
     # plain variables, the same on all ranks: see resnet50/tensorflow.py
-    return GPT(run.dimensions)
+    return GPT(run)
 
 
 def weights(run, network):
@@ -75,8 +81,7 @@ def weights(run, network):
 def loss(run, network, tokens, labels):
     """The mean cross-entropy of all next tokens."""
     scores = network(tokens, framework.compute_dtype(run))
-    entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
-    return tf.reduce_mean(entropy(tf.reshape(labels, [-1]), scores))
+    return tf.reduce_mean(network.group.cross_entropies(scores, tf.reshape(labels, [-1])))
 
 
 def optimizer(run, network):
