@@ -40,6 +40,7 @@ ASKED = {"amp_bf16": "bfloat16", "amp_fp16": "float16"}
 NAMES = (
     "pytorch",
     "deepspeed",
+    "megatron",
     "tensorflow",
     "tensorflow1",
     "mxnet",
