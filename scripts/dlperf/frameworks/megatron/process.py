@@ -15,7 +15,7 @@ def environment(run):
 def start(run):
     pytorch.start(run)  # the group of ranks too, which Megatron divides
     import torch.distributed as dist
-    from megatron.core import parallel_state
+    from megatron.core import parallel_state, tensor_parallel
 
     if not run.distributed:  # its groups are parts of that of all ranks, be it one
         backend = "nccl" if run.cuda else "gloo"
@@ -29,6 +29,7 @@ def start(run):
         pipeline_model_parallel_size=run.mesh.pipeline,
         create_gloo_process_groups=False,  # for checkpoints
     )
+    tensor_parallel.model_parallel_cuda_manual_seed(run.seed)  # a model cannot be made without
 
 
 def parity(run):

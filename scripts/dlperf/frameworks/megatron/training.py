@@ -8,6 +8,7 @@ import torch
 from megatron.core import tensor_parallel
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.transformer.module import Float16Module
 
@@ -62,6 +63,19 @@ def adamw(run, network, facts, clip_norm):
     )
     optimizer = get_megatron_optimizer(
         config=asked, model_chunks=[network], use_gloo_process_groups=False
+    )
+    OptimizerParamScheduler(  # which, and not the optimizer, leaves vectors without decay
+        optimizer,
+        init_lr=rate,
+        max_lr=rate,
+        min_lr=rate,
+        lr_warmup_steps=0,
+        lr_decay_steps=1,
+        lr_decay_style="constant",
+        start_wd=facts.WEIGHT_DECAY,
+        end_wd=facts.WEIGHT_DECAY,
+        wd_incr_steps=1,
+        wd_incr_style="constant",
     )
     for group in inner(optimizer).optimizer.param_groups:
         group["fused"] = True  # torch's, where Transformer Engine's and Apex's are not there

@@ -34,6 +34,11 @@ class CoreAttention(MegatronModule):
         return mixed.permute(2, 0, 1, 3).flatten(2)
 
 
+def as_it_is(tensor):
+    """An initialization that draws nothing."""
+    return tensor
+
+
 def layer_spec():
     """A layer of megatron-core's own modules, but for the attention."""
     spec = get_gpt_layer_local_spec()
@@ -73,7 +78,10 @@ def transformer_config(run, facts, width, layers, heads, narrow):
         pipeline_dtype=dtype,
         bf16=narrow == "bfloat16",
         fp16=narrow == "float16",
-        perform_initialization=False,  # the stopwatch writes all weights
+        # The stopwatch writes all weights. Without `perform_initialization` no weight would say that
+        # it is a part, and the clip would take the norm of one rank's parts for that of all.
+        init_method=as_it_is,
+        output_layer_init_method=as_it_is,
         gradient_accumulation_fusion=False,  # Apex's
         deallocate_pipeline_outputs=True,
         finalize_model_grads_func=finalize_model_grads,
