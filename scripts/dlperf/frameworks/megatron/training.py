@@ -39,7 +39,7 @@ def data_parallel(run, config, network):
     return network
 
 
-def adamw(run, network, facts, clip_norm):
+def megatron_adamw(run, network, facts, clip_norm):
     """Megatron's AdamW with the constants of a workload's facts, after a clip by global norm.
 
     It decays what has more than one axis and is no bias.

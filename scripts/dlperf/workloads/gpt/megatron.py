@@ -62,7 +62,7 @@ def loss(run, network, tokens, labels):
 
 
 def optimizer(run, network):
-    return framework.adamw(run, network, facts, clip_norm=facts.CLIP_NORM)
+    return framework.megatron_adamw(run, network, facts, clip_norm=facts.CLIP_NORM)
 
 
 def training(run):
