@@ -84,6 +84,7 @@ def transformer_config(run, facts, width, layers, heads, narrow):
         output_layer_init_method=as_it_is,
         gradient_accumulation_fusion=False,  # Apex's
         deallocate_pipeline_outputs=True,
+        batch_p2p_sync=False,  # a wait for the device that versions of torch before 2 needed
         finalize_model_grads_func=finalize_model_grads,
         **recomputed,
     )
