@@ -36,7 +36,7 @@ CPU_FRAMEWORKS = (
     "mindspore",
     "jax",
 )
-CPU_ENVIRONMENTS = (*CPU_FRAMEWORKS, "deepspeed")
+CPU_ENVIRONMENTS = (*CPU_FRAMEWORKS, "deepspeed", "megatron")
 
 
 def one_of_all(first: str) -> list:

@@ -28,6 +28,8 @@ from wrong.gpt_deepspeed import GPT_DEEPSPEED
 from wrong.gpt_deepspeed import RIGHT as GPT_IN_DEEPSPEED
 from wrong.gpt_jax import GPT_JAX
 from wrong.gpt_jax import RIGHT as GPT_IN_JAX
+from wrong.gpt_megatron import GPT_MEGATRON
+from wrong.gpt_megatron import RIGHT as GPT_IN_MEGATRON
 from wrong.gpt_mindspore import GPT_MINDSPORE
 from wrong.gpt_mindspore import RIGHT as GPT_IN_MINDSPORE
 from wrong.gpt_mindspore import SPLIT as SPLIT_IN_MINDSPORE
@@ -273,6 +275,7 @@ def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
     + first(1, GPT_DEEPSPEED)
     + first(1, SPLIT_IN_TENSORFLOW)
     + first(1, SPLIT_IN_MINDSPORE)
+    + first(1, GPT_MEGATRON)
     + first(0, GPT_TENSORFLOW + GPT_TENSORFLOW1 + GPT_MXNET)
     + first(0, GPT_ONEFLOW + GPT_PADDLEPADDLE + GPT_MINDSPORE),
 )
@@ -285,6 +288,7 @@ def test_a_wrong_setting_of_gpt_does_not_pass(mutation, certificate):
     first(3, GPT)
     + first(1, GPT_IN_JAX)
     + first(1, GPT_IN_DEEPSPEED)
+    + first(1, GPT_IN_MEGATRON)
     + first(1, GPT_IN_TENSORFLOW)
     + first(1, GPT_IN_ONEFLOW)
     + first(0, GPT_IN_TENSORFLOW1 + GPT_IN_MXNET + GPT_IN_PADDLEPADDLE + GPT_IN_MINDSPORE),

@@ -27,6 +27,7 @@ def rank(framework: str, workload: str = "resnet50", **changes) -> Run:
         "bert": {"sequence_length": 16, "clip": True, "padded_vocabulary": 0},
     }
     dimensions["electra"] = {"sequence_length": 16}
+    dimensions["gpt"] = {"width": 32, "layers": 2, "heads": 2, "sequence_length": 8}
     dimensions["wide_deep"] = {"vocabulary": 52, "width": 4, "layers": 1, "adam": "lazy"}
     dimensions["wide_deep"]["tables"] = "replicated"
     values = {

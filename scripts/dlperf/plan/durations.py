@@ -33,6 +33,7 @@ from dlperf.workloads.cases import case_of, parse_case
 CPU_CORE_GFLOPS = {
     "pytorch": 50,
     "deepspeed": 45,
+    "megatron": 45,
     "tensorflow": 48,
     "tensorflow1": 30,
     "mxnet": 55,
@@ -49,6 +50,7 @@ GPU_GFLOPS_MIXED = 60_000
 CPU_STARTUP_SECONDS = {
     "pytorch": 4,
     "deepspeed": 7,
+    "megatron": 8,
     "tensorflow": 5,
     "tensorflow1": 5,
     "mxnet": 2,

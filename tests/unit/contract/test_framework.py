@@ -70,9 +70,9 @@ def test_a_package_says_it_without_its_framework(name):
 
 
 def test_a_framework_that_is_only_a_name_can_do_nothing():
-    assert frameworks.find("megatron") is None
+    assert frameworks.find("flax") is None
     with pytest.raises(ModuleNotFoundError):
-        frameworks.of("megatron")
+        frameworks.of("flax")
 
 
 def test_ways_are_the_fields_of_a_layout_beside_accumulation():

@@ -26,6 +26,7 @@ NAMES = sorted(path.name.removesuffix(".lock.txt") for path in ENVS.glob("*.lock
 FRAMEWORKS = (
     "deepspeed",
     "jax",
+    "megatron",
     "mindspore",
     "mxnet",
     "oneflow",

@@ -521,7 +521,7 @@ def test_the_frameworks_of_one_rank_a_device_are_the_others():
     there = [name for name in frameworks.NAMES if frameworks.find(name)]
     assert [name for name in there if frameworks.ranks_of_node(name, 8) != 8] == ["hugectr"]
     assert frameworks.ranks_of_node("hugectr", 8) == 1
-    assert frameworks.ranks_of_node("megatron", 8) == 8
+    assert frameworks.ranks_of_node("flax", 8) == 8
 
 
 def test_runtime_is_found_by_name_or_none(monkeypatch):

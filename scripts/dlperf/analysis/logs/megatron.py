@@ -18,7 +18,7 @@ SOURCE = Source(
         megatron/arguments.py, '  {arg} {dots} {value}'""",
     forms=(
         Form(
-            "pytorch",
+            "megatron",
             "Megatron-LM",
             regex(
                 r"(?:samples/sec: (?P<rate><N>) +\| +)?"

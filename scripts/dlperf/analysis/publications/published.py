@@ -30,7 +30,7 @@ IMPLEMENTATIONS = {
     "PaddlePaddle": ("paddlepaddle", "PaddlePaddle"),
     "MindSpore": ("mindspore", "MindSpore"),
     "HugeCTR": ("hugectr", "HugeCTR"),
-    "Megatron-LM": ("pytorch", "Megatron-LM"),
+    "Megatron-LM": ("megatron", "Megatron-LM"),
 }
 #: How it calls a model -> (workload, what is published of it).
 MODELS = {

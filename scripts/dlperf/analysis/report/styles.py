@@ -7,6 +7,7 @@ from collections.abc import Mapping
 STYLES: Mapping[str, tuple[str, str, str]] = {
     "pytorch": ("#d55e00", "o", ""),
     "deepspeed": ("#8c1d40", "p", "**"),
+    "megatron": ("#24292f", "<", "OO"),
     "tensorflow": ("#e69f00", "s", "//"),
     "tensorflow1": ("#9a7b38", "D", "\\\\"),
     "mxnet": ("#0072b2", "^", "xx"),
