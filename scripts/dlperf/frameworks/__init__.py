@@ -38,8 +38,9 @@ from dlperf.contract.run import Unsupported
 #: The narrow type that a precision asks for; `amp` leaves it to the device and the framework.
 ASKED = {"amp_bf16": "bfloat16", "amp_fp16": "float16"}
 
+
 def _names():
-    """The lines of names.txt. A file beside the code: a new framework makes no certificate stale."""
+    """The lines of names.txt: beside the code, so that a new one makes no certificate stale."""
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "names.txt")) as stream:
         return tuple(stream.read().split())
 
