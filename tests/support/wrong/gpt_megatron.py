@@ -125,7 +125,7 @@ GPT_MEGATRON = [
     ),
     megatron(
         "query, key and value as they stand",
-        Replace("Weights", "'.qkv.' not in _name", "True", times=2),
+        Replace("Weights", "_tensors[_name].blocks > 1", "False"),
     ),
     megatron(
         "a fused loss, whose gradient is bfloat16",

@@ -78,8 +78,8 @@ def transformer_config(run, facts, width, layers, heads, narrow):
         pipeline_dtype=dtype,
         bf16=narrow == "bfloat16",
         fp16=narrow == "float16",
-        # The stopwatch writes all weights. Without `perform_initialization` no weight would say that
-        # it is a part, and the clip would take the norm of one rank's parts for that of all.
+        # The stopwatch writes all weights. Without `perform_initialization` no weight would say
+        # that it is a part, and the clip would take the norm of one rank's parts for that of all.
         init_method=as_it_is,
         output_layer_init_method=as_it_is,
         gradient_accumulation_fusion=False,  # Apex's
