@@ -10,7 +10,9 @@ import re
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
+from megatron.core.optimizer import DistributedOptimizer, Float16OptimizerWithFloat16Params
 
+from dlperf import workloads
 from dlperf.frameworks.pytorch.parallel import parts
 from dlperf.workloads.encoders.layers import canonical
 
@@ -44,6 +46,23 @@ def canonical_name(own, first_layer):
     return canonical("layers.%d.%s.%s" % (first_layer + int(layer), _MODULES[module], kind))
 
 
+def exact_weights(optimizer):
+    """Parameter in a narrow type -> the float32 weight that Megatron's optimizer has of it, or with
+    the distributed optimizer this replica's share; where that is empty it may be missing.
+    """
+    if isinstance(optimizer, DistributedOptimizer):
+        groups = (optimizer.model_float16_groups, optimizer.shard_fp32_from_float16_groups)
+    elif isinstance(optimizer, Float16OptimizerWithFloat16Params):
+        groups = (optimizer.float16_groups, optimizer.fp32_from_float16_groups)
+    else:
+        return {}
+    return {
+        parameter: exact
+        for rounded, precise in zip(*groups)
+        for parameter, exact in zip(rounded, precise)
+    }
+
+
 class Weights:
     """A network's parameters by canonical name, as the optimiser has them.
 
@@ -53,13 +72,16 @@ class Weights:
 
     def __init__(self, run, named, head_width, gather, optimizer):
         self.named, self._parts = named, parts(run)
+        tensors = workloads.of(run.workload).parameters(run.dimensions)
+        self._by_head = {name for name in named if tensors[name].blocks > 1}
         self._head_width, self._gather, self._optimizer = head_width, gather, optimizer
+        self._exact = exact_weights(optimizer)
 
     def read(self):
         """With the distributed optimizer all ranks read together."""
         self._gather()
         for name, parameter in self.named.items():
-            own = self._by_kind(name, self._exact(parameter)).detach()
+            own = self._canonical(name, self._updated(parameter).detach())
             yield self._parts.get(name, name), own.cpu().numpy()
 
     def write(self, arrays):
@@ -67,12 +89,10 @@ class Weights:
             value = self._own(name, arrays[name])
             with torch.no_grad():
                 parameter.copy_(value)
-                exact = getattr(parameter, "main_param", None)
-                if exact is None:
-                    continue
-                if self._is_shared():
-                    value = value.flatten()[self._share(parameter)]
-                exact.copy_(value)
+                if parameter in self._exact:
+                    if self._is_shared():
+                        value = value.flatten()[self._share(parameter)]
+                    self._exact[parameter].copy_(value)
 
     def write_gradients(self, arrays):
         """In place of a backward pass, and of what replicas exchange."""
@@ -85,40 +105,35 @@ class Weights:
     def _own(self, name, array):
         """The rank's part of a canonical array, as Megatron has it."""
         part = self._parts[name].of(array) if name in self._parts else array
-        parameter = self.named[name]
-        return self._by_head(name, torch.from_numpy(part.copy()).to(parameter.device))
+        value = torch.from_numpy(part.copy()).to(self.named[name].device)
+        if name not in self._by_head:
+            return value
+        kinds = value.unflatten(0, (3, -1, self._head_width))
+        return kinds.transpose(0, 1).flatten(0, 2)
+
+    def _canonical(self, name, value):
+        """A parameter's values, the other way round."""
+        if name not in self._by_head:
+            return value
+        heads = value.unflatten(0, (-1, 3, self._head_width))
+        return heads.transpose(0, 1).flatten(0, 2)
 
     def _is_shared(self):
-        return hasattr(self._optimizer, "shard_fp32_from_float16_groups")
+        return isinstance(self._optimizer, DistributedOptimizer)
 
     def _share(self, parameter):
         """The values, of a parameter's in order, that this replica's optimizer has."""
         share = self._optimizer._get_model_param_range_map(parameter)["param"]
         return slice(share.start, share.end)
 
-    def _exact(self, parameter):
+    def _updated(self, parameter):
         """The optimiser's weight of a parameter: all replicas' shares of it together."""
-        exact = getattr(parameter, "main_param", None)
         if not self._is_shared():
-            return parameter if exact is None else exact
+            return self._exact.get(parameter, parameter)
         if parameter.dtype == torch.float32:  # of which all have been gathered
             return parameter
         found = torch.zeros(parameter.numel(), dtype=torch.float32, device=parameter.device)
-        if exact is not None:
-            found[self._share(parameter)] = exact
+        if parameter in self._exact:
+            found[self._share(parameter)] = self._exact[parameter]
         dist.all_reduce(found, group=parallel_state.get_data_parallel_group())
         return found.view(parameter.shape)
-
-    def _by_kind(self, name, tensor):
-        """Query, key and value by head -> all queries, all keys, all values."""
-        if ".qkv." not in name:
-            return tensor
-        heads = tensor.unflatten(0, (-1, 3, self._head_width))
-        return heads.transpose(0, 1).flatten(0, 2)
-
-    def _by_head(self, name, tensor):
-        """The other way round."""
-        if ".qkv." not in name:
-            return tensor
-        kinds = tensor.unflatten(0, (3, -1, self._head_width))
-        return kinds.transpose(0, 1).flatten(0, 2)
