@@ -1,0 +1,137 @@
+"""What proves InsightFace's equal work: neutral weights, the optimiser as formulas, tolerances."""
+
+import numpy as np
+
+from dlperf.contract.proof import (
+    FULL_PRECISION,
+    MEDIAN_ALONE,
+    NO_INFERENCE,
+    SHOWN_BY_ALL,
+    FROM_NEUTRAL,
+    Proof,
+    Step,
+    Tolerances,
+    UpdateRule,
+)
+from dlperf.contract.tensor import DENSE, EMBEDDING, KERNEL, SCALE
+from dlperf.workloads.insightface import facts
+
+#: Of certificates: all layers on smaller images; identities that two ranks do not divide.
+DIMENSIONS = {"image_size": 48, "num_classes": 1001, "sample_percent": 10}
+BATCH_SIZE = 8
+SEED = 1  # of batches
+LEARNING_RATE = 2.0**-7  # a power of two: some frameworks keep the rate in float32
+SETTINGS = {"DROPOUT": 0.0, "SAMPLE_IS_GIVEN": True}  # random numbers differ between frameworks
+DROPOUTS = ("DROPOUT",)
+GRADIENT_SETTINGS = {}
+GRADIENT_LEARNING_RATE = 2.0**10  # so large that float32 weights do not swamp it
+
+TOLERANCES = {
+    "fp32": Tolerances(
+        step=Step(loss=1e-5, gradient=0.1, gradient_median=1e-3, gradient_last=SHOWN_BY_ALL),
+        neutral=FROM_NEUTRAL,
+        least_error=FULL_PRECISION,
+        statistics=1e-4,
+        dropout=1e-5,
+        losses=5e-3,
+        update=0.5,
+        update_worst=MEDIAN_ALONE,
+        outputs=NO_INFERENCE,
+        optimizer=1e-5,
+    ),
+}
+LONG_RUNS = {}
+GIVEN_SCALES = (1.0, 1.0, 1.0)  # of the gradients given to the optimiser alone, a step each
+
+#: Of embeddings: the shift that they share has so many deviations of what they differ by.
+SHIFT = 4.0
+#: Every so manieth centre lies opposite to the shift, by a cosine of OPPOSITE.
+FAR, OPPOSITE = 4, -0.985
+
+
+def direction(width):
+    """The direction that all embeddings share, of length 1."""
+    common = np.random.RandomState(width).standard_normal(width)
+    return common / np.linalg.norm(common)
+
+
+def neutral(name, known, random):
+    """Neutral weights, float32, that make settings visible; `random` is a NumPy RandomState.
+
+    A tenth of the usual deviation in kernels: small variances show a wrong epsilon. Scales around
+    one half, no slope or bias of zero, and slopes that differ by channel. Embeddings share a
+    direction, to which a quarter of the centres are nearly opposite: there, beyond pi - margin, a
+    margin with a monotone branch differs. The cosines of the others lie around zero.
+    """
+    shape = known.shape
+    if known.kind == KERNEL:
+        fan_out = shape[0] * shape[2] * shape[3] / (shape[0] if shape[1] == 1 else 1)
+        return 0.1 * (2.0 / fan_out) ** 0.5 * random.standard_normal(shape)
+    if known.kind == DENSE:
+        return shape[1] ** -0.5 * random.standard_normal(shape)
+    if known.kind == EMBEDDING:
+        return _centres(shape, random)
+    if known.kind == SCALE:
+        return random.uniform(0.25, 0.75, shape)
+    if ".slope" in name:
+        return random.uniform(0.1, 0.4, shape)
+    if name == "output.bias":
+        width = shape[0] // 2
+        shift = SHIFT * width**0.5 * direction(width)
+        bias = 0.1 * random.standard_normal(width)
+        return np.concatenate([bias, shift + 0.1 * random.standard_normal(width)])
+    return 0.1 * random.standard_normal(shape)
+
+
+def _centres(shape, random):
+    """Centres of lengths from 0.5 to 2."""
+    common, others = direction(shape[1]), random.standard_normal(shape)
+    others -= (others @ common)[:, None] * common
+    others /= np.linalg.norm(others, axis=1)[:, None]
+    cosines = random.uniform(-0.1, 0.1, (shape[0], 1))
+    cosines[::FAR] = OPPOSITE
+    return random.uniform(0.5, 2.0, (shape[0], 1)) * (
+        cosines * common + (1 - cosines**2) ** 0.5 * others
+    )
+
+
+class Optimizer(UpdateRule):
+    """v = momentum v + g + decay w; w -= rate v. Of all tensors, scales and biases too.
+
+    A centre that no step sampled rests, its momentum and decay too, where the head samples: one
+    whose gradient is zero to the last digit counts as such.
+    """
+
+    def __init__(self, weights, dimensions):
+        self.sparse = facts.sparse(dimensions)
+        self.velocities = {name: 0.0 * weight for name, weight in weights.items()}
+
+    def update(self, weights, gradients, learning_rate):
+        """The weights after a step: {name: array}; NumPy or PyTorch."""
+        new = {}
+        for name, weight in weights.items():
+            gradient, velocity = gradients[name], self.velocities[name]
+            rows = (gradient != 0).any(1) if name in self.sparse else slice(None)
+            decayed = gradient[rows] + facts.WEIGHT_DECAY * weight[rows]
+            velocity[rows] = facts.MOMENTUM * velocity[rows] + decayed
+            change = 0.0 * weight
+            change[rows] = learning_rate * velocity[rows]
+            new[name] = weight - change
+        return new
+
+
+PROOF = Proof(
+    dimensions=DIMENSIONS,
+    batch_size=BATCH_SIZE,
+    seed=SEED,
+    learning_rate=LEARNING_RATE,
+    settings=SETTINGS,
+    gradient_settings=GRADIENT_SETTINGS,
+    gradient_learning_rate=GRADIENT_LEARNING_RATE,
+    neutral=neutral,
+    optimizer=Optimizer,
+    given_scales=GIVEN_SCALES,
+    tolerances=TOLERANCES,
+    long_runs=LONG_RUNS,
+    dropouts=DROPOUTS,
+)

@@ -1,0 +1,59 @@
+"""Which centres a step of Partial FC samples, where all frameworks take the same ones.
+
+NumPy alone: certificates give these to an implementation, whose timed runs have its framework's own
+sampler. An et al. 2021; as arcface_torch's partial_fc_v2.py, in which the sample grows where a rank
+has more of the batch's identities than it would take.
+"""
+
+import numpy as np
+
+from dlperf.contract.ownership import divided
+from dlperf.workloads.insightface import facts
+
+KEYS = 32  # the first number after the seed
+
+
+def rows_of(dimensions, rank, ranks):
+    """(the first of a rank's centres, behind its last one)"""
+    part = divided("centres", facts.parameters(dimensions)["centres"], rank, ranks)
+    return part.ranges[0] if part.ranges else (0, dimensions["num_classes"])
+
+
+def sample(dimensions, seed, step, rank, ranks, labels):
+    """The centres that a rank of so many samples in a step: canonical numbers, sorted, int64.
+
+    labels: of the global batch. All of the rank's identities in it are taken, and others by random
+    keys until there are `facts.sample_size`.
+    """
+    first, last = rows_of(dimensions, rank, ranks)
+    keys = np.random.RandomState([seed, KEYS, step, rank]).random_sample(last - first)
+    positives = np.unique(labels[(labels >= first) & (labels < last)]) - first
+    keys[positives] = 2  # above all others
+    count = max(facts.sample_size(dimensions, last - first), len(positives))
+    chosen = np.argsort(-keys, kind="stable")[:count]
+    return first + np.sort(chosen)
+
+
+def problems(dimensions, rank, ranks, labels, samples):
+    """What is wrong with the samples of a rank's own sampler, a line each.
+
+    labels: of the global batches of some steps; samples: the canonical numbers that each took.
+    """
+    first, last = rows_of(dimensions, rank, ranks)
+    for step, (given, chosen) in enumerate(zip(labels, samples), 1):
+        own = given[(given >= first) & (given < last)]
+        wanted = max(facts.sample_size(dimensions, last - first), len(np.unique(own)))
+        if len(chosen) != wanted or len(np.unique(chosen)) != wanted:
+            yield "step %d: %d centres, %d of them different, and not %d" % (
+                step,
+                len(chosen),
+                len(np.unique(chosen)),
+                wanted,
+            )
+        if len(chosen) and not (first <= chosen.min() and chosen.max() < last):
+            yield "step %d: centres of other ranks" % step
+        if not np.isin(own, chosen).all():
+            yield "step %d: an identity of the batch is missing" % step
+    for step, (before, after) in enumerate(zip(samples, samples[1:]), 2):
+        if wanted < last - first and np.array_equal(np.sort(before), np.sort(after)):
+            yield "step %d: the centres of the step before" % step
