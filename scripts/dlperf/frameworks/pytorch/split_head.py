@@ -52,7 +52,10 @@ def first_row(parameter):
 
 
 def stay_apart(run, network, names):
-    """Keep these parameters of a network, by their names in it, from being averaged over ranks."""
+    """Keep these parameters of a network, by their names in it, from being averaged over ranks.
+
+    They must be those of a module within it: DistributedDataParallel overlooks its own.
+    """
     if run.distributed:
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(network, list(names))
 

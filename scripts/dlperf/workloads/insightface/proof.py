@@ -47,6 +47,12 @@ GIVEN_SCALES = (1.0, 1.0, 1.0)  # of the gradients given to the optimiser alone,
 SHIFT = 4.0
 #: Every so manieth centre lies opposite to the shift, by a cosine of OPPOSITE.
 FAR, OPPOSITE = 4, -0.985
+#: Shifts before a PReLU lie so far on one side of zero, one in so many on the other.
+BEFORE_PRELU = ("stem.bn.bias", "depthwise.bn.bias", "last.bn.bias", "bn1.bias", "bn2.bias")
+OPEN, CLOSED = 2.0, 4
+#: Shifts that the next norm takes away: their gradient is 0 and what is found of it rounding, so
+#: that only their decay shows, and has to be large beside it.
+WITHOUT_GRADIENT = ("bn3.bias", "output.bn.bias")
 
 
 def direction(width):
@@ -59,7 +65,8 @@ def neutral(name, known, random):
     """Neutral weights, float32, that make settings visible; `random` is a NumPy RandomState.
 
     A tenth of the usual deviation in kernels: small variances show a wrong epsilon. Scales around
-    one half, no slope or bias of zero, and slopes that differ by channel. Embeddings share a
+    one half, no slope or bias of zero, and slopes that differ by channel. Nearly all of what a PReLU
+    gets is on one side of zero, of a channel in four on the other: rounding turns few. Embeddings share a
     direction, to which a quarter of the centres are nearly opposite: there, beyond pi - margin, a
     margin with a monotone branch differs. The cosines of the others lie around zero.
     """
@@ -80,7 +87,10 @@ def neutral(name, known, random):
         shift = SHIFT * width**0.5 * direction(width)
         bias = 0.1 * random.standard_normal(width)
         return np.concatenate([bias, shift + 0.1 * random.standard_normal(width)])
-    return 0.1 * random.standard_normal(shape)
+    shifts = random.standard_normal(shape) * (1.0 if name.endswith(WITHOUT_GRADIENT) else 0.1)
+    if name.endswith(BEFORE_PRELU):
+        shifts += OPEN * np.where(np.arange(shape[0]) % CLOSED, 1.0, -1.0)
+    return shifts
 
 
 def _centres(shape, random):

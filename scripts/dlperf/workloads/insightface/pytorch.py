@@ -138,28 +138,19 @@ class Output(nn.Module):
         return self.norm(F.linear(x, self.weight, bias)) + shift
 
 
-class Face(nn.Module):
+class Head(nn.Module):
+    """From embeddings to the mean loss; its weight are the centres, or a rank's share of them."""
+
     def __init__(self, run):
         super().__init__()
-        dimensions = run.dimensions
         self.run = run
-        backbone = dimensions["backbone"]
-        layers = mobile() if backbone == "y1" else resnet(facts.RESNETS[backbone])
-        self.backbone = nn.Sequential(layers)
-        self.output = Output(dimensions)
-        centres = facts.parameters(dimensions)["centres"]
-        self.centres = split_head.weight(run, "centres", centres)
-
-    def forward(self, images, labels, given=None):
-        x = self.backbone(images)
-        with torch.autocast(self.run.device, enabled=False):
-            x = self.output(x.to(self.centres.dtype))
-            return self.head(x, labels, given)
+        centres = facts.parameters(run.dimensions)["centres"]
+        self.weight = split_head.weight(run, "centres", centres)
 
     @torch.compiler.disable  # ranks exchange, and samples have no fixed size
-    def head(self, x, labels, given):
-        """The mean loss; `given`: 1 for each class that the step takes, of all ranks."""
-        run, dimensions, centres = self.run, self.run.dimensions, self.centres
+    def forward(self, x, labels, given=None):
+        """given: 1 for each class that the step takes, of all ranks."""
+        run, dimensions, centres = self.run, self.run.dimensions, self.weight
         is_split = facts.is_split(dimensions)
         if is_split:
             x, labels = split_head.gathered(run, x), split_head.gathered_labels(run, labels)
@@ -196,6 +187,21 @@ def with_margin(dimensions, cosines, places):
     return cosines.scatter_add(1, column, (moved - own).where(places[:, None] >= 0, 0.0))
 
 
+class Face(nn.Module):
+    def __init__(self, run):
+        super().__init__()
+        backbone = run.dimensions["backbone"]
+        layers = mobile() if backbone == "y1" else resnet(facts.RESNETS[backbone])
+        self.device = run.device
+        self.backbone, self.output = nn.Sequential(layers), Output(run.dimensions)
+        self.head = Head(run)
+
+    def forward(self, images, labels, *given):
+        x = self.backbone(images)
+        with torch.autocast(self.device, enabled=False):
+            return self.head(self.output(x.to(self.head.weight.dtype)), labels, *given)
+
+
 def model(run):
     return Face(run).to(run.device, memory_format=torch.channels_last).train()
 
@@ -207,6 +213,7 @@ def weights(run, network):
         found = {}
         for own, tensor in tensors:
             name = re.sub(r"(slope\d?)\.weight", r"\1", own.replace("backbone.", ""))
+            name = name.replace("head.weight", "centres")
             found[name.replace("running_", "").replace("var", "variance")] = tensor
         return found
 
@@ -238,7 +245,7 @@ def put(run, images, *others):
 def training(run):
     network = model(run)
     if facts.is_split(run.dimensions):
-        split_head.stay_apart(run, network, ["centres"])
+        split_head.stay_apart(run, network, ["head.weight"])
     return framework.train(
         run,
         network,
