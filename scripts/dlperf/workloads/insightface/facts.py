@@ -352,6 +352,24 @@ def flops_per_sample(dimensions, scenario):
 
 #: What publications call it -> what is published of it under that name.
 PUBLISHED = {"InsightFace": Published()}
+#: Words of published tables -> ours; identities of a data set.
+PUBLISHED_HEADS = {"data": "data", "model": "model", "partial_fc": "partial"}
+PUBLISHED_CLASSES = {"face_emore": "85742", "glint360k": "360232"}
+
+
+def published_fields(row, columns):
+    """What a row of a published table is of: fields of a value (analysis/publications).
+
+    columns: dimensions that the table has columns of.
+    """
+    own = {"backbone": "y1" if "y1" in columns["backbone"] else columns["backbone"]}
+    own["loss"] = columns["loss"]
+    if columns["dataset"] in PUBLISHED_CLASSES:  # not of the largest number of classes
+        own["num_classes"] = PUBLISHED_CLASSES[columns["dataset"]]
+    own["head"] = PUBLISHED_HEADS[columns["parallel"].partition("+")[0]]
+    if columns.get("sample_ratio"):
+        own["sample_percent"] = str(round(100 * float(columns["sample_ratio"])))
+    return {"data": columns["dataset"], "dimensions": own}
 
 
 WORKLOAD = Workload(
@@ -373,4 +391,5 @@ WORKLOAD = Workload(
     unsupported=unsupported,
     optimizer_states=OPTIMIZER_STATES,
     published=PUBLISHED,
+    published_fields=published_fields,
 )

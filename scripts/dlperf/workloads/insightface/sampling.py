@@ -40,20 +40,18 @@ def problems(dimensions, rank, ranks, labels, samples):
     labels: of the global batches of some steps; samples: the canonical numbers that each took.
     """
     first, last = rows_of(dimensions, rank, ranks)
+    before = None
     for step, (given, chosen) in enumerate(zip(labels, samples), 1):
         own = given[(given >= first) & (given < last)]
         wanted = max(facts.sample_size(dimensions, last - first), len(np.unique(own)))
-        if len(chosen) != wanted or len(np.unique(chosen)) != wanted:
-            yield "step %d: %d centres, %d of them different, and not %d" % (
-                step,
-                len(chosen),
-                len(np.unique(chosen)),
-                wanted,
-            )
-        if len(chosen) and not (first <= chosen.min() and chosen.max() < last):
+        different = np.unique(chosen)
+        if len(chosen) != wanted or len(different) != wanted:
+            counts = (step, len(chosen), len(different), wanted)
+            yield "step %d: %d centres, %d of them different, and not %d" % counts
+        if not ((first <= chosen) & (chosen < last)).all():
             yield "step %d: centres of other ranks" % step
         if not np.isin(own, chosen).all():
             yield "step %d: an identity of the batch is missing" % step
-    for step, (before, after) in enumerate(zip(samples, samples[1:]), 2):
-        if wanted < last - first and np.array_equal(np.sort(before), np.sort(after)):
+        if wanted < last - first and before is not None and np.array_equal(before, different):
             yield "step %d: the centres of the step before" % step
+        before = different
