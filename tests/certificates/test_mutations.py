@@ -40,7 +40,7 @@ from wrong.gpt_tensorflow import GPT_TENSORFLOW
 from wrong.gpt_tensorflow import RIGHT as GPT_IN_TENSORFLOW
 from wrong.gpt_tensorflow1 import GPT_TENSORFLOW1
 from wrong.gpt_tensorflow1 import RIGHT as GPT_IN_TENSORFLOW1
-from wrong.insightface import HEADS, INSIGHTFACE
+from wrong.insightface import HEADS, INSIGHTFACE, SAMPLERS
 from wrong.insightface import RIGHT as FACES
 from wrong.resnet50 import RESNET50
 from wrong.wide_deep import SHARDED, WIDE_DEEP
@@ -293,7 +293,7 @@ def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
     assert found["passed"], found["tiers"]
 
 
-@pytest.mark.parametrize("mutation", first(3, INSIGHTFACE) + first(0, HEADS))
+@pytest.mark.parametrize("mutation", first(3, INSIGHTFACE) + first(0, HEADS + SAMPLERS))
 def test_a_wrong_setting_of_insightface_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 

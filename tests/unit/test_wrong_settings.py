@@ -33,7 +33,7 @@ ALL = [
         *(bert.BERT, bert.PADDED),
         *(wide_deep.WIDE_DEEP, wide_deep.SHARDED, wide_deep.INFER, wide_deep.QUALITY),
         electra.ELECTRA,
-        *(insightface.INSIGHTFACE, insightface.HEADS),
+        *(insightface.INSIGHTFACE, insightface.HEADS, insightface.SAMPLERS),
         *(gpt.ALONE, gpt.SPLIT, gpt_jax.GPT_JAX, gpt_deepspeed.GPT_DEEPSPEED),
         *(gpt_tensorflow.GPT_TENSORFLOW, gpt_tensorflow1.GPT_TENSORFLOW1, gpt_mxnet.GPT_MXNET),
         *(gpt_oneflow.GPT_ONEFLOW, gpt_paddlepaddle.GPT_PADDLEPADDLE, gpt_mindspore.GPT_MINDSPORE),

@@ -1,8 +1,8 @@
 """Reads records of a RecordIO file by number: MXNet's, in which InsightFace keeps its pictures.
 
-In: train.rec, and train.idx beside it (a line a record: number, tab, offset). Out: a record's labels
-and its bytes. Layout: dmlc-core's recordio.h and mxnet/recordio.py, as prepare/formats/recordio.py,
-which writes such files, says in more detail.
+In: train.rec, and train.idx beside it (a line a record: number, tab, offset). Out: a record's
+labels and its bytes. Layout: dmlc-core's recordio.h and mxnet/recordio.py, as
+prepare/formats/recordio.py, which writes such files, says in more detail.
 
 Runs in every framework's interpreter: Python 3.7, the standard library and NumPy.
 """

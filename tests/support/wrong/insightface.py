@@ -72,18 +72,6 @@ INSIGHTFACE = [
         tier="float64-loss",
     ),
     pytorch(
-        "lengths with 1e-10 beside them, as MXNet's",
-        Replace(
-            "Head.forward",
-            COSINES,
-            "F.linear(\n"
-            "    _x / (_x.square().sum(1, keepdim=True) + 1e-10).sqrt(),\n"
-            "    _centres / (_centres.square().sum(1, keepdim=True) + 1e-10).sqrt(),\n"
-            ")",
-        ),
-        tier="float64-loss",
-    ),
-    pytorch(
         "a slope for all channels",
         Replace("Activated.forward", "self.slope(_x)", "F.prelu(_x, self.slope.weight[:1])"),
         tier="float64-loss",
@@ -201,7 +189,7 @@ HEADS = [
             "Head.forward",
             "facts.SCALE * with_margin(...)",
             "F.pad(facts.SCALE * with_margin(...), (0, self.weight.shard.block - _count))",
-            given=("_places < _count",),
+            given=("places_of(_labels, _first, _count)",),
         ),
         tier="float64-loss",
     ),
@@ -228,11 +216,10 @@ HEADS = [
         Replace(
             "SGD.step",
             "_velocity.index_copy_(0, _ids, _moved)",
-            "_velocity.mul_(_momentum)\n"
-            "_velocity.index_copy_(0, _ids, _moved)",
+            "_velocity.mul_(_momentum)\n_velocity.index_copy_(0, _ids, _moved)",
             given=("_moved = _velocity.index_select(0, _ids).mul_(_momentum)",),
         ),
-        tier="float64-update",
+        tier="float64-losses",
     ),
     sampled(
         "no decay of sampled centres",
@@ -260,6 +247,30 @@ HEADS = [
         ),
         layout="dp2",
         tier="float64-loss",
+    ),
+]
+SAMPLERS = [
+    sampled(
+        "a sample that may lack an identity of the batch",
+        Replace("sampled", "_keys[_places.where(_places >= 0, _count)] = 2.0", "pass"),
+        tier="sampler",
+        **TIMED,
+    ),
+    sampled(
+        "a sample that cuts off identities",
+        Replace("sampled", "max(_rows, int((_keys == 2.0).sum()))", "_rows"),
+        tier="sampler",
+        **TIMED,
+    ),
+    sampled(
+        "the same sample in each step",
+        Replace(
+            "sampled",
+            "torch.rand(_count + 1, device=_places.device)",
+            "torch.linspace(0, 1, _count + 1, device=_places.device)",
+        ),
+        tier="sampler",
+        **TIMED,
     ),
 ]
 #: As it is, with every head and layout, and each backbone and loss.

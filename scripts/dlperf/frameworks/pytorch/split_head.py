@@ -1,4 +1,4 @@
-"""A softmax over many classes whose weights ranks share out, in PyTorch: what a page makes a head of.
+"""A softmax over many classes whose weights ranks share out, in PyTorch: the pieces of a head.
 
 Each replica has a block of the classes' rows (`Rows`). `gathered` brings the features of all
 replicas to each, `cross_entropy` is that of scores of which each rank has its own classes' columns,
@@ -147,7 +147,9 @@ class Take(torch.autograd.Function):
     def backward(ctx, gradient):
         (rows,) = ctx.saved_tensors
         shape = ctx.parameter.shape
-        return torch.sparse_coo_tensor(rows[None], gradient, shape, is_coalesced=True, check_invariants=False), None
+        return torch.sparse_coo_tensor(
+            rows[None], gradient, shape, is_coalesced=True, check_invariants=False
+        ), None
 
 
 def sampled(count, rows, places):
@@ -165,7 +167,7 @@ def sampled(count, rows, places):
 
 
 class SGD(torch.optim.Optimizer):
-    """Momentum and weight decay of all parameters, fused; of `tables` of rows with a gradient alone.
+    """Momentum and weight decay of all parameters, fused; of `tables`, of rows with a gradient.
 
     v = momentum v + g + decay w; w -= rate v. tables: parameters with sparse gradients, whose other
     rows rest: momentum, decay and all.

@@ -165,7 +165,8 @@ def unsupported(identity):
         return "sample_percent is of `head: partial`"
     devices = identity["nodes"] * identity["devices_per_node"]
     rows = -(-identity["num_classes"] // devices)
-    if is_split(identity) and rows * (devices - 1) >= identity["num_classes"]:
+    # 0 before a search has found how many
+    if is_split(identity) and rows * (devices - 1) >= identity["num_classes"] > 0:
         return "num_classes: of %d, the last of %d devices gets none" % (
             identity["num_classes"],
             devices,

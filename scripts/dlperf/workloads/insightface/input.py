@@ -6,10 +6,10 @@ int32 labels. Where `facts.SAMPLE_IS_GIVEN` and the head samples centres, a thir
 int32, (num_classes,), 1 for each that the global batch's step takes. `synthetic` draws labels over
 all identities.
 
-InsightFace's layout: record 0 has the labels (N + 1, N + 1 + identities); pictures are 1 to N, whose
-label may be an array, of which the first counts; then comes a record for each identity. Of data that
-have fewer identities than the case, labels are spread over all: number i of n is i * num_classes //
-n.
+InsightFace's layout: record 0 has the labels (N + 1, N + 1 + identities); pictures are 1 to N,
+whose label may be an array, of which the first counts; then comes a record for each identity. Of
+data that have fewer identities than the case, labels are spread over all: number i of n is
+i * num_classes // n.
 
 Runs in every framework's interpreter: Python 3.7, the standard library, NumPy and Pillow.
 """

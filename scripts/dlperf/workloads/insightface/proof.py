@@ -3,18 +3,18 @@
 import numpy as np
 
 from dlperf.contract.proof import (
+    FROM_NEUTRAL,
     FULL_PRECISION,
     MEDIAN_ALONE,
     NO_INFERENCE,
     SHOWN_BY_ALL,
-    FROM_NEUTRAL,
-    Proof,
     Step,
     Tolerances,
     UpdateRule,
 )
+from dlperf.contract.sampled import SampledProof
 from dlperf.contract.tensor import DENSE, EMBEDDING, KERNEL, SCALE
-from dlperf.workloads.insightface import facts
+from dlperf.workloads.insightface import facts, sampling
 
 #: Of certificates: all layers on smaller images; identities that two ranks do not divide.
 DIMENSIONS = {"image_size": 48, "num_classes": 1001, "sample_percent": 10}
@@ -26,20 +26,64 @@ DROPOUTS = ("DROPOUT",)
 GRADIENT_SETTINGS = {}
 GRADIENT_LEARNING_RATE = 2.0**10  # so large that float32 weights do not swamp it
 
+#: Tolerances in the precision that is timed: one step, and the optimiser alone. `amp` holds for
+#: bfloat16 and `amp_fp16` for float16. Those of fp32 are at least three times what PyTorch measured
+#: with each head, on one device and two (loss 1.8e-7, gradient 4.3e-4 in a shift whose own gradient
+#: is 0, median 3.1e-5, statistics 1.6e-6, dropout 1.8e-7, optimiser 8.7e-8); where float64 is
+#: missing, `losses` and `update` are ResNet-50's. No certificate has measured the others yet: they
+#: are ResNet-50's too, whose layers are of this kind.
 TOLERANCES = {
     "fp32": Tolerances(
-        step=Step(loss=1e-5, gradient=0.1, gradient_median=1e-3, gradient_last=SHOWN_BY_ALL),
+        step=Step(loss=2e-6, gradient=3e-3, gradient_median=2e-4, gradient_last=SHOWN_BY_ALL),
         neutral=FROM_NEUTRAL,
         least_error=FULL_PRECISION,
-        statistics=1e-4,
-        dropout=1e-5,
+        statistics=1e-5,
+        dropout=2e-6,
         losses=5e-3,
         update=0.5,
         update_worst=MEDIAN_ALONE,
         outputs=NO_INFERENCE,
         optimizer=1e-5,
     ),
+    "tf32": Tolerances(
+        step=Step(loss=4e-4, gradient=0.2, gradient_median=0.03, gradient_last=SHOWN_BY_ALL),
+        neutral=FROM_NEUTRAL,
+        least_error=1e-3,
+        statistics=1e-2,
+        dropout=4e-4,
+        losses=1e-2,
+        update=1.0,
+        update_worst=MEDIAN_ALONE,
+        outputs=NO_INFERENCE,
+        optimizer=1e-5,
+    ),
+    "amp": Tolerances(
+        step=Step(loss=1e-2, gradient=0.9, gradient_median=0.3, gradient_last=SHOWN_BY_ALL),
+        neutral=FROM_NEUTRAL,
+        least_error=1e-3,
+        statistics=0.1,
+        dropout=1e-2,
+        losses=0.1,
+        update=2.0,
+        update_worst=MEDIAN_ALONE,
+        outputs=NO_INFERENCE,
+        optimizer=1e-2,
+    ),
+    "amp_fp16": Tolerances(
+        step=Step(loss=1e-3, gradient=0.2, gradient_median=0.06, gradient_last=SHOWN_BY_ALL),
+        neutral=FROM_NEUTRAL,
+        least_error=1e-3,
+        statistics=4e-3,
+        dropout=1e-3,
+        losses=3e-2,
+        update=1.5,
+        update_worst=MEDIAN_ALONE,
+        outputs=NO_INFERENCE,
+        optimizer=1e-2,
+    ),
 }
+#: Mean losses of the reference's float32 runs of LONG_STEPS steps on batches of five seeds, by
+#: variant: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`.
 LONG_RUNS = {}
 GIVEN_SCALES = (1.0, 1.0, 1.0)  # of the gradients given to the optimiser alone, a step each
 
@@ -65,10 +109,11 @@ def neutral(name, known, random):
     """Neutral weights, float32, that make settings visible; `random` is a NumPy RandomState.
 
     A tenth of the usual deviation in kernels: small variances show a wrong epsilon. Scales around
-    one half, no slope or bias of zero, and slopes that differ by channel. Nearly all of what a PReLU
-    gets is on one side of zero, of a channel in four on the other: rounding turns few. Embeddings share a
-    direction, to which a quarter of the centres are nearly opposite: there, beyond pi - margin, a
-    margin with a monotone branch differs. The cosines of the others lie around zero.
+    one half, no slope or bias of zero, and slopes that differ by channel. Nearly all of what a
+    PReLU gets is on one side of zero, of a channel in four on the other: rounding turns few.
+    Embeddings share a direction, to which a quarter of the centres are nearly opposite: there,
+    beyond pi - margin, a margin with a monotone branch differs. The cosines of the others lie
+    around zero.
     """
     shape = known.shape
     if known.kind == KERNEL:
@@ -130,7 +175,7 @@ class Optimizer(UpdateRule):
         return new
 
 
-PROOF = Proof(
+PROOF = SampledProof(
     dimensions=DIMENSIONS,
     batch_size=BATCH_SIZE,
     seed=SEED,
@@ -144,4 +189,7 @@ PROOF = Proof(
     tolerances=TOLERANCES,
     long_runs=LONG_RUNS,
     dropouts=DROPOUTS,
+    is_sampled=facts.is_sampled,
+    sampled_labels=sampling.labels,
+    sample_problems=sampling.problems,
 )

@@ -1,8 +1,8 @@
 """InsightFace in PyTorch.
 
 As fast as it gets: channels_last tensors, a fused SGD; ranks that share the centres out exchange
-features, labels and three numbers an image. Under mixed precision the backbone computes in half, and
-what comes from its output on in float32.
+features, labels and three numbers an image. Under mixed precision the backbone computes in half,
+and what comes from its output on in float32.
 """
 
 import re
@@ -155,8 +155,7 @@ class Head(nn.Module):
         if is_split:
             x, labels = split_head.gathered(run, x), split_head.gathered_labels(run, labels)
         first, count = split_head.first_row(centres), len(centres)
-        places = labels - first
-        places = places.where((places >= 0) & (places < count), -1)
+        places = places_of(labels, first, count)
         if facts.is_sampled(dimensions):
             if given is None:
                 rows = sample(dimensions, count, places)
@@ -167,6 +166,12 @@ class Head(nn.Module):
         cosines = F.linear(F.normalize(x), F.normalize(centres))
         scores = facts.SCALE * with_margin(dimensions, cosines, places)
         return split_head.cross_entropy(run, scores, places, is_split)
+
+
+def places_of(labels, first, count):
+    """The rows that labels are of, counted from a rank's first of so many; -1 for other ranks'."""
+    places = labels - first
+    return places.where((places >= 0) & (places < count), -1)
 
 
 def sample(dimensions, count, places):
@@ -219,6 +224,17 @@ def weights(run, network):
 
     running = [each for each in network.named_buffers() if "running" in each[0]]
     return framework.Weights(run, named(network.named_parameters()), named(running))
+
+
+def sampler(run):
+    """What a rank samples, as contract/sampled.py says."""
+    rows = split_head.Rows(run, "centres", facts.parameters(run.dimensions)["centres"])
+
+    def taken(labels):
+        places = places_of(torch.from_numpy(labels).to(run.device), rows.first, rows.held)
+        return (rows.first + sample(run.dimensions, rows.held, places)).cpu().numpy()
+
+    return taken
 
 
 def loss(run, network, images, labels, *given):

@@ -34,6 +34,13 @@ def sample(dimensions, seed, step, rank, ranks, labels):
     return first + np.sort(chosen)
 
 
+def labels(dimensions):
+    """The labels of some global batches: of few identities, and of more than a rank samples."""
+    random, classes = np.random.RandomState(KEYS), dimensions["num_classes"]
+    for count in (16, 16, 16, classes // 2, 16):
+        yield random.randint(0, classes, count)
+
+
 def problems(dimensions, rank, ranks, labels, samples):
     """What is wrong with the samples of a rank's own sampler, a line each.
 
