@@ -35,10 +35,11 @@ def sample(dimensions, seed, step, rank, ranks, labels):
 
 
 def labels(dimensions):
-    """The labels of some global batches: of few identities, and of more than a rank samples."""
+    """The labels of some global batches: one that comes again, of which samples have to differ, and
+    one of more identities than a rank samples."""
     random, classes = np.random.RandomState(KEYS), dimensions["num_classes"]
-    for count in (16, 16, 16, classes // 2, 16):
-        yield random.randint(0, classes, count)
+    first = random.randint(0, classes, 16)
+    return [first, first, random.randint(0, classes, classes // 2), first]
 
 
 def problems(dimensions, rank, ranks, labels, samples):
