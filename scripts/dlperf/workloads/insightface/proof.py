@@ -28,23 +28,24 @@ GRADIENT_LEARNING_RATE = 2.0**10  # so large that float32 weights do not swamp i
 
 #: Tolerances in the precision that is timed: one step, and the optimiser alone. `amp` holds for
 #: bfloat16 and `amp_fp16` for float16. Those of fp32 are at least three times what PyTorch measured
-#: with each head, on one device and two (loss 1.8e-7, gradient 4.3e-4 in a shift whose own gradient
-#: is 0, median 3.1e-5, statistics 1.6e-6, dropout 1.8e-7, optimiser 8.7e-8); where float64 is
-#: missing, `losses` and `update` are ResNet-50's, and so are those of the other precisions. In
-#: bfloat16 y1 does not pass them: its median gradient is 0.39 off, and shifts without a gradient are
-#: by 3.5. These neutral weights amplify rounding; the timed step needs others (`timed`).
+#: with y1 and each head, and with r50, on one device and two (loss 1.8e-7, gradient 5.6e-4 in a
+#: shift whose own gradient is 0, median 3.1e-5, statistics 1.6e-6, of r50 5.8e-5, dropout 1.8e-7,
+#: optimiser 8.7e-8); where float64 is missing, `losses` and `update` are ResNet-50's, and so are
+#: those of the other precisions. In bfloat16 y1 does not pass them: its median gradient is 0.39
+#: off, and shifts without a gradient are by 3.5. These neutral weights amplify rounding; the timed
+#: step needs others (`timed`).
 TOLERANCES = {
     "fp32": Tolerances(
         step=Step(loss=2e-6, gradient=3e-3, gradient_median=2e-4, gradient_last=SHOWN_BY_ALL),
         neutral=FROM_NEUTRAL,
         least_error=FULL_PRECISION,
-        statistics=1e-5,
+        statistics=2e-4,
         dropout=2e-6,
         losses=5e-3,
         update=0.5,
         update_worst=MEDIAN_ALONE,
         outputs=NO_INFERENCE,
-        optimizer=1e-5,
+        optimizer=1e-6,
     ),
     "tf32": Tolerances(
         step=Step(loss=4e-4, gradient=0.2, gradient_median=0.03, gradient_last=SHOWN_BY_ALL),
