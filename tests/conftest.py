@@ -146,6 +146,7 @@ sample_data = made_data("sample")
 prose = made_data("prose")
 prose_tokens = made_data("prose-tokens")
 squad_sample = made_data("squad-sample")
+faces_sample = made_data("faces-sample")
 criteo = made_data("criteo-sample-npz")
 
 

@@ -44,6 +44,8 @@ from wrong.gpt_tensorflow import RIGHT as GPT_IN_TENSORFLOW
 from wrong.gpt_tensorflow import SPLIT as SPLIT_IN_TENSORFLOW
 from wrong.gpt_tensorflow1 import GPT_TENSORFLOW1
 from wrong.gpt_tensorflow1 import RIGHT as GPT_IN_TENSORFLOW1
+from wrong.insightface import HEADS, INSIGHTFACE, SAMPLERS
+from wrong.insightface import RIGHT as FACES
 from wrong.resnet50 import RESNET50
 from wrong.wide_deep import SHARDED, WIDE_DEEP
 
@@ -55,6 +57,7 @@ DATA = {
     "electra": "prose",
     "electra_squad": "squad_sample",
     "gpt": "prose_tokens",
+    "insightface": "faces_sample",
 }
 #: Sizes of a small SQuAD model; its sample has fewer than 2,000 words.
 SMALL_SQUAD = {"VOCABULARY": "2000", "WIDTH": "192", "HEADS": "3", "INNER_WIDTH": "384"}
@@ -294,6 +297,17 @@ def test_a_wrong_setting_of_gpt_does_not_pass(mutation, certificate):
     + first(0, GPT_IN_TENSORFLOW1 + GPT_IN_MXNET + GPT_IN_PADDLEPADDLE + GPT_IN_MINDSPORE),
 )
 def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
+    found = certificate(mutation)
+    assert found["passed"], found["tiers"]
+
+
+@pytest.mark.parametrize("mutation", first(3, INSIGHTFACE) + first(0, HEADS + SAMPLERS))
+def test_a_wrong_setting_of_insightface_does_not_pass(mutation, certificate):
+    assert_fails(certificate(mutation), mutation.tier)
+
+
+@pytest.mark.parametrize("mutation", first(1, FACES))
+def test_insightface_passes_with_every_head_as_it_is(mutation, certificate):
     found = certificate(mutation)
     assert found["passed"], found["tiers"]
 

@@ -30,6 +30,7 @@ NAMES_OF_OTHERS = {
     "nvidia-mxnet-resnet50": "a file of config/published",
     "nvidia-electra": "a file of config/published",
     "dlperf-v1-gpt": "a file of config/published",
+    "dlperf-v1-insightface": "a file of config/published",
     "GPT-2": "the vocabulary of its authors",
     "BERT's by half their norm": "how large an error of OneFlow was found to be",
 }

@@ -238,7 +238,7 @@ def _run(
         return {"status": "unsupported", "reason": reason}
     environ = {**KEPT_MEMORY, **environment.get("environ", {})}
     task = {"own": False, **task, "reference": os.path.abspath(asked.reference)}
-    for each in ("optimizer", "dropout", "neutral"):
+    for each in ("optimizer", "dropout", "neutral", "sampler"):
         task.setdefault(each, False)
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as stream:
         json.dump(task, stream)
@@ -302,6 +302,8 @@ def of_all_ranks(
     first["loss"] = train.mean_losses(ranks)
     if "again_loss" in first:
         first["again_loss"] = sum(each["again_loss"] for each in ranks) / len(ranks)
+    if "sampler" in first:
+        first["sampler"] = [line for each in ranks for line in each["sampler"]]
     if "tested" in first:
         first["tested"] = max(each["tested"] for each in ranks)
     if "ranks" in task:

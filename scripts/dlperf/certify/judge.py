@@ -181,6 +181,9 @@ def _timed(
             for each in _distances(losses, manifest["dropped"][place])
         )
         yield required.of_dropout(place), distances[len(distances) // 2], {}
+    if "sampler" in facts:
+        wrong = facts["sampler"]
+        yield "sampler", len(wrong), {"found": wrong[0]} if wrong else {}
     if "optimizer" in compared:
         yield _worst("optimizer", compared["optimizer"])
     if "tested" in facts:

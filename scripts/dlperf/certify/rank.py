@@ -101,7 +101,8 @@ def certify(run, task):
 
 
 def compared(run, task, guest, framework, implementation):
-    """The training of `task`, and what else it asks for: `neutral`, `dropout`, `optimizer`."""
+    """The training of `task`, and what else it asks for: `neutral`, `dropout`, `sampler`,
+    `optimizer`."""
     proof, linear = workloads.proof(run.workload), {}
     own = task["kind"] == "gradient" and bool(proof.timed)  # weights of the timed step
     if task["kind"] == "gradient":
@@ -118,6 +119,13 @@ def compared(run, task, guest, framework, implementation):
         found["dropped"] = {
             place: dropped(run, task, guest, implementation, place) for place in proof.dropouts
         }
+    if task["sampler"]:
+        labels = list(proof.sampled_labels(run.dimensions))
+        sample = implementation.sampler(run)
+        taken = [sample(each) for each in labels]
+        found["sampler"] = list(
+            proof.sample_problems(run.dimensions, run.rank, run.ranks, labels, taken)
+        )
     if task["optimizer"]:
         guest.phase("optimizer")
         gc.collect()  # the model that was trained: its memory serves for the next one

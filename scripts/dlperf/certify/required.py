@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dlperf import frameworks, workloads
+from dlperf.contract import sampled
 from dlperf.contract.layout import Proved
 from dlperf.contract.proof import Float64, Inapplicable, Step, Tolerances, applies, number
 
@@ -78,6 +79,8 @@ def runs(subject: Subject) -> dict[str, Run]:
     optimizer = alone and framework.optimizer_alone
     task = {"kind": "gradient", "optimizer": optimizer, "dropout": alone}
     found["timed"] = (*timed, {**task, "neutral": whole and not float64})
+    if scenario == "train" and sampled.samples(proof, _dimensions(subject)):
+        found["timed"][-1]["sampler"] = True
     if subject.layout == "dp2" and proof.timed_ranks and subject.device == "cpu":
         found["timed"][-1]["ranks"] = proof.timed_ranks
     if whole:
@@ -88,6 +91,11 @@ def runs(subject: Subject) -> dict[str, Run]:
     if free:
         found["free"] = (*timed, {"kind": "steps"})
     return found
+
+
+def _dimensions(subject: Subject) -> Mapping[str, Any]:
+    """Those of a certificate."""
+    return workloads.certified(subject.workload, subject.variant)
 
 
 def tolerances(workload: str, precision: str, compute_dtype: str) -> Tolerances:
@@ -158,6 +166,8 @@ def _of_timed(
     if task["dropout"]:
         for place in proof.dropouts:
             yield Tier(of_dropout(place), number(allowed.dropout), "timed")
+    if task.get("sampler"):
+        yield Tier("sampler", 0, "timed")
     if task["optimizer"]:
         yield Tier("optimizer", number(allowed.optimizer), "timed")
 

@@ -356,7 +356,9 @@ def test_a_variant_has_the_dimensions_that_it_spells():
     assert small.variant() == ""
     assert dict(workloads.certified("resnet50", "infer")) == {"image_size": 64, "fold": 0}
     assert dict(workloads.certified("resnet50", "fold1-infer")) == {"image_size": 64, "fold": 1}
-    assert workloads.variants() == ["adamdense", "clip0", "fold1-infer", "pad1", "sharded"]
+    heads = ["headmodel", "headpartial"]
+    others = ["adamdense", "clip0", "cosface", "fold1-infer", *heads, "pad1", "r50", "sharded"]
+    assert workloads.variants() == [*others, "y1"]
 
 
 def test_comparison_is_by_norm_of_the_whole_tensor(tmp_path):

@@ -30,7 +30,7 @@ KEYS: dict[str, str | None] = {
 _WHOLE = ("nodes", "devices_per_node", "batch_size", "repetition")
 #: Workloads of public scripts that have no implementation here -> what they count. Their own
 #: dimensions are the user's to name.
-ELSEWHERE = {"dlrm": "samples", "insightface": "images"}
+ELSEWHERE = {"dlrm": "samples"}
 #: How a model is spread over devices; the global batch says how many micro-steps an update has.
 SPREAD = tuple(name for name in WAYS if name != "accumulation")
 #: Precisions in which the log's 'amp' or 'fp16' is on.

@@ -34,12 +34,9 @@ IMPLEMENTATIONS = {
 }
 #: How it calls a model -> (workload, what is published of it).
 MODELS = {
-    **{
-        model: (workload, published)
-        for workload in workloads.NAMES
-        for model, published in workloads.of(workload).published.items()
-    },
-    "InsightFace": ("insightface", Published()),
+    model: (workload, published)
+    for workload in workloads.NAMES
+    for model, published in workloads.of(workload).published.items()
 }
 SCENARIOS = {
     "": "train",

@@ -49,7 +49,7 @@ SHOWN = 20
 #: Columns with names of this project -> those that there are, or that publications have.
 NAMES = {
     "framework": frameworks.NAMES,
-    "workload": (*workloads.NAMES, "dlrm", "insightface"),
+    "workload": (*workloads.NAMES, "dlrm"),
     "scenario": (*scenarios.NAMES, "finetune"),
     "precision": ("fp32", "amp", "tf32", "fp16", "bf16", "fp8", "fp64", "int8"),
 }

@@ -41,8 +41,6 @@ WORDS = {
     "f1": "F1",
     "time_to_train": "time to train",
 }
-#: Titles of workloads that this project does not have.
-WORKLOADS = {"insightface": "InsightFace"}
 #: Where less is better.
 LOWER = ("latency", "memory", "loss", "time")
 
@@ -138,7 +136,7 @@ def _grid(name: str, rows: list[Row], own: Sequence[str]) -> Grid:
     batch = " (largest batch)" if first["batch_label"] == "max" else ""
     return Grid(
         name,
-        f"{_workload(first)}, {metric(first)}: {table}{batch}",
+        f"{labels.workload(first)}, {metric(first)}: {table}{batch}",
         first,
         varying,
         list(dict.fromkeys(place for place, _ in values)),
@@ -147,10 +145,6 @@ def _grid(name: str, rows: list[Row], own: Sequence[str]) -> Grid:
         {title: row["framework"] for row, title in zip(rows, titles, strict=True)},
         list(dict.fromkeys(row["note"] for row in rows if row["note"] and row["status"] == "ok")),
     )
-
-
-def _workload(row: Row) -> str:
-    return WORKLOADS.get(row["workload"]) or labels.workload(row)
 
 
 def metric(row: Row) -> str:

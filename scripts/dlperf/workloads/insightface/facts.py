@@ -1,0 +1,396 @@
+"""InsightFace: face recognition with a margin softmax over all identities, the same for every
+framework.
+
+A backbone makes an embedding of a face; a head compares it with the centre of every identity.
+Sources: deepinsight/insightface (its MXNet symbols and recipes) and Oneflow-Inc/oneflow_face, which
+DLPerf timed; Deng et al. 2019 (ArcFace), Wang et al. 2018 (CosFace), An et al. 2021 (Partial FC).
+"""
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from dlperf.contract import mesh, tensor
+from dlperf.contract.dimension import Data, Dimension
+from dlperf.contract.published import Published
+from dlperf.contract.tensor import Tensor, vector
+from dlperf.contract.workload import Workload
+
+DIMENSIONS = OrderedDict(
+    backbone=Dimension(
+        key="",  # its words say it
+        standard="r100",
+        words={
+            "y1": "MobileFaceNet (y1)",
+            "r50": "improved ResNet-50",
+            "r100": "improved ResNet-100",
+        },
+        examples=(["y1"], ["r50", "r100"]),
+        description="The network before the head. `y1` is MobileFaceNet, which fits a laptop; "
+        "`r50` and `r100` are InsightFace's improved ResNets. They never stand in one table.",
+    ),
+    loss=Dimension(
+        key="",
+        standard="arcface",
+        words={"arcface": "ArcFace", "cosface": "CosFace"},
+        examples=(["arcface"], ["arcface", "cosface"]),
+        description="The margin of an image's own identity: added to the angle (`arcface`), or "
+        "taken from the cosine (`cosface`).",
+    ),
+    num_classes=Dimension(
+        key="c",
+        standard=85742,
+        minimum=2,
+        maximum=2**31 - 1,
+        examples=(10000, [85742, "max"]),
+        granule=100000,
+        description="Identities, each with a centre, on all devices together. 85,742 are those of "
+        "faces_emore, 360,232 those of Glint360K; 10,000 fit a laptop. A centre and its momentum "
+        "take 8 x embedding bytes.",
+    ),
+    head=Dimension(
+        key="head",
+        standard="data",
+        words={
+            "data": "all centres on every device",
+            "model": "centres sharded over the devices",
+            "partial": "sharded centres, of which each step samples some (Partial FC)",
+        },
+        examples=(["data"], ["data", "model", "partial"]),
+        description="Where the centres are. `data`: all of them on every device, which exchange "
+        "their gradients. `model`: a share on every device, which exchange embeddings; the "
+        "function is the same. `partial`: likewise, and a step takes `sample_percent` of a "
+        "device's centres, the batch's identities among them; only these are updated. They never "
+        "stand in one table.",
+    ),
+    sample_percent=Dimension(
+        key="pct",
+        standard=10,
+        minimum=1,
+        maximum=100,
+        examples=(10, [10, 100]),
+        description="With `head: partial`: the centres that a step samples, in percent of those of "
+        "a device.",
+    ),
+    image_size=Dimension(
+        key="px",
+        standard=112,
+        minimum=32,
+        maximum=112,
+        examples=(112, 64),
+        description="Height and width of an image in pixels, a multiple of 16: of 112, a smaller "
+        "one is the middle. Published figures use 112.",
+    ),
+)
+DATA = OrderedDict(
+    synthetic=Data(
+        "",
+        "input",
+        "a synthetic batch, made once on the device",
+        "one batch, made once, whose labels lie over all identities",
+    ),
+    sample=Data(
+        "faces-sample",
+        "input",
+        "1,600 pictures of 80 places in photographs, in InsightFace's format",
+        "1,600 pictures of 80 places in photographs, in InsightFace's format: no faces; needs no "
+        "download. Their labels lie over all identities",
+        least={"num_classes": 80},
+    ),
+)
+
+#: Blocks of a stage of the improved ResNets, and the channels of each stage.
+RESNETS = {"r50": (3, 4, 14, 3), "r100": (3, 13, 30, 3)}
+RESNET_WIDTHS = (64, 128, 256, 512)
+
+
+class Bottleneck(NamedTuple):
+    """Bottlenecks of MobileFaceNet in a row: how many, the channels within and behind one, and the
+    stride of its depthwise convolution. Those of stride 1 add their input."""
+
+    count: int
+    inner: int
+    outer: int
+    stride: int
+
+
+MOBILE_STEM = 64
+MOBILE = (
+    Bottleneck(1, 128, 64, 2),
+    Bottleneck(4, 128, 64, 1),
+    Bottleneck(1, 256, 128, 2),
+    Bottleneck(6, 256, 128, 1),
+    Bottleneck(1, 512, 128, 2),
+    Bottleneck(2, 256, 128, 1),
+)
+MOBILE_LAST = 512  # channels of the last convolution
+EMBEDDINGS = {"y1": 128, "r50": 512, "r100": 512}
+SHRINK = 16  # an image's side over that of what the dense layer sees
+
+# As float32 has them, to which some frameworks round them: in float64 that shows. MobileFaceNet has
+# MXNet's default of 1e-3 in all but the last one.
+BATCH_NORM_EPSILON = 1.9999999494757503e-05
+MOBILE_EPSILON = 0.0010000000474974513
+BATCH_NORM_MOMENTUM = 0.9  # share of the old running statistic that is kept
+DROPOUT = 0.4  # before the dense layer of the ResNets; MobileFaceNet has none
+SLOPE = 0.25  # that PReLUs start with, one for each channel
+
+SCALE = 64.0  # of all logits
+#: Of ArcFace: added to the angle, in radians. Of CosFace: taken from the cosine.
+ARC_MARGIN, COSINE_MARGIN = 0.5, 0.4
+#: 1 - cosine^2 counts as at least this much where ArcFace takes its root, which float32 would
+#: otherwise find 0, or below: the gradient is that by the sine.
+LEAST_SINE_SQUARED = 1e-8
+
+OPTIMIZER_STATES = 1  # values that it keeps for each weight: momentum
+MOMENTUM = 0.9
+WEIGHT_DECAY = 5e-4  # on all tensors: scales, slopes, biases and centres too
+LEARNING_RATE = 0.1  # for a global batch of 512, scaled linearly
+DEVIATION, CENTRE_DEVIATION = 0.1, 0.01  # of what kernels and centres start with
+
+#: Whether batches tell which centres a step samples: certificates, in which all frameworks have the
+#: same ones. A timed run has its framework's own sampler.
+SAMPLE_IS_GIVEN = False
+
+
+def base(case):
+    """What a speed-up is over: the same work on one device."""
+    return case.on(1, 1)
+
+
+def unsupported(identity):
+    """Why no framework can do a case, by its identity, or ""."""
+    if identity["image_size"] % SHRINK:
+        return "image_size: %d is no multiple of %d" % (identity["image_size"], SHRINK)
+    if identity["head"] != "partial" and identity["sample_percent"] != 10:
+        return "sample_percent is of `head: partial`"
+    devices = identity["nodes"] * identity["devices_per_node"]
+    rows = -(-identity["num_classes"] // devices)
+    # 0 before a search has found how many
+    if is_split(identity) and rows * (devices - 1) >= identity["num_classes"] > 0:
+        return "num_classes: of %d, the last of %d devices gets none" % (
+            identity["num_classes"],
+            devices,
+        )
+    return ""
+
+
+def embedding(dimensions):
+    """The width of an embedding and of a centre."""
+    return EMBEDDINGS[dimensions["backbone"]]
+
+
+def is_split(dimensions):
+    """Whether ranks share the centres out."""
+    return dimensions["head"] != "data"
+
+
+def is_sampled(dimensions):
+    """Whether a step takes some of the centres alone."""
+    return dimensions["head"] == "partial"
+
+
+def sample_size(dimensions, rows):
+    """How many of a rank's rows a step samples; more where the batch has more of its identities."""
+    return max(1, rows * dimensions["sample_percent"] // 100)
+
+
+class Convolution(NamedTuple):
+    """Of a backbone: canonical name of its kernel, channels, side of the kernel and of its outputs.
+
+    depthwise: each channel by itself.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    size: int
+    side: int
+    depthwise: bool = False
+
+
+def convolutions(dimensions):
+    """The Convolutions of a backbone, in the order of the forward pass."""
+    side = dimensions["image_size"]
+    if dimensions["backbone"] == "y1":
+        return _convolutions_of_mobile(side // 2)
+    return _convolutions_of_resnet(RESNETS[dimensions["backbone"]], side)
+
+
+def _convolutions_of_resnet(blocks, side):
+    yield Convolution("stem.conv", 3, RESNET_WIDTHS[0], 3, side)
+    channels, block = RESNET_WIDTHS[0], 0
+    for width, count in zip(RESNET_WIDTHS, blocks):
+        for index in range(count):
+            name = "block%d." % block
+            yield Convolution(name + "conv1", channels, width, 3, side)
+            side = side // 2 if index == 0 else side  # the stride is in the second
+            yield Convolution(name + "conv2", width, width, 3, side)
+            if index == 0:
+                yield Convolution(name + "conv3", channels, width, 1, side)  # of the shortcut
+            channels, block = width, block + 1
+
+
+def _convolutions_of_mobile(side):
+    yield Convolution("stem.conv", 3, MOBILE_STEM, 3, side)
+    yield Convolution("depthwise.conv", MOBILE_STEM, MOBILE_STEM, 3, side, True)
+    channels, block = MOBILE_STEM, 0
+    for kind in MOBILE:
+        for _ in range(kind.count):
+            name = "block%d." % block
+            yield Convolution(name + "conv1", channels, kind.inner, 1, side)
+            side //= kind.stride
+            yield Convolution(name + "conv2", kind.inner, kind.inner, 3, side, True)
+            yield Convolution(name + "conv3", kind.inner, kind.outer, 1, side)
+            channels, block = kind.outer, block + 1
+    yield Convolution("last.conv", channels, MOBILE_LAST, 1, side)
+    # all of the image: one output for each channel
+    yield Convolution("output.conv", MOBILE_LAST, MOBILE_LAST, side, 1, True)
+
+
+def parameters(dimensions):
+    """Canonical name -> Tensor of everything that is trained, in the order of the forward pass.
+
+    Kernels are (outputs, inputs, height, width), depthwise ones (channels, 1, height, width), the
+    dense layer (outputs, inputs), whose inputs are channels, then rows, then columns of an image. A
+    batch-norm's weight is its scale, its bias the shift; a slope is a PReLU's, one a channel.
+    `output.bias` is the dense layer's bias and behind it the shift of the norm that follows: the
+    gradient of the former is 0, and what is found of it nothing but rounding. The scale of that
+    norm is 1.
+    """
+    tensors, width = OrderedDict(), embedding(dimensions)
+    resnet = dimensions["backbone"] != "y1"
+    for each in convolutions(dimensions):
+        block = each.name.rpartition(".")[0]
+        number = each.name[-1] if each.name[-1].isdigit() else ""
+        if resnet and number == "1":
+            tensors.update(tensor.norm(block + ".bn0", each.inputs))
+        inputs = 1 if each.depthwise else each.inputs
+        kernel = (each.outputs, inputs, each.size, each.size)
+        tensors[each.name + ".weight"] = Tensor(kernel, tensor.KERNEL)
+        tensors.update(tensor.norm("%s.bn%s" % (block, number), each.outputs))
+        if _is_activated(each.name, resnet):
+            tensors["%s.slope%s" % (block, number)] = vector(each.outputs)
+    inputs = MOBILE_LAST
+    if resnet:
+        inputs = RESNET_WIDTHS[-1] * (dimensions["image_size"] // SHRINK) ** 2
+        tensors.update(tensor.norm("output.bn", RESNET_WIDTHS[-1]))
+    tensors["output.weight"] = Tensor((width, inputs), tensor.DENSE)
+    tensors["output.bias"] = vector(2 * width)
+    divided = {"axis": 0, "over": mesh.DATA} if is_split(dimensions) else {}
+    shape = (dimensions["num_classes"], width)
+    tensors["centres"] = Tensor(shape, tensor.EMBEDDING, **divided)
+    return tensors
+
+
+def _is_activated(name, resnet):
+    """Whether a PReLU follows a convolution and its norm."""
+    if resnet:
+        return name == "stem.conv" or name.endswith("conv1")
+    return not name.endswith("conv3") and name != "output.conv"
+
+
+def statistics(dimensions):
+    """Canonical name -> Tensor of batch-norm's running means and variances."""
+    tensors = OrderedDict()
+    for name, each in parameters(dimensions).items():
+        if each.kind == tensor.SCALE:
+            layer = name.rpartition(".")[0]
+            tensors[layer + ".mean"] = Tensor(each.shape, tensor.MEAN)
+            tensors[layer + ".variance"] = Tensor(each.shape, tensor.VARIANCE)
+    width = (embedding(dimensions),)
+    tensors["output.norm.mean"] = Tensor(width, tensor.MEAN)
+    tensors["output.norm.variance"] = Tensor(width, tensor.VARIANCE)
+    return tensors
+
+
+def sparse(dimensions):
+    """The tensors whose rows are updated only where a step samples them."""
+    return ("centres",) if is_sampled(dimensions) else ()
+
+
+def initial(name, known, draw, dimensions):
+    """What a tensor starts with, a float32 array or one number; `draw` draws.
+
+    Kernels and the dense layer are normal of deviation 0.1, centres of 0.01 (oneflow_face and
+    partial_fc); scales 1, slopes 0.25, shifts and biases 0.
+    """
+    if known.kind in (tensor.KERNEL, tensor.DENSE):
+        return draw.normal(known.shape, DEVIATION)
+    if known.kind == tensor.EMBEDDING:
+        return draw.normal(known.shape, CENTRE_DEVIATION)
+    if ".slope" in name:
+        return SLOPE
+    return 1.0 if known.kind == tensor.SCALE else 0.0
+
+
+def learning_rate(global_batch_size):
+    """The constant rate of a throughput run: that of the first epochs, which have no warm-up."""
+    return LEARNING_RATE * global_batch_size / 512
+
+
+def multiply_adds(dimensions):
+    """Those of the forward pass of an image, without the head's."""
+    count = 0
+    for each in convolutions(dimensions):
+        inputs = 1 if each.depthwise else each.inputs
+        count += each.outputs * inputs * each.size**2 * each.side**2
+    return count + parameters(dimensions)["output.weight"].size
+
+
+def flops_per_sample(dimensions, scenario):
+    """FLOPs an image: 72.54 GFLOP to train r100 at 112 px, and 6 x embedding for each centre.
+
+    Counted are convolutions, the dense layer and the products with centres, with `head: partial` of
+    those that are sampled; a multiply-add as 2, training as 3 x the forward pass. Left out are
+    norms, PReLU, the margin, loss and optimiser.
+    """
+    centres = dimensions["num_classes"]
+    if is_sampled(dimensions):
+        centres = sample_size(dimensions, centres)
+    forward = 2.0 * (multiply_adds(dimensions) + centres * embedding(dimensions))
+    return forward if scenario == "infer" else 3 * forward
+
+
+#: What publications call it -> what is published of it under that name.
+PUBLISHED = {"InsightFace": Published()}
+#: Words of published tables -> ours; identities of a data set.
+PUBLISHED_HEADS = {"data": "data", "model": "model", "partial_fc": "partial"}
+PUBLISHED_CLASSES = {"face_emore": "85742", "glint360k": "360232"}
+
+
+def published_fields(row, columns):
+    """What a row of a published table is of: fields of a value (analysis/publications).
+
+    columns: dimensions that the table has columns of.
+    """
+    own = {"backbone": "y1" if "y1" in columns["backbone"] else columns["backbone"]}
+    own["loss"] = columns["loss"]
+    if columns["dataset"] in PUBLISHED_CLASSES:  # not of the largest number of classes
+        own["num_classes"] = PUBLISHED_CLASSES[columns["dataset"]]
+    own["head"] = PUBLISHED_HEADS[columns["parallel"].partition("+")[0]]
+    if columns.get("sample_ratio"):
+        own["sample_percent"] = str(round(100 * float(columns["sample_ratio"])))
+    return {"data": columns["dataset"], "dimensions": own}
+
+
+WORKLOAD = Workload(
+    title="InsightFace",
+    summary="faces, margin softmax over 85,742 identities; improved ResNet-100.",
+    unit="images",
+    dimensions=DIMENSIONS,
+    data=DATA,
+    # not accumulation: batch norm's statistics would be those of a micro-step
+    ways=(),
+    parameters=parameters,
+    initial=initial,
+    learning_rate=learning_rate,
+    base=base,
+    flops_per_sample=flops_per_sample,
+    has_dropout=True,
+    statistics=statistics,
+    sparse=sparse,
+    unsupported=unsupported,
+    optimizer_states=OPTIMIZER_STATES,
+    published=PUBLISHED,
+    published_fields=published_fields,
+)

@@ -1,0 +1,169 @@
+"""InsightFace as plain formulas: what every implementation is held against.
+
+Float64, PyTorch's functional operators on canonical weights (facts.parameters), one rank after
+the other; a head that is split over ranks computes what one with all centres does. Dropout leaves
+all, or nothing, as certificates ask for. Nothing here is fast, shared with an implementation, or
+chosen by a framework's default.
+"""
+
+import torch
+import torch.nn.functional as F
+
+from dlperf.contract import reference as contract
+from dlperf.contract.tensor import VARIANCE
+from dlperf.workloads.insightface import facts
+
+
+class Statistics(contract.Statistics):
+    """Running means and variances, from 0 and 1; the variance that is kept is the biased one."""
+
+    unbiased = False
+
+    def __init__(self, dimensions):
+        super().__init__()
+        tensors = facts.statistics(dimensions)
+        self.starts = {name: float(each.kind == VARIANCE) for name, each in tensors.items()}
+
+    def update(self, name, mean, variance, count):
+        """See the mean and the biased variance of so many values of each channel."""
+        if self.unbiased:
+            variance = variance * (count / (count - 1))
+        for what, new in ((".mean", mean), (".variance", variance)):
+            old = self.running.get(name + what, self.starts[name + what])
+            kept = facts.BATCH_NORM_MOMENTUM
+            self.running[name + what] = kept * old + (1 - kept) * new.flatten().double()
+
+    def changes(self):
+        """What was added to each, in the order of the facts' `statistics`."""
+        for name, start in self.starts.items():
+            yield self.running[name] - start
+
+
+class UnbiasedStatistics(Statistics):
+    """The same with the unbiased variance."""
+
+    unbiased = True
+
+
+class Network:
+    """A backbone's layers by name. seen: Statistics that have to see the batch."""
+
+    def __init__(self, weights, seen, epsilon):
+        self.weights, self.seen, self.epsilon = weights, seen, epsilon
+
+    def channels(self, name, x):
+        """A tensor of one value a channel, beside images or embeddings."""
+        return self.weights[name].view(1, -1, *[1] * (x.ndim - 2))
+
+    def standardized(self, name, x, epsilon):
+        """By the batch's own mean and biased variance, epsilon inside the root."""
+        over = tuple(axis for axis in range(x.ndim) if axis != 1)
+        mean = x.mean(over, keepdim=True)
+        variance = ((x - mean) ** 2).mean(over, keepdim=True)
+        for each in self.seen:
+            each.update(name, mean.detach(), variance.detach(), x.numel() // x.shape[1])
+        return (x - mean) / torch.sqrt(variance + epsilon)
+
+    def norm(self, name, x):
+        x = self.standardized(name, x, self.epsilon)
+        return x * self.channels(name + ".weight", x) + self.channels(name + ".bias", x)
+
+    def prelu(self, name, x):
+        return torch.where(x > 0, x, x * self.channels(name, x))
+
+    def conv(self, name, x, stride=1, padding=None):
+        """Depthwise where the kernel has one input alone."""
+        kernel = self.weights[name + ".weight"]
+        padding = kernel.shape[-1] // 2 if padding is None else padding
+        groups = kernel.shape[0] if kernel.shape[1] == 1 else 1
+        return F.conv2d(x, kernel, stride=stride, padding=padding, groups=groups)
+
+
+def resnet(network, blocks, images):
+    """(batch, 3, px, px) -> what the dense layer takes: channels, then rows, then columns."""
+    x = network.prelu("stem.slope", network.norm("stem.bn", network.conv("stem.conv", images)))
+    block = 0
+    for count in blocks:
+        for index in range(count):
+            name, stride = "block%d." % block, 2 if index == 0 else 1
+            shortcut = x
+            if index == 0:
+                shortcut = network.norm(name + "bn3", network.conv(name + "conv3", x, 2))
+            y = network.conv(name + "conv1", network.norm(name + "bn0", x))
+            y = network.prelu(name + "slope1", network.norm(name + "bn1", y))
+            x = network.norm(name + "bn2", network.conv(name + "conv2", y, stride)) + shortcut
+            block += 1
+    x = network.norm("output.bn", x)
+    return (x if facts.DROPOUT == 0 else 0.0 * x).flatten(1)
+
+
+def mobile(network, images):
+    """The same of MobileFaceNet."""
+
+    def activated(name, conv, bn, slope, x, stride=1):
+        x = network.norm(name + bn, network.conv(name + conv, x, stride))
+        return network.prelu(name + slope, x)
+
+    x = activated("stem.", "conv", "bn", "slope", images, 2)
+    x = activated("depthwise.", "conv", "bn", "slope", x)
+    block = 0
+    for kind in facts.MOBILE:
+        for _ in range(kind.count):
+            name = "block%d." % block
+            y = activated(name, "conv1", "bn1", "slope1", x)
+            y = activated(name, "conv2", "bn2", "slope2", y, kind.stride)
+            y = network.norm(name + "bn3", network.conv(name + "conv3", y))
+            x = x + y if kind.stride == 1 else y
+            block += 1
+    x = activated("last.", "conv", "bn", "slope", x)
+    return network.norm("output.bn", network.conv("output.conv", x, padding=0)).flatten(1)
+
+
+def embeddings(weights, images, seen, dimensions):
+    """images (batch, 3, px, px) -> (batch, embedding)."""
+    if dimensions["backbone"] == "y1":
+        network = Network(weights, seen, facts.MOBILE_EPSILON)
+        x = mobile(network, images)
+    else:
+        network = Network(weights, seen, facts.BATCH_NORM_EPSILON)
+        x = resnet(network, facts.RESNETS[dimensions["backbone"]], images)
+    bias, shift = weights["output.bias"].chunk(2)
+    x = x @ weights["output.weight"].T + bias
+    return network.standardized("output.norm", x, facts.BATCH_NORM_EPSILON) + shift
+
+
+def with_margin(cosine, dimensions):
+    """What counts in place of an image's cosine with the centre of its own identity."""
+    if dimensions["loss"] == "cosface":
+        return cosine - facts.COSINE_MARGIN
+    return torch.cos(torch.arccos(cosine) + facts.ARC_MARGIN)
+
+
+def loss(weights, batch, seen, dimensions):
+    """Mean over the batch of the cross-entropy of scaled cosines, of the centres that a step takes.
+
+    seen: Statistics.
+    """
+    images, labels, *given = batch
+    x, centres = embeddings(weights, images, seen, dimensions), weights["centres"]
+    x = x / (x**2).sum(1, keepdim=True).sqrt()
+    centres = centres / (centres**2).sum(1, keepdim=True).sqrt()
+    cosines = x @ centres.T
+    own = F.one_hot(labels, len(centres)).bool()
+    logits = facts.SCALE * torch.where(own, with_margin(cosines, dimensions), cosines)
+    if given:
+        logits = logits.masked_fill(given[0] == 0, -torch.inf)
+    return -torch.log_softmax(logits, 1).gather(1, labels[:, None]).mean()
+
+
+def tensors(images, labels, *given, dtype=torch.float64):
+    """A NumPy batch, NCHW -> tensors."""
+    integers = (torch.from_numpy(each).long() for each in (labels, *given))
+    return (torch.from_numpy(images).to(dtype), *integers)
+
+
+REFERENCE = contract.Reference(
+    tensors=tensors,
+    loss=loss,
+    statistics=(Statistics, UnbiasedStatistics),
+)
