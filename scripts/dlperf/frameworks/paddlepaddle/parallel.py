@@ -15,7 +15,7 @@ import paddle.nn.functional as F
 from paddle import nn
 from paddle.autograd import PyLayer
 from paddle.distributed import fleet
-from paddle.distributed.fleet.utils import hybrid_parallel_util
+from paddle.distributed.fleet.utils import hybrid_parallel_util, recompute
 
 from dlperf import frameworks, workloads
 from dlperf.contract.mesh import DATA, PIPELINE, TENSOR
@@ -47,24 +47,38 @@ def refuse(run):
 
 
 class Groups:
-    """The process groups of this rank: of each axis and of a whole replica; None: of it alone.
+    """The process groups of this rank along each axis; None: of it alone.
 
     tied: those of the first and the last stage at this rank's place.
     """
 
     def __init__(self, grid, rank):
-        # every rank makes every group, in one order, as Paddle wants it
-        self.data, self.tensor, self.pipeline, self.replica = (
-            self._own(grid.groups(*axes), rank)
-            for axes in ((DATA,), (TENSOR,), (PIPELINE,), (TENSOR, PIPELINE))
+        self.data, self.tensor, self.pipeline = (
+            own_group(grid, rank, grid.groups(axis)) for axis in (DATA, TENSOR, PIPELINE)
         )
         stages = grid.groups(PIPELINE)
-        self.tied = self._own([(each[0], each[-1]) for each in stages if len(each) > 1], rank)
+        self.tied = own_group(grid, rank, [(each[0], each[-1]) for each in stages])
 
-    @staticmethod
-    def _own(groups, rank):
-        made = {ranks: dist.new_group(list(ranks)) for ranks in groups if len(ranks) > 1}
-        return next((group for ranks, group in made.items() if rank in ranks), None)
+
+def own_group(grid, rank, groups):
+    """The one of these groups that a rank is in, or None. Every rank makes every group, in one
+    order, as Paddle wants it.
+
+    Raises Unsupported for what gloo does not make for sure: of three ranks and more, the addresses
+    of one group of connections are read as those of another of the same name (connection refused).
+    """
+    own = None
+    for ranks in groups:
+        if ranks[0] == ranks[-1]:
+            continue
+        if len(ranks) == grid.size:
+            return dist.get_group()
+        if len(ranks) > 2 and dist.get_backend() == "GLOO":
+            raise Unsupported("PaddlePaddle's groups under gloo have two ranks, or all of them")
+        dist.barrier()  # the same happens to two groups that are made at once
+        made = dist.new_group(list(ranks))
+        own = made if rank in ranks else own
+    return own
 
 
 @functools.lru_cache(maxsize=None)
@@ -163,11 +177,14 @@ class DecoderLayer(transformer.DecoderLayer):
 
     def __init__(self, run, facts, width, heads, group):
         super().__init__(facts, width, heads, run.amp, group.ranks)
-        self.group = group
+        self.group, self.recomputes = group, run.layout.activation_checkpointing
         if run.compiler != "none":
             for name in ("attended", "fed") if group.divides else ("whole",):
                 compiled = paddle.jit.to_static(getattr(self, name), full_graph=True)
                 setattr(self, name, compiled)
+
+    def forward(self, x, bias):
+        return recompute(self.computed, x, bias) if self.recomputes else self.computed(x, bias)
 
     def whole(self, x, bias):
         return transformer.DecoderLayer.forward(self, x, bias)
@@ -180,7 +197,7 @@ class DecoderLayer(transformer.DecoderLayer):
         """A rank's part of what the dense layers add, without the bias."""
         return paddle.matmul(F.gelu(self.ffn1(x), approximate=True), self.ffn2.weight)
 
-    def forward(self, x, bias):
+    def computed(self, x, bias):
         group = self.group
         if not group.divides:
             return self.whole(x, bias)
@@ -190,6 +207,26 @@ class DecoderLayer(transformer.DecoderLayer):
         x = x + self.dropout(group.leave(attended) + self.projection.bias)
         inner = self.fed(group.enter(self.norm2(x)))
         return x + self.dropout(group.leave(inner) + self.ffn2.bias)
+
+
+def compile_layers(run, network):
+    """Compile each layer before the first step, by a call.
+
+    Where a program's first call asks for no gradients, as `recompute` does, no call gives any.
+    """
+    x = activations(run, paddle.zeros)
+    with framework.auto_cast(run):
+        bias = network.bias(x)
+        for layer in network.layers.values() if run.compiler != "none" else ():
+            layer.computed(x, bias)
+
+
+def activations(run, make):
+    """What lies between two layers, as `make` of a shape and a type makes it; it has a gradient."""
+    shape = [run.batch_size, run.dimensions["sequence_length"], run.dimensions["width"]]
+    x = make(shape, frameworks.half(run) if run.amp else paddle.get_default_dtype())
+    x.stop_gradient = False
+    return x
 
 
 class Weights(framework.Weights):
@@ -237,8 +274,9 @@ class Clip(nn.ClipGradByGlobalNorm):
         if counted:
             norms = paddle.stack([paddle.linalg.norm(each) for each in counted])
             squares = squares + norms.square().sum()
-        if self._run.mesh.is_split:
-            sum_over(squares, groups(self._run).replica)
+        for group in (groups(self._run).tensor, groups(self._run).pipeline):
+            if group:
+                sum_over(squares, group)
         scale = (self.clip_norm / squares.sqrt()).clip(max=1.0)
         for gradient in gradients:
             gradient.multiply_(scale)
@@ -274,8 +312,6 @@ class Pipeline:
         self._run, self._network = run, network
         self._stage, self._stages = run.coordinates.pipeline, run.mesh.pipeline
         self._group = groups(run).pipeline
-        self._shape = [run.batch_size, run.dimensions["sequence_length"], run.dimensions["width"]]
-        self._type = frameworks.half(run) if run.amp else paddle.get_default_dtype()
         ranks = run.mesh.group(run.rank, PIPELINE)
         is_first, is_last = self._stage == 0, self._stage == self._stages - 1
         self._before = None if is_first else ranks[self._stage - 1]
@@ -330,10 +366,7 @@ class Pipeline:
         """What comes from the rank `source`, after or before `given` goes to `target`; None: no
         rank. Two stages that do both at once do so in opposite order, as gloo waits for the other.
         """
-        came = None
-        if source is not None:
-            came = paddle.empty(self._shape, self._type)
-            came.stop_gradient = False
+        came = None if source is None else activations(self._run, paddle.empty)
         sends = [(dist.isend, given.detach(), target)] if target is not None else []
         receives = [(dist.irecv, came, source)] if source is not None else []
         moves = sends + receives if self._stage % 2 == 0 else receives + sends
@@ -354,13 +387,14 @@ def train(run, network, optimizer, weights, put, parity):
         network, optimizer = paddle.amp.decorate(
             network, optimizer, level="O2", dtype=frameworks.half(run), master_grad=True
         )
+    compile_layers(run, network)
     batches = open_batches(run)
     next_batch = feed(batches, lambda *batch: put(run, *batch))
     if run.mesh.pipeline > 1:
         pipeline = Pipeline(run, network)
 
-    def backward():
-        """One micro-step: gradients are added to those that are there."""
+    def micro_step():
+        """Add the gradients of a batch to those that are there."""
         with framework.auto_cast(run):
             value = network(*next_batch())
         if run.accumulation > 1:
@@ -372,9 +406,9 @@ def train(run, network, optimizer, weights, put, parity):
         if run.mesh.pipeline > 1:
             value = pipeline.gradients([next_batch() for _ in range(run.accumulation)])
         else:
-            value = backward()
+            value = micro_step()
             for _ in range(run.accumulation - 1):
-                value = value + backward()
+                value = value + micro_step()
         exchange(run, weights.named)
         optimizer.step()
         optimizer.clear_grad(set_to_zero=False)

@@ -8,7 +8,6 @@ clip's norm, and the causal flash attention.
 
 import paddle
 from paddle import nn
-from paddle.distributed.fleet.utils import recompute
 
 from dlperf.frameworks.paddlepaddle import parallel, transformer
 from dlperf.frameworks.paddlepaddle import training as framework
@@ -30,7 +29,7 @@ class GPT(nn.Layer):
 
     def __init__(self, run):
         super().__init__()
-        self.fused, self.checkpointing = run.amp, run.layout.activation_checkpointing
+        self.fused = run.amp
         width, grid, stage = run.dimensions["width"], run.mesh, run.coordinates.pipeline
         self.group = parallel.TensorGroup(run)
         is_first, is_last = stage == 0, stage == grid.pipeline - 1
@@ -55,10 +54,13 @@ class GPT(nn.Layer):
         x = self.group.looked_up(self.word_embedding, tokens)
         return self.dropout(x + self.position_embedding(paddle.arange(tokens.shape[1])))
 
+    def bias(self, x):
+        return None if self.fused else causal_bias(x.shape[1], x.dtype)
+
     def decode(self, x):
-        bias = None if self.fused else causal_bias(x.shape[1], x.dtype)
+        bias = self.bias(x)
         for layer in self.layers.values():
-            x = recompute(layer, x, bias) if self.checkpointing else layer(x, bias)
+            x = layer(x, bias)
         return x
 
     def hidden(self, tokens):
