@@ -1,4 +1,4 @@
-"""The smallest wrong settings of GPT in PaddlePaddle: of one device, and of a model that is split."""
+"""The smallest wrong settings of GPT in PaddlePaddle: of one device, and split."""
 
 from functools import partial
 
