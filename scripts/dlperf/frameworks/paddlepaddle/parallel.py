@@ -102,7 +102,7 @@ class Enter(PyLayer):
     @staticmethod
     def forward(context, x, group):
         context.group = group
-        return x
+        return x.detach()  # the same numbers: of x itself, Paddle takes it for changed in place
 
     @staticmethod
     def backward(context, gradient):
