@@ -5,6 +5,7 @@ from functools import partial
 from edits import Replace, constant
 
 from wrong import TIMED, Mutation, common
+from wrong.gpt_deepspeed import FIRST_AGAIN
 from wrong.gpt_jax import BY_RANK
 
 oneflow = partial(Mutation, "gpt", "oneflow")
@@ -141,9 +142,10 @@ SPLIT = [
     oneflow(
         "the first micro-batch again",
         Replace(
-            "eager.gradients",
-            "[forward() for _ in range(_ahead)]",
-            "[forward()] * _ahead",
+            "eager.forward",
+            "loss(run, _network, *_following())",
+            "loss(run, _network, *first_again(run, _following))",
+            definitions=FIRST_AGAIN,
         ),
         layout="pp2acc2",
     ),

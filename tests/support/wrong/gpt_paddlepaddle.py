@@ -71,7 +71,9 @@ SPLIT = [
     paddlepaddle(
         "gradients of norms not summed over ranks",
         Replace(
-            "DecoderLayer.computed", "_group.enter(self.norm1(_x))", "self.norm1(_group.enter(_x))"
+            "DecoderLayer.computed",
+            "_group.enter(self.norm1(_x))",
+            "self.norm1(_group.enter(1 * _x))",
         ),
         layout="tp2",
     ),

@@ -49,7 +49,8 @@ def refuse(run):
 class Groups:
     """The process groups of this rank along each axis; None: of it alone.
 
-    tied: those of the first and the last stage at this rank's place.
+    before, behind: those with the same place of the neighbouring stages. tied: that of the first
+    and the last stage.
     """
 
     def __init__(self, grid, rank):
@@ -58,6 +59,14 @@ class Groups:
         )
         stages = grid.groups(PIPELINE)
         self.tied = own_group(grid, rank, [(each[0], each[-1]) for each in stages])
+        self.before = self.behind = None
+        for neighbours in zip(range(grid.pipeline - 1), range(1, grid.pipeline)):
+            pairs = [tuple(each[stage] for stage in neighbours) for each in stages]
+            made = own_group(grid, rank, pairs)
+            if made and rank == made.ranks[0]:
+                self.behind = made
+            elif made:
+                self.before = made
 
 
 def own_group(grid, rank, groups):
@@ -102,7 +111,7 @@ class Enter(PyLayer):
     @staticmethod
     def forward(context, x, group):
         context.group = group
-        return x.detach()  # the same numbers: of x itself, Paddle takes it for changed in place
+        return x
 
     @staticmethod
     def backward(context, gradient):
@@ -311,11 +320,9 @@ class Pipeline:
     def __init__(self, run, network):
         self._run, self._network = run, network
         self._stage, self._stages = run.coordinates.pipeline, run.mesh.pipeline
-        self._group = groups(run).pipeline
-        ranks = run.mesh.group(run.rank, PIPELINE)
-        is_first, is_last = self._stage == 0, self._stage == self._stages - 1
-        self._before = None if is_first else ranks[self._stage - 1]
-        self._behind = None if is_last else ranks[self._stage + 1]
+        # Of two ranks each: of more, gloo's sends and receives count in each rank for itself, and
+        # do not find each other.
+        self._before, self._behind = groups(run).before, groups(run).behind
 
     def gradients(self, batches):
         """Add the gradients of these batches; their mean loss, or None on all but the last stage.
@@ -363,21 +370,29 @@ class Pipeline:
         return None if x is None else x.grad
 
     def _passed(self, given, source, target=None):
-        """What comes from the rank `source`, after or before `given` goes to `target`; None: no
-        rank. Two stages that do both at once do so in opposite order, as gloo waits for the other.
+        """What comes from the neighbour of the group `source`, after or before `given` goes to that
+        of `target`; None: of none. Two stages that do both at once do so in opposite order, as gloo
+        waits for the other.
         """
         came = None if source is None else activations(self._run, paddle.empty)
         sends = [(dist.isend, given.detach(), target)] if target is not None else []
         receives = [(dist.irecv, came, source)] if source is not None else []
         moves = sends + receives if self._stage % 2 == 0 else receives + sends
         if self._run.cuda and moves:
-            moves = [dist.P2POp(*each, self._group) for each in moves]
+            moves = [
+                dist.P2POp(move, tensor, self._of(group), group) for move, tensor, group in moves
+            ]
             for each in dist.batch_isend_irecv(moves):
                 each.wait()
             return came
-        for move, tensor, rank in moves:
-            move(tensor, rank, self._group).wait()
+        for move, tensor, group in moves:
+            move(tensor, self._of(group), group).wait()
         return came
+
+    def _of(self, group):
+        """The neighbour in a group."""
+        first, second = group.ranks
+        return first if second == self._run.rank else second
 
 
 def train(run, network, optimizer, weights, put, parity):

@@ -2,8 +2,8 @@
 
 The decoder of frameworks/oneflow/transformer.py, the head by the word embedding; on the CPU eager
 with an own clip. On the GPU, which this has not run on, nn.Graph with updates and additions fused,
-and in eager mode a multi-tensor AdamW. A tensor group divides layers, embedding and head by
-frameworks/oneflow/parallel.py.
+and in eager mode a multi-tensor AdamW. A tensor group divides layers, embedding and head, a stage
+has layers of its own, by frameworks/oneflow/parallel.py.
 """
 
 import oneflow as flow

@@ -1,7 +1,9 @@
 """GPT pre-training in PaddlePaddle.
 
 The decoder of frameworks/paddlepaddle/transformer.py, the head by the word embedding, AdamW in one
-kernel a tensor, the clip in place. On the CPU: to_static without oneDNN. On the GPU, which this has
+kernel a tensor, the clip in place. A rank has the layers of its stage; a tensor group divides them,
+the embedding and the head by frameworks/paddlepaddle/parallel.py, in which layers are compiled one
+by one. On the CPU: to_static without oneDNN. On the GPU, which this has
 not run on: level O2 (narrow weights, fp32 master weights) under AMP, with fp32 gradients for the
 clip's norm, and the causal flash attention.
 """
