@@ -14,6 +14,7 @@ from edits import Replace, edit_file
 from dlperf import workloads
 from dlperf.contract.layout import Layout
 
+COMPILERS = {"pytorch": "none", "jax": "xla", "oneflow": "none", "paddlepaddle": "static"}
 SIZES = {"width": 32, "layers": 2, "heads": 2, "sequence_length": 16}
 
 
@@ -25,7 +26,7 @@ def measured(environments: Path, out: Path, layout: Layout, framework="pytorch",
         "framework": framework,
         "scenario": "train",
         "precision": "fp32",
-        "compiler": {"pytorch": "none", "jax": "xla"}[framework],
+        "compiler": COMPILERS[framework],
         "nodes": 1,
         "devices_per_node": 2,
         "layout": dataclasses.asdict(layout),
@@ -71,8 +72,16 @@ def test_it_has_a_record_with_the_weights_of_each_rank(environments, tmp_path, l
     assert record["samples"] == 3 * 2 * replicas * layout.accumulation
 
 
-def test_it_has_a_record_in_jax_too(environments, tmp_path):
-    record = measured(environments, tmp_path / "rep1.json", Layout(tensor_parallel=2), "jax")
+@pytest.mark.parametrize(
+    ("framework", "layout"),
+    [
+        ("jax", Layout(tensor_parallel=2)),
+        pytest.param("paddlepaddle", Layout(tensor_parallel=2), marks=pytest.mark.full),
+        pytest.param("oneflow", LAYOUTS[1], marks=pytest.mark.full),
+    ],
+)
+def test_it_has_a_record_in_other_frameworks_too(environments, tmp_path, framework, layout):
+    record = measured(environments, tmp_path / "rep1.json", layout, framework)
     assert record["status"] == "ok", record["reason"]
     assert len({each["sha256"] for each in record["weights"]}) == 2
 

@@ -143,8 +143,8 @@ SPLIT = [
         "the first micro-batch again",
         Replace(
             "eager.forward",
-            "loss(run, _network, *_following())",
-            "loss(run, _network, *first_again(run, _following))",
+            "_loss(run, _network, *_following())",
+            "_loss(run, _network, *first_again(run, _following))",
             definitions=FIRST_AGAIN,
         ),
         layout="pp2acc2",
