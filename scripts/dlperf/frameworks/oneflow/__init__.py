@@ -30,7 +30,7 @@ def unsupported(case):
     if case.get("clip") and graph_on_cpu and trains:
         return "on the CPU nn.Graph clips by a norm that is percents off: a running sum of float32"
     if graph and case["layout"]["pipeline_parallel"] > 1:
-        return "nn.Graph's stages hang or end in a failed check (register.cpp:75): ask for eager"
+        return "nn.Graph's stages hang or fail a check (register.cpp:75): ask for compiler none"
     return ""
 
 
