@@ -37,8 +37,10 @@ from wrong.gpt_mxnet import GPT_MXNET
 from wrong.gpt_mxnet import RIGHT as GPT_IN_MXNET
 from wrong.gpt_oneflow import GPT_ONEFLOW
 from wrong.gpt_oneflow import RIGHT as GPT_IN_ONEFLOW
+from wrong.gpt_oneflow import SPLIT as SPLIT_IN_ONEFLOW
 from wrong.gpt_paddlepaddle import GPT_PADDLEPADDLE
 from wrong.gpt_paddlepaddle import RIGHT as GPT_IN_PADDLEPADDLE
+from wrong.gpt_paddlepaddle import SPLIT as SPLIT_IN_PADDLEPADDLE
 from wrong.gpt_tensorflow import GPT_TENSORFLOW
 from wrong.gpt_tensorflow import RIGHT as GPT_IN_TENSORFLOW
 from wrong.gpt_tensorflow import SPLIT as SPLIT_IN_TENSORFLOW
@@ -280,7 +282,9 @@ def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
     + first(1, SPLIT_IN_MINDSPORE)
     + first(1, GPT_MEGATRON)
     + first(0, GPT_TENSORFLOW + GPT_TENSORFLOW1 + GPT_MXNET)
-    + first(0, GPT_ONEFLOW + GPT_PADDLEPADDLE + GPT_MINDSPORE),
+    + first(0, GPT_ONEFLOW + GPT_PADDLEPADDLE + GPT_MINDSPORE)
+    + first(2, SPLIT_IN_PADDLEPADDLE)
+    + first(0, SPLIT_IN_ONEFLOW),
 )
 def test_a_wrong_setting_of_gpt_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)

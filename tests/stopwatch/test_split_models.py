@@ -72,11 +72,17 @@ def test_it_has_a_record_with_the_weights_of_each_rank(environments, tmp_path, l
 
 
 @pytest.mark.parametrize(
-    "framework",
-    ["jax", "tensorflow", pytest.param("mindspore", marks=pytest.mark.full)],
+    ("framework", "layout"),
+    [
+        ("jax", Layout(tensor_parallel=2)),
+        ("tensorflow", Layout(tensor_parallel=2)),
+        pytest.param("mindspore", Layout(tensor_parallel=2), marks=pytest.mark.full),
+        pytest.param("paddlepaddle", Layout(tensor_parallel=2), marks=pytest.mark.full),
+        pytest.param("oneflow", LAYOUTS[1], marks=pytest.mark.full),
+    ],
 )
-def test_it_has_a_record_in_other_frameworks_too(environments, tmp_path, framework):
-    record = measured(environments, tmp_path / "rep1.json", Layout(tensor_parallel=2), framework)
+def test_it_has_a_record_in_other_frameworks_too(environments, tmp_path, framework, layout):
+    record = measured(environments, tmp_path / "rep1.json", layout, framework)
     assert record["status"] == "ok", record["reason"]
     assert len({each["sha256"] for each in record["weights"]}) == 2
 

@@ -40,6 +40,7 @@ ALL = [
         *(gpt_tensorflow.GPT_TENSORFLOW, gpt_tensorflow1.GPT_TENSORFLOW1, gpt_mxnet.GPT_MXNET),
         *(gpt_tensorflow.SPLIT, gpt_mindspore.SPLIT),
         *(gpt_oneflow.GPT_ONEFLOW, gpt_paddlepaddle.GPT_PADDLEPADDLE, gpt_mindspore.GPT_MINDSPORE),
+        *(gpt_paddlepaddle.SPLIT, gpt_oneflow.SPLIT),
         *(electra_squad.SQUAD, electra_squad.INFER, electra_squad.QUALITY),
     )
     for mutation in table

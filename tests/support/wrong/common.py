@@ -13,7 +13,7 @@ TRAINING_MODE = Replace("inference", "model(run).eval()", "model(run)")
 #: A micro-step's loss is not divided by how many there are; by framework.
 SUMMED_MICRO_STEPS = {
     "pytorch": Replace("train.backward", "_value / run.accumulation", "_value"),
-    "oneflow": Replace("eager.backward", "_value / run.accumulation", "_value"),
+    "oneflow": Replace("eager.forward", "_value / run.accumulation", "_value"),
     "tensorflow1": Replace("updates", "_total / run.accumulation", "_total"),
     "jax": Replace("update", "jax.tree.map(lambda _g: _g / run.accumulation, _sums)", "_sums"),
 }

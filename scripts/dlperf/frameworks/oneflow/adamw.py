@@ -10,7 +10,7 @@ class AdamW(flow.optim.AdamW):
     """Takes the gradients of all groups together to a norm of at most `clip_norm` first, if any.
 
     facts: those of a workload, its betas and epsilon. A group's `share` is what its rate is
-    multiplied by; 1 if it has none.
+    multiplied by; 1 if it has none. clip(gradients, norm) is the clip of one stage.
     """
 
     def __init__(self, facts, groups, learning_rate, clip_norm, fused):
@@ -18,7 +18,7 @@ class AdamW(flow.optim.AdamW):
         # rounded as the kernel has them, so that the bias corrections belong to them
         rounded = tuple(float(np.float32(beta)) for beta in betas)
         super().__init__(groups, lr=learning_rate, betas=rounded, eps=facts.EPSILON, fused=fused)
-        self.betas, self.clip_norm = betas, clip_norm
+        self.betas, self.clip_norm, self.clip = betas, clip_norm, clip
         for group in self.param_groups:
             group.setdefault("share", 1)
         self.set_rate(learning_rate)
@@ -30,7 +30,7 @@ class AdamW(flow.optim.AdamW):
     def step(self, closure=None):
         parameters = [each for group in self.param_groups for each in group.parameters]
         if self.clip_norm:
-            clip([each.grad for each in parameters], self.clip_norm)
+            self.clip([each.grad for each in parameters], self.clip_norm)
         if parameters[0].dtype == flow.float64:  # the kernel's own numbers are float32 all the same
             return self._float64_step()
         return super().step(closure)

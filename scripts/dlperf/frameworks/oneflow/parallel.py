@@ -1,8 +1,10 @@
-"""A model split by tensors in OneFlow: weights and activations as global tensors, placement x SBP.
+"""A model that is split in OneFlow: weights and activations as global tensors, placement x SBP.
 
-Ranks are a grid of replicas and of the ranks of a tensor group. What a rank has of each weight is
-what the facts say; OneFlow exchanges what lies between, where `enter` and `leave` say so (Shoeybi
-et al. 2019, section 3).
+The ranks of a stage are a grid of replicas and of the ranks of a tensor group. What a rank has of
+each weight is what the facts say; OneFlow exchanges what lies between, where `enter` and `leave`
+say so (Shoeybi et al. 2019, section 3), and from stage to stage. All ranks run one program, in
+which a rank computes what is placed on it: all forward passes of an update, then all backward
+passes (GPipe, Huang et al. 2019).
 """
 
 import numpy as np
@@ -10,19 +12,27 @@ import oneflow as flow
 from oneflow import nn
 
 from dlperf import workloads
+from dlperf.contract.run import Unsupported
 from dlperf.contract.work import as_array
 from dlperf.contract.work import parts as pieces
+from dlperf.frameworks.oneflow.clip import squares
+
+
+def refuse(run):
+    """Raise Unsupported for an inference of a model that is split."""
+    if run.scenario == "infer" and is_split(run):
+        raise Unsupported("OneFlow infers on one device here: a split model only trains")
 
 
 def is_split(run):
-    return run.mesh.tensor > 1
+    return run.mesh.is_split
 
 
-def placement(run):
-    """All ranks, in a grid where the model is split."""
-    ranks = np.arange(run.ranks)
+def placement(run, stage=0):
+    """All ranks of a stage, in a grid where the model is split."""
+    ranks, grid = np.arange(run.ranks), run.mesh
     if is_split(run):
-        ranks = ranks.reshape(run.mesh.data, run.mesh.tensor)
+        ranks = ranks.reshape(grid.pipeline, grid.data, grid.tensor)[stage]
     return flow.placement(run.device, ranks=ranks.tolist())
 
 
@@ -42,33 +52,131 @@ def leave(run):
     return lambda x: x.to_global(sbp=rows(run)) if is_split(run) else x
 
 
+class AtStage(nn.Module):
+    """What a stage has that is no layer of the model's: it is placed there."""
+
+    def __init__(self, stage):
+        super().__init__()
+        self.stage = stage
+
+
+class Mask(AtStage):
+    """Which tokens one sees, for all layers of a stage: those before it, and itself."""
+
+    def __init__(self, stage, tokens):
+        super().__init__(stage)
+        self.register_buffer("seen", flow.tril(flow.ones(tokens, tokens)))
+
+
+class Tied(AtStage):
+    """The last stage's own copy of a table that the first one has."""
+
+    def __init__(self, stage, entries, width):
+        super().__init__(stage)
+        self.weight = nn.Parameter(flow.empty(entries, width))
+
+
 def divide(run, network, names):
-    """The network with its parameters divided as the facts say. names: own -> canonical."""
+    """The network with its parameters divided and placed as the facts say.
+
+    names: own -> canonical.
+    """
     tensors = workloads.of(run.workload).parameters(run.dimensions)
-    grid, whole = placement(run), [flow.sbp.broadcast] * 2
+    stages = workloads.stages(run.workload, run.dimensions, run.mesh.pipeline)
+    whole = [flow.sbp.broadcast] * 2
     for prefix, module in network.named_modules():
+        stage = module.stage if isinstance(module, AtStage) else 0
         for own, parameter in module._parameters.items():
             if parameter is None:
                 continue
-            tensor = tensors[names(prefix + "." + own if prefix else own)]
+            name = names(prefix + "." + own if prefix else own)
+            tensor = tensors[name]
+            stage = stage or stages[name][0]
             over = flow.sbp.broadcast if tensor.axis is None else flow.sbp.split(tensor.axis)
             value = flow.zeros(
                 *tensor.shape,
                 dtype=parameter.dtype,
-                placement=grid,
+                placement=placement(run, stage),
                 sbp=[flow.sbp.broadcast, over],
             )
             module._parameters[own] = nn.Parameter(value)
         for own, buffer in module._buffers.items():
             if buffer is not None:
-                module._buffers[own] = buffer.to_global(placement=grid, sbp=whole)
+                there = placement(run, stage)
+                module._buffers[own] = buffer.to_global(placement=there, sbp=whole)
     return network
 
 
+def placed_here(run, named):
+    """Those of pairs of name and parameter that this rank has something of."""
+    for name, parameter in named:
+        if not parameter.is_global or parameter.to_local().numel():
+            yield name, parameter
+
+
+def at_stage(run, stage, x):
+    """Activations, sent to the ranks of a stage."""
+    return x.to_global(placement=placement(run, stage), sbp=rows(run))
+
+
+def batch_over_ranks(run, batch):
+    """A batch's arrays: the inputs at the first stage, the labels, which come last, at the last."""
+    stages = [0] * (len(batch) - 1) + [run.mesh.pipeline - 1]
+    # check_meta=False: the ranks need not agree on shapes in every step
+    return [
+        each.to_global(placement(run, stage), rows(run), check_meta=False)
+        for stage, each in zip(stages, batch)
+    ]
+
+
+def own_loss(run, value):
+    """A loss as this rank has it: None where it is of another stage."""
+    if run.coordinates.pipeline < run.mesh.pipeline - 1:
+        return None
+    return value.to_global(sbp=[flow.sbp.broadcast] * 2).to_local().mean().item()
+
+
 def sum_gradients(network):
-    """Gradients as the parameters are: those of replicas summed."""
+    """Gradients as the parameters are: those of replicas summed, and of both copies of a table."""
     for parameter in network.parameters():
         parameter.grad = parameter.grad.to_global(sbp=parameter.sbp)
+    for one, other in tied(network):
+        both = one.grad + other.grad.to_global(placement=one.placement, sbp=one.sbp)
+        one.grad = both
+        other.grad = both.to_global(placement=other.placement, sbp=other.sbp)
+
+
+def tied(network):
+    """The pairs of parameters that are copies of one tensor."""
+    copies = [each for each in network.modules() if isinstance(each, Tied)]
+    return [(network.word_embedding.weight, each.weight) for each in copies]
+
+
+def clip_over_stages(network, parameters):
+    """A clip as clip.clip is one, of gradients of these parameters, over all stages."""
+    copies = {id(copy) for _, copy in tied(network)}
+    counted = [id(each) not in copies for each in parameters]
+    whole = [flow.sbp.broadcast] * 2
+
+    def clip(gradients, most):
+        first = gradients[0].placement
+        with flow.no_grad():
+            # a stage's own sum first, then one number of each stage
+            stages = {}
+            for gradient, is_counted in zip(gradients, counted):
+                if is_counted:
+                    own = stages.setdefault(str(gradient.placement), [])
+                    own.append(squares(gradient).to_global(sbp=whole))
+            sums = [flow.stack(own).sum().to_global(placement=first) for own in stages.values()]
+            scale = (most / flow.stack(sums).sum().sqrt()).clamp(max=1.0)
+            scales = {}
+            for gradient in gradients:
+                there = str(gradient.placement)
+                if there not in scales:
+                    scales[there] = scale.to_global(placement=gradient.placement, sbp=whole)
+                gradient.mul_(scales[there])
+
+    return clip
 
 
 class Split:

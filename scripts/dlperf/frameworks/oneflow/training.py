@@ -43,7 +43,7 @@ def train(
     work = Work(
         step=step,
         wait=flow._oneflow_internal.eager.Sync,  # all queued instructions, graphs included
-        loss=lambda value: local(value).mean().item(),
+        loss=lambda value: loss_of(run, value),
         parameters=weights.count(),
         batches=batches,
         parity=dict(
@@ -104,7 +104,7 @@ def eager(run, network, loss, optimizer, put, batches):
 
     def there(*batch):
         found = put(run, *batch)
-        return [over_ranks(run, each) for each in found] if split else found
+        return parallel.batch_over_ranks(run, found) if split else found
 
     next_batch = feed(batches, there)
     buckets = run.distributed and not split and not run.float64 and run.accumulation == 1
@@ -112,18 +112,25 @@ def eager(run, network, loss, optimizer, put, batches):
         # batch-norm statistics stay each rank's own
         network = nn.parallel.DistributedDataParallel(network, broadcast_buffers=False)
 
-    def backward():
-        """One micro-step: gradients are added to those that are there."""
+    def forward():
+        """A micro-step's share of the loss."""
         value = loss(run, network, *next_batch())
-        if run.accumulation > 1:
-            value = value / run.accumulation
-        value.backward()
-        return value.detach()
+        return value / run.accumulation if run.accumulation > 1 else value
+
+    def gradients():
+        """All micro-steps: gradients are added to those that are there; those of a pipeline run
+        forward all of them first, so that stages work at the same time."""
+        ahead = run.accumulation if run.mesh.pipeline > 1 else 1
+        total = 0.0
+        for _ in range(0, run.accumulation, ahead):
+            values = [forward() for _ in range(ahead)]
+            for value in values:
+                value.backward()
+                total = total + value.detach()
+        return total
 
     def step():
-        value = backward()
-        for _ in range(run.accumulation - 1):
-            value = value + backward()
+        value = gradients()
         # DistributedDataParallel takes no float64, and exchanges gradients in every micro-step
         if split:
             parallel.sum_gradients(network)
@@ -240,6 +247,13 @@ def over_ranks(run, tensor):
         return tensor
     # check_meta=False: the ranks need not agree on shapes in every step
     return tensor.to_global(parallel.placement(run), parallel.rows(run), check_meta=False)
+
+
+def loss_of(run, value):
+    """A step's loss as a number; None of a rank whose stage has none."""
+    if parallel.is_split(run):
+        return parallel.own_loss(run, value)
+    return local(value).mean().item()
 
 
 def local(value):

@@ -183,7 +183,11 @@ def adamw(run, network, facts, clip_norm):
         if clip_norm:
             groups[0].update(clip_grad_max_norm=clip_norm, clip_grad_norm_type=2.0)
     fused = multi_tensor(run)
-    return AdamW(facts, groups, facts.learning_rate(run.global_batch_size), clip_norm, fused)
+    adam = AdamW(facts, groups, facts.learning_rate(run.global_batch_size), clip_norm, fused)
+    if run.mesh.pipeline > 1:
+        parameters = [each for group in groups for each in group["params"]]
+        adam.clip = parallel.clip_over_stages(network, parameters)
+    return adam
 
 
 def multi_tensor(run):

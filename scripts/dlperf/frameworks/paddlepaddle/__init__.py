@@ -38,4 +38,5 @@ FRAMEWORK = Framework(
     float64_exchange=True,
     shards_tables=True,
     unsupported=unsupported,
+    ways=("tensor_parallel", "pipeline_parallel", "activation_checkpointing"),
 )

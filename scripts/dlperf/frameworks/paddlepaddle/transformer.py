@@ -58,29 +58,38 @@ def attention(query, key, value, attn_mask, dropout_p, is_causal=False):
 
 
 class Layer(nn.Layer):
-    """Attention, then two dense layers; each normalises after its sum."""
+    """Attention, then two dense layers; each normalises after its sum.
 
-    def __init__(self, facts, width, heads, inner_width, fused):
+    ranks: over which its heads and its inner layer are divided; it has those of one.
+    """
+
+    def __init__(self, facts, width, heads, inner_width, fused, ranks=1):
         super().__init__()
         self.attention = F.scaled_dot_product_attention if fused else attention
-        self.heads = heads
-        self.qkv = dense(width, 3 * width)
-        self.projection = dense(width, width)
+        self.heads, self.head_width = heads // ranks, width // heads
+        self.qkv = dense(width, 3 * width // ranks)
+        self.projection = dense(width // ranks, width)
         self.norm1 = layer_norm(facts, width)
-        self.ffn1 = dense(width, inner_width)
-        self.ffn2 = dense(inner_width, width)
+        self.ffn1 = dense(width, inner_width // ranks)
+        self.ffn2 = dense(inner_width // ranks, width)
         self.norm2 = layer_norm(facts, width)
         self.dropout = nn.Dropout(facts.DROPOUT)
         self.attention_dropout = facts.ATTENTION_DROPOUT
 
-    def attend(self, x, bias):
-        """bias: what attention adds to its scores; None: causal, which the fused one knows."""
-        batch, tokens, width = x.shape
-        heads = [batch, tokens, self.heads, width // self.heads]
+    def mixed(self, x, bias):
+        """Values, mixed by attention: (batch, tokens, width of the heads).
+
+        bias: what attention adds to its scores; None: causal, which the fused one knows.
+        """
+        batch, tokens, _ = x.shape
+        heads = [batch, tokens, self.heads, self.head_width]
         query, key, value = (each.reshape(heads) for each in self.qkv(x).split(3, -1))
         dropped = self.attention_dropout if self.training else 0.0
         mixed = self.attention(query, key, value, bias, dropped, bias is None)
-        return self.dropout(self.projection(mixed.reshape([batch, tokens, width])))
+        return mixed.reshape([batch, tokens, self.heads * self.head_width])
+
+    def attend(self, x, bias):
+        return self.dropout(self.projection(self.mixed(x, bias)))
 
     def forward(self, x, bias):
         x = self.norm1(x + self.attend(x, bias))
@@ -93,8 +102,8 @@ class DecoderLayer(Layer):
     bias: of causal_bias, or None where attention is fused.
     """
 
-    def __init__(self, facts, width, heads, fused):
-        super().__init__(facts, width, heads, 4 * width, fused)
+    def __init__(self, facts, width, heads, fused, ranks=1):
+        super().__init__(facts, width, heads, 4 * width, fused, ranks)
 
     def forward(self, x, bias):
         x = x + self.attend(self.norm1(x), bias)
@@ -155,10 +164,10 @@ def loss(run, network):
     return network
 
 
-def adamw(run, parameters, facts, clip_norm):
+def adamw(run, parameters, facts, clip_norm, clip=nn.ClipGradByGlobalNorm):
     """AdamW with the constants of a workload's facts, after a clip by global norm if there is one.
 
-    No groups of parameters: each would be clipped by a norm of its own.
+    clip(norm): what clips. No groups of parameters: each would be clipped by a norm of its own.
     """
     decayed = {p.name for p in parameters if p.ndim > 1}  # dense weights, embeddings
     return paddle.optimizer.AdamW(
@@ -169,7 +178,7 @@ def adamw(run, parameters, facts, clip_norm):
         parameters=parameters,
         weight_decay=facts.WEIGHT_DECAY,
         apply_decay_param_fun=lambda name: name in decayed,
-        grad_clip=nn.ClipGradByGlobalNorm(clip_norm) if clip_norm else None,
+        grad_clip=clip(clip_norm) if clip_norm else None,
     )
 
 

@@ -2,8 +2,8 @@
 
 The decoder of frameworks/oneflow/transformer.py, the head by the word embedding; on the CPU eager
 with an own clip. On the GPU, which this has not run on, nn.Graph with updates and additions fused,
-and in eager mode a multi-tensor AdamW. A tensor group divides layers, embedding and head by
-frameworks/oneflow/parallel.py.
+and in eager mode a multi-tensor AdamW. A tensor group divides layers, embedding and head, a stage
+has layers of its own, by frameworks/oneflow/parallel.py.
 """
 
 import oneflow as flow
@@ -30,8 +30,10 @@ class GPT(nn.Module):
         sizes, layers = (width, run.dimensions["heads"]), range(run.dimensions["layers"])
         self.layers = nn.ModuleList([DecoderLayer(run, facts, *sizes) for _ in layers])
         self.norm = layer_norm(facts, width, run.cuda)
-        # a token sees those before it, and itself
-        self.register_buffer("seen", flow.tril(flow.ones(tokens, tokens)))
+        stages, self.run = run.mesh.pipeline, run
+        self.masks = nn.ModuleList([parallel.Mask(stage, tokens) for stage in range(stages)])
+        if stages > 1:
+            self.tied = parallel.Tied(stages - 1, facts.VOCABULARY, width)
         self.enter, self.leave = parallel.enter(run), parallel.leave(run)
 
     def hidden(self, tokens):
@@ -39,24 +41,33 @@ class GPT(nn.Module):
         count = tokens.shape[1]
         x = self.leave(self.word_embedding(tokens)) + self.position_embedding.weight[:count]
         x = F.dropout(x, self.dropout, self.training)
-        for layer in self.layers:
-            x = layer(x, self.seen)
+        for stage, mask in enumerate(self.masks):
+            x = parallel.at_stage(self.run, stage, x) if stage else x
+            for number in facts.layers_of_stage(self.run.dimensions, stage, len(self.masks)):
+                x = self.layers[number](x, mask.seen)
         return self.norm(x)
 
     def head(self, x):
-        return flow._C.matmul(self.enter(x), self.word_embedding.weight, transpose_b=True)
+        table = self.word_embedding if len(self.masks) == 1 else self.tied
+        return flow._C.matmul(self.enter(x), table.weight, transpose_b=True)
 
     def forward(self, tokens):
         return self.head(self.hidden(tokens))
 
 
 def model(run):
-    return framework.place(run, GPT(run), canonical)
+    return framework.place(run, GPT(run), name_of)
+
+
+def name_of(own):
+    """The name of facts.parameters of the network's own one."""
+    return "word_embedding" if own == "tied.weight" else canonical(own)
 
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    named = {canonical(own): parameter for own, parameter in network.named_parameters()}
+    named = parallel.placed_here(run, network.named_parameters())
+    named = {name_of(own): parameter for own, parameter in named}
     split = parallel.Split(run) if parallel.is_split(run) else None
     return framework.Weights(run, named, split=split)
 
@@ -86,6 +97,7 @@ def training(run):
 
 
 def inference(run):
+    parallel.refuse(run)
     network = model(run).eval()
     own = (outputs, weights(run, network), empty)
     return transformer.infer(run, network, *own, attention(run))
