@@ -47,6 +47,7 @@ SMALL = {
     "electra": {"batch_size": 1, "sequence_length": 16},
     "electra_squad": {"batch_size": 1, "sequence_length": 16},
     "gpt": {"batch_size": 1, "width": 32, "layers": 2, "heads": 2, "sequence_length": 16},
+    "insightface": {"batch_size": 2, "backbone": "y1", "num_classes": 1000, "image_size": 32},
 }
 #: Beside the first ones, as config/rounds/one-gpu.yaml has them; compiled as users do by default.
 OTHERS = (
@@ -55,6 +56,7 @@ OTHERS = (
     {"workload": "electra", "batch_size": 24, "sequence_length": 512},
     {"workload": "electra_squad", "batch_size": 32},
     {"workload": "gpt", "batch_size": 8},
+    {"workload": "insightface", "batch_size": 64, "precision": "fp32"},
     {"workload": "resnet50", "scenario": "infer", "batch_size": 1},
     {"workload": "resnet50", "scenario": "infer", "batch_size": 256},
     {"workload": "bert", "scenario": "infer", "batch_size": 8},

@@ -129,20 +129,30 @@ def nearest(word: object, words: Sequence[str]) -> list[str]:
 
 
 def explain(
-    error: ValidationError, model: type[BaseModel], written: Written | None = None
+    error: ValidationError,
+    model: type[BaseModel],
+    written: Written | None = None,
+    data: Mapping[str, Any] | None = None,
 ) -> list[Problem]:
-    """Pydantic's errors about `model` as problems, in the order of the errors."""
+    """Pydantic's errors about `model` as problems, in the order of the errors.
+
+    data: what was validated; a key that stands in the wrong section is looked for in its sections.
+    """
     given = Written() if written is None else written
-    return [_problem(dict(found), model, given) for found in error.errors(include_url=False)]
+    return [
+        _problem(dict(found), model, given, data or {}) for found in error.errors(include_url=False)
+    ]
 
 
-def _problem(found: dict[str, Any], model: type[BaseModel], written: Written) -> Problem:
+def _problem(
+    found: dict[str, Any], model: type[BaseModel], written: Written, data: Mapping[str, Any]
+) -> Problem:
     place = [part for part in found["loc"] if part != "[key]"]
     scalar = written.at(place, found["input"])
     key, value = key_path(place), str(scalar) if scalar else _shown(found["input"])
     if found["type"] == "extra_forbidden":
         allowed = tuple(_section(model, place[:-1]).model_fields)
-        meant = "".join(nearest(place[-1], allowed)) or _elsewhere(place, model)
+        meant = "".join(nearest(place[-1], allowed)) or _elsewhere(place, model, data)
         return Problem(key, "", f"unknown key (its value is {value})", allowed, meant)
     if found["type"] == "invalid_key":
         where = key_path(place[:-1]) or "the file"
@@ -225,13 +235,19 @@ def _section(model: type[BaseModel], place: Sequence[str | int]) -> type[BaseMod
     return model
 
 
-def _elsewhere(place: Sequence[str | int], model: type[BaseModel]) -> str:
-    """The full path of a key that stands in the wrong section: the nearest to where it stands."""
+def _elsewhere(place: Sequence[str | int], model: type[BaseModel], data: Mapping[str, Any]) -> str:
+    """The full path of a key that stands in the wrong section: the nearest to where it stands, in a
+    section that `data` has if there is one."""
     *sections, name = [str(part) for part in place if not isinstance(part, int)]
 
-    def distance(path: str) -> tuple[int, int]:
-        parts = path.split(".")
-        return -len(os.path.commonprefix([parts, sections])), len(parts)
+    def distance(path: str) -> tuple[int, int, int]:
+        *above, _ = parts = path.split(".")
+        there: Any = data
+        missing = 0
+        for each in above:
+            there = there.get(each) if isinstance(there, Mapping) else None
+            missing += there is None
+        return -len(os.path.commonprefix([parts, sections])), missing, len(parts)
 
     found = [path for path, _ in keys(model) if path.split(".")[-1] == name]
     return min(found, key=distance, default="")

@@ -766,7 +766,7 @@ def load(
     try:
         valid = Config.model_validate(data, context={"frameworks": _frameworks(data)})
     except ValidationError as error:
-        problems = explain(error, Config, written) + problems
+        problems = explain(error, Config, written, data) + problems
     else:
         known = {problem.key for problem in problems}
         problems += [problem for problem in _laid_out(valid) if problem.key not in known]

@@ -114,9 +114,9 @@ ONEFLOW = [
         "each group of parameters is clipped by itself, as in nn.Graph",
         Replace(
             "AdamW.step",
-            "clip(_, self.clip_norm)",
+            "self.clip(_, self.clip_norm)",
             "[\n"
-            "    clip([weight.grad for weight in those.parameters], self.clip_norm)\n"
+            "    self.clip([weight.grad for weight in those.parameters], self.clip_norm)\n"
             "    for those in self.param_groups\n"
             "]",
         ),

@@ -45,8 +45,10 @@ def test_kinds_of_every_workload_fit_their_shapes(workload):
     lengths.update({tensor.SCALE: 1, tensor.VECTOR: 1})
     for name, each in own.parameters(sizes).items():
         assert len(each.shape) == lengths[each.kind], name
-        assert name.endswith("bias") == (each.kind == tensor.VECTOR), name
-        assert name.endswith("embedding") == (each.kind == tensor.EMBEDDING), name
+        own_name = name.rpartition(".")[2].rstrip("0123456789")
+        assert own_name.endswith(("bias", "slope")) == (each.kind == tensor.VECTOR), name
+        rows = name.endswith(("embedding", "centres"))
+        assert rows == (each.kind == tensor.EMBEDDING), name
     for name, each in (own.statistics(sizes) if own.statistics else {}).items():
         assert each.kind == (tensor.VARIANCE if name.endswith("variance") else tensor.MEAN)
 

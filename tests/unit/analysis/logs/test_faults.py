@@ -746,7 +746,7 @@ def test_another_sources_log_is_answered_with_its_name(capsys, tmp_path):
         ([*EIGHT, "batch=3"], "--case batch=3: unknown key [allowed: framework, "),
         (
             EIGHT[1:],
-            "workload=: is not a workload [allowed: bert, electra, electra_squad, gpt, resnet50, ",
+            "workload=: is not a workload [allowed: bert, electra, electra_squad, gpt, ",
         ),
         (["workload=resnet", *EIGHT[1:]], "workload=resnet: is not a workload"),
         (EIGHT[:1], "--case: precision is missing"),
