@@ -29,9 +29,9 @@ def conv(inputs, outputs, size, stride=1, padding=None, groups=1):
     return Conv2d(inputs, outputs, size, stride, padding=padding, groups=groups, bias=False)
 
 
-def batch_norm(channels, epsilon, kind=nn.BatchNorm2d, **settings):
+def batch_norm(channels, epsilon, kind=nn.BatchNorm2d):
     # as torch's, the momentum is the share of the new statistic
-    return kind(channels, eps=epsilon, momentum=1 - facts.BATCH_NORM_MOMENTUM, **settings)
+    return kind(channels, eps=epsilon, momentum=1 - facts.BATCH_NORM_MOMENTUM)
 
 
 class Block(nn.Module):
@@ -107,6 +107,16 @@ def mobile():
     yield "last", Activated(channels, facts.MOBILE_LAST, 1, epsilon=epsilon)
 
 
+class Standardized(nn.BatchNorm1d):
+    """A norm whose scale and shift stay 1 and 0: without any, OneFlow's takes no global tensors."""
+
+    def __init__(self, channels, **settings):
+        super().__init__(channels, **settings)
+        del self.weight, self.bias
+        self.register_buffer("weight", flow.ones(channels))
+        self.register_buffer("bias", flow.zeros(channels))
+
+
 class Output(nn.Module):
     """From a backbone's last images to embeddings."""
 
@@ -123,7 +133,7 @@ class Output(nn.Module):
             inputs = facts.RESNET_WIDTHS[-1] * side**2
         self.weight = nn.Parameter(flow.empty(width, inputs))
         self.bias = nn.Parameter(flow.empty(2 * width))  # and behind it the shift of the norm
-        self.norm = batch_norm(width, facts.BATCH_NORM_EPSILON, nn.BatchNorm1d, affine=False)
+        self.norm = batch_norm(width, facts.BATCH_NORM_EPSILON, Standardized)
 
     def forward(self, x):
         bias, shift = self.bias.chunk(2)
