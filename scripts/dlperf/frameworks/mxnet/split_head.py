@@ -1,6 +1,7 @@
 """A softmax over many classes, in MXNet: the pieces of a head, and its optimiser."""
 
 import mxnet as mx
+import numpy as np
 
 
 def cosines(F, features, centres):
@@ -14,7 +15,11 @@ def normalized(F, rows):
 
 
 class SGD(mx.optimizer.SGD):
-    """MXNet's own for a CPU, tensor by tensor: its `multi_sgd_mom_update` takes twice as long."""
+    """MXNet's own for a CPU, tensor by tensor: its `multi_sgd_mom_update` takes twice as long.
+
+    In float64 MXNet's operator has momentum as float32, which five steps show: there it is written
+    out. The rate is in the momentum's buffer.
+    """
 
     def __init__(self, **settings):
         super().__init__(**settings)
@@ -22,13 +27,18 @@ class SGD(mx.optimizer.SGD):
 
     def update_multi_precision(self, index, weight, grad, state):
         self._update_count(index)
+        rate, decay = self._get_lr(index), self._get_wd(index)
+        if weight.dtype == np.float64:
+            state[:] = self.momentum * state - rate * (self.rescale_grad * grad + decay * weight)
+            weight[:] += state
+            return
         mx.nd.sgd_mom_update(
             weight,
             grad,
             state,
             out=weight,
-            lr=self._get_lr(index),
-            wd=self._get_wd(index),
+            lr=rate,
+            wd=decay,
             momentum=self.momentum,
             rescale_grad=self.rescale_grad,
         )

@@ -162,25 +162,27 @@ def sampled(count, rows, places):
 
 def optimizer(run, parameters, classes, **settings):
     """SGD of a network's parameters, those of `Classes` among them."""
-    settings["fused"] = run.cuda and run.compiler == "none"
-    if classes.by_itself:
-        return SGD(parameters, classes, **settings)
-    return flow.optim.SGD(parameters, **settings)
+    if run.compiler == "graph":
+        return flow.optim.SGD(parameters, **settings)
+    return SGD(run, parameters, classes, fused=run.cuda, **settings)
 
 
 class SGD(flow.optim.SGD):
     """Momentum and weight decay of all parameters; of sampled `Classes`, of the rows taken.
 
-    v = momentum v + g + decay w; w -= rate v. Other rows rest, momentum, decay and all.
+    v = momentum v + g + decay w; w -= rate v. Other rows rest, momentum, decay and all. In float64
+    OneFlow's own kernel has momentum as float32, which five steps show, so all is written out.
     """
 
-    def __init__(self, parameters, classes, **settings):
-        rests = classes.sampled
-        super().__init__([p for p in parameters if not rests or p is not classes.weight], **settings)
-        self.classes, self.settings = classes, settings
+    def __init__(self, run, parameters, classes, momentum, weight_decay, **settings):
+        dense = [p for p in parameters if not classes.sampled or p is not classes.weight]
+        super().__init__(dense, momentum=momentum, weight_decay=weight_decay, **settings)
+        self.dense, self.classes = dense, classes
+        self.momentum, self.decay, self.is_exact = momentum, weight_decay, run.float64
         # whose sum the gradient of shared rows is of
-        self.losses = classes.run.ranks if classes.is_split else 1
-        self.velocity = flow.zeros_like(classes.weight) if rests else None
+        self.losses = run.ranks if classes.is_split else 1
+        self.velocity = flow.zeros_like(classes.weight) if classes.sampled else None
+        self.velocities = [flow.zeros_like(each) for each in dense] if run.float64 else []
 
     def give(self, parameter, ids, rows):
         """The gradient of the next update: rows of ids, some of which may be the same."""
@@ -189,23 +191,28 @@ class SGD(flow.optim.SGD):
         looked_up.grad = rows
         self.classes.lookups.append((ids, looked_up))
 
+    @flow.no_grad()
     def step(self, closure=None):
         rate, taken = self.param_groups[0]["lr"], self.classes.lookups
         if taken and not self.classes.sampled:
             [(_, rows)] = taken
             self.classes.weight.grad = rows.grad / self.losses
-        super().step(closure)
+        if self.is_exact:
+            for weight, velocity in zip(self.dense, self.velocities):
+                velocity.mul_(self.momentum).add_(weight.grad + self.decay * weight)
+                weight.sub_(rate * velocity)
+        else:
+            super().step(closure)
         if self.classes.sampled:
-            with flow.no_grad():
-                [(ids, rows)] = taken
-                self._update(ids, rows.grad / self.losses, rate)
+            [(ids, rows)] = taken
+            self._update_rows(ids, rows.grad / self.losses, rate)
         taken.clear()
 
-    def _update(self, ids, gradient, rate):
-        weight, momentum = self.classes.weight, self.settings["momentum"]
+    def _update_rows(self, ids, gradient, rate):
+        weight = self.classes.weight
         # index_add_ is the one write of rows whose time does not grow with the table's
         before = flow._C.gather(self.velocity, ids, axis=0)
-        decayed = flow._C.gather(weight, ids, axis=0) * self.settings["weight_decay"]
-        moved = before * momentum + gradient + decayed
+        decayed = flow._C.gather(weight, ids, axis=0) * self.decay
+        moved = before * self.momentum + gradient + decayed
         self.velocity.index_add_(0, ids, moved - before)
         weight.index_add_(0, ids, moved, alpha=-rate)
