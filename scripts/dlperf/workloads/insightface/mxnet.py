@@ -150,7 +150,9 @@ class Output(nn.HybridBlock):
     def hybrid_forward(self, F, x, weight, bias):
         x = self.bn(self.conv(x)) if self.small else self.dropout(self.bn(x))
         x = F.dot(F.flatten(F.cast(x, self.dtype)), weight, transpose_b=True)
-        before, shift = (F.slice_axis(bias, 0, *ends) for ends in ((0, self.width), (self.width, None)))
+        before, shift = (
+            F.slice_axis(bias, 0, *ends) for ends in ((0, self.width), (self.width, None))
+        )
         return F.broadcast_add(self.norm(F.broadcast_add(x, before)), shift)
 
 
