@@ -181,7 +181,7 @@ def unsupported_in(framework, case):
     if framework == "oneflow" and is_sampled(case) and case["compiler"] == "graph":
         return "samples have no fixed size, which a graph needs: ask for compiler none"
     if framework == "mxnet" and is_split(case):
-        return "only `head: data` is implemented in MXNet, whose parameter servers gather nothing"
+        return "in MXNet only `head: data` is implemented"
     return ""
 
 
