@@ -174,6 +174,17 @@ def unsupported(identity):
     return ""
 
 
+def unsupported_in(framework, case):
+    """Why `framework` cannot do a case, by its identity and device, or ""."""
+    if framework == "oneflow" and case["precision"].startswith("amp"):
+        return "nn.Graph's AMP narrows the output layer and the head too, which are in float32"
+    if framework == "oneflow" and is_sampled(case) and case["compiler"] == "graph":
+        return "samples have no fixed size, which a graph needs: ask for compiler none"
+    if framework == "mxnet" and is_split(case):
+        return "in MXNet only `head: data` is implemented"
+    return ""
+
+
 def embedding(dimensions):
     """The width of an embedding and of a centre."""
     return EMBEDDINGS[dimensions["backbone"]]
@@ -390,6 +401,7 @@ WORKLOAD = Workload(
     statistics=statistics,
     sparse=sparse,
     unsupported=unsupported,
+    unsupported_in=unsupported_in,
     optimizer_states=OPTIMIZER_STATES,
     published=PUBLISHED,
     published_fields=published_fields,
