@@ -48,6 +48,8 @@ from wrong.gpt_tensorflow1 import GPT_TENSORFLOW1
 from wrong.gpt_tensorflow1 import RIGHT as GPT_IN_TENSORFLOW1
 from wrong.insightface import HEADS, INSIGHTFACE, SAMPLERS
 from wrong.insightface import RIGHT as FACES
+from wrong.insightface_jax import INSIGHTFACE_JAX
+from wrong.insightface_jax import RIGHT as FACES_IN_JAX
 from wrong.resnet50 import RESNET50
 from wrong.wide_deep import SHARDED, WIDE_DEEP
 
@@ -305,12 +307,15 @@ def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
     assert found["passed"], found["tiers"]
 
 
-@pytest.mark.parametrize("mutation", first(3, INSIGHTFACE) + first(0, HEADS + SAMPLERS))
+@pytest.mark.parametrize(
+    "mutation",
+    first(3, INSIGHTFACE) + first(0, HEADS + SAMPLERS) + first(1, INSIGHTFACE_JAX),
+)
 def test_a_wrong_setting_of_insightface_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 
-@pytest.mark.parametrize("mutation", first(1, FACES))
+@pytest.mark.parametrize("mutation", first(1, FACES) + first(0, FACES_IN_JAX))
 def test_insightface_passes_with_every_head_as_it_is(mutation, certificate):
     found = certificate(mutation)
     assert found["passed"], found["tiers"]
