@@ -56,6 +56,23 @@ INSIGHTFACE_JAX = [
         tier="float64-loss",
     ),
 ]
+#: In mixed precision, what has to be in float32.
+HALF = [
+    jax(
+        "a softmax in bfloat16",
+        Replace(
+            "head",
+            "facts.SCALE * with_margin(...)",
+            "jnp.asarray(\n"
+            "    facts.SCALE * with_margin(...), framework.compute_dtype(run)\n"
+            ").astype(_x.dtype)",
+            given=("normalized(_x) @ _",),
+        ),
+        precision="amp",
+        tier="timed-loss",
+        **TIMED,
+    ),
+]
 #: As it is, with every head and layout.
 RIGHT = [
     each._replace(name="as it is", edit=None, tier="", **TIMED)

@@ -174,11 +174,10 @@ def head(run, parameters, x, labels, random, given=None):
 
     random: a key to sample centres with. given: 1 for each class that the step takes, of all ranks.
     """
-    dimensions, rank, centres = run.dimensions, split_head.rank_of(run), parameters["centres"]
+    dimensions, centres, rank = run.dimensions, parameters["centres"], 0
     is_split, block = facts.is_split(dimensions), len(centres)
-    if not is_split:
-        rank = 0  # each has all centres
-    else:
+    if is_split:
+        rank = split_head.rank_of(run)
         x, labels = split_head.gathered(run, x), split_head.gathered_labels(run, labels)
     places, count = places_of(run, labels, rank, block)
     is_there = jnp.arange(block) < count
