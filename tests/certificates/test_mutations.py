@@ -46,8 +46,11 @@ from wrong.gpt_tensorflow import RIGHT as GPT_IN_TENSORFLOW
 from wrong.gpt_tensorflow import SPLIT as SPLIT_IN_TENSORFLOW
 from wrong.gpt_tensorflow1 import GPT_TENSORFLOW1
 from wrong.gpt_tensorflow1 import RIGHT as GPT_IN_TENSORFLOW1
-from wrong.insightface import HEADS, INSIGHTFACE, SAMPLERS
+from wrong.insightface import HALF, HEADS, INSIGHTFACE, SAMPLERS
 from wrong.insightface import RIGHT as FACES
+from wrong.insightface_jax import HALF as HALF_IN_JAX
+from wrong.insightface_jax import INSIGHTFACE_JAX
+from wrong.insightface_jax import RIGHT as FACES_IN_JAX
 from wrong.insightface_mxnet import RIGHT as FACES_IN_MXNET
 from wrong.insightface_oneflow import RIGHT as FACES_IN_ONEFLOW
 from wrong.insightface_oneflow import SPLIT as HEADS_IN_ONEFLOW
@@ -310,14 +313,22 @@ def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
 
 @pytest.mark.parametrize(
     "mutation",
-    first(3, INSIGHTFACE) + first(0, HEADS + SAMPLERS) + first(1, HEADS_IN_ONEFLOW),
+    first(3, INSIGHTFACE)
+    + first(0, HEADS + SAMPLERS + HALF)
+    + first(1, INSIGHTFACE_JAX)
+    + first(0, HALF_IN_JAX)
+    + first(1, HEADS_IN_ONEFLOW),
 )
 def test_a_wrong_setting_of_insightface_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 
 @pytest.mark.parametrize(
-    "mutation", first(1, FACES) + first(1, FACES_IN_ONEFLOW) + first(0, FACES_IN_MXNET)
+    "mutation",
+    first(1, FACES)
+    + first(0, FACES_IN_JAX)
+    + first(1, FACES_IN_ONEFLOW)
+    + first(0, FACES_IN_MXNET),
 )
 def test_insightface_passes_with_every_head_as_it_is(mutation, certificate):
     found = certificate(mutation)

@@ -273,6 +273,20 @@ SAMPLERS = [
         **TIMED,
     ),
 ]
+#: In mixed precision, what has to be in float32.
+HALF = [
+    pytorch(
+        "an output and a head in bfloat16",
+        Replace(
+            "Face.forward",
+            "torch.autocast(self.device, enabled=False)",
+            "torch.autocast(\n    self.device, enabled=torch.is_autocast_enabled(self.device)\n)",
+        ),
+        precision="amp",
+        tier="timed-loss",
+        **TIMED,
+    ),
+]
 #: As it is, with every head and layout, and each backbone and loss.
 RIGHT = [
     each._replace(name="as it is", edit=None, tier="", **TIMED)

@@ -3,11 +3,11 @@
 import numpy as np
 
 from dlperf.contract.proof import (
-    FROM_NEUTRAL,
     FULL_PRECISION,
     MEDIAN_ALONE,
     NO_INFERENCE,
     SHOWN_BY_ALL,
+    Inapplicable,
     Step,
     Tolerances,
     UpdateRule,
@@ -20,24 +20,31 @@ from dlperf.workloads.insightface import facts, sampling
 DIMENSIONS = {"image_size": 48, "num_classes": 1001, "sample_percent": 10}
 BATCH_SIZE = 8
 SEED = 1  # of batches
+# Where ranks exchange gradients, so many take the timed step: two would not tell a sum that is
+# divided by 2 from a mean.
+TIMED_RANKS = 3
 LEARNING_RATE = 2.0**-7  # a power of two: some frameworks keep the rate in float32
 SETTINGS = {"DROPOUT": 0.0, "SAMPLE_IS_GIVEN": True}  # random numbers differ between frameworks
 DROPOUTS = ("DROPOUT",)
 GRADIENT_SETTINGS = {}
 GRADIENT_LEARNING_RATE = 2.0**10  # so large that float32 weights do not swamp it
 
+#: Of gradients from the neutral weights in fewer digits than float32 has.
+DROWNED = Inapplicable("they differ by as much as they are long")
+
 #: Tolerances in the precision that is timed: one step, and the optimiser alone. `amp` holds for
 #: bfloat16 and `amp_fp16` for float16. Those of fp32 are at least three times what PyTorch measured
-#: with y1 and each head, and with r50, on one device and two (loss 1.8e-7, gradient 5.6e-4 in a
-#: shift whose own gradient is 0, median 3.1e-5, statistics 1.6e-6, of r50 5.8e-5, dropout 1.8e-7,
-#: optimiser 8.7e-8); where float64 is missing, `losses` and `update` are ResNet-50's, and so are
-#: those of the other precisions. In bfloat16 y1 does not pass them: its median gradient is 0.39
-#: off, and shifts without a gradient are by 3.5. These neutral weights amplify rounding; the timed
-#: step needs others (`timed`).
+#: from the neutral weights with y1 and each head, and with r50, on one device and two (loss 1.8e-7,
+#: gradient 5.6e-4 in a shift whose own gradient is 0, median 3.1e-5, statistics 1.6e-6, of r50
+#: 5.8e-5, dropout 1.8e-7, optimiser 8.7e-8); where float64 is missing, `losses` and `update` are
+#: ResNet-50's. In bfloat16, PyTorch measured 1.4e-5 (r50 2.4e-5) in the timed step's loss, 0.24 in
+#: the worst, 0.093 in the median and 2e-3 in the centres' gradient. A head in bfloat16 changes
+#: y1's loss by 2.8e-3, a softmax of scores in bfloat16 by 7e-4. Those of float16 and TF32 are not
+#: measured.
 TOLERANCES = {
     "fp32": Tolerances(
         step=Step(loss=2e-6, gradient=3e-3, gradient_median=2e-4, gradient_last=SHOWN_BY_ALL),
-        neutral=FROM_NEUTRAL,
+        neutral=Step(loss=2e-6, gradient=3e-3, gradient_median=2e-4, gradient_last=SHOWN_BY_ALL),
         least_error=FULL_PRECISION,
         statistics=2e-4,
         dropout=2e-6,
@@ -49,7 +56,7 @@ TOLERANCES = {
     ),
     "tf32": Tolerances(
         step=Step(loss=4e-4, gradient=0.2, gradient_median=0.03, gradient_last=SHOWN_BY_ALL),
-        neutral=FROM_NEUTRAL,
+        neutral=Step(loss=1e-3, gradient=DROWNED, gradient_median=DROWNED, gradient_last=0.1),
         least_error=1e-3,
         statistics=1e-2,
         dropout=4e-4,
@@ -60,8 +67,8 @@ TOLERANCES = {
         optimizer=1e-5,
     ),
     "amp": Tolerances(
-        step=Step(loss=1e-2, gradient=0.9, gradient_median=0.3, gradient_last=SHOWN_BY_ALL),
-        neutral=FROM_NEUTRAL,
+        step=Step(loss=2e-4, gradient=0.9, gradient_median=0.3, gradient_last=0.02),
+        neutral=Step(loss=1e-2, gradient=DROWNED, gradient_median=DROWNED, gradient_last=0.5),
         least_error=1e-3,
         statistics=0.1,
         dropout=1e-2,
@@ -72,8 +79,8 @@ TOLERANCES = {
         optimizer=1e-2,
     ),
     "amp_fp16": Tolerances(
-        step=Step(loss=1e-3, gradient=0.2, gradient_median=0.06, gradient_last=SHOWN_BY_ALL),
-        neutral=FROM_NEUTRAL,
+        step=Step(loss=2e-4, gradient=0.2, gradient_median=0.06, gradient_last=4e-3),
+        neutral=Step(loss=5e-3, gradient=DROWNED, gradient_median=DROWNED, gradient_last=0.25),
         least_error=1e-3,
         statistics=4e-3,
         dropout=1e-3,
@@ -96,8 +103,10 @@ LONG_RUNS = {
 }
 GIVEN_SCALES = (1.0, 1.0, 1.0)  # of the gradients given to the optimiser alone, a step each
 
-#: Of embeddings: the shift that they share has so many deviations of what they differ by.
-SHIFT = 4.0
+#: Of embeddings: the shift that they share has so many deviations of what they differ by. Of the
+#: timed step's: what half precision adds to what they differ by moves no cosine far, so that half
+#: precision behind them shows in the loss.
+SHIFT, TIMED_SHIFT = 4.0, 32.0
 #: Every so manieth centre lies opposite to the shift, by a cosine of OPPOSITE.
 FAR, OPPOSITE = 4, -0.985
 #: Shifts before a PReLU lie so far on one side of zero, one in so many on the other.
@@ -145,6 +154,31 @@ def neutral(name, known, random):
     if name.endswith(BEFORE_PRELU):
         shifts += OPEN * np.where(np.arange(shape[0]) % CLOSED, 1.0, -1.0)
     return shifts
+
+
+def timed(name, known, random):
+    """Weights for the step that is timed, whose rounding they do not amplify.
+
+    Kernels of the usual deviation and scales around 1: the signal is as large as the shifts beside
+    it, whose rounding would drown it. Slopes near 1: where rounding turns a PReLU, little changes.
+    Larger shifts without a gradient: their decay, beside what rounding makes of that.
+    """
+    array = np.asarray(neutral(name, known, random))
+    if known.kind == KERNEL:
+        return 10 * array
+    if known.kind == SCALE:
+        return 0.5 + array
+    if ".slope" in name:
+        return 0.5 + array
+    if name == "output.bias":
+        width = known.shape[0] // 2
+        further = (TIMED_SHIFT - SHIFT) * width**0.5 * direction(width)
+        return array + np.concatenate([0 * further, further])
+    if name.endswith(WITHOUT_GRADIENT):
+        return 2 * array
+    if name.endswith(BEFORE_PRELU):
+        return array - 0.5 * OPEN * np.sign(array)
+    return array
 
 
 def _centres(shape, random):
@@ -197,6 +231,8 @@ PROOF = SampledProof(
     given_scales=GIVEN_SCALES,
     tolerances=TOLERANCES,
     long_runs=LONG_RUNS,
+    timed=timed,
+    timed_ranks=TIMED_RANKS,
     dropouts=DROPOUTS,
     is_sampled=facts.is_sampled,
     sampled_labels=sampling.labels,
