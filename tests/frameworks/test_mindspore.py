@@ -1,11 +1,14 @@
 """MindSpore: what it cannot do with tables of which a step touches some rows."""
 
+import dataclasses
+
 import pytest
 
+from dlperf.contract.layout import Layout
 from dlperf.frameworks import mindspore
 
 LAZY = {"adam": "lazy", "compiler": "graph", "device": "cpu", "precision": "fp32"}
-LAZY.update(scenario="train", layout={"accumulation": 1})
+LAZY.update(scenario="train", layout=dataclasses.asdict(Layout()))
 
 
 def test_rows_are_updated_in_a_graph_on_a_cpu():
@@ -17,7 +20,7 @@ def test_rows_are_updated_in_a_graph_on_a_cpu():
     [
         ({"compiler": "none"}, "PYNATIVE"),
         ({"device": "cuda"}, "GPU"),
-        ({"layout": {"accumulation": 2}}, "micro-steps"),
+        ({"layout": dataclasses.asdict(Layout(accumulation=2))}, "micro-steps"),
         ({"adam": "dense"}, "certificate"),
     ],
 )

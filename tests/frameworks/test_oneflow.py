@@ -1,13 +1,17 @@
 """OneFlow: libraries from its interpreter's own folder, what its graph can do, Adam of rows."""
 
+import dataclasses
 import json
 
 import in_framework
 import pytest
 
 from dlperf import frameworks
+from dlperf.contract.layout import Layout
 from dlperf.frameworks import oneflow
 from dlperf.frameworks.oneflow import process
+
+ONE_STEP = dataclasses.asdict(Layout())
 
 
 def test_library_path_has_the_interpreters_nvidia_folders_first(tmp_path, monkeypatch):
@@ -25,6 +29,7 @@ def test_library_path_has_the_interpreters_nvidia_folders_first(tmp_path, monkey
 
 def test_amp_needs_a_gpu_and_a_graph():
     case = {"precision": "amp", "compiler": "graph", "device": "cuda", "scenario": "train"}
+    case["layout"] = ONE_STEP
     assert not oneflow.unsupported(case)
     assert "CPU" in oneflow.unsupported(dict(case, device="cpu"))
     assert "graph" in oneflow.unsupported(dict(case, compiler="none"))
@@ -32,7 +37,7 @@ def test_amp_needs_a_gpu_and_a_graph():
 
 def test_what_a_graph_cannot_clip_on_a_cpu_it_still_infers():
     case = {"precision": "fp32", "compiler": "graph", "device": "cpu", "clip": 1}
-    case.update(scenario="train", layout={"accumulation": 1})
+    case.update(scenario="train", layout=ONE_STEP)
     assert "clips" in oneflow.unsupported(case)
     assert not oneflow.unsupported(dict(case, scenario="infer"))
 
@@ -43,7 +48,7 @@ def test_what_a_graph_cannot_clip_on_a_cpu_it_still_infers():
 )
 def test_what_its_graph_cannot_train_is_eager(workload, reason):
     case = {"workload": workload, "precision": "fp32", "compiler": "graph", "device": "cpu"}
-    case.update(framework="oneflow", scenario="train", layout={"accumulation": 1}, adam="dense")
+    case.update(framework="oneflow", scenario="train", layout=ONE_STEP, adam="dense")
     assert reason in frameworks.unsupported(case)
     assert not frameworks.unsupported(dict(case, compiler="none"))
     graph_infers = not frameworks.unsupported(dict(case, scenario="infer"))
