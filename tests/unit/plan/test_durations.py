@@ -287,5 +287,6 @@ def test_a_certificate_takes_as_long_as_it_took_or_as_those_beside_it(config, mo
 
 def test_berts_certificates_take_longer_than_those_of_clicks(config):
     asked = certificate_timer()
-    assert asked("certificates/bert/jax/cpu-fp32-xla-1.json") > 60
-    assert asked("certificates/wide_deep/pytorch/cpu-fp32-1.json") < 10
+    berts = asked("certificates/bert/jax/cpu-fp32-xla-1.json")
+    assert berts > 60
+    assert asked("certificates/wide_deep/pytorch/cpu-fp32-1.json") < berts / 3
