@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -112,15 +112,16 @@ def made_reference(package, workload, variant, environments, data, folder) -> Pa
         f"--environment={environments}/pytorch.cpu/env.json",
         f"--data-dir={data}",
         f"--out={folder}",
+        OMP_NUM_THREADS="1",  # as two are made at a time
     )
     return folder
 
 
-def run(scripts: Path, module: str, *arguments: str) -> None:
+def run(scripts: Path, module: str, *arguments: str, **environment: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
-        env=dict(os.environ, PYTHONPATH=str(scripts)),
+        env=dict(os.environ, PYTHONPATH=str(scripts), **environment),
         capture_output=True,
         text=True,
     )
@@ -154,32 +155,39 @@ def certificate_of(mutation: Mutation, package, reference, data, folder) -> dict
 @pytest.fixture(scope="module")
 def certificate(request, environments, tmp_path_factory) -> Iterator[Callable[[Mutation], dict]]:
     """A mutation's certificate. Each takes a core, so those of all chosen tests are made two at a
-    time, from the first test on."""
+    time, from the first test on; so are the references before them."""
     chosen = [
         item.callspec.params["mutation"]
         for item in request.session.items
         if item.path == request.path
     ]
 
-    def given(workload: str, variant: str) -> tuple[Path, Path, Path]:
-        """(package, reference, data)"""
+    references, pool = ThreadPoolExecutor(2), ThreadPoolExecutor(2)
+
+    def given(workload: str, variant: str) -> tuple[Path, Future, Path]:
+        """(package, the reference to come, data)"""
         data, package = request.getfixturevalue(DATA[workload]), SCRIPTS
         if (workload, variant) == ("resnet50", ""):
-            return package, request.getfixturevalue("reference"), data
+            there = request.getfixturevalue("reference")
+            return package, references.submit(lambda: there), data
         folder = tmp_path_factory.mktemp(workload)
         if workload in SMALL:
             package = small_package(workload, folder)
-        out = folder / "reference"
-        return package, made_reference(package, workload, variant, environments, data, out), data
+        asked = (package, workload, variant, environments, data, folder / "reference")
+        return package, references.submit(made_reference, *asked), data
 
-    parts = {key: given(*key) for key in {(each.workload, each.variant) for each in chosen}}
-    pool, running = ThreadPoolExecutor(2), {}
+    def made(mutation, package, reference, data, folder) -> dict:
+        return certificate_of(mutation, package, reference.result(), data, folder)
+
+    keys = dict.fromkeys((each.workload, each.variant) for each in chosen)
+    parts, running = {key: given(*key) for key in keys}, {}
     for mutation in chosen:
         folder = tmp_path_factory.mktemp("mutation")
         part = parts[mutation.workload, mutation.variant]
-        running[mutation] = pool.submit(certificate_of, mutation, *part, folder)
+        running[mutation] = pool.submit(made, mutation, *part, folder)
     yield lambda mutation: running[mutation].result()
-    pool.shutdown(cancel_futures=True)
+    for each in (references, pool):
+        each.shutdown(cancel_futures=True)
 
 
 def assert_fails(certificate: dict, tier: str = "") -> None:
