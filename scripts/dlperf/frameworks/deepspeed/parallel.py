@@ -6,6 +6,7 @@ stage 3 a rank has a partition of the network's too.
 """
 
 import deepspeed
+import numpy as np
 import torch
 from deepspeed.utils import (
     safe_get_full_fp32_param,
@@ -15,6 +16,7 @@ from deepspeed.utils import (
 )
 
 from dlperf.contract.ownership import FLAT, Part
+from dlperf.contract.work import as_array
 
 
 class Weights:
@@ -51,7 +53,7 @@ class Weights:
     def write(self, arrays):
         """All ranks write together."""
         for name, parameter in self.named.items():
-            value = torch.from_numpy(arrays[name].copy()).to(self._run.device)
+            value = torch.from_numpy(np.array(as_array(arrays[name]))).to(self._run.device)
             if self._run.layout.zero_stage == 3:
                 self._write_partition(name, parameter, value)
                 continue

@@ -7,12 +7,14 @@ precision the optimiser's weights are float32: a copy, or with the distributed o
 
 import re
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
 from megatron.core.optimizer import DistributedOptimizer, Float16OptimizerWithFloat16Params
 
 from dlperf import workloads
+from dlperf.contract.work import as_array
 from dlperf.frameworks.pytorch.parallel import parts
 from dlperf.workloads.encoders.layers import canonical
 
@@ -105,7 +107,7 @@ class Weights:
     def _own(self, name, array):
         """The rank's part of a canonical array, as Megatron has it."""
         part = self._parts[name].of(array) if name in self._parts else array
-        value = torch.from_numpy(part.copy()).to(self.named[name].device)
+        value = torch.from_numpy(np.array(as_array(part))).to(self.named[name].device)
         if name not in self._by_head:
             return value
         kinds = value.unflatten(0, (3, -1, self._head_width))
