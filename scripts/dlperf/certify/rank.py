@@ -20,12 +20,11 @@ import numpy as np
 from dlperf import frameworks, workloads
 from dlperf.certify import SHARES
 from dlperf.certify.reference import (
-    ALL,
+    ALL_DROPPED,
     BATCHES,
     GIVEN_LEARNING_RATE,
     given_gradients,
     path_of,
-    settings,
     split,
 )
 from dlperf.contract import files
@@ -83,14 +82,14 @@ def certify(run, task):
             found = error.found()
         framework.stop(run)
         return found
-    changes = dict(proof.settings)
+    changes = dict(proof.in_certificates)
     changes["learning_rate"] = lambda global_batch_size: proof.learning_rate
     if run.scenario == "quality":
         facts = workloads.facts(run.workload)
         changes["schedule"] = lambda run: [
             share * facts.learning_rate(run.global_batch_size) for share in SHARES
         ]
-    with settings(run.workload, changes):
+    with workloads.settings(run.workload, changes):
         try:
             found = compared(run, task, guest, framework, implementation)
         except OtherModel as error:
@@ -108,7 +107,7 @@ def compared(run, task, guest, framework, implementation):
     if task["kind"] == "gradient":
         linear.update(proof.gradient_settings)
         linear["learning_rate"] = lambda global_batch_size: proof.gradient_learning_rate
-    with settings(run.workload, linear):
+    with workloads.settings(run.workload, linear):
         found = train(run, dict(task, own=own), guest, framework, implementation)
         if own and task["neutral"]:
             gc.collect()
@@ -129,7 +128,7 @@ def compared(run, task, guest, framework, implementation):
     if task["optimizer"]:
         guest.phase("optimizer")
         gc.collect()  # the model that was trained: its memory serves for the next one
-        with settings(run.workload, {"learning_rate": lambda size: GIVEN_LEARNING_RATE}):
+        with workloads.settings(run.workload, {"learning_rate": lambda size: GIVEN_LEARNING_RATE}):
             alone = optimizer_alone(run, task, implementation)
         found["compared"]["optimizer"] = alone
     return found
@@ -276,8 +275,8 @@ def dropped(run, task, guest, implementation, place):
     """
     guest.phase("dropout")
     gc.collect()
-    changes = {place: ALL, "learning_rate": lambda global_batch_size: 0.0}
-    with settings(run.workload, changes):
+    changes = {place: ALL_DROPPED, "learning_rate": lambda global_batch_size: 0.0}
+    with workloads.settings(run.workload, changes):
         work = implementation.training(run)
         write(work, load(run, task, "weights"), shapes_of(run))
         losses = []

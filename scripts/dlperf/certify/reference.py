@@ -21,7 +21,6 @@ Prints the mean losses of float32 runs on other batches, which stand in the proo
 """
 
 import argparse
-import contextlib
 import hashlib
 import json
 import os
@@ -34,7 +33,7 @@ from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SHARES, STEPS
 from dlperf.contract import files
 from dlperf.contract.run import Input
 from dlperf.contract.tensor import VARIANCE, shapes
-from dlperf.contract.work import Rows
+from dlperf.contract.work import Rows, as_array
 from dlperf.measure import code
 from dlperf.workloads import inputs as loaders
 
@@ -45,7 +44,7 @@ OUTPUTS = 2  # batches whose outputs are kept
 GIVEN_LEARNING_RATE = 1.0  # of the optimiser alone: the rounding of float32 weights does not count
 LONG_SEEDS = (1, 2, 3, 4, 5)
 #: A rate of dropout: nothing is left but one element in ten million. Not 1, which some refuse.
-ALL = 1 - 2.0**-24
+ALL_DROPPED = 1 - 2.0**-24
 
 
 def neutral(workload, dimensions, kind="neutral", of="parameters"):
@@ -66,18 +65,6 @@ def neutral_statistics(workload, dimensions):
     if not workloads.of(workload).statistics:
         return {}
     return neutral(workload, dimensions, "neutral_statistics", "statistics")
-
-
-@contextlib.contextmanager
-def settings(workload, changes):
-    """The facts with constants changed, for what is built in this block."""
-    facts = workloads.facts(workload)
-    kept = {name: getattr(facts, name) for name in changes}
-    vars(facts).update(changes)
-    try:
-        yield
-    finally:
-        vars(facts).update(kept)
 
 
 def given_gradients(workload, dimensions):
@@ -154,20 +141,34 @@ def save_whole(path, array):
 
 
 class Plain:
-    """The workload's own formulas on global batches of one or more parts."""
+    """The workload's own formulas on global batches of one or more parts.
 
-    def __init__(self, asked, start, parts=1, seed=None, steps=LONG_STEPS, precision="fp64"):
+    start: canonical name -> array of the weights. input: of part 0 of `parts` (contract.run.Input).
+    accumulation: batches of each part a step.
+    """
+
+    def __init__(self, input, start, precision="fp64", accumulation=1):
         import torch
 
-        proof = workloads.proof(asked.workload)
-
-        self.torch = torch
+        self.torch, self.accumulation = torch, accumulation
         self.type = torch.float64 if precision == "fp64" else torch.float32
-        self.reference, self.dimensions = workloads.reference(asked.workload), asked.dimensions
+        self.reference, self.dimensions = workloads.reference(input.workload), input.dimensions
         self.weights = {
-            name: torch.from_numpy(each).to(self.type, copy=True) for name, each in start.items()
+            name: torch.from_numpy(as_array(each)).to(self.type, copy=True)
+            for name, each in start.items()
         }
-        loader = loaders.loader(asked.workload, "sample")
+        loader = loaders.loader(input.workload, input.data)
+        self.sources = [
+            loader.open_batches(input._replace(part=part), "NCHW") for part in range(input.parts)
+        ]
+        # of batch-norm, where the model has it: a part's, as each convention has them
+        kinds = self.reference.statistics
+        self.statistics = [[kind(self.dimensions) for kind in kinds] for _ in self.sources]
+
+    @classmethod
+    def of(cls, asked, start, parts=1, seed=None, steps=LONG_STEPS, precision="fp64"):
+        """On the batches that certificates take."""
+        proof = workloads.proof(asked.workload)
         input = Input(
             workload=asked.workload,
             data="sample",
@@ -180,22 +181,19 @@ class Plain:
             float64=precision == "fp64",
             held_out=asked.variant == "quality",
         )
-        self.sources = [
-            loader.open_batches(input._replace(part=part), "NCHW") for part in range(parts)
-        ]
-        # of batch-norm, where the model has it: a part's, as each convention has them
-        kinds = self.reference.statistics
-        self.statistics = [[kind(self.dimensions) for kind in kinds] for _ in range(parts)]
+        return cls(input, start, precision)
 
     def gradients(self):
-        """(loss, {name: gradient}) on the next batch: every part by itself, then the mean."""
+        """(loss, {name: gradient}) on the next batches: each by itself, then the mean."""
         weights = {name: each.detach().requires_grad_() for name, each in self.weights.items()}
         total, found = 0.0, None
         for source, statistics in zip(self.sources, self.statistics):
-            value = self._loss(weights, source.next(), statistics) / len(self.sources)
-            own = self.torch.autograd.grad(value, list(weights.values()))
-            found = own if found is None else [a.add_(b) for a, b in zip(found, own)]
-            total += value.item()
+            for _ in range(self.accumulation):
+                value = self._loss(weights, source.next(), statistics)
+                value = value / (len(self.sources) * self.accumulation)
+                own = self.torch.autograd.grad(value, list(weights.values()))
+                found = own if found is None else [a.add_(b) for a, b in zip(found, own)]
+                total += value.item()
         return total, dict(zip(self.weights, found))
 
     def loss(self):
@@ -258,7 +256,7 @@ def first_steps(asked, start, parts, keep):
     step as it is; last: what all steps add; statistics: of batch-norm.
     """
     module = workloads.proof(asked.workload)
-    plain = Plain(asked, start, parts)
+    plain = Plain.of(asked, start, parts)
     running = sum(each.size for each in statistics_of(asked).values())
     running *= parts * len(plain.statistics[0])
 
@@ -308,7 +306,7 @@ def again_from(asked, plain, first, parts, keep):
 def linear_step(asked, weights, gradients):
     """What a step under `gradient_settings` takes from the weights, divided by its rate."""
     module = workloads.proof(asked.workload)
-    with settings(asked.workload, module.gradient_settings):
+    with workloads.settings(asked.workload, module.gradient_settings):
         linear = module.optimizer(weights, asked.dimensions)
     rate = module.gradient_learning_rate
     return differences(linear.update(weights, gradients, rate), weights, -rate)
@@ -316,7 +314,7 @@ def linear_step(asked, weights, gradients):
 
 def timed_step(asked, start, parts, keep):
     """The loss of the weights that the timed step starts from; their gradient is kept."""
-    plain = Plain(asked, start, parts)
+    plain = Plain.of(asked, start, parts)
     loss, gradients = plain.gradients()
     keep("%d-timed" % parts, linear_step(asked, plain.weights, gradients))
     if any(plain.statistics):
@@ -331,8 +329,8 @@ def dropped(asked, start):
     """{place of dropout: losses of the first batches where it drops all}"""
     found = {}
     for place in workloads.proof(asked.workload).dropouts:
-        plain = Plain(asked, start)
-        with settings(asked.workload, {place: ALL}):
+        plain = Plain.of(asked, start)
+        with workloads.settings(asked.workload, {place: ALL_DROPPED}):
             found[place] = [plain.loss() for _ in range(BATCHES)]
         plain.close()
     return found
@@ -357,7 +355,7 @@ def optimizer_alone(asked, start):
 
 def long_run(asked, start, seed):
     """The mean loss over LONG_STEPS steps in float32, on the batches of `seed`."""
-    plain = Plain(asked, start, seed=seed, precision="fp32")
+    plain = Plain.of(asked, start, seed=seed, precision="fp32")
     proof = workloads.proof(asked.workload)
     optimizer = plain.reference.fast_optimizer or proof.optimizer
     optimizer, losses = optimizer(plain.weights, asked.dimensions), []
@@ -388,7 +386,7 @@ def main(arguments=None):
         run_in(asked)
     proof = workloads.proof(asked.workload)
     asked.dimensions = workloads.certified(asked.workload, asked.variant)
-    with settings(asked.workload, proof.settings):
+    with workloads.settings(asked.workload, proof.in_certificates):
         if asked.long_runs:
             print_long_runs(asked)
         else:
@@ -421,7 +419,7 @@ def make(asked, proof):
         for count in [*counts, proof.timed_ranks]:
             parts.setdefault(str(count), {})["timed_loss"] = timed_step(asked, timed, count, keep)
     if asked.variant == "quality":  # a test of the second batch, of a model that was not trained
-        plain = Plain(asked, start)
+        plain = Plain.of(asked, start)
         plain.sources[0].next()
         ones = plain.torch.ones
         statistics = {
@@ -444,7 +442,7 @@ def make_outputs(asked, proof):
     for name, arrays in (("weights", start), ("statistics", running)):
         size = sum(each.size for each in arrays.values())
         sha256[name] = save(path_of(asked.out, name), size, arrays.values())
-    plain = Plain(asked, start, steps=OUTPUTS)
+    plain = Plain.of(asked, start, steps=OUTPUTS)
     statistics = {name: torch.from_numpy(each).double() for name, each in running.items()}
     found = []
     for _ in range(OUTPUTS):

@@ -121,7 +121,7 @@ class UpdateRule(abc.ABC):
 @dataclasses.dataclass(frozen=True)
 class Proof:
     """dimensions: of certificates. batch_size, seed: of their batches. learning_rate: of their
-    steps. settings: constants of the facts that they change in every run; gradient_settings,
+    steps. settings: other constants of the facts that they change in every run; gradient_settings,
     gradient_learning_rate: where one step shows the gradient.
 
     neutral(name, tensor, random): weights that make settings visible, by a NumPy RandomState.
@@ -129,6 +129,9 @@ class Proof:
     to the optimiser alone, one a step. tolerances: by precision, `amp` for bfloat16 and `amp_fp16`
     for float16. long_runs: variant -> mean losses of the reference's long runs, which the spread of
     a timed one is held to.
+
+    undrawn: constants of the facts by which a training draws no random numbers of its own: what else
+    it would draw comes with the batch, or is nothing. Certificates change them in every run, too.
 
     timed(name, tensor, random): weights of its own for the timed step; None: the neutral ones.
     timed_ranks: how many take it where ranks exchange gradients; 0: as many as the layout has.
@@ -148,11 +151,17 @@ class Proof:
     given_scales: Tuple[float, ...]
     tolerances: Mapping[str, Tolerances]
     long_runs: Mapping[str, Tuple[float, ...]]
+    undrawn: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     timed: Optional[Callable[..., Any]] = None
     timed_ranks: int = 0
     neutral_statistics: Optional[Callable[..., Any]] = None
     dropouts: Tuple[str, ...] = ()
     float64: Float64 = Float64()
+
+    @property
+    def in_certificates(self):
+        """All constants of the facts that certificates change in every run."""
+        return {**self.undrawn, **self.settings}
 
     def __post_init__(self):
         if not issubclass(self.optimizer, UpdateRule):

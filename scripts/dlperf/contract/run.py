@@ -146,7 +146,9 @@ class Rank:
 class Run(Rank):
     """One rank of one repetition of a case. `batch_size` is of one replica in one micro-step.
 
-    devices: that this rank owns, one unless its framework drives all of a node's in one process.
+    warmup_steps, measured_steps: of scenarios whose implementations need them, else 0: what is
+    asked of a training is told when it is built, and not to its implementation. devices: that this
+    rank owns, one unless its framework drives all of a node's in one process.
     epochs, evaluations: of the quality scenario, else 0. loss_scale: what the loss is multiplied
     by at first where gradients are float16. A certificate takes 1: its only step must not overflow.
     """
@@ -157,9 +159,9 @@ class Run(Rank):
     layout: Layout
     data: str
     dimensions: Dict[str, Value]
-    warmup_steps: int
-    measured_steps: int
     data_dir: str
+    warmup_steps: int = 0
+    measured_steps: int = 0
     devices: int = 1
     epochs: int = 0
     evaluations: int = 0
@@ -207,7 +209,7 @@ class Run(Rank):
 
     @property
     def steps(self):
-        """All steps of the run, warm-up and measured: updates of the weights."""
+        """All steps of the run, warm-up and measured, where they are known: updates of the weights."""
         return self.warmup_steps + self.measured_steps
 
     @property
@@ -222,7 +224,7 @@ class Run(Rank):
             seed=self.seed,
             part=self.replica,
             parts=self.data_parallel,
-            batches=self.steps * self.accumulation,
+            batches=self.steps * self.accumulation or None,
             float64=self.float64,
             distinct=DISTINCT if self.scenario == "infer" else 1,
             warmup=self.warmup_steps * self.accumulation if self.scenario == "quality" else 0,

@@ -39,6 +39,7 @@ def share(input, count):
 class Batches:
     """What every source of batches has beside its own `next`, `fill` and `close`.
 
+    expect(batches): so many are asked for, all together, where that is not known from the start.
     constant: it has the same batches all the time. on_device: they are there already, and
     `noise()`, where it is not None, gives those before the quality scenario begins, from the
     host.
@@ -50,6 +51,9 @@ class Batches:
     noise = None
     waited_seconds = 0.0
 
+    def expect(self, batches):
+        pass
+
     def known(self):
         """What a test is judged by beside the batches' arrays, as more arguments of `tally`."""
         return ()
@@ -60,7 +64,8 @@ class Prefetched(Batches):
 
     So it takes no more of a core from the timed window than it must; batches beyond these (and
     LOOK_AHEAD more) are made when `next` asks for them. `batches=None` reads ahead without end;
-    `prefetch=None` holds all that the run needs, as far as they fit into PREFETCH_BYTES.
+    `prefetch=None` holds all that the run needs, as far as they fit into PREFETCH_BYTES, or LOOK_AHEAD
+    until `expect` says how many that are.
 
     A subclass has `_batches()`, an endless generator of batches, and `_digest(batch)`. For a
     the quality scenario it has `_noise()` too: `warmup` batches of that come first, and nothing
@@ -70,10 +75,12 @@ class Prefetched(Batches):
     parity = {"data_loader": "shared, one thread ahead"}
 
     def __init__(self, batch_bytes, batches, prefetch, warmup=0):
-        self._steps = math.inf if batches is None else batches + LOOK_AHEAD
-        if prefetch is None:
-            prefetch = min(self._steps, PREFETCH_BYTES // batch_bytes)
-        self._prefetch = max(1, prefetch)
+        self._most = PREFETCH_BYTES // batch_bytes if prefetch is None else prefetch
+        self._steps, self._prefetch = math.inf, max(1, min(LOOK_AHEAD, self._most))
+        if batches is not None:
+            self._hold(batches)
+        elif prefetch is not None:
+            self._prefetch = max(1, prefetch)
 
         self.waited_seconds = 0.0
         self.first_batch_sha256 = None  # known after fill()
@@ -89,6 +96,15 @@ class Prefetched(Batches):
             self._begun.set()
         self._thread = threading.Thread(target=self._produce, name="dlperf-data", daemon=True)
         self._thread.start()
+
+    def expect(self, batches):
+        with self._changed:
+            self._hold(batches)
+            self._changed.notify_all()
+
+    def _hold(self, batches):
+        self._steps = batches + LOOK_AHEAD
+        self._prefetch = max(1, min(self._steps, self._most))
 
     def begin(self):
         """Let the batches to train on come."""

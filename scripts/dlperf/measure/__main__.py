@@ -17,7 +17,7 @@ import os
 import sys
 
 from dlperf import frameworks
-from dlperf.contract import searched, storage, terminal
+from dlperf.contract import draws, searched, storage, terminal
 from dlperf.contract.case import CaseError, load
 from dlperf.measure import by_hand, node, processes, record
 from dlperf.measure.lock import held
@@ -39,6 +39,10 @@ def main(arguments=None):
     parser.add_argument("--environment", default="", help="env.json of the environment")
     parser.add_argument("--config-sha256", default="", help="sha256 of the round's config")
     parser.add_argument("--attempts", help="folder that keeps a copy of every record")
+    parser.add_argument("--draw", help="the draw of the case's group, whose seeds are taken")
+    parser.add_argument(
+        "--spot", action="store_true", help="make the spot run of that draw: nothing is timed"
+    )
     parser.add_argument("--lock", help="lock file, so that only one repetition runs on a node")
     parser.add_argument(
         "--launcher",
@@ -58,6 +62,9 @@ def main(arguments=None):
             search = searched.read(path)
             case = searched.sized(case, search["value"])
             ended = None if search["status"] == "ok" else (search["status"], search["reason"])
+        draw = draws.read(asked.draw) if asked.draw else None
+        if asked.spot and draw is None:
+            raise CaseError("--spot: a spot run needs --draw, which says what is drawn for it")
     except ValueError as error:
         sys.exit("\n".join("error: " + line for line in str(error).splitlines()))
     if asked.environment and not os.path.exists(asked.environment):
@@ -76,6 +83,8 @@ def main(arguments=None):
             launcher=asked.launcher,
             interface=asked.interface,
             known=ended,
+            draw=draw,
+            spot=asked.spot,
         )
     try:
         record.write(document, asked.out, asked.attempts)
@@ -115,6 +124,8 @@ def _summary(document, path):
     name = "%s %s rep %d" % (identity["framework"], identity["workload"], identity["repetition"])
     if document["status"] != "ok":
         return "%s: %s: %s -> %s" % (name, document["status"], document["reason"], path)
+    if "windows" in document:
+        return "%s: spot run of %d windows -> %s" % (name, len(document["windows"]), path)
     start = min(window["start"] for window in document["window"])
     end = max(window["end"] for window in document["window"])
     speed = document["samples"] / (end - start)

@@ -2,7 +2,7 @@
 
 The stopwatch is the server. A rank connects once, says who it is (door.py), reports its phase and
 waits at named barriers. Each message is a line: a rank sends `phase NAME` and `wait NAME`, and
-receives `go`.
+receives `go`, with what is told to all ranks at that barrier, as JSON.
 """
 
 import json
@@ -17,11 +17,13 @@ from dlperf.measure.door import TOKEN, Door
 class Meeting:
     """The server. It knows `phases` (rank -> its last phase) and `times` (barrier -> seconds).
 
-    Each of `ranks` ranks is let in once. When all have come, `listening` is closed.
+    Each of `ranks` ranks is let in once. When all have come, `listening` is closed. told: barrier ->
+    a function that gives, when all are there, what they are told; of others nothing.
     """
 
-    def __init__(self, ranks, listening, token, on_release=None):
+    def __init__(self, ranks, listening, token, on_release=None, told=None):
         self._ranks = ranks
+        self._told = told or {}
         self._on_release = on_release
         self._here = set()
         self._waiting = {}  # barrier -> {rank: connection} of those that wait
@@ -70,9 +72,11 @@ class Meeting:
             self.times[barrier] = time.perf_counter()
             if self._on_release:
                 self._on_release(barrier)
+            told = self._told.get(barrier)
+            line = "go %s\n" % json.dumps(told()) if told else "go\n"
             for each in waiting.values():
                 try:
-                    each.sendall(b"go\n")
+                    each.sendall(line.encode())
                 except OSError:
                     pass  # as above; the others go on
 
@@ -93,10 +97,13 @@ class Guest:
         self._send("phase " + name)
 
     def wait(self, barrier):
-        """Return when every rank has reached `barrier`."""
+        """Return when every rank has reached `barrier`: what they are told there, or None."""
         self._send("wait " + barrier)
-        if not self._lines.readline():
+        line = self._lines.readline()
+        if not line:
             raise ConnectionError("the stopwatch is gone while this rank waited at " + barrier)
+        _, _, told = line.strip().partition(" ")
+        return json.loads(told) if told else None
 
     def _send(self, line):
         self._socket.sendall((line + "\n").encode())

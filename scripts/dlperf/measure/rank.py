@@ -1,12 +1,13 @@
 """One rank of a repetition: prepare, warm up, meet, time, wait, meet, and write the raw facts.
 
-    python -m dlperf.measure.rank SPEC
+    python -m dlperf.measure.rank [--undrawn] SPEC
 
 SPEC is the Run as JSON. The raw facts are written to `Run.result`, a JSON file that the stopwatch
-reads.
+reads. --undrawn: of a spot run, with the proof's `undrawn` constants in the facts.
 """
 
 import dataclasses
+import functools
 import json
 import os
 import resource
@@ -21,12 +22,14 @@ from dlperf.measure import host, memory_words, weights
 from dlperf.measure.meeting import Guest
 
 
-def main(spec):
+def main(spec, undrawn=False):
     with open(spec, encoding="utf-8") as stream:
         fields = json.load(stream)
     run = scenarios.run_class(fields)(**fields)
+    changes = workloads.proof(run.workload).undrawn if undrawn else {}
     try:
-        result = measure(run)
+        with workloads.settings(run.workload, changes):
+            result = measure(run)
     except BaseException as error:  # the stopwatch must be told of every failure, including Ctrl-C
         traceback.print_exc()
         result = failure(error)
@@ -70,22 +73,33 @@ def measure(run):
             )
         )
 
-    by_rows = workloads.drawn_by_rows(run)
-    initial = workloads.Initial(run.workload, run.dimensions, run.seed, run.data_dir, by_rows)
+    warmup_steps, windows = guest.wait("orders")  # of what is told there, the implementation gets none
+    work.batches.expect((warmup_steps + sum(steps for _, steps in windows)) * run.accumulation)
+    by_rows, timed = workloads.drawn_by_rows(run), not scenario.CURVED
+    start = functools.partial(workloads.Initial, run.workload, run.dimensions)
+    initial = start(run.seed, run.data_dir, by_rows, timed)
     work.weights.write(initial)
 
     guest.phase("warmup")
     warmup_started = time.perf_counter()
     handle = None
-    for _ in range(run.warmup_steps):
+    for _ in range(warmup_steps):
         handle = work.step()
     work.wait()
     scenario.warm(run, work, handle, initial)
     warmup_seconds = time.perf_counter() - warmup_started
 
-    stopwatch = Stopwatch(run, framework, work, guest)
-    facts = scenario.window(run, work, stopwatch)
-    facts.update(stopwatch.facts(), warmup_seconds=warmup_seconds)
+    shown = []
+    for seed, steps in windows:
+        if scenario.TRAINS and work.restart:
+            initial = start(seed, run.data_dir, by_rows, timed)
+            work.restart(initial)
+        stopwatch = Stopwatch(run, framework, work, guest, steps)
+        facts = scenario.window(run, work, stopwatch)
+        signs = guest.wait("signs")
+        if signs is not None:
+            shown.append(weights.shown(run, initial, work.weights, signs, facts["loss"]))
+    facts.update(stopwatch.facts(), warmup_seconds=warmup_seconds, shown=shown)
 
     guest.phase("stop")
     facts["memory"] = dict(
@@ -121,11 +135,11 @@ def measure(run):
 class Stopwatch:
     """Times a scenario's window: barriers, a clock for steps, energy, CPU time.
 
-    Between `open` and `close` it only `mark`s the steps.
+    Between `open` and `close` it only `mark`s the steps. steps: how many the window has.
     """
 
-    def __init__(self, run, framework, work, guest):
-        self._run, self._work, self._guest = run, work, guest
+    def __init__(self, run, framework, work, guest, steps):
+        self._run, self._work, self._guest, self.steps = run, work, guest, steps
         self._timer = framework.step_timer(run)
         self._energy = host.EnergyCounter(run)
         self.mark = self._timer.mark
@@ -178,4 +192,4 @@ class Stopwatch:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[-1], "--undrawn" in sys.argv[1:-1])

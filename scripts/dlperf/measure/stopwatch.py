@@ -5,15 +5,17 @@ status within the case's time limit, and no process is left behind.
 """
 
 import os
+import random
 import shlex
 import sys
 import time
 from datetime import datetime, timezone
 
 from dlperf import frameworks, scenarios, workloads
-from dlperf.contract import strict_json
+from dlperf.contract import draws, strict_json
 from dlperf.contract.case import NO_JOB, made_as
 from dlperf.measure import gate, host, loopback, memory_words, record, weights
+from dlperf.measure import spot as spot_run
 from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
 from dlperf.measure.meeting import Meeting
@@ -31,23 +33,37 @@ MEMORY_SHARE = 0.75
 
 
 def measure(
-    case, environment="", config_sha256="", log=sys.stderr, launcher="", interface="", known=None
+    case,
+    environment="",
+    config_sha256="",
+    log=sys.stderr,
+    launcher="",
+    interface="",
+    known=None,
+    draw=None,
+    spot=False,
 ):
     """Run the repetition that `case` (a document of contract/case.py) describes; return its record.
 
     environment: the path of an env.json, whose interpreter runs the ranks and whose `environ` is
     set for them; without one, this interpreter runs them. launcher, interface: for several nodes,
     see launch.Launch. known: (status, reason) of a repetition of which it is known before it runs
-    how it ends.
+    how it ends. draw: the Draw of the case's group, whose seeds it takes in place of the settings'.
+    spot: whether it is the group's spot run, whose document (spot.py) is returned.
     """
     built = {}
     if environment:
         built = strict_json.read(environment)
     started_utc, started = _utc(), time.perf_counter()
-    document = {"schema": record.SCHEMA, "status": "crashed", "reason": ""}
+    schema = spot_run.SCHEMA if spot else record.SCHEMA
+    document = {"schema": schema, "status": "crashed", "reason": ""}
     document.update(identity=case["identity"], settings=case["settings"])
-    document.update(steps={}, window=[], samples=0, memory=[], parity={}, host={})
-    document["unit"] = workloads.of(case["identity"]["workload"]).unit
+    if not spot:
+        document.update(steps={}, window=[], samples=0, memory=[])
+        document["unit"] = workloads.of(case["identity"]["workload"]).unit
+    document.update(parity={}, host={})
+    orders = ordered(case, draw, spot)
+    document["drawn"] = {"seed": orders.seed, "windows": [list(each) for each in orders.windows]}
     document["provenance"] = record.provenance(case, built, config_sha256)
     document["provenance"]["start_utc"] = started_utc
 
@@ -62,12 +78,45 @@ def measure(
         document["reason"] = "no environment: " + built["reason"]
         document["host"] = host.facts()
     else:
-        attempt = Attempt(case, built, log, launcher=launcher, interface=interface)
-        document.update(attempt.outcome())
+        where = dict(launcher=launcher, interface=interface, told=told(orders))
+        attempt = Attempt(seeded(case, orders.seed), built, log, **where)
+        document.update(attempt.shown() if spot else attempt.outcome())
         document["host"] = attempt.hosts()
+        if spot and document["status"] == "ok" and workloads.draws(case_of(case["identity"])):
+            program = ("dlperf.measure.rank", "--undrawn")
+            attempt = Attempt(seeded(case, orders.seed), built, log, program, **where)
+            document["undrawn"] = attempt.shown()
     document["provenance"]["end_utc"] = _utc()
     document["provenance"]["seconds_total"] = round(time.perf_counter() - started, 3)
     return document
+
+
+def ordered(case, draw=None, spot=False):
+    """The Orders of a case's repetition, or of its group's spot run.
+
+    Without a Draw, and in the quality scenario, whose seed is what its repetitions differ in, they
+    are of the settings' seed.
+    """
+    settings, identity = case["settings"], case["identity"]
+    counts = settings["warmup_steps"], settings["measured_steps"]
+    if draw is None or identity["scenario"] == "quality":
+        seed = settings["seed"]
+        return draws.Orders(seed, counts[0], [draws.Window(seed, counts[1])])
+    return draw.spot_run(*counts) if spot else draw.repetition(identity["repetition"], *counts)
+
+
+def seeded(case, seed):
+    """The case with this seed."""
+    return dict(case, settings=dict(case["settings"], seed=seed))
+
+
+def told(orders):
+    """What ranks are told, by barrier: of signs only where there is something to look at."""
+    dice = random.SystemRandom()
+    return {
+        "orders": lambda: [orders.warmup_steps, orders.windows],
+        "signs": lambda: dice.getrandbits(draws.BITS) if orders.shown else None,
+    }
 
 
 def cannot_run(case, launcher="", pinned=True):
@@ -132,7 +181,8 @@ class Attempt:
     """The processes of one repetition, until the last one ends.
 
     program: the module and arguments that each rank runs; its Run is appended. pinned: whether each
-    rank has its own cores, as all timed ranks must.
+    rank has its own cores, as all timed ranks must. told: what ranks are told, by barrier, as of
+    meeting.Meeting.
     facts: the results of each rank, by rank. failure: (status, reason) if one failed.
     """
 
@@ -145,8 +195,9 @@ class Attempt:
         pinned=True,
         launcher="",
         interface="",
+        told=None,
     ):
-        self._case = case
+        self._case, self._told = case, told
         self._deadline = time.monotonic() + case["settings"]["timeout_seconds"]
         self._nodes, self._exits, self._results, self._after = [], {}, [], []
         self.facts, self.failure = [], None
@@ -193,7 +244,7 @@ class Attempt:
         else:
             listening = listener(self._launch.address if self._launch else "127.0.0.1")
         token = new_token()
-        self._meeting = Meeting(self._ranks, listening, token, on_release=self._note)
+        self._meeting = Meeting(self._ranks, listening, token, self._note, self._told)
         interpreter = environment.get("interpreter", sys.executable)
         self._started = time.perf_counter()
         self._runs = placed(self._case, abouts, interpreter, self._meeting.address)
@@ -294,6 +345,25 @@ class Attempt:
         if len(energy) == len(self.facts):  # else the sum would be of some of them
             outcome["energy"] = energy
         return outcome
+
+    def shown(self):
+        """Status, reason and, if all is well, what a spot run is compared by (spot.py)."""
+        if self.failure:
+            return dict(zip(("status", "reason"), self.failure))
+        case = case_of(self._case["identity"])
+        reason = weights.misplaced(case, [facts["parts"] for facts in self.facts])
+        if reason:
+            return {"status": "crashed", "reason": "not one whole model: " + reason}
+        windows = [
+            spot_run.of_all_ranks(case, [facts["shown"][index] for facts in self.facts])
+            for index in range(len(self.facts[0]["shown"]))
+        ]
+        return {
+            "status": "ok",
+            "reason": "",
+            "windows": windows,
+            "parity": self.facts[0]["parity"],
+        }
 
     def _memory(self):
         found = [facts["memory"] for facts in self.facts]

@@ -10,6 +10,7 @@ import math
 from dlperf import workloads
 from dlperf.contract import ownership
 from dlperf.contract.ownership import as_part, part_of
+from dlperf.contract.projection import projected
 from dlperf.contract.work import side_by_side
 
 #: Values that are compared at a time: a core's cache holds as many.
@@ -52,6 +53,21 @@ def trained(rank, initial, weights, names=None):
         "unchanged": int(unchanged),
     }
     return entry, owned
+
+
+def shown(run, initial, weights, signs, losses):
+    """A window's losses and, for each tensor, what the rank's part became, by projection.py.
+
+    `tensors`: name -> [axis and ranges of the Part, its sum of squares, its sums with signs].
+    """
+    tensors, found = workloads.of(run.workload).parameters(run.dimensions), {}
+    for key, array in weights.read():
+        part = as_part(key)
+        begin = part.of(initial[part.name])
+        shape = tensors[part.name].shape
+        squares, sums = projected(part, shape, array, begin, signs)
+        found[part.name] = [part.axis, part.ranges, squares, sums]
+    return {"loss": losses, "signs": signs, "tensors": found}
 
 
 def misplaced(case, parts):

@@ -15,6 +15,7 @@ from dlperf.scenarios import Metric, train
 
 TITLE = "inference"
 TRAINS = False
+COUNTED = False
 RUN = Run
 CURVED = False
 #: Percentiles of latency that are reported.
@@ -55,7 +56,7 @@ def latencies(run, work, stopwatch):
     clock, answer, next_batch = time.perf_counter, work.answer, work.batches.next
     seconds, answered = [], []
     stopwatch.meet("latency")
-    for _ in range(run.measured_steps):
+    for _ in range(stopwatch.steps):
         batch = next_batch()
         begin = clock()
         outputs = answer(*batch)

@@ -16,6 +16,7 @@ from dlperf.scenarios import Metric, infer, train
 
 TITLE = "inference server"
 TRAINS = False
+COUNTED = False
 CURVED = False
 #: A sleep may end so many seconds late: for the last of them, the rank looks at the clock instead.
 LOOKING = 0.002
@@ -56,7 +57,7 @@ def window(run, work, stopwatch):
     """Answer the measured requests, none before it is due."""
     clock, answer, next_batch = time.perf_counter, work.answer, work.batches.next
     mark = stopwatch.mark
-    due = schedule(run.seed, run.repetition, run.rank, run.arrival_rate, run.measured_steps)
+    due = schedule(run.seed, run.repetition, run.rank, run.arrival_rate, stopwatch.steps)
     begun, ended, outputs = [], [], []
     stopwatch.open()
     start_utc, start = time.time(), clock()

@@ -12,6 +12,7 @@ from dlperf.scenarios import Metric, early_return
 
 TITLE = "training"
 TRAINS = True
+COUNTED = False
 RUN = Run
 CURVED = False
 MARKED: Dict[str, float] = {}  # no latencies
@@ -51,14 +52,14 @@ def timed(run, work, stopwatch, read):
     stopwatch.open()
     start_utc, start = time.time(), clock()
     mark()
-    for _ in range(run.measured_steps):
+    for _ in range(stopwatch.steps):
         handles.append(step())
         mark()
     work.wait()
     end = clock()
     end_utc = time.time()
     computed = early_return.computed() - computed
-    of_a_step = (end - start) / run.measured_steps, computed / run.measured_steps
+    of_a_step = (end - start) / stopwatch.steps, computed / stopwatch.steps
     early_return.check(run, functools.partial(read, handles[-1]), *of_a_step)
     stopwatch.close()
     return handles, stopwatch.window(start, end, start_utc, end_utc)

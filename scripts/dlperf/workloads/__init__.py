@@ -9,6 +9,7 @@ that infers has `inference(run) -> Inference` too.
 """
 
 import collections.abc
+import contextlib
 import functools
 import importlib
 import math
@@ -36,9 +37,26 @@ def facts(workload):
     return importlib.import_module("dlperf.workloads.%s.facts" % workload)
 
 
+@contextlib.contextmanager
+def settings(workload, changes):
+    """Its facts with constants changed, for what is built in this block."""
+    own = facts(workload)
+    kept = {name: getattr(own, name) for name in changes}
+    vars(own).update(changes)
+    try:
+        yield
+    finally:
+        vars(own).update(kept)
+
+
 def proof(workload):
     """The contract.proof.Proof of `workload`: what its certificates prove."""
     return importlib.import_module("dlperf.workloads.%s.proof" % workload).PROOF
+
+
+def draws(case):
+    """Whether a training of this case draws random numbers of its own, such as dropout's."""
+    return bool(proof(case.workload).undrawn)
 
 
 def reference(workload):
@@ -183,11 +201,13 @@ class Initial(collections.abc.Mapping):
     large table is a Table, whose rows are drawn as they are asked for, and so are the matrices that
     `by_rows` names, of which a rank has a part alone: the same numbers, of which no more than a
     block is there at a time. Where the facts have `released`, tensors of that file in `data_dir`
-    are taken from it.
+    are taken from it. timed: whether a window starts with it that trains for no quality.
     """
 
-    def __init__(self, workload, dimensions, seed, data_dir="", by_rows=()):
+    def __init__(self, workload, dimensions, seed, data_dir="", by_rows=(), timed=False):
         self._own, self._dimensions, self._seed = of(workload), dimensions, seed
+        self._initial = self._own.timed_initial if timed else None
+        self._initial = self._initial or self._own.initial
         self._by_rows = frozenset(by_rows)
         self._tensors = self._own.parameters(dimensions)
         path = self._own.released(data_dir) if self._own.released else ""
@@ -206,7 +226,7 @@ class Initial(collections.abc.Mapping):
             draw = DrawByRows(random, ROWS)
         elif tensor.is_matrix and name in self._by_rows:
             draw = DrawByRows(random, BLOCK // math.gcd(BLOCK, tensor.size // tensor.shape[0]))
-        value = self._own.initial(name, tensor, draw, self._dimensions)
+        value = self._initial(name, tensor, draw, self._dimensions)
         return np.full(tensor.shape, value, "float32") if isinstance(value, (int, float)) else value
 
     def __contains__(self, name):

@@ -36,7 +36,8 @@ PROOF = Proof(
     learning_rate=2.0**-14,  # a power of two: some frameworks keep it in float32
     # The five steps' norms lie between 45 and 114: above this some are clipped, below it others
     # show that the norm is right.
-    settings=dict(encoders.WITHOUT_DROPOUT, CLIP_NORM=64.0),
+    settings={"CLIP_NORM": 64.0},
+    undrawn=encoders.WITHOUT_DROPOUT,
     gradient_settings=encoders.GRADIENT_SETTINGS,
     gradient_learning_rate=encoders.GRADIENT_LEARNING_RATE,
     neutral=neutral,

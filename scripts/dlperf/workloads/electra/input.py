@@ -91,6 +91,8 @@ def random_batch(input, random):
     for row in range(input.batch_size):
         places = batch.positions.shape[1]
         hide(batch, row, 1 + random.permutation(length - 1)[:places], random)
+    if facts.GIVEN_NOISE:
+        batch.noise[...] = random.gumbel(size=batch.noise.shape)
     return batch
 
 

@@ -30,7 +30,8 @@ PROOF = Proof(
     # The first step's norm, above 3,000, lies above this and is clipped; those of the others, 327
     # to 1,212, lie below: gradients that are summed in place of averaged show there alone, as LAMB
     # and the clip both hide a factor.
-    settings=dict(encoders.WITHOUT_DROPOUT, GIVEN_NOISE=True, CLIP_NORM=2000.0),
+    settings={"CLIP_NORM": 2000.0},
+    undrawn=dict(encoders.WITHOUT_DROPOUT, GIVEN_NOISE=True),
     gradient_settings=dict(encoders.GRADIENT_SETTINGS, ADAPTIVE=False),  # and no ratio
     gradient_learning_rate=encoders.GRADIENT_LEARNING_RATE,
     neutral=neutral,

@@ -39,14 +39,15 @@ def loss(weights, batch, dimensions):
 
     Raises ValueError where two samples' scores are as close as rounding: another seed is needed.
     """
-    tokens, segments, mask, positions, labels, chosen, noise = batch
+    tokens, segments, mask, positions, labels, chosen, *noise = batch
     scores = generate(weights, tokens, segments, mask, positions)
     hits = torch.log_softmax(scores, -1).gather(2, labels[:, :, None])[:, :, 0]
     generator = -(chosen * hits).sum() / chosen.sum()
 
-    noisy = scores.detach() + noise
+    noisy = scores.detach() + (noise[0] if noise else gumbel(scores))
     first, second = noisy.topk(2, -1).values.unbind(-1)
-    if scores.dtype == torch.float64 and ((first - second)[chosen > 0] < MARGIN).any():
+    exact = noise and scores.dtype == torch.float64
+    if exact and ((first - second)[chosen > 0] < MARGIN).any():
         raise ValueError("a sample of the generator is decided by less than %g" % MARGIN)
     samples = noisy.argmax(-1)
     original, replaced = tokens.clone(), tokens.clone()
@@ -63,13 +64,18 @@ def loss(weights, batch, dimensions):
     return generator + facts.DISCRIMINATOR_WEIGHT * discriminator
 
 
-def tensors(tokens, segments, mask, positions, labels, chosen, noise, dtype=torch.float64):
+def gumbel(scores):
+    """Noise by which the largest sum is a sample of their softmax (Gumbel 1954)."""
+    return -torch.log(torch.empty_like(scores).exponential_())
+
+
+def tensors(tokens, segments, mask, positions, labels, chosen, *noise, dtype=torch.float64):
     """A NumPy batch (workloads/electra/input.py) -> tensors."""
     integers = (tokens, segments, mask, positions, labels)
     return (
         *(torch.from_numpy(each).long() for each in integers),
         torch.from_numpy(chosen).to(dtype),
-        torch.from_numpy(noise).to(dtype),
+        *(torch.from_numpy(each).to(dtype) for each in noise),
     )
 
 

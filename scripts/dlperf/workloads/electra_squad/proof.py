@@ -35,7 +35,8 @@ PROOF = Proof(
     learning_rate=2.0**-14,  # a power of two: some frameworks keep it in float32
     # The norms of the first and the third step, 263 and 241, lie above this and are clipped; those
     # of the others, 3 to 209, lie below.
-    settings=dict(encoders.WITHOUT_DROPOUT, CLIP_NORM=225.0),
+    settings={"CLIP_NORM": 225.0},
+    undrawn=encoders.WITHOUT_DROPOUT,
     gradient_settings=encoders.GRADIENT_SETTINGS,
     gradient_learning_rate=encoders.GRADIENT_LEARNING_RATE,
     neutral=neutral,

@@ -1,8 +1,7 @@
 """What the references of encoders share: layers as plain formulas on canonical weights; PyTorch.
 
 Written apart from frameworks/pytorch/transformer.py, which is proved by it. facts: those of a
-workload, whose constants certificates change. Dropout leaves all, or nothing, as certificates ask
-for.
+workload, whose constants certificates change.
 """
 
 import math
@@ -10,6 +9,7 @@ import math
 import torch
 
 from dlperf.contract.proof import UpdateRule
+from dlperf.workloads.formulas import dropout
 
 
 def dense(weights, name, x):
@@ -30,10 +30,6 @@ def layer_norm(facts, weights, name, x):
 def gelu(x):
     """The exact form, by the error function."""
     return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
-
-
-def dropout(x, rate):
-    return x if rate == 0 else 0.0 * x
 
 
 def attention(facts, weights, name, x, heads, hidden):

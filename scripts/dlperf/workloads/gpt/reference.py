@@ -10,7 +10,8 @@ import math
 import torch
 
 from dlperf.contract.reference import Reference
-from dlperf.workloads.encoders.reference import attention, dense, dropout, layer_norm
+from dlperf.workloads.encoders.reference import attention, dense, layer_norm
+from dlperf.workloads.formulas import dropout
 from dlperf.workloads.gpt import facts
 
 

@@ -1,48 +1,16 @@
 """InsightFace as plain formulas: what every implementation is held against.
 
 Float64, PyTorch's functional operators on canonical weights (facts.parameters), one rank after
-the other; a head that is split over ranks computes what one with all centres does. Dropout leaves
-all, or nothing, as certificates ask for. Nothing here is fast, shared with an implementation, or
-chosen by a framework's default.
+the other; a head that is split over ranks computes what one with all centres does. Nothing here is
+fast, shared with an implementation, or chosen by a framework's default.
 """
 
 import torch
 import torch.nn.functional as F
 
-from dlperf.contract import reference as contract
-from dlperf.contract.tensor import VARIANCE
+from dlperf.contract.reference import Reference
+from dlperf.workloads.formulas import dropout, running_statistics
 from dlperf.workloads.insightface import facts
-
-
-class Statistics(contract.Statistics):
-    """Running means and variances, from 0 and 1; the variance that is kept is the biased one."""
-
-    unbiased = False
-
-    def __init__(self, dimensions):
-        super().__init__()
-        tensors = facts.statistics(dimensions)
-        self.starts = {name: float(each.kind == VARIANCE) for name, each in tensors.items()}
-
-    def update(self, name, mean, variance, count):
-        """See the mean and the biased variance of so many values of each channel."""
-        if self.unbiased:
-            variance = variance * (count / (count - 1))
-        for what, new in ((".mean", mean), (".variance", variance)):
-            old = self.running.get(name + what, self.starts[name + what])
-            kept = facts.BATCH_NORM_MOMENTUM
-            self.running[name + what] = kept * old + (1 - kept) * new.flatten().double()
-
-    def changes(self):
-        """What was added to each, in the order of the facts' `statistics`."""
-        for name, start in self.starts.items():
-            yield self.running[name] - start
-
-
-class UnbiasedStatistics(Statistics):
-    """The same with the unbiased variance."""
-
-    unbiased = True
 
 
 class Network:
@@ -94,7 +62,7 @@ def resnet(network, blocks, images):
             x = network.norm(name + "bn2", network.conv(name + "conv2", y, stride)) + shortcut
             block += 1
     x = network.norm("output.bn", x)
-    return (x if facts.DROPOUT == 0 else 0.0 * x).flatten(1)
+    return dropout(x, facts.DROPOUT).flatten(1)
 
 
 def mobile(network, images):
@@ -162,8 +130,8 @@ def tensors(images, labels, *given, dtype=torch.float64):
     return (torch.from_numpy(images).to(dtype), *integers)
 
 
-REFERENCE = contract.Reference(
+REFERENCE = Reference(
     tensors=tensors,
     loss=loss,
-    statistics=(Statistics, UnbiasedStatistics),
+    statistics=running_statistics(facts),
 )

@@ -7,39 +7,9 @@ the other. Nothing here is fast, shared with an implementation, or chosen by a f
 import torch
 import torch.nn.functional as F
 
-from dlperf.contract import reference as contract
-from dlperf.contract.tensor import VARIANCE
+from dlperf.contract.reference import Reference
+from dlperf.workloads.formulas import running_statistics
 from dlperf.workloads.resnet50 import facts
-
-
-class Statistics(contract.Statistics):
-    """Running means and variances, from 0 and 1; the variance that is kept is the biased one."""
-
-    unbiased = False
-
-    def __init__(self, dimensions):
-        super().__init__()
-        tensors = facts.statistics(dimensions)
-        self.starts = {name: float(each.kind == VARIANCE) for name, each in tensors.items()}
-
-    def update(self, name, mean, variance, count):
-        if self.unbiased:
-            variance = variance * (count / (count - 1))
-        for what, new in ((".mean", mean), (".variance", variance)):
-            old = self.running.get(name + what, self.starts[name + what])
-            kept = facts.BATCH_NORM_MOMENTUM
-            self.running[name + what] = kept * old + (1 - kept) * new.flatten().double()
-
-    def changes(self):
-        """What was added to each, in the order of the facts' `statistics`."""
-        for name, start in self.starts.items():
-            yield self.running[name] - start
-
-
-class UnbiasedStatistics(Statistics):
-    """The same with the unbiased variance."""
-
-    unbiased = True
 
 
 class Running:
@@ -107,9 +77,9 @@ def tensors(images, labels, dtype=torch.float64):
     return torch.from_numpy(images).to(dtype), torch.from_numpy(labels).long()
 
 
-REFERENCE = contract.Reference(
+REFERENCE = Reference(
     tensors=tensors,
     loss=loss,
     outputs=outputs,
-    statistics=(Statistics, UnbiasedStatistics),
+    statistics=running_statistics(facts),
 )

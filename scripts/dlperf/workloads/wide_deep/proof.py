@@ -24,7 +24,6 @@ SEED = 5  # of batches: in each, fields of few values repeat a row; most rows re
 LEARNING_RATE = 2.0**-15
 #: Of hidden units: the size of their biases, and one in how many is closed.
 BIAS, CLOSED = 1.75, 4
-SETTINGS = {"DROPOUT": 0.0}  # in every run: random numbers differ between frameworks
 DROPOUTS = ("DROPOUT",)
 # With an epsilon far above every gradient, Adam's first step is sqrt(1 - b2), 1/32, of the gradient
 # times the rate over epsilon. A large rate, so that the rounding of float32 weights does not count.
@@ -172,7 +171,8 @@ PROOF = Proof(
     batch_size=BATCH_SIZE,
     seed=SEED,
     learning_rate=LEARNING_RATE,
-    settings=SETTINGS,
+    settings={},
+    undrawn=dict.fromkeys(DROPOUTS, 0.0),
     gradient_settings=GRADIENT_SETTINGS,
     gradient_learning_rate=GRADIENT_LEARNING_RATE,
     neutral=neutral,

@@ -1,22 +1,18 @@
 """Wide & Deep as plain formulas: what every implementation is held against.
 
 Float64, PyTorch's functional operators on canonical weights (facts.parameters), one rank after the
-other. Dropout leaves all, or nothing, as certificates ask for. Nothing here is fast, shared with an
-implementation, or chosen by a framework's default.
+other. Nothing here is fast, shared with an implementation, or chosen by a framework's default.
 """
 
 import torch
 
 from dlperf.contract.reference import Reference
+from dlperf.workloads.formulas import dropout
 from dlperf.workloads.wide_deep import facts
 
 
 def dense(weights, name, x):
     return x @ weights[name + ".weight"].T + weights[name + ".bias"]
-
-
-def dropout(x, rate):
-    return x if rate == 0 else 0.0 * x
 
 
 def logits(weights, numbers, wide, deep):

@@ -1,0 +1,210 @@
+"""The windows of a group's spot runs, computed again by the workload's plain formulas.
+
+    PYTHONPATH=scripts python -m dlperf.certify.replay --environment results/environments/pytorch.cpu/env.json \\
+        --seconds 600 --gigabytes 8 --out results/laptop/checks/replays/<group>.json \\
+        results/laptop/checks/<workload>/<framework>/<case>.run.json …
+
+In: the spot runs of cases that differ in framework and compiler alone; so they have the same draw.
+Out: for each window what training in float64 makes of the very weights and batches at those very
+sizes: losses, and for each tensor the norm of its change; and for each case the change's
+projections by the signs that were drawn behind its window. No judgement: that is the analysis's.
+Where it cannot be, or would take more than the config's bounds, a reason.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+import time
+
+import numpy as np
+
+from dlperf import workloads
+from dlperf.certify import KEPT_MEMORY
+from dlperf.certify.reference import Plain, provenance
+from dlperf.contract import files, strict_json
+from dlperf.contract.ownership import Part
+from dlperf.contract.projection import projected
+from dlperf.contract.run import Input
+from dlperf.contract.work import as_array
+from dlperf.measure import code
+from dlperf.workloads.cases import case_of
+
+SCHEMA = "dlperf.replay/1"
+#: What a core computes of these formulas in float64, for the estimate that bounds are held to.
+GFLOPS = 3.0
+#: float64 copies of all weights: before, after, gradients, two moments, and what is added to them.
+COPIES = 7
+#: Mean and deviation of what dropout makes of a step are those of so many of the formulas' own.
+DRAWS = 12
+
+
+class Unavailable(Exception):
+    """Why a group cannot be replayed, or not within the bounds."""
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m dlperf.certify.replay")
+    parser.add_argument("runs", nargs="+", help="spot runs of a group")
+    parser.add_argument("--environment", help="env.json whose interpreter has PyTorch")
+    parser.add_argument("--lock-sha256", default="", help="of the lock that PyTorch comes from")
+    parser.add_argument("--seconds", type=float, required=True, help="at most, as estimated")
+    parser.add_argument("--gigabytes", type=float, required=True, help="at most, as estimated")
+    parser.add_argument("--out", required=True)
+    asked = parser.parse_args(arguments)
+    if asked.environment:
+        run_in(asked, sys.argv[1:] if arguments is None else arguments)
+    document = replay(asked)
+    files.write(asked.out, json.dumps(document) + "\n")
+    print("%s: %s%s" % (asked.out, document["status"], document["reason"] and ": " + document["reason"]))
+
+
+def replay(asked):
+    """The document of the spot runs in `asked.runs`."""
+    started, runs = time.time(), [strict_json.read(path) for path in asked.runs]
+    ran = [each for each in runs if each["status"] == "ok"]
+    document = {"schema": SCHEMA, "status": "ok", "reason": "", "windows": [], "projections": {}}
+    if not ran:
+        return dict(document, status="unavailable", reason="no spot run of this group ended well")
+    first = ran[0]
+    case = case_of(first["identity"])
+    document["provenance"] = provenance(case.workload, asked.lock_sha256)
+    try:
+        refuse(case, first, asked.seconds, asked.gigabytes)
+        document.update(replayed(case, ran))
+    except Unavailable as reason:
+        document.update(status="unavailable", reason=str(reason))
+    document["provenance"]["seconds"] = round(time.time() - started, 1)
+    return document
+
+
+def refuse(case, run, seconds, gigabytes):
+    """Raise Unavailable where the group cannot be replayed within the bounds."""
+    own, kind = workloads.of(case.workload), workloads.data(case.workload)[case.data]
+    if kind.loader == "readers":
+        raise Unavailable("batches of a framework's own reader are not kept")
+    steps = sum(count for _, count in run["drawn"]["windows"])
+    if workloads.draws(case):
+        steps += DRAWS * min(count for _, count in run["drawn"]["windows"])
+    flops = own.flops_per_sample(case.dimensions, "train") * case.global_batch_size * steps
+    cores = len(os.sched_getaffinity(0))
+    expected = flops / (GFLOPS * 1e9 * cores)
+    if expected > seconds:
+        raise Unavailable(
+            "a replay would take about %.0f s, and checks.seconds allows %.0f" % (expected, seconds)
+        )
+    size = COPIES * 8 * workloads.parameter_count(case.workload, case.dimensions) / 1e9
+    if size > gigabytes:
+        raise Unavailable(
+            "a replay would take about %.1f GB for weights, and checks.gigabytes allows %g"
+            % (size, gigabytes)
+        )
+
+
+def replayed(case, runs):
+    """`windows`, of each framework and compiler its `projections` of each window, and `chance`."""
+    drawn, settings = runs[0]["drawn"], runs[0]["settings"]
+    for each in runs[1:]:
+        if each["drawn"] != drawn:
+            raise Unavailable("spot runs of one group have different draws")
+    input = input_of(case, drawn["seed"], settings["data_dir"])
+    proof, windows, chance = workloads.proof(case.workload), [], None
+    projections, done = {key_of(each): [] for each in runs}, settings["warmup_steps"]
+    for number, (seed, steps) in enumerate(drawn["windows"]):
+        own = case.workload, case.dimensions, seed, settings["data_dir"]
+        start = workloads.Initial(*own, timed=True)
+        with workloads.settings(case.workload, proof.undrawn):
+            losses, new = train(case, input, start, done, steps)
+        norms = {}
+        for each in runs:
+            own, sums = each["undrawn"] if "undrawn" in each else each, {}
+            for name, array in new.items():
+                at = Part(name), array.shape, array, as_array(start[name])
+                squares, sums[name] = projected(*at, own["windows"][number]["signs"])
+                norms[name] = math.sqrt(squares)
+            projections[key_of(each)].append(sums)
+        windows.append({"loss": losses, "norms": norms})
+        if proof.undrawn and steps == min(count for _, count in drawn["windows"]):
+            chance = dict(by_chance(case, input, start, done, steps), window=number)
+        done += steps
+    return {"windows": windows, "projections": projections, "chance": chance}
+
+
+def by_chance(case, input, start, before, steps):
+    """Mean and deviation, over random numbers, of what a training makes that draws some: of each
+    step's `loss`, and of the norm of each tensor's change."""
+    import torch
+
+    losses, norms = [], []
+    for draw in range(DRAWS):
+        torch.manual_seed(draw)
+        own, new = train(case, input, start, before, steps, "fp32")
+        losses.append(own)
+        norms.append([float(np.linalg.norm(each - as_array(start[name]))) for name, each in new.items()])
+    deviations = [np.std(each, axis=0, ddof=1).tolist() for each in (losses, norms)]
+    means = [np.mean(each, axis=0).tolist() for each in (losses, norms)]
+    return {
+        "draws": DRAWS,
+        "loss": list(zip(means[0], deviations[0])),
+        "norms": dict(zip(new, zip(means[1], deviations[1]))),
+    }
+
+
+def train(case, input, start, before, steps, precision="fp64"):
+    """(losses, {name: array} of the weights behind them) of steps from these weights.
+
+    before: how many steps of batches came earlier.
+    """
+    plain = Plain(input, start, precision, case.layout.accumulation)
+    for source in plain.sources:
+        for _ in range(before * case.layout.accumulation):
+            source.next()
+    formula = workloads.proof(case.workload).optimizer(plain.weights, case.dimensions)
+    rate = workloads.facts(case.workload).learning_rate(case.global_batch_size)
+    losses = []
+    for _ in range(steps):
+        loss, gradients = plain.gradients()
+        plain.weights = formula.update(plain.weights, gradients, rate)
+        losses.append(loss)
+    plain.close()
+    return losses, {name: each.numpy() for name, each in plain.weights.items()}
+
+
+def input_of(case, seed, data_dir):
+    """What the ranks' loaders were given."""
+    return Input(
+        workload=case.workload,
+        data=case.data,
+        data_dir=data_dir,
+        batch_size=case.batch_size,
+        dimensions=case.dimensions,
+        seed=seed,
+        parts=case.layout.data_parallel(case.devices),
+        kind=workloads.data(case.workload)[case.data],
+    )
+
+
+def key_of(run):
+    """Framework and compiler, which tell a group's cases apart."""
+    return "%s/%s" % (run["identity"]["framework"], run["identity"]["compiler"])
+
+
+def run_in(asked, arguments):
+    """Become the same command under the environment's interpreter."""
+    with open(asked.environment) as stream:
+        environment = json.load(stream)
+    if environment["status"] != "ok":
+        reason = "no replay without PyTorch's environment: %s" % environment["reason"]
+        document = {"schema": SCHEMA, "status": "unavailable", "reason": reason}
+        files.write(asked.out, json.dumps(dict(document, windows=[], projections={})) + "\n")
+        sys.exit()
+    at = arguments.index("--environment")
+    command = [environment["interpreter"], "-m", "dlperf.certify.replay"]
+    command += arguments[:at] + arguments[at + 2 :]
+    command.append("--lock-sha256=" + code.applied_lock(environment))
+    os.execve(command[0], command, dict(os.environ, **KEPT_MEMORY, **environment["environ"]))
+
+
+if __name__ == "__main__":
+    main()

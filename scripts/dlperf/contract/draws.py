@@ -1,0 +1,99 @@
+"""What a round draws from the system's randomness, so that no implementation knows it beforehand.
+
+A group's draw, results/<round>/checks/draws/<group>.json, is one number. A group are the cases that
+differ in framework and compiler alone: so all of them get the same seeds. A repetition by hand
+takes `--draw FILE` and gets the very numbers again.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+from typing import List, NamedTuple
+
+from dlperf.contract import files, strict_json
+
+SCHEMA = "dlperf.draw/1"
+#: Seeds have so many bits: every framework's random numbers take them, and a few more added to it.
+BITS = 30
+#: The short window of a spot run has 1 to so many steps: later ones rounding alone makes unlike.
+MOST_REPLAYED = 2
+
+
+class Window(NamedTuple):
+    """Steps from newly written weights, which are drawn from `seed`."""
+
+    seed: int
+    steps: int
+
+
+class Orders(NamedTuple):
+    """What ranks do, which they are told when their training is built.
+
+    seed: of batches and of what a training draws itself, told at once. shown: whether what the
+    weights became is told tensor by tensor.
+    """
+
+    seed: int
+    warmup_steps: int
+    windows: List[Window]
+    shown: bool = False
+
+    @property
+    def steps(self):
+        """All of them."""
+        return self.warmup_steps + sum(each.steps for each in self.windows)
+
+
+class Draw(NamedTuple):
+    """A group's name, and the number that is drawn for it, in hexadecimal digits."""
+
+    group: str
+    number: str
+
+    def seed(self, *of):
+        """A seed for a purpose, such as ('weights', 1)."""
+        text = "/".join(map(str, (self.number, *of)))
+        return int(hashlib.sha256(text.encode()).hexdigest(), 16) % 2**BITS
+
+    def repetition(self, number, warmup_steps, measured_steps):
+        """The Orders of a repetition, by its number."""
+        windows = [Window(self.seed("weights", number), measured_steps)]
+        return Orders(self.seed("batches", number), warmup_steps, windows)
+
+    def spot_run(self, warmup_steps, measured_steps):
+        """Those of the spot run: a window as long as a repetition's, and a short one.
+
+        Which comes first is drawn, too: a repetition's window is the first one behind its warm-up,
+        and an implementation that knew the short one by its place could be honest there alone.
+        """
+        short = 1 + self.seed("steps") % MOST_REPLAYED
+        windows = [
+            Window(self.seed("weights", "short"), short),
+            Window(self.seed("weights", "long"), measured_steps),
+        ]
+        if self.seed("order") % 2:
+            windows.reverse()
+        return Orders(self.seed("batches", "spot"), warmup_steps, windows, shown=True)
+
+
+def group_of(case):
+    """The name of a case's group."""
+    return "%s-%s" % (case.workload, dataclasses.replace(case, compiler="none").name)
+
+
+def write(path, group):
+    """Draw a group's number from the system's randomness, once: what is there stays."""
+    if os.path.exists(path):
+        return
+    document = {"schema": SCHEMA, "group": group, "number": os.urandom(16).hex()}
+    files.write(path, json.dumps(document, indent=1) + "\n")
+
+
+def read(path):
+    """The Draw in a file. Raises ValueError where it is none."""
+    document = strict_json.read(path)
+    number = document.get("number", "") if isinstance(document, dict) else ""
+    if not (isinstance(number, str) and len(number) == 32 and document.get("schema") == SCHEMA):
+        raise ValueError("%s: is no %s" % (path, SCHEMA))
+    return Draw(document["group"], number)

@@ -1,0 +1,35 @@
+"""What all ranks of a spot run became, put together: what its replay is held beside.
+
+A spot run is a repetition whose numbers are not used (contract/draws.py). Its document has the
+identity and settings of the case, `drawn` (the seed of batches, and each window's of weights and
+steps), and for each window `loss` (a mean over ranks for each step), `signs` (the seed of the
+projections, drawn behind the window) and `tensors`: name -> each copy of it that differs from the
+first, as [norm of its change, its projections].
+"""
+
+import math
+
+from dlperf import workloads
+from dlperf.contract import ownership
+from dlperf.scenarios import train
+
+SCHEMA = "dlperf.spot/1"
+
+
+def of_all_ranks(case, ranks):
+    """A window's document, of what each rank's weights.shown says."""
+    layout, first = case.layout, ranks[0]
+    grid = layout.mesh(len(ranks))
+    stages = workloads.stages(case.workload, case.dimensions, grid.pipeline)
+    tensors = {}
+    for name, tensor in workloads.of(case.workload).parameters(case.dimensions).items():
+        groups = ownership.copies(grid, tensor, stages[name], layout.zero_stage)
+        copies = [_together([ranks[rank]["tensors"][name] for rank in group]) for group in groups]
+        tensors[name] = [each for place, each in enumerate(copies) if each not in copies[:place]]
+    return {"loss": train.mean_losses(ranks), "signs": first["signs"], "tensors": tensors}
+
+
+def _together(parts):
+    """[norm, projections] of a copy whose parts these are."""
+    squares = math.fsum(each[2] for each in parts)
+    return [math.sqrt(squares), [math.fsum(sums) for sums in zip(*(each[3] for each in parts))]]
