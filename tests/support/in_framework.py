@@ -1,8 +1,10 @@
 """The project's code under a framework's own interpreter, as a rank runs it."""
 
+import contextlib
 import dataclasses
 import json
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -66,14 +68,41 @@ def rank(framework: str, workload: str = "resnet50", **changes) -> Run:
 
 def printed(run: Run, code: str, environment: Path) -> str:
     """What `code` prints, given the Run as `run` and the variables that its framework asks for."""
+    (said,) = printed_by_all([run], code, environment)
+    return said
+
+
+def printed_by_all(runs: list[Run], code: str, environment: Path) -> list[str]:
+    """What `code` prints in each of these processes, which run at the same time."""
     built = json.loads((environment / "env.json").read_text())
-    environ = dict(os.environ, PYTHONPATH=str(SCRIPTS), **built.get("environ", {}))
-    environ.update(OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="0" if run.cuda else "")
-    environ.update(frameworks.load(run.framework).environment(run))
-    spec = json.dumps(dataclasses.asdict(run))
-    command = [str(ROOT / built["interpreter"]), "-c", START + code, spec]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False, timeout=600
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    processes = []
+    for run in runs:
+        environ = dict(os.environ, PYTHONPATH=str(SCRIPTS), **built.get("environ", {}))
+        environ.update(OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="0" if run.cuda else "")
+        environ.update(frameworks.load(run.framework).environment(run))
+        spec = json.dumps(dataclasses.asdict(run))
+        command = [str(ROOT / built["interpreter"]), "-c", START + code, spec]
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        processes.append(subprocess.Popen(command, cwd=ROOT, env=environ, **streams))
+    try:
+        said = [each.communicate(timeout=600) for each in processes]
+    finally:
+        for each in processes:
+            each.kill()
+    for each, (_, errors) in zip(processes, said, strict=True):
+        assert each.returncode == 0, errors[-3000:]
+    return [output for output, _ in said]
+
+
+def ranks(run: Run, count: int) -> list[Run]:
+    """So many ranks of the same training, on one node."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count + 1)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        port, *ports = (each.getsockname()[1] for each in sockets)
+    changes = {"ranks": count, "local_ranks": count, "port": port}
+    changes["peers"] = [f"127.0.0.1:{each}" for each in ports]
+    return [
+        dataclasses.replace(run, rank=rank, local_rank=rank, **changes) for rank in range(count)
+    ]

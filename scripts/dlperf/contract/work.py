@@ -28,18 +28,21 @@ class Work:
         takes its own (`Part.of`). A large table is a Table in both, and what is written may be one
         where this rank has a part alone: so nothing is whole beside the framework's own. The names
         and shapes are those of the facts' `parameters(dimensions)`.
-        Written before the first step and only then: until then the model's weights may be
-        anything. `statistics()` gives this rank's running ones of batch-norm
-        in the same way, as the facts' `statistics` name them; nothing of other models.
+        Written before the first step, until which the model's weights may be anything, or between
+        any two steps; float32 copies of narrow weights are written too. `statistics()` gives this
+        rank's running ones of batch-norm in the same way, as the facts' `statistics` name them;
+        nothing of other models. `write_statistics({name: array})` sets them, where there are some.
+    restart: begins anew from these weights, as `weights.write` takes them, between any two steps:
+        running statistics 0 and 1, no moments, no steps counted (of the bias correction, too), the
+        loss scale and what it counts as at first, and the first rate where a schedule has one for
+        each step. Batches and random numbers go on. What is compiled stays, and so does all memory
+        that it knows: state is written where it is, and none is left for the next step to make.
+        None where a framework cannot do that.
     weights_in_files: True where `weights` are read through files, which takes as long as a disk
         does; False: from memory.
-
-    Of the quality scenario, by `scheduled`; None where a framework's page has no such training:
-
-    evaluate: from a batch's arrays on the host, as the loader gives them, to its outputs on the
+    evaluate: of the quality scenario, by `scheduled`; None where a framework's page has no such
+        training. From a batch's arrays on the host, as the loader gives them, to its outputs on the
         host, a NumPy array: the forward pass of an inference, with the weights as they are.
-    restart: begins anew from these weights, as `weights.write` takes them: running statistics 0 and
-        1, no moments, the first rate. What is compiled stays.
     """
 
     step: Callable[[], Any]
@@ -49,33 +52,48 @@ class Work:
     batches: Any
     parity: Dict[str, Any]
     weights: Any = None
-    evaluate: Optional[Callable[..., Any]] = None
     restart: Optional[Callable[[Any], None]] = None
     weights_in_files: bool = False
+    evaluate: Optional[Callable[..., Any]] = None
 
 
-def scheduled(work, rates, set_rate, forget, evaluate, running):
-    """The same Work with a learning rate of its own in each step, for the quality scenario.
+def restartable(work, forget, running):
+    """The same Work with a `restart`.
 
-    rates: of the steps; the last one stays. set_rate(rate): called on the host before each step; it
-    must not wait for the device. forget(): sets the optimiser's state to its start. evaluate: as of
-    Work. running: name -> array, batch-norm's running statistics as they start; {}: there are none.
+    forget(): sets to its start what a step has beside weights and running statistics: moments,
+    counts of steps, the loss scale. running: name -> array, batch-norm's running statistics as they
+    start; {}: there are none.
     """
-    step, coming = work.step, itertools.count()
-
-    def step_at_rate():
-        set_rate(rates[min(next(coming), len(rates) - 1)])
-        return step()
 
     def restart(arrays):
-        nonlocal coming
-        coming = itertools.count()
         work.weights.write(arrays)
         if running:
             work.weights.write_statistics(running)
         forget()
 
-    return dataclasses.replace(work, step=step_at_rate, evaluate=evaluate, restart=restart)
+    return dataclasses.replace(work, restart=restart)
+
+
+def scheduled(work, rates, set_rate, evaluate):
+    """The same Work with a learning rate of its own in each step, for the quality scenario.
+
+    rates: of the steps; the last one stays. set_rate(rate): called on the host before each step; it
+    must not wait for the device. evaluate: as of Work.
+    """
+    step, restart, coming = work.step, work.restart, itertools.count()
+
+    def step_at_rate():
+        set_rate(rates[min(next(coming), len(rates) - 1)])
+        return step()
+
+    def restart_at_first_rate(arrays):
+        nonlocal coming
+        coming = itertools.count()
+        restart(arrays)
+
+    return dataclasses.replace(
+        work, step=step_at_rate, evaluate=evaluate, restart=restart_at_first_rate
+    )
 
 
 @dataclasses.dataclass
@@ -89,10 +107,10 @@ class Inference:
     answer: from a batch's arrays on the host, as the loader gives them, to its outputs on the host,
         a NumPy array. Copies both ways are part of it.
     parameters, batches, parity: as of Work.
-    weights: as of Work. Where the facts have `statistics`, `write_statistics({name: array})` sets
-        batch-norm's running ones; where it is not called they are 0 and 1. All is written before
-        the first step or answer and only then: a model may be frozen there. What is written is
-        canonical also where the network has other tensors, the facts' `built`: `read` gives those.
+    weights: as of Work, but all is written before the first step or answer and only then: a model
+        may be frozen there. Where `write_statistics` is not called, batch-norm's running ones are 0
+        and 1. What is written is canonical also where the network has other tensors, the facts'
+        `built`: `read` gives those.
     """
 
     step: Callable[[], Any]

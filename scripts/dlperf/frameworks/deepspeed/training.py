@@ -10,10 +10,11 @@ import math
 import deepspeed
 import torch
 
-from dlperf.contract.work import Work, feed
+from dlperf.contract.work import Work, feed, restartable
 from dlperf.frameworks import half
 from dlperf.frameworks.deepspeed.parallel import Weights
 from dlperf.frameworks.pytorch.training import Ahead, by_decay
+from dlperf.frameworks.pytorch.training import forget as pytorch_forget
 from dlperf.workloads.inputs import open_batches
 
 #: Values that ZeRO exchanges together, as in DeepSpeedExamples (training/cifar). The default is ten
@@ -91,7 +92,7 @@ def train(run, network, loss, optimizer, weights, put, asked, parity=None):
             engine.step()
         return total
 
-    return Work(
+    work = Work(
         step=step,
         wait=torch.cuda.synchronize if run.cuda else lambda: None,
         loss=lambda value: value.item(),
@@ -104,6 +105,24 @@ def train(run, network, loss, optimizer, weights, put, asked, parity=None):
         ),
         weights=Weights(run, weights, engine),
     )
+    return restartable(work, forget_engine(engine), running={})
+
+
+def forget_engine(engine):
+    """What zeroes the state of an engine's optimizer, and sets its loss scale to what it now is."""
+    optimizer = engine.optimizer
+    own = getattr(optimizer, "optimizer", optimizer)  # torch's, which ZeRO and mixed precision wrap
+    # of stage 0, and of the others
+    scale = getattr(optimizer, "loss_scale_config", None) or getattr(optimizer, "loss_scaler", None)
+    scaling = dict(vars(scale)) if scale else {}
+
+    def forget():
+        pytorch_forget(own)
+        if scale:
+            vars(scale).update(scaling)
+        engine.skipped_steps = 0
+
+    return forget
 
 
 def reported_settings(run, engine):

@@ -159,6 +159,9 @@ def train(run, network, weights, batches, rate, parity=None):
         ),
         weights=weights,
         weights_in_files=True,
+        # Moments could be written through files, as weights are. But they would still be corrected
+        # for the bias of all steps before, which Adam counts where no function of its API writes.
+        restart=None,
     )
 
 

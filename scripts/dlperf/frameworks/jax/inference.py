@@ -48,9 +48,9 @@ def infer(run, network, outputs, weights, put, shapes, carried=None, layout="", 
         jax.block_until_ready(queued)
         queued.clear()
 
-    def write(tree):
+    def write(made):
         nonlocal parameters
-        parameters = jax.device_put(tree, here)
+        parameters = jax.device_put(made(), here)
 
     def write_carried(tree):
         nonlocal carried

@@ -23,7 +23,17 @@ from dlperf.contract.mesh import DATA, PIPELINE
 from dlperf.contract.run import Unsupported
 from dlperf.contract.shards import COLUMNS
 from dlperf.contract.tensor import is_large
-from dlperf.contract.work import Rows, Table, Work, as_array, feed, parts, scheduled, table
+from dlperf.contract.work import (
+    Rows,
+    Table,
+    Work,
+    as_array,
+    feed,
+    parts,
+    restartable,
+    scheduled,
+    table,
+)
 from dlperf.frameworks import half
 from dlperf.frameworks.jax import parallel, sparse
 from dlperf.workloads.inputs import open_batches
@@ -86,13 +96,19 @@ def train(
         parameters, state, carried, value = compiled(parameters, state, carried, taken)
         return value
 
-    def write(tree):
+    def write(made):
         nonlocal parameters
-        parameters = exchange.put(tree, spread)
+        parameters = None  # there need not be room for both
+        parameters = exchange.put(made(), spread)
 
     def write_carried(tree):
         nonlocal carried
-        carried = exchange.put(tree, exchange.same)
+        carried = dict(carried, **exchange.put(tree, exchange.same))  # random numbers go on
+
+    def forget():
+        nonlocal state
+        state = None
+        state = start_of_state()
 
     weights.connect(lambda: parameters, write, lambda: carried, write_carried)
     has_loss = run.coordinates.pipeline == run.mesh.pipeline - 1
@@ -111,6 +127,7 @@ def train(
         ),
         weights=weights,
     )
+    work = restartable(work, forget, workloads.running_at_start(run))
     if not schedule:
         return work
     test = jax.jit(forward_pass(run, network, outputs))  # the first one compiles it
@@ -121,17 +138,12 @@ def train(
             np.asarray(rate, there.dtype), exchange.same
         )
 
-    def forget():
-        nonlocal state
-        state = start_of_state()
-
     def evaluate(*batch):
         # by itself: of what ranks have in common, its own copy
         own = jax.tree.map(lambda leaf: leaf.addressable_data(0), (parameters, carried))
         return np.asarray(test(*own, *put(run, *batch)))
 
-    running = workloads.running_at_start(run)
-    return scheduled(work, schedule, set_rate, forget, evaluate, running)
+    return scheduled(work, schedule, set_rate, evaluate)
 
 
 def forward_pass(run, network, outputs):
@@ -351,7 +363,8 @@ class Weights:
     with types, nested dicts. shards: of the tables that ranks share out, by name, which is the key;
     their shapes are those of all parts together. split: the parallel.Split of a model of which this
     rank has a part; shapes are those of all ranks' together, and names those of what it owns.
-    `connect` says where the tree is while it is trained.
+    `connect` says where the tree is while it is trained: write(made) makes the next one when it has
+    let go of the last.
     """
 
     def __init__(self, run, names, shapes, shards=None, split=None):
@@ -391,7 +404,7 @@ class Weights:
         return shared + sum(leaf.size for key, leaf in flat.items() if key not in self.shards)
 
     def write(self, arrays):
-        self._write(self.nested(arrays))
+        self._write(lambda: self.nested(arrays))
 
     def write_statistics(self, arrays):
         flat = flatten_dict(self._carried()["batch_stats"], sep=".")

@@ -12,10 +12,11 @@ from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.transformer.module import Float16Module
 
-from dlperf.contract.work import Work, feed
+from dlperf.contract.work import Work, feed, restartable
 from dlperf.frameworks import half
 from dlperf.frameworks.megatron import foreach
 from dlperf.frameworks.pytorch.training import Ahead
+from dlperf.frameworks.pytorch.training import forget as pytorch_forget
 from dlperf.workloads.inputs import open_batches
 
 
@@ -130,7 +131,7 @@ def train(run, network, loss, optimizer, weights, put, parity=None):
         optimizer.step()
         return torch.stack(losses).mean() if losses else None  # the last stage alone has them
 
-    return Work(
+    work = Work(
         step=step,
         wait=torch.cuda.synchronize if run.cuda else lambda: None,
         loss=lambda value: None if value is None else value.item(),
@@ -144,6 +145,16 @@ def train(run, network, loss, optimizer, weights, put, parity=None):
         ),
         weights=weights,
     )
+    own = inner(optimizer)
+    scaler = own.grad_scaler if network.config.fp16 else None
+    scaling = scaler and scaler.state_dict()
+
+    def forget():
+        pytorch_forget(own.optimizer)
+        if scaler:
+            scaler.load_state_dict(scaling)
+
+    return restartable(work, forget, running={})
 
 
 def inner(optimizer):

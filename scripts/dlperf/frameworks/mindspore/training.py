@@ -9,7 +9,7 @@ import numpy as np
 from mindspore import ops
 
 from dlperf import frameworks, workloads
-from dlperf.contract.work import Rows, Table, Work, feed, parts, scheduled
+from dlperf.contract.work import Rows, Table, Work, feed, parts, restartable, scheduled
 from dlperf.frameworks.mindspore import parallel
 from dlperf.workloads.inputs import open_batches
 
@@ -86,16 +86,18 @@ def train(
         ),
         weights=weights,
     )
-    if not schedule:
-        return work
-    states = states_of(optimizer)
-
-    def set_rate(rate):
-        assign(optimizer.learning_rate, ms.Tensor(rate, optimizer.learning_rate.dtype))
+    states = states_of(optimizer, scaler)
 
     def forget():
         for parameter, value in states:
             assign(parameter, ops.full_like(parameter, value))
+
+    work = restartable(work, forget, workloads.running_at_start(run))
+    if not schedule:
+        return work
+
+    def set_rate(rate):
+        assign(optimizer.learning_rate, ms.Tensor(rate, optimizer.learning_rate.dtype))
 
     def shown(*batch):
         return outputs(network, *batch)
@@ -108,8 +110,7 @@ def train(
         network.set_train()
         return found
 
-    running = workloads.running_at_start(run)
-    return scheduled(work, schedule, set_rate, forget, evaluate, running)
+    return scheduled(work, schedule, set_rate, evaluate)
 
 
 def assign(parameter, value):
@@ -117,10 +118,13 @@ def assign(parameter, value):
     ops.assign(parameter, value)
 
 
-def states_of(optimizer):
-    """(parameter, the value that all of it begins with) of what an optimizer keeps by itself."""
+def states_of(optimizer, scaler):
+    """(parameter, the value that all of it begins with) of what an optimizer and, if there is one,
+    a DynamicLossScaler keep by themselves."""
     others = [optimizer.learning_rate, *optimizer.parameters]
     kept = [p for p in optimizer.get_parameters() if not any(p is other for other in others)]
+    if scaler is not None:
+        kept += [scaler.scale_value, scaler.counter]
     return [(parameter, parameter.asnumpy().flat[0].item()) for parameter in kept]
 
 

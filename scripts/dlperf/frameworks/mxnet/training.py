@@ -4,6 +4,7 @@ The trainer and its store of gradients, loss scaling, one graph a step, accumula
 itself. Each rank updates its own copy of the weights.
 """
 
+import functools
 import json
 
 import mxnet as mx
@@ -13,7 +14,7 @@ from mxnet.contrib import amp
 from dlperf import workloads
 from dlperf.contract.run import Unsupported
 from dlperf.contract.tensor import KERNEL, is_large
-from dlperf.contract.work import Rows, Work, feed, parts, scheduled, table
+from dlperf.contract.work import Rows, Work, feed, parts, restartable, scheduled, table
 from dlperf.frameworks.mxnet.process import by_horovod, scaled
 from dlperf.workloads.inputs import open_batches
 
@@ -87,6 +88,8 @@ def train(
         parity=dict(read_back(run, forward, inputs), **parity or {}),
         weights=weights,
     )
+    own_forget = getattr(optimizer, "forget", functools.partial(forget, optimizer))
+    work = restartable(work, own_forget, workloads.running_at_start(run))
     if not schedule:
         return work
 
@@ -105,23 +108,27 @@ def train(
     def evaluate(*batch):
         return copied(run, shown(*put(run, *batch)[:tested])).asnumpy()
 
-    def forget_all():
-        forget(optimizer)
-
-    own_forget = getattr(optimizer, "forget", forget_all)
-    running = workloads.running_at_start(run)
-    return scheduled(work, schedule, set_rate, own_forget, evaluate, running)
+    return scheduled(work, schedule, set_rate, evaluate)
 
 
 def forget(trainer):
-    """The optimizer's state as before the first step, which makes it."""
+    """The optimizer's state as before the first step; what that made stays where it is."""
     for updater in trainer._updaters:
-        updater.states.clear()
-        updater.states_synced.clear()
+        for state in updater.states.values():
+            clear(state)
     own = trainer.optimizer
     own.num_update = own.begin_num_update
     for counts in own._all_index_update_counts.values():
         counts.clear()
+
+
+def clear(state):
+    """Write zeros into a moment, or moments one in the other; None is no moment."""
+    if isinstance(state, (list, tuple)):
+        for each in state:
+            clear(each)
+    elif state is not None:
+        state[:] = 0
 
 
 def copied(run, value):

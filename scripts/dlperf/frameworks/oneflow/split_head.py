@@ -12,6 +12,7 @@ from oneflow import nn
 
 from dlperf.contract.shards import Shard
 from dlperf.frameworks.oneflow import parallel, sparse
+from dlperf.frameworks.oneflow import training as framework
 
 NOBODY = -1  # the class of a row that stands for none
 NEVER = -1e30  # what its scores get
@@ -207,6 +208,13 @@ class SGD(flow.optim.SGD):
             [(ids, rows)] = taken
             self._update_rows(ids, rows.grad / self.losses, rate)
         taken.clear()
+
+    def forget(self):
+        """As before the first step."""
+        framework.forget(self)
+        sampled = [self.velocity] if self.classes.sampled else []
+        for velocity in sampled + self.velocities:
+            velocity.zero_()
 
     def _update_rows(self, ids, gradient, rate):
         weight = self.classes.weight

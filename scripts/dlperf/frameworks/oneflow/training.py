@@ -4,12 +4,14 @@ Eager with DistributedDataParallel, or nn.Graph over global tensors (batch split
 broadcast); AMP with dynamic loss scaling in a graph; accumulation, and the step itself.
 """
 
+import functools
+
 import oneflow as flow
 from oneflow import nn
 
 from dlperf import frameworks, workloads
 from dlperf.contract.tensor import is_large
-from dlperf.contract.work import Rows, Work, feed, parts, scheduled, table
+from dlperf.contract.work import Rows, Work, feed, parts, restartable, scheduled, table
 from dlperf.frameworks.oneflow import parallel
 from dlperf.workloads.inputs import open_batches
 
@@ -37,9 +39,10 @@ def train(
     flow.manual_seed(run.dropout_seed)
     batches = open_batches(run, layout)
     if run.compiler == "graph":
-        step, detail = in_graph(run, network, loss, optimizer, put, example, batches)
+        step, detail, forget_all = in_graph(run, network, loss, optimizer, put, example, batches)
     else:
         step, detail = eager(run, network, loss, optimizer, put, batches), {}
+        forget_all = getattr(optimizer, "forget", functools.partial(forget, optimizer))
     work = Work(
         step=step,
         wait=flow._oneflow_internal.eager.Sync,  # all queued instructions, graphs included
@@ -55,6 +58,7 @@ def train(
         ),
         weights=weights,
     )
+    work = restartable(work, forget_all, workloads.running_at_start(run))
     if not schedule or run.compiler == "graph":
         return work
 
@@ -69,17 +73,7 @@ def train(
         network.train()
         return found
 
-    def forget_all():
-        forget(optimizer)
-
-    return scheduled(
-        work,
-        schedule,
-        getattr(optimizer, "set_rate", set_rate),
-        getattr(optimizer, "forget", forget_all),
-        evaluate,
-        workloads.running_at_start(run),
-    )
+    return scheduled(work, schedule, getattr(optimizer, "set_rate", set_rate), evaluate)
 
 
 def forget(optimizer):
@@ -161,7 +155,8 @@ def gathered(run, tensor):
 
 
 def in_graph(run, network, loss, optimizer, put, example, batches):
-    """(the step, which returns its loss; what the compiled graph says of itself).
+    """(the step, which returns its loss; what the compiled graph says of itself; what makes its own
+    state as it begins).
 
     A graph takes the batches of all micro-steps as one, and splits it.
     """
@@ -187,7 +182,26 @@ def in_graph(run, network, loss, optimizer, put, example, batches):
         def next_batch():
             return join([one() for _ in range(run.accumulation)])
 
-    return lambda: graph(*next_batch()).detach(), detail
+    return lambda: graph(*next_batch()).detach(), detail, forget_graph(graph)
+
+
+def forget_graph(graph):
+    """What writes a compiled graph's own state as it now is, where it is: zeros as moments, counts
+    of steps, the loss scale."""
+    own = [Weights.local(each) for each in graph._c_nn_graph.additional_var_tensors]
+    numbers = [each.clone() if each.numel() == 1 else None for each in own]
+
+    def forget():
+        # nothing else orders these behind the steps, and the next step behind them
+        flow._oneflow_internal.eager.Sync()
+        for tensor, number in zip(own, numbers):
+            if number is None:
+                tensor.zero_()
+            else:
+                tensor.copy_(number)
+        flow._oneflow_internal.eager.Sync()
+
+    return forget
 
 
 class TrainingGraph(nn.Graph):

@@ -20,7 +20,7 @@ from paddle.distributed.fleet.utils import hybrid_parallel_util, recompute
 from dlperf import frameworks, workloads
 from dlperf.contract.mesh import DATA, PIPELINE, TENSOR
 from dlperf.contract.run import Unsupported
-from dlperf.contract.work import Work, as_array, feed
+from dlperf.contract.work import Work, as_array, feed, restartable
 from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.frameworks.paddlepaddle import transformer
 from dlperf.workloads.inputs import open_batches
@@ -429,7 +429,10 @@ def train(run, network, optimizer, weights, put, parity):
         optimizer.clear_grad(set_to_zero=False)
         return value
 
-    return Work(
+    def forget():
+        framework.forget(optimizer, list(weights.named.values()))
+
+    work = Work(
         step=step,
         wait=paddle.device.synchronize if run.cuda else lambda: None,
         loss=lambda value: None if value is None else value.item(),
@@ -443,3 +446,4 @@ def train(run, network, optimizer, weights, put, parity):
         ),
         weights=weights,
     )
+    return restartable(work, forget, workloads.running_at_start(run))

@@ -12,7 +12,7 @@ from dlperf import frameworks, workloads
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
 from dlperf.contract.tensor import is_large
-from dlperf.contract.work import Rows, Work, feed, parts, scheduled, table
+from dlperf.contract.work import Rows, Work, feed, parts, restartable, scheduled, table
 from dlperf.frameworks.paddlepaddle import sparse
 from dlperf.frameworks.paddlepaddle.process import version
 from dlperf.workloads.inputs import open_batches
@@ -107,6 +107,13 @@ def train(
         ),
         weights=weights,
     )
+    scaling = scaler.state_dict()
+
+    def forget_all():
+        forget(optimizer, trained(network))
+        scaler.load_state_dict(scaling)
+
+    work = restartable(work, forget_all, workloads.running_at_start(run))
     if not schedule:
         return work
     shown = Shown(outputs(run, network))
@@ -122,13 +129,7 @@ def train(
         shown.train()
         return found
 
-    def forget_all():
-        forget(optimizer, trained(network))
-        if hasattr(optimizer, "forget"):  # what it keeps beside Paddle's own
-            optimizer.forget()
-
-    running = workloads.running_at_start(run)
-    return scheduled(work, schedule, optimizer.set_lr, forget_all, evaluate, running)
+    return scheduled(work, schedule, optimizer.set_lr, evaluate)
 
 
 class Shown(paddle.nn.Layer):
@@ -154,6 +155,8 @@ def forget(optimizer, parameters):
         if parameter.name in optimizer._master_weights:
             master = optimizer._master_weights[parameter.name]
             master.set_value(parameter.astype(master.dtype))
+    if hasattr(optimizer, "forget"):  # what it keeps beside Paddle's own
+        optimizer.forget()
 
 
 def to_host(value):

@@ -52,6 +52,12 @@ class Lamb(torch.optim.Optimizer):
             torch._foreach_mul_(change, ratios)
         torch._foreach_add_(weights, change, alpha=-group["lr"])
 
+    def forget(self):
+        """As before the first step."""
+        self.steps = 0
+        for moments in self.state.values():
+            torch._foreach_zero_(list(moments.values()))
+
 
 def norms(tensors):
     """Each tensor's norm.

@@ -138,6 +138,13 @@ def share_updates(run, groups, kind, settings):
     return ZeroRedundancyOptimizer(groups, kind, process_group=group(run, DATA), **settings)
 
 
+def states(optimizer):
+    """The state of each parameter that an optimizer updates on this rank."""
+    if isinstance(optimizer, ZeroRedundancyOptimizer):
+        optimizer = optimizer.optim  # its own `state` is filled for checkpoints alone
+    return optimizer.state
+
+
 class Apart:
     """Random numbers of its own on each rank of a tensor group, for what it divides: its heads.
 

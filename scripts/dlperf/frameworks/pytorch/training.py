@@ -5,6 +5,7 @@ Data parallel, autocast and gradient scaling, compiling, accumulation, and the s
 
 import concurrent.futures
 import contextlib
+import functools
 import inspect
 import time
 
@@ -15,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dlperf import workloads
 from dlperf.contract.tensor import is_large
-from dlperf.contract.work import Rows, Work, feed, parts, scheduled, table
+from dlperf.contract.work import Rows, Work, feed, parts, restartable, scheduled, table
 from dlperf.frameworks import half
 from dlperf.frameworks.pytorch import parallel, sparse
 from dlperf.frameworks.pytorch.inference import to_host
@@ -147,6 +148,13 @@ def train(
         ),
         weights=weights,
     )
+    scaling = scaler.state_dict()
+
+    def forget_all():
+        getattr(optimizer, "forget", functools.partial(forget, optimizer))()
+        scaler.load_state_dict(scaling)
+
+    work = restartable(work, forget_all, workloads.running_at_start(run))
     if not schedule:
         return work
 
@@ -168,12 +176,7 @@ def train(
         alone.train()
         return found
 
-    def forget_all():
-        forget(optimizer)
-
-    own_forget = getattr(optimizer, "forget", forget_all)
-    running = workloads.running_at_start(run)
-    return scheduled(work, schedule, set_rate, own_forget, evaluate, running)
+    return scheduled(work, schedule, set_rate, evaluate)
 
 
 def staged(run, network, criterion, dtype):
@@ -196,8 +199,8 @@ def staged(run, network, criterion, dtype):
 
 
 def forget(optimizer):
-    """The optimizer's state as it begins."""
-    for state in optimizer.state.values():
+    """The optimizer's state as it begins: moments, and torch's own counts of steps."""
+    for state in parallel.states(optimizer).values():
         for moment in state.values():
             moment.zero_()
 

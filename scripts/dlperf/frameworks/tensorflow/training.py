@@ -10,8 +10,8 @@ import tensorflow as tf
 from dlperf import workloads
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
-from dlperf.contract.tensor import DENSE, is_large
-from dlperf.contract.work import Rows, Work, as_array, feed, parts, scheduled, table
+from dlperf.contract.tensor import DENSE, ROWS, is_large
+from dlperf.contract.work import Rows, Work, as_array, feed, parts, restartable, scheduled, table
 from dlperf.frameworks import half
 from dlperf.frameworks.tensorflow import parallel
 from dlperf.frameworks.tensorflow.process import dtype, strategy
@@ -127,25 +127,40 @@ def train(
         ),
         weights=weights,
     )
-    if not schedule:
-        return work
-    test = trace_outputs(run, network, outputs, specs)
 
     def forget():
         for each in optimizer.variables:
-            if not each.trainable:  # among them are those that it trains
-                each.assign(tf.zeros_like(each))
+            # among them are those that it trains, and the rate may be one
+            if not each.trainable and each is not optimizer.learning_rate:
+                clear(each, by_rows=getattr(optimizer, "lazy", False))
         if scale:
             scale.restart()
 
+    work = restartable(work, forget, workloads.running_at_start(run))
+    if not schedule:
+        return work
+    test = trace_outputs(run, network, outputs, specs)
     return scheduled(
         work,
         schedule,
         set_rate=optimizer.learning_rate.assign,
-        forget=forget,
         evaluate=lambda *batch: test(*put(*batch)).numpy(),
-        running=workloads.running_at_start(run),
     )
+
+
+def clear(variable, by_rows):
+    """Write zeros into a variable.
+
+    by_rows: part by part, as there may be no room for a second table. Only where steps write rows
+    too, as TensorFlow copies such a variable wherever all of it is read.
+    """
+    if not by_rows or variable.shape.rank < 2:
+        variable.assign(tf.zeros_like(variable))
+        return
+    for first in range(0, variable.shape[0], ROWS):
+        ids = tf.range(first, min(first + ROWS, variable.shape[0]))
+        zeros = tf.zeros([len(ids), *variable.shape[1:]], variable.dtype)
+        variable.scatter_update(tf.IndexedSlices(zeros, ids))
 
 
 def sum_over_ranks(variables, gradients):

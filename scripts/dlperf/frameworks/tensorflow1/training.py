@@ -14,7 +14,7 @@ from dlperf import workloads
 from dlperf.contract import layouts
 from dlperf.contract.run import Unsupported
 from dlperf.contract.tensor import is_large
-from dlperf.contract.work import Rows, Table, Work, feed, scheduled, table
+from dlperf.contract.work import Rows, Table, Work, feed, restartable, scheduled, table
 from dlperf.frameworks.tensorflow1 import sparse
 from dlperf.frameworks.tensorflow1.process import session_config
 from dlperf.workloads.inputs import open_batches
@@ -77,18 +77,15 @@ def train(
             ),
             weights=named,
         )
+        own_state = set(tf.global_variables()) - {*tf.trainable_variables(), *tensors}
+        forget = initializer(session, sorted(own_state, key=lambda v: v.name))
+        work = restartable(work, forget, workloads.running_at_start(run))
         if not schedule:
             return work
         coming = tf.placeholder(dtype(run), [])
         set_rate = session.make_callable(given["rate"].assign(coming).op, feed_list=[coming])
         test = session.make_callable(answers, feed_list=tested)
-
-    def forget():
-        with session.graph.as_default():
-            initialize(session)
-
-    running = workloads.running_at_start(run)
-    return scheduled(work, schedule, set_rate, forget, test, running)
+    return scheduled(work, schedule, set_rate, test)
 
 
 def forward_pass(run, network, outputs, fields):
@@ -215,8 +212,30 @@ def initialize(session, fed=()):
     trained = set(tf.trainable_variables())
     initializers = [v.initializer for v in tf.global_variables() if v not in trained]
     filled = [each.inputs[1].op for each in initializers if each.inputs[1].op.type == "Fill"]
-    numbers = {op.inputs[1]: tf.make_ndarray(op.inputs[1].op.get_attr("value")) for op in filled}
+    numbers = {op.inputs[1]: number_of(op) for op in filled}
     session.run(initializers, feed_dict=dict(numbers, **dict(fed)))
+
+
+def number_of(fill):
+    """What this operator fills an array with."""
+    return tf.make_ndarray(fill.inputs[1].op.get_attr("value"))
+
+
+def initializer(session, variables):
+    """What initializes these variables of the default graph again, one behind the other.
+
+    All at once, there would have to be room for all of them twice.
+    """
+    last, numbers = tf.no_op(), {}
+    for variable in variables:
+        value = variable.initializer.inputs[1]
+        with tf.control_dependencies([last]):
+            if value.op.type == "Fill":
+                number = tf.placeholder(value.dtype, [])  # fed as in `initialize`
+                numbers[number] = number_of(value.op)
+                value = tf.fill(value.shape, number)
+            last = variable.assign(value, read_value=False)
+    return lambda: session.run(last, feed_dict=numbers)
 
 
 def graph_facts(run, session, value, inputs):
