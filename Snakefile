@@ -1,6 +1,6 @@
 """Makes a round's report from its config.
 
-plan -> environments, data -> certify -> search, measure -> merge -> figures -> report
+plan -> environments, data -> certify -> search, measure, check -> merge -> figures -> report
 """
 
 import os
@@ -48,6 +48,7 @@ include: "rules/data.smk"
 include: "rules/certify.smk"
 include: "rules/screen.smk"
 include: "rules/measure.smk"
+include: "rules/checks.smk"
 include: "rules/search.smk"
 include: "rules/merge.smk"
 include: "rules/limits.smk"

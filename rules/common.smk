@@ -194,7 +194,7 @@ def lost_parts():
     from it is there; the plan calls it missing."""
     if not os.path.exists(f"{RESULTS}/measurements.tsv.gz"):
         return []  # everything is made for the sake of this
-    parts = [*records(), *searches(), *certificates_of()]
+    parts = [*records(), *searches(), *certificates_of(), *spot_checks()]
     return [path for path in parts if not os.path.exists(path)]
 
 

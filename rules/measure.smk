@@ -1,6 +1,6 @@
 """
-Required inputs: the framework's environment (env.json), for real input the data's manifest, and where
-the largest size is measured the search that finds it.
+Required inputs: the framework's environment (env.json), for real input the data's manifest, the draw
+of its seeds, and where the largest size is measured the search that finds it.
 
 Outputs: a record for each repetition, which is never changed, with its log beside it; and a copy of
 every record in `attempts/`. A repetition that fails gives a record too, and the rule succeeds.
@@ -77,6 +77,7 @@ def inputs_of(wildcards):
         "data": data,
         "again": again_if(due),
         "search": search_before(wildcards),
+        "draw": draw_before(wildcards),
     }
 
 
@@ -115,9 +116,10 @@ if CONFIG.device == "cuda":
 # that is killed.
 MEASURE = (
     f" -m dlperf.measure {OVER_NODES} --config-sha256 {CONFIG_SHA256}"
-    f" --on-failure {CONFIG.on_failure} --lock results/.measuring"
-    f" --attempts {RESULTS}/attempts --round {RESULTS}"
+    f" --on-failure {CONFIG.on_failure} --lock results/.measuring --round {RESULTS}"
 )
+SPOT = MEASURE
+MEASURE += f" --attempts {RESULTS}/attempts"
 
 
 rule repetition:
@@ -140,4 +142,5 @@ rule repetition:
         "exec "
         + PYTHON
         + MEASURE.replace("{", "{{").replace("}", "}}")
-        + " --case {params.case:q} --environment {input.environment} --out {output} > {log} 2>&1"
+        + " --case {params.case:q} --environment {input.environment} --draw={input.draw}"
+        " --out {output} > {log} 2>&1"

@@ -1,9 +1,9 @@
 """
 Required inputs: the round's config.yaml, every record that the plan asks for, and the certificates
-of its cases; and what else its numbers depend on, to be listed: calibrations, peaks.yaml, manifests.
+and spot checks of its cases; and what else its numbers depend on, to be listed: calibrations, peaks.yaml, manifests.
 
 Outputs: measurements.tsv.gz (a row for each repetition), searches.tsv (a row for each
-try, where the largest size is searched), parity.tsv (the settings that the processes reported), certificates.tsv (a row for each tier), SHA256SUMS (the files that its numbers
+try, where the largest size is searched), parity.tsv (the settings that the processes reported), certificates.tsv and checks.tsv (a row for each tier), SHA256SUMS (the files that its numbers
 depend on), cells.tsv (a row for each case and metric: median, interval, speed-up, certificate,
 flags; and the rows of tables that are derived from these). Of a round that infers also latencies.tsv.gz (a row for each repetition: all latencies), of
 one that trains to a quality also curves.tsv.gz (a row for each test).
@@ -22,6 +22,7 @@ rule merge:
         records=records,
         searches=searches,
         certificates=certificates_of,
+        checks=spot_checks,
     output:
         **steps.MERGE.outputs(RESULTS, CASES),
     log:

@@ -126,6 +126,7 @@ _CONFIG = Option("config", INPUT, "config.yaml")
 _MEASUREMENTS = Option("measurements", INPUT, names.MEASUREMENTS)
 _PARITY = Option("parity", INPUT, "parity.tsv")
 _CERTIFICATES = Option("certificates", INPUT, "certificates.tsv")
+_CHECKS = Option("checks", INPUT, "checks.tsv")
 _SUMS = Option("sums", INPUT, names.SUMS)
 _SEARCHES = Option("searches", INPUT, names.SEARCHES, belongs=_searched)
 _LIMITS = Option("limits", INPUT, "limits.tsv", belongs=bool)  # nothing imported was probed
@@ -152,7 +153,7 @@ MERGE = Step(
     "round.merge:merge",
     (
         *(_CONFIG, _RUNS, _SHARED),
-        *map(_written, (_MEASUREMENTS, _PARITY, _CERTIFICATES, _SUMS)),
+        *map(_written, (_MEASUREMENTS, _PARITY, _CERTIFICATES, _CHECKS, _SUMS)),
         Option("latencies", OUTPUT, names.LATENCIES, belongs=names.have_latencies),
         Option("curves", OUTPUT, names.CURVES, belongs=names.have_curves),
         _written(_SEARCHES),
@@ -171,7 +172,7 @@ LIMITS = Step(
 CELLS = Step(
     "cells",
     "round.cells:cells",
-    (_MEASUREMENTS, _CERTIFICATES, _LIMITS, _OUT._replace(path=names.CELLS)),
+    (_MEASUREMENTS, _CERTIFICATES, _CHECKS, _LIMITS, _OUT._replace(path=names.CELLS)),
 )
 ROOFLINE = Step(
     "roofline",
@@ -218,7 +219,7 @@ REPORT = Step(
     "report.page:report",
     (
         *(_CONFIG, _ROUND, _SHARED, _OUT._replace(path="report.html")),
-        *_found(_MEASUREMENTS, _PARITY, _CERTIFICATES, _CELLS, _LIMITS, _ROOFLINE, _SUMS),
+        *_found(_MEASUREMENTS, _PARITY, _CERTIFICATES, _CHECKS, _CELLS, _LIMITS, _ROOFLINE, _SUMS),
         *_found(_SEARCHES),
     ),
 )

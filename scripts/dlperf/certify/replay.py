@@ -1,14 +1,16 @@
 """The windows of a group's spot runs, computed again by the workload's plain formulas.
 
-    PYTHONPATH=scripts python -m dlperf.certify.replay --environment results/environments/pytorch.cpu/env.json \\
-        --seconds 600 --gigabytes 8 --out results/laptop/checks/replays/<group>.json \\
+    PYTHONPATH=scripts python -m dlperf.certify.replay \\
+        --environment results/environments/pytorch.cpu/env.json \\
+        --out results/laptop/checks/replays/<group>.json \\
         results/laptop/checks/<workload>/<framework>/<case>.run.json …
 
 In: the spot runs of cases that differ in framework and compiler alone; so they have the same draw.
 Out: for each window what training in float64 makes of the very weights and batches at those very
 sizes: losses, and for each tensor the norm of its change; and for each case the change's
-projections by the signs that were drawn behind its window. No judgement: that is the analysis's.
-Where it cannot be, or would take more than the config's bounds, a reason.
+projections by the signs that were drawn behind its window; and of a training that draws random
+numbers, mean and deviation of what chance makes of the short window. No judgement: that is the
+analysis's.
 """
 
 import argparse
@@ -21,7 +23,7 @@ import time
 import numpy as np
 
 from dlperf import workloads
-from dlperf.certify import KEPT_MEMORY
+from dlperf.certify import KEPT_MEMORY, bounds
 from dlperf.certify.reference import Plain, provenance
 from dlperf.contract import files, strict_json
 from dlperf.contract.ownership import Part
@@ -32,16 +34,10 @@ from dlperf.measure import code
 from dlperf.workloads.cases import case_of
 
 SCHEMA = "dlperf.replay/1"
-#: What a core computes of these formulas in float64, for the estimate that bounds are held to.
-GFLOPS = 3.0
-#: float64 copies of all weights: before, after, gradients, two moments, and what is added to them.
-COPIES = 7
-#: Mean and deviation of what dropout makes of a step are those of so many of the formulas' own.
-DRAWS = 12
 
 
 class Unavailable(Exception):
-    """Why a group cannot be replayed, or not within the bounds."""
+    """Why a group cannot be replayed."""
 
 
 def main(arguments=None):
@@ -49,15 +45,16 @@ def main(arguments=None):
     parser.add_argument("runs", nargs="+", help="spot runs of a group")
     parser.add_argument("--environment", help="env.json whose interpreter has PyTorch")
     parser.add_argument("--lock-sha256", default="", help="of the lock that PyTorch comes from")
-    parser.add_argument("--seconds", type=float, required=True, help="at most, as estimated")
-    parser.add_argument("--gigabytes", type=float, required=True, help="at most, as estimated")
     parser.add_argument("--out", required=True)
     asked = parser.parse_args(arguments)
     if asked.environment:
         run_in(asked, sys.argv[1:] if arguments is None else arguments)
     document = replay(asked)
     files.write(asked.out, json.dumps(document) + "\n")
-    print("%s: %s%s" % (asked.out, document["status"], document["reason"] and ": " + document["reason"]))
+    print(
+        "%s: %s%s"
+        % (asked.out, document["status"], document["reason"] and ": " + document["reason"])
+    )
 
 
 def replay(asked):
@@ -71,35 +68,11 @@ def replay(asked):
     case = case_of(first["identity"])
     document["provenance"] = provenance(case.workload, asked.lock_sha256)
     try:
-        refuse(case, first, asked.seconds, asked.gigabytes)
         document.update(replayed(case, ran))
     except Unavailable as reason:
         document.update(status="unavailable", reason=str(reason))
     document["provenance"]["seconds"] = round(time.time() - started, 1)
     return document
-
-
-def refuse(case, run, seconds, gigabytes):
-    """Raise Unavailable where the group cannot be replayed within the bounds."""
-    own, kind = workloads.of(case.workload), workloads.data(case.workload)[case.data]
-    if kind.loader == "readers":
-        raise Unavailable("batches of a framework's own reader are not kept")
-    steps = sum(count for _, count in run["drawn"]["windows"])
-    if workloads.draws(case):
-        steps += DRAWS * min(count for _, count in run["drawn"]["windows"])
-    flops = own.flops_per_sample(case.dimensions, "train") * case.global_batch_size * steps
-    cores = len(os.sched_getaffinity(0))
-    expected = flops / (GFLOPS * 1e9 * cores)
-    if expected > seconds:
-        raise Unavailable(
-            "a replay would take about %.0f s, and checks.seconds allows %.0f" % (expected, seconds)
-        )
-    size = COPIES * 8 * workloads.parameter_count(case.workload, case.dimensions) / 1e9
-    if size > gigabytes:
-        raise Unavailable(
-            "a replay would take about %.1f GB for weights, and checks.gigabytes allows %g"
-            % (size, gigabytes)
-        )
 
 
 def replayed(case, runs):
@@ -109,12 +82,13 @@ def replayed(case, runs):
         if each["drawn"] != drawn:
             raise Unavailable("spot runs of one group have different draws")
     input = input_of(case, drawn["seed"], settings["data_dir"])
-    proof, windows, chance = workloads.proof(case.workload), [], None
+    proof, draws = workloads.proof(case.workload), workloads.draws(case)
+    windows, chance = [], None
     projections, done = {key_of(each): [] for each in runs}, settings["warmup_steps"]
     for number, (seed, steps) in enumerate(drawn["windows"]):
         own = case.workload, case.dimensions, seed, settings["data_dir"]
         start = workloads.Initial(*own, timed=True)
-        with workloads.settings(case.workload, proof.undrawn):
+        with workloads.settings(case.workload, proof.undrawn if draws else {}):
             losses, new = train(case, input, start, done, steps)
         norms = {}
         for each in runs:
@@ -125,7 +99,7 @@ def replayed(case, runs):
                 norms[name] = math.sqrt(squares)
             projections[key_of(each)].append(sums)
         windows.append({"loss": losses, "norms": norms})
-        if proof.undrawn and steps == min(count for _, count in drawn["windows"]):
+        if draws and steps == min(count for _, count in drawn["windows"]):
             chance = dict(by_chance(case, input, start, done, steps), window=number)
         done += steps
     return {"windows": windows, "projections": projections, "chance": chance}
@@ -137,15 +111,17 @@ def by_chance(case, input, start, before, steps):
     import torch
 
     losses, norms = [], []
-    for draw in range(DRAWS):
+    for draw in range(bounds.DRAWS):
         torch.manual_seed(draw)
         own, new = train(case, input, start, before, steps, "fp32")
         losses.append(own)
-        norms.append([float(np.linalg.norm(each - as_array(start[name]))) for name, each in new.items()])
+        norms.append(
+            [float(np.linalg.norm(each - as_array(start[name]))) for name, each in new.items()]
+        )
     deviations = [np.std(each, axis=0, ddof=1).tolist() for each in (losses, norms)]
     means = [np.mean(each, axis=0).tolist() for each in (losses, norms)]
     return {
-        "draws": DRAWS,
+        "draws": bounds.DRAWS,
         "loss": list(zip(means[0], deviations[0])),
         "norms": dict(zip(new, zip(means[1], deviations[1]))),
     }

@@ -100,11 +100,15 @@ def _dimensions(subject: Subject) -> Mapping[str, Any]:
 
 def tolerances(workload: str, precision: str, compute_dtype: str) -> Tolerances:
     """The workload's tolerances; of mixed precision by the narrow type that the process reports."""
-    kind = precision
-    if precision.startswith("amp"):
-        narrow = "float16" in compute_dtype and "bfloat16" not in compute_dtype
-        kind = "amp_fp16" if narrow else "amp"
-    return workloads.proof(workload).tolerances[kind]
+    return workloads.proof(workload).tolerances[kind(precision, compute_dtype)]
+
+
+def kind(precision: str, compute_dtype: str) -> str:
+    """Which of a proof's tolerances a precision is held to."""
+    if not precision.startswith("amp"):
+        return precision
+    narrow = "float16" in compute_dtype and "bfloat16" not in compute_dtype
+    return "amp_fp16" if narrow else "amp"
 
 
 def tiers(

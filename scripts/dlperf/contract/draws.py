@@ -82,6 +82,21 @@ def group_of(case):
     return "%s-%s" % (case.workload, dataclasses.replace(case, compiler="none").name)
 
 
+def draw_of(case):
+    """The path of a case's draw in its round's folder."""
+    return "checks/draws/%s.json" % group_of(case)
+
+
+def replay_of(case):
+    """That of the replay of its group's spot runs."""
+    return "checks/replays/%s.json" % group_of(case)
+
+
+def spot_run_of(case):
+    """That of its own spot run."""
+    return "checks/%s.run.json" % case.folder
+
+
 def write(path, group):
     """Draw a group's number from the system's randomness, once: what is there stays."""
     if os.path.exists(path):

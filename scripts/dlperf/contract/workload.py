@@ -72,7 +72,9 @@ class Workload:
     which they do). released(data_dir): the file of tensors that training starts from; None: all are
     drawn from the seed. unsupported(identity): why no framework can do a case.
     tokens_per_sample(dimensions); None: samples have no tokens. has_dropout: so losses of
-    frameworks differ by chance. recomputed_flops_per_sample(dimensions): of a training step, on top
+    frameworks differ by chance. draws(dimensions): whether a training draws random numbers of its
+    own, where some of its models do not; None: it does where the proof has `undrawn` constants.
+    recomputed_flops_per_sample(dimensions): of a training step, on top
     of `flops_per_sample`, where activations are computed again; None: they never are.
 
     unsupported_in(framework, case): why one framework cannot do a case, by its identity and device.
@@ -104,6 +106,7 @@ class Workload:
     pipeline_stages: Optional[Callable[[Mapping[str, Any], int], Dict[str, Tuple[int, ...]]]] = None
     sparse: Callable[[Mapping[str, Any]], Tuple[str, ...]] = nothing
     divided: Mapping[str, Tuple[str, str]] = dataclasses.field(default_factory=dict)
+    draws: Optional[Callable[[Mapping[str, Any]], bool]] = None
     released: Optional[Callable[[str], str]] = None
     unsupported: Callable[[Mapping[str, Any]], str] = no_reason
     tokens_per_sample: Optional[Callable[[Mapping[str, Any]], int]] = None

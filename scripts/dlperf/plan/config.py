@@ -537,6 +537,24 @@ class Search(Section):
     )
 
 
+class Checks(Section):
+    """What a replay of spot runs may take. Beyond it, cells have a certificate alone."""
+
+    seconds: int = Field(
+        default=600,
+        ge=0,
+        description="A group of cases that differ in framework and compiler only is replayed if "
+        "that takes no longer than this, as estimated for two cores. 0: nothing is checked.",
+        examples=[600],
+    )
+    gigabytes: float = Field(
+        default=8.0,
+        ge=0,
+        description="And if its weights and moments in float64 take no more memory than this.",
+        examples=[8],
+    )
+
+
 class Environments(Section):
     """Where the frameworks come from."""
 
@@ -653,8 +671,8 @@ class Config(Section):
         default=1,
         ge=0,
         lt=2**31,
-        description="The seed of weights, synthetic batches and crops, and of the order in which "
-        "frameworks take turns.",
+        description="The seed of the order in which frameworks take turns, and of the quality "
+        "scenario. All other seeds are drawn when the round begins, and recorded.",
         examples=[1],
     )
     timeout_seconds: int = Field(
@@ -674,6 +692,9 @@ class Config(Section):
         examples=["4 GB"],
     )
     search: Search = Field(default=Search(), description="How `max` is searched for.")
+    checks: Checks = Field(
+        default=Checks(), description="The spot checks that prove the timed process."
+    )
     on_failure: OnFailure = Field(
         default="record",
         description="What to do when a repetition runs out of memory, crashes or exceeds its "

@@ -4,8 +4,8 @@ A module has
 
     TITLE                                        what a table calls it: "ResNet-50 v1.5 training"
     TRAINS                                       whether weights change
-    COUNTED                                      whether an implementation is told how many steps there
-                                                 are, which it may need for a schedule
+    COUNTED                                      whether an implementation is told how many steps
+                                                 there are, which a schedule may need
     prepare(run, implementation) -> Work         the implementation's work for this scenario
     window(run, work, stopwatch) -> dict         the timed window: a rank's raw facts
     summary(facts, case, settings) -> dict       all ranks' raw facts -> the record's

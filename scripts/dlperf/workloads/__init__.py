@@ -56,7 +56,8 @@ def proof(workload):
 
 def draws(case):
     """Whether a training of this case draws random numbers of its own, such as dropout's."""
-    return bool(proof(case.workload).undrawn)
+    own = of(case.workload).draws
+    return own(case.dimensions) if own else bool(proof(case.workload).undrawn)
 
 
 def reference(workload):

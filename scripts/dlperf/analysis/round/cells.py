@@ -1,5 +1,5 @@
-"""measurements.tsv.gz, certificates.tsv, limits.tsv -> cells.tsv: a row for each case and metric,
-and those that are derived from them (derived.py).
+"""measurements.tsv.gz, certificates.tsv, checks.tsv, limits.tsv -> cells.tsv: a row for each case
+and metric, and those that are derived from them (derived.py).
 
 A cell's value is the median over its ok repetitions. What failed, is unsupported or missing is a
 row too, with its reason. Flags say what a reader must know before believing a number.
@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import pandas
 
@@ -17,6 +17,7 @@ from dlperf import workloads
 from dlperf.analysis import frames
 from dlperf.analysis.round import (
     certificates,
+    checks,
     derived,
     flags,
     labels,
@@ -28,7 +29,15 @@ from dlperf.analysis.round.calibration import limits
 from dlperf.analysis.round.repetitions import Repetitions, by_case
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, write_table
-from dlperf.analysis.schema.rows import Cell, Certificate, Limit, read_certificates, read_limits
+from dlperf.analysis.schema.rows import (
+    Cell,
+    Certificate,
+    Check,
+    Limit,
+    read_certificates,
+    read_checks,
+    read_limits,
+)
 from dlperf.analysis.statistics import alike
 from dlperf.analysis.statistics.medians import (
     coefficient_of_variation,
@@ -53,18 +62,28 @@ RATIO_INTERVAL = (
 )
 
 Certificates = Mapping[certificates.Key, Sequence[Certificate]]
-#: Rows of a case's certificate, and the codes and locks that its repetitions were made with.
-Proof = tuple[Sequence[Certificate], set[tuple[str, ...]]]
 
 
-def cells(measurements: Path, certified: Path, limited: Path | None, out: Path) -> None:
-    """Read measurements.tsv.gz, certificates.tsv and limits.tsv, and write cells.tsv.
+class Proof(NamedTuple):
+    """What proves a cell: rows of its case's certificate and of its spot check, and the codes and
+    locks that its repetitions were made with."""
+
+    tiers: Sequence[Certificate]
+    checks: Sequence[Check]
+    made_with: set[tuple[str, ...]]
+
+
+def cells(
+    measurements: Path, certified: Path, checked: Path, limited: Path | None, out: Path
+) -> None:
+    """Read measurements.tsv.gz, certificates.tsv, checks.tsv and limits.tsv; write cells.tsv.
 
     `limited` is None for an imported round: nothing of it was probed.
     """
     measured = frames.read(measurements)
     proofs = certificates.by_key(read_certificates(certified))
-    found = summarise(measured, proofs, read_limits(limited) if limited else ())
+    spots = checks.by_case(read_checks(checked))
+    found = summarise(measured, proofs, read_limits(limited) if limited else (), spots)
     wanted = [*columns.of_rows(found), *columns.DERIVED]
     kinds = columns.numbers(wanted)
     nothing = {name: None if name in kinds else "" for name in wanted}
@@ -73,11 +92,14 @@ def cells(measurements: Path, certified: Path, limited: Path | None, out: Path) 
 
 
 def summarise(
-    measured: pandas.DataFrame, proofs: Certificates, known: Sequence[Limit] = ()
+    measured: pandas.DataFrame,
+    proofs: Certificates,
+    known: Sequence[Limit] = (),
+    spots: Mapping[tuple[str, str, str], Sequence[Check]] = {},
 ) -> list[Row]:
     """Rows of cells.tsv: of each case in `measured`, in their order, one for each metric.
 
-    `known` are the rows of limits.tsv.
+    `known` are the rows of limits.tsv, `spots` those of checks.tsv by case.
     """
     cases = by_case(measured)
     spelled = [case_of_row(each.first) for each in cases]
@@ -96,7 +118,7 @@ def summarise(
         ]
         for case in spelled
     ]
-    proven = [_proof(case, each, proofs) for case, each in zip(spelled, cases, strict=True)]
+    proven = [_proof(case, each, proofs, spots) for case, each in zip(spelled, cases, strict=True)]
     rows = [
         _cell(each, own[0], proof, known)
         for each, own, proof in zip(cases, of_cases, proven, strict=True)
@@ -214,7 +236,8 @@ def _cell(own: Repetitions, metric: Metric, proof: Proof, known: Sequence[Limit]
     counted = ("oom", "timeout", "crashed", "missing")
     cell |= {f"n_{status}": own.statuses.get(status, 0) for status in counted}
     if failure != "unsupported":
-        cell["certificate"] = certificates.standing(*proof)
+        cell["certificate"] = certificates.standing(proof.tiers, proof.made_with)
+        cell["check"] = checks.standing(proof.checks, proof.made_with)
     if not n_ok:
         return cell
     cell |= _summary(own, metric) | own.summary
@@ -224,13 +247,26 @@ def _cell(own: Repetitions, metric: Metric, proof: Proof, known: Sequence[Limit]
     return cell
 
 
-def _proof(case: Case, own: Repetitions, proofs: Certificates) -> Proof:
+def _proof(
+    case: Case,
+    own: Repetitions,
+    proofs: Certificates,
+    spots: Mapping[tuple[str, str, str], Sequence[Check]],
+) -> Proof:
     made_with = {tuple(row[key] for key in columns.MADE_WITH) for row in own.kinds}
-    return proofs.get(certificates.key(own.first, case), []), made_with
+    return Proof(
+        proofs.get(certificates.key(own.first, case), []),
+        spots.get((case.workload, case.framework, own.first["case"]), ()),
+        made_with,
+    )
 
 
 def _flags(cell: Row, raised: Sequence[str], proof: Proof) -> str:
-    found = [*flags.found(cell, raised), *certificates.flags(*proof)]
+    found = [
+        *flags.found(cell, raised),
+        *certificates.flags(proof.tiers, proof.made_with),
+        *checks.flags(proof.checks, proof.made_with),
+    ]
     return " ".join(found)
 
 
@@ -377,7 +413,8 @@ def _rank(found: Iterable[tuple[Row, Sequence[float]]]) -> None:
 
     `found` has each cell with its values. Only cells whose equal work is certified, and which no
     flag excludes, have a rank, and only where two or more of them have two repetitions or more: a
-    single one has no scatter. Other suspects keep theirs, with their flag.
+    single one has no scatter. Where the timed process of any is proved, only those are ranked whose
+    is. Other suspects keep theirs, with their flag.
     """
     groups: dict[tuple[object, ...], list[tuple[Row, Sequence[float]]]] = {}
     for cell, values in found:
@@ -386,6 +423,8 @@ def _rank(found: Iterable[tuple[Row, Sequence[float]]]) -> None:
             groups.setdefault(key, []).append((cell, values))
     for own in groups.values():
         ranked = [(cell, values) for cell, values in own if flags.rankable(cell)]
+        if any(cell.get("check") == checks.PASSED for cell, _ in ranked):  # among their like
+            ranked = [pair for pair in ranked if pair[0].get("check") == checks.PASSED]
         ranked = [(cell, values) for cell, values in ranked if len(values) > 1]
         judged = sum(len(values) >= LEAST for _, values in ranked)
         for cell, values in own:

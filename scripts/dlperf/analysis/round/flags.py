@@ -12,6 +12,8 @@ from dlperf.analysis.schema.files import Row
 #: Above this share of the window spent waiting for batches, it is reading that was measured.
 LOADER_SHARE = 0.02
 NOT_EQUIVALENT = "not-equivalent"
+#: Its spot run did not do what the reference does: what was timed is other work.
+DIFFERENT = "not-as-certified"
 SUSPECT = "suspect:"
 #: Suspects that keep their number, but are excluded from ranks, winners and comparisons, and are no
 #: baseline: the timed work itself is in doubt, so the number may be of less work, or is impossible.
@@ -26,6 +28,8 @@ _BASELINE = "its baseline is a suspect cell that is excluded from ranks"
 FLAGS = {
     f"{NOT_EQUIVALENT}:missing": "not equivalent: no certificate of equal work was made",
     "certificate-stale": "its certificate of equal work was made with other code or another lock",
+    "check-stale": "its spot check was made with other code or another lock: it has a certificate "
+    "alone",
     "partial": "fewer repetitions are ok than were asked for",
     "mixed-code": "repetitions were measured at different commits",
     "mixed-environment": "repetitions were measured with different locks",
@@ -74,6 +78,9 @@ def flag(text: str) -> str:
         return f"suspect cell, excluded from ranks: {FLAGS[text]}"
     if text.startswith(SUSPECT):
         return f"suspect cell: {FLAGS[text]}"
+    if text.startswith(DIFFERENT):
+        tier = text.partition(":")[2]
+        return f"not what was certified: its spot check fails in the tier {tier}"
     if text in FLAGS or not text.startswith(NOT_EQUIVALENT):
         return FLAGS[text]
     _, tier, *tensor = text.split(":", 2)
@@ -82,13 +89,16 @@ def flag(text: str) -> str:
 
 
 def not_equivalent(row: Mapping[str, Any]) -> bool:
-    """Whether a cell's number stands without a proof of equal work."""
-    return row["status"] == "ok" and row["certificate"] in ("failed", "missing")
+    """Whether a cell's number stands without a proof of equal work, or beside one against it."""
+    unproved = row["certificate"] in ("failed", "missing") or row.get("check") == "failed"
+    return row["status"] == "ok" and unproved
 
 
 def comparable(row: Mapping[str, Any]) -> bool:
-    """Whether a cell's equal work is certified, in the cell's environment."""
-    return row["status"] == "ok" and row["certificate"] == "passed"
+    """Whether a cell's equal work is certified, in the cell's environment, and no spot check says
+    otherwise of what was timed."""
+    certified = row["certificate"] == "passed" and row.get("check") != "failed"
+    return row["status"] == "ok" and certified
 
 
 def suspect(row: Mapping[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """Records and plan -> measurements.tsv.gz (a row a repetition), parity.tsv (a row a setting),
-certificates.tsv (a row a tier) and SHA256SUMS (a line a file that numbers depend on); of a round
-with latencies, latencies.tsv.gz (a row a repetition: all of them); of one that trains to a quality,
-curves.tsv.gz (a row a test).
+certificates.tsv and checks.tsv (a row a tier) and SHA256SUMS (a line a file that numbers depend
+on); of a round with latencies, latencies.tsv.gz (a row a repetition: all of them); of one that
+trains to a quality, curves.tsv.gz (a row a test).
 
 Every repetition of the plan has a row: measured, failed, unsupported or missing. Rows stand in the
 order of the plan, and the same records give the same bytes.
@@ -18,7 +18,7 @@ from typing import Any
 from dlperf import plan, scenarios, workloads
 from dlperf.analysis.publications.config import is_import
 from dlperf.analysis.publications.records import measurements as imported_rows
-from dlperf.analysis.round import certificates, checksums, metrics, names, throttling
+from dlperf.analysis.round import certificates, checks, checksums, metrics, names, throttling
 from dlperf.analysis.round import searches as tries
 from dlperf.analysis.round.calibration.multiplied import peak_precision
 from dlperf.analysis.round.records import Repetition, read_round, strangers
@@ -37,6 +37,7 @@ def merge(
     measurements: Path,
     parity: Path,
     certified: Path,
+    checked: Path,
     listed: Path,
     latencies: Path | None = None,
     curves: Path | None = None,
@@ -54,6 +55,7 @@ def merge(
         write_table(measurements, own, rows)
         write_table(parity, columns.PARITY, [])
         write_table(certified, columns.CERTIFICATE, certificates.none(rows))
+        write_table(checked, columns.CHECK, [])
         checksums.save(listed, {"config.yaml": checksums.of_file(config_path), **_digests(rows)})
         return []
     config = plan.load(config_path)
@@ -65,6 +67,7 @@ def merge(
     if searches:
         write_table(searches, columns.SEARCH, tried)
     tiers = certificates.read(config, cases, shared)
+    of_spots = checks.read(config, cases, runs.parent)
     write_lines(measurements, wanted, [each.measurements for each in read])
     write_lines(parity, columns.PARITY, [each.parity for each in read])
     if latencies:
@@ -72,11 +75,14 @@ def merge(
     if curves:
         write_lines(curves, columns.CURVES, [each.curves for each in read])
     write_table(certified, columns.CERTIFICATE, tiers)
+    write_table(checked, columns.CHECK, of_spots)
     digests = {path: digest for each in read for path, digest in each.digests.items()} | {
         f"../{row['certificate']}": row["certificate_sha256"]
         for row in tiers
         if row["status"] != "missing"
     }
+    digests |= {row["spot_run"]: row["spot_run_sha256"] for row in of_spots if "spot_run" in row}
+    digests |= {row["replay"]: row["replay_sha256"] for row in of_spots if "replay" in row}
     data = {each for case in cases if not case.unsupported for each in inputs.folders(case)}
     checksums.save(listed, {**checksums.beside(runs.parent, shared, data), **digests})
     return strangers(cases, config.repetitions, runs)

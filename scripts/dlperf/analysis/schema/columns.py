@@ -199,6 +199,11 @@ ALL = (
     Column("measured", float),
     Column("tolerance", float),
     Column("worst_tensor"),
+    Column("check", str, "Spot check"),
+    Column("spot_run"),
+    Column("spot_run_sha256"),
+    Column("replay"),
+    Column("replay_sha256"),
     Column("worst_step", int),
     Column("seconds", float),
     Column("certificate_sha256"),
@@ -385,6 +390,7 @@ CELL = (
     *("flops_per_sample", "peak_precision", "peak_stated_tflops", "peak_measured_tflops"),
     *("mfu_stated", "mfu_measured"),
     "certificate",
+    "check",
     "flags",
 )
 #: What only derived rows of cells.tsv have: see round/derived.py.
@@ -450,6 +456,12 @@ CERTIFICATE = (
     *CERTIFICATE_PROVENANCE,
     "certificate",
     "certificate_sha256",
+)
+#: A tier of a case's spot check.
+CHECK = (
+    *("workload", "framework", "case", "status", "tier", "tier_passed", "measured", "tolerance"),
+    *("worst_tensor", "reason", *MADE_WITH),
+    *("spot_run", "spot_run_sha256", "replay", "replay_sha256"),
 )
 #: What one device can do at most: TFLOP/s of matrix products, GB/s of memory and of an all-reduce.
 LIMIT = (

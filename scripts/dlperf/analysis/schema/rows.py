@@ -229,6 +229,7 @@ class Cell(Asked, total=False):
     mfu_stated: Maybe
     mfu_measured: Maybe
     certificate: str
+    check: str
     flags: str
     over: str
     together: Maybe
@@ -261,6 +262,27 @@ class Certificate(TypedDict, total=False):
     released: str
     certificate: str
     certificate_sha256: str
+
+
+class Check(TypedDict, total=False):
+    """A row of checks.tsv: a tier of a case's spot check."""
+
+    workload: str
+    framework: str
+    case: str
+    status: str
+    tier: str
+    tier_passed: str
+    measured: Maybe
+    tolerance: Maybe
+    worst_tensor: str
+    reason: str
+    code_sha256: str
+    lock_sha256: str
+    spot_run: str
+    spot_run_sha256: str
+    replay: str
+    replay_sha256: str
 
 
 class Parity(TypedDict, total=False):
@@ -348,6 +370,11 @@ def read_cells(path: str | Path) -> list[Cell]:
 def read_measurements(path: str | Path, only: Sequence[str] = ()) -> list[Measurement]:
     """The rows of measurements.tsv.gz; `only` as of read_table."""
     return cast(list[Measurement], read_table(path, only))
+
+
+def read_checks(path: str | Path) -> list[Check]:
+    """The rows of checks.tsv."""
+    return cast(list[Check], read_table(path))
 
 
 def read_certificates(path: str | Path) -> list[Certificate]:

@@ -44,6 +44,7 @@ PROOF = Proof(
         for name, each in encoders.tolerances(tf32={"step": {"loss": 1e-4}}).items()
     },
     #: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`
+    spot=encoders.SPOT,
     long_runs={"": (27.3374, 27.3078, 28.5631, 28.1795, 27.5335)},
     dropouts=encoders.DROPOUTS,
 )

@@ -46,6 +46,7 @@ PROOF = Proof(
     given_scales=(1e-5, 1.0, 1e-4),
     tolerances=encoders.tolerances(tf32={"step": {"loss": 1e-4}}),
     #: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`
+    spot=encoders.SPOT,
     long_runs={"": (2.0621, 1.3897, 1.7241, 1.1272, 2.0267)},
     dropouts=encoders.DROPOUTS,
 )

@@ -195,6 +195,11 @@ def is_split(dimensions):
     return dimensions["head"] != "data"
 
 
+def draws(dimensions):
+    """Whether a training draws random numbers: MobileFaceNet has no dropout."""
+    return dimensions["backbone"] != "y1" or is_sampled(dimensions)
+
+
 def is_sampled(dimensions):
     """Whether a step takes some of the centres alone."""
     return dimensions["head"] == "partial"
@@ -398,6 +403,7 @@ WORKLOAD = Workload(
     base=base,
     flops_per_sample=flops_per_sample,
     has_dropout=True,
+    draws=draws,
     statistics=statistics,
     sparse=sparse,
     unsupported=unsupported,

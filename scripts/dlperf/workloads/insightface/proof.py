@@ -8,6 +8,7 @@ from dlperf.contract.proof import (
     NO_INFERENCE,
     SHOWN_BY_ALL,
     Inapplicable,
+    Spot,
     Step,
     Tolerances,
     UpdateRule,
@@ -26,6 +27,17 @@ TIMED_RANKS = 3
 LEARNING_RATE = 2.0**-7  # a power of two: some frameworks keep the rate in float32
 UNDRAWN = {"DROPOUT": 0.0, "SAMPLE_IS_GIVEN": True}
 DROPOUTS = ("DROPOUT",)
+SPOT = {
+    "fp32": Spot(
+        loss=1e-5,
+        losses=2e-3,
+        change=(0.03, 0.4),
+        change_worst=(0.2, 0.8),
+        norm=0.04,
+        norm_worst=0.5,
+        long_change=Inapplicable("rounding grows too far in a window's steps"),
+    ),
+}
 GRADIENT_SETTINGS = {}
 GRADIENT_LEARNING_RATE = 2.0**10  # so large that float32 weights do not swamp it
 
@@ -231,6 +243,7 @@ PROOF = SampledProof(
     optimizer=Optimizer,
     given_scales=GIVEN_SCALES,
     tolerances=TOLERANCES,
+    spot=SPOT,
     long_runs=LONG_RUNS,
     timed=timed,
     timed_ranks=TIMED_RANKS,

@@ -8,6 +8,7 @@ from dlperf.contract.proof import (
     SHOWN_BY_ALL,
     Float64,
     Proof,
+    Spot,
     Step,
     Tolerances,
     UpdateRule,
@@ -25,6 +26,18 @@ LEARNING_RATE = 2.0**-15
 #: Of hidden units: the size of their biases, and one in how many is closed.
 BIAS, CLOSED = 1.75, 4
 DROPOUTS = ("DROPOUT",)
+#: In float32 losses differ by 1e-7 and changes by 2e-6, after ten steps, too.
+SPOT = {
+    "fp32": Spot(
+        loss=1e-6,
+        losses=1e-6,
+        change=(1e-3, 1e-3),
+        change_worst=(0.01, 0.01),
+        norm=1e-3,
+        norm_worst=0.01,
+        long_change=1e-3,
+    ),
+}
 # With an epsilon far above every gradient, Adam's first step is sqrt(1 - b2), 1/32, of the gradient
 # times the rate over epsilon. A large rate, so that the rounding of float32 weights does not count.
 GRADIENT_SETTINGS = {"EPSILON": 2.0**20}
@@ -179,6 +192,7 @@ PROOF = Proof(
     optimizer=Optimizer,
     given_scales=GIVEN_SCALES,
     tolerances=TOLERANCES,
+    spot=SPOT,
     long_runs=LONG_RUNS,
     dropouts=DROPOUTS,
     float64=FLOAT64,

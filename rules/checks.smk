@@ -1,0 +1,145 @@
+"""
+Required inputs: a framework's environment, the data of its case, and PyTorch's environment for replays.
+
+Outputs: a draw for each group of cases that differ in framework and compiler only, made once from the
+system's randomness; a spot run of each of these cases: the command of a repetition, on drawn weights
+and batches, whose time is not used; and for each group a replay of its spot runs by the reference. The
+verdict is merge's.
+
+A spot run is made again where its case's records were made with other code.
+"""
+
+from dlperf.analysis.round import checks
+from dlperf.contract import draws
+
+DRAW = f"{RESULTS}/checks/draws/{{group}}.json"
+SPOT_RUN = f"{RESULTS}/checks/{{workload}}/{{framework}}/{{case}}.run.json"
+REPLAY = f"{RESULTS}/checks/replays/{{group}}.json"
+
+
+wildcard_constraints:
+    group="[a-z0-9_-]+",
+
+
+@cache
+def groups():
+    """The cases of each group that are checked, by the group's name."""
+    found = {}
+    for case in CASES:
+        if not checks.reason(CONFIG, case):
+            found.setdefault(draws.group_of(case), []).append(case)
+    return found
+
+
+@cache
+def spot_checks(wildcards=None):
+    """Every spot run and replay of the round."""
+    runs = [draws.spot_run_of(case) for own in groups().values() for case in own]
+    replays = [draws.replay_of(own[0]) for own in groups().values()]
+    return [f"{RESULTS}/{path}" for path in runs + replays]
+
+
+def has_draw(case):
+    """Whether a case's repetitions take their seeds from a draw: in the quality scenario each is of
+    one of its own."""
+    return case.scenario != "quality"
+
+
+def draw_before(wildcards):
+    """What a repetition takes its seeds from; `ancient`, as it is made once."""
+    case = case_of(wildcards)
+    return ancient(f"{RESULTS}/{draws.draw_of(case)}") if has_draw(case) else []
+
+
+def spot_run_due(wildcards):
+    """Whether an existing spot run is to be made again: of other settings than the config has now, or
+    of other code than the case's first record."""
+    path, case = Path(SPOT_RUN.format(**wildcards)), case_of(wildcards)
+    if not path.exists():
+        return False
+    made = existing(path)
+    settings = plan.document(case, CONFIG, 1)["settings"]
+    if made.get("settings") != settings or made.get("status") in CONFIG.retry:
+        return True
+    record = existing(f"{RESULTS}/runs/{case.folder}/rep1.json").get("provenance", {})
+    keys = ("code_sha256", "lock_sha256")
+    return bool(record) and [record.get(key) for key in keys] != [
+        made.get("provenance", {}).get(key) for key in keys
+    ]
+
+
+def inputs_of_spot_run(wildcards):
+    path, case = SPOT_RUN.format(**wildcards), case_of(wildcards)
+    environment, data = [environment_of(wildcards.framework)], manifests_of_case(case)
+    if os.path.exists(path) and not spot_run_due(wildcards):
+        environment, data = (
+            [ancient(each) for each in paths if os.path.exists(each)]
+            for paths in (environment, data)
+        )
+    return {
+        "environment": environment,
+        "data": data,
+        "draw": ancient(f"{RESULTS}/{draws.draw_of(case)}"),
+        "again": again_if(spot_run_due(wildcards)),
+    }
+
+
+def turn_of_spot_run(wildcards):
+    """That of one of its repetitions, as a page could know which is the first."""
+    case = case_of(wildcards)
+    of = int(hashlib.sha256(f"{CONFIG_SHA256}/{case.folder}".encode()).hexdigest(), 16)
+    return len(turns()) - turns()[case, 1 + of % CONFIG.repetitions]
+
+
+rule draw:
+    output:
+        DRAW,
+    log:
+        f"{RESULTS}/checks/draws/{{group}}.log",
+    localrule: True
+    shell:
+        PYTHON + " -m dlperf.certify.draw {wildcards.group} --out {output:q} > {log:q} 2>&1"
+
+
+rule spot_run:
+    input:
+        unpack(inputs_of_spot_run),
+    output:
+        SPOT_RUN,
+    log:
+        f"{SPOT_RUN.removesuffix('.json')}.log",
+    priority: turn_of_spot_run
+    threads: cores_of
+    resources:
+        **GEOMETRY,
+        exclusive=1,
+        runtime=of_case(lambda case: CONFIG.timeout_of(case.workload, case.scenario) // 30 + 2),
+        tmpdir=tempfile.gettempdir(),
+    params:
+        case=document,
+    shell:
+        "exec "
+        + PYTHON
+        + SPOT.replace("{", "{{").replace("}", "}}")
+        + " --draw {input.draw} --spot --case {params.case:q} --environment {input.environment}"
+        " --out {output} > {log} 2>&1"
+
+
+rule spot_replay:
+    input:
+        environment=environment_of("pytorch"),
+        runs=lambda wildcards: [
+            f"{RESULTS}/{draws.spot_run_of(case)}" for case in groups().get(wildcards.group, [])
+        ],
+    output:
+        REPLAY,
+    log:
+        f"{RESULTS}/checks/replays/{{group}}.log",
+    priority: CERTIFICATE
+    threads: lambda wildcards: all_cores(2)
+    resources:
+        mem_mb=int(1000 * CONFIG.checks.gigabytes) + 4000,
+        runtime=CONFIG.checks.seconds // 20 + 10,
+    shell:
+        PYTHON + " -m dlperf.certify.replay --environment {input.environment:q} --out {output:q}"
+        " {input.runs:q} > {log:q} 2>&1"

@@ -1,0 +1,293 @@
+"""Spot runs and their replays -> checks.tsv, and what they mean for a cell.
+
+In: the plan, and checks/ of the round. Out: a row a tier of every case's check; where there is none
+a row with its reason. The verdict is computed here, from the proof's tolerances, and so by an
+audit, too; what a replay computed is taken from its file. As with records, a file that is not what
+its path says stops the merge.
+"""
+
+import hashlib
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from dlperf import workloads
+from dlperf.analysis.round.flags import DIFFERENT
+from dlperf.analysis.schema import columns
+from dlperf.analysis.schema.files import AnalysisError
+from dlperf.analysis.schema.rows import Check
+from dlperf.certify import bounds, judge, required
+from dlperf.contract import draws, strict_json
+from dlperf.contract.proof import Spot, applies, number
+from dlperf.measure import spot
+from dlperf.plan import Case, Config
+
+#: How many deviations of chance, as a dozen draws of the formulas have them, a loss or the norms
+#: may be off. By Student's t one honest run in 100,000 is further.
+DEVIATIONS = 8.0
+#: The cells of a round that spot runs prove; the others have a certificate alone.
+PASSED, FAILED, ALONE, MISSING, STALE = (
+    "passed",
+    "failed",
+    "certificate only",
+    "missing",
+    "stale",
+)
+REPLAY = "dlperf.replay/1"
+
+Tier = tuple[str, float, float, str]
+
+
+def reason(config: Config, case: Case) -> str:
+    """Why a case has no spot run in this round, or ""."""
+    if case.unsupported:
+        return case.unsupported
+    steps = config.steps_of(case.workload, case.scenario).measured
+    allowed = config.checks
+    return bounds.reason(
+        case, steps, bounds.kinds(case.precision), allowed.seconds, allowed.gigabytes
+    )
+
+
+def read(config: Config, cases: Iterable[Case], folder: Path) -> list[Check]:
+    """Rows of checks.tsv, in the order of the plan.
+
+    Raises AnalysisError, which names every file that is none or is another one's.
+    """
+    rows, problems = [], []
+    replays: dict[str, tuple[Any, str]] = {}
+    for case in cases:
+        if case.unsupported or case.scenario != "train":
+            continue
+        own = {"workload": case.workload, "framework": case.framework, "case": case.name}
+        if why := reason(config, case):
+            rows.append({**own, "status": ALONE, "reason": why})
+            continue
+        paths = draws.spot_run_of(case), draws.replay_of(case)
+        try:
+            run, run_sha256 = _document(folder / paths[0], spot.SCHEMA)
+            if paths[1] not in replays:
+                replays[paths[1]] = _document(folder / paths[1], REPLAY)
+            replay, replay_sha256 = replays[paths[1]]
+        except FileNotFoundError:
+            rows.append({**own, "status": MISSING, "reason": "not made yet"})
+            continue
+        except ValueError as error:
+            problems.append(str(error))
+            continue
+        wanted, made = case.identity(config.round, 1), run["identity"]
+        if made != wanted:
+            problems.append(f"{folder / paths[0]}: is of another case than its path says")
+            continue
+        provenance = run["provenance"]
+        own |= {
+            **{key: provenance.get(key, "") for key in columns.MADE_WITH},
+            "spot_run": paths[0],
+            "spot_run_sha256": run_sha256,
+            "replay": paths[1],
+            "replay_sha256": replay_sha256,
+        }
+        rows += [{**own, **each} for each in _judged(case, run, replay)]
+    if problems:
+        raise AnalysisError(
+            "\n".join(problems) + "\nThese are no spot runs or replays of this round, so nothing "
+            "was merged. Remove them and run the same command again: they are made anew."
+        )
+    return cast(list[Check], rows)
+
+
+def _document(path: Path, schema: str) -> tuple[Any, str]:
+    content = path.read_bytes()
+    try:
+        document = strict_json.parse(content)
+    except ValueError as error:
+        raise ValueError(f"{path}: is not JSON, perhaps half-written: {error}") from None
+    if not isinstance(document, dict) or document.get("schema") != schema:
+        raise ValueError(f"{path}: is no {schema}")
+    return document, hashlib.sha256(content).hexdigest()
+
+
+def _judged(
+    case: Case, run: Mapping[str, Any], replay: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Rows of a case whose files are there."""
+    if run["status"] != "ok":
+        # as a repetition of it does: what fails has no number that could be ranked
+        yield {"status": MISSING, "reason": f"spot run: {run['status']}: {run['reason']}"}
+        return
+    if replay["status"] != "ok":
+        yield {"status": ALONE, "reason": replay["reason"]}
+        return
+    kind = required.kind(case.precision, run["parity"].get("compute_dtype") or "")
+    allowed = workloads.proof(case.workload).spot.get(kind)
+    if allowed is None:
+        yield {"status": ALONE, "reason": f"no tolerances of spot runs are known in {kind}"}
+        return
+    try:
+        found = list(tiers(run, replay, allowed))
+    except (KeyError, IndexError, TypeError) as error:
+        reason = f"spot run and replay do not fit each other: {type(error).__name__}: {error}"
+        yield {"status": FAILED, "reason": reason}
+        return
+    status = PASSED if all(judge.passes(each[1], each[2]) for each in found) else FAILED
+    for name, measured, tolerance, tensor in found:
+        finite = math.isfinite(measured)
+        yield {
+            "status": status,
+            "tier": name,
+            "tier_passed": str(judge.passes(measured, tolerance)).lower(),
+            "measured": measured if finite else None,
+            "tolerance": tolerance,
+            "worst_tensor": tensor,
+            "reason": "" if finite else "what it measured is not a finite number",
+        }
+
+
+def tiers(run: Mapping[str, Any], replay: Mapping[str, Any], allowed: Spot) -> Iterator[Tier]:
+    """(name, what it measured, what it may measure at most, the worst tensor) of each tier."""
+    own = run.get("undrawn") or run
+    if own["status"] != "ok":
+        yield "undrawn", math.inf, 0.0, ""
+        return
+    made_with = f"{run['identity']['framework']}/{run['identity']['compiler']}"
+    steps = [count for _, count in run["drawn"]["windows"]]
+    short = steps.index(min(steps))
+    windows = list(zip(own["windows"], replay["windows"], strict=True))
+    first = [_far(*(each["loss"][0] for each in pair)) for pair in windows]
+    yield "spot-loss", max(first), allowed.loss, ""
+    losses = [_far(*each) for each in _losses(*windows[short])]
+    if losses[1:]:
+        yield "spot-losses", max(losses[1:]), allowed.losses, ""
+    place = min(steps[short], 2) - 1
+    changes = _changes(*windows[short], replay["projections"][made_with][short])
+    yield "spot-change", _median(changes), allowed.change[place], ""
+    tensor, worst = _worst(changes, windows[short][1]["norms"])
+    yield "spot-change-worst", worst, allowed.change_worst[place], tensor
+    if len(windows) > 1:
+        long = 1 - short
+        norms = _norms(*windows[long])
+        yield "window-norm", _median(norms), allowed.norm, ""
+        tensor, worst = _worst(norms, windows[long][1]["norms"])
+        yield "window-norm-worst", worst, allowed.norm_worst, tensor
+        if applies(allowed.long_change):
+            changes = _changes(*windows[long], replay["projections"][made_with][long])
+            yield "window-change", _median(changes), number(allowed.long_change), ""
+    if "undrawn" in run:
+        yield from _by_chance(run["windows"][replay["chance"]["window"]], replay["chance"])
+
+
+def _by_chance(window: Mapping[str, Any], chance: Mapping[str, Any]) -> Iterator[Tier]:
+    """How many deviations a training that draws random numbers is from the formulas' own draws."""
+    wider = math.sqrt(1 + 1 / chance["draws"])  # the mean of a dozen is uncertain, too
+    mean, deviation = chance["loss"][0]
+    yield "chance-loss", _deviations(window["loss"][0] - mean, deviation * wider), DEVIATIONS, ""
+    squares = []
+    for name, (mean, deviation) in chance["norms"].items():
+        if deviation > 0:
+            norms = [copy[0] for copy in window["tensors"][name]]
+            squares += [_deviations(norm - mean, deviation * wider) ** 2 for norm in norms]
+    yield "chance-norms", math.sqrt(statistics.fmean(squares)), DEVIATIONS, ""
+
+
+def _deviations(off: float, deviation: float) -> float:
+    return abs(off) / max(deviation, 1e-300)
+
+
+def _losses(
+    window: Mapping[str, Any], replayed: Mapping[str, Any]
+) -> Iterator[tuple[float, float]]:
+    yield from zip(window["loss"], replayed["loss"], strict=True)
+
+
+def _far(found: float, expected: float) -> float:
+    return abs(found - expected) / max(abs(expected), 1e-300)
+
+
+def _changes(
+    window: Mapping[str, Any], replayed: Mapping[str, Any], expected: Mapping[str, Sequence[float]]
+) -> dict[str, float]:
+    """How far each tensor's change is from the replay's, over its norm: of its copies the worst.
+
+    By projections: contract/projection.py.
+    """
+    found = {}
+    for name, norm in replayed["norms"].items():
+        far = [
+            math.sqrt(
+                statistics.fmean(
+                    (one - other) ** 2 for one, other in zip(sums, expected[name], strict=True)
+                )
+            )
+            for _, sums in window["tensors"][name]
+        ]
+        found[name] = _ratio(max(far), norm)
+    return found
+
+
+def _norms(window: Mapping[str, Any], replayed: Mapping[str, Any]) -> dict[str, float]:
+    """How far the norm of each tensor's change is from the replay's."""
+    return {
+        name: _ratio(max(abs(own - norm) for own, _ in window["tensors"][name]), norm)
+        for name, norm in replayed["norms"].items()
+    }
+
+
+def _ratio(difference: float, norm: float) -> float:
+    return difference / norm if norm else (0.0 if not difference else math.inf)
+
+
+def _median(ratios: Mapping[str, float]) -> float:
+    values = [math.inf if math.isnan(each) else each for each in ratios.values()]
+    return statistics.median(values)
+
+
+def _worst(ratios: Mapping[str, float], norms: Mapping[str, float]) -> tuple[str, float]:
+    """(name, ratio) of the tensor that is furthest off.
+
+    Each is held to at least a small share of all changes: what a shift before a norm becomes is
+    nothing but rounding.
+    """
+    least = judge.SHARE * math.sqrt(math.fsum(norm**2 for norm in norms.values()))
+    held = {
+        name: ratio * norms[name] / max(norms[name], least) if norms[name] else ratio
+        for name, ratio in ratios.items()
+    }
+    name = max(held, key=lambda each: math.inf if math.isnan(held[each]) else held[each])
+    return name, held[name]
+
+
+def by_case(rows: Iterable[Check]) -> dict[tuple[str, str, str], list[Check]]:
+    """Rows of checks.tsv by workload, framework and case."""
+    found: dict[tuple[str, str, str], list[Check]] = {}
+    for row in rows:
+        found.setdefault((row["workload"], row["framework"], row["case"]), []).append(row)
+    return found
+
+
+def standing(rows: Sequence[Check], made_with: Iterable[tuple[str, ...]]) -> str:
+    """What a check says of a cell whose records were made with this code and these locks.
+
+    '' of a scenario without checks; 'stale' where it passed with another code or lock.
+    """
+    if not rows:
+        return ""
+    status = rows[0]["status"]
+    own = {tuple(str(rows[0].get(key) or "") for key in columns.MADE_WITH)}
+    return STALE if status == PASSED and set(made_with) - own else status
+
+
+def first_failed(rows: Sequence[Check]) -> Check | None:
+    """The first tier that did not pass."""
+    return next((row for row in rows if row["tier_passed"] == "false"), None)
+
+
+def flags(rows: Sequence[Check], made_with: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """The flags of such a cell."""
+    status = standing(rows, made_with)
+    if status == FAILED:
+        failed = first_failed(rows)
+        yield f"{DIFFERENT}:{failed['tier'] if failed else 'unlike'}"
+    elif status == STALE:
+        yield "check-stale"

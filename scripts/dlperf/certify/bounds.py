@@ -1,0 +1,59 @@
+"""Why a case's windows are not replayed, or "": what is known before anything runs.
+
+In: a case, and the bounds of the config's `checks`. So a spot run is planned only where its replay
+is, and the merge says the same reason.
+"""
+
+from dlperf import workloads
+
+#: Billions of operations a second of the plain formulas in float64, on two cores of a server CPU:
+#: ResNet-50 on 64 pixels. What a replay takes is estimated by it, whatever machine it runs on, so
+#: that a config means the same everywhere.
+GFLOPS = 6.0
+#: float64 copies of all weights: before, after, gradients, two moments, and what is added to them.
+COPIES = 7
+#: What chance makes of a training that draws random numbers: so many draws of the formulas' own.
+DRAWS = 12
+#: Steps of the short window, which is drawn, that are counted on.
+SHORT_STEPS = 2
+
+
+def reason(case, measured_steps, precision_kinds, seconds, gigabytes):
+    """Why the spot run of a Case is not made, or "".
+
+    measured_steps: of a repetition. precision_kinds: of the proof's `spot`, whose tolerances it
+    would be held to; any of them has to be there. seconds, gigabytes: the bounds.
+    """
+    kind, proof = workloads.data(case.workload)[case.data], workloads.proof(case.workload)
+    if case.scenario != "train":
+        return "only trainings to no quality have spot runs"
+    if not any(each in proof.spot for each in precision_kinds):
+        return "no tolerances of spot runs are known in %s" % case.precision
+    if kind.loader == "readers":
+        return "batches of a framework's own reader are not kept"
+    if case.searched:
+        return "the size is not known before a search"
+    took, size = cost(case, measured_steps)
+    if took > seconds:
+        return "a replay would take about %.0f s; checks.seconds: %g" % (took, seconds)
+    if size > gigabytes:
+        return "a replay would take about %.1f GB; checks.gigabytes: %g" % (size, gigabytes)
+    return ""
+
+
+def cost(case, measured_steps):
+    """(seconds, gigabytes) that a group's replay takes, about."""
+    steps = SHORT_STEPS + measured_steps
+    if workloads.draws(case):
+        steps += DRAWS * SHORT_STEPS
+    flops = workloads.of(case.workload).flops_per_sample(case.dimensions, "train")
+    size = COPIES * 8 * workloads.parameter_count(case.workload, case.dimensions) / 1e9
+    return flops * case.global_batch_size * steps / (GFLOPS * 1e9), size
+
+
+def kinds(precision):
+    """The kinds of tolerances that a case of this precision may be held to: of mixed precision the
+    process says which narrow type it took."""
+    if precision == "amp_fp16":
+        return ("amp_fp16",)
+    return ("amp", "amp_fp16") if precision == "amp" else (precision.partition("_")[0],)
