@@ -9,8 +9,8 @@ verdict is merge's.
 A spot run is made again where its case's records were made with other code.
 """
 
-from dlperf.analysis.round import checks
 from dlperf.contract import draws
+from dlperf.plan.checked import unchecked
 
 DRAW = f"{RESULTS}/checks/draws/{{group}}.json"
 SPOT_RUN = f"{RESULTS}/checks/{{workload}}/{{framework}}/{{case}}.run.json"
@@ -26,7 +26,7 @@ def groups():
     """The cases of each group that are checked, by the group's name."""
     found = {}
     for case in CASES:
-        if not checks.reason(CONFIG, case):
+        if not unchecked(CONFIG, case):
             found.setdefault(draws.group_of(case), []).append(case)
     return found
 

@@ -23,14 +23,14 @@ import time
 import numpy as np
 
 from dlperf import workloads
-from dlperf.certify import KEPT_MEMORY, bounds
+from dlperf.certify import KEPT_MEMORY
 from dlperf.certify.reference import Plain, provenance
 from dlperf.contract import files, strict_json
 from dlperf.contract.ownership import Part
 from dlperf.contract.projection import projected
 from dlperf.contract.run import Input
 from dlperf.contract.work import as_array
-from dlperf.measure import code
+from dlperf.measure import bounds, code
 from dlperf.workloads.cases import case_of
 
 SCHEMA = "dlperf.replay/1"

@@ -147,8 +147,8 @@ class Proof:
     neutral(name, tensor, random): weights that make settings visible, by a NumPy RandomState.
     optimizer: the update as a formula, an UpdateRule. given_scales: of the gradients that are given
     to the optimiser alone, one a step. tolerances: by precision, `amp` for bfloat16 and `amp_fp16`
-    for float16. spot: what spot runs are held to, by precision. long_runs: variant -> mean losses of
-    the reference's long runs, which the spread of a timed one is held to.
+    for float16. spot: what spot runs are held to, by precision. long_runs: variant -> mean losses
+    of the reference's long runs, which the spread of a timed one is held to.
 
     undrawn: constants of the facts by which a training draws no random numbers of its own: what it
     would draw comes with the batch, or is nothing. Certificates change them in every run, too.

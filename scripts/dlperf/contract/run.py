@@ -209,7 +209,7 @@ class Run(Rank):
 
     @property
     def steps(self):
-        """All steps of the run, warm-up and measured, where they are known: updates of the weights."""
+        """All steps of the run, warm-up and measured, where they are known."""
         return self.warmup_steps + self.measured_steps
 
     @property

@@ -55,9 +55,9 @@ class Workload:
     dimensions: its own dimensions of a case. data: kinds of data. ways: fields of
     contract.layout.Layout that it can have other values of.
     parameters(dimensions): canonical name -> Tensor of all that is trained. initial(name, tensor,
-    draw, dimensions): what training starts with: an array by `draw`, or a number. timed_initial: the
-    same where no quality is trained for, so that every tensor matters in the few steps of a window;
-    None: `initial`.
+    draw, dimensions): what training starts with: an array by `draw`, or a number. timed_initial:
+    the same where no quality is trained for, so that every tensor matters in the few steps of a
+    window; None: `initial`.
     learning_rate(global batch size): of training whose rate is constant. schedule(run): a rate for
     each step of the quality scenario, () of any other. base(case): the case that its speed-up is
     over.

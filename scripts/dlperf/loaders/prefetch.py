@@ -64,8 +64,8 @@ class Prefetched(Batches):
 
     So it takes no more of a core from the timed window than it must; batches beyond these (and
     LOOK_AHEAD more) are made when `next` asks for them. `batches=None` reads ahead without end;
-    `prefetch=None` holds all that the run needs, as far as they fit into PREFETCH_BYTES, or LOOK_AHEAD
-    until `expect` says how many that are.
+    `prefetch=None` holds all that the run needs, as far as they fit into PREFETCH_BYTES, or
+    LOOK_AHEAD until `expect` says how many that are.
 
     A subclass has `_batches()`, an endless generator of batches, and `_digest(batch)`. For a
     the quality scenario it has `_noise()` too: `warmup` batches of that come first, and nothing

@@ -17,8 +17,8 @@ from dlperf.measure.door import TOKEN, Door
 class Meeting:
     """The server. It knows `phases` (rank -> its last phase) and `times` (barrier -> seconds).
 
-    Each of `ranks` ranks is let in once. When all have come, `listening` is closed. told: barrier ->
-    a function that gives, when all are there, what they are told; of others nothing.
+    Each of `ranks` ranks is let in once. When all have come, `listening` is closed. told: barrier
+    -> a function that gives, when all are there, what they are told; of others nothing.
     """
 
     def __init__(self, ranks, listening, token, on_release=None, told=None):

@@ -8,7 +8,7 @@ from pathlib import Path
 from dlperf.contract import searched
 from dlperf.contract.case import COLUMNS, Case
 from dlperf.contract.choices import MAX
-from dlperf.plan import certificates, data
+from dlperf.plan import certificates, checked, data
 from dlperf.plan.config import Config
 from dlperf.plan.durations import certificate_timer, timer
 from dlperf.plan.estimate import builds, check_disk, free_bytes, gigabytes
@@ -70,6 +70,7 @@ def show(
     lines += _time(seconds, [text for ground, text in GROUNDS.items() if ground in grounds])
     lines += _searches(config, cases, expected, results)
     lines += _certificates(config, cases, results, backend, remake)
+    lines += checked.lines(config, cases, expected, duration, results)
     lines += _environments(config, cases, results)
     lines += _data(cases, results)
     message = check_disk(builds(config, cases, results), data.missing(cases, results), results)

@@ -18,11 +18,12 @@ from dlperf.analysis.round.flags import DIFFERENT
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.analysis.schema.rows import Check
-from dlperf.certify import bounds, judge, required
+from dlperf.certify import judge, required
 from dlperf.contract import draws, strict_json
 from dlperf.contract.proof import Spot, applies, number
 from dlperf.measure import spot
 from dlperf.plan import Case, Config
+from dlperf.plan.checked import unchecked
 
 #: How many deviations of chance, as a dozen draws of the formulas have them, a loss or the norms
 #: may be off. By Student's t one honest run in 100,000 is further.
@@ -40,17 +41,6 @@ REPLAY = "dlperf.replay/1"
 Tier = tuple[str, float, float, str]
 
 
-def reason(config: Config, case: Case) -> str:
-    """Why a case has no spot run in this round, or ""."""
-    if case.unsupported:
-        return case.unsupported
-    steps = config.steps_of(case.workload, case.scenario).measured
-    allowed = config.checks
-    return bounds.reason(
-        case, steps, bounds.kinds(case.precision), allowed.seconds, allowed.gigabytes
-    )
-
-
 def read(config: Config, cases: Iterable[Case], folder: Path) -> list[Check]:
     """Rows of checks.tsv, in the order of the plan.
 
@@ -62,7 +52,7 @@ def read(config: Config, cases: Iterable[Case], folder: Path) -> list[Check]:
         if case.unsupported or case.scenario != "train":
             continue
         own = {"workload": case.workload, "framework": case.framework, "case": case.name}
-        if why := reason(config, case):
+        if why := unchecked(config, case):
             rows.append({**own, "status": ALONE, "reason": why})
             continue
         paths = draws.spot_run_of(case), draws.replay_of(case)

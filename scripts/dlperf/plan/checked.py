@@ -1,0 +1,57 @@
+"""Which cases have spot runs, and what those and their replays take.
+
+In: the config, cases, and what a round has already. Out: reasons, and lines of the plan.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from dlperf import workloads
+from dlperf.contract import draws
+from dlperf.contract.case import Case
+from dlperf.measure import bounds
+from dlperf.plan.config import Config
+
+
+def unchecked(config: Config, case: Case) -> str:
+    """Why a case has no spot run in this round, or ""."""
+    if case.unsupported:
+        return case.unsupported
+    steps = config.steps_of(case.workload, case.scenario).measured
+    allowed = config.checks
+    return bounds.reason(
+        case, steps, bounds.kinds(case.precision), allowed.seconds, allowed.gigabytes
+    )
+
+
+def lines(
+    config: Config,
+    cases: Sequence[Case],
+    expected: Callable[[Case], tuple[float, str]],
+    duration: Callable[[float], str],
+    results: Path,
+) -> Iterator[str]:
+    """What the plan says: how many spot runs and replays, what they take, and who has none."""
+    trained = [case for case in cases if case.scenario == "train" and not case.unsupported]
+    reasons = {case: unchecked(config, case) for case in trained}
+    wanted = [case for case in trained if not reasons[case]]
+    if not trained:
+        return
+    folder = results / config.round
+    missing = [case for case in wanted if not (folder / draws.spot_run_of(case)).exists()]
+    groups = {draws.group_of(case): case for case in wanted}
+    replays = [case for case in groups.values() if not (folder / draws.replay_of(case)).exists()]
+    said = f"Spot checks of what is timed: {len(wanted)} cases in {len(groups)} groups"
+    if missing or replays:
+        runs = sum(expected(case)[0] * (2 if workloads.draws(case) else 1) for case in missing)
+        took = sum(
+            bounds.cost(case, config.steps_of(case.workload, case.scenario).measured)[0]
+            for case in replays
+        )
+        said += f"; spot runs about {duration(runs)}, replays about {duration(took)}"
+    elif wanted:
+        said += ", all are there"
+    yield said
+    for reason, count in Counter(filter(None, reasons.values())).items():
+        yield f"  certificate only: {count} {'case' if count == 1 else 'cases'}: {reason}"
