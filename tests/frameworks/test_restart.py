@@ -5,28 +5,24 @@ import math
 
 import in_framework
 import pytest
-from conftest import one_of_all
+from conftest import CPU_FRAMEWORKS, one_of_all
+
+from dlperf.contract.layout import Layout
 
 #: Of a distance over that from where a training began. Steps are repeated by the same program.
 ROUNDING = 1e-5
 
-#: Three steps from given weights; two more; three from the weights, moments kept; three by restart.
-#: Prints for both how far losses and weights are from those of the first time.
+#: Three steps from given weights; two more; three from the same weights with the moments that there
+#: are; three by restart. Prints the first losses, and of both how far losses, weights and running
+#: statistics are from those of the first time, at most. Of each of WORKLOADS.
 REPEATED = """
+import dataclasses, os
 import numpy as np
 from dlperf.certify.reference import neutral, settings
 from dlperf.contract.ownership import as_part
 from dlperf.contract.work import as_array
 
-framework = frameworks.load(run.framework)
-framework.start(run)
-proof = workloads.proof(run.workload)
-rate = {"learning_rate": lambda global_batch_size: proof.learning_rate}
-with settings(run.workload, dict(proof.settings, **rate)):
-    work = workloads.load(run.workload, run.framework).training(run)
-start = neutral(run.workload, run.dimensions)
-
-def trained():
+def trained(work):
     losses = []
     for _ in range(3):
         handle = work.step()
@@ -36,47 +32,174 @@ def trained():
     weights = {part.name: (part, np.array(array, "float64")) for part, array in arrays}
     return losses, weights, {name: np.array(each) for name, each in work.weights.statistics()}
 
-def further(found, wanted):
+def further(found, wanted, start):
     losses, weights, statistics = found
     gone = [one - other for one, other in zip(losses, wanted[0]) if one is not None]
-    distances = {
-        "loss": np.abs(gone).max() / np.ptp(wanted[0]) if gone else 0.0
-    }
+    distances = {"loss": np.abs(gone).max() / np.ptp(wanted[0]) if gone else 0.0}
     for name, (part, array) in weights.items():
         distance = np.linalg.norm(array - wanted[1][name][1])
-        distances[name] = distance / np.linalg.norm(array - part.of(start[name]))
+        whole = np.linalg.norm(array - part.of(start[name]))
+        distances[name] = distance and distance / whole  # a rank may have nothing of a tensor
     for name, array in statistics.items():
         distances[name] = np.linalg.norm(array - wanted[2][name]) / np.linalg.norm(array)
     name = max(distances, key=distances.get)
     return float(distances[name]), name
 
-work.weights.write(start)
-first = trained()
-work.step()
-work.step()
-work.weights.write(start)
-kept = further(trained(), first)
-work.restart(start)
-print(json.dumps([first[0], kept, further(trained(), first)]))
+def repeated(run):
+    start = neutral(run.workload, run.dimensions)
+    work = workloads.load(run.workload, run.framework).training(run)
+    work.weights.write(start)
+    first = trained(work)
+    for _ in range(2):
+        work.step()
+    work.weights.write(start)
+    kept = further(trained(work), first, start)
+    work.restart(start)
+    again = further(trained(work), first, start)
+    work.batches.close()
+    return first[0], kept, again
+
+framework = frameworks.load(run.framework)
+framework.start(run)
+found = {}
+for workload, (dimensions, changes) in WORKLOADS.items():
+    proof = workloads.proof(workload)
+    changes = dict(proof.settings, learning_rate=lambda size: proof.learning_rate, **changes)
+    with settings(workload, changes):
+        own = dataclasses.replace(run, workload=workload, dimensions=dimensions)
+        found[workload] = repeated(own)
+print(json.dumps(found))
 sys.stdout.flush()
-work.batches.close()
 framework.stop(run)
-import os
 os._exit(0)  # as a rank ends
 """
 
+GPT = {"gpt": ({"width": 32, "layers": 2, "heads": 2, "sequence_length": 8}, {})}
+WIDE_DEEP = {"vocabulary": 52, "width": 4, "layers": 1, "adam": "lazy", "tables": "replicated"}
+LAZY = {"wide_deep": (WIDE_DEEP, {})}
+DENSE = {"wide_deep": ({**WIDE_DEEP, "adam": "dense"}, {})}
+SHARDED = {"wide_deep": ({**WIDE_DEEP, "tables": "sharded"}, {})}
+RESNET50 = {"resnet50": ({"image_size": 32, "fold": 0}, {})}
+#: LAMB.
+ELECTRA = {"electra": ({"sequence_length": 16}, {"LAYERS": 1})}
+#: Momentum of the centres that a step takes.
+FACES = {
+    "backbone": "y1",
+    "loss": "arcface",
+    "num_classes": 101,
+    "head": "partial",
+    "sample_percent": 50,
+    "image_size": 32,
+}
+PARTIAL = {"insightface": (FACES, {})}
 
-def repeated(environments, framework, workload, ranks=1, **changes):
-    run = in_framework.rank(framework, workload, **changes)
+
+def repeated(environments, framework, trainings, ranks=1, **changes):
+    """The losses of these trainings on rank 0, whose steps are the same after a restart."""
+    workload = next(iter(trainings))
+    dimensions, _ = trainings[workload]
+    run = in_framework.rank(framework, workload, dimensions=dimensions, **changes)
     runs = in_framework.ranks(run, ranks) if ranks > 1 else [run]
-    said = in_framework.printed_by_all(runs, REPEATED, environments / f"{framework}.cpu")
-    for each in said:
-        losses, kept, again = json.loads(each.splitlines()[-1])
-        assert all(loss is None or math.isfinite(loss) for loss in losses)
-        assert again[0] <= ROUNDING, again
-        assert kept[0] > 100 * ROUNDING, "with its old moments it would take other steps"
+    code = f"WORKLOADS = {trainings!r}\n{REPEATED}"
+    said = in_framework.printed_by_all(runs, code, environments / f"{framework}.cpu")
+    found = [json.loads(each.splitlines()[-1]) for each in said]
+    assert [set(each) for each in found] == [set(trainings)] * ranks
+    for workload in trainings:
+        for losses, kept, again in (each[workload] for each in found):
+            assert all(loss is None or math.isfinite(loss) for loss in losses)
+            assert again[0] <= ROUNDING, again
+            # else this test would show nothing; a loss may no longer be finite
+            assert not kept[0] <= 100 * ROUNDING, "the moments made no difference"
+    return {workload: losses for workload, (losses, _, _) in found[0].items()}
+
+
+@pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
+def test_moments_and_counts_of_steps_are_as_they_began(framework, environments):
+    repeated(environments, framework, {**GPT, **LAZY})
 
 
 @pytest.mark.parametrize("framework", one_of_all("pytorch"))
-def test_it_is(framework, environments):
-    repeated(environments, framework, "gpt")
+def test_running_statistics_are_as_they_began(framework, environments):
+    repeated(environments, framework, RESNET50, batch_size=4)
+
+
+@pytest.mark.parametrize("framework", one_of_all("pytorch"))
+def test_the_steps_that_lamb_counts_are_as_they_began(framework, environments):
+    repeated(environments, framework, ELECTRA)
+
+
+def test_a_compiled_graph_keeps_no_moments(environments):
+    repeated(environments, "oneflow", DENSE, compiler="graph")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("framework", "compiler"),
+    [("pytorch", "inductor"), ("tensorflow", "xla"), ("mxnet", "none"), ("paddlepaddle", "none")],
+)
+def test_other_modes_begin_anew_too(framework, compiler, environments):
+    repeated(environments, framework, {**GPT, **LAZY}, compiler=compiler)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "mxnet", "jax", "deepspeed"])
+def test_in_mixed_precision_too(framework, environments):
+    repeated(environments, framework, GPT, precision="amp")
+
+
+def test_the_loss_scale_is_as_it_began(environments):
+    """At 2^18 the first step overflows, and is left out; at 2^17 the second one does not."""
+    changes = {"precision": "amp_fp16", "loss_scale": 2.0**18}
+    losses = repeated(environments, "pytorch", GPT, **changes)["gpt"]
+    assert losses[0] == losses[1] != losses[2]
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "mxnet", "oneflow", "jax"])
+@pytest.mark.full
+def test_rows_of_a_head_have_no_momentum(framework, environments):
+    repeated(environments, framework, PARTIAL)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
+def test_after_several_micro_steps_too(framework, environments):
+    repeated(environments, framework, GPT, layout=Layout(accumulation=2))
+
+
+SPLIT = [
+    ("pytorch", GPT, {"tensor_parallel": 2}, "fp32"),
+    ("deepspeed", GPT, {"zero_stage": 2}, "amp"),
+    ("megatron", GPT, {"zero_stage": 1}, "amp"),
+]
+MORE_SPLIT = [
+    *(("pytorch", GPT, {"zero_stage": stage}, "fp32") for stage in (1, 2, 3)),
+    *(("deepspeed", GPT, {"zero_stage": stage}, "amp") for stage in (1, 3)),
+    ("deepspeed", GPT, {"zero_stage": 3}, "fp32"),
+    ("pytorch", GPT, {"pipeline_parallel": 2, "accumulation": 2}, "fp32"),
+    ("jax", GPT, {"pipeline_parallel": 2, "accumulation": 2}, "fp32"),
+    ("megatron", GPT, {"tensor_parallel": 2}, "fp32"),
+    ("jax", GPT, {"tensor_parallel": 2}, "fp32"),
+    ("oneflow", GPT, {"tensor_parallel": 2}, "fp32"),
+    ("paddlepaddle", GPT, {"tensor_parallel": 2}, "fp32"),
+    ("pytorch", SHARDED, {}, "fp32"),
+    ("jax", SHARDED, {}, "fp32"),
+    ("pytorch", PARTIAL, {}, "fp32"),
+    ("jax", PARTIAL, {}, "fp32"),
+    ("oneflow", PARTIAL, {}, "fp32"),
+]
+
+
+def described(value):
+    if isinstance(value, dict):
+        return "-".join(f"{key}{value[key]}" for key in value if key not in GPT) or "gpt"
+    return value
+
+
+@pytest.mark.parametrize(
+    ("framework", "training", "layout", "precision"),
+    [*SPLIT, *(pytest.param(*each, marks=pytest.mark.full) for each in MORE_SPLIT)],
+)
+def test_what_a_rank_has_begins_anew(framework, training, layout, precision, environments):
+    """Of masters in float32, of shares of moments, of parts of weights."""
+    changes = {"layout": Layout(**layout), "precision": precision}
+    repeated(environments, framework, training, ranks=2, **changes)
