@@ -34,7 +34,7 @@ def test_a_round_has_the_files_of_its_cases():
     assert "limits" not in steps.CELLS.inputs("results/imported-x", ())
     assert "--limits" not in steps.CELLS.command(())
     assert set(steps.MERGE.outputs("results/imported-x", ())) == {
-        *("measurements", "parity", "certificates", "sums")
+        *("measurements", "parity", "certificates", "checks", "sums")
     }
     assert steps.MERGE.params("results/a", ()) == {"runs": "results/a/runs", "shared": "results"}
 

@@ -14,17 +14,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import markupsafe
 
-from dlperf import plan
+from dlperf import plan, workloads
 from dlperf.analysis.report import captions, explorer, provenance, summary, tables, uncertainty
 from dlperf.analysis.report.cost import campaign
 from dlperf.analysis.report.published import beside
 from dlperf.analysis.report.scripts import scripts
 from dlperf.analysis.round import (
     certificates,
+    checks,
     checksums,
     flags,
     labels,
@@ -37,11 +38,13 @@ from dlperf.analysis.schema.files import Row, read_table
 from dlperf.analysis.schema.rows import (
     Cell,
     Certificate,
+    Check,
     Limit,
     Measurement,
     Parity,
     read_cells,
     read_certificates,
+    read_checks,
     read_limits,
     read_measurements,
     read_parity,
@@ -104,6 +107,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
     cells = metrics.select(measured)
     parity = read_parity(folder / "parity.tsv")
     tiers = read_certificates(folder / "certificates.tsv")
+    spots = read_checks(folder / "checks.tsv")
     environments = [
         {
             **provenance.environment(shared, framework, config),
@@ -143,6 +147,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "missing": _missing(cells, environments),
         "suspects": _suspects(cells, repetitions),
         "certificates": _certificates(tiers),
+        "checks": _checks(spots),
         "parity": _parity(parity),
         "environments": environments,
         "data": provenance.data(shared, config),
@@ -382,6 +387,29 @@ def _certificates(rows: Sequence[Certificate]) -> dict[str, Any]:
         "counts": Counter(line["status"] for line in lines),
         "weaker": len(weaker),
     }
+
+
+def _checks(rows: Sequence[Check]) -> dict[str, Any]:
+    """The same of spot checks, a line a case."""
+    tiers = list(dict.fromkeys(row["tier"] for row in rows if row["tier"]))
+    lines = []
+    for own in checks.by_case(rows).values():
+        row, found = own[0], {each["tier"]: each for each in own}
+        judged = [found.get(tier) for tier in tiers]
+        lines.append(
+            {
+                "workload": workloads.of(row["workload"]).title,
+                "framework": names.framework_title(row["framework"]),
+                **{key: value_of(row, key) for key in ("case", "status")},
+                "reason": "" if row["tier"] else row["reason"],
+                "path": row["spot_run"] if row["tier"] else "",
+                "tiers": [
+                    _tier(cast(Certificate, {**each, "worst_step": None}) if each else None)
+                    for each in judged
+                ],
+            }
+        )
+    return {"lines": lines, "tiers": tiers, "counts": Counter(each["status"] for each in lines)}
 
 
 def _tier(row: Certificate | None) -> dict[str, str]:

@@ -411,6 +411,13 @@ def _unproved(cells: Sequence[Cell], tiers: Sequence[Certificate]) -> Iterable[s
             f"Stale certificates: {'; '.join(map(labels.cell, stale))}. Equal work was certified "
             "with other code or in another environment, so they are excluded from comparisons."
         )
+    trained = [row for row in cells if row["status"] == "ok" and row.get("check")]
+    unchecked = [row for row in trained if row["check"] not in ("passed", "failed")]
+    if unchecked:
+        yield (
+            f"Certificate only: {len(unchecked)} of {labels.plural(len(trained), 'cell')} of "
+            "training. No spot check proves their timed process: see 'Equal work'."
+        )
     partly: dict[str, dict[str, None]] = {}
     for row in tiers:
         if row["status"] == "passed" and not row["tier_passed"]:

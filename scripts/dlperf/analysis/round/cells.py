@@ -423,8 +423,11 @@ def _rank(found: Iterable[tuple[Row, Sequence[float]]]) -> None:
             groups.setdefault(key, []).append((cell, values))
     for own in groups.values():
         ranked = [(cell, values) for cell, values in own if flags.rankable(cell)]
-        if any(cell.get("check") == checks.PASSED for cell, _ in ranked):  # among their like
-            ranked = [pair for pair in ranked if pair[0].get("check") == checks.PASSED]
+        proved = [pair for pair in ranked if pair[0].get("check") == checks.PASSED]
+        for cell, _ in ranked if proved else ():  # ranked among their like
+            if cell["check"] != checks.PASSED:
+                cell["flags"] = " ".join(filter(None, (cell["flags"], flags.UNCHECKED)))
+        ranked = proved or ranked
         ranked = [(cell, values) for cell, values in ranked if len(values) > 1]
         judged = sum(len(values) >= LEAST for _, values in ranked)
         for cell, values in own:

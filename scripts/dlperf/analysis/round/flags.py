@@ -14,6 +14,8 @@ LOADER_SHARE = 0.02
 NOT_EQUIVALENT = "not-equivalent"
 #: Its spot run did not do what the reference does: what was timed is other work.
 DIFFERENT = "not-as-certified"
+#: It stands beside cells whose timed process is proved.
+UNCHECKED = "certificate-only"
 SUSPECT = "suspect:"
 #: Suspects that keep their number, but are excluded from ranks, winners and comparisons, and are no
 #: baseline: the timed work itself is in doubt, so the number may be of less work, or is impossible.
@@ -30,6 +32,8 @@ FLAGS = {
     "certificate-stale": "its certificate of equal work was made with other code or another lock",
     "check-stale": "its spot check was made with other code or another lock: it has a certificate "
     "alone",
+    UNCHECKED: "certificate only: no spot check proves what was timed, as it does for others here, "
+    "so it has no rank beside them",
     "partial": "fewer repetitions are ok than were asked for",
     "mixed-code": "repetitions were measured at different commits",
     "mixed-environment": "repetitions were measured with different locks",

@@ -26,7 +26,7 @@ SPOT = {
     "fp32": Spot(
         loss=3e-6,
         losses=1e-5,
-        change=(5e-3, 5e-3),
+        change=(2e-3, 2e-3),
         change_worst=(0.15, 0.15),
         norm=1e-3,
         norm_worst=0.1,

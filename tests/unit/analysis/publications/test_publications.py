@@ -53,7 +53,7 @@ def imported(config: Path, folder: Path) -> Path:
         for name in ("measurements.tsv.gz", "parity.tsv", "certificates.tsv", "cells.tsv")
     }
     runs = ["--config", str(folder / "config.yaml"), "--runs", str(folder / "runs")]
-    proofs = ["--certificates", made["certificates.tsv"]]
+    proofs = ["--certificates", made["certificates.tsv"], "--checks", str(folder / "checks.tsv")]
     measured = ["--measurements", made["measurements.tsv.gz"]]
     assert main(["import", "--config", str(config), "--out", str(folder)]) == 0
     shared = ["--shared", str(folder.parent), "--parity", made["parity.tsv"]]

@@ -13,6 +13,7 @@ FILES = {
     "measurements": [*columns.IMPORTED, *columns.measurements(workloads.NAMES)],
     "parity": columns.PARITY,
     "certificates": columns.CERTIFICATE,
+    "checks": columns.CHECK,
     "latencies": columns.LATENCIES,
     "curves": columns.CURVES,
     "limits": columns.LIMIT,

@@ -17,6 +17,7 @@ def names_of(row):
         (rows.Measurement, [*columns.IMPORTED, *columns.measurements([])]),
         (rows.Cell, [*columns.IMPORTED, *columns.cells([]), *columns.DERIVED]),
         (rows.Certificate, columns.CERTIFICATE),
+        (rows.Check, columns.CHECK),
         (rows.Limit, columns.LIMIT),
     ],
 )

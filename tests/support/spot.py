@@ -1,0 +1,87 @@
+"""The spot check of one implementation, whole: its run, the reference's replay, and the verdict."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from conftest import ROOT, SCRIPTS
+
+from dlperf import workloads
+from dlperf.analysis.round import checks
+from dlperf.contract import draws
+
+#: Sizes at which a check takes seconds; batches of a device.
+SIZES = {
+    "gpt": {"width": 32, "layers": 2, "heads": 2, "sequence_length": 32},
+    "wide_deep": {"vocabulary": 2600, "layers": 2},
+    "resnet50": {"image_size": 32},
+    "insightface": {"backbone": "y1", "num_classes": 101, "head": "model"},
+    "bert": {"sequence_length": 16},
+    "electra": {"sequence_length": 16},
+}
+BATCHES = {"gpt": 4, "wide_deep": 64, "resnet50": 8, "insightface": 4, "bert": 2, "electra": 2}
+
+
+class Spot(NamedTuple):
+    """What a spot run is made of, beside the implementation."""
+
+    workload: str
+    framework: str
+    compiler: str
+    devices: int = 1
+    layout: tuple[tuple[str, int], ...] = ()
+    precision: str = "fp32"
+    measured_steps: int = 6
+
+
+def check(spot: Spot, scripts: Path, folder: Path, draw: Path | None = None) -> list[checks.Tier]:
+    """The tiers of an implementation in this copy of the code, from a new draw unless one is given.
+
+    The replay and the verdict are those of the code itself.
+    """
+    folder.mkdir(exist_ok=True)
+    if draw is None:
+        draw = folder / "draw.json"
+        draws.write(draw, "test")
+    case, run, replay = (folder / name for name in ("case.json", "run.json", "replay.json"))
+    sizes = {**SIZES[spot.workload], **dict(spot.layout)}
+    options = {
+        **{"workload": spot.workload, "framework": spot.framework, "compiler": spot.compiler},
+        **{"devices": spot.devices, "precision": spot.precision, "device": "cpu"},
+        **{"batch_size": BATCHES[spot.workload], "warmup_steps": 2, "timeout_seconds": 900},
+        **{"measured_steps": spot.measured_steps, **sizes},
+    }
+    words = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
+    case.write_text(called(SCRIPTS, "dlperf.measure", "case", *words))
+    environment = f"--environment={ROOT}/results/environments/{spot.framework}.cpu/env.json"
+    given = (f"--case={case}", f"--draw={draw}", "--spot", f"--out={run}", environment)
+    called(scripts, "dlperf.measure", *given)
+    document = json.loads(run.read_text())
+    assert document["status"] == "ok", document["reason"]
+    given = ("--environment", f"{ROOT}/results/environments/pytorch.cpu/env.json")
+    called(SCRIPTS, "dlperf.certify.replay", *given, f"--out={replay}", str(run))
+    replayed = json.loads(replay.read_text())
+    assert replayed["status"] == "ok", replayed["reason"]
+    allowed = workloads.proof(spot.workload).spot[spot.precision]
+    return list(checks.tiers(document, replayed, allowed))
+
+
+def called(scripts: Path, module: str, *arguments: str) -> str:
+    """What a module of this copy of the code prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env=dict(os.environ, PYTHONPATH=str(scripts)),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def failed(tiers: list[checks.Tier]) -> list[str]:
+    """The names of tiers that do not pass."""
+    return [name for name, measured, allowed, _ in tiers if not 0 <= measured <= allowed]
