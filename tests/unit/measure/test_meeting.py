@@ -180,3 +180,21 @@ def test_an_agent_without_the_token_says_who_must_pass_it_on(monkeypatch, capsys
     monkeypatch.delenv(TOKEN, raising=False)
     with pytest.raises(SystemExit, match=r"no DLPERF_TOKEN: the launcher must pass"):
         agent.main("127.0.0.1:1")
+
+
+def test_all_ranks_are_told_the_same_when_they_are_there():
+    numbers = iter(range(5))
+    told = {"orders": lambda: [3, [[next(numbers), 6]]], "signs": lambda: None}
+    meeting = Meeting(2, listener("127.0.0.1"), SECRET, told=told)
+    guests = [Guest(meeting.address, rank, SECRET) for rank in (0, 1)]
+    heard = []
+    other = threading.Thread(target=lambda: heard.append(guests[0].wait("orders")))
+    other.start()
+    assert guests[1].wait("orders") == [3, [[0, 6]]]
+    other.join(5)
+    assert heard == [[3, [[0, 6]]]] and next(numbers) == 1
+    waiting(guests[0], "signs")
+    assert guests[1].wait("signs") is None
+    waiting(guests[0], "window")
+    assert guests[1].wait("window") is None
+    meeting.close()

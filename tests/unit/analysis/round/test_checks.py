@@ -1,0 +1,160 @@
+"""A spot run beside its replay: the verdict, and what it means for ranks."""
+
+import copy
+import json
+import math
+
+import pytest
+
+from dlperf import workloads
+from dlperf.analysis.round import checks
+from dlperf.contract.proof import Spot
+from dlperf.measure import spot as spot_runs
+
+ALLOWED = Spot(
+    loss=1e-5,
+    losses=1e-4,
+    change=(0.01, 0.02),
+    change_worst=(0.1, 0.2),
+    norm=0.01,
+    norm_worst=0.1,
+    long_change=0.05,
+)
+SIGNED = [1.0, -1.0, 1.0, 1.0, -1.0, 1.0, -1.0, 1.0]
+
+
+def pair(short=1, tensors=("a", "b", "c"), short_first=True, chance=False):
+    """A run that is exactly its replay."""
+    steps = [short, 6] if short_first else [6, short]
+    windows = [
+        {
+            "loss": [2.0] * count,
+            "signs": 1,
+            "tensors": {name: [[1.0, list(SIGNED)]] for name in tensors},
+        }
+        for count in steps
+    ]
+    run = {
+        "identity": {"framework": "pytorch", "compiler": "none"},
+        "status": "ok",
+        "drawn": {"seed": 1, "windows": [[5, count] for count in steps]},
+        "windows": windows,
+    }
+    replay = {
+        "windows": [
+            {"loss": [2.0] * count, "norms": dict.fromkeys(tensors, 1.0)} for count in steps
+        ],
+        "projections": {"pytorch/none": [{name: list(SIGNED) for name in tensors} for _ in steps]},
+        "chance": None,
+    }
+    if chance:
+        run["undrawn"] = {"status": "ok", "windows": copy.deepcopy(windows)}
+        replay["chance"] = {
+            "draws": 12,
+            "window": steps.index(short),
+            "loss": [[2.0, 0.01]] * short,
+            "norms": dict.fromkeys(tensors, [1.0, 0.05]),
+        }
+    return run, replay
+
+
+def failed(run, replay, allowed=ALLOWED):
+    return [each[0] for each in checks.tiers(run, replay, allowed) if not 0 <= each[1] <= each[2]]
+
+
+@pytest.mark.parametrize("chance", [False, True])
+@pytest.mark.parametrize("short_first", [False, True])
+@pytest.mark.parametrize("short", [1, 2])
+def test_what_is_its_replay_passes(short, short_first, chance):
+    run, replay = pair(short, short_first=short_first, chance=chance)
+    tiers = list(checks.tiers(run, replay, ALLOWED))
+    assert not failed(run, replay)
+    assert ("spot-losses" in [each[0] for each in tiers]) == (short == 2)
+    assert all(each[1] == 0 for each in tiers)
+
+
+def test_each_tier_fails_for_what_it_holds():
+    run, replay = pair(2)
+    short, long = run["windows"]
+    short["loss"][0] *= 1.001
+    assert failed(run, replay) == ["spot-loss"]
+    short["loss"][:] = [2.0, 2.001]
+    assert failed(run, replay) == ["spot-losses"]
+    short["loss"][1] = 2.0
+    for name in ("a", "b"):
+        short["tensors"][name][0][1] = [1.05 * each for each in SIGNED]
+    assert failed(run, replay) == ["spot-change"]
+    short["tensors"]["a"][0][1] = SIGNED
+    short["tensors"]["b"][0][1] = [1.3 * each for each in SIGNED]
+    assert failed(run, replay) == ["spot-change-worst"]
+    short["tensors"]["b"][0][1] = SIGNED
+    for name in ("a", "b"):
+        long["tensors"][name][0][0] = 1.02
+    assert failed(run, replay) == ["window-norm"]
+    long["tensors"]["a"][0][0] = 1.0
+    long["tensors"]["b"][0][0] = 1.2
+    assert failed(run, replay) == ["window-norm-worst"]
+    long["tensors"]["b"][0][0] = 1.0
+    for name in ("a", "b"):
+        long["tensors"][name][0][1] = [-each for each in SIGNED]
+    assert failed(run, replay) == ["window-change"]
+
+
+def test_the_worst_copy_counts():
+    run, replay = pair()
+    for name in ("a", "b"):
+        run["windows"][0]["tensors"][name].append([1.0, [2 * each for each in SIGNED]])
+    assert failed(run, replay) == ["spot-change", "spot-change-worst"]
+
+
+def test_a_first_loss_counts_in_both_windows():
+    run, replay = pair()
+    run["windows"][1]["loss"][0] *= 1.001
+    assert failed(run, replay) == ["spot-loss"]
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_a_number_that_is_none_fails(wrong):
+    run, replay = pair()
+    for name in ("a", "b"):
+        run["windows"][0]["tensors"][name] = [[wrong, [wrong] * 8]]
+    assert "spot-change" in failed(run, replay) and "spot-change-worst" in failed(run, replay)
+
+
+def test_a_tensor_that_should_not_move_and_does_fails():
+    run, replay = pair()
+    for window in replay["windows"]:
+        window["norms"]["c"] = 0.0
+    for each in replay["projections"]["pytorch/none"]:
+        each["c"] = [0.0] * 8
+    assert "spot-change-worst" in failed(run, replay)
+
+
+def test_of_a_training_that_draws_its_undrawn_run_is_replayed_and_chance_is_told_from_change():
+    run, replay = pair(chance=True)
+    run["windows"][0]["loss"][0] = 2.02  # two deviations
+    run["windows"][0]["tensors"]["a"][0][0] = 1.1
+    assert not failed(run, replay)
+    run["windows"][0]["loss"][0] = 2.2
+    assert failed(run, replay) == ["chance-loss"]
+    run["windows"][0]["loss"][0] = 2.0
+    for name in ("a", "b", "c"):
+        run["windows"][0]["tensors"][name][0][0] = 1.6
+    assert failed(run, replay) == ["chance-norms"]
+    run["undrawn"]["windows"][0]["loss"][0] = 2.1
+    assert failed(run, replay) == ["spot-loss", "chance-norms"]
+    run["undrawn"] = {"status": "crashed", "reason": "why"}
+    assert failed(run, replay) == ["undrawn"]
+
+
+def test_every_workload_has_tolerances_of_full_precision():
+    for name in workloads.NAMES:
+        assert "fp32" in workloads.proof(name).spot, name
+
+
+def test_a_file_that_is_no_spot_run_stops_the_merge(tmp_path):
+    path = tmp_path / "x.json"
+    for content in ("{", json.dumps({"schema": "dlperf.record/2"}), "[]"):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=r"x\.json: is n"):
+            checks._document(path, spot_runs.SCHEMA)
