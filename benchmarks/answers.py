@@ -20,7 +20,10 @@ ORDER = (("bare", "scenario", "scenario", "bare"), ("scenario", "bare", "bare", 
 
 
 class Alone:
-    """The stopwatch of a rank without others."""
+    """The stopwatch of a rank without others, for so many steps."""
+
+    def __init__(self, steps):
+        self.steps = steps
 
     def meet(self, name):
         pass
@@ -40,7 +43,7 @@ def main(spec, pairs):
             if kind == "bare":
                 seconds[kind] += bare(run, work)
             else:
-                seconds[kind] += infer.latencies(run, work, Alone())[0]
+                seconds[kind] += infer.latencies(run, work, Alone(run.measured_steps))[0]
         found.append({kind: sorted(each)[len(each) // 2] for kind, each in seconds.items()})
     with open(run.result, "w") as stream:
         json.dump(found, stream)

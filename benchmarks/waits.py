@@ -28,12 +28,13 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--case", required=True, help="case document: a path, or the JSON text")
-    run = only_rank(load(parser.parse_args().case, known()))
+    case = load(parser.parse_args().case, known())
+    run = only_rank(case)
     if run.framework != "pytorch":
         sys.exit(f"error: --case: {run.framework} cannot tell what waits; pytorch can")
     os.environ.update(host.PCI_ORDER, CUDA_VISIBLE_DEVICES=",".join(run.gpus))
     os.environ.update(frameworks.load(run.framework).environment(run))
-    print(json.dumps(losses(run)))
+    print(json.dumps(losses(run, case["settings"])))
 
 
 def only_rank(document):
@@ -47,7 +48,7 @@ def only_rank(document):
     return Run(**fields, gpus=gpus, capability="".join(capability), result="")
 
 
-def losses(run):
+def losses(run, settings):
     """The loss of each measured step; raises RuntimeError where one waits for the GPU."""
     framework = frameworks.load(run.framework)
     framework.start(run)
@@ -56,7 +57,7 @@ def losses(run):
     work = workloads.load(run.workload, run.framework).training(run)
     work.weights.write(workloads.Initial(run.workload, run.dimensions, run.seed))
     mark = framework.step_timer(run).mark
-    for _ in range(run.warmup_steps):
+    for _ in range(settings["warmup_steps"]):
         work.step()
     work.wait()
     work.batches.fill()
@@ -64,7 +65,7 @@ def losses(run):
         torch.cuda.set_sync_debug_mode("error")
     handles = []
     mark()
-    for _ in range(run.measured_steps):
+    for _ in range(settings["measured_steps"]):
         handles.append(work.step())
         mark()
     if run.cuda:

@@ -46,7 +46,7 @@ def main(spec, meetings):
                 pair[kind] += bare(run, work)
             else:
                 guest = Guest(next(meetings), run.rank, token)
-                stopwatch = Stopwatch(run, framework, work, guest)
+                stopwatch = Stopwatch(run, framework, work, guest, run.measured_steps)
                 timed = window(run, work, stopwatch)["window"]
                 pair[kind] += timed["end"] - timed["start"]
         pairs.append(pair)

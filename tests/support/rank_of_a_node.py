@@ -17,9 +17,10 @@ from dlperf.measure.meeting import Guest
 
 run = Run.load(sys.argv[1])
 guest = Guest(run.meeting, run.rank)
+_, [[_, steps]] = guest.wait("orders")
 guest.wait("window")
 begin, begin_utc = time.perf_counter(), time.time()
-time.sleep(0.05 * run.measured_steps)
+time.sleep(0.05 * steps)
 window = {
     "rank": run.rank,
     "node": os.uname().nodename,
@@ -34,7 +35,7 @@ facts = {
     "window": window,
     "loss": [0.5],
     "clock": "host",
-    "seconds": [0.05] * run.measured_steps,
+    "seconds": [0.05] * steps,
     "cpu_seconds": 0.01,
     "loader_seconds": 0.0,
     "warmup_seconds": 0.1,

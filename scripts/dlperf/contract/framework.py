@@ -24,6 +24,7 @@ class Framework:
     them up, as when timed. shards_tables: whether its ranks can shard embedding tables.
 
     one_rank_a_node: one process drives all devices of a node; False: each device has its own.
+    counted: its reader takes files, for which it has to be told how many steps there are.
     keeps_losses: all losses of a window are there after it; False: the last one alone.
     optimizer_alone: its optimiser can be given gradients; False: a certificate has no tier of that.
     unsupported(case): why it cannot do a case (its identity, and the device), or ""; what it cannot
@@ -40,6 +41,7 @@ class Framework:
     float64_exchange: bool
     shards_tables: bool
     one_rank_a_node: bool = False
+    counted: bool = False
     keeps_losses: bool = True
     optimizer_alone: bool = True
     unsupported: Callable[[Mapping[str, Any]], str] = no_reason

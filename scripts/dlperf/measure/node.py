@@ -217,7 +217,8 @@ def placed(case, nodes, interpreter, meeting):
     same = {key: value for key, value in {**identity, **settings}.items() if key in named}
     if trained:
         same["dimensions"] = dict(case_of(identity).dimensions)
-        if not scenarios.load(identity["scenario"]).COUNTED:
+        counted = frameworks.of(identity["framework"]).counted
+        if not (counted or scenarios.load(identity["scenario"]).COUNTED):
             for key in ("warmup_steps", "measured_steps"):
                 same.pop(key)
     first, local_ranks = nodes[0], frameworks.ranks_of_node(identity["framework"], devices)

@@ -262,6 +262,7 @@ def test_a_window_has_the_loss_that_is_left_and_reads_no_files_at_its_end(insert
     work.weights.write(initial(run))
 
     class Stopwatch:
+        steps = run.measured_steps
         open = close = mark = lambda self: None
         window = staticmethod(lambda *ends: ends)
 

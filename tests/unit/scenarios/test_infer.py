@@ -153,7 +153,10 @@ def test_a_frameworks_own_reader_does_not_feed_an_inference():
 
 
 class Alone:
-    """The stopwatch of a rank without others."""
+    """The stopwatch of a rank without others, for so many steps."""
+
+    def __init__(self, steps):
+        self.steps = steps
 
     def open(self):
         pass
@@ -184,7 +187,7 @@ def queueing(seconds):
 
 
 def test_a_wait_that_waits_for_nothing_is_an_error():
-    run = SimpleNamespace(measured_steps=8, rank=0, device="cpu")
-    assert len(infer.window(run, queueing(0), Alone())["latency"]["seconds"]) == 8
+    run = SimpleNamespace(rank=0, device="cpu")
+    assert len(infer.window(run, queueing(0), Alone(8))["latency"]["seconds"]) == 8
     with pytest.raises(RuntimeError, match="`wait` returned .* s too early"):
-        infer.window(run, queueing(0.2), Alone())
+        infer.window(run, queueing(0.2), Alone(8))

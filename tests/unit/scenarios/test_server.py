@@ -20,7 +20,10 @@ BATCHES = [np.random.RandomState(seed).standard_normal((1, 10)) for seed in rang
 
 
 class Alone:
-    """The stopwatch of a rank without others."""
+    """The stopwatch of a rank without others, for so many steps."""
+
+    def __init__(self, steps):
+        self.steps = steps
 
     def open(self):
         pass
@@ -41,8 +44,8 @@ def serve(seconds, rate=200, measured=20, answer=lambda batch: 3 * batch):
 
     batches = SimpleNamespace(distinct=4, constant=True, next=lambda: (next(turns),))
     work = SimpleNamespace(batches=batches, answer=answering)
-    run = SimpleNamespace(rank=0, seed=1, repetition=1, arrival_rate=rate, measured_steps=measured)
-    return server.window(run, work, Alone())["server"]
+    run = SimpleNamespace(rank=0, seed=1, repetition=1, arrival_rate=rate)
+    return server.window(run, work, Alone(measured))["server"]
 
 
 def record(rate=200, **rank):

@@ -39,6 +39,7 @@ FRAMEWORK = Framework(
     float64_exchange=False,
     shards_tables=True,  # always, by key
     one_rank_a_node=True,  # it has all devices of its node
+    counted=True,
     keeps_losses=False,  # a step writes its loss over that of the step before
     optimizer_alone=False,  # Python never holds its gradients
     unsupported=unsupported,
