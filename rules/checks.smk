@@ -91,6 +91,12 @@ def turn_of_spot_run(wildcards):
     return len(turns()) - turns()[case, 1 + of % CONFIG.repetitions]
 
 
+def memory_of_replay(wildcards):
+    """What a reference takes (rules/certify.smk), of the case's own size."""
+    case = groups()[wildcards.group][0]
+    return 2000 + 12 * 8 * workloads.parameter_count(case.workload, case.dimensions) // 10**6
+
+
 rule draw:
     output:
         DRAW,
@@ -138,7 +144,7 @@ rule spot_replay:
     priority: CERTIFICATE
     threads: lambda wildcards: all_cores(2)
     resources:
-        mem_mb=int(1000 * CONFIG.checks.gigabytes) + 4000,
+        mem_mb=memory_of_replay,
         runtime=CONFIG.checks.seconds // 20 + 10,
     shell:
         PYTHON + " -m dlperf.certify.replay --environment {input.environment:q} --out {output:q}"

@@ -34,7 +34,7 @@ BESIDE = ["table", "nodes", "devices_per_node", *LAYOUT, "workload", "precision"
 #: What a frame must have for `placed`, from which `strange_losses`, `strange_weights` and
 #: `strange_outputs` take theirs.
 COMPARED = (
-    *("number", *BESIDE, "searched", "data", "warmup_steps", "measured_steps"),
+    *("number", "repetition", *BESIDE, "searched", "data", "warmup_steps", "measured_steps"),
     *("loss_first", "loss_last", "weights_change", "weights_unchanged", "weights_distinct"),
     *("outputs_projection", "outputs_norm"),
 )
@@ -93,7 +93,8 @@ def placed(repetitions: pandas.DataFrame) -> pandas.DataFrame:
 def strange_losses(ok: pandas.DataFrame) -> set[int]:
     """Cases whose losses in the timed window differ from those beside them, or do not change.
 
-    All frameworks start from the same weights and see the same batches.
+    In a repetition all frameworks start from the same weights and see the same batches, which are
+    others in the next one.
     """
     ends = ["loss_first", "loss_last"]
     known = ok.dropna(subset=ends)
@@ -101,11 +102,11 @@ def strange_losses(ok: pandas.DataFrame) -> set[int]:
     found = set(still["number"])
     shares = (LOSS_SHARE, LOSS_SHARE_ROUNDED, LOSS_SHARE_RANDOM)
     for own, share in _beside_each_other(known, shares):
-        cases = own.groupby("number")[ends].median()
-        middle = cases.median()
-        moved = LOSS_MOVE * abs(middle["loss_first"] - middle["loss_last"])
-        far = (cases - middle).abs() > share * middle + moved
-        found |= set(cases.index[far.any(axis=1)])
+        middle = own.groupby("repetition")[ends].transform("median")
+        moved = LOSS_MOVE * (middle["loss_first"] - middle["loss_last"]).abs()
+        beyond = (own[ends] - middle).abs() - share * middle
+        beyond = beyond.sub(moved, axis=0).groupby(own["number"]).median()
+        found |= set(beyond.index[(beyond > 0).any(axis=1)])
     return found
 
 
@@ -127,8 +128,8 @@ def strange_weights(ok: pandas.DataFrame) -> set[int]:
             continue  # each framework has batches of its own
         if first["warmup_steps"] + first["measured_steps"] > CHANGE_STEPS:
             share = max(share, CHANGE_SHARE_LONG)
-        cases = own.groupby("number")[["weights_change", "weights_unchanged"]].median()
-        change, unchanged = cases.median()
+        unchanged = own.groupby("number")["weights_unchanged"].median().median()
+        change = own.groupby("repetition")["weights_change"].transform("median")
         far = (own["weights_change"] - change).abs() > share * change
         found |= set(own["number"][far | (own["weights_unchanged"] > unchanged)])
     return found
@@ -143,18 +144,20 @@ def strange_outputs(ok: pandas.DataFrame) -> set[int]:
     outputs, found = ["outputs_projection", "outputs_norm"], set[int]()
     known = ok.dropna(subset=outputs)
     for own, share in _beside_each_other(known, (OUTPUT_SHARE, OUTPUT_SHARE_ROUNDED, 0.0)):
-        cases = own.groupby("number")[outputs].median()
-        far = (cases - cases.median()).abs()
-        far["outputs_norm"] /= cases["outputs_norm"].median()
-        found |= set(cases.index[(far > share).any(axis=1)])
+        middle = own.groupby("repetition")[outputs].transform("median")
+        far = (own[outputs] - middle).abs()
+        far["outputs_norm"] /= middle["outputs_norm"]
+        far = far.groupby(own["number"]).median()
+        found |= set(far.index[(far > share).any(axis=1)])
     return found
 
 
 def _beside_each_other(
     known: pandas.DataFrame, shares: tuple[float, float, float]
 ) -> Iterator[tuple[pandas.DataFrame, float]]:
-    """The repetitions of each table, topology and layout, and which of `shares` may lie between
-    them: of float32, of other precisions, or of dropout, which is random.
+    """The repetitions of each table, topology and layout that three cases or more have, and which
+    of `shares` may lie between them: of float32, of other precisions, or of dropout, which is
+    random.
 
     The middle of two would be neither's: less than three cases are not compared. Nor are those
     whose size was searched: each framework has found another one.
@@ -162,7 +165,9 @@ def _beside_each_other(
     exact, rounded, random = shares
     searched = known["searched"].fillna("") != ""
     for _, own in known[~searched & (known["beside"] >= 0)].groupby("beside"):
-        if own["number"].nunique() >= 3:
+        counts = own.groupby("repetition")["number"].transform("nunique")
+        own = own[counts >= 3]
+        if len(own):
             first = own.iloc[0]
             share = exact if first["precision"] == "fp32" else rounded
             dropout = workloads.of(first["workload"]).has_dropout
