@@ -205,9 +205,7 @@ class SGD(tf.Module):
                 change = framework.choose(finite, sums + self.decay * rows, 0.0)
                 moved = momentum * tf.gather(velocity, ids) + change
                 for each, new in ((velocity, moved), (variable, rows - rate * moved)):
-                    tf.raw_ops.ResourceScatterUpdate(
-                        resource=each.handle, indices=ids, updates=new
-                    )
+                    tf.raw_ops.ResourceScatterUpdate(resource=each.handle, indices=ids, updates=new)
                 continue
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,

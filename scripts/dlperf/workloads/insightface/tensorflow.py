@@ -94,8 +94,19 @@ class BatchNorm(Standardized):
 
 
 def prelu(x, slope):
-    """With a slope for each channel."""
-    return tf.where(x > 0, x, tf.cast(slope, x.dtype) * x)
+    """With a slope for each channel; TensorFlow's own gradient takes twice as long on a CPU."""
+
+    @tf.custom_gradient
+    def activated(x, slope):
+        narrow = tf.cast(slope, x.dtype)
+
+        def backward(gradient):
+            low = tf.cast(gradient * tf.minimum(x, 0), slope.dtype)
+            return tf.where(x > 0, gradient, narrow * gradient), tf.reduce_sum(low, [0, 1, 2])
+
+        return tf.where(x > 0, x, narrow * x), backward
+
+    return activated(x, tf.convert_to_tensor(slope))
 
 
 class Block(tf.Module):

@@ -223,7 +223,9 @@ class SGD(tf.train.MomentumOptimizer):
     """With weight decay on all."""
 
     def apply_gradients(self, gradients, *more, **named):
-        decayed = [(gradient + facts.WEIGHT_DECAY * weight, weight) for gradient, weight in gradients]
+        decayed = [
+            (gradient + facts.WEIGHT_DECAY * weight, weight) for gradient, weight in gradients
+        ]
         return super().apply_gradients(decayed, *more, **named)
 
 
