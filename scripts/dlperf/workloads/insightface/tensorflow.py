@@ -101,7 +101,8 @@ def prelu(x, slope):
         narrow = tf.cast(slope, x.dtype)
 
         def backward(gradient):
-            low = tf.cast(gradient * tf.minimum(x, 0), slope.dtype)
+            # products and their sum are not for half precision
+            low = tf.cast(gradient, slope.dtype) * tf.cast(tf.minimum(x, 0), slope.dtype)
             return tf.where(x > 0, gradient, narrow * gradient), tf.reduce_sum(low, [0, 1, 2])
 
         return tf.where(x > 0, x, narrow * x), backward

@@ -230,8 +230,9 @@ class SGD(tf.train.MomentumOptimizer):
 
 
 def optimizer(run, network):
-    # not a float, which would become float32
-    return SGD(np.float64(facts.learning_rate(run.global_batch_size)), facts.MOMENTUM)
+    # not floats, which would become float32
+    rate = np.float64(facts.learning_rate(run.global_batch_size))
+    return SGD(rate, np.float64(facts.MOMENTUM))
 
 
 def training(run):
