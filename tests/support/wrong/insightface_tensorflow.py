@@ -88,7 +88,7 @@ RIGHT = [
         tensorflow("", None, layout="dp2"),
         sampled("", None),
         sampled("", None, layout="dp2"),
-        tensorflow("", None, variant="y1-cosface"),
-        tensorflow("", None, variant="r50"),
+        model("", None, variant="y1-cosface-headmodel"),
+        model("", None, other_compiler="xla"),
     )
 ]
