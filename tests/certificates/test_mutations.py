@@ -54,6 +54,10 @@ from wrong.insightface_jax import RIGHT as FACES_IN_JAX
 from wrong.insightface_mxnet import RIGHT as FACES_IN_MXNET
 from wrong.insightface_oneflow import RIGHT as FACES_IN_ONEFLOW
 from wrong.insightface_oneflow import SPLIT as HEADS_IN_ONEFLOW
+from wrong.insightface_tensorflow import HALF as HALF_IN_TENSORFLOW
+from wrong.insightface_tensorflow import INSIGHTFACE_TENSORFLOW
+from wrong.insightface_tensorflow import RIGHT as FACES_IN_TENSORFLOW
+from wrong.insightface_tensorflow1 import RIGHT as FACES_IN_TENSORFLOW1
 from wrong.resnet50 import RESNET50
 from wrong.wide_deep import SHARDED, WIDE_DEEP
 
@@ -325,6 +329,7 @@ def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
     + first(0, HEADS + SAMPLERS + HALF)
     + first(0, INSIGHTFACE_JAX)
     + first(0, HALF_IN_JAX)
+    + first(0, INSIGHTFACE_TENSORFLOW + HALF_IN_TENSORFLOW)
     + first(1, HEADS_IN_ONEFLOW),
 )
 def test_a_wrong_setting_of_insightface_does_not_pass(mutation, certificate):
@@ -336,7 +341,8 @@ def test_a_wrong_setting_of_insightface_does_not_pass(mutation, certificate):
     first(1, FACES)
     + first(0, FACES_IN_JAX)
     + first(1, FACES_IN_ONEFLOW)
-    + first(0, FACES_IN_MXNET),
+    + first(0, FACES_IN_MXNET)
+    + first(0, FACES_IN_TENSORFLOW + FACES_IN_TENSORFLOW1),
 )
 def test_insightface_passes_with_every_head_as_it_is(mutation, certificate):
     found = certificate(mutation)

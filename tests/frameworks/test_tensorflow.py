@@ -1,5 +1,7 @@
-"""TensorFlow 2: float16's loss scale, which this CPU's mixed precision never asks for; tables."""
+"""TensorFlow 2: float16's loss scale, which this CPU's mixed precision never asks for; tables;
+samples of a head."""
 
+import dataclasses
 import json
 
 import in_framework
@@ -116,3 +118,50 @@ def test_on_a_gpu_each_id_has_the_sum_of_its_rows_as_often_as_it_is_given(enviro
     of = dict(zip(ids, sums, strict=True))
     for place, row in zip(repeated, each, strict=True):
         assert row == pytest.approx(of[place], abs=1e-5)
+
+
+SAMPLED = """
+import tensorflow as tf
+frameworks.load("tensorflow").start(run)
+from dlperf.frameworks.tensorflow import split_head
+from dlperf.workloads.insightface.tensorflow import Head
+
+xla = run.compiler == "xla"
+head = Head(run)
+start = tf.reshape(tf.sin(tf.range(51.0 * 128)), [51, 128])
+head.weight.assign(start)
+sgd = split_head.SGD(run, head.trainable_variables, 0.125, 0.5, 0.5)
+
+@tf.function(jit_compile=xla)
+def step(x, labels):
+    with tf.GradientTape() as tape:
+        loss = head(x, labels)
+    sgd.apply(tape.gradient(loss, head.trainable_variables))
+    return loss
+
+# a twentieth of 51 rows are two, fewer than the batch names
+labels = tf.constant([3, 3, 7, 50, 7, 3, 3, 7])
+losses = [float(step(tf.reshape(tf.cos(tf.range(8.0 * 128)), [8, 128]), labels)) for _ in range(3)]
+moved = tf.where(tf.reduce_any(head.weight != start, 1))[:, 0]
+print(json.dumps([losses, moved.numpy().tolist(), head.weight.numpy()[[3, 7, 50]].tolist()]))
+"""
+
+
+def test_a_step_takes_all_classes_of_a_batch_and_moves_no_others_also_where_its_size_is_fixed(
+    environments,
+):
+    dimensions = {"backbone": "y1", "loss": "arcface", "num_classes": 51, "head": "partial"}
+    dimensions.update(sample_percent=5, image_size=32)
+
+    def found(compiler):
+        given = {"dimensions": dimensions, "batch_size": 8, "compiler": compiler}
+        run = in_framework.rank("tensorflow", **given)
+        run = dataclasses.replace(run, workload="insightface")
+        return json.loads(in_framework.printed(run, SAMPLED, environments / "tensorflow.cpu"))
+
+    losses, moved, rows = found("none")
+    fixed_losses, fixed_moved, fixed_rows = found("xla")
+    assert moved == fixed_moved == [3, 7, 50]
+    assert fixed_losses == pytest.approx(losses, rel=1e-5)
+    for row, fixed in zip(rows, fixed_rows, strict=True):
+        assert fixed == pytest.approx(row, abs=1e-4)

@@ -180,8 +180,11 @@ def unsupported_in(framework, case):
         return "nn.Graph's AMP narrows the output layer and the head too, which are in float32"
     if framework == "oneflow" and is_sampled(case) and case["compiler"] == "graph":
         return "samples have no fixed size, which a graph needs: ask for compiler none"
-    if framework == "mxnet" and is_split(case):
-        return "in MXNet only `head: data` is implemented"
+    if framework == "tensorflow1" and case["precision"].startswith("amp"):
+        return "its graph rewrite narrows the output layer and the head too, which are in float32"
+    whole = {"mxnet": "MXNet", "tensorflow1": "TensorFlow 1"}
+    if framework in whole and is_split(case):
+        return "in %s only `head: data` is implemented" % whole[framework]
     return ""
 
 
