@@ -30,11 +30,11 @@ DROPOUTS = ("DROPOUT",)
 SPOT = {
     "fp32": Spot(
         loss=1e-5,
-        losses=2e-3,
-        change=(0.03, 0.4),
-        change_worst=(0.2, 0.8),
-        norm=0.04,
-        norm_worst=0.5,
+        losses=0.01,
+        change=(0.1, 1.0),
+        change_worst=(0.5, 2.0),
+        norm=0.06,
+        norm_worst=0.7,
         long_change=Inapplicable("rounding grows too far in a window's steps"),
     ),
 }
