@@ -81,17 +81,19 @@ DENSE = {"wide_deep": ({**WIDE_DEEP, "adam": "dense"}, {})}
 SHARDED = {"wide_deep": ({**WIDE_DEEP, "tables": "sharded"}, {})}
 RESNET50 = {"resnet50": ({"image_size": 32, "fold": 0}, {})}
 #: LAMB.
-ELECTRA = {"electra": ({"sequence_length": 16}, {"LAYERS": 1})}
-#: Momentum of the centres that a step takes.
+WIDTHS = ("WIDTH", "INNER_WIDTH", "GENERATOR_WIDTH", "GENERATOR_INNER_WIDTH")
+SMALL = {"LAYERS": 1, "HEADS": 1, "GENERATOR_HEADS": 1, **dict.fromkeys(WIDTHS, 64)}
+ELECTRA = {"electra": ({"sequence_length": 16}, SMALL)}
+#: Momentum of the centres that a step takes: all, as others would be taken at random.
 FACES = {
     "backbone": "y1",
     "loss": "arcface",
     "num_classes": 101,
     "head": "partial",
-    "sample_percent": 50,
+    "sample_percent": 100,
     "image_size": 32,
 }
-PARTIAL = {"insightface": (FACES, {})}
+PARTIAL = {"insightface": (FACES, {"SAMPLE_IS_GIVEN": False})}
 
 
 def repeated(environments, framework, trainings, ranks=1, **changes):
@@ -154,8 +156,8 @@ def test_the_loss_scale_is_as_it_began(environments):
     assert losses[0] == losses[1] != losses[2]
 
 
-@pytest.mark.parametrize("framework", ["pytorch", "mxnet", "oneflow", "jax"])
 @pytest.mark.full
+@pytest.mark.parametrize("framework", ["pytorch", "oneflow", "jax"])
 def test_rows_of_a_head_have_no_momentum(framework, environments):
     repeated(environments, framework, PARTIAL)
 

@@ -41,7 +41,7 @@ def rank(framework: str, workload: str = "resnet50", **changes) -> Run:
         "batch_size": 2,
         "layout": Layout(),
         "data": "synthetic",
-        "dimensions": dimensions[workload],
+        "dimensions": dimensions.get(workload),
         "device": "cpu",
         "warmup_steps": 1,
         "measured_steps": 3,

@@ -329,7 +329,7 @@ QUALITY = [
     ),
     tensorflow(
         "moments that stay, of TensorFlow",
-        Replace("train.forget", "_moment.assign(tf.zeros_like(_moment))", "pass"),
+        Replace("clear", "_moment.assign(tf.zeros_like(_moment))", "pass"),
         variant="quality",
         tier="float64-again",
     ),
