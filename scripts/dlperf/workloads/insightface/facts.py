@@ -182,6 +182,11 @@ def unsupported_in(framework, case):
         return "samples have no fixed size, which a graph needs: ask for compiler none"
     if framework == "mxnet" and is_split(case):
         return "in MXNet only `head: data` is implemented"
+    if framework == "mindspore" and is_sampled(case):
+        if case["compiler"] == "none":
+            return "PYNATIVE has no sparse gradients, which samples need: ask for compiler graph"
+        if case["precision"].startswith("amp"):
+            return "MindSpore's loss scaling takes no sparse gradients, which samples need"
     return ""
 
 
