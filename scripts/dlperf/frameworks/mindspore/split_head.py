@@ -106,7 +106,7 @@ class Losses(nn.Cell):
 
 def own_column(places):
     """(the column of a row's own class, (batch, 1), whether this rank has it, 1.0 or 0.0)"""
-    return ops.relu(places).expand_dims(1), (places >= 0).astype(ms.float32)
+    return ops.maximum(places, 0).expand_dims(1), (places >= 0).astype(ms.float32)
 
 
 class Taken(nn.Cell):
