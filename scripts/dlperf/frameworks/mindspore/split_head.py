@@ -175,9 +175,9 @@ def nn_momentum(parameters, lr, momentum, weight_decay):
 class SGD(nn.Cell):
     """nn.Momentum of all parameters; of `table`, momentum and decay of the rows that a step takes.
 
-    v = momentum v + g + decay w; w -= rate v. table: the parameter whose gradient is sparse (a
-    RowTensor, or ids and rows), each of its rows once, as of `Sample`. Others rest: momentum, decay
-    and all.
+    v = momentum v + g + decay w; w -= rate v. table: the parameter whose gradient is sparse: a
+    RowTensor with each row once, as of `Sample`, or ids and rows, of which some may be the same.
+    Other rows rest: momentum, decay and all.
     """
 
     def __init__(self, parameters, table, lr, momentum, weight_decay):
@@ -196,6 +196,9 @@ class SGD(nn.Cell):
         gradient, count = gradients[-1], self.table.shape[0]
         if isinstance(gradient, tuple):
             ids, rows = gradient
+            # where a row stands several times, the sum of all its gradients, each time
+            sums = ops.tensor_scatter_add(ops.zeros_like(self.table), ids.expand_dims(1), rows)
+            rows = ops.gather(sums, ids, 0)
         else:
             ids, rows = gradient.indices, gradient.values
         numbers = ops.select(ids < count, ids, ids - count)
