@@ -205,7 +205,8 @@ class Head(nn.Cell):
         if self.is_sampled:
             numbers = self.numbers(places, given)
             centres = self.taken(centres, numbers)
-            column = ops.gather(split_head.positions(numbers, self.count), ops.maximum(places, 0), 0)
+            positions = split_head.positions(numbers, self.count)
+            column = ops.gather(positions, ops.maximum(places, 0), 0)
             places = ops.select(places >= 0, column, places)
         cosines = self.product(normalized(x), normalized(centres))
         scores = facts.SCALE * self.with_margin(cosines, places)
