@@ -79,7 +79,7 @@ INSIGHTFACE_MINDSPORE = [
         tier="sampler",
     ),
 ]
-#: As it is, with every head and layout, and each backbone and loss.
+#: As it is, with every head and layout, and each loss; r50 does not pass (docs/certificates.md).
 RIGHT = [
     each._replace(name="as it is", edit=None, tier="")
     for each in (
@@ -89,6 +89,5 @@ RIGHT = [
         sampled("", None),
         sampled("", None, layout="dp2"),
         model("", None)._replace(variant="y1-cosface-headmodel"),
-        mindspore("", None)._replace(variant="r50"),
     )
 ]
