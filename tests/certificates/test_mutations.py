@@ -51,6 +51,8 @@ from wrong.insightface import RIGHT as FACES
 from wrong.insightface_jax import HALF as HALF_IN_JAX
 from wrong.insightface_jax import INSIGHTFACE_JAX
 from wrong.insightface_jax import RIGHT as FACES_IN_JAX
+from wrong.insightface_mindspore import INSIGHTFACE_MINDSPORE
+from wrong.insightface_mindspore import RIGHT as FACES_IN_MINDSPORE
 from wrong.insightface_mxnet import RIGHT as FACES_IN_MXNET
 from wrong.insightface_oneflow import RIGHT as FACES_IN_ONEFLOW
 from wrong.insightface_oneflow import SPLIT as HEADS_IN_ONEFLOW
@@ -330,6 +332,7 @@ def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
     + first(0, INSIGHTFACE_JAX)
     + first(0, HALF_IN_JAX)
     + first(0, INSIGHTFACE_TENSORFLOW + HALF_IN_TENSORFLOW)
+    + first(0, INSIGHTFACE_MINDSPORE)
     + first(1, HEADS_IN_ONEFLOW),
 )
 def test_a_wrong_setting_of_insightface_does_not_pass(mutation, certificate):
@@ -342,7 +345,8 @@ def test_a_wrong_setting_of_insightface_does_not_pass(mutation, certificate):
     + first(0, FACES_IN_JAX)
     + first(1, FACES_IN_ONEFLOW)
     + first(0, FACES_IN_MXNET)
-    + first(0, FACES_IN_TENSORFLOW + FACES_IN_TENSORFLOW1),
+    + first(0, FACES_IN_TENSORFLOW + FACES_IN_TENSORFLOW1)
+    + first(0, FACES_IN_MINDSPORE),
 )
 def test_insightface_passes_with_every_head_as_it_is(mutation, certificate):
     found = certificate(mutation)

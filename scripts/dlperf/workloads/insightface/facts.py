@@ -185,6 +185,11 @@ def unsupported_in(framework, case):
     whole = {"mxnet": "MXNet", "tensorflow1": "TensorFlow 1"}
     if framework in whole and is_split(case):
         return "in %s only `head: data` is implemented" % whole[framework]
+    if framework == "mindspore" and is_sampled(case):
+        if case["compiler"] == "none":
+            return "PYNATIVE has no sparse gradients, which samples need: ask for compiler graph"
+        if case["precision"].startswith("amp"):
+            return "MindSpore's loss scaling takes no sparse gradients, which samples need"
     return ""
 
 
