@@ -37,8 +37,9 @@ class Face(gluon.HybridBlock):
 
 
 def training(run):
-    if run.dimensions["backbone"] != "y1":
-        raise ValueError("GluonFR has no backbone %s" % run.dimensions["backbone"])
+    backbone = run.dimensions["backbone"]
+    if backbone != "y1":
+        raise ValueError(f"GluonFR has no backbone {backbone}")
     network = Face(run.dimensions["num_classes"])
     network.initialize(mx.init.Normal(facts.DEVIATION))
     if run.compiler == "static":
