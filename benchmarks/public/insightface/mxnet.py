@@ -1,8 +1,8 @@
 """GluonFR's MobileFaceNet with its ArcLoss, of `y1` alone: it has no improved ResNet.
 
 Its best mode on a CPU: network and loss as one block, hybridize(static_alloc, static_shape), as its
-own script hybridizes both; MXNet's SGD, as there. Embeddings come of a 1x1 convolution without
-bias, and their norm has neither scale nor shift.
+own script hybridizes both; MXNet's SGD, as there. A PReLU has one slope, not one a channel;
+embeddings come of a 1x1 convolution without bias, and their norm has neither scale nor shift.
 """
 
 import importlib.util
