@@ -36,9 +36,17 @@ DIMENSIONS = {
     "wide_deep": {"vocabulary": 260_000, "layers": 2},
     "electra": {"sequence_length": 32},
     "gpt": {"width": 512, "layers": 4, "heads": 8, "sequence_length": 128},
+    "insightface": {"backbone": "y1", "num_classes": 10_000},
 }
 BATCH_SIZES = {
-    "train": {"resnet50": [8], "bert": [2], "wide_deep": [512], "electra": [2], "gpt": [4]},
+    "train": {
+        "resnet50": [8],
+        "bert": [2],
+        "wide_deep": [512],
+        "electra": [2],
+        "gpt": [4],
+        "insightface": [16],
+    },
     "infer": {"resnet50": [1, 8], "bert": [1, 8]},
 }
 #: What a public module has for a scenario.

@@ -36,17 +36,7 @@ from dlperf.workloads.bert import facts  # noqa: E402
 from dlperf.workloads.inputs import open_batches  # noqa: E402
 
 SOURCE = "libai 0.1.1, BertForPreTraining"
-REQUIREMENTS = [
-    "libai==0.1.1",
-    "flowvision==0.1.0",
-    "omegaconf==2.3.0",
-    "antlr4-python3-runtime==4.9.3",
-    "PyYAML==6.0.3",
-    "cloudpickle==3.1.2",
-    "tabulate==0.9.0",
-    "six==1.17.0",
-    "setuptools==69.5.1",  # for pkg_resources
-]
+REQUIREMENTS = "libai.txt"
 BUILD_CONSTRAINTS = ["setuptools<70"]  # flowvision is an sdist that imports pkg_resources
 BUILD_REQUIREMENTS = {"libai": ["pybind11==2.13.6"]}  # its setup.py imports it and does not say so
 
