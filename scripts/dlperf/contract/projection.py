@@ -24,8 +24,7 @@ def projected(part, shape, array, begin, seed):
     """
     import numpy as np  # not for the plan
 
-    signs, key = _signs(np), _key(np, seed, part.name)
-    squares, sums, place = 0.0, np.zeros(PROJECTIONS), 0
+    key, by_byte, squares, place = _key(np, seed, part.name), np.zeros(256), 0.0, 0
     for rows, before in side_by_side(array, begin):
         rows, before = (np.reshape(each, -1) for each in (rows, before))
         for first in range(0, rows.size, BLOCK):
@@ -33,9 +32,9 @@ def projected(part, shape, array, begin, seed):
             gone -= before[first : first + BLOCK]
             at = _canonical(np, part, shape, place + first, place + first + gone.size)
             squares += float(gone @ gone)
-            sums += gone @ signs[_hash(np, at, key)]
+            by_byte += np.bincount(_hash(np, at, key), gone, 256)  # a byte is eight signs
         place += rows.size
-    return squares, sums.tolist()
+    return squares, (by_byte @ _signs(np)).tolist()
 
 
 def _signs(np):
