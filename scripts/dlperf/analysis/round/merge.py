@@ -81,8 +81,6 @@ def merge(
         for row in tiers
         if row["status"] != "missing"
     }
-    digests |= {row["spot_run"]: row["spot_run_sha256"] for row in of_spots if "spot_run" in row}
-    digests |= {row["replay"]: row["replay_sha256"] for row in of_spots if "replay" in row}
     data = {each for case in cases if not case.unsupported for each in inputs.folders(case)}
     checksums.save(listed, {**checksums.beside(runs.parent, shared, data), **digests})
     return strangers(cases, config.repetitions, runs)
