@@ -43,8 +43,8 @@ _LINE = re.compile(
 def beside(folder: Path, shared: Path, data: Iterable[str]) -> dict[str, str]:
     """The sha256 of what a round's numbers depend on beside its records and certificates.
 
-    Its config and peaks, calibrations, searches, every attempt at a repetition, draws, spot runs and
-    replays, and the manifests of `data`.
+    Its config and peaks, calibrations, searches, every attempt at a repetition, draws, spot runs
+    and replays, and the manifests of `data`.
     """
     found = [folder / name for name in ("config.yaml", PEAKS)]
     found += (folder / "nodes").glob("*.json")
