@@ -13,8 +13,9 @@ import hashlib
 from dlperf.contract.work import side_by_side
 
 PROJECTIONS = 8
-#: Values at a time: a core's cache holds their hashes.
-BLOCK = 1 << 14
+#: Values at a time: a core's cache holds their hashes, and BLAS starts no threads for so few, which
+#: on a busy machine would wait for cores.
+BLOCK = 1 << 13
 
 
 def projected(part, shape, array, begin, seed):
