@@ -88,6 +88,16 @@ ONCE = """
     if count[0] < 4:
         kept[0] = take()
 """
+HALF = """
+return training(dataclasses.replace(run, batch_size=run.batch_size // 2) if is_large else run)
+"""
+#: In the first window behind the warm-up, which in a repetition is the timed one, from its third
+#: step on: so it is found where the long window comes first.
+FIRST = """
+    begun = restarts[-1] if restarts else 0
+    if len(restarts) != 1 or count[0] - begun <= 2:
+        kept[0] = take()
+"""
 FALSE = [
     False_("bfloat16 above a size", of("gpt", "pytorch"), decorated(NARROW)),
     False_("bfloat16 above a size", of("gpt", "jax"), decorated(NARROW)),
@@ -110,4 +120,11 @@ FALSE = [
     False_(
         "less dropout above a size", of("gpt", "pytorch"), decorated(constant("DROPOUT", "0.05"))
     ),
+    False_("half of the batch above a size", of("wide_deep", "tensorflow"), decorated(HALF)),
+    False_(
+        "no smoothing above a size",
+        of("resnet50", "mxnet"),
+        decorated(constant("LABEL_SMOOTHING", "0.0")),
+    ),
+    False_("honest behind the first restart", of("gpt", "pytorch"), decorated(with_step(FIRST))),
 ]

@@ -27,7 +27,7 @@ TIMED_RANKS = 3
 # A power of two: some frameworks keep the rate in float32. No smaller: at 2**-10, five steps from
 # the neutral weights amplify a rounding of 1e-10 to 1e-1 (docs/certificates.md).
 LEARNING_RATE = 2.0**-7
-#: Its ReLUs amplify rounding: in float32 the median tensor's change differs by 0.5 % after a step,
+#: Its ReLUs amplify rounding: in float32 the median tensor's change differs by 1 % after a step,
 #: 10 to 30 % after two, and 50 % after five, but its norm by 1 to 2 %. What the second step does
 #: shows in its loss and in norms.
 SPOT = {
