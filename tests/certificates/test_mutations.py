@@ -54,6 +54,8 @@ from wrong.insightface_jax import RIGHT as FACES_IN_JAX
 from wrong.insightface_mxnet import RIGHT as FACES_IN_MXNET
 from wrong.insightface_oneflow import RIGHT as FACES_IN_ONEFLOW
 from wrong.insightface_oneflow import SPLIT as HEADS_IN_ONEFLOW
+from wrong.insightface_paddlepaddle import INSIGHTFACE_PADDLEPADDLE
+from wrong.insightface_paddlepaddle import RIGHT as FACES_IN_PADDLEPADDLE
 from wrong.resnet50 import RESNET50
 from wrong.wide_deep import SHARDED, WIDE_DEEP
 
@@ -325,7 +327,8 @@ def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
     + first(0, HEADS + SAMPLERS + HALF)
     + first(0, INSIGHTFACE_JAX)
     + first(0, HALF_IN_JAX)
-    + first(1, HEADS_IN_ONEFLOW),
+    + first(1, HEADS_IN_ONEFLOW)
+    + first(0, INSIGHTFACE_PADDLEPADDLE),
 )
 def test_a_wrong_setting_of_insightface_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
@@ -336,7 +339,7 @@ def test_a_wrong_setting_of_insightface_does_not_pass(mutation, certificate):
     first(1, FACES)
     + first(0, FACES_IN_JAX)
     + first(1, FACES_IN_ONEFLOW)
-    + first(0, FACES_IN_MXNET),
+    + first(0, FACES_IN_MXNET + FACES_IN_PADDLEPADDLE),
 )
 def test_insightface_passes_with_every_head_as_it_is(mutation, certificate):
     found = certificate(mutation)

@@ -209,22 +209,22 @@ class SGD(paddle.optimizer.Momentum):
         paddle.scatter_(weight, ids, values.subtract_(moved.scale_(self.get_lr())))
 
 
-def train(run, network, compiled, narrow, optimizer, weights, put, spec, layout, parity):
+def train(run, network, backbone, optimizer, weights, put, spec, layout, parity):
     """The Work of training `network`, as training.train has it.
 
     network: a layer that gives the mean loss of a batch: its `embedding` of the images, then its
-    `head` of what that gives and the batch's other arrays. compiled: the layer in it that a static
-    program is made of, from what `spec` says. narrow: the layer that mixed precision narrows.
+    `head` of what that gives and the batch's other arrays. backbone: the layer in it that a static
+    program is made of, from what `spec` says, and that mixed precision narrows.
     """
     parameters = sum(map(sparse.count, framework.trained(network)))
     if run.amp:
         _, optimizer = paddle.amp.decorate(
-            narrow, optimizer, level="O2", dtype=frameworks.half(run), master_grad=True
+            backbone, optimizer, level="O2", dtype=frameworks.half(run), master_grad=True
         )
     # gradients in bfloat16 need no scale
     scaled = run.amp and frameworks.half(run) == "float16"
     scaler = paddle.amp.GradScaler(enable=scaled, init_loss_scaling=run.loss_scale)
-    detail = framework.compiled(run, compiled, spec)[1] if run.compiler != "none" else {}
+    detail = framework.compiled(run, backbone, spec)[1] if run.compiler != "none" else {}
     # what ranks share out must not be averaged over them
     is_apart = run.distributed and network.head.classes.is_shared_out
     forward = network.embedding if is_apart else network
@@ -261,7 +261,7 @@ def train(run, network, compiled, narrow, optimizer, weights, put, spec, layout,
         parity=dict(
             detail,
             loss_scaling="dynamic, synchronises each step" if scaler.is_enable() else "none",
-            compute_dtype=str(framework.trained(narrow)[0].dtype).replace("paddle.", ""),
+            compute_dtype=str(framework.trained(backbone)[0].dtype).replace("paddle.", ""),
             **parity,
         ),
         weights=weights,

@@ -1,13 +1,13 @@
 """InsightFace in PaddlePaddle.
 
-As fast as it gets: from images to embeddings one static program; the head, in which ranks exchange
-and sample, follows in dygraph. On the CPU the program has oneDNN kernels and is of the backbone
-alone: of products, norms and sums of matrices, oneDNN's gradients came out wrong. In training it
-needs detours. Its PReLU takes the gradient of a convolution behind it, which is in another layout
-than its own output, as if it were in the same one. Its batch-norm leaves the running statistics
-alone, which are kept beside it. On the GPU, which this has not run on: NHWC and level O2 (narrow
-weights, fp32 master weights) of the backbone under AMP, as PLSC has it; what comes from its output
-on is in float32.
+As fast as it gets: the backbone is a static program; its output and the head, in which ranks
+exchange and sample, follow in dygraph. On the CPU the program has oneDNN's kernels, which needs
+detours in training. Of products and norms of matrices their gradients are wrong, so there are none
+in the program. oneDNN's PReLU takes the gradient of a convolution behind it, which is in another
+layout than its own output, as if it were in the same one. Its batch-norm leaves the running
+statistics alone, which are kept beside it. On the GPU, which this has not run on: NHWC and level O2
+(narrow weights, fp32 master weights) of the backbone under AMP, as PLSC has it; what comes behind
+the backbone is in float32.
 """
 
 import math
@@ -326,7 +326,6 @@ def training(run):
     return split_head.train(
         run,
         network,
-        network.embedding.backbone if has_onednn(run) else network.embedding,
         network.embedding.backbone,
         optimizer(run, network),
         weights(run, network),
