@@ -172,19 +172,22 @@ def sampled(count, rows, places):
 class SGD(paddle.optimizer.Momentum):
     """Momentum and weight decay of all parameters; of sampled `Classes`, of the rows taken.
 
-    v = momentum v + g + decay w; w -= rate v. Other rows rest, momentum, decay and all.
+    v = momentum v + g + decay w; w -= rate v. Other rows rest, momentum, decay and all. In float64
+    Paddle's kernel has momentum and decay as float32, which five steps show, so all is written out.
     """
 
     def __init__(self, rate, momentum, decay, parameters, classes=None):
+        self.is_exact = parameters[0].dtype == paddle.float64
         super().__init__(
             rate,
             momentum,
             parameters,
             weight_decay=decay,
-            use_multi_tensor=parameters[0].dtype == paddle.float32,  # it has no float64
+            use_multi_tensor=not self.is_exact,  # it has no float64
         )
-        self.classes, self.decay = classes, decay
+        self.dense, self.classes, self.decay = parameters, classes, decay
         self.velocity = paddle.zeros_like(classes.weight) if classes else None
+        self.velocities = list(map(paddle.zeros_like, parameters)) if self.is_exact else []
 
     def give(self, parameter, ids, gradient):
         """The next update takes rows (n, width) of ids (n,), some of which may be the same."""
@@ -195,7 +198,12 @@ class SGD(paddle.optimizer.Momentum):
 
     @paddle.no_grad()
     def step(self):
-        super().step()
+        if self.is_exact:
+            for weight, velocity in zip(self.dense, self.velocities):
+                velocity.scale_(self._momentum).add_(weight.grad + self.decay * weight)
+                weight.subtract_(self.get_lr() * velocity)
+        else:
+            super().step()
         if self.classes is None:
             return
         weight, velocity = self.classes.weight, self.velocity

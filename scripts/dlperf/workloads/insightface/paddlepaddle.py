@@ -3,11 +3,12 @@
 As fast as it gets: the backbone is a static program; its output and the head, in which ranks
 exchange and sample, follow in dygraph. On the CPU the program has oneDNN's kernels, which needs
 detours in training. Of products and norms of matrices their gradients are wrong, so there are none
-in the program. oneDNN's PReLU takes the gradient of a convolution behind it, which is in another
-layout than its own output, as if it were in the same one. Its batch-norm leaves the running
-statistics alone, which are kept beside it. On the GPU, which this has not run on: NHWC and level O2
-(narrow weights, fp32 master weights) of the backbone under AMP, as PLSC has it; what comes behind
-the backbone is in float32.
+in the program. The gradient of a convolution has another layout than what it is of: oneDNN's PReLU
+takes it as if it had the same one, its batch-norm has only slow kernels for it, so behind both is a
+copy, whose gradient has the layout of the images. Batch-norm leaves the running statistics alone,
+which are kept beside it. On the GPU, which this has not run on: NHWC and level O2 (narrow weights,
+fp32 master weights) of the backbone under AMP, as PLSC has it; what comes behind the backbone is in
+float32.
 """
 
 import math
@@ -23,17 +24,14 @@ from dlperf.workloads.insightface import facts
 
 
 class PReLU(nn.PReLU):
-    """For oneDNN: the copy behind it hands the gradient back in the layout of its own output."""
+    """For oneDNN, behind which a copy has to stand."""
 
     def forward(self, x):
         return paddle.assign(super().forward(x))
 
 
 class BatchNorm(nn.BatchNorm2D):
-    """For oneDNN, which in a static program leaves the running statistics as they are.
-
-    It gives those of the batch, mean and variance.
-    """
+    """For oneDNN, which leaves the running statistics as they are and gives those of the batch."""
 
     def forward(self, x):
         kept, given = self._momentum, (self._mean, self._variance, self.weight, self.bias)
@@ -41,7 +39,7 @@ class BatchNorm(nn.BatchNorm2D):
         y, _, _, mean, variance, _ = paddle._C_ops.batch_norm_(x, *given, *rest)
         paddle.assign(kept * self._mean + (1 - kept) * mean, self._mean)
         paddle.assign(kept * self._variance + (1 - kept) * variance, self._variance)
-        return y
+        return paddle.assign(y)
 
 
 class Layers:
