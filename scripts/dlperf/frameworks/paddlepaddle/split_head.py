@@ -193,6 +193,7 @@ class SGD(paddle.optimizer.Momentum):
         """The next update takes rows (n, width) of ids (n,), some of which may be the same."""
         ids, gradient = sparse.summed(ids, gradient)
         rows = paddle.zeros_like(gradient)
+        rows.stop_gradient = False  # only then it can have one
         rows.grad = gradient
         self.classes.lookups.append((ids, rows))
 
