@@ -56,6 +56,8 @@ from wrong.insightface_mindspore import RIGHT as FACES_IN_MINDSPORE
 from wrong.insightface_mxnet import RIGHT as FACES_IN_MXNET
 from wrong.insightface_oneflow import RIGHT as FACES_IN_ONEFLOW
 from wrong.insightface_oneflow import SPLIT as HEADS_IN_ONEFLOW
+from wrong.insightface_paddlepaddle import INSIGHTFACE_PADDLEPADDLE
+from wrong.insightface_paddlepaddle import RIGHT as FACES_IN_PADDLEPADDLE
 from wrong.insightface_tensorflow import HALF as HALF_IN_TENSORFLOW
 from wrong.insightface_tensorflow import INSIGHTFACE_TENSORFLOW
 from wrong.insightface_tensorflow import RIGHT as FACES_IN_TENSORFLOW
@@ -333,7 +335,8 @@ def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
     + first(0, HALF_IN_JAX)
     + first(0, INSIGHTFACE_TENSORFLOW + HALF_IN_TENSORFLOW)
     + first(0, INSIGHTFACE_MINDSPORE)
-    + first(1, HEADS_IN_ONEFLOW),
+    + first(1, HEADS_IN_ONEFLOW)
+    + first(0, INSIGHTFACE_PADDLEPADDLE),
 )
 def test_a_wrong_setting_of_insightface_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
@@ -346,7 +349,8 @@ def test_a_wrong_setting_of_insightface_does_not_pass(mutation, certificate):
     + first(1, FACES_IN_ONEFLOW)
     + first(0, FACES_IN_MXNET)
     + first(0, FACES_IN_TENSORFLOW + FACES_IN_TENSORFLOW1)
-    + first(0, FACES_IN_MINDSPORE),
+    + first(0, FACES_IN_MINDSPORE)
+    + first(0, FACES_IN_PADDLEPADDLE),
 )
 def test_insightface_passes_with_every_head_as_it_is(mutation, certificate):
     found = certificate(mutation)
