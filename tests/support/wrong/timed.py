@@ -101,7 +101,7 @@ FIRST = """
 FALSE = [
     False_("bfloat16 above a size", of("gpt", "pytorch"), decorated(NARROW)),
     False_("bfloat16 above a size", of("gpt", "jax"), decorated(NARROW)),
-    False_("bfloat16 above a size", of("wide_deep", "mxnet"), decorated(NARROW)),
+    False_("bfloat16 above a size", of("wide_deep", "tensorflow"), decorated(NARROW)),
     False_("each third step is left out", of("gpt", "pytorch"), decorated(with_step(LEFT_OUT))),
     False_("each third step is left out", of("wide_deep", "mxnet"), decorated(with_step(LEFT_OUT))),
     False_(
