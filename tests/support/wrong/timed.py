@@ -108,7 +108,6 @@ FALSE = [
         "each second step, from the third on", of("gpt", "jax"), decorated(with_step(AFTER_TWO))
     ),
     False_("no step behind the third", of("wide_deep", "pytorch"), decorated(with_step(ONCE))),
-    False_("no clip above a size", of("gpt", "jax"), decorated(constant("CLIP_NORM", "1e9"))),
     False_(
         "another rate above a size",
         of("wide_deep", "pytorch"),

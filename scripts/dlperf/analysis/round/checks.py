@@ -165,24 +165,33 @@ def tiers(run: Mapping[str, Any], replay: Mapping[str, Any], allowed: Spot) -> I
             changes = _changes(*windows[long], replay["projections"][made_with][long])
             yield "window-change", _median(changes), number(allowed.long_change), ""
     if "undrawn" in run:
-        yield from _by_chance(run["windows"][replay["chance"]["window"]], replay["chance"])
+        chance = replay["chance"]
+        yield from _by_chance(run["windows"][chance["window"]], chance, allowed)
 
 
-def _by_chance(window: Mapping[str, Any], chance: Mapping[str, Any]) -> Iterator[Tier]:
-    """How many deviations a training that draws random numbers is from the formulas' own draws."""
-    wider = math.sqrt(1 + 1 / chance["draws"])  # the mean of a dozen is uncertain, too
-    mean, deviation = chance["loss"][0]
-    yield "chance-loss", _deviations(window["loss"][0] - mean, deviation * wider), DEVIATIONS, ""
-    squares = []
-    for name, (mean, deviation) in chance["norms"].items():
-        if deviation > 0:
-            norms = [copy[0] for copy in window["tensors"][name]]
-            squares += [_deviations(norm - mean, deviation * wider) ** 2 for norm in norms]
+def _by_chance(
+    window: Mapping[str, Any], chance: Mapping[str, Any], allowed: Spot
+) -> Iterator[Tier]:
+    """How many deviations a training that draws random numbers is from the formulas' own draws.
+
+    Rounding counts as chance: in some tensors, such as scales, it moves a norm more than dropout
+    does. As much of it as an exact replay may show is DEVIATIONS of these.
+    """
+
+    def deviations(found: float, drawn: Sequence[float], rounding: float) -> float:
+        mean, deviation = drawn
+        by_draws = deviation**2 * (1 + 1 / chance["draws"])  # the mean of a dozen is uncertain, too
+        by_rounding = (rounding * mean / DEVIATIONS) ** 2
+        return abs(found - mean) / max(math.sqrt(by_draws + by_rounding), 1e-300)
+
+    loss = deviations(window["loss"][0], chance["loss"][0], allowed.loss)
+    yield "chance-loss", loss, DEVIATIONS, ""
+    squares = [
+        deviations(norm, drawn, allowed.norm_worst) ** 2
+        for name, drawn in chance["norms"].items()
+        for norm, _ in window["tensors"][name]
+    ]
     yield "chance-norms", math.sqrt(statistics.fmean(squares)), DEVIATIONS, ""
-
-
-def _deviations(off: float, deviation: float) -> float:
-    return abs(off) / max(deviation, 1e-300)
 
 
 def _losses(
