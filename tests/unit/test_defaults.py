@@ -39,6 +39,10 @@ OF_OTHERS = {
 OF_FRAMEWORKS = {
     "shard": "a tensor that is sharded has it",
     "forget": "an optimiser with state beside the framework's own has it",
+    "lazy": "Wide & Deep's own optimiser of TensorFlow has it",
+    "optimizer": "DeepSpeed's wrappers of an optimizer have it",
+    "loss_scale_config": "DeepSpeed has it in stage 0",
+    "loss_scaler": "DeepSpeed has it in other stages, in float16",
     "set_rate": "an optimiser whose rate is no plain setting has it",
     "momentum": "of MXNet: Adam has none",
 }

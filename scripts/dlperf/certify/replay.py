@@ -168,7 +168,7 @@ def key_of(run):
 
 def run_in(asked, arguments):
     """Become the same command under the environment's interpreter."""
-    with open(asked.environment) as stream:
+    with open(asked.environment, encoding="utf-8") as stream:
         environment = json.load(stream)
     if environment["status"] != "ok":
         reason = "no replay without PyTorch's environment: %s" % environment["reason"]

@@ -14,7 +14,6 @@ from dlperf.certify.reference import (
     given_gradients,
     neutral,
     save,
-    settings,
     split,
     whole,
 )
@@ -294,7 +293,7 @@ def test_gradients_are_clipped_by_the_norm_of_all_tensors_together():
 
 def test_a_large_epsilon_makes_adams_step_the_gradient():
     start, gradient = {"b": np.zeros(2)}, {"b": np.array([0.3, -0.1])}
-    with settings("bert", workloads.proof("bert").gradient_settings):
+    with workloads.settings("bert", workloads.proof("bert").gradient_settings):
         formula = workloads.proof("bert").optimizer(start, {"clip": 0})
     new = formula.update(start, gradient, workloads.proof("bert").gradient_learning_rate)
     assert new["b"] == pytest.approx(-gradient["b"], rel=1e-6)

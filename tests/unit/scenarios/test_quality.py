@@ -99,11 +99,11 @@ def test_a_loss_that_is_not_finite_names_its_step():
         trained(work)
 
 
-def test_before_it_everything_is_tried_once_and_begun_anew():
+def test_before_it_everything_is_tried_once():
     work = Made()
     work.step()
     quality.warm(None, work, 1, initial={})
-    assert work.asked == ["step", "test", "restart"]
+    assert work.asked == ["step", "test"]
 
 
 @pytest.mark.parametrize("in_files", [False, True])

@@ -355,6 +355,7 @@ def test_a_cell_whose_losses_are_not_those_of_the_others_is_suspect(
 def test_work_of_sizes_that_were_searched_is_not_held_to_that_of_the_others(searched, expected):
     columns = {
         "number": [0, 1, 2],
+        "repetition": [1, 1, 1],
         "losses": [7.0, 7.0, 9.0],
         "table": ["t"] * 3,
         "workload": ["resnet50"] * 3,
