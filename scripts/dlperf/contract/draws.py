@@ -62,18 +62,16 @@ class Draw(NamedTuple):
         return Orders(self.seed("batches", number), warmup_steps, windows)
 
     def spot_run(self, warmup_steps, measured_steps):
-        """Those of the spot run: a window as long as a repetition's, and a short one.
+        """Those of the spot run: a window as long as a repetition's, and then a short one.
 
-        Which comes first is drawn, too: a repetition's window is the first one behind its warm-up,
-        and an implementation that knew the short one by its place could be honest there alone.
+        A repetition's window is the first one behind its warm-up. So is the long one here: to an
+        implementation that counts windows, it is the timed one, from its first step to its last.
         """
         short = 1 + self.seed("steps") % MOST_REPLAYED
         windows = [
-            Window(self.seed("weights", "short"), short),
             Window(self.seed("weights", "long"), measured_steps),
+            Window(self.seed("weights", "short"), short),
         ]
-        if self.seed("order") % 2:
-            windows.reverse()
         return Orders(self.seed("batches", "spot"), warmup_steps, windows, shown=True)
 
 

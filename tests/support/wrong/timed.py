@@ -92,7 +92,7 @@ HALF = """
 return training(dataclasses.replace(run, batch_size=run.batch_size // 2) if is_large else run)
 """
 #: In the first window behind the warm-up, which in a repetition is the timed one, from its third
-#: step on: so it is found where the long window comes first.
+#: step on.
 FIRST = """
     begun = restarts[-1] if restarts else 0
     if len(restarts) != 1 or count[0] - begun <= 2:
