@@ -44,7 +44,7 @@ ALL = [
         *(insightface_tensorflow.INSIGHTFACE_TENSORFLOW, insightface_tensorflow.HALF),
         insightface_mindspore.INSIGHTFACE_MINDSPORE,
         insightface_oneflow.SPLIT,
-        *(insightface_oneflow.SPLIT, insightface_paddlepaddle.INSIGHTFACE_PADDLEPADDLE),
+        insightface_paddlepaddle.INSIGHTFACE_PADDLEPADDLE,
         *(gpt.ALONE, gpt.SPLIT, gpt_jax.GPT_JAX, gpt_deepspeed.GPT_DEEPSPEED),
         gpt_megatron.GPT_MEGATRON,
         *(gpt_tensorflow.GPT_TENSORFLOW, gpt_tensorflow1.GPT_TENSORFLOW1, gpt_mxnet.GPT_MXNET),
