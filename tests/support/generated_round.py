@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from dlperf import frameworks, plan, workloads
+from dlperf.analysis.round import checks
 from dlperf.certify import required
 from dlperf.certify.required import Subject
-from dlperf.contract import searched
+from dlperf.contract import draws, searched
+from dlperf.measure import spot
 from dlperf.plan import searches
+from dlperf.plan.checked import unchecked
 from dlperf.plan.peaks import PEAKS
 from dlperf.scenarios import quality, server
 from dlperf.search import tries
@@ -135,7 +138,46 @@ def write_round(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(made_record) + "\n")
         clock += timedelta(seconds=made_record["provenance"]["seconds_total"] + 2)
+    for case in cases:
+        if case.scenario != "quality" and not case.unsupported:
+            draws.write(results / draws.draw_of(case), draws.group_of(case))
+        if not unchecked(made, case):
+            write_check(results, case, made)
     return results
+
+
+def write_check(results: Path, case: plan.Case, made: plan.Config) -> None:
+    """A spot run that does what its replay does, and that replay; of one tensor alone."""
+    first = record(case, made, 1)
+    recorded = results / "runs" / case.folder / "rep1.json"
+    if recorded.exists():
+        first["provenance"] = json.loads(recorded.read_text())["provenance"]
+    drawn = [[1, made.steps_of(case.workload).measured], [2, 1]]
+    windows = [
+        {"loss": [6.9] * steps, "signs": 3, "tensors": {"fc.weight": [[0.5, [0.1] * 8]]}}
+        for _, steps in drawn
+    ]
+    run = {
+        **{key: first[key] for key in ("identity", "settings", "provenance")},
+        **{"schema": spot.SCHEMA, "status": "ok", "reason": "", "windows": windows},
+        **{"parity": {"compute_dtype": "float32"}, "drawn": {"seed": 1, "windows": drawn}},
+    }
+    replayed = {
+        **{"schema": checks.REPLAY, "status": "ok", "reason": ""},
+        "windows": [{"loss": each["loss"], "norms": {"fc.weight": 0.5}} for each in windows],
+        "chance": None,
+    }
+    if workloads.draws(case):
+        run["undrawn"] = {"status": "ok", "windows": windows}
+        by_chance = {"loss": [[6.9, 0.1]], "norms": {"fc.weight": [0.5, 0.1]}}
+        replayed["chance"] = {"draws": 12, "window": 1, **by_chance}
+    path, replay = (results / name for name in (draws.spot_run_of(case), draws.replay_of(case)))
+    made_with = f"{case.framework}/{case.compiler}"
+    there = json.loads(replay.read_text())["projections"] if replay.exists() else {}
+    replayed["projections"] = {**there, made_with: [{"fc.weight": [0.1] * 8}] * 2}
+    for file, document in ((path, run), (replay, replayed)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(document) + "\n")
 
 
 def largest(case: plan.Case) -> int:

@@ -275,7 +275,7 @@ def raw(folder: Path) -> Iterator[Finding]:
             yield Finding(what, name, column="sha256", stored=wanted)
         elif there != wanted:
             yield Finding(f"changed {kind}", name, "", "sha256", wanted, there)
-    for top in ("runs", "searches", "attempts", "nodes"):
+    for top in ("runs", "searches", "attempts", "checks", "nodes"):
         for name in (f"{top}/{each}" for each in _json_files(folder / top)):
             if name not in listed:
                 there = checksums.of_file(folder / name)

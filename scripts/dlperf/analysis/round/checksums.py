@@ -35,7 +35,7 @@ CODE = (
 # What may stand in a list. One that comes with an archive must not lead anywhere else.
 _LINE = re.compile(
     r"([0-9a-f]{64})  ((?:config\.yaml|peaks\.yaml"
-    r"|(?:runs|searches|attempts|nodes|\.\./certificates|\.\./data)(?:/[\w-][\w.-]*)+))",
+    r"|(?:runs|searches|attempts|checks|nodes|\.\./certificates|\.\./data)(?:/[\w-][\w.-]*)+))",
     re.ASCII,
 )
 
@@ -84,8 +84,8 @@ def parse(path: Path) -> tuple[dict[str, str], dict[int, str]]:
         if not match:
             problems[number] = (
                 f"is {line[:200]!r}; expected a sha256, two spaces, and the path of config.yaml, "
-                "peaks.yaml, or of a file in runs/, searches/, attempts/, nodes/, ../certificates/ "
-                "or ../data/"
+                "peaks.yaml, or of a file in runs/, searches/, attempts/, checks/, nodes/, "
+                "../certificates/ or ../data/"
             )
         elif match[2] in found:
             problems[number] = f"lists {match[2]} a second time"
