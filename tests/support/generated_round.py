@@ -164,7 +164,16 @@ def write_check(results: Path, case: plan.Case, made: plan.Config) -> None:
     }
     replayed = {
         **{"schema": checks.REPLAY, "status": "ok", "reason": ""},
-        "windows": [{"loss": each["loss"], "norms": {"fc.weight": 0.5}} for each in windows],
+        "windows": [
+            {
+                **{"loss": each["loss"], "norms": {"fc.weight": 0.5}},
+                "rounded": {
+                    **{"loss": each["loss"], "norms": {"fc.weight": 0.5}},
+                    "far": {"fc.weight": 1e-4},
+                },
+            }
+            for each in windows
+        ],
         "chance": None,
     }
     if workloads.draws(case):

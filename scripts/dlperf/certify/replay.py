@@ -69,7 +69,7 @@ def replay(asked):
     document["provenance"] = provenance(case.workload, asked.lock_sha256)
     try:
         document.update(replayed(case, ran))
-    except Unavailable as reason:
+    except (Unavailable, ValueError) as reason:  # such as samples that rounding decides
         document.update(status="unavailable", reason=str(reason))
     document["provenance"]["seconds"] = round(time.time() - started, 1)
     return document
@@ -90,6 +90,7 @@ def replayed(case, runs):
         start = workloads.Initial(*own, timed=True)
         with workloads.settings(case.workload, proof.undrawn if draws else {}):
             losses, new = train(case, input, start, done, steps)
+            rounded = rounding(case, input, start, done, steps, new)
         norms = {}
         for each in runs:
             own, sums = each["undrawn"] if "undrawn" in each else each, {}
@@ -98,11 +99,22 @@ def replayed(case, runs):
                 squares, sums[name] = projected(*at, own["windows"][number]["signs"])
                 norms[name] = math.sqrt(squares)
             projections[key_of(each)].append(sums)
-        windows.append({"loss": losses, "norms": norms})
+        windows.append({"loss": losses, "norms": norms, "rounded": rounded})
         if draws and steps == min(count for _, count in drawn["windows"]):
             chance = dict(by_chance(case, input, start, done, steps), window=number)
         done += steps
     return {"windows": windows, "projections": projections, "chance": chance}
+
+
+def rounding(case, input, start, before, steps, new):
+    """The same steps in float32: losses, norms of changes, and how `far` they are from `new`, the
+    weights in float64."""
+    losses, found = train(case, input, start, before, steps, "fp32")
+    norms, far = {}, {}
+    for name, array in found.items():
+        norms[name] = float(np.linalg.norm(array - as_array(start[name])))
+        far[name] = float(np.linalg.norm(array - new[name]))
+    return {"loss": losses, "norms": norms, "far": far}
 
 
 def by_chance(case, input, start, before, steps):

@@ -11,7 +11,7 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from dlperf import workloads
 from dlperf.analysis.round.flags import DIFFERENT
@@ -116,6 +116,9 @@ def _judged(
         yield {"status": ALONE, "reason": f"no tolerances of spot runs are known in {kind}"}
         return
     try:
+        if why := drowned(replay, allowed):
+            yield {"status": ALONE, "reason": why}
+            return
         found = list(tiers(run, replay, allowed))
     except (KeyError, IndexError, TypeError) as error:
         reason = f"spot run and replay do not fit each other: {type(error).__name__}: {error}"
@@ -142,31 +145,75 @@ def tiers(run: Mapping[str, Any], replay: Mapping[str, Any], allowed: Spot) -> I
         yield "undrawn", math.inf, 0.0, ""
         return
     made_with = f"{run['identity']['framework']}/{run['identity']['compiler']}"
-    steps = [count for _, count in run["drawn"]["windows"]]
-    short = steps.index(min(steps))
-    windows = list(zip(own["windows"], replay["windows"], strict=True))
-    first = [_far(*(each["loss"][0] for each in pair)) for pair in windows]
-    yield "spot-loss", max(first), allowed.loss, ""
-    losses = [_far(*each) for each in _losses(*windows[short])]
-    if losses[1:]:
-        yield "spot-losses", max(losses[1:]), allowed.losses, ""
-    place = min(steps[short], 2) - 1
-    changes = _changes(*windows[short], replay["projections"][made_with][short])
-    yield "spot-change", _median(changes), allowed.change[place], ""
-    tensor, worst = _worst(changes, windows[short][1]["norms"])
-    yield "spot-change-worst", worst, allowed.change_worst[place], tensor
-    if len(windows) > 1:
-        long = 1 - short
-        norms = _norms(*windows[long])
-        yield "window-norm", _median(norms), allowed.norm, ""
-        tensor, worst = _worst(norms, windows[long][1]["norms"])
-        yield "window-norm-worst", worst, allowed.norm_worst, tensor
-        if applies(allowed.long_change):
-            changes = _changes(*windows[long], replay["projections"][made_with][long])
-            yield "window-change", _median(changes), number(allowed.long_change), ""
+    compared = [
+        Compared(
+            [_far(*each) for each in zip(window["loss"], replayed["loss"], strict=True)],
+            _changes(window, replayed, expected),
+            _norms(window, replayed),
+            replayed["norms"],
+        )
+        for window, replayed, expected in zip(
+            own["windows"], replay["windows"], replay["projections"][made_with], strict=True
+        )
+    ]
+    yield from _exact(compared, allowed)
     if "undrawn" in run:
         chance = replay["chance"]
         yield from _by_chance(run["windows"][chance["window"]], chance, allowed)
+
+
+class Compared(NamedTuple):
+    """A window beside its replay: of each step's loss, of each tensor's change and of its norm how
+    far it is, relative; and the norms of the replay's changes."""
+
+    losses: list[float]
+    changes: dict[str, float]
+    norms: dict[str, float]
+    lengths: Mapping[str, float]
+
+
+def _exact(windows: Sequence[Compared], allowed: Spot) -> Iterator[Tier]:
+    """The tiers of a training that draws no random numbers."""
+    short, *others = sorted(windows, key=lambda each: len(each.losses))
+    yield "spot-loss", max(each.losses[0] for each in windows), allowed.loss, ""
+    if short.losses[1:]:
+        yield "spot-losses", max(short.losses[1:]), allowed.losses, ""
+    place = min(len(short.losses), 2) - 1
+    yield "spot-change", _median(short.changes), allowed.change[place], ""
+    tensor, worst = _worst(short.changes, short.lengths)
+    yield "spot-change-worst", worst, allowed.change_worst[place], tensor
+    for long in others:
+        yield "window-norm", _median(long.norms), allowed.norm, ""
+        tensor, worst = _worst(long.norms, long.lengths)
+        yield "window-norm-worst", worst, allowed.norm_worst, tensor
+        if applies(allowed.long_change):
+            yield "window-change", _median(long.changes), number(allowed.long_change), ""
+
+
+def drowned(replay: Mapping[str, Any], allowed: Spot) -> str:
+    """Why a replay shows nothing, or "": in float32 the formulas are as far from it themselves as an
+    implementation may be. Of two values a channel, say, batch-norm makes anything of a rounding."""
+    windows = []
+    for each in replay["windows"]:
+        rounded, lengths = each["rounded"], each["norms"]
+        windows.append(
+            Compared(
+                [_far(*pair) for pair in zip(rounded["loss"], each["loss"], strict=True)],
+                {name: _ratio(far, lengths[name]) for name, far in rounded["far"].items()},
+                {
+                    name: _ratio(abs(norm - lengths[name]), lengths[name])
+                    for name, norm in rounded["norms"].items()
+                },
+                lengths,
+            )
+        )
+    for name, measured, tolerance, _ in _exact(windows, allowed):
+        if not judge.passes(measured, tolerance):
+            return (
+                f"at this size rounding alone moves the formulas themselves by {measured:.2g} in "
+                f"{name}, where {tolerance:g} is allowed"
+            )
+    return ""
 
 
 def _by_chance(
@@ -192,12 +239,6 @@ def _by_chance(
         for norm, _ in window["tensors"][name]
     ]
     yield "chance-norms", math.sqrt(statistics.fmean(squares)), DEVIATIONS, ""
-
-
-def _losses(
-    window: Mapping[str, Any], replayed: Mapping[str, Any]
-) -> Iterator[tuple[float, float]]:
-    yield from zip(window["loss"], replayed["loss"], strict=True)
 
 
 def _far(found: float, expected: float) -> float:

@@ -42,7 +42,16 @@ def pair(short=1, tensors=("a", "b", "c"), short_first=True, chance=False):
     }
     replay = {
         "windows": [
-            {"loss": [2.0] * count, "norms": dict.fromkeys(tensors, 1.0)} for count in steps
+            {
+                "loss": [2.0] * count,
+                "norms": dict.fromkeys(tensors, 1.0),
+                "rounded": {
+                    "loss": [2.0] * count,
+                    "norms": dict.fromkeys(tensors, 1.0),
+                    "far": dict.fromkeys(tensors, 0.0),
+                },
+            }
+            for count in steps
         ],
         "projections": {"pytorch/none": [{name: list(SIGNED) for name in tensors} for _ in steps]},
         "chance": None,
@@ -145,6 +154,20 @@ def test_of_a_training_that_draws_its_undrawn_run_is_replayed_and_chance_is_told
     assert failed(run, replay) == ["spot-loss", "chance-norms"]
     run["undrawn"] = {"status": "crashed", "reason": "why"}
     assert failed(run, replay) == ["undrawn"]
+
+
+def test_where_rounding_alone_moves_the_formulas_as_far_nobody_is_accused():
+    run, replay = pair(2)
+    run["windows"][0]["loss"][0] = 9.0
+    assert failed(run, replay) == ["spot-loss"] and checks.drowned(replay, ALLOWED) == ""
+    replay["windows"][0]["rounded"]["far"] = dict.fromkeys("abc", 0.5)
+    assert checks.drowned(replay, ALLOWED) == (
+        "at this size rounding alone moves the formulas themselves by 0.5 in spot-change, "
+        "where 0.02 is allowed"
+    )
+    _, other = pair()
+    other["windows"][1]["rounded"]["loss"][0] = 2.1
+    assert "spot-loss" in checks.drowned(other, ALLOWED)
 
 
 def test_every_workload_has_tolerances_of_full_precision():
