@@ -85,6 +85,11 @@ ROOFS = (
     ("fused", "Fused kernels"),
     ("eager", "Separate kernels"),
 )
+#: Beginnings of flags that are told elsewhere: of what proves a cell, and of its baseline.
+NO_SUSPECTS = (
+    *(flags.NOT_EQUIVALENT, flags.DIFFERENT, "certificate", "check-stale"),
+    "suspect-baseline",
+)
 #: What MFU is shown beside.
 MFU = ("stated", "measured")
 
@@ -315,8 +320,7 @@ def _suspects(cells: Sequence[Cell], repetitions: Iterable[Measurement]) -> list
         raised = [
             flag
             for flag in row["flags"].split()
-            if flag != "partial"
-            and not flag.startswith((flags.NOT_EQUIVALENT, "certificate", "suspect-baseline"))
+            if flag != "partial" and not flag.startswith(NO_SUSPECTS)
         ]
         if not raised:
             continue

@@ -3,11 +3,15 @@
 import copy
 import json
 import math
+from pathlib import Path
 
 import pytest
+from analysis_steps import everything
+from generated_round import config, write_round
 
 from dlperf import workloads
 from dlperf.analysis.round import checks
+from dlperf.analysis.schema.files import read_table
 from dlperf.contract.proof import Spot
 from dlperf.measure import spot as spot_runs
 
@@ -181,3 +185,37 @@ def test_a_file_that_is_no_spot_run_stops_the_merge(tmp_path):
         path.write_text(content)
         with pytest.raises(ValueError, match=r"x\.json: is n"):
             checks._document(path, spot_runs.SCHEMA)
+
+
+def changed(path: Path, change) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def test_a_cell_whose_check_fails_keeps_its_number_and_has_no_rank(tmp_path):
+    results = write_round(tmp_path, config(frameworks=["pytorch", "jax", "mxnet"], repetitions=5))
+    (run,) = (results / "checks/resnet50/jax").glob("*1n1d*.run.json")
+
+    def other_work(document):
+        document["windows"][0]["loss"][0] *= 1.01
+
+    changed(run, other_work)
+    (alone,) = (results / "checks/resnet50/mxnet").glob("*1n1d*.run.json")
+    alone.unlink()
+    everything(results)
+    cells = {
+        (row["framework"], row["devices_per_node"]): row
+        for row in read_table(results / "cells.tsv")
+        if row["metric"] == "throughput" and not row["over"]
+    }
+    false, unchecked = cells["jax", 1], cells["mxnet", 1]
+    assert (false["check"], false["rank"]) == ("failed", None)
+    assert "not-as-certified:spot-loss" in false["flags"].split()
+    assert false["median"] > 0
+    assert (unchecked["check"], unchecked["rank"]) == ("missing", None)
+    assert cells["pytorch", 1]["check"] == cells["jax", 2]["check"] == "passed"
+    assert cells["pytorch", 2]["rank"] and cells["jax", 2]["rank"] and cells["mxnet", 2]["rank"]
+    page = (results / "report.html").read_text()
+    assert "not what was certified: its spot check fails in the tier spot-loss" in page
+    assert '<h3 id="spot-checks">' in page
