@@ -191,8 +191,8 @@ def _exact(windows: Sequence[Compared], allowed: Spot) -> Iterator[Tier]:
 
 
 def drowned(replay: Mapping[str, Any], allowed: Spot) -> str:
-    """Why a replay shows nothing, or "": in float32 the formulas are as far from it themselves as an
-    implementation may be. Of two values a channel, say, batch-norm makes anything of a rounding."""
+    """Why a replay shows nothing, or "": in float32 the formulas themselves are as far from it as
+    an implementation may be. Of two values a channel, batch-norm makes anything of a rounding."""
     windows = []
     for each in replay["windows"]:
         rounded, lengths = each["rounded"], each["norms"]
