@@ -122,7 +122,7 @@ def test_repetitions_of_different_code_or_environment_are_flagged(tmp_path):
             record["provenance"]["lock_sha256"] = "0" * 64
 
     rows = analyse(write_round(tmp_path, SMALL, change=change))
-    flags = "mixed-code mixed-environment certificate-stale"
+    flags = "mixed-code mixed-environment certificate-stale check-stale"
     assert {row["flags"] for row in rows} == {flags}
 
 
