@@ -91,4 +91,4 @@ def test_every_framework_over_nodes_and_devices(
     nodes = [each["node"] for each in record["window"]]
     assert nodes[0] == nodes[1] < nodes[2] == nodes[3]
     # from the same weights, on the same photographs, whatever the framework
-    assert record["steps"]["loss"][0] == pytest.approx(6.9091, abs=0.005)
+    assert record["steps"]["loss"][0] == pytest.approx(7.0894, abs=0.001)
