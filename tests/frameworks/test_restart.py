@@ -19,7 +19,7 @@ ROUNDING = 1e-5
 REPEATED = """
 import dataclasses, os
 import numpy as np
-from dlperf.certify.reference import neutral, settings
+from dlperf.certify.reference import neutral
 from dlperf.contract.ownership import as_part
 from dlperf.contract.work import as_array
 
@@ -65,8 +65,8 @@ framework.start(run)
 found = {}
 for workload, (dimensions, changes) in WORKLOADS.items():
     proof = workloads.proof(workload)
-    changes = dict(proof.settings, learning_rate=lambda size: proof.learning_rate, **changes)
-    with settings(workload, changes):
+    changes = dict(proof.in_certificates, learning_rate=lambda size: proof.learning_rate, **changes)
+    with workloads.settings(workload, changes):
         own = dataclasses.replace(run, workload=workload, dimensions=dimensions)
         found[workload] = repeated(own)
 print(json.dumps(found))
