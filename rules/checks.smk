@@ -9,6 +9,7 @@ verdict is merge's.
 A spot run is made again where its case's records were made with other code.
 """
 
+from dlperf import scenarios
 from dlperf.contract import draws
 from dlperf.plan.checked import unchecked
 
@@ -42,7 +43,7 @@ def spot_checks(wildcards=None):
 def has_draw(case):
     """Whether a case's repetitions take their seeds from a draw: in the quality scenario each is of
     one of its own."""
-    return case.scenario != "quality"
+    return not scenarios.load(case.scenario).COUNTED
 
 
 def draw_before(wildcards):

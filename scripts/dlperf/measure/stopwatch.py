@@ -99,7 +99,7 @@ def ordered(case, draw=None, spot=False):
     """
     settings, identity = case["settings"], case["identity"]
     counts = settings["warmup_steps"], settings["measured_steps"]
-    if draw is None or identity["scenario"] == "quality":
+    if draw is None or scenarios.load(identity["scenario"]).COUNTED:
         seed = settings["seed"]
         return draws.Orders(seed, counts[0], [draws.Window(seed, counts[1])])
     return draw.spot_run(*counts) if spot else draw.repetition(identity["repetition"], *counts)

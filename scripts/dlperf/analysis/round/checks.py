@@ -104,7 +104,6 @@ def _judged(
 ) -> Iterator[dict[str, Any]]:
     """Rows of a case whose files are there."""
     if run["status"] != "ok":
-        # as a repetition of it does: what fails has no number that could be ranked
         yield {"status": MISSING, "reason": f"spot run: {run['status']}: {run['reason']}"}
         return
     if replay["status"] != "ok":
@@ -329,5 +328,7 @@ def flags(rows: Sequence[Check], made_with: Iterable[tuple[str, ...]]) -> Iterat
     if status == FAILED:
         failed = first_failed(rows)
         yield f"{DIFFERENT}:{failed['tier'] if failed else 'unlike'}"
+    elif status == MISSING:
+        yield f"{DIFFERENT}:missing"
     elif status == STALE:
         yield "check-stale"

@@ -84,6 +84,8 @@ def flag(text: str) -> str:
         return f"suspect cell: {FLAGS[text]}"
     if text.startswith(DIFFERENT):
         tier = text.partition(":")[2]
+        if tier == "missing":
+            return "not proved: no spot run of it ended well"
         return f"not what was certified: its spot check fails in the tier {tier}"
     if text in FLAGS or not text.startswith(NOT_EQUIVALENT):
         return FLAGS[text]
@@ -94,14 +96,14 @@ def flag(text: str) -> str:
 
 def not_equivalent(row: Mapping[str, Any]) -> bool:
     """Whether a cell's number stands without a proof of equal work, or beside one against it."""
-    unproved = row["certificate"] in ("failed", "missing") or row.get("check") == "failed"
-    return row["status"] == "ok" and unproved
+    unproved = {row["certificate"], row.get("check")} & {"failed", "missing"}
+    return row["status"] == "ok" and bool(unproved)
 
 
 def comparable(row: Mapping[str, Any]) -> bool:
     """Whether a cell's equal work is certified, in the cell's environment, and no spot check says
     otherwise of what was timed."""
-    certified = row["certificate"] == "passed" and row.get("check") != "failed"
+    certified = row["certificate"] == "passed" and row.get("check") not in ("failed", "missing")
     return row["status"] == "ok" and certified
 
 
