@@ -73,9 +73,8 @@ def measure(run):
             )
         )
 
-    warmup_steps, windows = guest.wait(
-        "orders"
-    )  # of what is told there, the implementation gets none
+    # of what is told there, the implementation gets none
+    warmup_steps, windows = guest.wait("orders")
     work.batches.expect((warmup_steps + sum(steps for _, steps in windows)) * run.accumulation)
     by_rows, timed = workloads.drawn_by_rows(run), not scenario.CURVED
     start = functools.partial(workloads.Initial, run.workload, run.dimensions)
