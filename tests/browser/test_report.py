@@ -347,8 +347,8 @@ def test_it_can_be_read_without_a_mouse(browser, report):
         assert unreachable == 0
 
 
-#: The tables of dozens of columns, a line a row, which scroll in their boxes on any screen.
-WIDE = {"all-cells", "certificates-table", "repetitions"}
+#: The tables of a column a tier or a value, a line a row, which may scroll in their boxes.
+WIDE = {"all-cells", "certificates-table", "checks-table", "repetitions"}
 
 
 @pytest.mark.parametrize("width", [390, 768, 1280, 1408])
@@ -359,7 +359,7 @@ def test_nothing_is_wider_than_the_screen(browser, crowded, width, script):
         open_everything(visit.page)
         assert over_the_edge(visit.page) == []
         if width >= 1280:
-            assert scrolling(visit.page) == WIDE
+            assert scrolling(visit.page) <= WIDE
 
 
 @pytest.mark.parametrize("width", [390, 1280])
