@@ -20,6 +20,7 @@ from conftest import ROOT, SCRIPTS
 from edits import Replace, assignment, edit_file
 from wrong import Mutation, make
 from wrong.bert import BERT, PADDED, RIGHT
+from wrong.dropout import DROPOUT, FEW
 from wrong.electra import ELECTRA
 from wrong.electra_squad import INFER, QUALITY, SQUAD
 from wrong.gpt import ALONE, SPLIT
@@ -251,6 +252,11 @@ def title(mutation: Mutation) -> str:
 
 @pytest.mark.parametrize("mutation", shortened(RESNET50))
 def test_a_wrong_setting_of_resnet50_does_not_pass(mutation, certificate):
+    assert_fails(certificate(mutation), mutation.tier)
+
+
+@pytest.mark.parametrize("mutation", first(FEW, DROPOUT))
+def test_dropout_of_other_random_numbers_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 

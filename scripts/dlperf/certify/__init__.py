@@ -19,6 +19,10 @@ STEPS = {1: 5, 2: 2, 4: 2}
 #: In the quality scenario: shares of the learning rate, a step each. Neighbours differ: so a
 #: momentum that keeps the rate in it shows.
 SHARES = (1.0, 0.25, 2.0, 0.5, 1.0)
+#: Steps that move no weight, whose losses show the random numbers of dropout.
+SCATTERED = 64
+#: Of dropout at its own rates by the reference's formulas, on each batch: what chance makes.
+DRAWS = 48
 #: Of a run that would show slow damage.
 LONG_STEPS = 30
 #: Variables of glibc, for all that is not timed: memory that is freed is kept. A step of BERT-Base

@@ -7,13 +7,14 @@ implementations stay well below the tolerances, every wrong setting that is test
 """
 
 import math
+import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from dlperf import workloads
-from dlperf.certify import required
+from dlperf.certify import DRAWS, required
 from dlperf.certify.required import Subject
-from dlperf.contract.proof import Tolerances, applies, number
+from dlperf.contract.proof import Step, Tolerances, applies, number
 
 #: In the quality scenario whose steps are in float32, so many losses count: the third one sees
 #: the second rate. Behind them its rates, up to twice the usual one, make rounding grow to 5e-3.
@@ -181,6 +182,8 @@ def _timed(
             for each in _distances(losses, manifest["dropped"][place])
         )
         yield required.of_dropout(place), distances[len(distances) // 2], {}
+    if "scattered" in facts:
+        yield from _scattered(facts["scattered"], manifest["scattered"], allowed.step)
     if "sampler" in facts:
         wrong = facts["sampler"]
         yield "sampler", len(wrong), {"found": wrong[0]} if wrong else {}
@@ -188,6 +191,42 @@ def _timed(
         yield _worst("optimizer", compared["optimizer"])
     if "tested" in facts:
         yield "timed-tested", facts["tested"], {}
+
+
+def _scattered(losses: list[float], drawn: Mapping[str, Any], allowed: Step) -> Iterator[Measured]:
+    """The random numbers of dropout, by losses from the same weights on the same few batches.
+
+    In deviations of what chance makes of as many losses of the formulas' own: their mean (where it
+    is further off than rounding may make it), their deviation (that of ln s is sqrt(k - 1) / 2 over
+    the root of their count, where k is the kurtosis), and the largest correlation with those of so
+    many steps before: 0 where each step draws its own.
+    """
+    places, count = len(drawn["mean"]), len(losses)
+    of_draws = DRAWS * places
+    deviations = [
+        (loss - drawn["mean"][step % places]) / drawn["deviation"][step % places]
+        for step, loss in enumerate(losses)
+    ]
+    if not all(map(math.isfinite, deviations)):
+        yield from ((f"dropout-{each}", math.inf, {}) for each in ("mean", "deviation", "repeats"))
+        return
+    mean = math.fsum(deviations) / count
+    rounding = allowed.loss * max(map(operator.truediv, drawn["mean"], drawn["deviation"]))
+    beyond = max(abs(mean) - rounding, 0.0) / math.sqrt(1 / count + 1 / of_draws)
+    yield "dropout-mean", beyond, {"mean": mean}
+    left = [each - mean for each in deviations]
+    scale = math.sqrt(math.fsum(each**2 for each in left) / (count - 1))
+    by_chance = math.sqrt(max(drawn["kurtosis"] - 1, 1.0) * (1 / count + 1 / of_draws)) / 2
+    far = abs(math.log(scale)) / by_chance if scale else math.inf
+    yield "dropout-deviation", far, {"deviation": scale}
+    lags = {
+        lag: math.fsum(map(operator.mul, left, left[lag:])) / (scale**2 * math.sqrt(count - lag))
+        if scale
+        else math.inf
+        for lag in range(1, count // 2 + 1)
+    }
+    lag = max(lags, key=lambda each: lags[each])
+    yield "dropout-repeats", max(lags[lag], 0.0), {"steps_before": lag}
 
 
 def _step(

@@ -18,7 +18,7 @@ import traceback
 import numpy as np
 
 from dlperf import frameworks, workloads
-from dlperf.certify import SHARES
+from dlperf.certify import SCATTERED, SHARES
 from dlperf.certify.reference import (
     ALL_DROPPED,
     BATCHES,
@@ -74,7 +74,7 @@ def certify(run, task):
     framework.start(run)
     guest.phase("build")
     implementation = workloads.load(run.workload, run.framework)
-    proof = workloads.proof(run.workload)
+    proof, rates = workloads.proof(run.workload), workloads.dropout_rates(run.workload)
     if task["kind"] == "outputs":
         try:
             found = infer(run, task, guest, framework, implementation)
@@ -91,7 +91,7 @@ def certify(run, task):
         ]
     with workloads.settings(run.workload, changes):
         try:
-            found = compared(run, task, guest, framework, implementation)
+            found = compared(run, dict(task, rates=rates), guest, framework, implementation)
         except OtherModel as error:
             found = error.found()
     found["host_peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -118,6 +118,8 @@ def compared(run, task, guest, framework, implementation):
         found["dropped"] = {
             place: dropped(run, task, guest, implementation, place) for place in proof.dropouts
         }
+        if task["rates"]:
+            found["scattered"] = scattered(run, task, guest, implementation)
     if task["sampler"]:
         labels = list(proof.sampled_labels(run.dimensions))
         sample = implementation.sampler(run)
@@ -143,18 +145,14 @@ def train(run, task, guest, framework, implementation):
     write(work, start, shapes_of(run))
 
     guest.phase("steps")
-    for step in range(1, task["steps"] + 1):
-        handle = work.step()
-        work.wait()
-        value = work.loss(handle) if work.loss else None
-        if value is not None:  # of a model split by layers, the last stage alone has one
-            found["loss"].append(value)
-        first = {"gradient": "gradient", "steps": "first"}.get(task["kind"])
-        if step == 1 and first:
-            name = "timed" if task["own"] else first
-            found["compared"][first] = compare(work.weights.read(), start, run, task, name, -rate)
-            if task["kind"] == "gradient":
-                compare_statistics(run, task, work, found, "timed" if task["own"] else "first")
+    found["loss"] += queued(run, work, 1)
+    first = {"gradient": "gradient", "steps": "first"}.get(task["kind"])
+    if first:
+        name = "timed" if task["own"] else first
+        found["compared"][first] = compare(work.weights.read(), start, run, task, name, -rate)
+        if task["kind"] == "gradient":
+            compare_statistics(run, task, work, found, "timed" if task["own"] else "first")
+    found["loss"] += queued(run, work, task["steps"] - 1)
     if task["kind"] == "steps":
         found["compared"]["last"] = compare(work.weights.read(), start, run, task, "last")
         compare_statistics(run, task, work, found, "last")
@@ -274,16 +272,44 @@ def dropped(run, task, guest, implementation, place):
     Wherever the model has such a place, it shows: what would come through is missing.
     """
     guest.phase("dropout")
+    return unmoved(run, task, implementation, {place: ALL_DROPPED}, BATCHES)
+
+
+def scattered(run, task, guest, implementation):
+    """The losses of the same few synthetic batches over and over, where dropout has its own rates.
+
+    Nothing but its random numbers tells them apart: what these are like, shows.
+    """
+    guest.phase("scattered")
+    run = dataclasses.replace(run, data="synthetic")
+    return unmoved(run, task, implementation, task["rates"], SCATTERED)
+
+
+def queued(run, work, steps):
+    """The losses of steps that are queued as in a timed window, and waited for once.
+
+    [] of a rank that has none: of a model split by layers, the last stage alone has them.
+    """
+    if frameworks.of(run.framework).counted:  # it keeps the last loss alone
+        return [each for _ in range(steps) for each in taken(work, 1)]
+    return taken(work, steps)
+
+
+def taken(work, steps):
+    handles = [work.step() for _ in range(steps)]
+    work.wait()
+    values = [work.loss(each) for each in handles] if work.loss else []
+    return [each for each in values if each is not None]
+
+
+def unmoved(run, task, implementation, changes, steps):
+    """The losses of steps that move no weight, with these constants in the facts."""
     gc.collect()
-    changes = {place: ALL_DROPPED, "learning_rate": lambda global_batch_size: 0.0}
+    changes = {**changes, "learning_rate": lambda global_batch_size: 0.0}
     with workloads.settings(run.workload, changes):
         work = implementation.training(run)
         write(work, load(run, task, "weights"), shapes_of(run))
-        losses = []
-        for _ in range(BATCHES):
-            handle = work.step()
-            work.wait()
-            losses.append(work.loss(handle))
+        losses = queued(run, work, steps)
     work.batches.close()
     return losses
 

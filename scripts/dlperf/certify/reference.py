@@ -29,7 +29,7 @@ import sys
 import numpy as np
 
 from dlperf import workloads
-from dlperf.certify import KEPT_MEMORY, LONG_STEPS, SHARES, STEPS
+from dlperf.certify import DRAWS, KEPT_MEMORY, LONG_STEPS, SHARES, STEPS
 from dlperf.contract import files
 from dlperf.contract.run import Input
 from dlperf.contract.tensor import VARIANCE, shapes
@@ -166,12 +166,14 @@ class Plain:
         self.statistics = [[kind(self.dimensions) for kind in kinds] for _ in self.sources]
 
     @classmethod
-    def of(cls, asked, start, parts=1, seed=None, steps=LONG_STEPS, precision="fp64"):
+    def of(
+        cls, asked, start, parts=1, seed=None, steps=LONG_STEPS, precision="fp64", data="sample"
+    ):
         """On the batches that certificates take."""
         proof = workloads.proof(asked.workload)
         input = Input(
             workload=asked.workload,
-            data="sample",
+            data=data,
             data_dir=asked.data_dir,
             batch_size=proof.batch_size,
             dimensions=asked.dimensions,
@@ -336,6 +338,29 @@ def dropped(asked, start):
     return found
 
 
+def scattered(asked, start, rates):
+    """What chance makes of the loss where dropout has its own rates, on the same few batches.
+
+    Synthetic ones, as those come again. mean, deviation: of each of them over DRAWS draws of the
+    formulas' own; kurtosis: of all losses, each by its batch's.
+    """
+    import torch
+
+    if not rates:
+        return None
+    plain = Plain.of(asked, start, precision="fp32", data="synthetic")
+    torch.manual_seed(SEED)
+    with workloads.settings(asked.workload, rates):
+        losses = [[plain.loss() for _ in range(plain.sources[0].distinct)] for _ in range(DRAWS)]
+    plain.close()
+    mean, deviation = np.mean(losses, axis=0), np.std(losses, axis=0, ddof=1)
+    return {
+        "mean": mean.tolist(),
+        "deviation": deviation.tolist(),
+        "kurtosis": float(np.mean(((losses - mean) / deviation) ** 4)),
+    }
+
+
 def statistics_of(asked):
     """Canonical name -> Tensor of batch-norm's running statistics, where the model has some."""
     statistics = workloads.of(asked.workload).statistics
@@ -386,6 +411,7 @@ def main(arguments=None):
         run_in(asked)
     proof = workloads.proof(asked.workload)
     asked.dimensions = workloads.certified(asked.workload, asked.variant)
+    asked.rates = workloads.dropout_rates(asked.workload)
     with workloads.settings(asked.workload, proof.in_certificates):
         if asked.long_runs:
             print_long_runs(asked)
@@ -428,7 +454,12 @@ def make(asked, proof):
         }
         keep("tested", plain.tested(statistics))
         plain.close()
-    own = {"parts": parts, "dropped": dropped(asked, start), "sha256": sha256}
+    own = {
+        "parts": parts,
+        "dropped": dropped(asked, start),
+        "scattered": scattered(asked, start, asked.rates),
+        "sha256": sha256,
+    }
     return {**about(asked, proof), **own}
 
 

@@ -15,6 +15,9 @@ from dlperf.contract import sampled
 from dlperf.contract.layout import Proved
 from dlperf.contract.proof import Float64, Inapplicable, Step, Tolerances, applies, number
 
+#: How many deviations of chance the losses of dropout's random numbers may be off. By chance alone
+#: one in two million is, of the largest of 32 one in 50,000.
+DEVIATIONS = 5.0
 NO_FLOAT64 = "the framework has no float64 that serves for this model on this device"
 
 #: A run: its precision, its compiler and its task (certify/rank.py).
@@ -170,6 +173,9 @@ def _of_timed(
     if task["dropout"]:
         for place in proof.dropouts:
             yield Tier(of_dropout(place), number(allowed.dropout), "timed")
+        if proof.dropouts:
+            for what in ("mean", "deviation", "repeats"):
+                yield Tier(f"dropout-{what}", DEVIATIONS, "timed")
     if task.get("sampler"):
         yield Tier("sampler", 0, "timed")
     if task["optimizer"]:

@@ -54,6 +54,12 @@ def proof(workload):
     return importlib.import_module("dlperf.workloads.%s.proof" % workload).PROOF
 
 
+def dropout_rates(workload):
+    """{place of dropout: its rate}, as the facts have them now: certificates change them."""
+    own = facts(workload)
+    return {place: getattr(own, place) for place in proof(workload).dropouts}
+
+
 def draws(case):
     """Whether a training of this case draws random numbers of its own, such as dropout's."""
     own = of(case.workload).draws

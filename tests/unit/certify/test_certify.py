@@ -1,13 +1,14 @@
 """From differences to tiers: what passes, what does not, what could not run."""
 
 import math
+import random
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from dlperf import workloads
-from dlperf.certify import judge
+from dlperf.certify import SCATTERED, judge
 from dlperf.certify.__main__ import Grid, of_all_ranks
 from dlperf.certify.rank import OtherModel, compare, wrong_shapes
 from dlperf.certify.reference import (
@@ -28,10 +29,26 @@ from dlperf.workloads.bert import facts as bert
 from dlperf.workloads.encoders import adamw
 from dlperf.workloads.resnet50 import facts
 
+#: Losses of dropout at its own rates, of two batches in turn.
+DRAWN = {"mean": [4.0, 5.0], "deviation": [0.02, 0.04], "kurtosis": 3.0}
 MANIFEST = {
     "variant": "",
+    "scattered": DRAWN,
     "dropped": {"DROPOUT": [4.0, 4.1, 4.2], "ATTENTION_DROPOUT": [5.0, 5.1, 5.2]},
 }
+
+
+def by_chance(seed=1, share=1.0):
+    """Losses as honest dropout gives them; a share of their deviation."""
+    dice = random.Random(seed)
+    pairs = list(zip(DRAWN["mean"], DRAWN["deviation"], strict=True))
+    return [
+        dice.gauss(mean, share * deviation)
+        for _ in range(SCATTERED // 2)
+        for mean, deviation in pairs
+    ]
+
+
 REFERENCE = {"loss": [7.0, 6.9, 6.8, 6.7, 6.6], "data_digest": ["d0"]}
 
 
@@ -49,6 +66,7 @@ def left(**changes):
         },
         "neutral_loss": [REFERENCE["loss"][0]],
         "dropped": {place: list(losses) for place, losses in MANIFEST["dropped"].items()},
+        "scattered": by_chance(),
         "tested": 0.0,
     }
     return {**facts, **changes}
@@ -139,6 +157,35 @@ def test_of_a_place_of_dropout_the_middle_of_the_losses_counts():
         runs = {"timed": left(dropped=dropped), "float64": left()}
         found = by_name(judge.tiers(subject(workload="bert"), MANIFEST, REFERENCE, runs))
         assert found["timed-attention-dropout"]["passed"] is passes
+
+
+def of_dropout(losses):
+    """Tiers of BERT, whose dropout gave these losses."""
+    runs = {"timed": left(scattered=losses), "float64": left()}
+    return by_name(judge.tiers(subject(workload="bert"), MANIFEST, REFERENCE, runs))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_numbers_of_dropout_pass_by_chance(seed):
+    tiers = of_dropout(by_chance(seed))
+    assert all(tiers[f"dropout-{each}"]["passed"] for each in ("mean", "deviation", "repeats"))
+
+
+@pytest.mark.parametrize(
+    "losses, tier",
+    [
+        (by_chance()[:2] * 32, "dropout-repeats"),
+        (by_chance()[:16] * 4, "dropout-repeats"),
+        (by_chance(share=2.0), "dropout-deviation"),
+        (by_chance(share=0.25), "dropout-deviation"),
+        ([*DRAWN["mean"]] * 32, "dropout-deviation"),
+        ([each + 0.03 for each in by_chance()], "dropout-mean"),
+        ([each - 0.03 for each in by_chance()], "dropout-mean"),
+        ([*by_chance()[:-1], math.nan], "dropout-mean"),
+    ],
+)
+def test_other_random_numbers_of_dropout_do_not_pass(losses, tier):
+    assert of_dropout(losses)[tier]["passed"] is False
 
 
 def test_half_precision_has_an_error():
