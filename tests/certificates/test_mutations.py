@@ -208,18 +208,10 @@ def assert_fails(certificate: dict, tier: str = "") -> None:
     assert tier in ("", failed[0]["name"])
 
 
-def every_other(mutations: list[Mutation]) -> list:
-    """All; every other one is for `make test-full`."""
+def one_in(count: int, mutations: list[Mutation]) -> list:
+    """All; but for one in so many they are for `make test-full`."""
     return [
-        pytest.param(each, id=title(each), marks=[pytest.mark.full] * (index % 2))
-        for index, each in enumerate(mutations)
-    ]
-
-
-def one_in_five(mutations: list[Mutation]) -> list:
-    """All; four of five are for `make test-full`."""
-    return [
-        pytest.param(each, id=title(each), marks=[pytest.mark.full] * (index % 5 != 0))
+        pytest.param(each, id=title(each), marks=[pytest.mark.full] * (index % count != 0))
         for index, each in enumerate(mutations)
     ]
 
@@ -232,25 +224,11 @@ def first(count: int, mutations: list[Mutation]) -> list:
     ]
 
 
-def shortened(mutations: list[Mutation]) -> list:
-    """PyTorch's, one of another framework, and of micro-steps; the rest is for `make test-full`."""
-    kept = [next(each for each in mutations if each.framework == "tensorflow")]
-    kept += [each for each in mutations if each.layout == "acc2"][:1]
-    return [
-        pytest.param(
-            each,
-            id=title(each),
-            marks=() if each.framework == "pytorch" or each in kept else pytest.mark.full,
-        )
-        for each in mutations
-    ]
-
-
 def title(mutation: Mutation) -> str:
     return f"{mutation.framework}: {mutation.name}, {mutation.layout}"
 
 
-@pytest.mark.parametrize("mutation", shortened(RESNET50))
+@pytest.mark.parametrize("mutation", one_in(6, RESNET50))
 def test_a_wrong_setting_of_resnet50_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
@@ -260,22 +238,22 @@ def test_dropout_of_other_random_numbers_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 
-@pytest.mark.parametrize("mutation", shortened(BERT))
+@pytest.mark.parametrize("mutation", one_in(7, BERT))
 def test_a_wrong_setting_of_bert_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 
-@pytest.mark.parametrize("mutation", every_other(WIDE_DEEP))
+@pytest.mark.parametrize("mutation", one_in(4, WIDE_DEEP))
 def test_a_wrong_setting_of_wide_and_deep_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 
-@pytest.mark.parametrize("mutation", every_other(SHARDED))
+@pytest.mark.parametrize("mutation", one_in(4, SHARDED))
 def test_a_wrong_setting_of_sharded_tables_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 
-@pytest.mark.parametrize("mutation", one_in_five(ELECTRA))
+@pytest.mark.parametrize("mutation", one_in(9, ELECTRA))
 def test_a_wrong_setting_of_electra_does_not_pass(mutation, certificate):
     if mutation.edit:
         assert_fails(certificate(mutation))
@@ -283,7 +261,7 @@ def test_a_wrong_setting_of_electra_does_not_pass(mutation, certificate):
         assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
 
 
-@pytest.mark.parametrize("mutation", one_in_five(PADDED))
+@pytest.mark.parametrize("mutation", one_in(9, PADDED))
 def test_a_padded_vocabulary_has_no_share_in_any_framework(mutation, certificate):
     if mutation.edit:
         assert_fails(certificate(mutation), mutation.tier)
@@ -292,7 +270,7 @@ def test_a_padded_vocabulary_has_no_share_in_any_framework(mutation, certificate
         assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
 
 
-@pytest.mark.parametrize("mutation", one_in_five(SQUAD + INFER + QUALITY))
+@pytest.mark.parametrize("mutation", one_in(12, SQUAD + INFER + QUALITY))
 def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
     if mutation.edit:
         assert_fails(certificate(mutation))
@@ -302,9 +280,9 @@ def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
 
 @pytest.mark.parametrize(
     "mutation",
-    one_in_five(ALONE)
-    + every_other(SPLIT)
-    + one_in_five(GPT_JAX)
+    one_in(5, ALONE)
+    + one_in(4, SPLIT)
+    + one_in(7, GPT_JAX)
     + first(1, GPT_DEEPSPEED)
     + first(1, SPLIT_IN_TENSORFLOW)
     + first(1, SPLIT_IN_MINDSPORE)
