@@ -235,7 +235,10 @@ def test_a_wrong_setting_of_resnet50_does_not_pass(mutation, certificate):
 
 @pytest.mark.parametrize("mutation", first(FEW, DROPOUT))
 def test_dropout_of_other_random_numbers_does_not_pass(mutation, certificate):
-    assert_fails(certificate(mutation), mutation.tier)
+    found = certificate(mutation)
+    assert_fails(found)
+    failed = {tier["name"] for tier in found["tiers"] if tier["passed"] is False}
+    assert mutation.tier in failed and all(each.startswith("dropout-") for each in failed)
 
 
 @pytest.mark.parametrize("mutation", one_in(7, BERT))

@@ -215,14 +215,13 @@ def _scattered(losses: list[float], drawn: Mapping[str, Any], allowed: Step) -> 
     beyond = max(abs(mean) - rounding, 0.0) / math.sqrt(1 / count + 1 / of_draws)
     yield "dropout-mean", beyond, {"mean": mean}
     left = [each - mean for each in deviations]
+    if not any(left):  # all losses are one: neither a logarithm nor a correlation
+        left = [1e-9] * count
     scale = math.sqrt(math.fsum(each**2 for each in left) / (count - 1))
     by_chance = math.sqrt(max(drawn["kurtosis"] - 1, 1.0) * (1 / count + 1 / of_draws)) / 2
-    far = abs(math.log(scale)) / by_chance if scale else math.inf
-    yield "dropout-deviation", far, {"deviation": scale}
+    yield "dropout-deviation", abs(math.log(scale)) / by_chance, {"deviation": scale}
     lags = {
         lag: math.fsum(map(operator.mul, left, left[lag:])) / (scale**2 * math.sqrt(count - lag))
-        if scale
-        else math.inf
         for lag in range(1, count // 2 + 1)
     }
     lag = max(lags, key=lambda each: lags[each])

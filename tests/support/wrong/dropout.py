@@ -50,7 +50,9 @@ DROPOUT = [
     ),
     wide_deep["mxnet"](
         "one mask for all samples",
-        Replace("__init__", "nn.Dropout(facts.DROPOUT)", "nn.Dropout(facts.DROPOUT, axes=(0,))"),
+        Replace(
+            "Layers.__init__", "nn.Dropout(facts.DROPOUT)", "nn.Dropout(facts.DROPOUT, axes=(0,))"
+        ),
         tier=DEVIATION,
     ),
     wide_deep["jax"](
@@ -100,7 +102,9 @@ DROPOUT = [
     ),
     wide_deep["paddlepaddle"](
         "one mask for all samples",
-        Replace("__init__", "nn.Dropout(facts.DROPOUT)", "nn.Dropout(facts.DROPOUT, axis=1)"),
+        Replace(
+            "Layers.__init__", "nn.Dropout(facts.DROPOUT)", "nn.Dropout(facts.DROPOUT, axis=1)"
+        ),
         tier=DEVIATION,
     ),
     wide_deep["oneflow"](
@@ -113,19 +117,19 @@ DROPOUT = [
         tier=DEVIATION,
     ),
     wide_deep["mindspore"](
-        "the same mask behind every layer",
-        Replace(
-            "__init__",
-            "ops.Dropout(1 - each.p, run.dropout_seed, index)",
-            "ops.Dropout(1 - each.p, run.dropout_seed, 0)",
-        ),
+        "one mask for all samples",
+        Replace("WideDeep.logits", "dropout(_x)", "_x * dropout(ops.ones_like(_x[:1]))"),
         tier=DEVIATION,
     ),
     Mutation(
         "bert",
         "jax",
         "the same shares of every head",
-        Replace("", "broadcast_dropout=False", "broadcast_dropout=True", times=0),
+        Replace(
+            "Layer.__call__",
+            "_attend(..., broadcast_dropout=False)",
+            "_attend(..., broadcast_dropout=True)",
+        ),
         tier=DEVIATION,
         **TIMED,
     ),
