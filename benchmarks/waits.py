@@ -42,6 +42,7 @@ def only_rank(document):
     cores, asked = host.cores(), document["settings"]
     here = {"address": "127.0.0.1", "ports": [0, 0], "interface": "lo", "cores": cores}
     here.update(threads=host.siblings(cores), gpu_cores=[[]])
+    here["facts"] = {"memory_bytes": host.memory_bytes(), "gpus": []}
     [[fields]] = node.placed(document, [here], sys.executable, "")
     gpus = host.visible_gpus()[:1] if asked["device"] == "cuda" else []
     capability = [facts.get("compute_capability") or "" for facts in host.gpu_facts(gpus)]

@@ -72,7 +72,7 @@ from dlperf.workloads import inputs as loaders
 from dlperf.frameworks.mindspore import training
 
 class Batches:
-    constant, distinct, on_device = True, 1, False
+    pooled, on_device = False, False
     def next(self):
         return ()
 

@@ -19,6 +19,7 @@ import math
 import os
 import sys
 import time
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,7 +61,7 @@ def main(arguments=None):
 def replay(asked):
     """The document of the spot runs in `asked.runs`."""
     started, runs = time.time(), [strict_json.read(path) for path in asked.runs]
-    ran = [each for each in runs if each["status"] == "ok"]
+    ran = [each for each in runs if each["status"] == exact(each)["status"] == "ok"]
     document = {"schema": SCHEMA, "status": "ok", "reason": "", "windows": [], "projections": {}}
     if not ran:
         return dict(document, status="unavailable", reason="no spot run of this group ended well")
@@ -81,19 +82,23 @@ def replayed(case, runs):
     for each in runs[1:]:
         if each["drawn"] != drawn:
             raise Unavailable("spot runs of one group have different draws")
-    input = input_of(case, drawn["seed"], settings["data_dir"])
+    pools = {pool_of(each) for each in runs}, {pool_of(exact(each)) for each in runs}
+    if max(map(len, pools)) > 1:
+        raise Unavailable("spot runs of one group have pools of other numbers of batches")
+    input = input_of(case, drawn["seed"], settings["data_dir"], *pools[0])
+    exact_input = input_of(case, drawn["seed"], settings["data_dir"], *pools[1])
     proof, draws = workloads.proof(case.workload), workloads.draws(case)
     windows, chance = [], None
     projections, done = {key_of(each): [] for each in runs}, settings["warmup_steps"]
     for number, (seed, steps) in enumerate(drawn["windows"]):
         own = case.workload, case.dimensions, seed, settings["data_dir"]
-        start = workloads.Initial(*own, timed=True)
+        start, window = workloads.Initial(*own, timed=True), Steps(seed, done, steps)
         with workloads.settings(case.workload, proof.undrawn if draws else {}):
-            losses, new = train(case, input, start, done, steps)
-            rounded = rounding(case, input, start, done, steps, new)
+            losses, new = train(case, exact_input, start, window)
+            rounded = rounding(case, exact_input, start, window, new)
         norms = {}
         for each in runs:
-            own, sums = each["undrawn"] if "undrawn" in each else each, {}
+            own, sums = exact(each), {}
             for name, array in new.items():
                 at = Part(name), array.shape, array, as_array(start[name])
                 squares, sums[name] = projected(*at, own["windows"][number]["signs"])
@@ -101,15 +106,33 @@ def replayed(case, runs):
             projections[key_of(each)].append(sums)
         windows.append({"loss": losses, "norms": norms, "rounded": rounded})
         if draws and steps == min(count for _, count in drawn["windows"]):
-            chance = dict(by_chance(case, input, start, done, steps), window=number)
+            chance = dict(by_chance(case, input, start, window), window=number)
         done += steps
     return {"windows": windows, "projections": projections, "chance": chance}
 
 
-def rounding(case, input, start, before, steps, new):
+class Steps(NamedTuple):
+    """Those of a window: its seed, how many steps came before, and how many it has."""
+
+    seed: int
+    before: int
+    count: int
+
+
+def exact(run):
+    """The part of a spot run that draws no random numbers."""
+    return run.get("undrawn", run)
+
+
+def pool_of(run):
+    """How many synthetic batches it had; 0 where it read its batches."""
+    return run["parity"].get("synthetic_batches", 0)
+
+
+def rounding(case, input, start, window, new):
     """The same steps in float32: losses, norms of changes, and how `far` they are from `new`, the
     weights in float64."""
-    losses, found = train(case, input, start, before, steps, "fp32")
+    losses, found = train(case, input, start, window, "fp32")
     norms, far = {}, {}
     for name, array in found.items():
         norms[name] = float(np.linalg.norm(array - as_array(start[name])))
@@ -117,7 +140,7 @@ def rounding(case, input, start, before, steps, new):
     return {"loss": losses, "norms": norms, "far": far}
 
 
-def by_chance(case, input, start, before, steps):
+def by_chance(case, input, start, window):
     """Mean and deviation, over random numbers, of what a training makes that draws some: of each
     step's `loss`, and of the norm of each tensor's change."""
     import torch
@@ -125,7 +148,7 @@ def by_chance(case, input, start, before, steps):
     losses, norms = [], []
     for draw in range(bounds.DRAWS):
         torch.manual_seed(draw)
-        own, new = train(case, input, start, before, steps, "fp32")
+        own, new = train(case, input, start, window, "fp32")
         losses.append(own)
         norms.append(
             [float(np.linalg.norm(each - as_array(start[name]))) for name, each in new.items()]
@@ -139,19 +162,18 @@ def by_chance(case, input, start, before, steps):
     }
 
 
-def train(case, input, start, before, steps, precision="fp64"):
-    """(losses, {name: array} of the weights behind them) of steps from these weights.
-
-    before: how many steps of batches came earlier.
-    """
+def train(case, input, start, window, precision="fp64"):
+    """(losses, {name: array} of the weights behind them) of a window's steps from these weights."""
     plain = Plain(input, start, precision, case.layout.accumulation)
     for source in plain.sources:
-        for _ in range(before * case.layout.accumulation):
-            source.next()
+        if not source.pooled:
+            for _ in range(window.before * case.layout.accumulation):
+                source.next()
+        source.redraw(window.seed, window.count)
     formula = workloads.proof(case.workload).optimizer(plain.weights, case.dimensions)
     rate = workloads.facts(case.workload).learning_rate(case.global_batch_size)
     losses = []
-    for _ in range(steps):
+    for _ in range(window.count):
         loss, gradients = plain.gradients()
         plain.weights = formula.update(plain.weights, gradients, rate)
         losses.append(loss)
@@ -159,8 +181,8 @@ def train(case, input, start, before, steps, precision="fp64"):
     return losses, {name: each.numpy() for name, each in plain.weights.items()}
 
 
-def input_of(case, seed, data_dir):
-    """What the ranks' loaders were given."""
+def input_of(case, seed, data_dir, pool):
+    """What the ranks' loaders were given; pool: how many synthetic batches they had."""
     return Input(
         workload=case.workload,
         data=case.data,
@@ -169,6 +191,7 @@ def input_of(case, seed, data_dir):
         dimensions=case.dimensions,
         seed=seed,
         parts=case.layout.data_parallel(case.devices),
+        pool=pool,
         kind=workloads.data(case.workload)[case.data],
     )
 

@@ -14,15 +14,20 @@ class Unsupported(Exception):
     """The framework cannot do on this device what the case asks; the message says what and why."""
 
 
+#: Synthetic batches at most, which come in turn, and the share of a device's memory for them.
+POOL, POOL_SHARE = 8, 0.1
+
+
 class Input(NamedTuple):
     """What a loader of batches needs to know of a run, or of a reference without one.
 
     part, parts: of each global batch of `parts` x batch_size samples, which slice is this reader's.
-    batches: how many will be asked for (None: not known). float64: images in that type. distinct:
-    how many synthetic batches there are, in turn. warmup: so many batches of noise come first, of a
-    the quality scenario: what it trains on is not touched before it begins. held_out: what such a
-    training tests with is kept out of what it trains on. kind: what the workload declares of these
-    data.
+    batches: how many will be asked for (None: not known). float64: images in that type. pool: how
+    many synthetic batches there are, in turn, fewer where they take more than `pool_bytes` (0: no
+    bound); of an inference 0: none comes twice.
+    warmup: so many batches of noise come first, of a the quality scenario: what it trains on is not
+    touched before it begins. held_out: what such a training tests with is kept out of what it
+    trains on. kind: what the workload declares of these data.
     """
 
     workload: str
@@ -35,14 +40,11 @@ class Input(NamedTuple):
     parts: int = 1
     batches: Optional[int] = None
     float64: bool = False
-    distinct: int = 1
+    pool: int = POOL
+    pool_bytes: int = 0
     warmup: int = 0
     held_out: bool = False
     kind: Optional[Data] = None
-
-
-#: Synthetic batches of an inference: nobody gets the same one twice in a row.
-DISTINCT = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +151,7 @@ class Run(Rank):
     warmup_steps, measured_steps: of scenarios whose implementations need them, else 0: what is
     asked of a training is told when it is built, and not to its implementation. devices: that this
     rank owns, one unless its framework drives all of a node's in one process.
+    pool_bytes: of the device's memory, for synthetic batches; 0: not known.
     epochs, evaluations: of the quality scenario, else 0. loss_scale: what the loss is multiplied
     by at first where gradients are float16. A certificate takes 1: its only step must not overflow.
     """
@@ -163,6 +166,7 @@ class Run(Rank):
     warmup_steps: int = 0
     measured_steps: int = 0
     devices: int = 1
+    pool_bytes: int = 0
     epochs: int = 0
     evaluations: int = 0
     loss_scale: float = 2.0**16
@@ -226,7 +230,8 @@ class Run(Rank):
             parts=self.data_parallel,
             batches=self.steps * self.accumulation or None,
             float64=self.float64,
-            distinct=DISTINCT if self.scenario == "infer" else 1,
+            pool=0 if self.scenario == "infer" else POOL,
+            pool_bytes=self.pool_bytes,
             warmup=self.warmup_steps * self.accumulation if self.scenario == "quality" else 0,
             held_out=self.scenario == "quality",
         )

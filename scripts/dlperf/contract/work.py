@@ -181,12 +181,14 @@ class Rows(NamedTuple):
     values: Any
 
 
-def feed(batches, put):
+def feed(batches, put, arrived=None):
     """Return a function that gives the next batch on the device.
 
-    `put(images, labels)` moves a NumPy batch to the device. Constant (synthetic) batches are moved
-    once; others each time, which belongs to the step. What a framework's own reader gives is there,
-    but the noise before the quality scenario begins.
+    `put(images, labels)` moves a NumPy batch to the device. A pool of synthetic batches is moved
+    when it is drawn, before a window; others each time, which belongs to the step. What a
+    framework's own reader gives is there, but the noise before the quality scenario begins.
+    arrived(batches on the device): returns when they are there, where the Work's `wait` does not
+    wait for that.
     """
     if batches.on_device:
         noise = batches.noise
@@ -198,7 +200,16 @@ def feed(batches, put):
             return batches.next() if early is None else put(*early)
 
         return given
-    if batches.constant:
-        there = [put(*batches.next()) for _ in range(batches.distinct)]
-        return itertools.cycle(there).__next__
+    if batches.pooled:
+        there = []
+
+        def refill():
+            there.clear()  # there need not be room for both
+            there.extend(put(*each) for each in batches.contents())
+            if arrived:
+                arrived(there)
+
+        batches.refill = refill
+        refill()
+        return lambda: there[next(batches.places)]
     return lambda: put(*batches.next())

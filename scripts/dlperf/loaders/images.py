@@ -1,16 +1,17 @@
 """The batches that a rank trains on: the same ones, in the same order, for every framework.
 
-In: what a run asks for (contract.run.Input). Out: images in float32 (float64 ones of the
-same values for certificates in that precision), and int32 labels. `synthetic` is one batch of
-noise, made once. `sample` is decoded from the JPEG files of a manifest, randomly cropped, flipped
-and normalised by one background thread, ahead of the timed window. Every random number
-comes from NumPy's RandomState, whose stream never changes, so the bytes do not depend on the
-framework's NumPy: `python -m dlperf.workloads.inputs` prints a digest to prove that.
+In: what a run asks for (contract.run.Input). Out: images in float32 (float64 ones of the same
+values for certificates in that precision), and int32 labels. `synthetic` is noise. `sample` is
+decoded from the JPEG files of a manifest, randomly cropped, flipped and normalised by one
+background thread, ahead of the timed window. Every random number comes from NumPy's RandomState,
+whose stream never changes, so the bytes do not depend on the framework's NumPy: `python -m
+dlperf.workloads.inputs` prints a digest to prove that.
 
 Runs in every framework's interpreter: Python 3.7, the standard library, NumPy, and Pillow where
 JPEG is decoded.
 """
 
+import functools
 import math
 import os
 import sys
@@ -19,7 +20,8 @@ import numpy as np
 
 from dlperf.loaders import DataError
 from dlperf.loaders.manifest import CLASSES, how_to_fix, sha256_of_arrays, sha256_of_file, verify
-from dlperf.loaders.prefetch import Constant, Prefetched, check
+from dlperf.loaders.pool import Pool
+from dlperf.loaders.prefetch import Prefetched, check
 
 LAYOUTS = ("NHWC", "NCHW")
 
@@ -28,6 +30,9 @@ CROP_AREA = (0.08, 1.0)
 CROP_ASPECT = (3 / 4, 4 / 3)
 MEAN = 255 * np.array([0.485, 0.456, 0.406], np.float32)
 SCALE = 1 / (255 * np.array([0.229, 0.224, 0.225], np.float32))
+
+#: Values of a batch of noise that are drawn.
+NORMAL = 1 << 18
 
 # The first number after the seed: each stream has its own.
 ORDER, CROP, NOISE = 0, 1, 2
@@ -41,8 +46,7 @@ def open_batches(input, layout="NHWC", prefetch=None):
 
     `.next()` returns images, float32 (float64 where the input says so), C-contiguous, (batch, px,
     px, 3) or (batch, 3, px, px), and labels, int32, (batch,), 0 to 999. They belong to the caller,
-    except where `.constant` says that every call returns the same arrays: copy them to the device
-    once.
+    except where `.pooled` says that they come again.
 
     Raises DataError for every mistake that can be found before the first batch.
     """
@@ -55,20 +59,34 @@ def open_batches(input, layout="NHWC", prefetch=None):
 
 
 def synthetic(input, layout):
-    """Standard normal images, uniform labels, from the seed and the part, made once."""
-    random = np.random.RandomState([input.seed, NOISE, input.part])
-    found = [noise(input, layout, random) for _ in range(input.distinct)]
-    return Constant(found, digest(found[:1], layout))
+    """Standard normal images, uniform labels, from the seed and the part."""
+    draw = functools.partial(noise, input, layout)
+    return Pool(input, NOISE, draw, lambda batch: digest([batch], layout))
 
 
 def noise(input, layout, random, classes=CLASSES):
     """The next batch of standard normal images and uniform labels."""
+    images = normal_images(input, layout, random)
+    labels = random.randint(0, classes, input.batch_size).astype(np.int32)
+    return images, labels
+
+
+def normal_images(input, layout, random):
+    """Standard normal images.
+
+    To draw each value takes a second for a batch of 256 at 224 px. So each row of an image is a
+    piece of NORMAL drawn values, from a drawn place on; those values are the batch's own.
+    """
     px = input.dimensions["image_size"]
     images, view = empty_images(input.batch_size, px, layout)
-    for image in view:  # image by image: RandomState makes float64, twice the memory
-        image[...] = random.standard_normal((px, px, 3))
-    labels = random.randint(0, classes, input.batch_size).astype(np.int32)
-    return images.astype(dtype_of(input), copy=False), labels
+    width = 3 * px
+    drawn = random.standard_normal(min(NORMAL, view.size) + width).astype(np.float32)
+    pieces = np.lib.stride_tricks.as_strided(
+        drawn, (len(drawn) - width, width), 2 * drawn.strides, writeable=False
+    )
+    for image in view:  # one by one: there need not be room for all rows once more
+        image[...] = pieces[random.randint(0, len(pieces), px)].reshape(image.shape)
+    return images.astype(dtype_of(input), copy=False)
 
 
 def dtype_of(input):

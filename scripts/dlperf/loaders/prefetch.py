@@ -1,7 +1,6 @@
 """Batches made ahead of the timed window by one background thread."""
 
 import collections
-import itertools
 import math
 import threading
 import time
@@ -40,18 +39,22 @@ class Batches:
     """What every source of batches has beside its own `next`, `fill` and `close`.
 
     expect(batches): so many are asked for, all together, where that is not known from the start.
-    constant: it has the same batches all the time. on_device: they are there already, and
-    `noise()`, where it is not None, gives those before the quality scenario begins, from the
-    host.
+    pooled: they are synthetic (pool.py); `redraw(seed, steps)`, called before each window of
+    so many steps, draws others.
+    on_device: they are there already, and `noise()`, where it is not None, gives those before the
+    quality scenario begins, from the host.
     waited_seconds: how long `next` has waited. parity: what the table of settings says.
     """
 
-    constant = False
+    pooled = False
     on_device = False
     noise = None
     waited_seconds = 0.0
 
     def expect(self, batches):
+        pass
+
+    def redraw(self, seed, steps):
         pass
 
     def known(self):
@@ -193,34 +196,3 @@ class Prefetched(Batches):
             with self._changed:
                 self._error = error
                 self._changed.notify_all()
-
-
-class Constant(Batches):
-    """Batches made once, in turn: how fast a framework is without any reading.
-
-    A training has one, which it can keep on its device.
-    """
-
-    constant = True
-    parity = {"data_loader": "none (one batch)"}
-    manifest_sha256 = ""
-
-    def __init__(self, batches, sha256):
-        self._batches = itertools.cycle(batches)
-        self.distinct = len(batches)
-        self.first_batch_sha256 = sha256
-
-    def next(self):
-        return next(self._batches)
-
-    def fill(self):
-        pass
-
-    def close(self):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self.close()

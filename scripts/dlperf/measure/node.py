@@ -12,6 +12,7 @@ import socket
 import tempfile
 
 from dlperf import frameworks, scenarios
+from dlperf.contract.run import POOL_SHARE
 from dlperf.measure import host, processes
 from dlperf.measure.door import TOKEN
 from dlperf.workloads.cases import case_of
@@ -221,6 +222,7 @@ def placed(case, nodes, interpreter, meeting):
         if not (counted or scenarios.load(identity["scenario"]).COUNTED):
             for key in ("warmup_steps", "measured_steps"):
                 same.pop(key)
+        same["pool_bytes"] = min(pool_bytes(case, node["facts"]) for node in nodes)
     first, local_ranks = nodes[0], frameworks.ranks_of_node(identity["framework"], devices)
     each = devices // local_ranks
     if each > 1:
@@ -258,6 +260,17 @@ def placed(case, nodes, interpreter, meeting):
             )
         found.append(runs)
     return found
+
+
+def pool_bytes(case, facts):
+    """What synthetic batches may take of a device of a node with these facts; 0: not known."""
+    if case["settings"]["device"] == "cpu":
+        size = facts["memory_bytes"] // case["identity"]["devices_per_node"]
+        limit = case["settings"].get("memory_limit_bytes", 0)
+        size = min(size, limit) if limit else size
+    else:
+        size = min((gpu.get("memory_bytes") or 0 for gpu in facts["gpus"]), default=0)
+    return int(POOL_SHARE * size)
 
 
 def close_cores(threads, close):

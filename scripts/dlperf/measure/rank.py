@@ -92,9 +92,11 @@ def measure(run):
 
     shown = []
     for seed, steps in windows:
+        work.batches.redraw(seed, steps if scenario.QUEUED else 0)
         if scenario.TRAINS and work.restart:
             initial = start(seed, run.data_dir, by_rows, timed)
             work.restart(initial)
+        work.wait()  # copies of batches and weights are no part of the window
         stopwatch = Stopwatch(run, framework, work, guest, steps)
         facts = scenario.window(run, work, stopwatch)
         signs = guest.wait("signs")

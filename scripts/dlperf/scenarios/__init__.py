@@ -6,6 +6,8 @@ A module has
     TRAINS                                       whether weights change
     COUNTED                                      whether an implementation is told how many steps
                                                  there are, which a schedule may need
+    QUEUED                                       whether steps are queued: else all that is timed
+                                                 comes from the host
     prepare(run, implementation) -> Work         the implementation's work for this scenario
     window(run, work, stopwatch) -> dict         the timed window: a rank's raw facts
     summary(facts, case, settings) -> dict       all ranks' raw facts -> the record's

@@ -8,6 +8,7 @@ response under load.
 
 import itertools
 import math
+import random
 import time
 
 from dlperf.contract.run import Run
@@ -17,6 +18,7 @@ TITLE = "inference"
 TRAINS = False
 COUNTED = False
 RUN = Run
+QUEUED = True
 CURVED = False
 #: Percentiles of latency that are reported.
 PERCENTILES = (50, 90, 95, 99)
@@ -25,6 +27,8 @@ PERCENTILES = (50, 90, 95, 99)
 TAIL = 0.025
 #: Fingerprints of the outputs of different batches are further apart than this: float32 sees it.
 LEAST_BETWEEN = 1e-5
+#: So many batches of each window are answered once more behind it.
+AGAIN = 3
 
 
 def prepare(run, implementation):
@@ -45,8 +49,11 @@ def window(run, work, stopwatch):
     queued = [fingerprint(work.outputs(handle)) for handle in handles]
     del handles
     seconds, answered = latencies(run, work, stopwatch)
-    if work.batches.constant:
-        check(work, queued=queued, answered=answered)
+    if work.batches.pooled:
+        batches = work.batches
+        places = [batches.order[step % len(batches.order)] for step in range(len(queued))]
+        others = range(batches.distinct, batches.distinct + len(answered))
+        check(work, queued=zip(places, queued), answered=zip(others, answered))
     latency = {"rank": run.rank, "seconds": seconds, "outputs": answered[0]}
     return {"window": window, "latency": latency}
 
@@ -81,19 +88,29 @@ def fingerprint(outputs):
 def check(work, **timed):
     """Raise RuntimeError where a batch did not get its own outputs: nothing is cached or left out.
 
-    Batches come in turn. Each must be nearer to the outputs of its own place in the turn than half
-    of what is between those of any two places.
+    timed: of each window pairs of a batch's number in the pool and the fingerprint of its outputs.
+    No two batches may have the same. Some, which are drawn now, are answered once more: each must
+    be nearer to its own outputs than half of what is between those of any two.
     """
-    turn = work.batches.distinct
-    own = [fingerprint(work.answer(*work.batches.next())) for _ in range(turn)]
-    between = min(far(one, other) for one, other in itertools.combinations(own, 2))
+    dice, again = random.SystemRandom(), {}
+    for name, pairs in timed.items():
+        pairs = timed[name] = list(pairs)
+        seen = {}
+        for number, found in pairs:
+            if seen.setdefault(tuple(found), number) != number:
+                raise RuntimeError("%s: different batches get the same outputs" % name)
+        for number, _ in dice.sample(pairs, min(AGAIN, len(pairs))):
+            again[number] = fingerprint(work.answer(*work.batches.batch(number)))
+    between = min(
+        (far(one, other) for one, other in itertools.combinations(again.values(), 2)),
+        default=math.inf,
+    )
     if between <= LEAST_BETWEEN:
         raise RuntimeError("different batches get the same outputs")
-    for name, found in timed.items():
-        first = min(range(turn), key=lambda place: far(found[0], own[place]))
-        for index, value in enumerate(found):
-            if far(value, own[(first + index) % turn]) > between / 2:
-                raise RuntimeError("%s batch %d has not its own outputs" % (name, index + 1))
+    for name, pairs in timed.items():
+        for place, (number, found) in enumerate(pairs):
+            if number in again and far(found, again[number]) > between / 2:
+                raise RuntimeError("%s batch %d has not its own outputs" % (name, place + 1))
 
 
 def far(one, other):

@@ -20,6 +20,7 @@ TITLE = "time to quality"
 TRAINS = True
 COUNTED = True  # rates follow a schedule
 RUN = Run
+QUEUED = True
 CURVED = True
 MARKED: Dict[str, float] = {}  # no latencies
 

@@ -17,6 +17,7 @@ from dlperf.scenarios import Metric, infer, train
 TITLE = "inference server"
 TRAINS = False
 COUNTED = False
+QUEUED = False
 CURVED = False
 #: A sleep may end so many seconds late: for the last of them, the rank looks at the clock instead.
 LOOKING = 0.002
@@ -73,8 +74,9 @@ def window(run, work, stopwatch):
     end_utc = time.time()
     stopwatch.close()
     answered = [infer.fingerprint(each) for each in outputs]
-    if work.batches.constant:
-        infer.check(work, answered=answered)
+    if work.batches.pooled:
+        others = range(work.batches.distinct, work.batches.distinct + len(answered))
+        infer.check(work, answered=zip(others, answered))
     return {
         "window": stopwatch.window(start, end, start_utc, end_utc),
         "server": {

@@ -14,6 +14,7 @@ TITLE = "training"
 TRAINS = True
 COUNTED = False
 RUN = Run
+QUEUED = True
 CURVED = False
 MARKED: Dict[str, float] = {}  # no latencies
 

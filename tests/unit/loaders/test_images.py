@@ -249,13 +249,15 @@ def test_grey_and_thin_images_are_read_too(tmp_path):
         assert decode(Image, path, 32, np.random.RandomState(0)).shape == (32, 32, 3)
 
 
-def test_synthetic_is_one_standard_normal_batch_a_rank(data_dir):
+def test_synthetic_batches_are_standard_normal_and_a_rank_has_its_own(data_dir):
     with opened("", data="synthetic", batch_size=64) as batches:
         batches.fill()
         images, labels = batches.next()
-        assert batches.constant and batches.next()[0] is images
-        assert batches.waited_seconds == 0
-    assert abs(images.mean()) < 0.01 and abs(images.std() - 1) < 0.01
+        others = batches.next()
+        assert batches.pooled and batches.waited_seconds == 0
+    assert not (others[0] == images).all(axis=(1, 2, 3)).any() and (others[1] != labels).any()
+    assert len({image.tobytes() for image in images}) == 64
+    assert abs(images.mean()) < 0.02 and abs(images.std() - 1) < 0.02
     assert labels.min() >= 0 and labels.max() <= 999 and len(set(labels)) > 50
     other = read(1, "", 1, 2, data="synthetic", batch_size=64)
     assert not (other[0][0] == images).any()

@@ -242,13 +242,16 @@ def test_placed_ranks_have_the_cores_of_their_cards():
         "threads": EIGHT_CORES,
         "gpu_cores": [RIGHT, LEFT],
         "ports": [1, 2, 3],
+        "facts": {"memory_bytes": 64 * 10**9, "gpus": [{"memory_bytes": 80 * 10**9}] * 2},
     }
     case = {**CASE, "identity": {**CASE["identity"], "devices_per_node": 2}}
     (runs,) = node.placed(case, [about], sys.executable, "127.0.0.1:9")
     assert [run["cores"] for run in runs] == [RIGHT, LEFT]
+    assert [run["pool_bytes"] for run in runs] == [8 * 10**9] * 2
     cpu = {**case, "settings": {**case["settings"], "device": "cpu", "cores_per_device": 4}}
     (runs,) = node.placed(cpu, [about], sys.executable, "127.0.0.1:9")
     assert [run["cores"] for run in runs] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert [run["pool_bytes"] for run in runs] == [32 * 10**8] * 2
 
 
 def test_ranks_count_cards_as_nvml_does_and_keep_the_sites_libraries(insert, monkeypatch):

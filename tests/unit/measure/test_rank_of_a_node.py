@@ -101,6 +101,7 @@ def about(number):
         "threads": [[each] for each in range(8)],
         "gpu_cores": [[0, 1, 2, 3], [4, 5, 6, 7]],
         "ports": [1, 2, 3],
+        "facts": {"memory_bytes": 64 * 10**9, "gpus": []},
     }
 
 

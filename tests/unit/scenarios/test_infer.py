@@ -10,7 +10,7 @@ from user_time import compute
 from dlperf import plan, workloads
 from dlperf.scenarios import infer, metrics
 
-BATCHES = [np.random.RandomState(seed).standard_normal((2, 10)) for seed in range(4)]
+BATCHES = [np.random.RandomState(seed).standard_normal((2, 10)) for seed in range(40)]
 
 
 @pytest.mark.parametrize(
@@ -38,39 +38,47 @@ def test_latency_is_lower_the_better_and_throughput_comes_first():
 
 
 def work_of(answer):
-    """What `check` asks of an implementation: batches in turn, and an answer to each."""
-    turns = itertools.cycle(BATCHES)
-    batches = SimpleNamespace(distinct=len(BATCHES), next=lambda: (next(turns),))
+    """What `check` asks of an implementation: batches by number, and an answer to each."""
+    coming = itertools.count(len(BATCHES) // 2)
+    batches = SimpleNamespace(
+        distinct=len(BATCHES) // 2,
+        order=list(range(len(BATCHES) // 2)),
+        batch=lambda number: (BATCHES[number],),
+        next=lambda: (BATCHES[next(coming)],),
+    )
     return SimpleNamespace(batches=batches, answer=answer)
 
 
-def timed(order):
-    return [infer.fingerprint(3 * BATCHES[each % 4]) for each in order]
+def timed(numbers, outputs=None):
+    """Pairs as of `check`, of outputs that may be those of other batches."""
+    given = numbers if outputs is None else outputs
+    return [
+        (number, infer.fingerprint(3 * BATCHES[other]))
+        for number, other in zip(numbers, given, strict=True)
+    ]
 
 
-def test_each_batch_has_its_own_outputs_whichever_was_the_first():
-    found = {"queued": timed(range(2, 12)), "answered": timed(range(1, 9))}
+def test_each_batch_has_its_own_outputs_where_it_comes_again_too():
+    found = {"queued": timed([0, 1, 2, 2, 0, 1]), "answered": timed(range(3, 9))}
     infer.check(work_of(lambda batch: 3 * batch), **found)
 
 
 @pytest.mark.parametrize(
-    "queued, answered, said",
+    "outputs, said",
     [
-        ([0] * 10, range(8), "queued batch 2"),  # the first one's outputs, kept
-        ([0, 1, 3, 0], range(8), "queued batch 3"),  # one left out
-        (range(8), [0, 1, 2, 2], "answered batch 4"),
+        ([0] * 6, "queued: different batches get the same outputs"),  # the first one's, kept
+        ([0, 1, 2, 4, 4, 5], "queued: different batches get the same outputs"),  # one left out
+        (range(1, 7), "queued batch . has not its own outputs"),  # each the next one's
     ],
-    ids=["kept", "left out", "kept once"],
+    ids=["kept", "left out", "late"],
 )
-def test_outputs_of_another_batch_are_an_error(queued, answered, said):
+def test_outputs_of_another_batch_are_an_error(outputs, said):
     with pytest.raises(RuntimeError, match=said):
-        infer.check(
-            work_of(lambda batch: 3 * batch), queued=timed(queued), answered=timed(answered)
-        )
+        infer.check(work_of(lambda batch: 3 * batch), queued=timed(range(6), outputs))
 
 
 def test_outputs_that_no_input_changes_are_an_error():
-    constant = [infer.fingerprint(np.ones(5))] * 8
+    constant = [(number, infer.fingerprint(np.ones(5))) for number in range(8)]
     with pytest.raises(RuntimeError, match="different batches get the same outputs"):
         infer.check(work_of(lambda batch: np.ones(5)), queued=constant)
 
@@ -173,8 +181,8 @@ class Alone:
 def queueing(seconds):
     """An inference whose outputs take so much work after `wait` returned."""
     work, waited = work_of(lambda batch: 3 * batch), []
-    work.batches.constant = True
-    turns = itertools.cycle(BATCHES)
+    work.batches.pooled = True
+    turns = itertools.cycle(BATCHES[:20])
 
     def outputs(handle):
         if not waited:

@@ -16,7 +16,7 @@ from dlperf.plan.cases import document
 from dlperf.scenarios import server
 from dlperf.workloads.cases import parse_case
 
-BATCHES = [np.random.RandomState(seed).standard_normal((1, 10)) for seed in range(4)]
+BATCHES = [np.random.RandomState(seed).standard_normal((1, 10)) for seed in range(40)]
 
 
 class Alone:
@@ -36,13 +36,18 @@ class Alone:
 
 def serve(seconds, rate=200, measured=20, answer=lambda batch: 3 * batch):
     """The facts of a server whose n-th answer takes seconds(n)."""
-    turns, count = itertools.cycle(BATCHES), itertools.count()
+    coming, count = itertools.count(), itertools.count()
 
     def answering(batch):
         time.sleep(seconds(next(count)))
         return answer(batch)
 
-    batches = SimpleNamespace(distinct=4, constant=True, next=lambda: (next(turns),))
+    batches = SimpleNamespace(
+        distinct=0,
+        pooled=True,
+        batch=lambda number: (BATCHES[number],),
+        next=lambda: (BATCHES[next(coming)],),
+    )
     work = SimpleNamespace(batches=batches, answer=answering)
     run = SimpleNamespace(rank=0, seed=1, repetition=1, arrival_rate=rate)
     return server.window(run, work, Alone(measured))["server"]
@@ -85,7 +90,7 @@ def test_a_stall_counts_for_each_request_that_waits_behind_it():
 
 def test_an_answer_that_is_kept_is_an_error():
     kept = [3 * BATCHES[0]]
-    with pytest.raises(RuntimeError, match="answered batch 2 has not its own outputs"):
+    with pytest.raises(RuntimeError, match="different batches get the same outputs"):
         calls = itertools.count()
         serve(lambda number: 0.0, answer=lambda b: kept[0] if next(calls) < 20 else 3 * b)
 
@@ -178,10 +183,10 @@ def test_a_document_has_a_rate_where_and_only_where_a_server_is_timed(changes, s
     assert contract.problems(wanted, known) == [said]
 
 
-def test_a_rank_is_told_the_rate_and_infers_with_several_batches():
-    """The implementation is that of an inference, so that no batch comes twice in a row."""
+def test_a_rank_is_told_the_rate_and_gets_no_batch_twice():
+    """The implementation is that of an inference."""
     fields = {**dataclasses.asdict(rank("pytorch")), "scenario": "server"}
     run = scenarios.run_class(fields)(**fields, arrival_rate=50, repetition=2)
     told = []
     server.prepare(run, SimpleNamespace(inference=told.append))
-    assert (told[0].input.distinct, told[0].arrival_rate) == (4, 50)
+    assert (told[0].input.pool, told[0].arrival_rate) == (0, 50)

@@ -65,9 +65,6 @@ def test_synthetic_tokens_are_of_the_whole_vocabulary_and_each_part_has_its_own(
     assert batch.tokens.min() < 10 and vocabulary - 10 < batch.tokens.max() < vocabulary
     other = first("", 64, 1, 2, data="synthetic", sequence_length=1024)
     assert not np.array_equal(batch.tokens, other.tokens)
-    with opened("", data="synthetic", distinct=2) as batches:
-        one, two, again = (batches.next() for _ in range(3))
-    assert one is again and not np.array_equal(one.tokens, two.tokens)
 
 
 def test_noise_comes_before_a_training_to_a_quality(data_dir):

@@ -79,7 +79,7 @@ def train(run, network, loss, optimizer, weights, put, asked, parity=None):
     torch.manual_seed(run.dropout_seed)
     engine = initialize(run, network, optimizer, asked)
     batches = open_batches(run)
-    if run.cuda and not (batches.constant or batches.on_device):
+    if run.cuda and not (batches.pooled or batches.on_device):
         batches = Ahead(batches, lambda *batch: put(run, *batch), torch.cuda.Stream())
     next_batch = feed(batches, lambda *batch: put(run, *batch))
 

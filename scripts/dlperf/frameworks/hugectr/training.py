@@ -64,7 +64,8 @@ class Batches(prefetch.Batches):
     """The run's batches, in files for HugeCTR's own reader: the same ones as the other frameworks'.
 
     A file for each thread of the reader, which takes batches from them in turn: so they come in
-    their order. What is synthetic is one batch, over and over.
+    their order. Of synthetic ones there is a pool, over and over: it is written once, so that no
+    window has others.
     """
 
     on_device = True
@@ -79,9 +80,9 @@ class Batches(prefetch.Batches):
             source.open_batches(run.input._replace(part=part), "", 1)
             for part in range(run.data_parallel)
         ]
-        count = 1 if parts[0].constant else run.steps
+        count = parts[0].distinct if parts[0].pooled else run.steps
         most = min(WORKERS, len(run.cores)) if norm else run.devices
-        threads = max(1, most if parts[0].constant else min(most, count))
+        threads = max(1, min(most, count))
         names = ["%d.%s" % (each, write.suffix) for each in range(min(threads, count))]
         files = [write(os.path.join(self._folder, name)) for name in names]
         rows = dict.fromkeys(names, 0)

@@ -37,7 +37,7 @@ def infer(run, network, outputs, weights, put, shapes, carried=None, layout="", 
     def to_device(*batch):
         return jax.device_put(tuple(put(run, *batch)), here)
 
-    next_batch = feed(batches, to_device)
+    next_batch = feed(batches, to_device, jax.block_until_ready)
 
     def step():
         found = compiled(parameters, carried, *next_batch())

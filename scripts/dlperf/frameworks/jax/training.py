@@ -78,7 +78,11 @@ def train(
 
     state, carried = start_of_state(), exchange.put(carried, exchange.same)
     batches = open_batches(run, layout)
-    next_batch = feed(batches, lambda *batch: exchange.put(tuple(put(run, *batch)), exchange.own))
+    next_batch = feed(
+        batches,
+        lambda *batch: exchange.put(tuple(put(run, *batch)), exchange.own),
+        jax.block_until_ready,
+    )
 
     step_of_rank = functools.partial(
         update, run, network, loss, optimizer, lookups, weights, stages

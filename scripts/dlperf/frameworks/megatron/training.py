@@ -102,7 +102,7 @@ def train(run, network, loss, optimizer, weights, put, parity=None):
     parameters = sum(each.numel() for each in network.parameters())
     tensor_parallel.model_parallel_cuda_manual_seed(run.dropout_seed)
     batches = open_batches(run)
-    if run.cuda and not (batches.constant or batches.on_device):
+    if run.cuda and not (batches.pooled or batches.on_device):
         batches = Ahead(batches, lambda *batch: put(run, *batch), torch.cuda.Stream())
     next_batch = feed(batches, lambda *batch: put(run, *batch))
     forward_backward = get_forward_backward_func()

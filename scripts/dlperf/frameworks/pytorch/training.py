@@ -75,7 +75,7 @@ def train(
     if run.compiler == "inductor" and not split:  # of one that is split, layers are compiled
         forward = torch.compile(forward, mode="reduce-overhead" if graphs else None)
     batches = open_batches(run, layout)
-    if run.cuda and not (batches.constant or batches.on_device):
+    if run.cuda and not (batches.pooled or batches.on_device):
         batches = Ahead(batches, lambda *batch: put(run, *batch), torch.cuda.Stream())
     next_batch = feed(batches, lambda *batch: put(run, *batch))
 
@@ -219,7 +219,7 @@ class Ahead:
     current one (None: on a CPU, in tests). `waited_seconds` are the step's own, copies included.
     """
 
-    constant = False
+    pooled = False
     on_device = True
 
     def __init__(self, batches, put, stream):

@@ -1,7 +1,7 @@
 """Inference in TensorFlow 1.15: what all workloads do alike.
 
 Once the weights are written, a graph of the outputs alone is made, in which they are constants: so
-the session's optimisers fuse batch-norm into convolutions. Each batch is fed, also a constant one.
+the session's optimisers fuse batch-norm into convolutions. Each batch is fed, also a synthetic one.
 Every rank infers by itself.
 """
 

@@ -46,7 +46,11 @@ def train(
     with graph(run):
         batches = open_batches(run, layout)
         tf.set_random_seed(run.dropout_seed)
-        tensors = batches.tensors if batches.on_device else inputs(fields, batches.constant)
+        pool = Pool(run, fields, batches) if batches.pooled else None
+        if pool or batches.on_device:
+            tensors = (pool or batches).tensors
+        else:
+            tensors = inputs(fields)
         value = loss(run, network, *tensors)
         given = {}
         if schedule:  # on the device: a step that is queued reads it before the next one is set
@@ -56,7 +60,7 @@ def train(
             with tf.variable_scope(tf.get_variable_scope(), reuse=True):
                 tested, answers = forward_pass(run, network, outputs, fields)
         session = tf.Session(config=session_config(run))
-        initialize(session, first(fields, batches))
+        initialize(session)
         named = weights(run, network)
         named.connect(session)
         # A GPU has one stream of kernels: what comes from a read of a weight is behind all updates.
@@ -77,7 +81,10 @@ def train(
             ),
             weights=named,
         )
-        own_state = set(tf.global_variables()) - {*tf.trainable_variables(), *tensors}
+        if pool:
+            pool.connect(session)
+        others = {*tf.trainable_variables(), *(pool.variables if pool else ())}
+        own_state = set(tf.global_variables()) - others
         forget = initializer(session, sorted(own_state, key=lambda v: v.name))
         work = restartable(work, forget, workloads.running_at_start(run))
         if not schedule:
@@ -96,7 +103,7 @@ def forward_pass(run, network, outputs, fields):
 
 def stepper(run, session, batches, tensors, fetched, update):
     """The step: one call, or one a micro-step and one for the update."""
-    if batches.constant:
+    if batches.pooled:  # the graph itself takes the next one
         call = session.make_callable(fetched)
     elif batches.on_device:
         batches.connect(session)
@@ -173,20 +180,53 @@ class LossScale(tf.train.experimental.DynamicLossScale):
         return super().update([g.values if isinstance(g, slices) else g for g in gradients])
 
 
-def inputs(fields, constant):
-    """Placeholders to feed; of a constant batch, variables that are fed once.
+def inputs(fields):
+    """Placeholders to feed."""
+    return [tf.placeholder(dtype, shape, name) for name, shape, dtype in fields]
 
-    Fed when the variables are initialised: a constant would sit in the graph's definition.
+
+class Pool:
+    """A pool of synthetic batches in the graph: variables, of which each step takes a slice.
+
+    tensors: the next batch of a step. To feed a call takes longer than one that is fed nothing, so
+    the graph counts steps; a slice along the first axis is no copy.
     """
-    found = [tf.placeholder(dtype, shape, name) for name, shape, dtype in fields]
-    return [tf.Variable(each, trainable=False) for each in found] if constant else found
 
+    def __init__(self, run, fields, batches):
+        self._batches, self._fields = batches, fields
+        self._kept = [
+            tf.Variable(tf.zeros([batches.distinct, *shape], dtype), trainable=False)
+            for _, shape, dtype in fields
+        ]
+        # XLA would compile a program for each place
+        apart = tf.xla.experimental.jit_scope(compile_ops=False) if run.compiler == "xla" else None
+        with apart or contextlib.nullcontext():
+            with tf.device("/cpu:0"):
+                self._order = tf.Variable(
+                    tf.zeros([len(batches.order)], tf.int32), trainable=False, use_resource=True
+                )
+                self._taken = tf.Variable(-1, trainable=False, use_resource=True)
+                place = self._order[tf.assign_add(self._taken, 1) % len(batches.order)]
+            self.tensors = [each[place] for each in self._kept]
+        self.variables = [*self._kept, self._order, self._taken]
 
-def first(fields, batches):
-    """What to feed when variables are initialised."""
-    if not batches.constant:
-        return {}
-    return {name + ":0": array for (name, _, _), array in zip(fields, batches.next())}
+    def connect(self, session):
+        """Fill the variables, now and whenever batches are drawn."""
+        place, order = tf.placeholder(tf.int32, []), tf.placeholder(tf.int32, self._order.shape)
+        coming = inputs(self._fields)
+        writes = [tf.scatter_update(kept, place, each).op for kept, each in zip(self._kept, coming)]
+        put = session.make_callable(tf.group(*writes), feed_list=[place, *coming])
+        begin = session.make_callable(
+            tf.group(self._order.assign(order), self._taken.assign(-1)), feed_list=[order]
+        )
+
+        def refill():
+            for number, batch in enumerate(self._batches.contents()):
+                put(number, *batch)
+            begin(self._batches.order)
+
+        self._batches.refill = refill
+        refill()
 
 
 @contextlib.contextmanager
@@ -353,7 +393,7 @@ def optimize(run, implementation, start, gradients):
     """The weights after the implementation's update by these gradients, one set a step."""
     with graph(run), tf.Session(config=session_config(run)) as session:
         network = implementation.model(run)
-        implementation.loss(run, network, *inputs(implementation.fields(run), constant=False))
+        implementation.loss(run, network, *inputs(implementation.fields(run)))
         tf.get_default_graph().clear_collection(tf.GraphKeys.UPDATE_OPS)  # there is no batch
         weights = implementation.weights(run, network)
         weights.connect(session)

@@ -7,6 +7,7 @@ Input. Out: `Batch`es.
 Runs in every framework's interpreter: Python 3.7, the standard library and NumPy.
 """
 
+import functools
 import os
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ import numpy as np
 
 from dlperf.loaders import DataError, text
 from dlperf.loaders.manifest import read, sha256_of_arrays
-from dlperf.loaders.prefetch import Constant, check
+from dlperf.loaders.pool import Pool
+from dlperf.loaders.prefetch import check
 from dlperf.loaders.rows import Rows
 from dlperf.loaders.text import FIRST_WORD, MASK, START, hide
 from dlperf.workloads.bert.facts import DATA, VOCABULARY, masked_positions
@@ -75,10 +77,8 @@ def open_batches(input, layout="", prefetch=None):
 
 
 def synthetic(input):
-    """Random tokens, no padding, every prediction used, made once."""
-    random = np.random.RandomState([input.seed, NOISE, input.part])
-    found = [noise(input, random) for _ in range(input.distinct)]
-    return Constant(found, sha256_of_arrays(found[0]))
+    """Random tokens, no padding, every prediction used."""
+    return Pool(input, NOISE, functools.partial(noise, input), sha256_of_arrays)
 
 
 def noise(input, random):

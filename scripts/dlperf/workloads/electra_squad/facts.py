@@ -37,8 +37,8 @@ DATA = OrderedDict(
     synthetic=Data(
         "",
         "input",
-        "synthetic windows, made once on the device",
-        "batches made once, on the device",
+        "synthetic windows, on the device",
+        "batches drawn anew before each window, on the device",
     ),
     sample=Data(
         "squad-sample",

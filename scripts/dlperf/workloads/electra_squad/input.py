@@ -9,6 +9,7 @@ texts.
 Runs in every framework's interpreter: Python 3.7, the standard library and NumPy.
 """
 
+import functools
 import itertools
 import json
 import os
@@ -18,7 +19,8 @@ import numpy as np
 
 from dlperf.loaders import DataError
 from dlperf.loaders.manifest import sha256_of_arrays, sha256_of_file, verify
-from dlperf.loaders.prefetch import Constant, Prefetched, check
+from dlperf.loaders.pool import Pool
+from dlperf.loaders.prefetch import Prefetched, check
 from dlperf.loaders.text import FIRST_WORD, SEPARATOR, START
 from dlperf.workloads.electra_squad import facts
 from dlperf.workloads.electra_squad.answers import Known
@@ -68,10 +70,8 @@ def open_batches(input, layout="", prefetch=None):
 
 
 def synthetic(input):
-    """Random tokens, no padding, made once."""
-    random = np.random.RandomState([input.seed, NOISE, input.part])
-    found = [noise(input, random) for _ in range(input.distinct)]
-    return Constant(found, sha256_of_arrays(found[0]))
+    """Random tokens, no padding."""
+    return Pool(input, NOISE, functools.partial(noise, input), sha256_of_arrays)
 
 
 def noise(input, random):

@@ -11,8 +11,8 @@ from dlperf.contract.traffic import ACTIVATION, DROPOUT, FORK, NORM, SUM, Kernel
 SYNTHETIC = Data(
     "",
     "input",
-    "synthetic batches, made once on the device",
-    "batches made once, on the device",
+    "synthetic batches, on the device",
+    "batches drawn anew before each window, on the device",
 )
 
 

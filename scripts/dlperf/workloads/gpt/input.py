@@ -6,13 +6,15 @@ and a run's Input. Out: `Batch`es.
 Runs in every framework's interpreter: Python 3.7, the standard library and NumPy.
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
 
 from dlperf.loaders import token_files
 from dlperf.loaders.manifest import sha256_of_arrays
-from dlperf.loaders.prefetch import Constant, check
+from dlperf.loaders.pool import Pool
+from dlperf.loaders.prefetch import check
 from dlperf.workloads.gpt import facts
 
 # Keeps the stream apart from those of the other loaders.
@@ -45,10 +47,8 @@ def open_batches(input, layout="", prefetch=None):
 
 
 def synthetic(input):
-    """Random tokens, made once."""
-    random = np.random.RandomState([input.seed, NOISE, input.part])
-    batches = [noise(input, random) for _ in range(input.distinct)]
-    return Constant(batches, sha256_of_arrays(batches[0]))
+    """Random tokens."""
+    return Pool(input, NOISE, functools.partial(noise, input), sha256_of_arrays)
 
 
 def empty(batch_size, sequence_length):

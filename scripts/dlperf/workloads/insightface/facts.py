@@ -85,8 +85,8 @@ DATA = OrderedDict(
     synthetic=Data(
         "",
         "input",
-        "a synthetic batch, made once on the device",
-        "one batch, made once, whose labels lie over all identities",
+        "synthetic batches, on the device",
+        "batches drawn anew before each window, whose labels lie over all identities",
     ),
     sample=Data(
         "faces-sample",

@@ -14,15 +14,24 @@ i * num_classes // n.
 Runs in every framework's interpreter: Python 3.7, the standard library, NumPy and Pillow.
 """
 
+import functools
 import io
 import os
 
 import numpy as np
 
 from dlperf.loaders import DataError
-from dlperf.loaders.images import LAYOUTS, digest, dtype_of, empty_images, import_pillow
+from dlperf.loaders.images import (
+    LAYOUTS,
+    digest,
+    dtype_of,
+    empty_images,
+    import_pillow,
+    normal_images,
+)
 from dlperf.loaders.manifest import how_to_fix, sha256_of_file, verify
-from dlperf.loaders.prefetch import Constant, Prefetched, check
+from dlperf.loaders.pool import Pool
+from dlperf.loaders.prefetch import Prefetched, check
 from dlperf.loaders.record_files import Records
 from dlperf.workloads.insightface import facts, sampling
 
@@ -51,23 +60,19 @@ def is_sample_given(dimensions):
 
 
 def synthetic(input, layout):
-    """Standard normal images, and labels that lie evenly over all identities; made once."""
-    random = np.random.RandomState([input.seed, NOISE, input.part])
-    found = [noise(input, layout, random) for _ in range(input.distinct)]
-    return Constant(found, digest(found[:1], layout))
+    """Standard normal images, and labels that lie evenly over all identities."""
+    draw = functools.partial(noise, input, layout)
+    return Pool(input, NOISE, draw, lambda batch: digest([batch], layout))
 
 
 def noise(input, layout, random):
     """The next synthetic batch."""
-    px = input.dimensions["image_size"]
-    images, view = empty_images(input.batch_size, px, layout)
-    for image in view:  # image by image: RandomState makes float64, twice the memory
-        image[...] = random.standard_normal((px, px, 3))
+    images = normal_images(input, layout, random)
     # a stratum for each image of the global batch, of which this part has every `parts`-th
     strata = input.part + input.parts * np.arange(input.batch_size)
     places = (strata + random.random_sample(input.batch_size)) / (input.parts * input.batch_size)
     labels = (input.dimensions["num_classes"] * places).astype(np.int32)
-    return images.astype(dtype_of(input), copy=False), labels
+    return images, labels
 
 
 class Faces(Prefetched):

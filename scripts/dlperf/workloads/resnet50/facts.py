@@ -42,8 +42,8 @@ DATA = OrderedDict(
     synthetic=Data(
         "",
         "images",
-        "synthetic batches, made once on the device",
-        "batches made once, on the device",
+        "synthetic batches, on the device",
+        "batches drawn anew before each window, on the device",
     ),
     digits=Data(
         "digits",

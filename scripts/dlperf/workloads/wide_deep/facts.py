@@ -72,8 +72,8 @@ DATA = OrderedDict(
     synthetic=Data(
         "",
         "input",
-        "a synthetic batch, made once on the device",
-        "one batch, made once, whose ids lie over all rows of the tables",
+        "synthetic batches, on the device",
+        "batches drawn anew before each window, whose ids lie over all rows of the tables",
     ),
     sample=Data(
         "criteo-sample-npz",

@@ -7,6 +7,7 @@ field. `synthetic` draws ids over all rows of the tables.
 Runs in every framework's interpreter: Python 3.7, the standard library and NumPy.
 """
 
+import functools
 import os
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ import numpy as np
 
 from dlperf.loaders import DataError
 from dlperf.loaders.manifest import read, sha256_of_arrays
-from dlperf.loaders.prefetch import Constant, check
+from dlperf.loaders.pool import Pool
+from dlperf.loaders.prefetch import check
 from dlperf.loaders.rows import Rows, mapped
 from dlperf.workloads.wide_deep.facts import CROSSES, DATA, FIELDS, NUMBERS
 
@@ -55,10 +57,8 @@ def open_batches(input, layout="", prefetch=None):
 
 
 def synthetic(input):
-    """Random numbers, and ids that lie evenly over each field's share of the rows; made once."""
-    random = np.random.RandomState([input.seed, NOISE, input.part])
-    found = [noise(input, random) for _ in range(input.distinct)]
-    return Constant(found, sha256_of_arrays(found[0]))
+    """Random numbers, and ids that lie evenly over each field's share of the rows."""
+    return Pool(input, NOISE, functools.partial(noise, input), sha256_of_arrays)
 
 
 def noise(input, random):
