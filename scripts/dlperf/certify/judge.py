@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from dlperf import workloads
-from dlperf.certify import DRAWS, required
+from dlperf.certify import required
 from dlperf.certify.required import Subject
 from dlperf.contract.proof import Step, Tolerances, applies, number
 
@@ -201,24 +201,23 @@ def _scattered(losses: list[float], drawn: Mapping[str, Any], allowed: Step) -> 
     the root of their count, where k is the kurtosis), and the largest correlation with those of so
     many steps before: 0 where each step draws its own.
     """
-    places, count = len(drawn["mean"]), len(losses)
-    of_draws = DRAWS * places
+    count, draws = len(losses), drawn["draws"]
     deviations = [
-        (loss - drawn["mean"][step % places]) / drawn["deviation"][step % places]
-        for step, loss in enumerate(losses)
+        (loss - mean) / deviation
+        for loss, mean, deviation in zip(losses, drawn["mean"], drawn["deviation"], strict=True)
     ]
     if not all(map(math.isfinite, deviations)):
         yield from ((f"dropout-{each}", math.inf, {}) for each in ("mean", "deviation", "repeats"))
         return
     mean = math.fsum(deviations) / count
     rounding = allowed.loss * max(map(operator.truediv, drawn["mean"], drawn["deviation"]))
-    beyond = max(abs(mean) - rounding, 0.0) / math.sqrt(1 / count + 1 / of_draws)
+    beyond = max(abs(mean) - rounding, 0.0) / math.sqrt(1 / count + 1 / draws)
     yield "dropout-mean", beyond, {"mean": mean}
     left = [each - mean for each in deviations]
     if not any(left):  # all losses are one: neither a logarithm nor a correlation
         left = [1e-9] * count
     scale = math.sqrt(math.fsum(each**2 for each in left) / (count - 1))
-    by_chance = math.sqrt(max(drawn["kurtosis"] - 1, 1.0) * (1 / count + 1 / of_draws)) / 2
+    by_chance = math.sqrt(max(drawn["kurtosis"] - 1, 1.0) * (1 / count + 1 / draws)) / 2
     yield "dropout-deviation", abs(math.log(scale)) / by_chance, {"deviation": scale}
     lags = {
         lag: math.fsum(map(operator.mul, left, left[lag:])) / (scale**2 * math.sqrt(count - lag))

@@ -22,6 +22,7 @@ Prints the mean losses of float32 runs on other batches, which stand in the proo
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import sys
@@ -29,7 +30,7 @@ import sys
 import numpy as np
 
 from dlperf import workloads
-from dlperf.certify import DRAWS, KEPT_MEMORY, LONG_STEPS, SHARES, STEPS
+from dlperf.certify import DRAWS, KEPT_MEMORY, LONG_STEPS, SCATTERED, SHARES, STEPS
 from dlperf.contract import files
 from dlperf.contract.run import Input
 from dlperf.contract.tensor import VARIANCE, shapes
@@ -341,23 +342,33 @@ def dropped(asked, start):
 def scattered(asked, start, rates):
     """What chance makes of the loss where dropout has its own rates, on the same few batches.
 
-    Synthetic ones, as those come again. mean, deviation: of each of them over DRAWS draws of the
-    formulas' own; kurtosis: of all losses, each by its batch's.
+    Synthetic ones, as those come again. mean, deviation: of each of SCATTERED steps, by `draws` of
+    the formulas' own, some DRAWS of each batch; kurtosis: of all of these, each by its batch's.
     """
     import torch
 
     if not rates:
         return None
     plain = Plain.of(asked, start, precision="fp32", data="synthetic")
+    (source,) = plain.sources
+    losses = {number: [] for number in range(source.distinct)}
     torch.manual_seed(SEED)
     with workloads.settings(asked.workload, rates):
-        losses = [[plain.loss() for _ in range(plain.sources[0].distinct)] for _ in range(DRAWS)]
+        for number in itertools.islice(itertools.cycle(source.order), DRAWS * len(losses)):
+            losses[number].append(plain.loss())
     plain.close()
-    mean, deviation = np.mean(losses, axis=0), np.std(losses, axis=0, ddof=1)
+    by_chance = {number: (np.mean(each), np.std(each, ddof=1)) for number, each in losses.items()}
+    far = [
+        (each - mean) / deviation
+        for number, (mean, deviation) in by_chance.items()
+        for each in losses[number]
+    ]
+    steps = [by_chance[source.order[step % len(source.order)]] for step in range(SCATTERED)]
     return {
-        "mean": mean.tolist(),
-        "deviation": deviation.tolist(),
-        "kurtosis": float(np.mean(((losses - mean) / deviation) ** 4)),
+        "mean": [float(mean) for mean, _ in steps],
+        "deviation": [float(deviation) for _, deviation in steps],
+        "draws": len(far),
+        "kurtosis": float(np.mean(np.power(far, 4))),
     }
 
 

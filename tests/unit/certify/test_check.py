@@ -76,7 +76,8 @@ def certificate(subject: Subject, **changed: dict[str, Any]) -> dict[str, Any]:
     amp = subject.precision.startswith("amp")
     dropped = {place: [5.0] * 3 for place in workloads.proof(subject.workload).dropouts}
     manifest = {"dropped": dropped, "parts": {"3": PARTS}, "data_digest": ["d0"]}
-    manifest["scattered"] = {"mean": [5.0], "deviation": [0.1], "kurtosis": 3.0}
+    of_steps = {"mean": [5.0] * SCATTERED, "deviation": [0.1] * SCATTERED}
+    manifest["scattered"] = {**of_steps, "draws": 48, "kurtosis": 3.0}
     runs = {}
     for name in required.runs(subject):
         runs[name] = changed.get(name) or left(dropped=dropped, scattered=BY_CHANCE)
