@@ -56,18 +56,18 @@ class PReLU(nn.PReLU):
 class Block(nn.HybridBlock):
     """One of the improved ResNets: nothing follows the sum."""
 
-    def __init__(self, run, inputs, width, first):
+    def __init__(self, run, inputs, width, stride):
         super().__init__()
-        epsilon, stride = facts.BATCH_NORM_EPSILON, 2 if first else 1
+        epsilon = facts.BATCH_NORM_EPSILON
         self.bn0, self.conv1 = batch_norm(inputs, epsilon), conv(inputs, width, 3)
         self.bn1, self.slope1 = batch_norm(width, epsilon), PReLU(run, width)
         self.conv2, self.bn2 = conv(width, width, 3, stride), batch_norm(width, epsilon)
-        self.first = first
-        if first:
+        self.shrinks = stride > 1
+        if stride > 1:
             self.conv3, self.bn3 = conv(inputs, width, 1, stride), batch_norm(width, epsilon)
 
     def hybrid_forward(self, F, x):
-        shortcut = self.bn3(self.conv3(x)) if self.first else x
+        shortcut = self.bn3(self.conv3(x)) if self.shrinks else x
         y = self.slope1(self.bn1(self.conv1(self.bn0(x))))
         return F.elemwise_add(self.bn2(self.conv2(y)), shortcut)
 
@@ -104,26 +104,21 @@ class Bottleneck(nn.HybridBlock):
         return F.elemwise_add(x, y) if self.adds else y
 
 
-def resnet(run, blocks):
+def resnet(run, backbone):
     """An improved ResNet, but its output, as pairs of canonical name and layer."""
-    channels, number = facts.RESNET_WIDTHS[0], 0
-    yield "stem", Activated(run, 3, channels, 3, epsilon=facts.BATCH_NORM_EPSILON)
-    for width, count in zip(facts.RESNET_WIDTHS, blocks):
-        for index in range(count):
-            yield "block%d" % number, Block(run, channels, width, index == 0)
-            channels, number = width, number + 1
+    yield "stem", Activated(run, 3, facts.RESNET_WIDTHS[0], 3, epsilon=facts.BATCH_NORM_EPSILON)
+    for each in facts.residuals(backbone):
+        yield each.name, Block(run, each.inputs, each.width, each.stride)
 
 
 def mobile(run):
     """MobileFaceNet likewise."""
-    epsilon, channels, number = facts.MOBILE_EPSILON, facts.MOBILE_STEM, 0
+    epsilon, channels = facts.MOBILE_EPSILON, facts.MOBILE_STEM
     yield "stem", Activated(run, 3, channels, 3, 2, epsilon=epsilon)
     yield "depthwise", Activated(run, channels, channels, 3, groups=channels, epsilon=epsilon)
-    for kind in facts.MOBILE:
-        for _ in range(kind.count):
-            yield "block%d" % number, Bottleneck(run, channels, kind.inner, kind.outer, kind.stride)
-            channels, number = kind.outer, number + 1
-    yield "last", Activated(run, channels, facts.MOBILE_LAST, 1, epsilon=epsilon)
+    for each in facts.bottlenecks():
+        yield each.name, Bottleneck(run, each.inputs, each.inner, each.outer, each.stride)
+    yield "last", Activated(run, each.outer, facts.MOBILE_LAST, 1, epsilon=epsilon)
 
 
 class Output(nn.HybridBlock):
@@ -190,8 +185,7 @@ class Face(nn.HybridBlock):
         super().__init__()
         backbone = run.dimensions["backbone"]
         self.backbone = nn.HybridSequential()
-        blocks = facts.RESNETS.get(backbone)
-        layers = resnet(run, blocks) if blocks else mobile(run)
+        layers = mobile(run) if backbone == "y1" else resnet(run, backbone)
         self.names = []
         for name, layer in layers:
             self.backbone.add(layer)
