@@ -173,9 +173,8 @@ def unsupported_in(framework, case):
         return "samples have no fixed size, which a graph needs: ask for compiler none"
     if framework == "tensorflow1" and case["precision"].startswith("amp"):
         return "its graph rewrite narrows the output layer and the head too, which are in float32"
-    whole = {"mxnet": "MXNet", "tensorflow1": "TensorFlow 1"}
-    if framework in whole and is_split(case):
-        return "in %s only `head: data` is implemented" % whole[framework]
+    if framework == "tensorflow1" and is_split(case):
+        return "in TensorFlow 1 only `head: data` is implemented"
     if framework == "mindspore" and is_sampled(case):
         if case["compiler"] == "none":
             return "PYNATIVE has no sparse gradients, which samples need: ask for compiler graph"
