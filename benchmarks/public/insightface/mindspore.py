@@ -32,9 +32,9 @@ def conv_block(inputs, outputs, *rest, **more):
 
 
 class DepthWise(nn.Cell):
-    def __init__(self, inputs, outputs, group, stride=2, residual=False):
+    def __init__(self, inputs, group, outputs, stride):
         super().__init__()
-        self.residual = residual
+        self.residual = stride == 1
         self.layers = nn.SequentialCell(
             conv_block(inputs, group),
             conv_block(group, group, 3, stride, 1, group=group),
@@ -45,20 +45,11 @@ class DepthWise(nn.Cell):
         return x + self.layers(x) if self.residual else self.layers(x)
 
 
-def residual(count, channels, group):
-    return [DepthWise(channels, channels, group, 1, True) for _ in range(count)]
-
-
 def mobilefacenet(px):
     return nn.SequentialCell(
         conv_block(3, 64, 3, 2, 1),
         conv_block(64, 64, 3, 1, 1, group=64),
-        DepthWise(64, 64, 128),
-        *residual(4, 64, 128),
-        DepthWise(64, 128, 256),
-        *residual(6, 128, 256),
-        DepthWise(128, 128, 512),
-        *residual(2, 128, 256),
+        *(DepthWise(*each[1:]) for each in facts.bottlenecks()),
         conv_block(128, 512),
         linear_block(512, 512, px // facts.SHRINK, group=512),
         nn.Flatten(),
@@ -82,12 +73,9 @@ class IBasicBlock(nn.Cell):
         return self.layers(x) + identity
 
 
-def iresnet(blocks, px):
-    layers, channels = [conv_block(3, 64, 3, 1, 1)], 64
-    for width, count in zip((64, 128, 256, 512), blocks, strict=True):
-        for index in range(count):
-            layers.append(IBasicBlock(channels, width, 1 if index else 2))
-            channels = width
+def iresnet(backbone, px):
+    layers = [conv_block(3, 64, 3, 1, 1)]
+    layers += [IBasicBlock(*each[1:]) for each in facts.residuals(backbone)]
     side, features = px // facts.SHRINK, nn.BatchNorm1d(512)
     features.gamma.requires_grad = False
     layers += [nn.BatchNorm2d(512), nn.Flatten(), nn.Dense(512 * side**2, 512), features]
@@ -101,7 +89,7 @@ class Face(nn.Cell):
         if sizes["backbone"] == "y1":
             self.backbone = mobilefacenet(px)
         else:
-            self.backbone = iresnet(facts.RESNETS[sizes["backbone"]], px)
+            self.backbone = iresnet(sizes["backbone"], px)
         for _, cell in self.backbone.cells_and_names():
             if isinstance(cell, nn.Conv2d):
                 cell.weight.set_data(initializer(Normal(facts.DEVIATION), cell.weight.shape))

@@ -31,9 +31,9 @@ def conv_block(inputs, outputs, *rest, **more):
 
 
 class DepthWise(nn.Module):
-    def __init__(self, inputs, outputs, groups, stride=2, residual=False):
+    def __init__(self, inputs, groups, outputs, stride):
         super().__init__()
-        self.residual = residual
+        self.residual = stride == 1
         self.layers = nn.Sequential(
             conv_block(inputs, groups),
             conv_block(groups, groups, 3, stride, 1, groups=groups),
@@ -44,20 +44,11 @@ class DepthWise(nn.Module):
         return self.layers(x) + x if self.residual else self.layers(x)
 
 
-def residual(count, channels, groups):
-    return [DepthWise(channels, channels, groups, 1, True) for _ in range(count)]
-
-
 def mobilefacenet(px):
     return nn.Sequential(
         conv_block(3, 64, 3, 2, 1),
         conv_block(64, 64, 3, 1, 1, groups=64),
-        DepthWise(64, 64, 128),
-        *residual(4, 64, 128),
-        DepthWise(64, 128, 256),
-        *residual(6, 128, 256),
-        DepthWise(128, 128, 512),
-        *residual(2, 128, 256),
+        *(DepthWise(*each[1:]) for each in facts.bottlenecks()),
         conv_block(128, 512),
         linear_block(512, 512, px // facts.SHRINK, groups=512),
         nn.Flatten(),
@@ -90,13 +81,9 @@ class IBasicBlock(nn.Module):
         return x
 
 
-def iresnet(blocks, px):
-    layers, channels = [nn.Conv2d(3, 64, 3, padding=1, bias=False)], 64
-    layers += [nn.BatchNorm2d(64), nn.ReLU()]
-    for width, count in zip((64, 128, 256, 512), blocks, strict=True):
-        for index in range(count):
-            layers.append(IBasicBlock(channels, width, 1 if index else 2))
-            channels = width
+def iresnet(backbone, px):
+    layers = [nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    layers += [IBasicBlock(*each[1:]) for each in facts.residuals(backbone)]
     side = px // facts.SHRINK
     layers += [nn.BatchNorm2d(512), nn.Flatten(), nn.Linear(512 * side**2, 512)]
     return nn.Sequential(*layers)
@@ -111,7 +98,7 @@ class TrainModule(nn.Module):
         if sizes["backbone"] == "y1":
             self.backbone = mobilefacenet(px)
         else:
-            self.backbone = iresnet(facts.RESNETS[sizes["backbone"]], px)
+            self.backbone = iresnet(sizes["backbone"], px)
         for module in self.backbone.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.normal_(module.weight, 0, facts.DEVIATION)

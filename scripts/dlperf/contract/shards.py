@@ -41,3 +41,16 @@ class Shard:
         for first, _, rows in parts(self.part.of(array)):
             found[first : first + len(rows)] = rows
         return found
+
+
+class Rows(Shard):
+    """A rank's block of the rows of a tensor, and no others: the last rank's may be shorter."""
+
+    def __init__(self, run, name, tensor):
+        super().__init__(run, name, tensor)
+        self.shape = (self.held, self.width)
+        self.first = self.part.ranges[0][0] if self.part.ranges else 0
+
+    def own(self, array):
+        """A canonical array, or a Table -> this rank's."""
+        return self.part.of(array)

@@ -16,18 +16,8 @@ from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from mindspore.common.initializer import initializer
 
 from dlperf.contract.run import Unsupported
-from dlperf.contract.shards import Shard
 
 NEVER = -1e30  # the score of a row that a step does not take
-
-
-class Rows(Shard):
-    """A rank's block of the rows of a tensor, and no others: the last rank's may be shorter."""
-
-    def __init__(self, run, name, tensor):
-        super().__init__(run, name, tensor)
-        self.shape = (self.held, self.width)
-        self.first = self.part.ranges[0][0] if self.part.ranges else 0
 
 
 def weight(run, rows):

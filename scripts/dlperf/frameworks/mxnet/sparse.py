@@ -11,8 +11,8 @@ import numpy as np
 from mxnet import autograd
 from mxnet.gluon import nn
 
+from dlperf.frameworks.mxnet import parallel
 from dlperf.frameworks.mxnet import training as framework
-from dlperf.frameworks.mxnet.process import by_horovod
 
 
 def table(rows, width, lazy):
@@ -107,9 +107,14 @@ class Table:
         weight, first, second = touched = [mx.nd.take(each, ids) for each in tensors]
         mx.nd.adam_update(weight, gradient, first, second, out=weight, **settings)
         for whole, part in zip(tensors, touched):
-            mx.nd._internal._scatter_set_nd(
-                lhs=whole, rhs=part, indices=ids.reshape((1, -1)), shape=whole.shape, out=whole
-            )
+            write_rows(whole, ids, part)
+
+
+def write_rows(whole, ids, rows):
+    """Write rows (n, width) of ids (n,) into an array; rows of the same id must be equal."""
+    mx.nd._internal._scatter_set_nd(
+        lhs=whole, rhs=rows, indices=ids.reshape((1, -1)), shape=whole.shape, out=whole
+    )
 
 
 def summed(ids, rows):
@@ -127,37 +132,13 @@ def summed(ids, rows):
 
 
 class Exchange:
-    """Gives each rank the ids and rows of all: the optimizer's `rescale_grad` makes a mean of them.
-
-    A store of parameter servers can only add up, so each rank puts its part beside zeros. An id is
-    two numbers there, which float32 holds exactly.
-    """
+    """Gives each rank all ids and rows: the optimizer's `rescale_grad` makes a mean of them."""
 
     def __init__(self, run, trainer, key, places, parameter):
-        self.rank, self.width = run.rank, parameter.shape[1]
-        self.store, self.key = None, "%d" % key
-        if by_horovod(run):
-            return
-        self.store, self.key = trainer._kvstore, len(trainer._params) + key
-        shape = run.ranks, places, self.width + 2
-        self.whole = mx.nd.zeros(shape, framework.device(run), parameter.dtype)
-        self.store.init(self.key, self.whole)
+        shape = places, parameter.shape[1] + 2
+        self.gathered = parallel.Gather(run, trainer, key, shape, parameter.dtype)
 
     def __call__(self, ids, rows):
-        if not self.store:
-            import horovod.mxnet as hvd
-
-            return [
-                hvd.allgather(each, name="%s of table %s" % (kind, self.key))
-                for kind, each in (("ids", ids), ("rows", rows))
-            ]
-        high = mx.nd.floor(ids.astype("float64") / 2**16)
-        low = ids.astype("float64") - high * 2**16
-        parts = [each.reshape((-1, 1)).astype(rows.dtype) for each in (high, low)]
-        self.whole[:] = 0  # a pull of the store writes to what was pushed
-        self.whole[self.rank] = mx.nd.concat(*parts, rows, dim=1)
-        self.store.pushpull(self.key, self.whole)
-        whole = self.whole.reshape((-3, 0))
-        high, low = (mx.nd.slice_axis(whole, 1, i, i + 1).reshape((-1,)) for i in (0, 1))
-        ids = high.astype("int32") * 2**16 + low.astype("int32")
-        return ids, mx.nd.slice_axis(whole, 1, 2, None)
+        own = mx.nd.concat(parallel.numbers(ids, rows.dtype), rows, dim=1)
+        whole = self.gathered(own).reshape((-3, 0))
+        return parallel.ids(whole), mx.nd.slice_axis(whole, 1, 2, None)

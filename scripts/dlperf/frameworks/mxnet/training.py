@@ -31,6 +31,7 @@ def train(
     parity=None,
     losses=1,
     lookup=None,
+    behind=None,
     schedule=None,
     outputs=None,
     tested=1,
@@ -39,9 +40,11 @@ def train(
 
     loss(run, network): a hybrid block of network and loss as one graph, from `inputs` arrays; it
     gives so many `losses`, one or one a sample. put(run, *arrays): a loader's batch on the device.
-    lookup(*batch): what the graph takes in its place, with rows of tables for ids. layout: of a
-    loader's images. schedule: a rate for each step, of the quality scenario; outputs: as of
-    inference.infer, a block of the first `tested` arrays.
+    lookup(*batch): what the graph takes in its place, with rows of tables for ids. behind(value,
+    *others): the loss where it is not in the graph, from what that gives and the arrays that it
+    does not take; it goes backward itself. layout: of a loader's images. schedule: a rate for each
+    step, of the quality scenario; outputs: as of inference.infer, a block of the first `tested`
+    arrays.
     """
     forward = loss(run, network)
     if run.compiler == "static":
@@ -62,7 +65,9 @@ def train(
         if lookup:
             batch = lookup(*batch)
         with autograd.record():
-            value = forward(*batch)
+            value = forward(*batch[:inputs])
+            if behind:
+                return behind(value, *batch[inputs:])
             if scaled(run):
                 with amp.scale_loss(value, optimizer) as larger:
                     autograd.backward(larger)
@@ -83,7 +88,7 @@ def train(
         step=step,
         wait=mx.nd.waitall,
         loss=lambda value: float(value.asnumpy().mean()) / run.accumulation,
-        parameters=sum(p.data().size for p in trained),
+        parameters=sum(p.data().size for p in {*trained, *weights.named.values()}),
         batches=batches,
         parity=dict(read_back(run, forward, inputs), **parity or {}),
         weights=weights,
@@ -216,22 +221,28 @@ def named(network):
 class Weights:
     """Parameters by canonical name. `layout` is the network's: NHWC puts a kernel's inputs last.
 
-    running: batch-norm's statistics, likewise.
+    running: batch-norm's statistics, likewise. shards: canonical name -> Part of what a rank has a
+    part of alone.
     """
 
-    def __init__(self, run, named, layout="NCHW", running=None):
+    def __init__(self, run, named, layout="NCHW", running=None, shards=None):
         self.named, self.running, self._kinds = named, running or {}, workloads.kinds(run)
+        self.shards = shards or {}
         self.last = layout == "NHWC"
 
     def statistics(self):
         return ((name, each.data().asnumpy()) for name, each in self.running.items())
 
     def read(self):
-        return ((name, self.array(name, p.data())) for name, p in self.named.items())
+        for name, parameter in self.named.items():
+            yield self.shards.get(name, name), self.array(name, parameter.data())
 
     def write(self, arrays):
         for name, parameter in self.named.items():
-            for first, last, rows in parts(arrays[name]):
+            array = arrays[name]
+            if name in self.shards:
+                array = self.shards[name].of(array)
+            for first, last, rows in parts(array):
                 # Not NumPy's: a test leaves weights in oneDNN's layout, into which only MXNet
                 # copies.
                 rows = mx.nd.array(self.own(name, rows), dtype=parameter.dtype)

@@ -18,24 +18,11 @@ from paddle.autograd import PyLayer
 
 from dlperf import frameworks
 from dlperf.contract.run import Unsupported
-from dlperf.contract.shards import Shard
+from dlperf.contract.shards import Rows
 from dlperf.contract.work import Work, feed
 from dlperf.frameworks.paddlepaddle import sparse
 from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.workloads.inputs import open_batches
-
-
-class Rows(Shard):
-    """A rank's block of the rows of a tensor, and no others: the last rank's may be shorter."""
-
-    def __init__(self, run, name, tensor):
-        super().__init__(run, name, tensor)
-        self.shape = (self.held, self.width)
-        self.first = self.part.ranges[0][0] if self.part.ranges else 0
-
-    def own(self, array):
-        """A canonical array, or a Table -> this rank's."""
-        return self.part.of(array)
 
 
 class Classes(nn.Layer):

@@ -15,22 +15,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dlperf.contract.run import Unsupported
-from dlperf.contract.shards import Shard
+from dlperf.contract.shards import Rows
 from dlperf.frameworks import half
 from dlperf.frameworks.pytorch import sparse
-
-
-class Rows(Shard):
-    """A rank's block of the rows of a tensor, and no others: the last rank's may be shorter."""
-
-    def __init__(self, run, name, tensor):
-        super().__init__(run, name, tensor)
-        self.shape = (self.held, self.width)
-        self.first = self.part.ranges[0][0] if self.part.ranges else 0
-
-    def own(self, array):
-        """A canonical array, or a Table -> this rank's."""
-        return self.part.of(array)
 
 
 def weight(run, name, tensor):

@@ -14,26 +14,13 @@ import tensorflow as tf
 
 from dlperf.contract.mesh import DATA
 from dlperf.contract.run import Unsupported
-from dlperf.contract.shards import Shard
+from dlperf.contract.shards import Rows
 from dlperf.frameworks import half
 from dlperf.frameworks.tensorflow import parallel, sparse
 from dlperf.frameworks.tensorflow import training as framework
 from dlperf.frameworks.tensorflow.process import dtype
 
 NEVER = -1e30  # the score of what is none; of minus infinity, a share times 0 is not a number
-
-
-class Rows(Shard):
-    """A rank's block of the rows of a tensor, and no others: the last rank's may be shorter."""
-
-    def __init__(self, run, name, tensor):
-        super().__init__(run, name, tensor)
-        self.shape = (self.held, self.width)
-        self.first = self.part.ranges[0][0] if self.part.ranges else 0
-
-    def own(self, array):
-        """A canonical array, or a Table -> this rank's."""
-        return self.part.of(array)
 
 
 def is_split(run, tensor):

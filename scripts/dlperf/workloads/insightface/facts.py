@@ -103,24 +103,15 @@ RESNETS = {"r50": (3, 4, 14, 3), "r100": (3, 13, 30, 3)}
 RESNET_WIDTHS = (64, 128, 256, 512)
 
 
-class Bottleneck(NamedTuple):
-    """Bottlenecks of MobileFaceNet in a row: how many, the channels within and behind one, and the
-    stride of its depthwise convolution. Those of stride 1 add their input."""
-
-    count: int
-    inner: int
-    outer: int
-    stride: int
-
-
 MOBILE_STEM = 64
+#: Bottlenecks of MobileFaceNet in a row: how many, and the other three of a Bottleneck.
 MOBILE = (
-    Bottleneck(1, 128, 64, 2),
-    Bottleneck(4, 128, 64, 1),
-    Bottleneck(1, 256, 128, 2),
-    Bottleneck(6, 256, 128, 1),
-    Bottleneck(1, 512, 128, 2),
-    Bottleneck(2, 256, 128, 1),
+    (1, 128, 64, 2),
+    (4, 128, 64, 1),
+    (1, 256, 128, 2),
+    (6, 256, 128, 1),
+    (1, 512, 128, 2),
+    (2, 256, 128, 1),
 )
 MOBILE_LAST = 512  # channels of the last convolution
 EMBEDDINGS = {"y1": 128, "r50": 512, "r100": 512}
@@ -182,9 +173,8 @@ def unsupported_in(framework, case):
         return "samples have no fixed size, which a graph needs: ask for compiler none"
     if framework == "tensorflow1" and case["precision"].startswith("amp"):
         return "its graph rewrite narrows the output layer and the head too, which are in float32"
-    whole = {"mxnet": "MXNet", "tensorflow1": "TensorFlow 1"}
-    if framework in whole and is_split(case):
-        return "in %s only `head: data` is implemented" % whole[framework]
+    if framework == "tensorflow1" and is_split(case):
+        return "in TensorFlow 1 only `head: data` is implemented"
     if framework == "mindspore" and is_sampled(case):
         if case["compiler"] == "none":
             return "PYNATIVE has no sparse gradients, which samples need: ask for compiler graph"
@@ -218,6 +208,45 @@ def sample_size(dimensions, rows):
     return max(1, rows * dimensions["sample_percent"] // 100)
 
 
+class Residual(NamedTuple):
+    """A block of an improved ResNet: its canonical name, the channels before and behind it, and the
+    stride of its second convolution. The shortcut of one of stride 2 has a convolution too."""
+
+    name: str
+    inputs: int
+    width: int
+    stride: int
+
+
+def residuals(backbone):
+    """The Residuals of an improved ResNet, in the order of the forward pass."""
+    inputs, number = RESNET_WIDTHS[0], 0
+    for width, count in zip(RESNET_WIDTHS, RESNETS[backbone]):
+        for index in range(count):
+            yield Residual("block%d" % number, inputs, width, 1 if index else 2)
+            inputs, number = width, number + 1
+
+
+class Bottleneck(NamedTuple):
+    """One of MobileFaceNet: its canonical name, the channels before, within and behind it, and the
+    stride of its depthwise convolution. One of stride 1 adds its input."""
+
+    name: str
+    inputs: int
+    inner: int
+    outer: int
+    stride: int
+
+
+def bottlenecks():
+    """The Bottlenecks of MobileFaceNet, in the order of the forward pass."""
+    inputs, number = MOBILE_STEM, 0
+    for count, *sizes in MOBILE:
+        for _ in range(count):
+            yield Bottleneck("block%d" % number, inputs, *sizes)
+            inputs, number = sizes[1], number + 1
+
+
 class Convolution(NamedTuple):
     """Of a backbone: canonical name of its kernel, channels, side of the kernel and of its outputs.
 
@@ -237,36 +266,28 @@ def convolutions(dimensions):
     side = dimensions["image_size"]
     if dimensions["backbone"] == "y1":
         return _convolutions_of_mobile(side // 2)
-    return _convolutions_of_resnet(RESNETS[dimensions["backbone"]], side)
+    return _convolutions_of_resnet(dimensions["backbone"], side)
 
 
-def _convolutions_of_resnet(blocks, side):
+def _convolutions_of_resnet(backbone, side):
     yield Convolution("stem.conv", 3, RESNET_WIDTHS[0], 3, side)
-    channels, block = RESNET_WIDTHS[0], 0
-    for width, count in zip(RESNET_WIDTHS, blocks):
-        for index in range(count):
-            name = "block%d." % block
-            yield Convolution(name + "conv1", channels, width, 3, side)
-            side = side // 2 if index == 0 else side  # the stride is in the second
-            yield Convolution(name + "conv2", width, width, 3, side)
-            if index == 0:
-                yield Convolution(name + "conv3", channels, width, 1, side)  # of the shortcut
-            channels, block = width, block + 1
+    for each in residuals(backbone):
+        yield Convolution(each.name + ".conv1", each.inputs, each.width, 3, side)
+        side //= each.stride
+        yield Convolution(each.name + ".conv2", each.width, each.width, 3, side)
+        if each.stride > 1:  # of the shortcut
+            yield Convolution(each.name + ".conv3", each.inputs, each.width, 1, side)
 
 
 def _convolutions_of_mobile(side):
     yield Convolution("stem.conv", 3, MOBILE_STEM, 3, side)
     yield Convolution("depthwise.conv", MOBILE_STEM, MOBILE_STEM, 3, side, True)
-    channels, block = MOBILE_STEM, 0
-    for kind in MOBILE:
-        for _ in range(kind.count):
-            name = "block%d." % block
-            yield Convolution(name + "conv1", channels, kind.inner, 1, side)
-            side //= kind.stride
-            yield Convolution(name + "conv2", kind.inner, kind.inner, 3, side, True)
-            yield Convolution(name + "conv3", kind.inner, kind.outer, 1, side)
-            channels, block = kind.outer, block + 1
-    yield Convolution("last.conv", channels, MOBILE_LAST, 1, side)
+    for each in bottlenecks():
+        yield Convolution(each.name + ".conv1", each.inputs, each.inner, 1, side)
+        side //= each.stride
+        yield Convolution(each.name + ".conv2", each.inner, each.inner, 3, side, True)
+        yield Convolution(each.name + ".conv3", each.inner, each.outer, 1, side)
+    yield Convolution("last.conv", each.outer, MOBILE_LAST, 1, side)
     # all of the image: one output for each channel
     yield Convolution("output.conv", MOBILE_LAST, MOBILE_LAST, side, 1, True)
 

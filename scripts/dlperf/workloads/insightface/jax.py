@@ -55,18 +55,18 @@ class Block(nn.Module):
     """One of the improved ResNets: nothing follows the sum."""
 
     width: int
-    first: bool
+    stride: int
     dtype: jnp.dtype
 
     @nn.compact
     def __call__(self, x):
         conv, norm = layers(self.dtype, facts.BATCH_NORM_EPSILON)
-        stride, shortcut = 2 if self.first else 1, x
-        if self.first:
-            shortcut = norm(name="bn3")(conv(self.width, 1, stride, name="conv3")(x))
+        shortcut = x
+        if self.stride > 1:
+            shortcut = norm(name="bn3")(conv(self.width, 1, self.stride, name="conv3")(x))
         y = conv(self.width, 3, name="conv1")(norm(name="bn0")(x))
         y = prelu(self, "slope1", norm(name="bn1")(y))
-        return norm(name="bn2")(conv(self.width, 3, stride, name="conv2")(y)) + shortcut
+        return norm(name="bn2")(conv(self.width, 3, self.stride, name="conv2")(y)) + shortcut
 
 
 class Activated(nn.Module):
@@ -104,25 +104,20 @@ class Bottleneck(nn.Module):
         return x + y if self.stride == 1 else y
 
 
-def resnet(blocks, dtype):
+def resnet(backbone, dtype):
     """The layers of an improved ResNet, but its output."""
     yield Activated(facts.RESNET_WIDTHS[0], 3, dtype, facts.BATCH_NORM_EPSILON, name="stem")
-    number = 0
-    for width, count in zip(facts.RESNET_WIDTHS, blocks):
-        for index in range(count):
-            yield Block(width, index == 0, dtype, name="block%d" % number)
-            number += 1
+    for each in facts.residuals(backbone):
+        yield Block(each.width, each.stride, dtype, name=each.name)
 
 
 def mobile(dtype):
     """The layers of MobileFaceNet, but its output."""
-    epsilon, channels, number = facts.MOBILE_EPSILON, facts.MOBILE_STEM, 0
+    epsilon, channels = facts.MOBILE_EPSILON, facts.MOBILE_STEM
     yield Activated(channels, 3, dtype, epsilon, 2, name="stem")
     yield Activated(channels, 3, dtype, epsilon, groups=channels, name="depthwise")
-    for kind in facts.MOBILE:
-        for _ in range(kind.count):
-            yield Bottleneck(kind.inner, kind.outer, kind.stride, dtype, name="block%d" % number)
-            number += 1
+    for each in facts.bottlenecks():
+        yield Bottleneck(each.inner, each.outer, each.stride, dtype, name=each.name)
     yield Activated(facts.MOBILE_LAST, 1, dtype, epsilon, name="last")
 
 
@@ -162,7 +157,7 @@ class Face(nn.Module):
         if is_mobile:
             hidden = mobile(self.dtype)
         else:
-            hidden = resnet(facts.RESNETS[self.backbone], self.dtype)
+            hidden = resnet(self.backbone, self.dtype)
         for layer in hidden:
             x = layer(x)
         x = x.astype(jnp.promote_types(x.dtype, jnp.float32))

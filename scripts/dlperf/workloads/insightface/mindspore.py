@@ -15,6 +15,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import initializer
 from mindspore.ops.operations._grad_ops import ReluGrad
 
+from dlperf.contract.shards import Rows
 from dlperf.frameworks.mindspore import split_head
 from dlperf.frameworks.mindspore import training as framework
 from dlperf.workloads.insightface import facts
@@ -73,14 +74,14 @@ class PReLUOnCPU(nn.Cell):
 class Block(nn.Cell):
     """One of the improved ResNets: nothing follows the sum."""
 
-    def __init__(self, inputs, width, first):
+    def __init__(self, inputs, width, stride):
         super().__init__()
-        epsilon, stride = facts.BATCH_NORM_EPSILON, 2 if first else 1
+        epsilon = facts.BATCH_NORM_EPSILON
         self.bn0, self.conv1 = batch_norm(inputs, epsilon), conv(inputs, width, 3)
         self.bn1, self.slope1 = batch_norm(width, epsilon), PReLU(width)
         self.conv2, self.bn2 = conv(width, width, 3, stride), batch_norm(width, epsilon)
         self.conv3 = self.bn3 = None
-        if first:
+        if stride > 1:
             self.conv3, self.bn3 = conv(inputs, width, 1, stride), batch_norm(width, epsilon)
 
     def construct(self, x):
@@ -121,30 +122,21 @@ class Bottleneck(nn.Cell):
         return x + y if self.adds else y
 
 
-def resnet(blocks):
-    """An improved ResNet, but its output, as layers by canonical name."""
-    channels, number = facts.RESNET_WIDTHS[0], 0
-    layers = OrderedDict(stem=Activated(3, channels, 3, epsilon=facts.BATCH_NORM_EPSILON))
-    for width, count in zip(facts.RESNET_WIDTHS, blocks):
-        for index in range(count):
-            layers["block%d" % number] = Block(channels, width, index == 0)
-            channels, number = width, number + 1
-    return layers
+def resnet(backbone):
+    """An improved ResNet, but its output, as pairs of canonical name and layer."""
+    yield "stem", Activated(3, facts.RESNET_WIDTHS[0], 3, epsilon=facts.BATCH_NORM_EPSILON)
+    for each in facts.residuals(backbone):
+        yield each.name, Block(each.inputs, each.width, each.stride)
 
 
 def mobile():
     """MobileFaceNet likewise."""
-    epsilon, channels, number = facts.MOBILE_EPSILON, facts.MOBILE_STEM, 0
-    layers = OrderedDict(
-        stem=Activated(3, channels, 3, 2, epsilon=epsilon),
-        depthwise=Activated(channels, channels, 3, groups=channels, epsilon=epsilon),
-    )
-    for kind in facts.MOBILE:
-        for _ in range(kind.count):
-            layers["block%d" % number] = Bottleneck(channels, kind.inner, kind.outer, kind.stride)
-            channels, number = kind.outer, number + 1
-    layers["last"] = Activated(channels, facts.MOBILE_LAST, 1, epsilon=epsilon)
-    return layers
+    epsilon, channels = facts.MOBILE_EPSILON, facts.MOBILE_STEM
+    yield "stem", Activated(3, channels, 3, 2, epsilon=epsilon)
+    yield "depthwise", Activated(channels, channels, 3, groups=channels, epsilon=epsilon)
+    for each in facts.bottlenecks():
+        yield each.name, Bottleneck(each.inputs, each.inner, each.outer, each.stride)
+    yield "last", Activated(each.outer, facts.MOBILE_LAST, 1, epsilon=epsilon)
 
 
 class Output(nn.Cell):
@@ -183,7 +175,7 @@ class Head(nn.Cell):
     def __init__(self, run):
         super().__init__()
         dimensions = run.dimensions
-        self.rows = split_head.Rows(run, "centres", facts.parameters(dimensions)["centres"])
+        self.rows = Rows(run, "centres", facts.parameters(dimensions)["centres"])
         self.weight = split_head.weight(run, self.rows)
         self.first, self.count = self.rows.first, self.rows.held
         self.is_split = facts.is_split(dimensions) and run.distributed
@@ -266,8 +258,8 @@ class Face(nn.Cell):
     def __init__(self, run):
         super().__init__()
         backbone = run.dimensions["backbone"]
-        layers = mobile() if backbone == "y1" else resnet(facts.RESNETS[backbone])
-        self.backbone = nn.SequentialCell(layers)
+        layers = mobile() if backbone == "y1" else resnet(backbone)
+        self.backbone = nn.SequentialCell(OrderedDict(layers))
         if run.amp:  # convolutions and slopes in half precision, batch-norm in float32
             self.backbone = ms.amp.auto_mixed_precision(self.backbone, "O2", dtype=ms.float16)
         self.output, self.head = Output(run), Head(run)
@@ -298,7 +290,7 @@ def weights(run, network):
 
 def sampler(run):
     """What a rank samples, as contract/sampled.py says."""
-    rows = split_head.Rows(run, "centres", facts.parameters(run.dimensions)["centres"])
+    rows = Rows(run, "centres", facts.parameters(run.dimensions)["centres"])
     draw = sample(run, rows.held)
 
     def drawn(labels):

@@ -1,7 +1,8 @@
 """InsightFace in MXNet's Gluon.
 
 As fast as it gets: network and loss are one hybrid block, so that a step is one graph, with
-`static_alloc` and `static_shape`. NCHW, which oneDNN blocks by itself. Under mixed precision the
+`static_alloc` and `static_shape`; behind it stands a split head, whose ranks exchange features,
+labels and three numbers an image. NCHW, which oneDNN blocks by itself. Under mixed precision the
 backbone computes in half, and what comes from its output on, whose products are `dot`, in float32.
 """
 
@@ -10,6 +11,7 @@ import math
 import mxnet as mx
 from mxnet.gluon import nn
 
+from dlperf.contract.shards import Rows
 from dlperf.frameworks.mxnet import split_head
 from dlperf.frameworks.mxnet import training as framework
 from dlperf.workloads.insightface import facts
@@ -56,18 +58,18 @@ class PReLU(nn.PReLU):
 class Block(nn.HybridBlock):
     """One of the improved ResNets: nothing follows the sum."""
 
-    def __init__(self, run, inputs, width, first):
+    def __init__(self, run, inputs, width, stride):
         super().__init__()
-        epsilon, stride = facts.BATCH_NORM_EPSILON, 2 if first else 1
+        epsilon = facts.BATCH_NORM_EPSILON
         self.bn0, self.conv1 = batch_norm(inputs, epsilon), conv(inputs, width, 3)
         self.bn1, self.slope1 = batch_norm(width, epsilon), PReLU(run, width)
         self.conv2, self.bn2 = conv(width, width, 3, stride), batch_norm(width, epsilon)
-        self.first = first
-        if first:
+        self.shrinks = stride > 1
+        if stride > 1:
             self.conv3, self.bn3 = conv(inputs, width, 1, stride), batch_norm(width, epsilon)
 
     def hybrid_forward(self, F, x):
-        shortcut = self.bn3(self.conv3(x)) if self.first else x
+        shortcut = self.bn3(self.conv3(x)) if self.shrinks else x
         y = self.slope1(self.bn1(self.conv1(self.bn0(x))))
         return F.elemwise_add(self.bn2(self.conv2(y)), shortcut)
 
@@ -104,26 +106,21 @@ class Bottleneck(nn.HybridBlock):
         return F.elemwise_add(x, y) if self.adds else y
 
 
-def resnet(run, blocks):
+def resnet(run, backbone):
     """An improved ResNet, but its output, as pairs of canonical name and layer."""
-    channels, number = facts.RESNET_WIDTHS[0], 0
-    yield "stem", Activated(run, 3, channels, 3, epsilon=facts.BATCH_NORM_EPSILON)
-    for width, count in zip(facts.RESNET_WIDTHS, blocks):
-        for index in range(count):
-            yield "block%d" % number, Block(run, channels, width, index == 0)
-            channels, number = width, number + 1
+    yield "stem", Activated(run, 3, facts.RESNET_WIDTHS[0], 3, epsilon=facts.BATCH_NORM_EPSILON)
+    for each in facts.residuals(backbone):
+        yield each.name, Block(run, each.inputs, each.width, each.stride)
 
 
 def mobile(run):
     """MobileFaceNet likewise."""
-    epsilon, channels, number = facts.MOBILE_EPSILON, facts.MOBILE_STEM, 0
+    epsilon, channels = facts.MOBILE_EPSILON, facts.MOBILE_STEM
     yield "stem", Activated(run, 3, channels, 3, 2, epsilon=epsilon)
     yield "depthwise", Activated(run, channels, channels, 3, groups=channels, epsilon=epsilon)
-    for kind in facts.MOBILE:
-        for _ in range(kind.count):
-            yield "block%d" % number, Bottleneck(run, channels, kind.inner, kind.outer, kind.stride)
-            channels, number = kind.outer, number + 1
-    yield "last", Activated(run, channels, facts.MOBILE_LAST, 1, epsilon=epsilon)
+    for each in facts.bottlenecks():
+        yield each.name, Bottleneck(run, each.inputs, each.inner, each.outer, each.stride)
+    yield "last", Activated(run, each.outer, facts.MOBILE_LAST, 1, epsilon=epsilon)
 
 
 class Output(nn.HybridBlock):
@@ -166,40 +163,70 @@ def with_margin(F, dimensions, own):
     return own * math.cos(facts.ARC_MARGIN) - sine * math.sin(facts.ARC_MARGIN)
 
 
+def scores(F, dimensions, cosines, own, is_own):
+    """Those of cosines; `own`: each image's own one; is_own: 1 there, and 0 elsewhere."""
+    more = F.broadcast_mul(is_own, with_margin(F, dimensions, own) - own)
+    return facts.SCALE * (cosines + more)
+
+
 class Head(nn.HybridBlock):
-    """From embeddings to the loss of each image, by all centres."""
+    """From embeddings to the loss of each image, by all centres.
+
+    Where the centres are split, it holds a rank's share of them, and no more.
+    """
 
     def __init__(self, run):
         super().__init__()
-        self.dimensions, self.count = run.dimensions, run.dimensions["num_classes"]
+        dimensions, centres = run.dimensions, facts.parameters(run.dimensions)["centres"]
+        self.dimensions, self.count = dimensions, dimensions["num_classes"]
         self.dtype = "float64" if run.float64 else "float32"
-        shape = facts.parameters(run.dimensions)["centres"].shape
-        self.weight = self.params.get("weight", shape=shape, init="zeros")
+        self.rows = Rows(run, "centres", centres)
+        kind = {"grad_req": "null"} if facts.is_sampled(dimensions) else {}
+        self.weight = self.params.get("weight", shape=self.rows.shape, init="zeros", **kind)
 
     def hybrid_forward(self, F, x, labels, weight):
         cosines = split_head.cosines(F, x, weight)
         own = F.pick(cosines, labels, keepdims=True)
-        moved = with_margin(F, self.dimensions, own)
         is_own = F.one_hot(labels, self.count, dtype=self.dtype)
-        more = F.broadcast_mul(is_own, moved - own)
-        return -F.pick(F.log_softmax(facts.SCALE * (cosines + more)), labels)
+        return -F.pick(F.log_softmax(scores(F, self.dimensions, cosines, own, is_own)), labels)
+
+
+class Scores(nn.HybridBlock):
+    """Those of some centres, of which an image's own one need not be one."""
+
+    def __init__(self, dimensions):
+        super().__init__()
+        self.dimensions = dimensions
+
+    def hybrid_forward(self, F, x, centres, is_own):
+        cosines = split_head.cosines(F, x, centres)
+        own = F.sum(is_own * cosines, axis=1, keepdims=True)
+        return scores(F, self.dimensions, cosines, own, is_own)
+
+
+class Embeddings(nn.HybridBlock):
+    def __init__(self, run):
+        super().__init__()
+        backbone = run.dimensions["backbone"]
+        self.backbone = nn.HybridSequential()
+        layers = mobile(run) if backbone == "y1" else resnet(run, backbone)
+        self.names = []
+        for name, layer in layers:
+            self.backbone.add(layer)
+            self.names.append(name)
+        self.output = Output(run)
+
+    def hybrid_forward(self, F, images):
+        return self.output(self.backbone(images))
 
 
 class Face(nn.HybridBlock):
     def __init__(self, run):
         super().__init__()
-        backbone = run.dimensions["backbone"]
-        self.backbone = nn.HybridSequential()
-        blocks = facts.RESNETS.get(backbone)
-        layers = resnet(run, blocks) if blocks else mobile(run)
-        self.names = []
-        for name, layer in layers:
-            self.backbone.add(layer)
-            self.names.append(name)
-        self.output, self.head = Output(run), Head(run)
+        self.embeddings, self.head = Embeddings(run), Head(run)
 
     def hybrid_forward(self, F, images, labels):
-        return self.head(self.output(self.backbone(images)), labels)
+        return self.head(self.embeddings(images), labels)
 
 
 def model(run):
@@ -210,25 +237,59 @@ def weights(run, network):
     """The trained parameters by the names of facts.parameters."""
 
     def canonical(own):
-        if own == "head.weight":
-            return "centres"
-        first, _, rest = own.partition(".")
+        first, _, rest = own.replace("embeddings.", "").partition(".")
         if first == "backbone":
             number, _, rest = rest.partition(".")
-            first = network.names[int(number)]
+            first = network.embeddings.names[int(number)]
         return "%s.%s" % (first, rest.replace(".alpha", "").replace("running_", ""))
 
-    named = {canonical(name): p for name, p in framework.named(network)}
+    named = {
+        canonical(name): parameter
+        for name, parameter in framework.named(network)
+        if parameter is not network.head.weight
+    }
+    named["centres"], centres = network.head.weight, network.head.rows.part
     running = {
         canonical(name).replace(".var", ".variance"): parameter
         for name, parameter in network._collect_params_with_prefix().items()
         if "running" in name
     }
-    return framework.Weights(run, named, running=running)
+    shards = {"centres": centres} if centres.ranges else {}
+    return framework.Weights(run, named, running=running, shards=shards)
 
 
 def loss(run, network):
-    return network
+    return network.embeddings if facts.is_split(run.dimensions) else network
+
+
+def sample(run, rows):
+    """What gives the rows that a step takes, by MXNet's own random numbers."""
+    size = facts.sample_size(run.dimensions, rows.held)
+    return lambda places: split_head.sampled(rows.held, size, places)
+
+
+def sampler(run):
+    """What a rank samples, as contract/sampled.py says."""
+    rows = Rows(run, "centres", facts.parameters(run.dimensions)["centres"])
+    draw = sample(run, rows)
+
+    def taken(labels):
+        places = framework.put(run, labels, "int32") - rows.first
+        return rows.first + draw(places).asnumpy()
+
+    return taken
+
+
+def split(run, network, trainer):
+    """The head behind the graph."""
+    rows, block, given = network.head.rows, Scores(run.dimensions), None
+    is_sampled = facts.is_sampled(run.dimensions)
+    if run.compiler == "static":
+        # a sample is larger where the batch has more of a rank's identities
+        block.hybridize(static_alloc=True, static_shape=not is_sampled)
+    if is_sampled:
+        given = sample(run, rows)
+    return split_head.Split(run, trainer, rows, block, given)
 
 
 def optimizer(run, network):
@@ -238,16 +299,21 @@ def optimizer(run, network):
         wd=facts.WEIGHT_DECAY,
     )
     kind = mx.optimizer.SGD if run.cuda else split_head.SGD
+    if facts.is_split(run.dimensions):
+        own = network.embeddings, network.head.weight
+        return split_head.Trainer(run, *own, kind(**settings))
     return framework.trainer(run, network, kind(**settings))
 
 
-def put(run, images, labels):
-    return framework.put(run, images, images.dtype), framework.put(run, labels, "int32")
+def put(run, images, *others):
+    """Images, labels, and in certificates what a step samples."""
+    integers = (framework.put(run, each, "int32") for each in others)
+    return (framework.put(run, images, images.dtype), *integers)
 
 
 def training(run):
     network = model(run)
-    trainer = optimizer(run, network)
+    trainer, is_split = optimizer(run, network), facts.is_split(run.dimensions)
     many = max(1, trainer.optimizer.aggregate_num)
     return framework.train(
         run,
@@ -256,8 +322,9 @@ def training(run):
         trainer,
         weights(run, network),
         put,
-        inputs=2,
+        inputs=1 if is_split else 2,
         losses=run.batch_size,
+        behind=split(run, network, trainer) if is_split else None,
         layout="NCHW",
         parity={
             "layout": "NCHW",

@@ -37,14 +37,14 @@ def batch_norm(channels, epsilon, kind=nn.BatchNorm2d):
 class Block(nn.Module):
     """One of the improved ResNets: nothing follows the sum."""
 
-    def __init__(self, inputs, width, first):
+    def __init__(self, inputs, width, stride):
         super().__init__()
-        epsilon, stride = facts.BATCH_NORM_EPSILON, 2 if first else 1
+        epsilon = facts.BATCH_NORM_EPSILON
         self.bn0, self.conv1 = batch_norm(inputs, epsilon), conv(inputs, width, 3)
         self.bn1, self.slope1 = batch_norm(width, epsilon), nn.PReLU(width)
         self.conv2, self.bn2 = conv(width, width, 3, stride), batch_norm(width, epsilon)
         self.conv3 = self.bn3 = None
-        if first:
+        if stride > 1:
             self.conv3, self.bn3 = conv(inputs, width, 1, stride), batch_norm(width, epsilon)
 
     def forward(self, x):
@@ -85,26 +85,21 @@ class Bottleneck(nn.Module):
         return x + y if self.adds else y
 
 
-def resnet(blocks):
+def resnet(backbone):
     """An improved ResNet, but its output, as pairs of canonical name and layer."""
-    channels, number = facts.RESNET_WIDTHS[0], 0
-    yield "stem", Activated(3, channels, 3, epsilon=facts.BATCH_NORM_EPSILON)
-    for width, count in zip(facts.RESNET_WIDTHS, blocks):
-        for index in range(count):
-            yield "block%d" % number, Block(channels, width, index == 0)
-            channels, number = width, number + 1
+    yield "stem", Activated(3, facts.RESNET_WIDTHS[0], 3, epsilon=facts.BATCH_NORM_EPSILON)
+    for each in facts.residuals(backbone):
+        yield each.name, Block(each.inputs, each.width, each.stride)
 
 
 def mobile():
     """MobileFaceNet likewise."""
-    epsilon, channels, number = facts.MOBILE_EPSILON, facts.MOBILE_STEM, 0
+    epsilon, channels = facts.MOBILE_EPSILON, facts.MOBILE_STEM
     yield "stem", Activated(3, channels, 3, 2, epsilon=epsilon)
     yield "depthwise", Activated(channels, channels, 3, groups=channels, epsilon=epsilon)
-    for kind in facts.MOBILE:
-        for _ in range(kind.count):
-            yield "block%d" % number, Bottleneck(channels, kind.inner, kind.outer, kind.stride)
-            channels, number = kind.outer, number + 1
-    yield "last", Activated(channels, facts.MOBILE_LAST, 1, epsilon=epsilon)
+    for each in facts.bottlenecks():
+        yield each.name, Bottleneck(each.inputs, each.inner, each.outer, each.stride)
+    yield "last", Activated(each.outer, facts.MOBILE_LAST, 1, epsilon=epsilon)
 
 
 class Standardized(nn.BatchNorm1d):
@@ -203,7 +198,7 @@ class Face(nn.Module):
     def __init__(self, run):
         super().__init__()
         backbone = run.dimensions["backbone"]
-        layers = mobile() if backbone == "y1" else resnet(facts.RESNETS[backbone])
+        layers = mobile() if backbone == "y1" else resnet(backbone)
         self.backbone = nn.Sequential(OrderedDict(layers))
         self.output, self.head = Output(run.dimensions), Head(run)
 

@@ -18,6 +18,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
+from dlperf.contract.shards import Rows
 from dlperf.frameworks.paddlepaddle import split_head
 from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.workloads.insightface import facts
@@ -80,14 +81,13 @@ class Layers:
 class Block(nn.Layer):
     """One of the improved ResNets: nothing follows the sum."""
 
-    def __init__(self, make, inputs, width, first):
+    def __init__(self, make, inputs, width, stride):
         super().__init__()
-        stride = 2 if first else 1
         self.bn0, self.conv1 = make.norm(inputs), make.conv(inputs, width, 3)
         self.bn1, self.slope1 = make.norm(width), make.prelu(width)
         self.conv2, self.bn2 = make.conv(width, width, 3, stride), make.norm(width)
         self.conv3 = self.bn3 = None
-        if first:
+        if stride > 1:
             self.conv3, self.bn3 = make.conv(inputs, width, 1, stride), make.norm(width)
 
     def forward(self, x):
@@ -127,29 +127,21 @@ class Bottleneck(nn.Layer):
         return x + y if self.adds else y
 
 
-def resnet(make, blocks):
+def resnet(make, backbone):
     """An improved ResNet, but its output, as pairs of canonical name and layer."""
-    channels, number = facts.RESNET_WIDTHS[0], 0
-    yield "stem", Activated(make, 3, channels, 3)
-    for width, count in zip(facts.RESNET_WIDTHS, blocks):
-        for index in range(count):
-            yield "block%d" % number, Block(make, channels, width, index == 0)
-            channels, number = width, number + 1
+    yield "stem", Activated(make, 3, facts.RESNET_WIDTHS[0], 3)
+    for each in facts.residuals(backbone):
+        yield each.name, Block(make, each.inputs, each.width, each.stride)
 
 
 def mobile(make):
     """MobileFaceNet likewise."""
-    channels, number = facts.MOBILE_STEM, 0
+    channels = facts.MOBILE_STEM
     yield "stem", Activated(make, 3, channels, 3, 2)
     yield "depthwise", Activated(make, channels, channels, 3, groups=channels)
-    for kind in facts.MOBILE:
-        for _ in range(kind.count):
-            yield (
-                "block%d" % number,
-                Bottleneck(make, channels, kind.inner, kind.outer, kind.stride),
-            )
-            channels, number = kind.outer, number + 1
-    yield "last", Activated(make, channels, facts.MOBILE_LAST, 1)
+    for each in facts.bottlenecks():
+        yield each.name, Bottleneck(make, each.inputs, each.inner, each.outer, each.stride)
+    yield "last", Activated(make, each.outer, facts.MOBILE_LAST, 1)
 
 
 class Output(nn.Layer):
@@ -202,7 +194,7 @@ class Embedding(nn.Layer):
         backbone, is_own = run.dimensions["backbone"], has_onednn(run)
         epsilon = facts.MOBILE_EPSILON if backbone == "y1" else facts.BATCH_NORM_EPSILON
         make = Layers(layout(run), epsilon, is_own)
-        layers = mobile(make) if backbone == "y1" else resnet(make, facts.RESNETS[backbone])
+        layers = mobile(make) if backbone == "y1" else resnet(make, backbone)
         self.backbone = (Backbone if is_own else nn.Sequential)(*layers)
         self.output = Output(Layers(layout(run), epsilon, False), run.dimensions)
 
@@ -298,7 +290,7 @@ def weights(run, network):
 
 def sampler(run):
     """What a rank samples, as contract/sampled.py says."""
-    rows = split_head.Rows(run, "centres", facts.parameters(run.dimensions)["centres"])
+    rows = Rows(run, "centres", facts.parameters(run.dimensions)["centres"])
 
     def taken(labels):
         places = split_head.places_of(paddle.to_tensor(labels), rows.first, rows.held)

@@ -20,7 +20,10 @@ from dlperf.workloads.insightface import facts, sampling
 #: Of certificates: all layers on smaller images; identities that two ranks do not divide.
 DIMENSIONS = {"image_size": 48, "num_classes": 1001, "sample_percent": 10}
 BATCH_SIZE = 8
-SEED = 1  # of batches
+#: Of batches. Of the first 13 the one whose values before PReLUs, from the neutral weights, stay
+#: furthest from 0 in y1, r50 and r100 (4.8e-5), so that rounding turns none: by these weights
+#: MindSpore, which has no float64, is held in float32 too.
+SEED = 10
 # Where ranks exchange gradients, so many take the timed step: two would not tell a sum that is
 # divided by 2 from a mean.
 TIMED_RANKS = 3
@@ -172,8 +175,10 @@ def timed(name, known, random):
     """Weights for the step that is timed, whose rounding they do not amplify.
 
     Kernels of the usual deviation and scales around 1: the signal is as large as the shifts beside
-    it, whose rounding would drown it. Slopes near 1: where rounding turns a PReLU, little changes.
-    Larger shifts without a gradient: their decay, beside what rounding makes of that.
+    it, whose rounding would drown it. Slopes within 1/400 of 1: in millions of values before a
+    PReLU some are so near 0 that rounding turns them, and one that is turned would change all
+    gradients before it; the neutral weights show slopes. Larger shifts without a gradient: their
+    decay, beside what rounding makes of that.
     """
     array = np.asarray(neutral(name, known, random))
     if known.kind == KERNEL:
@@ -181,7 +186,7 @@ def timed(name, known, random):
     if known.kind == SCALE:
         return 0.5 + array
     if ".slope" in name:
-        return 0.5 + array
+        return 1 + (array - 0.25) / 64
     if name == "output.bias":
         width = known.shape[0] // 2
         further = (TIMED_SHIFT - SHIFT) * width**0.5 * direction(width)

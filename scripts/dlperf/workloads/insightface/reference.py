@@ -47,20 +47,16 @@ class Network:
         return F.conv2d(x, kernel, stride=stride, padding=padding, groups=groups)
 
 
-def resnet(network, blocks, images):
+def resnet(network, backbone, images):
     """(batch, 3, px, px) -> what the dense layer takes: channels, then rows, then columns."""
     x = network.prelu("stem.slope", network.norm("stem.bn", network.conv("stem.conv", images)))
-    block = 0
-    for count in blocks:
-        for index in range(count):
-            name, stride = "block%d." % block, 2 if index == 0 else 1
-            shortcut = x
-            if index == 0:
-                shortcut = network.norm(name + "bn3", network.conv(name + "conv3", x, 2))
-            y = network.conv(name + "conv1", network.norm(name + "bn0", x))
-            y = network.prelu(name + "slope1", network.norm(name + "bn1", y))
-            x = network.norm(name + "bn2", network.conv(name + "conv2", y, stride)) + shortcut
-            block += 1
+    for each in facts.residuals(backbone):
+        name, shortcut = each.name + ".", x
+        if each.stride > 1:
+            shortcut = network.norm(name + "bn3", network.conv(name + "conv3", x, each.stride))
+        y = network.conv(name + "conv1", network.norm(name + "bn0", x))
+        y = network.prelu(name + "slope1", network.norm(name + "bn1", y))
+        x = network.norm(name + "bn2", network.conv(name + "conv2", y, each.stride)) + shortcut
     x = network.norm("output.bn", x)
     return dropout(x, facts.DROPOUT).flatten(1)
 
@@ -74,15 +70,12 @@ def mobile(network, images):
 
     x = activated("stem.", "conv", "bn", "slope", images, 2)
     x = activated("depthwise.", "conv", "bn", "slope", x)
-    block = 0
-    for kind in facts.MOBILE:
-        for _ in range(kind.count):
-            name = "block%d." % block
-            y = activated(name, "conv1", "bn1", "slope1", x)
-            y = activated(name, "conv2", "bn2", "slope2", y, kind.stride)
-            y = network.norm(name + "bn3", network.conv(name + "conv3", y))
-            x = x + y if kind.stride == 1 else y
-            block += 1
+    for each in facts.bottlenecks():
+        name = each.name + "."
+        y = activated(name, "conv1", "bn1", "slope1", x)
+        y = activated(name, "conv2", "bn2", "slope2", y, each.stride)
+        y = network.norm(name + "bn3", network.conv(name + "conv3", y))
+        x = x + y if each.stride == 1 else y
     x = activated("last.", "conv", "bn", "slope", x)
     return network.norm("output.bn", network.conv("output.conv", x, padding=0)).flatten(1)
 
@@ -94,7 +87,7 @@ def embeddings(weights, images, seen, dimensions):
         x = mobile(network, images)
     else:
         network = Network(weights, seen, facts.BATCH_NORM_EPSILON)
-        x = resnet(network, facts.RESNETS[dimensions["backbone"]], images)
+        x = resnet(network, dimensions["backbone"], images)
     bias, shift = weights["output.bias"].chunk(2)
     x = x @ weights["output.weight"].T + bias
     return network.standardized("output.norm", x, facts.BATCH_NORM_EPSILON) + shift

@@ -10,6 +10,7 @@ import math
 
 import tensorflow as tf
 
+from dlperf.contract.shards import Rows
 from dlperf.frameworks.tensorflow import split_head
 from dlperf.frameworks.tensorflow import training as framework
 from dlperf.workloads.insightface import facts, input
@@ -113,14 +114,14 @@ def prelu(x, slope):
 class Block(tf.Module):
     """One of the improved ResNets: nothing follows the sum."""
 
-    def __init__(self, inputs, width, first):
+    def __init__(self, inputs, width, stride):
         super().__init__()
-        epsilon, stride = facts.BATCH_NORM_EPSILON, 2 if first else 1
+        epsilon = facts.BATCH_NORM_EPSILON
         self.bn0, self.conv1 = BatchNorm(inputs, epsilon), Conv(inputs, width, 3)
         self.bn1, self.slope1 = BatchNorm(width, epsilon), variable(width)
         self.conv2, self.bn2 = Conv(width, width, 3, stride), BatchNorm(width, epsilon)
         self.conv3 = self.bn3 = None
-        if first:
+        if stride > 1:
             self.conv3, self.bn3 = Conv(inputs, width, 1, stride), BatchNorm(width, epsilon)
 
     def __call__(self, x):
@@ -161,26 +162,21 @@ class Bottleneck(tf.Module):
         return x + y if self.adds else y
 
 
-def resnet(blocks):
+def resnet(backbone):
     """An improved ResNet, but its output, as pairs of canonical name and layer."""
-    channels, number = facts.RESNET_WIDTHS[0], 0
-    yield "stem", Activated(Conv(3, channels, 3), facts.BATCH_NORM_EPSILON)
-    for width, count in zip(facts.RESNET_WIDTHS, blocks):
-        for index in range(count):
-            yield "block%d" % number, Block(channels, width, index == 0)
-            channels, number = width, number + 1
+    yield "stem", Activated(Conv(3, facts.RESNET_WIDTHS[0], 3), facts.BATCH_NORM_EPSILON)
+    for each in facts.residuals(backbone):
+        yield each.name, Block(each.inputs, each.width, each.stride)
 
 
 def mobile():
     """MobileFaceNet likewise."""
-    epsilon, channels, number = facts.MOBILE_EPSILON, facts.MOBILE_STEM, 0
+    epsilon, channels = facts.MOBILE_EPSILON, facts.MOBILE_STEM
     yield "stem", Activated(Conv(3, channels, 3, 2), epsilon)
     yield "depthwise", Activated(Depthwise(channels, 3), epsilon)
-    for kind in facts.MOBILE:
-        for _ in range(kind.count):
-            yield "block%d" % number, Bottleneck(channels, kind.inner, kind.outer, kind.stride)
-            channels, number = kind.outer, number + 1
-    yield "last", Activated(Conv(channels, facts.MOBILE_LAST, 1), epsilon)
+    for each in facts.bottlenecks():
+        yield each.name, Bottleneck(each.inputs, each.inner, each.outer, each.stride)
+    yield "last", Activated(Conv(each.outer, facts.MOBILE_LAST, 1), epsilon)
 
 
 class Output(tf.Module):
@@ -280,10 +276,8 @@ class Face(tf.Module):
     def __init__(self, run):
         super().__init__()
         backbone = run.dimensions["backbone"]
-        self.run = run
-        self.names, self.layers = zip(
-            *(mobile() if backbone == "y1" else resnet(facts.RESNETS[backbone]))
-        )
+        layers = mobile() if backbone == "y1" else resnet(backbone)
+        self.run, (self.names, self.layers) = run, zip(*layers)
         self.output, self.head = Output(run.dimensions), Head(run)
 
     def embeddings(self, x):
@@ -323,7 +317,7 @@ def weights(run, network):
 def sampler(run):
     """What a rank samples, as contract/sampled.py says."""
     centres = facts.parameters(run.dimensions)["centres"]
-    rows = split_head.Rows(run, "centres", centres)
+    rows = Rows(run, "centres", centres)
 
     @framework.function
     def drawn(labels):

@@ -90,11 +90,12 @@ def prelu(x, order, name):
     return tf.where(x > 0, x, slope * x)
 
 
-def block(x, width, first, order, name):
+def block(x, kind, order):
     """One of the improved ResNets: nothing follows the sum."""
+    name, width, stride = kind.name, kind.width, kind.stride
     norm = functools.partial(batch_norm, epsilon=facts.BATCH_NORM_EPSILON, order=order)
-    stride, shortcut = 2 if first else 1, x
-    if first:
+    shortcut = x
+    if stride > 1:
         shortcut = norm(conv(x, width, 1, stride, order, name + "/conv3"), name=name + "/bn3")
     y = conv(norm(x, name=name + "/bn0"), width, 3, 1, order, name + "/conv1")
     y = prelu(norm(y, name=name + "/bn1"), order, name + "/slope1")
@@ -102,8 +103,9 @@ def block(x, width, first, order, name):
     return norm(y, name=name + "/bn2") + shortcut
 
 
-def bottleneck(x, kind, order, name):
+def bottleneck(x, kind, order):
     """One of MobileFaceNet, which adds its input where the stride is 1."""
+    name = kind.name
     norm = functools.partial(batch_norm, epsilon=facts.MOBILE_EPSILON, order=order)
     y = norm(conv(x, kind.inner, 1, 1, order, name + "/conv1"), name=name + "/bn1")
     y = prelu(y, order, name + "/slope1")
@@ -113,15 +115,12 @@ def bottleneck(x, kind, order, name):
     return x + y if kind.stride == 1 else y
 
 
-def resnet(x, blocks, order):
+def resnet(x, backbone, order):
     """An improved ResNet, but its output."""
     x = conv(x, facts.RESNET_WIDTHS[0], 3, 1, order, "stem/conv")
     x = prelu(batch_norm(x, facts.BATCH_NORM_EPSILON, order, "stem/bn"), order, "stem/slope")
-    number = 0
-    for width, count in zip(facts.RESNET_WIDTHS, blocks):
-        for index in range(count):
-            x = block(x, width, index == 0, order, "block%d" % number)
-            number += 1
+    for each in facts.residuals(backbone):
+        x = block(x, each, order)
     return x
 
 
@@ -134,11 +133,8 @@ def mobile(x, order):
 
     x = activated(conv(x, facts.MOBILE_STEM, 3, 2, order, "stem/conv"), "stem")
     x = activated(depthwise(x, 3, 1, order, "depthwise/conv"), "depthwise")
-    number = 0
-    for kind in facts.MOBILE:
-        for _ in range(kind.count):
-            x = bottleneck(x, kind, order, "block%d" % number)
-            number += 1
+    for each in facts.bottlenecks():
+        x = bottleneck(x, each, order)
     return activated(conv(x, facts.MOBILE_LAST, 1, 1, order, "last/conv"), "last")
 
 
@@ -174,7 +170,7 @@ def scores(run, images, labels):
     if backbone == "y1":
         x = mobile(images, order)
     else:
-        x = resnet(images, facts.RESNETS[backbone], order)
+        x = resnet(images, backbone, order)
     x = embeddings(x, dimensions, order)
     centres = variable("centres", dimensions["num_classes"], int(x.shape[1]))
     cosines = tf.matmul(normalized(x), normalized(centres), transpose_b=True)
