@@ -211,7 +211,11 @@ class Plain:
 
     def outputs(self, statistics):
         """Those of the next batch by given running statistics, where the model has some."""
-        return self._outputs(self.reference.outputs, self.sources[0].next(), statistics)
+        return self.outputs_of(self.sources[0].next(), statistics)
+
+    def outputs_of(self, batch, statistics):
+        """Those of this batch, as the loader gives it."""
+        return self._outputs(self.reference.outputs, batch, statistics)
 
     def tested(self, statistics):
         """The same, of a test of the quality scenario."""

@@ -9,8 +9,9 @@ In: the spot runs of cases that differ in framework and compiler alone; so they 
 Out: for each window what training in float64 makes of the very weights and batches at those very
 sizes: losses, and for each tensor the norm of its change; and for each case the change's
 projections by the signs that were drawn behind its window; and of a training that draws random
-numbers, mean and deviation of what chance makes of the short window. No judgement: that is the
-analysis's.
+numbers, mean and deviation of what chance makes of the short window. Of inferences: for each case
+the outputs in float64 for those batches whose answers were asked for (measure/answers.py). No
+judgement: that is the analysis's.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlperf import workloads
+from dlperf import scenarios, workloads
 from dlperf.certify import KEPT_MEMORY
 from dlperf.certify.reference import Plain, provenance
 from dlperf.contract import files, strict_json
@@ -31,7 +32,7 @@ from dlperf.contract.ownership import Part
 from dlperf.contract.projection import projected
 from dlperf.contract.run import Input
 from dlperf.contract.work import as_array
-from dlperf.measure import bounds, code
+from dlperf.measure import answers, bounds, code
 from dlperf.workloads.cases import case_of
 
 SCHEMA = "dlperf.replay/1"
@@ -69,7 +70,8 @@ def replay(asked):
     case = case_of(first["identity"])
     document["provenance"] = provenance(case.workload, asked.lock_sha256)
     try:
-        document.update(replayed(case, ran))
+        trains = scenarios.load(case.scenario).TRAINS
+        document.update(replayed(case, ran) if trains else answered(case, ran))
     except (Unavailable, ValueError) as reason:  # such as samples that rounding decides
         document.update(status="unavailable", reason=str(reason))
     document["provenance"]["seconds"] = round(time.time() - started, 1)
@@ -109,6 +111,39 @@ def replayed(case, runs):
             chance = dict(by_chance(case, input, start, window), window=number)
         done += steps
     return {"windows": windows, "projections": projections, "chance": chance}
+
+
+def answered(case, runs):
+    """`answers`: of each framework and compiler, by rank what answers.summary says of the outputs
+    for those batches that its spot run shows."""
+    import torch
+
+    drawn, data_dir = runs[0]["drawn"], runs[0]["settings"]["data_dir"]
+    if any(each["drawn"] != drawn for each in runs):
+        raise Unavailable("spot runs of one group have different draws")
+    ((seed, steps),) = drawn["windows"]
+    start = workloads.Initial(case.workload, case.dimensions, drawn["seed"], data_dir, timed=True)
+    plain = Plain(input_of(case, drawn["seed"], data_dir, 0), start)
+    running = {
+        name: torch.from_numpy(each).double()
+        for name, each in workloads.running_at_start(case).items()
+    }
+    for source in plain.sources:
+        source.redraw(seed, steps)
+    found = {}
+    for each in runs:
+        (window,) = each["windows"]
+        found[key_of(each)] = [
+            {
+                name: answers.summary(
+                    plain.outputs_of(source.batch(shown["number"]), running), window["signs"]
+                )
+                for name, shown in asked.items()
+            }
+            for source, asked in zip(plain.sources, window["answers"])
+        ]
+    plain.close()
+    return {"answers": found}
 
 
 class Steps(NamedTuple):

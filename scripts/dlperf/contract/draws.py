@@ -30,8 +30,8 @@ class Window(NamedTuple):
 class Orders(NamedTuple):
     """What ranks do, which they are told when their training is built.
 
-    seed: of batches and of what a training draws itself, told at once. shown: whether what the
-    weights became is told tensor by tensor.
+    seed: of batches, of what a training draws itself, and of an inference's weights, told at once.
+    shown: whether what the weights became is told tensor by tensor, or an inference's answers.
     """
 
     seed: int
@@ -61,17 +61,20 @@ class Draw(NamedTuple):
         windows = [Window(self.seed("weights", number), measured_steps)]
         return Orders(self.seed("batches", number), warmup_steps, windows)
 
-    def spot_run(self, warmup_steps, measured_steps):
+    def spot_run(self, warmup_steps, measured_steps, trains=True):
         """Those of the spot run: a window as long as a repetition's, and then a short one.
 
         A repetition's window is the first one behind its warm-up. So is the long one here: to an
-        implementation that counts windows, it is the timed one, from its first step to its last.
+        implementation that counts windows, it is the timed one, from its first step to its last. An
+        inference has that one alone, as its weights stay.
         """
         short = 1 + self.seed("steps") % MOST_REPLAYED
         windows = [
             Window(self.seed("weights", "long"), measured_steps),
             Window(self.seed("weights", "short"), short),
         ]
+        if not trains:
+            windows = windows[:1]
         return Orders(self.seed("batches", "spot"), warmup_steps, windows, shown=True)
 
 

@@ -100,10 +100,12 @@ def scheduled(work, rates, set_rate, evaluate):
 class Inference:
     """A workload made ready in one framework to give a model's outputs.
 
-    step: queues the forward pass of the next batch, and returns a handle of its outputs; it must
-        not wait for the device.
-    wait: returns when all queued passes are done.
-    outputs: the NumPy array behind a handle, (batch, …); called outside of the timed window.
+    step: queues the forward pass of the next batch, and the copy of its outputs to the host where
+        the framework copies while it computes; returns a handle of them. It must not wait for the
+        device.
+    wait: returns when all queued passes are done and all their outputs are on the host.
+    outputs: the NumPy array behind a handle, (batch, …), which is there; called outside of the
+        timed window.
     answer: from a batch's arrays on the host, as the loader gives them, to its outputs on the host,
         a NumPy array. Copies both ways are part of it.
     parameters, batches, parity: as of Work.
@@ -121,6 +123,32 @@ class Inference:
     batches: Any
     parity: Dict[str, Any]
     weights: Any = None
+
+
+class Queued:
+    """Outputs of queued steps: NumPy arrays when they were waited for.
+
+    to_host(outputs): their array. synchronize: waits for all else that is queued.
+    """
+
+    def __init__(self, to_host, synchronize=lambda: None):
+        self._to_host, self._synchronize, self._coming = to_host, synchronize, []
+
+    def add(self, outputs):
+        """The handle of a step's outputs."""
+        handle = [outputs]
+        self._coming.append(handle)
+        return handle
+
+    def wait(self):
+        for handle in self._coming:  # in place, so that nothing stays on the device
+            handle[0] = self._to_host(handle[0])
+        self._coming.clear()
+        self._synchronize()
+
+    @staticmethod
+    def outputs(handle):
+        return handle[0]
 
 
 class Table(NamedTuple):

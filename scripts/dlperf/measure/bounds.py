@@ -5,6 +5,7 @@ is, and the merge says the same reason.
 """
 
 from dlperf import frameworks, scenarios, workloads
+from dlperf.contract.proof import applies, number
 
 #: Billions of operations a second of the plain formulas in float64, on two cores of a server CPU:
 #: ResNet-50 on 64 pixels. What a replay takes is estimated by it, whatever machine it runs on, so
@@ -16,6 +17,10 @@ COPIES = 7
 DRAWS = 12
 #: A replay in float64, and one in float32 that shows what rounding does, at twice the speed.
 REPLAYED = 1.5
+#: The weights alone, in float64 and as they were drawn.
+COPIES_OF_INFERENCE = 2
+#: Answers that are replayed: two of each of a group's frameworks.
+ANSWERS = 16
 #: Steps of the short window, which is drawn, that are counted on.
 SHORT_STEPS = 2
 
@@ -23,19 +28,21 @@ SHORT_STEPS = 2
 def reason(case, measured_steps, precision_kinds, seconds, gigabytes):
     """Why the spot run of a Case is not made, or "".
 
-    measured_steps: of a repetition. precision_kinds: of the proof's `spot`, whose tolerances it
-    would be held to; any of them has to be there. seconds, gigabytes: the bounds.
+    measured_steps: of a repetition. precision_kinds: whose tolerances it would be held to;
+    those of any of them have to be known. seconds, gigabytes: the bounds.
     """
-    kind, proof = workloads.data(case.workload)[case.data], workloads.proof(case.workload)
+    kind = workloads.data(case.workload)[case.data]
     scenario = scenarios.load(case.scenario)
-    if not scenario.TRAINS or scenario.COUNTED:
-        return "only trainings to no quality have spot runs"
+    if scenario.COUNTED:
+        return "trainings to a quality have no spot runs"
     if frameworks.of(case.framework).counted:
         return "its framework is told how many steps there are, and begins no training anew"
-    if not any(each in proof.spot for each in precision_kinds):
+    if not any(allowed(case, each) for each in precision_kinds):
         return "no tolerances of spot runs are known in %s" % case.precision
     if kind.loader == "readers":
         return "batches of a framework's own reader are not kept"
+    if kind.folder and not scenario.TRAINS:
+        return "of an inference, only synthetic batches can be drawn once more"
     if case.searched:
         return "the size is not known before a search"
     took, size = cost(case, measured_steps)
@@ -48,12 +55,25 @@ def reason(case, measured_steps, precision_kinds, seconds, gigabytes):
 
 def cost(case, measured_steps):
     """(seconds, gigabytes) that a group's replay takes, about."""
-    steps = REPLAYED * (SHORT_STEPS + measured_steps)
-    if workloads.draws(case):
-        steps += DRAWS * SHORT_STEPS
-    flops = workloads.of(case.workload).flops_per_sample(case.dimensions, "train")
-    size = COPIES * 8 * workloads.parameter_count(case.workload, case.dimensions) / 1e9
-    return flops * case.global_batch_size * steps / (GFLOPS * 1e9), size
+    trains = scenarios.load(case.scenario).TRAINS
+    copies, passes = COPIES_OF_INFERENCE, ANSWERS
+    if trains:
+        copies, passes = COPIES, REPLAYED * (SHORT_STEPS + measured_steps)
+        if workloads.draws(case):
+            passes += DRAWS * SHORT_STEPS
+    scenario = "train" if trains else "infer"
+    flops = workloads.of(case.workload).flops_per_sample(case.dimensions, scenario)
+    size = copies * 8 * workloads.parameter_count(case.workload, case.dimensions) / 1e9
+    return flops * case.global_batch_size * passes / (GFLOPS * 1e9), size
+
+
+def allowed(case, kind):
+    """What a case's spot run is held to by tolerances of this kind; None: they are not known."""
+    proof = workloads.proof(case.workload)
+    if scenarios.load(case.scenario).TRAINS:
+        return proof.spot.get(kind)
+    found = proof.tolerances.get(kind)
+    return number(found.outputs) if found and applies(found.outputs) else None
 
 
 def kinds(precision):

@@ -18,7 +18,7 @@ import traceback
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract import files
 from dlperf.contract.run import Unsupported
-from dlperf.measure import host, memory_words, weights
+from dlperf.measure import answers, host, memory_words, weights
 from dlperf.measure.meeting import Guest
 
 
@@ -99,9 +99,11 @@ def measure(run):
         work.wait()  # copies of batches and weights are no part of the window
         stopwatch = Stopwatch(run, framework, work, guest, steps)
         facts = scenario.window(run, work, stopwatch)
-        signs = guest.wait("signs")
-        if signs is not None:
+        signs, kept = guest.wait("signs"), facts.pop("kept", None)
+        if signs is not None and scenario.TRAINS:
             shown.append(weights.shown(run, initial, work.weights, signs, facts["loss"]))
+        elif signs is not None:
+            shown.append(answers.shown(signs, kept))
     facts.update(stopwatch.facts(), warmup_seconds=warmup_seconds, shown=shown)
 
     guest.phase("stop")

@@ -4,7 +4,8 @@ A spot run is a repetition whose numbers are not used (contract/draws.py). Its d
 identity and settings of the case, `drawn` (the seed of batches, and each window's of weights and
 steps), and for each window `loss` (a mean over ranks for each step), `signs` (the seed of the
 projections, drawn behind the window) and `tensors`: name -> each copy of it that differs from the
-first, as [norm of its change, its projections].
+first, as [norm of its change, its projections]. Of an inference it has, for its one window, `signs`
+and for each rank the `answers` that they name (answers.py).
 """
 
 import math
@@ -27,6 +28,11 @@ def of_all_ranks(case, ranks):
         copies = [_together([ranks[rank]["tensors"][name] for rank in group]) for group in groups]
         tensors[name] = [each for place, each in enumerate(copies) if each not in copies[:place]]
     return {"loss": train.mean_losses(ranks), "signs": first["signs"], "tensors": tensors}
+
+
+def answers_of_all_ranks(case, ranks):
+    """An inference's window, of what each rank's answers.shown says."""
+    return {"signs": ranks[0]["signs"], "answers": [each["answers"] for each in ranks]}
 
 
 def _together(parts):

@@ -82,7 +82,7 @@ def measure(
         attempt = Attempt(seeded(case, orders.seed), built, log, **where)
         document.update(attempt.shown() if spot else attempt.outcome())
         document["host"] = attempt.hosts()
-        if spot and document["status"] == "ok" and workloads.draws(case_of(case["identity"])):
+        if spot and document["status"] == "ok" and has_undrawn(case_of(case["identity"])):
             program = ("dlperf.measure.rank", "--undrawn")
             attempt = Attempt(seeded(case, orders.seed), built, log, program, **where)
             document["undrawn"] = attempt.shown()
@@ -99,10 +99,18 @@ def ordered(case, draw=None, spot=False):
     """
     settings, identity = case["settings"], case["identity"]
     counts = settings["warmup_steps"], settings["measured_steps"]
-    if draw is None or scenarios.load(identity["scenario"]).COUNTED:
+    scenario = scenarios.load(identity["scenario"])
+    if draw is None or scenario.COUNTED:
         seed = settings["seed"]
         return draws.Orders(seed, counts[0], [draws.Window(seed, counts[1])])
-    return draw.spot_run(*counts) if spot else draw.repetition(identity["repetition"], *counts)
+    if spot:
+        return draw.spot_run(*counts, scenario.TRAINS)
+    return draw.repetition(identity["repetition"], *counts)
+
+
+def has_undrawn(case):
+    """Whether a spot run has a second part, which draws no random numbers."""
+    return scenarios.load(case.scenario).TRAINS and workloads.draws(case)
 
 
 def seeded(case, seed):
@@ -351,11 +359,15 @@ class Attempt:
         if self.failure:
             return dict(zip(("status", "reason"), self.failure))
         case = case_of(self._case["identity"])
-        reason = weights.misplaced(case, [facts["parts"] for facts in self.facts])
-        if reason:
-            return {"status": "crashed", "reason": "not one whole model: " + reason}
+        if scenarios.load(case.scenario).TRAINS:
+            reason = weights.misplaced(case, [facts["parts"] for facts in self.facts])
+            if reason:
+                return {"status": "crashed", "reason": "not one whole model: " + reason}
+            put_together = spot_run.of_all_ranks
+        else:
+            put_together = spot_run.answers_of_all_ranks
         windows = [
-            spot_run.of_all_ranks(case, [facts["shown"][index] for facts in self.facts])
+            put_together(case, [facts["shown"][index] for facts in self.facts])
             for index in range(len(self.facts[0]["shown"]))
         ]
         return {

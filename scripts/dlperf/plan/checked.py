@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from dlperf import workloads
+from dlperf import scenarios, workloads
 from dlperf.contract import draws
 from dlperf.contract.case import Case
 from dlperf.measure import bounds
@@ -25,6 +25,11 @@ def unchecked(config: Config, case: Case) -> str:
     )
 
 
+def runs_of(case: Case) -> int:
+    """How many trainings, or inferences, a spot run is."""
+    return 2 if scenarios.load(case.scenario).TRAINS and workloads.draws(case) else 1
+
+
 def lines(
     config: Config,
     cases: Sequence[Case],
@@ -33,10 +38,11 @@ def lines(
     results: Path,
 ) -> Iterator[str]:
     """What the plan says: how many spot runs and replays, what they take, and who has none."""
-    trained = [case for case in cases if case.scenario == "train" and not case.unsupported]
-    reasons = {case: unchecked(config, case) for case in trained}
-    wanted = [case for case in trained if not reasons[case]]
-    if not trained:
+    counted = [case for case in cases if scenarios.load(case.scenario).COUNTED]
+    timed = [case for case in cases if case not in counted and not case.unsupported]
+    reasons = {case: unchecked(config, case) for case in timed}
+    wanted = [case for case in timed if not reasons[case]]
+    if not timed:
         return
     folder = results / config.round
     missing = [case for case in wanted if not (folder / draws.spot_run_of(case)).exists()]
@@ -44,7 +50,7 @@ def lines(
     replays = [case for case in groups.values() if not (folder / draws.replay_of(case)).exists()]
     said = f"Spot checks of what is timed: {len(wanted)} cases in {len(groups)} groups"
     if missing or replays:
-        runs = sum(expected(case)[0] * (2 if workloads.draws(case) else 1) for case in missing)
+        runs = sum(expected(case)[0] * runs_of(case) for case in missing)
         took = sum(
             bounds.cost(case, config.steps_of(case.workload, case.scenario).measured)[0]
             for case in replays

@@ -1,9 +1,9 @@
 """Inference: the throughput of queued batches, and the latency of one batch at a time.
 
-Two windows, and never a number of one from the other. In the first all batches are queued and the
-device is waited for once. In the second one batch at a time goes from an array on the host to
-outputs on the host, a closed loop with one request in flight: the time of service, not of a
-response under load.
+Two windows, and never a number of one from the other. In the first all batches are queued, and once
+it is waited until all their outputs are on the host. In the second one batch at a time goes from an
+array on the host to outputs on the host, a closed loop with one request in flight: the time of
+service, not of a response under load.
 """
 
 import itertools
@@ -29,6 +29,8 @@ TAIL = 0.025
 LEAST_BETWEEN = 1e-5
 #: So many batches of each window are answered once more behind it.
 AGAIN = 3
+#: What a window's outputs may take, until one of them is asked for.
+KEPT_BYTES = 2**30
 
 
 def prepare(run, implementation):
@@ -45,30 +47,74 @@ def warm(run, work, handle, initial):
 
 def window(run, work, stopwatch):
     """Time both windows."""
-    handles, window = train.timed(run, work, stopwatch, work.outputs)
-    queued = [fingerprint(work.outputs(handle)) for handle in handles]
-    del handles
+
+    def read(handles):
+        """All outputs: as they are there, that takes no time."""
+        return [work.outputs(handle) for handle in handles]
+
+    handles, window = train.timed(run, work, stopwatch, read)
+    queued = Answers()
+    while handles:
+        queued.add(work.outputs(handles.pop(0)))
     seconds, answered = latencies(run, work, stopwatch)
+    kept = {}
     if work.batches.pooled:
         batches = work.batches
-        places = [batches.order[step % len(batches.order)] for step in range(len(queued))]
-        others = range(batches.distinct, batches.distinct + len(answered))
-        check(work, queued=zip(places, queued), answered=zip(others, answered))
-    latency = {"rank": run.rank, "seconds": seconds, "outputs": answered[0]}
-    return {"window": window, "latency": latency}
+        places = [batches.order[step % len(batches.order)] for step in range(stopwatch.steps)]
+        others = range(batches.distinct, batches.distinct + stopwatch.steps)
+        check(work, queued=queued.numbered(places), answered=answered.numbered(others))
+        kept = {"queued": queued.kept_of(places), "answered": answered.kept_of(others)}
+    latency = {"rank": run.rank, "seconds": seconds, "outputs": answered.fingerprints[0]}
+    return {"window": window, "latency": latency, "kept": kept}
+
+
+class Answers:
+    """A window's outputs: fingerprints of all, and as many as KEPT_BYTES hold themselves.
+
+    Which of more are kept is drawn: every n-th, from a drawn one on.
+    """
+
+    def __init__(self):
+        self.fingerprints, self._kept, self._every, self._first = [], {}, 1, 0
+        self._bytes = 0
+
+    def add(self, outputs):
+        import numpy as np  # not for the plan
+
+        if type(outputs) is not np.ndarray:
+            raise TypeError("outputs are no NumPy array: %s" % type(outputs).__name__)
+        place = len(self.fingerprints)
+        self.fingerprints.append(fingerprint(outputs))
+        if place % self._every != self._first:
+            return
+        self._kept[place] = outputs
+        self._bytes += outputs.nbytes
+        if self._bytes > KEPT_BYTES and len(self._kept) > 1:
+            self._first += self._every * random.SystemRandom().randrange(2)
+            self._every *= 2
+            for other in [each for each in self._kept if each % self._every != self._first]:
+                self._bytes -= self._kept.pop(other).nbytes
+
+    def numbered(self, numbers):
+        """Pairs of a batch's number and its fingerprint."""
+        return list(zip(numbers, self.fingerprints))
+
+    def kept_of(self, numbers):
+        """Pairs of a batch's number and the outputs that are kept."""
+        return [(numbers[place], outputs) for place, outputs in sorted(self._kept.items())]
 
 
 def latencies(run, work, stopwatch):
-    """(seconds from host to host, fingerprint of the outputs) of each batch, one at a time."""
+    """(seconds from host to host, the Answers) of each batch, one at a time."""
     clock, answer, next_batch = time.perf_counter, work.answer, work.batches.next
-    seconds, answered = [], []
+    seconds, answered = [], Answers()
     stopwatch.meet("latency")
     for _ in range(stopwatch.steps):
         batch = next_batch()
         begin = clock()
         outputs = answer(*batch)
         seconds.append(clock() - begin)
-        answered.append(fingerprint(outputs))
+        answered.add(outputs)
     stopwatch.meet("answered")
     return seconds, answered
 
@@ -94,7 +140,6 @@ def check(work, **timed):
     """
     dice, again = random.SystemRandom(), {}
     for name, pairs in timed.items():
-        pairs = timed[name] = list(pairs)
         seen = {}
         for number, found in pairs:
             if seen.setdefault(tuple(found), number) != number:

@@ -73,10 +73,13 @@ def window(run, work, stopwatch):
     end = clock()
     end_utc = time.time()
     stopwatch.close()
-    answered = [infer.fingerprint(each) for each in outputs]
+    answered, kept = infer.Answers(), {}
+    while outputs:
+        answered.add(outputs.pop(0))
     if work.batches.pooled:
-        others = range(work.batches.distinct, work.batches.distinct + len(answered))
-        infer.check(work, answered=zip(others, answered))
+        others = range(work.batches.distinct, work.batches.distinct + stopwatch.steps)
+        infer.check(work, answered=answered.numbered(others))
+        kept = {"answered": answered.kept_of(others)}
     return {
         "window": stopwatch.window(start, end, start_utc, end_utc),
         "server": {
@@ -84,8 +87,9 @@ def window(run, work, stopwatch):
             "due": due,
             "begun": begun,
             "ended": ended,
-            "outputs": answered[0],
+            "outputs": answered.fingerprints[0],
         },
+        "kept": kept,
     }
 
 

@@ -31,7 +31,7 @@ def warm(run, work, handle, initial):
 
 def window(run, work, stopwatch):
     """Time the measured steps."""
-    handles, window = timed(run, work, stopwatch, lambda handle: read(work, handle))
+    handles, window = timed(run, work, stopwatch, lambda handles: read(work, handles[-1]))
     # a rank may have none: of layers in pipeline parallel, only the last ones' have
     losses = [work.loss(handle) for handle in handles] if work.loss else None
     losses = losses and [value for value in losses if value is not None]
@@ -45,7 +45,7 @@ def timed(run, work, stopwatch, read):
 
     Nothing between its ends but the steps, a clock and the final wait. stopwatch: what the rank
     meets its peers with (measure/rank.py). `clock` and `mark` are plain functions, looked up before
-    the window. read(handle): reads what a step gave.
+    the window. read(handles): reads what steps gave.
     """
     clock, step, mark = time.perf_counter, work.step, stopwatch.mark
     handles = []
@@ -61,7 +61,7 @@ def timed(run, work, stopwatch, read):
     end_utc = time.time()
     computed = early_return.computed() - computed
     of_a_step = (end - start) / stopwatch.steps, computed / stopwatch.steps
-    early_return.check(run, functools.partial(read, handles[-1]), *of_a_step)
+    early_return.check(run, functools.partial(read, handles), *of_a_step)
     stopwatch.close()
     return handles, stopwatch.window(start, end, start_utc, end_utc)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from dlperf import workloads
+from dlperf import scenarios
 from dlperf.analysis.round.flags import DIFFERENT
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import AnalysisError
@@ -21,7 +21,7 @@ from dlperf.analysis.schema.rows import Check
 from dlperf.certify import judge, required
 from dlperf.contract import draws, strict_json
 from dlperf.contract.proof import Spot, applies, number
-from dlperf.measure import spot
+from dlperf.measure import bounds, spot
 from dlperf.plan import Case, Config
 from dlperf.plan.checked import unchecked
 
@@ -49,7 +49,7 @@ def read(config: Config, cases: Iterable[Case], folder: Path) -> list[Check]:
     rows, problems = [], []
     replays: dict[str, tuple[Any, str]] = {}
     for case in cases:
-        if case.unsupported or case.scenario != "train":
+        if case.unsupported or scenarios.load(case.scenario).COUNTED:
             continue
         own = {"workload": case.workload, "framework": case.framework, "case": case.name}
         if why := unchecked(config, case):
@@ -110,15 +110,18 @@ def _judged(
         yield {"status": ALONE, "reason": replay["reason"]}
         return
     kind = required.kind(case.precision, run["parity"].get("compute_dtype") or "")
-    allowed = workloads.proof(case.workload).spot.get(kind)
+    allowed = bounds.allowed(case, kind)
     if allowed is None:
         yield {"status": ALONE, "reason": f"no tolerances of spot runs are known in {kind}"}
         return
     try:
-        if why := drowned(replay, allowed):
+        if not scenarios.load(case.scenario).TRAINS:
+            found = list(answer_tiers(run, replay, allowed))
+        elif why := drowned(replay, allowed):
             yield {"status": ALONE, "reason": why}
             return
-        found = list(tiers(run, replay, allowed))
+        else:
+            found = list(tiers(run, replay, allowed))
     except (KeyError, IndexError, TypeError) as error:
         reason = f"spot run and replay do not fit each other: {type(error).__name__}: {error}"
         yield {"status": FAILED, "reason": reason}
@@ -159,6 +162,37 @@ def tiers(run: Mapping[str, Any], replay: Mapping[str, Any], allowed: Spot) -> I
     if "undrawn" in run:
         chance = replay["chance"]
         yield from _by_chance(run["windows"][chance["window"]], chance, allowed)
+
+
+def answer_tiers(
+    run: Mapping[str, Any], replay: Mapping[str, Any], allowed: float
+) -> Iterator[Tier]:
+    """The same of an inference: of all ranks the sample that is furthest off, relative, which is
+    held to the tolerance of certificates."""
+    made_with = f"{run['identity']['framework']}/{run['identity']['compiler']}"
+    (window,) = run["windows"]
+    ranks = list(zip(window["answers"], replay["answers"][made_with], strict=True))
+    for name in window["answers"][0]:
+        far = [_samples(answers[name], expected[name]) for answers, expected in ranks]
+        yield f"spot-{name}", max(far), allowed, ""
+
+
+def _samples(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
+    """How far a sample's outputs are from what is expected, by projections: the worst one."""
+    if answer["shape"] != expected["shape"]:
+        return math.inf
+    far = [
+        _ratio(_apart(sums, wanted), norm)
+        for (_, sums), (norm, wanted) in zip(answer["samples"], expected["samples"], strict=True)
+    ]
+    return max(math.inf if math.isnan(each) else each for each in far)
+
+
+def _apart(sums: Sequence[float], others: Sequence[float]) -> float:
+    """The root mean square of the differences of two arrays' projections."""
+    return math.sqrt(
+        statistics.fmean((one - other) ** 2 for one, other in zip(sums, others, strict=True))
+    )
 
 
 class Compared(NamedTuple):
@@ -253,14 +287,7 @@ def _changes(
     """
     found = {}
     for name, norm in replayed["norms"].items():
-        far = [
-            math.sqrt(
-                statistics.fmean(
-                    (one - other) ** 2 for one, other in zip(sums, expected[name], strict=True)
-                )
-            )
-            for _, sums in window["tensors"][name]
-        ]
+        far = [_apart(sums, expected[name]) for _, sums in window["tensors"][name]]
         found[name] = _ratio(max(far), norm)
     return found
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from dlperf.contract.work import Inference, feed
+from dlperf.contract.work import Inference, Queued, feed
 from dlperf.frameworks.jax import parallel
 from dlperf.frameworks.jax.training import forward_pass, read_back
 from dlperf.workloads.inputs import open_batches
@@ -24,7 +24,7 @@ def infer(run, network, outputs, weights, put, shapes, carried=None, layout="", 
     parallel.refuse(run)
     here = SingleDeviceSharding(jax.local_devices()[0])
     parameters, carried = None, jax.device_put(carried, here)
-    queued = []
+    queued = Queued(np.asarray)
 
     def shape(leaf):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here)
@@ -41,12 +41,8 @@ def infer(run, network, outputs, weights, put, shapes, carried=None, layout="", 
 
     def step():
         found = compiled(parameters, carried, *next_batch())
-        queued.append(found)  # a CPU's may end in another order
-        return found
-
-    def wait():
-        jax.block_until_ready(queued)
-        queued.clear()
+        found.copy_to_host_async()
+        return queued.add(found)
 
     def write(made):
         nonlocal parameters
@@ -59,8 +55,8 @@ def infer(run, network, outputs, weights, put, shapes, carried=None, layout="", 
     weights.connect(lambda: parameters, write, lambda: carried, write_carried)
     return Inference(
         step=step,
-        wait=wait,
-        outputs=np.asarray,
+        wait=queued.wait,
+        outputs=queued.outputs,
         answer=lambda *batch: np.asarray(compiled(parameters, carried, *to_device(*batch))),
         parameters=sum(leaf.size for leaf in jax.tree.leaves(weights.shapes)),
         batches=batches,

@@ -3,7 +3,7 @@
 The network in evaluation mode, operator by operator or as one graph.
 """
 
-from dlperf.contract.work import Inference, feed
+from dlperf.contract.work import Inference, Queued, feed
 from dlperf.frameworks.mindspore import training
 from dlperf.workloads.inputs import open_batches
 
@@ -19,12 +19,13 @@ def infer(run, network, outputs, weights, put, layout="", parity=None):
         return outputs(network, *batch)
 
     forward = training.compiled(run, forward)
+    queued = Queued(lambda value: value.asnumpy(), lambda: training.synchronize(run))
     batches = open_batches(run, layout)
     next_batch = feed(batches, lambda *batch: put(run, *batch))
     return Inference(
-        step=lambda: forward(*next_batch()),
-        wait=lambda: training.synchronize(run),
-        outputs=lambda value: value.asnumpy(),
+        step=lambda: queued.add(forward(*next_batch())),
+        wait=queued.wait,
+        outputs=queued.outputs,
         answer=lambda *batch: forward(*put(run, *batch)).asnumpy(),
         parameters=sum(p.size for p in network.trainable_params()),
         batches=batches,

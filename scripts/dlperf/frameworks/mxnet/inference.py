@@ -6,7 +6,7 @@ ReLU into one operator, and a dense layer and its activation; it knows float32 o
 
 import mxnet as mx
 
-from dlperf.contract.work import Inference, feed
+from dlperf.contract.work import Inference, Queued, feed
 from dlperf.frameworks.mxnet import training
 from dlperf.workloads.inputs import open_batches
 
@@ -28,13 +28,16 @@ def infer(run, network, outputs, weights, put, inputs, layout="", parity=None):
     batches = open_batches(run, layout)
     next_batch = feed(batches, lambda *batch: put(run, *batch))
 
+    queued = Queued(lambda value: value.asnumpy(), mx.nd.waitall)
+
     def copied(batch):
         return training.copied(run, forward(*batch[:inputs]))
 
     return Inference(
-        step=lambda: copied(next_batch()),
-        wait=mx.nd.waitall,
-        outputs=lambda value: value.asnumpy(),
+        # a copy to the host is queued behind its outputs, as everything is
+        step=lambda: queued.add(copied(next_batch()).as_in_context(mx.cpu())),
+        wait=queued.wait,
+        outputs=queued.outputs,
         answer=lambda *batch: copied(put(run, *batch)).asnumpy(),
         parameters=sum(p.data().size for p in trained),
         batches=batches,

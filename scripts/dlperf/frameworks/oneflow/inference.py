@@ -7,7 +7,7 @@ ranks weights and batches are global tensors, as in training.
 import oneflow as flow
 from oneflow import nn
 
-from dlperf.contract.work import Inference, feed
+from dlperf.contract.work import Inference, Queued, feed
 from dlperf.frameworks.oneflow import training
 from dlperf.workloads.inputs import open_batches
 
@@ -36,12 +36,13 @@ def infer(run, network, outputs, weights, put, example, layout="", parity=None):
         with flow.no_grad():
             return graph(*batch) if graphed else outputs(run, network, *batch)
 
+    queued = Queued(training.to_host, flow._oneflow_internal.eager.Sync)
     batches = open_batches(run, layout)
     next_batch = feed(batches, there)
     return Inference(
-        step=lambda: forward(next_batch()),
-        wait=flow._oneflow_internal.eager.Sync,
-        outputs=training.to_host,
+        step=lambda: queued.add(forward(next_batch())),
+        wait=queued.wait,
+        outputs=queued.outputs,
         answer=lambda *batch: training.to_host(forward(there(*batch))),
         parameters=sum(p.numel() for p in network.parameters()),
         batches=batches,

@@ -12,7 +12,7 @@ import paddle
 from paddle import inference
 
 from dlperf import frameworks
-from dlperf.contract.work import Inference, feed
+from dlperf.contract.work import Inference, Queued, feed
 from dlperf.frameworks.paddlepaddle import training
 from dlperf.workloads.inputs import open_batches
 
@@ -34,12 +34,14 @@ def infer(run, network, outputs, weights, put, spec, layout="", parity=None):
         with paddle.no_grad(), autocast(run):
             return made[0](*batch[: len(spec)])
 
+    synchronize = paddle.device.synchronize if run.cuda else lambda: None
+    queued = Queued(training.to_host, synchronize)
     batches = open_batches(run, layout)
     next_batch = feed(batches, lambda *batch: put(run, *batch))
     return Inference(
-        step=lambda: forward(next_batch()),
-        wait=paddle.device.synchronize if run.cuda else lambda: None,
-        outputs=training.to_host,
+        step=lambda: queued.add(forward(next_batch())),
+        wait=queued.wait,
+        outputs=queued.outputs,
         answer=lambda *batch: training.to_host(forward(put(run, *batch))),
         parameters=parameters,
         batches=batches,

@@ -7,7 +7,7 @@ constants into one multiply-add and packs weights for oneDNN; on a GPU it replay
 import torch
 
 from dlperf import frameworks
-from dlperf.contract.work import Inference, feed
+from dlperf.contract.work import Inference, Queued, feed
 from dlperf.frameworks.pytorch.process import cuda_graphs
 from dlperf.workloads.inputs import open_batches
 
@@ -25,6 +25,17 @@ def infer(run, network, outputs, weights, put, layout="", parity=None):
         with torch.autocast(run.device, dtype=half, enabled=run.amp):
             return outputs(run, network, *batch)
 
+    queued = Queued(lambda outputs: outputs.numpy())
+
+    def copied(outputs):
+        """Outputs on the host, or on their way there."""
+        return in_numpys_type(outputs).to("cpu", non_blocking=True)
+
+    def wait():
+        if run.cuda:
+            torch.cuda.synchronize()
+        queued.wait()
+
     graphs = cuda_graphs(run)
     if run.compiler == "inductor":
         options = {"freezing": True, "triton.cudagraphs": graphs}
@@ -34,10 +45,9 @@ def infer(run, network, outputs, weights, put, layout="", parity=None):
 
     def step():
         with quiet():
-            if not graphs:
-                return forward(*next_batch())
-            torch.compiler.cudagraph_mark_step_begin()
-            return forward(*next_batch()).clone()  # the next replay writes over it
+            if graphs:  # the copy is queued before the next replay, which writes over the outputs
+                torch.compiler.cudagraph_mark_step_begin()
+            return queued.add(copied(forward(*next_batch())))
 
     def answer(*batch):
         with quiet():
@@ -45,8 +55,8 @@ def infer(run, network, outputs, weights, put, layout="", parity=None):
 
     return Inference(
         step=step,
-        wait=torch.cuda.synchronize if run.cuda else lambda: None,
-        outputs=to_host,
+        wait=wait,
+        outputs=queued.outputs,
         answer=answer,
         parameters=sum(p.numel() for p in network.parameters()),
         batches=batches,
@@ -60,8 +70,13 @@ def infer(run, network, outputs, weights, put, layout="", parity=None):
 
 
 def to_host(outputs):
-    """A NumPy array, which has no bfloat16."""
+    """A NumPy array."""
+    return in_numpys_type(outputs).cpu().numpy()
+
+
+def in_numpys_type(outputs):
+    """The outputs in a type that NumPy has: bfloat16 is none."""
     outputs = outputs.detach()
     if outputs.dtype in (torch.bfloat16, torch.float16):
         outputs = outputs.float()
-    return outputs.cpu().numpy()
+    return outputs

@@ -8,7 +8,7 @@ Every rank infers by itself: its variables and functions are outside of the stra
 
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-from dlperf.contract.work import Inference, feed
+from dlperf.contract.work import Inference, Queued, feed
 from dlperf.frameworks.tensorflow.training import graph_facts, trace_outputs, wait
 from dlperf.workloads.inputs import open_batches
 
@@ -24,6 +24,7 @@ def infer(run, network, outputs, weights, put, specs, freeze=False, layout="", p
     traced = trace_outputs(run, network, outputs, specs)
     batches = open_batches(run, layout)
     next_batch = feed(batches, put)
+    queued = Queued(lambda tensor: tensor.numpy(), lambda: wait(run))
     frozen = None
 
     def forward(batch):
@@ -35,9 +36,9 @@ def infer(run, network, outputs, weights, put, specs, freeze=False, layout="", p
         return frozen(*batch)[0]
 
     return Inference(
-        step=lambda: forward(next_batch()),
-        wait=lambda: wait(run),
-        outputs=lambda tensor: tensor.numpy(),
+        step=lambda: queued.add(forward(next_batch())),
+        wait=queued.wait,
+        outputs=queued.outputs,
         answer=lambda *batch: forward(put(*batch)).numpy(),
         parameters=sum(each.shape.num_elements() for each in network.trainable_variables),
         batches=batches,
