@@ -34,7 +34,7 @@ from dlperf.contract import case, files, ownership, storage, strict_json, termin
 from dlperf.contract.layout import Proved
 from dlperf.contract.mesh import Mesh
 from dlperf.contract.tensor import Tensor
-from dlperf.measure import code, host, node, processes, record, stopwatch
+from dlperf.measure import code, host, node, processes, reached, record, stopwatch
 from dlperf.scenarios import train
 
 
@@ -131,6 +131,7 @@ def certify(asked: argparse.Namespace) -> dict[str, Any]:
         "provenance": {
             "git_commit": record.git_commit(),
             "code_sha256": code.sha256(code.of_implementation(asked.workload, asked.framework)),
+            "unexplained": reached.unexplained(asked.workload, asked.framework),
             "lock_sha256": code.applied_lock(environment),
             "reference": manifest.get("provenance", {}),
             "processor": host.facts()["cpu"],

@@ -31,6 +31,9 @@ class Framework:
     do of one workload alone, that one's facts say. Left out: it can do all. ways: the fields of
     contract.layout.Layout, beside accumulation, that its pages can have other values of; (): it
     trains data parallel alone.
+    compiles_into: environment variables that name folders into which it writes code that it
+    compiles while it runs, beside TMPDIR. reaches: what its files and pages take from outside of
+    their process, as measure/reached.py spells it -> why they must.
     """
 
     title: str
@@ -46,6 +49,8 @@ class Framework:
     optimizer_alone: bool = True
     unsupported: Callable[[Mapping[str, Any]], str] = no_reason
     ways: Tuple[str, ...] = ()
+    compiles_into: Tuple[str, ...] = ()
+    reaches: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         compilers = set(self.compilers)

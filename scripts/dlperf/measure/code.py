@@ -38,6 +38,11 @@ def of_reference(workload):
     return _closure(tuple(roots + _shared(workload)))
 
 
+def of_all_frameworks(workload):
+    """The same of what is there whatever the framework: facts, batches, and a rank's own program."""
+    return _closure(tuple(_shared(workload) + ["dlperf.workloads.inputs", "dlperf.measure.rank"]))
+
+
 def _shared(workload):
     """What decides on both sides: neutral weights, tolerances, batches."""
     own = "dlperf.workloads.%s." % workload

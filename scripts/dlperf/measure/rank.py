@@ -18,18 +18,19 @@ import traceback
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract import files
 from dlperf.contract.run import Unsupported
-from dlperf.measure import answers, host, memory_words, weights
+from dlperf.measure import answers, beside, host, memory_words, weights
 from dlperf.measure.meeting import Guest
 
 
 def main(spec, undrawn=False):
+    watch = beside.Watch()
     with open(spec, encoding="utf-8") as stream:
         fields = json.load(stream)
     run = scenarios.run_class(fields)(**fields)
     changes = workloads.proof(run.workload).undrawn if undrawn else {}
     try:
         with workloads.settings(run.workload, changes):
-            result = measure(run)
+            result = measure(run, watch)
     except BaseException as error:  # the stopwatch must be told of every failure, including Ctrl-C
         traceback.print_exc()
         result = failure(error)
@@ -49,8 +50,11 @@ def failure(error):
     return {"status": "oom" if memory else "crashed", "reason": text[:2000]}
 
 
-def measure(run):
-    """Return the rank's raw facts: steps, window, memory, parity, and what is the scenario's."""
+def measure(run, watch):
+    """Return the rank's raw facts: steps, window, memory, parity, and what is the scenario's.
+
+    watch: a beside.Watch, from before anything of the framework was imported.
+    """
     guest = Guest(run.meeting, run.rank)
     guest.phase("start")
     framework = frameworks.load(run.framework)
@@ -130,6 +134,8 @@ def measure(run):
         names = [each.name for each in workloads.parts_of(run)]
         facts["weights"], parts = weights.trained(run.rank, initial, work.weights, names)
         facts["parts"] = [dataclasses.astuple(each) for each in parts]
+    # large files are read again where this was a spot run, which is told when it is over
+    facts["ran_beside"] = watch.facts(frameworks.of(run.framework), anew=bool(shown))
     guest.wait("measured")  # no rank may end while another one still needs the group
     work.batches.close()
     framework.stop(run)

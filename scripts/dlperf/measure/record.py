@@ -10,7 +10,7 @@ import sys
 import time
 
 from dlperf.contract import files
-from dlperf.measure import code
+from dlperf.measure import code, reached
 
 SCHEMA = "dlperf.record/2"
 
@@ -112,6 +112,7 @@ def provenance(case, environment, config_sha256):
         "git_commit": commit,
         "git_dirty": bool(_git("status", "--porcelain", "-uno")) if commit else None,
         "code_sha256": code.sha256(own),
+        "unexplained": reached.unexplained(identity["workload"], identity["framework"]),
         "case_sha256": sha256(json.dumps(case, sort_keys=True).encode()),
         "config_sha256": config_sha256,
         "environment_backend": environment.get("backend", ""),

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract import draws, strict_json
 from dlperf.contract.case import NO_JOB, made_as
-from dlperf.measure import gate, host, loopback, memory_words, record, weights
+from dlperf.measure import beside, gate, host, loopback, memory_words, record, weights
 from dlperf.measure import spot as spot_run
 from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
@@ -343,6 +343,7 @@ class Attempt:
             window=[facts["window"] for facts in self.facts],
             memory=self._memory(),
             parity=self.facts[0]["parity"],
+            ran_beside=beside.together([facts["ran_beside"] for facts in self.facts]),
         )
         if scenario.TRAINS:
             outcome["weights"] = [facts["weights"] for facts in self.facts]
@@ -375,6 +376,7 @@ class Attempt:
             "reason": "",
             "windows": windows,
             "parity": self.facts[0]["parity"],
+            "ran_beside": beside.together([facts["ran_beside"] for facts in self.facts]),
         }
 
     def _memory(self):

@@ -244,6 +244,11 @@ def of_round(folder: Path, expected: Expected = Expected()) -> Audit:
             done.findings.append(Finding("cannot be regenerated", "", stored=told))
         else:
             measured = read_table(Path(scratch) / "measurements.tsv.gz")
+            done.notes += [
+                f"{row['record']}: nobody vouches for all code that ran: {row['unvouched']}"
+                for row in measured
+                if row.get("unvouched")
+            ]
             done.findings += _environments(folder.parent, measured)
             done.findings += _others(folder, done)
     if rounded and not expected.other_versions:

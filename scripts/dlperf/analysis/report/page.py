@@ -336,10 +336,15 @@ def _suspects(cells: Sequence[Cell], repetitions: Iterable[Measurement]) -> list
                 "cv": row["cv"],
                 "idle": min(idle, default=None),
                 "foreign": max(foreign, default=None),
-                "why": list(map(_reason, raised)),
+                "why": [*map(_reason, raised), *_unvouched(own)],
             }
         )
     return found
+
+
+def _unvouched(repetitions: Iterable[Measurement]) -> list[str]:
+    """What of the code that ran in these is in doubt, each once."""
+    return list(dict.fromkeys(run["unvouched"] for run in repetitions if run.get("unvouched")))
 
 
 def _reason(flag: str) -> str:

@@ -24,6 +24,7 @@ from dlperf.analysis.round import (
     metrics,
     names,
     pipelines,
+    ran,
 )
 from dlperf.analysis.round.calibration import limits
 from dlperf.analysis.round.repetitions import Repetitions, by_case
@@ -65,12 +66,13 @@ Certificates = Mapping[certificates.Key, Sequence[Certificate]]
 
 
 class Proof(NamedTuple):
-    """What proves a cell: rows of its case's certificate and of its spot check, and the codes and
-    locks that its repetitions were made with."""
+    """What proves a cell: rows of its case's certificate and of its spot check, the codes and locks
+    that its repetitions were made with, and the sha256 of all that these imported."""
 
     tiers: Sequence[Certificate]
     checks: Sequence[Check]
     made_with: set[tuple[str, ...]]
+    ran: set[str]
 
 
 def cells(
@@ -258,12 +260,13 @@ def _proof(
         proofs.get(certificates.key(own.first, case), []),
         spots.get((case.workload, case.framework, own.first["case"]), ()),
         made_with,
+        {row["ran_beside_sha256"] for row in own.kinds},
     )
 
 
 def _flags(cell: Row, raised: Sequence[str], proof: Proof) -> str:
     found = [
-        *flags.found(cell, raised),
+        *flags.found(cell, {*raised, *ran.flags(proof.checks, proof.made_with, proof.ran)}),
         *certificates.flags(proof.tiers, proof.made_with),
         *checks.flags(proof.checks, proof.made_with),
     ]

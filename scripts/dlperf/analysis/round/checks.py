@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from dlperf import scenarios
+from dlperf.analysis.round import ran
 from dlperf.analysis.round.flags import DIFFERENT
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import AnalysisError
@@ -74,6 +75,7 @@ def read(config: Config, cases: Iterable[Case], folder: Path) -> list[Check]:
         provenance = run["provenance"]
         own |= {
             **{key: provenance.get(key, "") for key in columns.MADE_WITH},
+            **ran.of_document(run),
             "spot_run": paths[0],
             "spot_run_sha256": run_sha256,
             "replay": paths[1],

@@ -13,6 +13,7 @@ import pandas
 from dlperf import workloads
 from dlperf.analysis import frames
 from dlperf.analysis.round.calibration import noise
+from dlperf.analysis.round.flags import CODE
 from dlperf.analysis.schema.rows import Measurement
 from dlperf.contract.layout import NAMES as LAYOUT
 
@@ -79,6 +80,7 @@ def raised(
         "suspect:drift": {
             row["number"] for row in first if tuple(row[key] for key in noise.CELL) in displaced
         },
+        CODE: several("ran_beside_sha256") | set(kinds["number"][kinds["unvouched"].notna()]),
         "suspect:losses": strange_losses(compared),
         "suspect:weights": strange_weights(compared),
         "suspect:outputs": strange_outputs(compared),

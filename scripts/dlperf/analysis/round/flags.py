@@ -17,11 +17,16 @@ DIFFERENT = "not-as-certified"
 #: It stands beside cells whose timed process is proved.
 UNCHECKED = "certificate-only"
 SUSPECT = "suspect:"
+#: Other code ran beside it than a package, the project or another run of the case has.
+CODE = "suspect:code"
 #: Suspects that keep their number, but are excluded from ranks, winners and comparisons, and are no
 #: baseline: the timed work itself is in doubt, so the number may be of less work, or is impossible.
 #: All other flags exclude nothing. What disturbed a host can only have slowed the cell down, and
 #: excluding it would move its rivals up for an accident.
-EXCLUDING = ("suspect:losses", "suspect:weights", "suspect:outputs", "suspect:mfu-above-100%")
+EXCLUDING = (
+    *("suspect:losses", "suspect:weights", "suspect:outputs", "suspect:mfu-above-100%"),
+    CODE,
+)
 #: A ratio that a cell lacks, because its baseline is a cell that EXCLUDING excludes.
 NO_SPEED_UP = "suspect-baseline:speed-up"
 NO_PRECISION_RATIO = "suspect-baseline:precision"
@@ -49,6 +54,8 @@ FLAGS = {
     "or less work than is counted",
     "suspect:throttled": "a processor was slowed down by heat or a power brake: see `throttled`",
     "suspect:drift": "the host's speed drifted, and this was measured at other times than the rest",
+    CODE: "code ran that nobody vouches for: a file of no package, a package's file that was "
+    "altered, a page that reaches for more than it is given; or its runs did not import the same",
     "suspect:losses": "its losses are not those of the other frameworks, or do not change: it may "
     "compute something else while it is timed than its certificate proves",
     "suspect:outputs": "its outputs are not those of the other frameworks: it may be timed with "

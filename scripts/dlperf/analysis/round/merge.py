@@ -18,7 +18,7 @@ from typing import Any
 from dlperf import plan, scenarios, workloads
 from dlperf.analysis.publications.config import is_import
 from dlperf.analysis.publications.records import measurements as imported_rows
-from dlperf.analysis.round import certificates, checks, checksums, metrics, names, throttling
+from dlperf.analysis.round import certificates, checks, checksums, metrics, names, ran, throttling
 from dlperf.analysis.round import searches as tries
 from dlperf.analysis.round.calibration.multiplied import peak_precision
 from dlperf.analysis.round.records import Repetition, read_round, strangers
@@ -171,6 +171,7 @@ def _row(repetition: Repetition, shared: Mapping[str, Any], values: Values, targ
         "gpu_clock_mhz_before": _mean(host.get("gpus_before"), "sm_clock_mhz"),
         "gpu_clock_mhz_after": _mean(host.get("gpus_after"), "sm_clock_mhz"),
         "gpu_power_limit_watts": _mean(gpus, "power_limit_watts"),
+        **ran.of_document(record),
         "record": repetition.path,
         "record_sha256": repetition.sha256,
     }

@@ -20,6 +20,7 @@ CASE = ("table", "workload", "framework", "compiler", *columns.PUBLISHED, "case"
 #: By what the repetitions of a case may differ, and should not.
 KINDS = (
     *("git_commit", "git_dirty", *columns.MADE_WITH, "data_manifest_sha256"),
+    *("ran_beside_sha256", "unvouched"),
     *("device", "gpu", "cpu", "hostname", "nodes_used", "peak_precision"),
 )
 LARGEST = ("host_peak_rss_bytes", "device_peak_bytes")

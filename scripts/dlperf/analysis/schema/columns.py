@@ -128,6 +128,8 @@ ALL = (
     Column("code_sha256", str, "code of the implementation (sha256)"),
     Column("lock_sha256", str, "lock (sha256)"),
     Column("freeze_sha256", str, "packages (sha256)"),
+    Column("ran_beside_sha256", str, "all that was imported (sha256)"),
+    Column("unvouched", str, "Vouched for by nobody"),
     Column("data_manifest_sha256", str, "data (sha256)"),
     Column("python", str, "Python"),
     Column("start_utc"),
@@ -347,6 +349,8 @@ MEASURED = (
     "throttled",
     "nodes_used",
     "peak_precision",
+    "ran_beside_sha256",
+    "unvouched",
 )
 CELL = (
     "metric",
@@ -460,7 +464,7 @@ CERTIFICATE = (
 #: A tier of a case's spot check.
 CHECK = (
     *("workload", "framework", "case", "status", "tier", "tier_passed", "measured", "tolerance"),
-    *("worst_tensor", "reason", *MADE_WITH),
+    *("worst_tensor", "reason", *MADE_WITH, "ran_beside_sha256", "unvouched"),
     *("spot_run", "spot_run_sha256", "replay", "replay_sha256"),
 )
 #: What one device can do at most: TFLOP/s of matrix products, GB/s of memory and of an all-reduce.

@@ -120,6 +120,8 @@ class Measurement(Asked, total=False):
     throttled: str
     nodes_used: str
     peak_precision: str
+    ran_beside_sha256: str
+    unvouched: str
     hostname: str
     cpu: str
     cores: Maybe
@@ -279,6 +281,8 @@ class Check(TypedDict, total=False):
     reason: str
     code_sha256: str
     lock_sha256: str
+    ran_beside_sha256: str
+    unvouched: str
     spot_run: str
     spot_run_sha256: str
     replay: str

@@ -26,4 +26,9 @@ FRAMEWORK = Framework(
     float64_exchange=False,
     shards_tables=False,
     ways=("zero_stage", "activation_checkpointing"),
+    # Inductor's, Triton's, and those of operators that are compiled when they are used first
+    compiles_into=("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR"),
+    reaches={
+        "frameworks/pytorch/training.py: inspect": "which arguments this DataParallel takes",
+    },
 )

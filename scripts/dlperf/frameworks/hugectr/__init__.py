@@ -30,6 +30,9 @@ def unsupported(case):
     return ""
 
 
+#: Why it needs files.
+FILES = "it takes batches, its model and weights as files alone"
+
 FRAMEWORK = Framework(
     title="HugeCTR",
     compilers={"none": "its own graph, the dense layers in CUDA graphs"},
@@ -43,4 +46,15 @@ FRAMEWORK = Framework(
     keeps_losses=False,  # a step writes its loss over that of the step before
     optimizer_alone=False,  # Python never holds its gradients
     unsupported=unsupported,
+    reaches={
+        "frameworks/hugectr/formats.py: fromfile": FILES,
+        "frameworks/hugectr/formats.py: memmap": FILES,
+        "frameworks/hugectr/formats.py: open": FILES,
+        "frameworks/hugectr/training.py: open": FILES,
+        "frameworks/hugectr/training.py: shutil": FILES,
+        "frameworks/hugectr/training.py: tempfile": FILES,
+        "frameworks/hugectr/process.py: shutil": FILES,
+        "frameworks/hugectr/process.py: tempfile": FILES,
+        "frameworks/hugectr/process.py: ctypes": "CUDA's runtime, for memory and waiting",
+    },
 )

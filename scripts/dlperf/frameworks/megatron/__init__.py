@@ -37,4 +37,9 @@ FRAMEWORK = Framework(
     shards_tables=False,
     ways=("tensor_parallel", "pipeline_parallel", "zero_stage", "activation_checkpointing"),
     unsupported=unsupported,
+    # Inductor's, Triton's, and those of operators that are compiled when they are used first
+    compiles_into=("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR"),
+    reaches={
+        "frameworks/pytorch/training.py: inspect": "which arguments this DataParallel takes",
+    },
 )

@@ -33,4 +33,8 @@ FRAMEWORK = Framework(
     float64_exchange=True,
     shards_tables=False,
     unsupported=unsupported,
+    reaches={
+        "frameworks/horovod.py: subprocess": "whether Horovod can be imported, without importing it",
+        "frameworks/mxnet/process.py: ctypes": "how the framework's library is loaded",
+    },
 )

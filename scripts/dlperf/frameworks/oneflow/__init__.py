@@ -44,4 +44,8 @@ FRAMEWORK = Framework(
     shards_tables=True,
     unsupported=unsupported,
     ways=("tensor_parallel", "pipeline_parallel"),
+    reaches={
+        "frameworks/oneflow/process.py: glob": "folders of the environment's CUDA libraries",
+        "frameworks/oneflow/process.py: open": "what the processor can do, for OpenBLAS",
+    },
 )

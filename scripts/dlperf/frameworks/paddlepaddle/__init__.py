@@ -39,4 +39,7 @@ FRAMEWORK = Framework(
     shards_tables=True,
     unsupported=unsupported,
     ways=("tensor_parallel", "pipeline_parallel", "activation_checkpointing"),
+    reaches={
+        "frameworks/paddlepaddle/inference.py: tempfile": "its predictor is made from files",
+    },
 )

@@ -36,4 +36,7 @@ FRAMEWORK = Framework(
     float64_exchange=True,
     shards_tables=True,
     unsupported=unsupported,
+    reaches={
+        "frameworks/horovod.py: subprocess": "whether Horovod can be imported, without importing it",
+    },
 )
