@@ -8,9 +8,9 @@ response under load.
 
 import itertools
 import math
-import time
 
 from dlperf.contract.run import Run
+from dlperf.contract.timer import perf_counter
 from dlperf.scenarios import Metric, train
 
 TITLE = "inference"
@@ -53,7 +53,7 @@ def window(run, work, stopwatch):
 
 def latencies(run, work, stopwatch):
     """(seconds from host to host, fingerprint of the outputs) of each batch, one at a time."""
-    clock, answer, next_batch = time.perf_counter, work.answer, work.batches.next
+    clock, answer, next_batch = perf_counter, work.answer, work.batches.next
     seconds, answered = [], []
     stopwatch.meet("latency")
     for _ in range(stopwatch.steps):
