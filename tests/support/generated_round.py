@@ -283,13 +283,15 @@ def record(
             {
                 "rank": rank,
                 "node": f"node{rank // case.devices_per_node + 1}",
-                "start": 1000.0 + 0.0001 * rank * (ranks > 1),
+                "start": 1000.0,
                 "end": 1000.0 + seconds - 0.0002 * (ranks - 1 - rank),
-                "start_utc": start.timestamp() + 0.0001 * rank,
+                "start_utc": start.timestamp(),
                 "end_utc": start.timestamp() + seconds,
+                **dict.fromkeys(("rank_start", "rank_end", "queued_seconds"), 0.0),
             }
             for rank in range(ranks)
         ],
+        "processes": [_processes(rank, asked["cores_per_device"]) for rank in range(ranks)],
         "samples": samples,
         "memory": [
             {
@@ -327,12 +329,36 @@ def record(
         ]
     if case.scenario == "quality":
         made_record["curve"] = _curve(case, asked, seconds, dice)
+    _seen_by_ranks(made_record)
     if made.device == "cuda":
         made_record["energy"] = [
             {"device": rank, "joules": 210.0 * seconds, "counter": "nvml_total_energy"}
             for rank in range(ranks)
         ]
     return made_record
+
+
+def _processes(rank: int, cores: int) -> dict[str, Any]:
+    """What the stopwatch saw of a rank that computes in all of its window, and never else."""
+    own = list(range(rank * cores, (rank + 1) * cores))
+    unused = ("behind_seconds", "before_seconds", "waited_seconds", "restart_seconds")
+    return {
+        "rank": rank,
+        "cores_allowed": own,
+        "cores": own,
+        "processes": 1,
+        "threads": 8,
+        "write_seconds": 0.5,
+        **dict.fromkeys(unused, 0.0),
+    }
+
+
+def _seen_by_ranks(made_record: dict[str, Any]) -> None:
+    """Let ranks and their processes have taken the time that the stopwatch says."""
+    for window, seen in zip(made_record["window"], made_record["processes"], strict=True):
+        window |= {"rank_start": window["start"] + 0.0001, "rank_end": window["end"] - 0.0001}
+        length = window["end"] - window["start"]
+        seen |= {"elapsed_seconds": length, "window_seconds": 0.9 * length}
 
 
 def _server(
@@ -394,6 +420,7 @@ def stretch(made_record: dict[str, Any], factor: float) -> None:
         more = (factor - 1) * (window["end"] - window["start"])
         window["end"] += more
         window["end_utc"] += more
+    _seen_by_ranks(made_record)
     provenance["seconds_total"] += more
     shift(made_record, 0.0, more)
 

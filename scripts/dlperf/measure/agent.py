@@ -81,6 +81,9 @@ class Agent:
     def do_note(self, moment):
         self._node.note(moment)
 
+    def do_look(self, rank, moment):
+        self.send(**{"look %d" % rank: self._node.look(rank, moment)})
+
     def do_results(self):
         self.send(results=self._node.results())
 

@@ -25,7 +25,7 @@ class RemoteNode:
     def __init__(self, connection, order):
         self._connection = connection
         self._exits, self._answers = {}, {}
-        self._changed = threading.Condition()
+        self._changed, self._telling = threading.Condition(), threading.Lock()
         self.order = order
         self.about = None
         self.lost = False
@@ -49,12 +49,16 @@ class RemoteNode:
     def note(self, moment):
         self._tell("note", moment=moment)
 
+    def look(self, rank, moment):
+        self._tell("look", rank=rank, moment=moment)
+        return self._answer("look %d" % rank, ANSWER_SECONDS)
+
     def results(self):
         self._tell("results")
         found = self._answer("results", ANSWER_SECONDS)
         if found is None:
-            return {"left": {}, "times": {}, "oom_kills": 0, "committed": {}}
-        for key in ("left", "committed"):
+            return {"left": {}, "times": {}, "seen": {}, "oom_kills": 0, "committed": {}}
+        for key in ("left", "committed", "seen"):
             found[key] = {int(rank): value for rank, value in found[key].items()}
         return found
 
@@ -72,7 +76,8 @@ class RemoteNode:
 
     def _tell(self, do, **message):
         try:
-            self._connection.sendall((json.dumps(dict(message, do=do)) + "\n").encode())
+            with self._telling:  # ranks come with their notes at any time
+                self._connection.sendall((json.dumps(dict(message, do=do)) + "\n").encode())
         except OSError:
             self.lost = True
 

@@ -2,7 +2,9 @@
 
 The stopwatch is the server. A rank connects once, says who it is (door.py), reports its phase and
 waits at named barriers. Each message is a line: a rank sends `phase NAME` and `wait NAME`, and
-receives `go`, with what is told to all ranks at that barrier, as JSON.
+receives `go`, with what is told to all ranks at that barrier, as JSON. `note NAME` says where a
+rank is, for the stopwatch to look at its clock and at the rank's processes; the answer, which comes
+at once, is the user time that these have taken.
 """
 
 import json
@@ -10,26 +12,42 @@ import os
 import socket
 import threading
 import time
+from typing import Dict, NamedTuple
 
 from dlperf.measure.door import TOKEN, Door
 
 
+class Moment(NamedTuple):
+    """By this process's clocks: seconds, and UTC."""
+
+    seconds: float
+    utc: float
+
+
+def now():
+    return Moment(time.perf_counter(), time.time())
+
+
 class Meeting:
-    """The server. It knows `phases` (rank -> its last phase) and `times` (barrier -> seconds).
+    """The server. It knows `phases` (rank -> its last phase), and Moments of its own clock: `times`
+    (barrier -> when all were first let go) and `noted` (note -> rank -> when it last came).
 
     Each of `ranks` ranks is let in once. When all have come, `listening` is closed. told: barrier
-    -> a function that gives, when all are there, what they are told; of others nothing.
+    -> a function that gives, when all are there, what they are told; of others nothing. on_release:
+    called with a barrier's name before the ranks are let go. on_note: with a rank and its note; what
+    it returns is the answer.
     """
 
-    def __init__(self, ranks, listening, token, on_release=None, told=None):
+    def __init__(self, ranks, listening, token, on_release=None, told=None, on_note=None):
         self._ranks = ranks
         self._told = told or {}
-        self._on_release = on_release
+        self._on_release, self._on_note = on_release, on_note
         self._here = set()
         self._waiting = {}  # barrier -> {rank: connection} of those that wait
         self._lock = threading.Lock()
         self.phases = {}
-        self.times = {}
+        self.times: Dict[str, Moment] = {}
+        self.noted: Dict[str, Dict[int, Moment]] = {}
         self._door = None
         with self._lock:  # nobody is welcomed before there is a door to close
             self._door = Door(listening, token, self._welcome)
@@ -54,11 +72,15 @@ class Meeting:
         try:
             with connection.makefile("r") as lines:
                 for line in lines:
+                    came = now()  # before anything else: a window may end with it
                     word, _, value = line.strip().partition(" ")
                     if word == "phase":
                         self.phases[rank] = value
                     elif word == "wait":
                         self._arrive(value, rank, connection)
+                    elif word == "note":
+                        self.noted.setdefault(value, {})[rank] = came
+                        _go(connection, self._on_note and self._on_note(rank, value))
         except OSError:
             pass  # the watcher handles a dead rank
 
@@ -69,16 +91,20 @@ class Meeting:
             if len(waiting) < self._ranks:
                 return
             del self._waiting[barrier]
-            self.times[barrier] = time.perf_counter()
-            if self._on_release:
-                self._on_release(barrier)
-            told = self._told.get(barrier)
-            line = "go %s\n" % json.dumps(told()) if told else "go\n"
+            told = self._told.get(barrier, lambda: None)()
+            if barrier not in self.times:  # who asks for it again does not make a window shorter
+                if self._on_release:
+                    self._on_release(barrier)
+                self.times[barrier] = now()
             for each in waiting.values():
                 try:
-                    each.sendall(line.encode())
+                    _go(each, told)
                 except OSError:
                     pass  # as above; the others go on
+
+
+def _go(connection, told):
+    connection.sendall(("go %s\n" % json.dumps(told)).encode())
 
 
 class Guest:
@@ -98,12 +124,18 @@ class Guest:
 
     def wait(self, barrier):
         """Return when every rank has reached `barrier`: what they are told there, or None."""
-        self._send("wait " + barrier)
+        return self._ask("wait", barrier)
+
+    def note(self, name):
+        """Say where this rank is; return the seconds of user time that its processes have taken."""
+        return self._ask("note", name)
+
+    def _ask(self, word, name):
+        self._send("%s %s" % (word, name))
         line = self._lines.readline()
         if not line:
-            raise ConnectionError("the stopwatch is gone while this rank waited at " + barrier)
-        _, _, told = line.strip().partition(" ")
-        return json.loads(told) if told else None
+            raise ConnectionError("the stopwatch is gone while this rank waited at " + name)
+        return json.loads(line.partition(" ")[2])
 
     def _send(self, line):
         self._socket.sendall((line + "\n").encode())

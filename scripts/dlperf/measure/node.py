@@ -7,17 +7,23 @@ and the stopwatch has a RemoteNode for it (launch.py) with the same methods.
 import dataclasses
 import json
 import os
+import random
 import shutil
 import socket
 import tempfile
+import time
 
 from dlperf import frameworks, scenarios
 from dlperf.contract.run import POOL_SHARE
-from dlperf.measure import host, processes
+from dlperf.measure import host, processes, tree
 from dlperf.measure.door import TOKEN
 from dlperf.workloads.cases import case_of
 
 IDLE_SAMPLE_SECONDS = 0.25
+#: Ranks are looked at within their window at random moments, too, which no rank knows beforehand:
+#: at first within so many seconds, then after pauses that grow by a factor between these two. So
+#: there are few of them, a millisecond each.
+FIRST_LOOK, LONGER = 0.5, (2.0, 4.0)
 #: What the driver compiles for a card, of a build that has only PTX for it, is kept to this size.
 #: Its default is 1 GiB or less [CUDA C++ Programming Guide, environment variables].
 COMPILED = ("CUDA_CACHE_MAXSIZE", str(4 * 2**30))
@@ -56,6 +62,9 @@ class Node:
         self._scratch = tempfile.mkdtemp(prefix="dlperf-")
         self._ranks, self._services, self._runs = {}, [], []
         self._times = {}  # moment -> [the host's busy, the host's all, the services'] CPU seconds
+        self._seen = {}  # rank -> moment -> the fields of a tree.Reading
+        self._within = {}  # rank -> those within the window together
+        self._next_look, self._pause = None, 0.0
         self._oom_kills = host.oom_kills()
         self.about = {
             "name": host.name(),
@@ -77,6 +86,7 @@ class Node:
         environ: the variables of the framework's environment. token: lets ranks into their meeting.
         limit_bytes: the memory that a rank may commit, 0 without a limit; services have none.
         """
+        tree.adopt()
         for each in self._reserved:
             each.close()
         for fields in runs:
@@ -143,7 +153,12 @@ class Node:
         return environment
 
     def exits(self):
-        """{rank: (exit status, last line of output)} of the ranks that ended by themselves."""
+        """{rank: (exit status, last line of output)} of the ranks that ended by themselves.
+
+        Asked all the time, and so the time to look at them, too.
+        """
+        if self._next_look is not None and time.perf_counter() > self._next_look:
+            self._look_within()
         ended = {rank: child.poll() for rank, child in self._ranks.items()}
         return {
             rank: (status, self._ranks[rank].last_words() if status else "")
@@ -152,9 +167,62 @@ class Node:
         }
 
     def note(self, moment):
-        """Note the current CPU times."""
+        """Note the current CPU times, and what the processes of all ranks do."""
         services = sum(child.cpu_seconds() for child in self._services)
         self._times[moment] = list(host.cpu_times()) + [services]
+        there = tree.processes()
+        for rank in self._ranks:
+            self._look(rank, moment, there)
+        if moment == "window":
+            self._pause = random.uniform(0, FIRST_LOOK)
+            self._next_look = time.perf_counter() + self._pause
+        elif moment == "end":
+            self._next_look = None
+
+    def look(self, rank, moment):
+        """Note what the processes of a rank do: the fields of a tree.Reading."""
+        if moment == "ended":
+            self._next_look = None
+        return self._look(rank, moment, tree.processes())
+
+    def _look_within(self):
+        there = tree.processes()
+        for rank in self._ranks:
+            found = tree.together(self._within.get(rank), self._reading(rank, there))
+            self._within[rank] = found
+            self._seen.setdefault(rank, {})["within"] = list(found)
+        self._pause *= random.uniform(*LONGER)
+        self._next_look = time.perf_counter() + self._pause
+
+    def _look(self, rank, moment, there):
+        found = list(self._reading(rank, there))
+        self._seen.setdefault(rank, {})[moment] = found
+        return found
+
+    def _reading(self, rank, there):
+        adopted = self._adopted(there)
+        first = rank == min(self._ranks)
+        sessions = {child.pid for child in self._ranks.values()}
+        own = self._ranks[rank].pid
+        # one that left all sessions is somebody's: the first rank's, so that it counts
+        others = [
+            each.pid
+            for each in adopted
+            if each.session == own or (first and each.session not in sessions)
+        ]
+        return tree.read(own, others, there)
+
+    def _adopted(self, there):
+        """Processes that a rank or a service started, and whose own parent ended."""
+        children = list(self._ranks.values()) + self._services
+        own, here = {child.pid for child in children}, os.getsid(0)
+        services = {child.pid for child in self._services}
+        return [
+            each
+            for each in tree.children(there, os.getpid())
+            # what this process starts itself is of its own session
+            if each.pid not in own and each.session != here and each.session not in services
+        ]
 
     def results(self):
         """The results of the ranks, by rank, and what the host did during the run."""
@@ -168,6 +236,7 @@ class Node:
         return {
             "left": left,
             "times": self._times,
+            "seen": self._seen,
             "oom_kills": host.oom_kills() - self._oom_kills,
             "committed": {
                 rank: child.committed_peak_bytes() for rank, child in self._ranks.items()
@@ -177,6 +246,8 @@ class Node:
     def stop(self):
         """End everything that was started here; return the host's state afterwards."""
         processes.stop(list(self._ranks.values()) + self._services)
+        processes.reap([each.pid for each in self._adopted(tree.processes())])
+        tree.adopt(False)
         shutil.rmtree(self._scratch, ignore_errors=True)
         return state(self._gpus, sample_seconds=0)
 

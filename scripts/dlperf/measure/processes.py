@@ -62,6 +62,10 @@ class Child:
                 log.write("%s%s\n" % (self.name and "[%s] " % self.name, line))
                 log.flush()
 
+    @property
+    def pid(self):
+        return self._process.pid
+
     def poll(self):
         """The exit status, negative for a signal, or None while it runs."""
         if self._limit != resource.RLIM_INFINITY:
@@ -134,6 +138,16 @@ def stop(children, grace_seconds=3.0):
     for child in children:
         while child.poll() is None:
             time.sleep(0.02)
+
+
+def reap(adopted):
+    """End processes that this one adopted from its children, and wait for their end."""
+    for pid in adopted:
+        try:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        except (ProcessLookupError, ChildProcessError, PermissionError):
+            pass  # it ended, and somebody else waited for it
 
 
 def handle_stops(handler):

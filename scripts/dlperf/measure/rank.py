@@ -12,14 +12,15 @@ import json
 import os
 import resource
 import sys
-import time
 import traceback
 
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract import files
 from dlperf.contract.run import Unsupported
+from dlperf.contract.timer import perf_counter
 from dlperf.measure import answers, beside, host, memory_words, weights
 from dlperf.measure.meeting import Guest
+from dlperf.scenarios import early_return
 
 
 def main(spec, undrawn=False):
@@ -83,24 +84,30 @@ def measure(run, watch):
     by_rows, timed = workloads.drawn_by_rows(run), not scenario.CURVED
     start = functools.partial(workloads.Initial, run.workload, run.dimensions)
     initial = start(run.seed, run.data_dir, by_rows, timed)
+    guest.note("write")
     work.weights.write(initial)
+    guest.note("written")
 
     guest.phase("warmup")
-    warmup_started = time.perf_counter()
+    warmup_started = perf_counter()
     handle = None
     for _ in range(warmup_steps):
         handle = work.step()
     work.wait()
     scenario.warm(run, work, handle, initial)
-    warmup_seconds = time.perf_counter() - warmup_started
+    warmup_seconds = perf_counter() - warmup_started
 
     shown = []
     for seed, steps in windows:
         work.batches.redraw(seed, steps if scenario.QUEUED else 0)
         if scenario.TRAINS and work.restart:
             initial = start(seed, run.data_dir, by_rows, timed)
+            guest.note("restart")
             work.restart(initial)
-        work.wait()  # copies of batches and weights are no part of the window
+            work.wait()
+            guest.note("restarted")
+            early_return.rest(functools.partial(guest.note, "rest"))
+        work.wait()  # copies of batches are no part of the window
         stopwatch = Stopwatch(run, framework, work, guest, steps)
         facts = scenario.window(run, work, stopwatch)
         signs, kept = guest.wait("signs"), facts.pop("kept", None)
@@ -144,9 +151,9 @@ def measure(run, watch):
 
 
 class Stopwatch:
-    """Times a scenario's window: barriers, a clock for steps, energy, CPU time.
+    """Times a scenario's window: barriers, a clock for steps, energy.
 
-    Between `open` and `close` it only `mark`s the steps. steps: how many the window has.
+    Between `open` and `ended` it only `mark`s the steps. steps: how many the window has.
     """
 
     def __init__(self, run, framework, work, guest, steps):
@@ -159,38 +166,35 @@ class Stopwatch:
         """Pass the barrier before the window."""
         self._waited = self._work.batches.waited_seconds
         self._guest.phase("window")
-        self._usage = resource.getrusage(resource.RUSAGE_SELF)
         self._energy.start()
         self._guest.wait("window")
 
+    def ended(self):
+        """Say that the window has just ended: by this message, the stopwatch ends it."""
+        self._guest.note("ended")
+        self._joules = self._energy.stop()
+
+    def computed(self):
+        """Seconds of user time of all processes of this rank, as the stopwatch reads them."""
+        return self._guest.note("computed")
+
     def close(self):
         """Pass the barrier after the window."""
-        self._joules = self._energy.stop()
-        self._spent = resource.getrusage(resource.RUSAGE_SELF)
         self._guest.wait("end")
 
     def meet(self, name):
         """Pass a barrier of another window."""
         self._guest.wait(name)
 
-    def window(self, start, end, start_utc, end_utc):
-        """This rank's window: seconds on this node's clock, and UTC."""
-        return {
-            "rank": self._run.rank,
-            "node": host.name(),
-            "start": start,
-            "end": end,
-            "start_utc": start_utc,
-            "end_utc": end_utc,
-        }
+    def window(self, start, end):
+        """This rank's own window, in seconds of its own clock; the stopwatch's is what counts."""
+        return {"rank": self._run.rank, "node": host.name(), "start": start, "end": end}
 
     def facts(self):
         """What was measured in addition to the window."""
-        before, after = self._usage, self._spent
         found = {
             "clock": self._timer.clock,
             "seconds": self._timer.seconds(),
-            "cpu_seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
             "loader_seconds": self._work.batches.waited_seconds - self._waited,
         }
         if self._joules is not None:

@@ -14,7 +14,17 @@ from datetime import datetime, timezone
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract import draws, strict_json
 from dlperf.contract.case import NO_JOB, made_as
-from dlperf.measure import beside, gate, host, loopback, memory_words, record, weights
+from dlperf.measure import (
+    beside,
+    gate,
+    host,
+    loopback,
+    memory_words,
+    outside,
+    record,
+    tree,
+    weights,
+)
 from dlperf.measure import spot as spot_run
 from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
@@ -208,6 +218,7 @@ class Attempt:
         self._case, self._told = case, told
         self._deadline = time.monotonic() + case["settings"]["timeout_seconds"]
         self._nodes, self._exits, self._results, self._after = [], {}, [], []
+        self._queued = {}  # barrier, or (note, rank) -> how long this process has been queued by then
         self.facts, self.failure = [], None
         self._launch = self._meeting = self._loopback = None
         identity = case["identity"]
@@ -252,7 +263,9 @@ class Attempt:
         else:
             listening = listener(self._launch.address if self._launch else "127.0.0.1")
         token = new_token()
-        self._meeting = Meeting(self._ranks, listening, token, self._note, self._told)
+        self._meeting = Meeting(
+            self._ranks, listening, token, self._note, self._told, self._look
+        )
         interpreter = environment.get("interpreter", sys.executable)
         self._started = time.perf_counter()
         self._runs = placed(self._case, abouts, interpreter, self._meeting.address)
@@ -264,6 +277,13 @@ class Attempt:
     def _note(self, barrier):
         for node in self._nodes:
             node.note(barrier)
+        self._queued[barrier] = tree.queued_here()
+
+    def _look(self, rank, name):
+        """What a rank's note is answered by: the user time of its processes."""
+        found = self._nodes[rank // self._local_ranks].look(rank, name)
+        self._queued[name, rank] = tree.queued_here()
+        return found and outside.Reading(*found).user
 
     def _watch(self):
         """Return when all ranks are done; set the failure if one failed."""
@@ -339,8 +359,16 @@ class Attempt:
         scenario = scenarios.load(identity["scenario"])
         case = case_of(identity)
         outcome.update(scenario.summary(self.facts, case, settings))
+        windows, watched = self._windows(), self._watched()
+        reads_ahead = identity["data"] != "synthetic"
+        for entry, processes in zip(windows, watched):
+            reason = outside.disagreement(entry)
+            reason = reason or outside.too_much(processes, self._steps(), reads_ahead)
+            if reason:
+                return {"status": "crashed", "reason": "rank %d: %s" % (entry["rank"], reason)}
         outcome.update(
-            window=[facts["window"] for facts in self.facts],
+            window=windows,
+            processes=watched,
             memory=self._memory(),
             parity=self.facts[0]["parity"],
             ran_beside=beside.together([facts["ran_beside"] for facts in self.facts]),
@@ -354,6 +382,30 @@ class Attempt:
         if len(energy) == len(self.facts):  # else the sum would be of some of them
             outcome["energy"] = energy
         return outcome
+
+    def _steps(self):
+        return self._case["settings"]["measured_steps"]
+
+    def _seen(self, rank):
+        """moment -> Reading of a rank's processes."""
+        return outside.readings(self._results[rank // self._local_ranks]["seen"].get(rank))
+
+    def _windows(self):
+        """The record's `window`, by this process's clock."""
+        found, begin = [], self._meeting.times["window"]
+        for rank, facts in enumerate(self.facts):
+            end = self._meeting.noted["ended"][rank]
+            here = self._queued["window"], self._queued["ended", rank]
+            there = outside.queued(self._seen(rank))
+            known = None not in here and there is not None
+            queued = there + max(0.0, here[1] - here[0]) if known else None
+            found.append(outside.window(facts["window"], begin, end, queued))
+        return found
+
+    def _watched(self):
+        """The record's `processes`."""
+        runs = [run for node in self._runs for run in node]
+        return [outside.entry(run["rank"], run["cores"], self._seen(run["rank"])) for run in runs]
 
     def shown(self):
         """Status, reason and, if all is well, what a spot run is compared by (spot.py)."""
@@ -411,15 +463,17 @@ class Attempt:
     def _load(self, index):
         """CPU time in the window as a share of time and cores: ranks with services, and others."""
         begin, end = (self._results[index]["times"].get(key) for key in ("window", "end"))
-        ranks = self.facts[index * self._local_ranks :][: self._local_ranks]
+        first = index * self._local_ranks
+        ranks = self.facts[first:][: self._local_ranks]
         found = {
-            "startup_seconds": round(self._meeting.times["window"] - self._started, 3),
+            "startup_seconds": round(self._meeting.times["window"].seconds - self._started, 3),
             "warmup_seconds": round(max(facts["warmup_seconds"] for facts in ranks), 3),
         }
         if begin and end:
-            own = end[2] - begin[2] + sum(facts["cpu_seconds"] for facts in ranks)
-            windows = [facts["window"] for facts in ranks]
-            wall = max(w["end"] for w in windows) - min(w["start"] for w in windows)
+            seen = [self._seen(first + place) for place in range(len(ranks))]
+            own = end[2] - begin[2]
+            own += sum(each["end"].computed - each["window"].computed for each in seen)
+            wall = max(each["end"].at - each["window"].at for each in seen)
             cores = len({core for run in self._runs[index] for core in run["cores"]})
             busy, total = end[0] - begin[0], end[1] - begin[1]
             found["cpu_time_over_wall"] = round(own / (wall * cores), 4)

@@ -9,9 +9,9 @@ service, not of a response under load.
 import itertools
 import math
 import random
-import time
 
 from dlperf.contract.run import Run
+from dlperf.contract.timer import perf_counter
 from dlperf.scenarios import Metric, train
 
 TITLE = "inference"
@@ -106,7 +106,7 @@ class Answers:
 
 def latencies(run, work, stopwatch):
     """(seconds from host to host, the Answers) of each batch, one at a time."""
-    clock, answer, next_batch = time.perf_counter, work.answer, work.batches.next
+    clock, answer, next_batch = perf_counter, work.answer, work.batches.next
     seconds, answered = [], Answers()
     stopwatch.meet("latency")
     for _ in range(stopwatch.steps):

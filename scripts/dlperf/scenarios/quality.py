@@ -9,11 +9,11 @@ anew; it includes the tests, as in MLPerf [mlcommons/training_policies]. A repet
 import functools
 import itertools
 import math
-import time
 from typing import Dict
 
 from dlperf import workloads
 from dlperf.contract.run import Run, Unsupported
+from dlperf.contract.timer import perf_counter
 from dlperf.scenarios import Metric, early_return, train
 
 TITLE = "time to quality"
@@ -42,12 +42,12 @@ def warm(run, work, handle, initial):
 
 def window(run, work, stopwatch):
     """Train all epochs and test at the evaluations' steps; a rank's raw facts."""
-    clock, step, mark = time.perf_counter, work.step, stopwatch.mark
+    clock, step, mark = perf_counter, work.step, stopwatch.mark
     tested_at = set(evaluated_at(run.measured_steps, run.evaluations))
     handles, losses, points = [], [], []
-    computed = early_return.computed()
+    computed = stopwatch.computed()
     stopwatch.open()
-    start_utc, start = time.time(), clock()
+    start = clock()
     mark()
     work.batches.begin()
     tests = None
@@ -58,9 +58,10 @@ def window(run, work, stopwatch):
             work.wait()
             trained = clock()
             if number == run.measured_steps:  # milliseconds, in the time of the last test
-                computed = early_return.computed() - computed
+                computed = stopwatch.computed() - computed
+                of_a_step = (trained - start) / number, computed / number
                 read = functools.partial(train.read, work, handles[-1])
-                early_return.check(run, read, (trained - start) / number, computed / number)
+                early_return.check(run, read, *of_a_step, stopwatch.computed, at_rest=False)
             if tests is None:
                 tests = work.batches.tests()
             sums, count = test(run, work, tests)
@@ -68,12 +69,12 @@ def window(run, work, stopwatch):
             handles = []
             points.append([number, trained - start, clock() - start, sums, count])
     end = clock()
-    end_utc = time.time()
+    stopwatch.ended()
     stopwatch.close()
     if not all(math.isfinite(value) for value in losses):
         raise ValueError("the loss is not finite: step %d" % (_first_wrong(losses) + 1))
     return {
-        "window": stopwatch.window(start, end, start_utc, end_utc),
+        "window": stopwatch.window(start, end),
         "loss": losses or None,
         "points": points,
     }

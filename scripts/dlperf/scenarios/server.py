@@ -9,9 +9,9 @@ Server scenario; the other way is called coordinated omission).
 import dataclasses
 import math
 import random
-import time
 
 from dlperf.contract import run as contract
+from dlperf.contract.timer import perf_counter, sleep
 from dlperf.scenarios import Metric, infer, train
 
 TITLE = "inference server"
@@ -56,12 +56,12 @@ def schedule(seed, repetition, rank, rate, count):
 
 def window(run, work, stopwatch):
     """Answer the measured requests, none before it is due."""
-    clock, answer, next_batch = time.perf_counter, work.answer, work.batches.next
+    clock, answer, next_batch = perf_counter, work.answer, work.batches.next
     mark = stopwatch.mark
     due = schedule(run.seed, run.repetition, run.rank, run.arrival_rate, stopwatch.steps)
     begun, ended, outputs = [], [], []
     stopwatch.open()
-    start_utc, start = time.time(), clock()
+    start = clock()
     mark()
     for moment in due:
         batch = next_batch()
@@ -71,7 +71,7 @@ def window(run, work, stopwatch):
         ended.append(clock() - start)
         mark()
     end = clock()
-    end_utc = time.time()
+    stopwatch.ended()
     stopwatch.close()
     answered, kept = infer.Answers(), {}
     while outputs:
@@ -81,7 +81,7 @@ def window(run, work, stopwatch):
         infer.check(work, answered=answered.numbered(others))
         kept = {"answered": answered.kept_of(others)}
     return {
-        "window": stopwatch.window(start, end, start_utc, end_utc),
+        "window": stopwatch.window(start, end),
         "server": {
             "rank": run.rank,
             "due": due,
@@ -95,11 +95,11 @@ def window(run, work, stopwatch):
 
 def _wait_until(moment):
     while True:
-        left = moment - time.perf_counter()
+        left = moment - perf_counter()
         if left <= 0:
             return
         if left > LOOKING:
-            time.sleep(left - LOOKING)
+            sleep(left - LOOKING)
 
 
 def summary(facts, case, settings):

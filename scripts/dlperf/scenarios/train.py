@@ -2,11 +2,11 @@
 
 import functools
 import math
-import time
 from typing import Dict
 
 from dlperf import workloads
 from dlperf.contract.run import Run
+from dlperf.contract.timer import perf_counter
 from dlperf.contract.work import parts
 from dlperf.scenarios import Metric, early_return
 
@@ -47,23 +47,24 @@ def timed(run, work, stopwatch, read):
     meets its peers with (measure/rank.py). `clock` and `mark` are plain functions, looked up before
     the window. read(handles): reads what steps gave.
     """
-    clock, step, mark = time.perf_counter, work.step, stopwatch.mark
+    clock, step, mark = perf_counter, work.step, stopwatch.mark
     handles = []
-    computed = early_return.computed()
+    computed = stopwatch.computed()
     stopwatch.open()
-    start_utc, start = time.time(), clock()
+    start = clock()
     mark()
     for _ in range(stopwatch.steps):
         handles.append(step())
         mark()
     work.wait()
     end = clock()
-    end_utc = time.time()
-    computed = early_return.computed() - computed
+    stopwatch.ended()
+    computed = stopwatch.computed() - computed
     of_a_step = (end - start) / stopwatch.steps, computed / stopwatch.steps
-    early_return.check(run, functools.partial(read, handles), *of_a_step)
+    all_read = functools.partial(read, handles)
+    early_return.check(run, all_read, *of_a_step, stopwatch.computed)
     stopwatch.close()
-    return handles, stopwatch.window(start, end, start_utc, end_utc)
+    return handles, stopwatch.window(start, end)
 
 
 def read(work, handle):
@@ -104,18 +105,9 @@ def throughput_summary(facts, case, settings):
 
 
 def window_seconds(record):
-    """Last rank's end - first rank's start, on one clock.
-
-    Ranks on one node share a clock. Nodes do not, and their UTC may be off by milliseconds; as all
-    ranks pass one barrier before the window, the longest of the nodes' own windows is taken there.
-    """
-    nodes = {}
-    for rank in record["window"]:
-        nodes.setdefault(rank["node"], []).append(rank)
-    return max(
-        max(rank["end"] for rank in ranks) - min(rank["start"] for rank in ranks)
-        for ranks in nodes.values()
-    )
+    """Last rank's end - the start, which all share, by the stopwatch's clock, which is one."""
+    ranks = record["window"]
+    return max(rank["end"] for rank in ranks) - min(rank["start"] for rank in ranks)
 
 
 def throughput(record, case):

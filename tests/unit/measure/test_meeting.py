@@ -198,3 +198,40 @@ def test_all_ranks_are_told_the_same_when_they_are_there():
     waiting(guests[0], "window")
     assert guests[1].wait("window") is None
     meeting.close()
+
+
+def test_a_note_is_stamped_before_anything_is_looked_at_and_answered():
+    noted = []
+
+    def look(rank, name):
+        noted.append((rank, name))
+        time.sleep(0.2)
+        return 1.5
+
+    meeting = Meeting(1, listener("127.0.0.1"), SECRET, on_note=look)
+    guest = Guest(meeting.address, 0, SECRET)
+    before = time.perf_counter()
+    assert guest.note("ended") == 1.5
+    after = time.perf_counter()
+    assert noted == [(0, "ended")]
+    assert before < meeting.noted["ended"][0].seconds < after - 0.2
+    meeting.close()
+
+
+def test_ranks_are_looked_at_before_their_window_begins():
+    looked = []
+    meeting = Meeting(1, listener("127.0.0.1"), SECRET, lambda name: looked.append(time.time()))
+    Guest(meeting.address, 0, SECRET).wait("window")
+    assert looked[0] <= meeting.times["window"].utc
+    meeting.close()
+
+
+def test_a_window_that_is_asked_for_again_is_none_the_shorter():
+    looked = []
+    meeting = Meeting(1, listener("127.0.0.1"), SECRET, looked.append)
+    guest = Guest(meeting.address, 0, SECRET)
+    guest.wait("window")
+    first = meeting.times["window"]
+    guest.wait("window")
+    assert meeting.times["window"] == first and looked == ["window"]
+    meeting.close()

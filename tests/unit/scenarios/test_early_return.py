@@ -17,6 +17,8 @@ from types import SimpleNamespace
 import pytest
 import user_time
 
+from dlperf.contract import timer
+from dlperf.measure import tree
 from dlperf.scenarios import early_return
 
 STEP, LATE = 0.1, 0.2
@@ -43,8 +45,8 @@ def allocate(seconds=LATE):
 
 def stand_in_the_queue(seconds=LATE):
     """Compute until this thread has stood in the queue for a core for so long."""
-    end = early_return.queued() + seconds
-    while early_return.queued() < end:
+    end = timer.queued() + seconds
+    while timer.queued() < end:
         pass
 
 
@@ -126,9 +128,15 @@ def beside(seconds=math.inf):
         thread.join()
 
 
-def check(first, device="cpu", step=(STEP, STEP), again=lambda: None):
+def computed():
+    """What the stopwatch would answer: this process, and those below it."""
+    return tree.read(os.getpid()).user
+
+
+def check(first, device="cpu", step=(STEP, STEP), again=lambda: None, data="synthetic"):
     reads = iter([first, again])
-    early_return.check(SimpleNamespace(device=device), lambda: next(reads)(), *step)
+    run = SimpleNamespace(device=device, data=data, cores=[0])
+    early_return.check(run, lambda: next(reads)(), *step, computed)
 
 
 @pytest.mark.parametrize(
@@ -206,15 +214,58 @@ def test_a_read_that_always_takes_work_is_none(device):
     check(compute, device, again=compute)
 
 
-def test_threads_that_compute_whether_or_not_anything_is_read_are_no_work():
+def test_threads_that_read_ahead_all_the_time_are_no_work():
     with beside():
-        check(lambda: time.sleep(1.2 * early_return.LATE_SECONDS + 0.6 * LATE), step=(LATE, LATE))
+        slow = 1.2 * early_return.LATE_SECONDS + 0.6 * LATE
+        check(lambda: time.sleep(slow), step=(LATE, LATE), data="sample")
+
+
+def in_a_child(seconds=math.inf):
+    """A read that leaves a process behind, which computes for so long and then sleeps."""
+
+    def read():
+        while_ = f"while time.process_time() < {seconds}: pass"
+        command = f"import time\n{while_}\ntime.sleep(60)"
+        children.append(subprocess.Popen([sys.executable, "-c", command]))
+
+    return read
+
+
+@pytest.fixture
+def children_end():
+    yield
+    while children:
+        children.pop().kill()
+
+
+children: list[subprocess.Popen] = []
+
+
+@pytest.mark.usefixtures("children_end")
+def test_a_process_that_goes_on_behind_the_reads_is_an_error():
+    with pytest.raises(RuntimeError, match="did not come to rest"):
+        check(in_a_child())
+    with pytest.raises(RuntimeError, match="too early: behind it, the rank's processes computed"):
+        check(in_a_child(0.6))
+
+
+def test_a_thread_that_goes_on_behind_the_reads_is_an_error():
+    with beside(), pytest.raises(RuntimeError, match="did not come to rest"):
+        check(lambda: None)
+    with beside(0.6), pytest.raises(RuntimeError, match="too early: behind it"):
+        check(lambda: None)
+
+
+def test_threads_that_look_for_work_for_a_while_are_none():
+    """As OpenMP's do, when a parallel region has ended."""
+    with beside(0.2):
+        check(lambda: None)
 
 
 def test_a_kernel_that_counts_no_queue_has_none(tmp_path):
-    assert early_return.queued(str(tmp_path / "missing")) == 0
+    assert timer.queued(str(tmp_path / "missing")) is None
     for text in ("", "0", "n/a n/a n/a\n"):
         (tmp_path / "schedstat").write_text(text)
-        assert early_return.queued(str(tmp_path / "schedstat")) == 0
+        assert timer.queued(str(tmp_path / "schedstat")) is None
     (tmp_path / "schedstat").write_text("7000000000 2500000000 12\n")
-    assert early_return.queued(str(tmp_path / "schedstat")) == 2.5
+    assert timer.queued(str(tmp_path / "schedstat")) == 2.5

@@ -21,6 +21,7 @@ from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract import searched, storage
 from dlperf.contract.case import INFERRING, UNSAID, upgraded, with_choices
+from dlperf.measure import outside
 from dlperf.plan import Case, Config, searches
 from dlperf.scenarios import quality, server, train
 
@@ -193,6 +194,7 @@ def _contradictions(record: dict[str, Any], case: Case) -> Iterator[str]:
         yield "window ends before it starts"
         return
     yield from _clocks(record)
+    yield from _processes(record, ranks)
     yield from _parts(record, case)
 
 
@@ -214,6 +216,10 @@ def _clocks(record: dict[str, Any]) -> Iterator[str]:
                 f"window of rank {window['rank']} is {seconds:.3f} s long, but {utc:.3f} s by its "
                 "UTC stamps"
             )
+        if reason := outside.disagreement(window):
+            yield f"window of rank {window['rank']}: {reason}"
+    if len({window["start"] for window in windows}) > 1:
+        yield "window: not all ranks start at once, as the stopwatch lets them go"
     first = next(window for window in windows if window["rank"] == 0)
     steps, seconds = sum(record["steps"]["seconds"]), first["end"] - first["start"]
     if steps > seconds * (1 + STEPS_SHARE) + 0.001:
@@ -228,6 +234,28 @@ def _clocks(record: dict[str, Any]) -> Iterator[str]:
         early = min(window["start_utc"] for window in windows) < start - SPAN_SECONDS
         if early or max(window["end_utc"] for window in windows) > end + SPAN_SECONDS:
             yield "window lies outside provenance.start_utc and end_utc"
+
+
+def _processes(record: dict[str, Any], ranks: int) -> Iterator[str]:
+    """Whether the stopwatch saw each rank's processes do no more than the case allows."""
+    found, measured = record["processes"], record["settings"]["measured_steps"]
+    if sorted(each["rank"] for each in found) != list(range(ranks)):
+        yield f"processes does not have each of the {ranks} ranks once"
+        return
+    lengths = {each["rank"]: each["end"] - each["start"] for each in record["window"]}
+    cores = record["settings"]["cores_per_device"]
+    for each in found:
+        if reason := outside.too_much(each, measured, record["identity"]["data"] != "synthetic"):
+            yield f"processes of rank {each['rank']}: {reason}"
+        if record["settings"]["device"] == "cpu" and len(each["cores_allowed"]) > cores:
+            yield f"processes of rank {each['rank']}: it is given more than the case's {cores} cores"
+        # on another node, the window begins and ends when the messages come
+        length = lengths[each["rank"]]
+        if each["elapsed_seconds"] < length * (1 - STEPS_SHARE) - outside.CLOCKS_SECONDS:
+            yield (
+                f"processes of rank {each['rank']} were watched for {each['elapsed_seconds']:.3f} s "
+                f"in a window of {length:.3f} s"
+            )
 
 
 def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:

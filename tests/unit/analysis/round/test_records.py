@@ -84,6 +84,19 @@ def squeezed() -> dict:
     return document
 
 
+def by_its_own_clock(share: float) -> dict:
+    """A record whose rank 1 says that its window was so much shorter."""
+    start = OK["window"][1]["rank_start"]
+    length = OK["window"][1]["rank_end"] - start
+    return changed("window", 1, rank_end=start + share * length)
+
+
+def working(**changes) -> dict:
+    """A record whose rank 1's processes did something else."""
+    return changed("processes", 1, **changes)
+
+
+LENGTH = OK["window"][1]["end"] - OK["window"][1]["start"]
 START = OK["window"][1]["start"]
 UTC = OK["window"][1]["start_utc"]
 
@@ -100,6 +113,14 @@ UTC = OK["window"][1]["start_utc"]
             "window lies outside",
         ),
         (changed("provenance", start_utc="2020-99-21T05:00:00Z"), "is not a time"),
+        (by_its_own_clock(0.5), "window of rank 1: its window is"),
+        (by_its_own_clock(1.5), "window of rank 1: its window is"),
+        (changed("window", 1, start=START - 0.01), "not all ranks start at once"),
+        ({**OK, "processes": OK["processes"][:1]}, "processes does not have each of the 2 ranks"),
+        ({key: OK[key] for key in OK if key != "processes"}, "'processes' is a required property"),
+        (working(cores=[0, 1, 2, 3]), "its threads may run on cores 0, 1, 2, 3, but"),
+        (working(window_seconds=99 * LENGTH), "more than its"),
+        (working(elapsed_seconds=LENGTH / 2, window_seconds=0), "were watched for"),
         (changed("window", 1, node="other"), "ranks of node 0 name several nodes"),
         (changed("steps", loss=[]), "steps.loss has 0 values for 10"),
         (changed("steps", warmup=7), "steps.warmup is 7"),
