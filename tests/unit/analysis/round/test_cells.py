@@ -324,7 +324,9 @@ def test_a_cell_that_a_drifting_host_moved_is_suspect(tmp_path):
         (3, lambda losses: losses, False),
         (3, lambda losses: [loss + 0.001 for loss in losses], False),  # rounding
         (3, lambda losses: [loss + 0.1 for loss in losses], True),  # another loss
-        (3, lambda losses: [*losses[:-1], losses[0] - 0.001], True),  # weights that stay
+        (3, lambda losses: [*losses[:-1], losses[-1] * 1.02], False),  # rounding that has grown
+        (3, lambda losses: [losses[0] * 1.02, *losses[1:]], True),  # which it has not at first
+        (3, lambda losses: [*losses[:-1], losses[-1] * 1.2], True),
         (2, lambda losses: [loss + 0.1 for loss in losses], False),  # which of two is wrong?
         (2, lambda losses: losses[:1] * len(losses), True),  # the same number again
     ],
@@ -514,15 +516,30 @@ def test_ranks_that_divide_tables_end_with_weights_of_their_own(tmp_path, tables
     assert ("suspect:weights" in row["flags"]) == (tables == "replicated")
 
 
-@pytest.mark.parametrize(("measured", "expected"), [(10, {"mxnet"}), (50, set())])
-def test_in_a_long_run_rounding_alone_moves_weights_by_another_share(tmp_path, measured, expected):
+@pytest.mark.parametrize(("share", "expected"), [(1.1, set()), (1.3, {"mxnet"})])
+def test_rounding_that_grows_moves_weights_by_another_share(tmp_path, share, expected):
     def change(record):
         if record["identity"]["framework"] == "mxnet":
             for rank in record["weights"]:
-                rank["change"] *= 1.05
+                rank["change"] *= share
 
-    names, steps = ["pytorch", "mxnet", "tensorflow"], {"warmup": 2, "measured": measured}
-    assert suspects(tmp_path, change, frameworks=names, steps=steps) == expected
+    names = ["pytorch", "mxnet", "tensorflow"]
+    assert suspects(tmp_path, change, frameworks=names) == expected
+
+
+@pytest.mark.parametrize(("measured", "expected"), [(10, {2}), (50, set())])
+def test_in_a_long_run_weights_move_by_another_share(measured, expected):
+    """In a workload where rounding does not grow."""
+    columns = {"number": [0, 1, 2], "weights_change": [0.01, 0.01, 0.0108]}
+    measured_ones = pandas.DataFrame(columns).assign(
+        **{"repetition": 1, "table": "t", "workload": "wide_deep", "precision": "fp32"},
+        **{"searched": "", "data": "sample", "nodes": 1, "devices_per_node": 1},
+        **{"warmup_steps": 2, "measured_steps": measured},
+        **{"weights_unchanged": 0, "weights_distinct": 1},
+        **dataclasses.asdict(Layout()),
+    )
+    rows = disturbances.placed(measured_ones)
+    assert disturbances.strange_weights(rows) == expected
 
 
 def suspects(tmp_path, change, **round_):
