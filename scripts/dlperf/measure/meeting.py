@@ -4,7 +4,7 @@ The stopwatch is the server. A rank connects once, says who it is (door.py), rep
 waits at named barriers. Each message is a line: a rank sends `phase NAME` and `wait NAME`, and
 receives `go`, with what is told to all ranks at that barrier, as JSON. `note NAME` says where a
 rank is, for the stopwatch to look at its clock and at the rank's processes; the answer, which comes
-at once, is the user time that these have taken.
+at once, is what these have taken of the processor.
 """
 
 import json
@@ -127,7 +127,7 @@ class Guest:
         return self._ask("wait", barrier)
 
     def note(self, name):
-        """Say where this rank is; return the seconds of user time that its processes have taken."""
+        """Say where this rank is; return what its processes have taken (early_return.Taken)."""
         return self._ask("note", name)
 
     def _ask(self, word, name):

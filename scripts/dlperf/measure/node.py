@@ -64,6 +64,7 @@ class Node:
         self._seen = {}  # rank -> moment -> the fields of a tree.Reading
         self._within = {}  # rank -> those within the window together
         self._next_look, self._pause = None, 0.0
+        self._others = set()  # pids of this process's children that are none of the repetition
         self._oom_kills = host.oom_kills()
         self.about = {
             "name": host.name(),
@@ -86,6 +87,7 @@ class Node:
         limit_bytes: the memory that a rank may commit, 0 without a limit; services have none.
         """
         tree.adopt()
+        self._others = {each.pid for each in tree.children(tree.processes(), os.getpid())}
         for each in self._reserved:
             each.close()
         for fields in runs:
@@ -214,7 +216,7 @@ class Node:
     def _adopted(self, there):
         """Processes that a rank or a service started, and whose own parent ended."""
         children = list(self._ranks.values()) + self._services
-        own, here = {child.pid for child in children}, os.getsid(0)
+        own, here = {child.pid for child in children} | self._others, os.getsid(0)
         services = {child.pid for child in self._services}
         return [
             each

@@ -20,6 +20,7 @@ from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
 from dlperf.measure.meeting import Meeting
 from dlperf.measure.node import Node, placed
+from dlperf.scenarios import early_return
 from dlperf.workloads.cases import case_of
 
 POLL_SECONDS = 0.02
@@ -262,10 +263,13 @@ class Attempt:
         self._queued[barrier] = tree.queued_here()
 
     def _look(self, rank, name):
-        """What a rank's note is answered by: the user time of its processes."""
+        """What a rank's note is answered by: what its processes took, as of early_return.Taken."""
         found = self._nodes[rank // self._local_ranks].look(rank, name)
         self._queued[name, rank] = tree.queued_here()
-        return found and outside.Reading(*found).user
+        if not found:
+            return None  # the node is lost
+        reading = outside.Reading(*found)
+        return [reading.user, reading.computed]
 
     def _watch(self):
         """Return when all ranks are done; set the failure if one failed."""
@@ -342,10 +346,10 @@ class Attempt:
         case = case_of(identity)
         outcome.update(scenario.summary(self.facts, case, settings))
         windows, watched = self._windows(), self._watched()
-        reads_ahead = identity["data"] != "synthetic"
+        may_work = early_return.may_work(settings["device"], identity["data"])
         for entry, processes in zip(windows, watched):
             reason = outside.disagreement(entry)
-            reason = reason or outside.too_much(processes, self._steps(), reads_ahead)
+            reason = reason or outside.too_much(processes, self._steps(), may_work)
             if reason:
                 return {"status": "crashed", "reason": "rank %d: %s" % (entry["rank"], reason)}
         outcome.update(
@@ -377,7 +381,7 @@ class Attempt:
         for rank, facts in enumerate(self.facts):
             end = self._meeting.noted["ended"][rank]
             here = self._queued["window"], self._queued["ended", rank]
-            there = outside.queued(self._seen(rank))
+            there = outside.queued(facts["window"], self._seen(rank))
             known = None not in here and there is not None
             queued = there + max(0.0, here[1] - here[0]) if known else None
             found.append(outside.window(facts["window"], begin, end, queued))

@@ -48,7 +48,7 @@ def timed(run, work, stopwatch, read):
     """
     clock, step, mark = perf_counter, work.step, stopwatch.mark
     handles = []
-    computed = stopwatch.computed()
+    computed = stopwatch.taken().user
     stopwatch.open()
     start = clock()
     mark()
@@ -58,10 +58,10 @@ def timed(run, work, stopwatch, read):
     work.wait()
     end = clock()
     stopwatch.ended()
-    computed = stopwatch.computed() - computed
+    computed = stopwatch.taken().user - computed
     of_a_step = (end - start) / stopwatch.steps, computed / stopwatch.steps
     last = functools.partial(read, handles[-1])
-    early_return.check(run, last, *of_a_step, stopwatch.computed)
+    early_return.check(run, last, *of_a_step, stopwatch.taken)
     stopwatch.close()
     return handles, stopwatch.window(start, end)
 
