@@ -49,9 +49,7 @@ def record(monkeypatch, kind: str, devices: int = 1, environ=()) -> dict:
     for name, value in dict(environ).items():
         monkeypatch.setenv(name, value)
     program = ("computing_rank", kind)
-    monkeypatch.setattr(
-        stopwatch, "Attempt", functools.partial(stopwatch.Attempt, program=program)
-    )
+    monkeypatch.setattr(stopwatch, "Attempt", functools.partial(stopwatch.Attempt, program=program))
     document = plan.document(case, config, 1)
     with open(os.devnull, "w") as log:
         found = stopwatch.measure(document, log=log)

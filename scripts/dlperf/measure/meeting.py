@@ -34,8 +34,8 @@ class Meeting:
 
     Each of `ranks` ranks is let in once. When all have come, `listening` is closed. told: barrier
     -> a function that gives, when all are there, what they are told; of others nothing. on_release:
-    called with a barrier's name before the ranks are let go. on_note: with a rank and its note; what
-    it returns is the answer.
+    called with a barrier's name before the ranks are let go. on_note: with a rank and its note;
+    what it returns is the answer.
     """
 
     def __init__(self, ranks, listening, token, on_release=None, told=None, on_note=None):

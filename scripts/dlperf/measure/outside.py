@@ -1,4 +1,4 @@
-"""The window as the stopwatch saw it, and what contradicts it: nothing here is said by a rank alone.
+"""The window as the stopwatch saw it, and what contradicts it: a rank alone says nothing here.
 
 In: the moments at which the stopwatch let ranks go and heard that they were done, by its own clock,
 and Readings (tree.py) of each rank's processes at those moments. Out: the record's `window` and
@@ -31,7 +31,8 @@ def window(told, begin, end, queued):
 
     told: what the rank says of its own window. begin, end: Moments of the stopwatch's clock, at
     which the ranks were let go, and at which this one was done. queued: how long the stopwatch
-    stood in the queue for a core meanwhile, and the rank beside its own window; None where that is not known.
+    stood in the queue for a core meanwhile, and the rank beside its own window; None where that is
+    not known.
     """
     return {
         "rank": told["rank"],
@@ -55,9 +56,10 @@ def disagreement(entry):
     drift = 0.001 + DRIFT * ours
     if own <= ours + drift and ours - own <= most + drift:
         return ""
-    return (
-        "its window is %.3f s by its own clock, but %.3f s by the stopwatch's, of which %s"
-        % (own, ours, _said(waited))
+    return "its window is %.3f s by its own clock, but %.3f s by the stopwatch's, of which %s" % (
+        own,
+        ours,
+        _said(waited),
     )
 
 
@@ -145,8 +147,8 @@ def too_much(entry, steps, may_work):
     most += POLLING * entry["waited_seconds"] + slack
     if before > most:
         return (
-            "its processes computed for %.2f s between the restart and the window, where nothing is "
-            "to be done; %.2f s are allowed" % (before, most)
+            "its processes computed for %.2f s between the restart and the window, where nothing "
+            "is to be done; %.2f s are allowed" % (before, most)
         )
     return ""
 

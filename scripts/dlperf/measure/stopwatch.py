@@ -201,7 +201,8 @@ class Attempt:
         self._case, self._told = case, told
         self._deadline = time.monotonic() + case["settings"]["timeout_seconds"]
         self._nodes, self._exits, self._results, self._after = [], {}, [], []
-        self._queued = {}  # barrier, or (note, rank) -> how long this process has been queued by then
+        # barrier, or (note, rank) -> how long this process has stood in the queue for a core
+        self._queued = {}
         self.facts, self.failure = [], None
         self._launch = self._meeting = self._loopback = None
         identity = case["identity"]
@@ -246,9 +247,7 @@ class Attempt:
         else:
             listening = listener(self._launch.address if self._launch else "127.0.0.1")
         token = new_token()
-        self._meeting = Meeting(
-            self._ranks, listening, token, self._note, self._told, self._look
-        )
+        self._meeting = Meeting(self._ranks, listening, token, self._note, self._told, self._look)
         interpreter = environment.get("interpreter", sys.executable)
         self._started = time.perf_counter()
         self._runs = placed(self._case, abouts, interpreter, self._meeting.address)

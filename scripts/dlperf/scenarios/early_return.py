@@ -90,8 +90,8 @@ def check_restart(run, taken):
     """Raise RuntimeError where something computes although a restart is over, and waited for."""
     if not may_work(run.device, run.data) and not rest(taken):
         raise RuntimeError(
-            "behind the restart, the rank's processes did not come to rest: something computes that "
-            "no step asked for"
+            "behind the restart, the rank's processes did not come to rest: something computes "
+            "that no step asked for"
         )
 
 
@@ -131,7 +131,7 @@ def _clocks():
 
 
 def rest(taken):
-    """Whether the rank's processes come to rest: take hardly anything while this thread computes."""
+    """Whether the rank's processes take hardly anything, in time, while this thread computes."""
     until = _own() + REST_SECONDS
     while _own() < until:
         start, before = _own(), taken().computed

@@ -85,7 +85,9 @@ def test_work_between_restart_and_window_is_an_error_unless_batches_are_read_the
 
 def test_a_restart_that_does_more_than_to_write_is_an_error():
     said = too_much(restart=2.0)
-    assert said.startswith("the restart computed for 2.00 s, where the first writing of the weights")
+    assert said.startswith(
+        "the restart computed for 2.00 s, where the first writing of the weights"
+    )
     assert too_much(restart=1.2) == ""
 
 

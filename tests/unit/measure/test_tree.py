@@ -28,7 +28,25 @@ def process(
     """A process in a folder that stands for /proc."""
     own = folder / str(pid)
     (own / "task").mkdir(parents=True)
-    fields = [state, parent, pid, session, 0, -1, 4194560, 9, 9, 9, 9, *spent, 20, 0, threads, 0, 77]
+    fields = [
+        state,
+        parent,
+        pid,
+        session,
+        0,
+        -1,
+        4194560,
+        9,
+        9,
+        9,
+        9,
+        *spent,
+        20,
+        0,
+        threads,
+        0,
+        77,
+    ]
     (own / "stat").write_bytes(b"%d (%s) " % (pid, name.encode("utf-8", "surrogateescape")))
     with open(own / "stat", "a") as stream:
         stream.write(" ".join(map(str, fields)) + "\n")
