@@ -1,4 +1,4 @@
-"""What a rank's processes do is read from /proc, for all that it started, whatever became of them."""
+"""What a rank's processes do is read from /proc, of all that it started, also where it left."""
 
 import os
 import subprocess

@@ -249,7 +249,7 @@ def _processes(record: dict[str, Any], ranks: int) -> Iterator[str]:
         if reason := outside.too_much(each, settings["measured_steps"], may_work):
             yield f"processes of rank {each['rank']}: {reason}"
         if settings["device"] == "cpu" and len(each["cores_allowed"]) > cores:
-            yield f"processes of rank {each['rank']}: more cores than the case's {cores} are allowed"
+            yield f"processes of rank {each['rank']}: it has more than the case's {cores} cores"
         # on another node, the window begins and ends when the messages come
         length = lengths[each["rank"]]
         if each["elapsed_seconds"] < length * (1 - STEPS_SHARE) - outside.CLOCKS_SECONDS:
