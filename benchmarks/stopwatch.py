@@ -7,8 +7,8 @@ kind in a pair, ordered so that a steady drift cancels out: bare (a loop of `ste
 readings of the clock) and under `dlperf.measure.rank.window`, with its barriers, marks, loss
 handles and a supervisor that polls this process as the real one does; such a window is timed by
 the supervisor, from its barrier to the rank's message, as a repetition's is. Printed, and written
-to results/benchmarks/stopwatch.tsv: time under the stopwatch / bare time, the median of the pairs with its interval. On a quiet machine it must lie within 1 +- 0.005;
-exits 1 where it does not.
+to results/benchmarks/stopwatch.tsv: time under the stopwatch / bare time, the median of the pairs
+with its interval. On a quiet machine it must lie within 1 +- 0.005; exits 1 where it does not.
 """
 
 import time

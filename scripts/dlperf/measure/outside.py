@@ -21,6 +21,8 @@ TICKS, SHARE = 4, 0.01
 #: and so many seconds for what is made for the first time. Measured with ResNet-50, GPT and Wide &
 #: Deep in all eight frameworks: 0.4 to 1.7 times the writing, at most 0.3 s more.
 RESTART_SHARE, RESTART_SECONDS = 1.5, 0.5
+#: A sample of a GPU's use is of at most so many seconds (nvml.h, nvmlDeviceGetSamples).
+SAMPLE_SECONDS = 1.0
 #: Of a core, threads may use so much while nothing is asked of them: they look for work ever so
 #: often, as those of a communication library do.
 POLLING = 0.2
@@ -108,6 +110,28 @@ def entry(rank, allowed, seen):
     }
 
 
+def gpus(use, begin, end):
+    """What a rank's entry of `processes` says of its GPUs; {} where a node has none.
+
+    use: what the node noted (host.gpu_processes, host.gpu_busy). begin, end: Moments of the window.
+    """
+    if not use:
+        return {}
+    within = [percent for utc, percent in use["busy"] if begin.utc < utc <= end.utc]
+    # a sample is of the time before it
+    behind = [percent for utc, percent in use["busy"] if utc > end.utc + SAMPLE_SECONDS]
+    return {
+        "gpus_allowed": use["own"],
+        "gpus": use["gpus"],
+        "gpu_percent": _mean(within),
+        "gpu_percent_behind": _mean(behind),
+    }
+
+
+def _mean(values):
+    return round(sum(values) / len(values), 1) if values else None
+
+
 def _between(seen, first, last):
     if first not in seen or last not in seen:
         return None
@@ -125,6 +149,11 @@ def too_much(entry, steps, may_work):
         return "its threads may run on cores %s, but the case gives it %s" % (
             _listed(entry["cores"]),
             _listed(allowed),
+        )
+    other = set(entry.get("gpus", ())) - set(entry.get("gpus_allowed", ()))
+    if other:
+        return "its processes compute on the GPUs %s, which are not its own" % _listed(
+            sorted(other)
         )
     elapsed, spent = entry["elapsed_seconds"], entry["window_seconds"]
     slack = TICKS * tree.tick() * entry["processes"]

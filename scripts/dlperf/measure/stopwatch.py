@@ -388,8 +388,14 @@ class Attempt:
 
     def _watched(self):
         """The record's `processes`."""
-        runs = [run for node in self._runs for run in node]
-        return [outside.entry(run["rank"], run["cores"], self._seen(run["rank"])) for run in runs]
+        found = []
+        for run in (run for node in self._runs for run in node):
+            rank = run["rank"]
+            use = self._results[rank // self._local_ranks]["gpu_use"].get(rank)
+            window = self._meeting.times["window"], self._meeting.noted["ended"][rank]
+            entry = outside.entry(rank, run["cores"], self._seen(rank))
+            found.append(dict(entry, **outside.gpus(use, *window)))
+        return found
 
     def shown(self):
         """Status, reason and, if all is well, what a spot run is compared by (spot.py)."""

@@ -106,3 +106,15 @@ def test_a_kernel_that_counts_no_queue_leaves_it_open():
     assert outside.queued({"queued": None}, readings) is None
     readings["ended"] = readings["ended"]._replace(queued=None)
     assert outside.queued({"queued": 0.5}, readings) is None
+
+
+def test_a_gpu_that_is_not_the_ranks_own_is_an_error():
+    begin, end = Moment(0.0, 100.0), Moment(2.0, 102.0)
+    use = {"own": ["0"], "gpus": ["0"], "busy": [[101.0, 90], [102.0, 70], [102.5, 50], [104.0, 3]]}
+    found = outside.gpus(use, begin, end)
+    assert (found["gpu_percent"], found["gpu_percent_behind"]) == (80, 3)
+    entry = {**outside.entry(0, (0,), seen()), **found}
+    assert outside.too_much(entry, 10, True) == ""
+    entry["gpus"] = ["0", "1"]
+    assert "compute on the GPUs 1, which are not its own" in outside.too_much(entry, 10, True)
+    assert outside.gpus(None, begin, end) == {}
