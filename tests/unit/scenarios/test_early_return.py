@@ -221,7 +221,7 @@ def test_threads_that_read_ahead_all_the_time_are_no_work():
         check(lambda: time.sleep(slow), step=(LATE, LATE), data="sample")
 
 
-def in_a_child(seconds=math.inf):
+def in_a_child(seconds=1e9):
     """A read that leaves a process behind, which computes for so long and then sleeps."""
 
     def read():
