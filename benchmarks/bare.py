@@ -24,12 +24,20 @@ def parser(doc, frameworks, batch_size):
 
 
 def compare(
-    name, framework, asked, program, arguments, environ=(), wait=subprocess.Popen.wait, **changes
+    name,
+    framework,
+    asked,
+    program,
+    arguments,
+    environ=(),
+    wait=subprocess.Popen.wait,
+    complete=lambda pairs: pairs,
+    **changes,
 ):
     """(what was compared, the ratios, median seconds of a bare window) of one framework.
 
     `program`, of this folder, gets the Run (with `changes`) and `arguments`; `wait` waits for its
-    process.
+    process; `complete` adds to its pairs what was timed outside of it.
     """
     interpreter, variables = common.environment(framework)
     common.RESULTS.mkdir(parents=True, exist_ok=True)
@@ -56,7 +64,7 @@ def compare(
         if wait(process):
             sys.exit(f"error: {framework} ended with {process.returncode}; see {log.name}")
         with open(run.result) as stream:
-            pairs = json.load(stream)
+            pairs = complete(json.load(stream))
     row = {
         "framework": framework,
         "compiler": run.compiler,

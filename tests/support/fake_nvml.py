@@ -19,6 +19,8 @@ class Card:
     cores: tuple[int, ...] = ()
     millijoules: int = 0
     foreign: bool = False  # another job's, which cannot be opened
+    pids: tuple[int, ...] = ()  # that compute on it
+    samples: tuple[tuple[int, float, int], ...] = ()  # pid, UTC, percent
 
 
 def hopper(number: int = 0, **facts) -> Card:
@@ -44,6 +46,17 @@ def pynvml(cards: list[Card], driver: str = "580.65.06") -> types.ModuleType:
             for word in range(words)
         ]
 
+    def running(card: Card) -> list[types.SimpleNamespace]:
+        return [types.SimpleNamespace(pid=pid) for pid in card.pids]
+
+    def utilization(card: Card, since: int) -> list[types.SimpleNamespace]:
+        found = [
+            types.SimpleNamespace(pid=pid, timeStamp=int(1e6 * utc), smUtil=percent)
+            for pid, utc, percent in card.samples
+            if 1e6 * utc > since
+        ]
+        return found or unsupported()  # as the driver says it: "Not Found"
+
     def unsupported(*_) -> None:
         raise NVMLError("Not Supported")
 
@@ -57,6 +70,8 @@ def pynvml(cards: list[Card], driver: str = "580.65.06") -> types.ModuleType:
         "nvmlDeviceGetCudaComputeCapability": lambda card: card.capability,
         "nvmlDeviceGetMemoryInfo": lambda card: types.SimpleNamespace(total=80 << 30, used=1 << 30),
         "nvmlDeviceGetCpuAffinity": affinity,
+        "nvmlDeviceGetComputeRunningProcesses": running,
+        "nvmlDeviceGetProcessUtilization": utilization,
         "nvmlDeviceGetTotalEnergyConsumption": lambda card: card.millijoules,
     }
     nvml.NVMLError = NVMLError

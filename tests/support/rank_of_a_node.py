@@ -26,6 +26,7 @@ window = {
     "node": os.uname().nodename,
     "start": begin,
     "end": time.perf_counter(),
+    "queued": 0.0,
 }
 guest.note("ended")
 guest.wait("end")

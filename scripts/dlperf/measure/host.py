@@ -366,6 +366,37 @@ def gpu_cores(gpus):
     return found
 
 
+def gpu_processes(gpus):
+    """For each GPU the pids that compute on it; [] where NVML does not say.
+
+    Pids are those that the driver sees: in a container with pids of its own, others than here.
+    """
+    nvml = _nvml()
+    handles = [_handle(nvml, gpu) if nvml else None for gpu in gpus]
+    asked = "nvmlDeviceGetComputeRunningProcesses"
+    return [
+        [each.pid for each in (_ask(nvml, asked, handle) if handle is not None else None) or []]
+        for handle in handles
+    ]
+
+
+def gpu_busy(gpus, since_utc):
+    """[pid, UTC, percent of the multiprocessors' time] of each sample of each GPU since then.
+
+    The driver keeps the last samples alone, of about a sixth of a second each (nvml.h,
+    nvmlDeviceGetProcessUtilization).
+    """
+    nvml = _nvml()
+    found = []
+    for gpu in gpus:
+        handle = _handle(nvml, gpu) if nvml else None
+        if handle is not None:
+            asked = "nvmlDeviceGetProcessUtilization"
+            samples = _ask(nvml, asked, handle, int(1e6 * since_utc)) or []
+            found += [[each.pid, each.timeStamp / 1e6, each.smUtil] for each in samples]
+    return found
+
+
 def own_gpus(run):
     """A rank's own of its node's GPUs."""
     return run.gpus[run.local_rank * run.devices :][: run.devices]

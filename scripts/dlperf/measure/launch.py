@@ -57,8 +57,9 @@ class RemoteNode:
         self._tell("results")
         found = self._answer("results", ANSWER_SECONDS)
         if found is None:
-            return {"left": {}, "times": {}, "seen": {}, "oom_kills": 0, "committed": {}}
-        for key in ("left", "committed", "seen"):
+            by_rank = dict(left={}, seen={}, gpu_use={}, committed={})
+            return dict(by_rank, times={}, oom_kills=0)
+        for key in ("left", "committed", "seen", "gpu_use"):
             found[key] = {int(rank): value for rank, value in found[key].items()}
         return found
 

@@ -4,7 +4,7 @@ The stopwatch is the server. A rank connects once, says who it is (door.py), rep
 waits at named barriers. Each message is a line: a rank sends `phase NAME` and `wait NAME`, and
 receives `go`, with what is told to all ranks at that barrier, as JSON. `note NAME` says where a
 rank is, for the stopwatch to look at its clock and at the rank's processes; the answer, which comes
-at once, is the user time that these have taken.
+at once, is what these have taken of the processor.
 """
 
 import json
@@ -34,8 +34,8 @@ class Meeting:
 
     Each of `ranks` ranks is let in once. When all have come, `listening` is closed. told: barrier
     -> a function that gives, when all are there, what they are told; of others nothing. on_release:
-    called with a barrier's name before the ranks are let go. on_note: with a rank and its note; what
-    it returns is the answer.
+    called with a barrier's name before the ranks are let go. on_note: with a rank and its note;
+    what it returns is the answer.
     """
 
     def __init__(self, ranks, listening, token, on_release=None, told=None, on_note=None):
@@ -127,7 +127,7 @@ class Guest:
         return self._ask("wait", barrier)
 
     def note(self, name):
-        """Say where this rank is; return the seconds of user time that its processes have taken."""
+        """Say where this rank is; return what its processes have taken (early_return.Taken)."""
         return self._ask("note", name)
 
     def _ask(self, word, name):

@@ -57,7 +57,8 @@ class Node:
     ):
         self._log, self._pinned, self._enter = log, pinned, enter
         visible = host.visible_gpus() if device == "cuda" else []
-        self._gpus = visible[:devices]
+        self._gpus, self._visible = visible[:devices], visible
+        self._gpu_use = {}  # rank -> {"own": its GPUs, "gpus": those in use, "busy": samples}
         self._reserved = _reserve_ports(address, devices + 1)
         self._scratch = tempfile.mkdtemp(prefix="dlperf-")
         self._ranks, self._services, self._runs = {}, [], []
@@ -65,6 +66,7 @@ class Node:
         self._seen = {}  # rank -> moment -> the fields of a tree.Reading
         self._within = {}  # rank -> those within the window together
         self._next_look, self._pause = None, 0.0
+        self._others = set()  # pids of this process's children that are none of the repetition
         self._oom_kills = host.oom_kills()
         self.about = {
             "name": host.name(),
@@ -87,6 +89,7 @@ class Node:
         limit_bytes: the memory that a rank may commit, 0 without a limit; services have none.
         """
         tree.adopt()
+        self._others = {each.pid for each in tree.children(tree.processes(), os.getpid())}
         for each in self._reserved:
             each.close()
         for fields in runs:
@@ -173,6 +176,8 @@ class Node:
         there = tree.processes()
         for rank in self._ranks:
             self._look(rank, moment, there)
+        if self._gpus and moment in ("window", "end"):
+            self._look_at_gpus(moment, there)
         if moment == "window":
             self._pause = random.uniform(0, FIRST_LOOK)
             self._next_look = time.perf_counter() + self._pause
@@ -184,6 +189,19 @@ class Node:
         if moment == "ended":
             self._next_look = None
         return self._look(rank, moment, tree.processes())
+
+    def _look_at_gpus(self, moment, there):
+        """Note which GPUs the ranks' processes compute on, and behind the window how much."""
+        if moment == "window":
+            self._begun_utc = time.time()
+        computing = host.gpu_processes(self._visible)
+        samples = host.gpu_busy(self._gpus, self._begun_utc) if moment == "end" else []
+        for run in self._runs:
+            pids = {each.pid for each in tree.below(there, self._roots(run.rank, there))}
+            use = self._gpu_use.setdefault(run.rank, {"gpus": [], "own": host.own_gpus(run)})
+            on = [gpu for gpu, theirs in zip(self._visible, computing) if pids & set(theirs)]
+            use["gpus"] = sorted(set(use["gpus"]) | set(on))
+            use["busy"] = [[utc, percent] for pid, utc, percent in samples if pid in pids]
 
     def _look_within(self):
         there = tree.processes()
@@ -200,6 +218,11 @@ class Node:
         return found
 
     def _reading(self, rank, there):
+        own, *others = self._roots(rank, there)
+        return tree.read(own, others, there)
+
+    def _roots(self, rank, there):
+        """The pids of a rank's first process, and of what it started and this process adopted."""
         adopted = self._adopted(there)
         first = rank == min(self._ranks)
         sessions = {child.pid for child in self._ranks.values()}
@@ -210,12 +233,12 @@ class Node:
             for each in adopted
             if each.session == own or (first and each.session not in sessions)
         ]
-        return tree.read(own, others, there)
+        return [own, *others]
 
     def _adopted(self, there):
         """Processes that a rank or a service started, and whose own parent ended."""
         children = list(self._ranks.values()) + self._services
-        own, here = {child.pid for child in children}, os.getsid(0)
+        own, here = {child.pid for child in children} | self._others, os.getsid(0)
         services = {child.pid for child in self._services}
         return [
             each
@@ -237,6 +260,7 @@ class Node:
             "left": left,
             "times": self._times,
             "seen": self._seen,
+            "gpu_use": self._gpu_use,
             "oom_kills": host.oom_kills() - self._oom_kills,
             "committed": {
                 rank: child.committed_peak_bytes() for rank, child in self._ranks.items()

@@ -17,7 +17,7 @@ import traceback
 from dlperf import frameworks, scenarios, workloads
 from dlperf.contract import files
 from dlperf.contract.run import Unsupported
-from dlperf.contract.timer import perf_counter
+from dlperf.contract.timer import perf_counter, queued
 from dlperf.measure import answers, beside, host, memory_words, weights
 from dlperf.measure.meeting import Guest
 from dlperf.scenarios import early_return
@@ -106,7 +106,8 @@ def measure(run, watch):
             work.restart(initial)
             work.wait()
             guest.note("restarted")
-            early_return.rest(functools.partial(guest.note, "rest"))
+            early_return.check_restart(run, functools.partial(taken, guest))
+            guest.note("rested")
         work.wait()  # copies of batches are no part of the window
         stopwatch = Stopwatch(run, framework, work, guest, steps)
         facts = scenario.window(run, work, stopwatch)
@@ -150,6 +151,10 @@ def measure(run, watch):
     return facts
 
 
+def taken(guest):
+    return early_return.Taken(*guest.note("taken"))
+
+
 class Stopwatch:
     """Times a scenario's window: barriers, a clock for steps, energy.
 
@@ -168,15 +173,19 @@ class Stopwatch:
         self._guest.phase("window")
         self._energy.start()
         self._guest.wait("window")
+        self._queued = queued()
 
     def ended(self):
         """Say that the window has just ended: by this message, the stopwatch ends it."""
+        before, self._queued = self._queued, queued()
+        if self._queued is not None:
+            self._queued -= before or 0.0
         self._guest.note("ended")
         self._joules = self._energy.stop()
 
-    def computed(self):
-        """Seconds of user time of all processes of this rank, as the stopwatch reads them."""
-        return self._guest.note("computed")
+    def taken(self):
+        """What this rank's processes have taken so far, as the stopwatch reads it."""
+        return taken(self._guest)
 
     def close(self):
         """Pass the barrier after the window."""
@@ -188,7 +197,8 @@ class Stopwatch:
 
     def window(self, start, end):
         """This rank's own window, in seconds of its own clock; the stopwatch's is what counts."""
-        return {"rank": self._run.rank, "node": host.name(), "start": start, "end": end}
+        own = {"rank": self._run.rank, "node": host.name(), "queued": self._queued}
+        return dict(own, start=start, end=end)
 
     def facts(self):
         """What was measured in addition to the window."""

@@ -30,6 +30,7 @@ from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
 from dlperf.measure.meeting import Meeting
 from dlperf.measure.node import Node, placed
+from dlperf.scenarios import early_return
 from dlperf.workloads.cases import case_of
 
 POLL_SECONDS = 0.02
@@ -218,7 +219,8 @@ class Attempt:
         self._case, self._told = case, told
         self._deadline = time.monotonic() + case["settings"]["timeout_seconds"]
         self._nodes, self._exits, self._results, self._after = [], {}, [], []
-        self._queued = {}  # barrier, or (note, rank) -> how long this process has been queued by then
+        # barrier, or (note, rank) -> how long this process has stood in the queue for a core
+        self._queued = {}
         self.facts, self.failure = [], None
         self._launch = self._meeting = self._loopback = None
         identity = case["identity"]
@@ -263,9 +265,7 @@ class Attempt:
         else:
             listening = listener(self._launch.address if self._launch else "127.0.0.1")
         token = new_token()
-        self._meeting = Meeting(
-            self._ranks, listening, token, self._note, self._told, self._look
-        )
+        self._meeting = Meeting(self._ranks, listening, token, self._note, self._told, self._look)
         interpreter = environment.get("interpreter", sys.executable)
         self._started = time.perf_counter()
         self._runs = placed(self._case, abouts, interpreter, self._meeting.address)
@@ -280,10 +280,13 @@ class Attempt:
         self._queued[barrier] = tree.queued_here()
 
     def _look(self, rank, name):
-        """What a rank's note is answered by: the user time of its processes."""
+        """What a rank's note is answered by: what its processes took, as of early_return.Taken."""
         found = self._nodes[rank // self._local_ranks].look(rank, name)
         self._queued[name, rank] = tree.queued_here()
-        return found and outside.Reading(*found).user
+        if not found:
+            return None  # the node is lost
+        reading = outside.Reading(*found)
+        return [reading.user, reading.computed]
 
     def _watch(self):
         """Return when all ranks are done; set the failure if one failed."""
@@ -360,10 +363,10 @@ class Attempt:
         case = case_of(identity)
         outcome.update(scenario.summary(self.facts, case, settings))
         windows, watched = self._windows(), self._watched()
-        reads_ahead = identity["data"] != "synthetic"
+        may_work = early_return.may_work(settings["device"], identity["data"])
         for entry, processes in zip(windows, watched):
             reason = outside.disagreement(entry)
-            reason = reason or outside.too_much(processes, self._steps(), reads_ahead)
+            reason = reason or outside.too_much(processes, self._steps(), may_work)
             if reason:
                 return {"status": "crashed", "reason": "rank %d: %s" % (entry["rank"], reason)}
         outcome.update(
@@ -396,7 +399,7 @@ class Attempt:
         for rank, facts in enumerate(self.facts):
             end = self._meeting.noted["ended"][rank]
             here = self._queued["window"], self._queued["ended", rank]
-            there = outside.queued(self._seen(rank))
+            there = outside.queued(facts["window"], self._seen(rank))
             known = None not in here and there is not None
             queued = there + max(0.0, here[1] - here[0]) if known else None
             found.append(outside.window(facts["window"], begin, end, queued))
@@ -404,8 +407,14 @@ class Attempt:
 
     def _watched(self):
         """The record's `processes`."""
-        runs = [run for node in self._runs for run in node]
-        return [outside.entry(run["rank"], run["cores"], self._seen(run["rank"])) for run in runs]
+        found = []
+        for run in (run for node in self._runs for run in node):
+            rank = run["rank"]
+            use = self._results[rank // self._local_ranks]["gpu_use"].get(rank)
+            window = self._meeting.times["window"], self._meeting.noted["ended"][rank]
+            entry = outside.entry(rank, run["cores"], self._seen(rank))
+            found.append(dict(entry, **outside.gpus(use, *window)))
+        return found
 
     def shown(self):
         """Status, reason and, if all is well, what a spot run is compared by (spot.py)."""

@@ -40,9 +40,13 @@ class Reading(NamedTuple):
 
 
 class Process(NamedTuple):
-    """What /proc/PID/stat says of a process; times in ticks, of it and of its ended children."""
+    """What /proc/PID/stat says of a process; times in ticks, of it and of its ended children.
+
+    state: as there; "Z" of one that ended and for which nobody has waited, whose times still count.
+    """
 
     pid: int
+    state: str
     parent: int
     session: int
     user: int
@@ -82,7 +86,7 @@ def _process(pid, proc):
         return None
     user, kernel, user_below, kernel_below = map(int, fields[11:15])
     return Process(
-        *(pid, int(fields[1]), int(fields[3])),
+        *(pid, fields[0].decode(), int(fields[1]), int(fields[3])),
         *(user + user_below, kernel + kernel_below, int(fields[17])),
     )
 
@@ -113,14 +117,16 @@ def read(pid, others=(), there=None, proc="/proc"):
     """
     own = below(processes(proc) if there is None else there, [pid, *others])
     second = tick()
+    alive = [each for each in own if each.state != "Z"]
+    threads = [thread for each in alive for thread in _threads(each.pid, proc)]
     return Reading(
         at=time.perf_counter(),
         user=second * sum(each.user for each in own),
         kernel=second * sum(each.kernel for each in own),
         queued=queued("%s/%d/task/%d/schedstat" % (proc, pid, pid)),
-        cores=sorted(set().union(*(_cores(each.pid, proc) for each in own))),
-        processes=len(own),
-        threads=sum(each.threads for each in own),
+        cores=sorted(set().union(*map(_cores, threads))),
+        processes=len(alive),
+        threads=sum(each.threads for each in alive),
     )
 
 
@@ -135,19 +141,19 @@ def together(one, other):
     )
 
 
-def _cores(pid, proc):
-    """The cores on which a process's threads may run."""
-    found = set()
+def _threads(pid, proc):
     try:
-        threads = os.listdir("%s/%d/task" % (proc, pid))
-    except OSError:
-        return found
-    for thread in threads:
-        try:
-            found |= os.sched_getaffinity(int(thread))
-        except OSError:
-            pass  # it has just ended
-    return found
+        return [int(each) for each in os.listdir("%s/%d/task" % (proc, pid))]
+    except OSError:  # the process has just ended
+        return []
+
+
+def _cores(thread):
+    """The cores on which a thread may run."""
+    try:
+        return os.sched_getaffinity(thread)
+    except OSError:  # it has just ended
+        return set()
 
 
 def queued_here():

@@ -45,7 +45,7 @@ def window(run, work, stopwatch):
     clock, step, mark = perf_counter, work.step, stopwatch.mark
     tested_at = set(evaluated_at(run.measured_steps, run.evaluations))
     handles, losses, points = [], [], []
-    computed = stopwatch.computed()
+    computed = stopwatch.taken().user
     stopwatch.open()
     start = clock()
     mark()
@@ -58,10 +58,10 @@ def window(run, work, stopwatch):
             work.wait()
             trained = clock()
             if number == run.measured_steps:  # milliseconds, in the time of the last test
-                computed = stopwatch.computed() - computed
+                computed = stopwatch.taken().user - computed
                 of_a_step = (trained - start) / number, computed / number
                 read = functools.partial(train.read, work, handles[-1])
-                early_return.check(run, read, *of_a_step, stopwatch.computed, at_rest=False)
+                early_return.check(run, read, *of_a_step, stopwatch.taken, at_rest=False)
             if tests is None:
                 tests = work.batches.tests()
             sums, count = test(run, work, tests)

@@ -49,7 +49,7 @@ def timed(run, work, stopwatch, read):
     """
     clock, step, mark = perf_counter, work.step, stopwatch.mark
     handles = []
-    computed = stopwatch.computed()
+    computed = stopwatch.taken().user
     stopwatch.open()
     start = clock()
     mark()
@@ -59,10 +59,10 @@ def timed(run, work, stopwatch, read):
     work.wait()
     end = clock()
     stopwatch.ended()
-    computed = stopwatch.computed() - computed
+    computed = stopwatch.taken().user - computed
     of_a_step = (end - start) / stopwatch.steps, computed / stopwatch.steps
     all_read = functools.partial(read, handles)
-    early_return.check(run, all_read, *of_a_step, stopwatch.computed)
+    early_return.check(run, all_read, *of_a_step, stopwatch.taken)
     stopwatch.close()
     return handles, stopwatch.window(start, end)
 

@@ -397,3 +397,17 @@ def test_kernels_run_on_later_cards_of_their_generation_and_ptx_on_all_later_one
 ):
     runs = gate.runs_sass(capability, sass) or gate.runs_ptx(capability, ptx)
     assert runs is expected
+
+
+def test_who_computes_on_a_gpu_and_how_much_is_nvmls_word(monkeypatch):
+    card = hopper(0, pids=(70, 71), samples=((70, 100.5, 80), (70, 99.0, 10)))
+    other = hopper(1, pids=(70,))
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml.pynvml([card, other]))
+    assert host.gpu_processes(["0", "1"]) == [[70, 71], [70]]
+    assert host.gpu_busy(["0", "1"], 100.0) == [[70, 100.5, 80]], "a card without a sample: none"
+
+
+def test_without_nvml_nobody_is_seen_on_a_gpu(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert host.gpu_processes(["0", "1"]) == [[], []]
+    assert host.gpu_busy(["0", "1"], 100.0) == []

@@ -16,21 +16,22 @@ def reading(at, computed, cores=(0,), processes=1):
     return Reading(at, computed, 0.0, 0.0, list(cores), processes, 4)
 
 
-def seen(window_seconds=1.9, before=0.0, cores=(0,), processes=1, elapsed=2.0):
+def seen(window_seconds=1.9, before=0.0, cores=(0,), processes=1, elapsed=2.0, restart=0.5):
     """Readings of a rank that computed for so long in a window of so many seconds."""
     return {
         "write": reading(0.0, 0.0),
         "written": reading(0.5, 0.5),
-        "restart": reading(3.0, 3.0),
-        "restarted": reading(3.5, 3.5),
+        "restart": reading(3.0, 3.4 - restart),
+        "restarted": reading(3.4, 3.4),
+        "rested": reading(3.5, 3.5),
         "window": reading(4.0, 3.5 + before, cores, processes),
         "ended": reading(4.0 + elapsed, 3.5 + before + window_seconds, cores, processes),
         "end": reading(6.5, 3.6 + before + window_seconds),
     }
 
 
-def too_much(allowed=(0,), steps=10, reads_ahead=False, **changes):
-    return outside.too_much(outside.entry(0, allowed, seen(**changes)), steps, reads_ahead)
+def too_much(allowed=(0,), steps=10, may_work=False, **changes):
+    return outside.too_much(outside.entry(0, allowed, seen(**changes)), steps, may_work)
 
 
 def test_the_window_is_the_stopwatchs():
@@ -78,8 +79,16 @@ def test_more_time_than_the_cores_have_is_an_error_with_its_numbers(spent, cores
 
 def test_work_between_restart_and_window_is_an_error_unless_batches_are_read_then():
     assert "0.60 s between the restart and the window" in too_much(before=0.6)
-    assert too_much(before=0.6, reads_ahead=True) == ""
+    assert too_much(before=0.6, may_work=True) == ""
     assert too_much(before=0.3) == "", "threads look for work for a while"
+
+
+def test_a_restart_that_does_more_than_to_write_is_an_error():
+    said = too_much(restart=2.0)
+    assert said.startswith(
+        "the restart computed for 2.00 s, where the first writing of the weights"
+    )
+    assert too_much(restart=1.2) == ""
 
 
 def test_where_nothing_is_trained_there_is_no_restart():
@@ -92,6 +101,20 @@ def test_where_nothing_is_trained_there_is_no_restart():
 
 def test_a_kernel_that_counts_no_queue_leaves_it_open():
     readings = seen()
-    assert outside.queued(readings) == 0
+    readings["ended"] = readings["ended"]._replace(queued=0.75)
+    assert outside.queued({"queued": 0.5}, readings) == 0.25, "what is beside its own window"
+    assert outside.queued({"queued": None}, readings) is None
     readings["ended"] = readings["ended"]._replace(queued=None)
-    assert outside.queued(readings) is None
+    assert outside.queued({"queued": 0.5}, readings) is None
+
+
+def test_a_gpu_that_is_not_the_ranks_own_is_an_error():
+    begin, end = Moment(0.0, 100.0), Moment(2.0, 102.0)
+    use = {"own": ["0"], "gpus": ["0"], "busy": [[101.0, 90], [102.0, 70], [102.5, 50], [104.0, 3]]}
+    found = outside.gpus(use, begin, end)
+    assert (found["gpu_percent"], found["gpu_percent_behind"]) == (80, 3)
+    entry = {**outside.entry(0, (0,), seen()), **found}
+    assert outside.too_much(entry, 10, True) == ""
+    entry["gpus"] = ["0", "1"]
+    assert "compute on the GPUs 1, which are not its own" in outside.too_much(entry, 10, True)
+    assert outside.gpus(None, begin, end) == {}

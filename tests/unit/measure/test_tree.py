@@ -1,4 +1,4 @@
-"""What a rank's processes do is read from /proc, for all that it started, whatever became of them."""
+"""What a rank's processes do is read from /proc, of all that it started, also where it left."""
 
 import os
 import subprocess
@@ -14,11 +14,39 @@ from dlperf.measure import tree
 TICK = tree.tick()
 
 
-def process(folder, pid, parent, name="python", session=1, spent=(0, 0, 0, 0), threads=1, queue=""):
+def process(
+    folder,
+    pid,
+    parent,
+    name="python",
+    session=1,
+    spent=(0, 0, 0, 0),
+    threads=1,
+    queue="",
+    state="S",
+):
     """A process in a folder that stands for /proc."""
     own = folder / str(pid)
     (own / "task").mkdir(parents=True)
-    fields = ["S", parent, pid, session, 0, -1, 4194560, 9, 9, 9, 9, *spent, 20, 0, threads, 0, 77]
+    fields = [
+        state,
+        parent,
+        pid,
+        session,
+        0,
+        -1,
+        4194560,
+        9,
+        9,
+        9,
+        9,
+        *spent,
+        20,
+        0,
+        threads,
+        0,
+        77,
+    ]
     (own / "stat").write_bytes(b"%d (%s) " % (pid, name.encode("utf-8", "surrogateescape")))
     with open(own / "stat", "a") as stream:
         stream.write(" ".join(map(str, fields)) + "\n")
@@ -29,12 +57,13 @@ def process(folder, pid, parent, name="python", session=1, spent=(0, 0, 0, 0), t
 
 @pytest.fixture
 def proc(tmp_path):
-    """Rank 10 with a child, a grandchild and one whose parent ended; a stranger; what is no pid."""
+    """Rank 10 with a child, a grandchild, one that ended, one whose parent did; a stranger."""
     process(tmp_path, 1, 0)
     process(tmp_path, 5, 1)
     process(tmp_path, 10, 5, session=10, spent=(100, 10, 7, 1), threads=3, queue="9 2500000000 4\n")
     process(tmp_path, 11, 10, "a ) b (", session=10, spent=(20, 2, 0, 0), threads=2)
     process(tmp_path, 12, 11, "\udcff\n", session=12, spent=(3, 0, 0, 0))
+    process(tmp_path, 14, 11, session=12, spent=(5, 0, 0, 0), threads=1, state="Z")
     process(tmp_path, 13, 5, session=10, spent=(1000, 0, 0, 0))
     process(tmp_path, 20, 5, session=20, spent=(9999, 9999, 9999, 9999))
     (tmp_path / "self").mkdir()
@@ -44,7 +73,7 @@ def proc(tmp_path):
 
 def test_a_tree_has_all_that_a_process_started_and_what_of_it_ended(proc):
     found = tree.read(10, proc=proc)
-    assert found.user == pytest.approx((100 + 7 + 20 + 3) * TICK)
+    assert found.user == pytest.approx((100 + 7 + 20 + 3 + 5) * TICK)
     assert found.kernel == pytest.approx((10 + 1 + 2) * TICK)
     assert (found.processes, found.threads, found.queued) == (3, 6, 2.5)
     assert found.computed == found.user + found.kernel
@@ -53,7 +82,7 @@ def test_a_tree_has_all_that_a_process_started_and_what_of_it_ended(proc):
 def test_one_whose_parent_ended_is_a_child_of_who_adopted_it(proc):
     there = tree.processes(proc)
     assert sorted(each.pid for each in tree.children(there, 5)) == [10, 13, 20]
-    assert tree.read(10, [13], there, proc).user == pytest.approx(1130 * TICK)
+    assert tree.read(10, [13], there, proc).user == pytest.approx(1135 * TICK)
 
 
 def test_of_a_process_that_is_gone_there_is_nothing(proc):

@@ -128,15 +128,16 @@ def beside(seconds=math.inf):
         thread.join()
 
 
-def computed():
+def taken():
     """What the stopwatch would answer: this process, and those below it."""
-    return tree.read(os.getpid()).user
+    reading = tree.read(os.getpid())
+    return early_return.Taken(reading.user, reading.computed)
 
 
 def check(first, device="cpu", step=(STEP, STEP), again=lambda: None, data="synthetic"):
     reads = iter([first, again])
     run = SimpleNamespace(device=device, data=data, cores=[0])
-    early_return.check(run, lambda: next(reads)(), *step, computed)
+    early_return.check(run, lambda: next(reads)(), *step, taken)
 
 
 @pytest.mark.parametrize(
@@ -205,8 +206,8 @@ def test_new_memory_is_none_where_a_gpu_works():
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_the_queue_for_a_core_is_none(device):
-    with crowded():
-        check(stand_in_the_queue, device)
+    with crowded():  # by processes that are below this one, as if they were its own
+        check(stand_in_the_queue, device, data="sample")
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -220,7 +221,7 @@ def test_threads_that_read_ahead_all_the_time_are_no_work():
         check(lambda: time.sleep(slow), step=(LATE, LATE), data="sample")
 
 
-def in_a_child(seconds=math.inf):
+def in_a_child(seconds=1e9):
     """A read that leaves a process behind, which computes for so long and then sleeps."""
 
     def read():
@@ -231,24 +232,30 @@ def in_a_child(seconds=math.inf):
     return read
 
 
-@pytest.fixture
-def children_end():
-    yield
-    while children:
-        children.pop().kill()
-
-
 children: list[subprocess.Popen] = []
 
 
-@pytest.mark.usefixtures("children_end")
+@pytest.fixture
+def on_one_core():
+    """As a rank is, and all that it starts."""
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(own)})
+    yield
+    os.sched_setaffinity(0, own)
+    while children:
+        with children.pop() as child:
+            child.kill()
+
+
+@pytest.mark.usefixtures("on_one_core")
 def test_a_process_that_goes_on_behind_the_reads_is_an_error():
     with pytest.raises(RuntimeError, match="did not come to rest"):
         check(in_a_child())
     with pytest.raises(RuntimeError, match="too early: behind it, the rank's processes computed"):
-        check(in_a_child(0.6))
+        check(in_a_child(0.5))
 
 
+@pytest.mark.usefixtures("on_one_core")
 def test_a_thread_that_goes_on_behind_the_reads_is_an_error():
     with beside(), pytest.raises(RuntimeError, match="did not come to rest"):
         check(lambda: None)

@@ -23,7 +23,7 @@ from dlperf.contract import searched, storage
 from dlperf.contract.case import INFERRING, UNSAID, upgraded, with_choices
 from dlperf.measure import outside
 from dlperf.plan import Case, Config, searches
-from dlperf.scenarios import quality, server, train
+from dlperf.scenarios import early_return, quality, server, train
 
 #: Settings that change what a number means; a record measured with others is not of this round.
 BINDING_SETTINGS = (
@@ -238,23 +238,24 @@ def _clocks(record: dict[str, Any]) -> Iterator[str]:
 
 def _processes(record: dict[str, Any], ranks: int) -> Iterator[str]:
     """Whether the stopwatch saw each rank's processes do no more than the case allows."""
-    found, measured = record["processes"], record["settings"]["measured_steps"]
+    found, settings = record["processes"], record["settings"]
+    may_work = early_return.may_work(settings["device"], record["identity"]["data"])
     if sorted(each["rank"] for each in found) != list(range(ranks)):
         yield f"processes does not have each of the {ranks} ranks once"
         return
     lengths = {each["rank"]: each["end"] - each["start"] for each in record["window"]}
-    cores = record["settings"]["cores_per_device"]
+    cores = settings["cores_per_device"]
     for each in found:
-        if reason := outside.too_much(each, measured, record["identity"]["data"] != "synthetic"):
+        if reason := outside.too_much(each, settings["measured_steps"], may_work):
             yield f"processes of rank {each['rank']}: {reason}"
-        if record["settings"]["device"] == "cpu" and len(each["cores_allowed"]) > cores:
-            yield f"processes of rank {each['rank']}: it is given more than the case's {cores} cores"
+        if settings["device"] == "cpu" and len(each["cores_allowed"]) > cores:
+            yield f"processes of rank {each['rank']}: it has more than the case's {cores} cores"
         # on another node, the window begins and ends when the messages come
         length = lengths[each["rank"]]
         if each["elapsed_seconds"] < length * (1 - STEPS_SHARE) - outside.CLOCKS_SECONDS:
             yield (
-                f"processes of rank {each['rank']} were watched for {each['elapsed_seconds']:.3f} s "
-                f"in a window of {length:.3f} s"
+                f"processes of rank {each['rank']} were watched for "
+                f"{each['elapsed_seconds']:.3f} s in a window of {length:.3f} s"
             )
 
 
