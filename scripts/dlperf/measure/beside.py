@@ -49,8 +49,8 @@ MAKERS = {
 class Watch:
     """Notes each module that is looked for, and so those that are not in sys.modules at the end.
 
-    A finder in front of the others, which finds nothing: it is asked when a module is imported
-    first, and costs nothing after that. Made before anything is imported that is not this package's.
+    A finder in front of the others that finds nothing: it is asked when a module is imported first,
+    and costs nothing after that. Made before anything is imported that is not this package's.
     """
 
     def __init__(self):
