@@ -83,8 +83,8 @@ class Workload:
     keeps for each weight. published: what publications call it -> Published.
     published_fields(row, columns): what a row of a published table is of; `columns`: dimensions
     that the table has columns of. answers: which arrays of a batch the model is to find, by their
-    places; what is asked of a model has zeros there. mlperf_in_samples: MLPerf's names of benchmarks of it whose
-    events count samples.
+    places; what is asked of a model has zeros there. mlperf_in_samples: MLPerf's names of
+    benchmarks of it whose events count samples.
     """
 
     title: str
