@@ -41,8 +41,9 @@ class Work:
     weights_in_files: True where `weights` are read through files, which takes as long as a disk
         does; False: from memory.
     evaluate: of the quality scenario, by `scheduled`; None where a framework's page has no such
-        training. From a batch's arrays on the host, as the loader gives them, to its outputs on the
-        host, a NumPy array: the forward pass of an inference, with the weights as they are.
+        training. From a batch's arrays on the host, as the loader gives them but with zeros in
+        place of the facts' `answers`, to its outputs on the host, a NumPy array: the forward pass
+        of an inference, with the weights as they are.
     """
 
     step: Callable[[], Any]

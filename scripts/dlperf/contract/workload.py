@@ -82,8 +82,9 @@ class Workload:
     (contract/traffic.py); None: it is not counted. optimizer_states: values that the optimiser
     keeps for each weight. published: what publications call it -> Published.
     published_fields(row, columns): what a row of a published table is of; `columns`: dimensions
-    that the table has columns of. mlperf_in_samples: MLPerf's names of benchmarks of it whose
-    events count samples.
+    that the table has columns of. answers: which arrays of a batch the model is to find, by their
+    places; what is asked of a model has zeros there. mlperf_in_samples: MLPerf's names of
+    benchmarks of it whose events count samples.
     """
 
     title: str
@@ -116,4 +117,5 @@ class Workload:
     optimizer_states: int = 0
     published: Mapping[str, Published] = dataclasses.field(default_factory=dict)
     published_fields: Optional[Callable[..., Mapping[str, Any]]] = None
+    answers: Tuple[int, ...] = ()
     mlperf_in_samples: Tuple[str, ...] = ()

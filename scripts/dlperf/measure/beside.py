@@ -49,8 +49,8 @@ MAKERS = {
 class Watch:
     """Notes each module that is looked for, and so those that are not in sys.modules at the end.
 
-    A finder in front of the others, which finds nothing: it is asked when a module is imported
-    first, and costs nothing after that. Made before anything is imported that is not this package's.
+    A finder in front of the others that finds nothing: it is asked when a module is imported first,
+    and costs nothing after that. Made before anything is imported that is not this package's.
     """
 
     def __init__(self):
@@ -79,9 +79,9 @@ class Watch:
         found = set(self._gone())
         for module in list(sys.modules.values()):
             about = _about(module)
-            spec = about.get("__spec__")
             found.add(about.get("__file__"))
-            if getattr(spec, "has_location", False):
+            spec = about.get("__spec__")
+            if isinstance(spec, importlib.machinery.ModuleSpec) and spec.has_location:
                 found.add(spec.origin)
         for folder in _package_folders():  # lines in these are run at each start
             found.update(glob.glob(os.path.join(glob.escape(folder), "*.pth")))
@@ -96,7 +96,7 @@ class Watch:
         """Files of modules that were looked for and found, and are not in sys.modules as such."""
         for name, path in list(self._asked.items()):
             spec = _about(sys.modules.get(name)).get("__spec__")
-            if getattr(spec, "name", "") != name:
+            if not isinstance(spec, importlib.machinery.ModuleSpec) or spec.name != name:
                 try:
                     spec = importlib.machinery.PathFinder.find_spec(name, path)
                 except Exception:  # where a package failed half way, its path may be anything
@@ -205,15 +205,15 @@ def _read_list(record, wanted):
     found, digest = [], hashlib.sha256()
     with open(record, encoding="utf-8", newline="") as stream:
         for row in csv.reader(stream):
-            name, sha256 = (row + ["", ""])[:2]
-            if name.startswith("..") or name.endswith(".pyc") or ".dist-info/" in name:
+            path, sha256 = (row + ["", ""])[:2]
+            if path.startswith("..") or path.endswith(".pyc") or ".dist-info/" in path:
                 continue
-            digest.update(("%s %s\n" % (name, sha256)).encode())
-            if name in wanted:
+            digest.update(("%s %s\n" % (path, sha256)).encode())
+            if path in wanted:
                 kind, _, value = sha256.partition("=")
                 padded = value + "=" * (-len(value) % 4)
                 hexadecimal = base64.urlsafe_b64decode(padded).hex() if kind == "sha256" else ""
-                found.append((wanted[name], hexadecimal))
+                found.append((wanted[path], hexadecimal))
     return found, digest.hexdigest()[:DIGITS]
 
 

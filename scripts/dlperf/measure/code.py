@@ -39,7 +39,7 @@ def of_reference(workload):
 
 
 def of_all_frameworks(workload):
-    """The same of what is there whatever the framework: facts, batches, and a rank's own program."""
+    """The same of what every framework has: facts, batches, and the program of a rank."""
     return _closure(tuple(_shared(workload) + ["dlperf.workloads.inputs", "dlperf.measure.rank"]))
 
 

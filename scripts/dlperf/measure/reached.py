@@ -30,7 +30,8 @@ ATTRIBUTES = {
     "sys": "argv modules meta_path path_hooks path _getframe settrace setprofile "
     "_current_frames".split(),
     "io": "open open_code FileIO".split(),
-    "code": [],
+    # what a loader has for whoever judges
+    "batches": ["tests", "known"],
 }
 #: Functions of NumPy and of frameworks that read files, whatever they are attributes of.
 READ = (
@@ -104,7 +105,8 @@ def _words(node):
         yield node.id
     elif isinstance(node, ast.Attribute):
         owner = node.value
-        name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
+        name = owner.id if isinstance(owner, ast.Name) else ""
+        name = owner.attr if isinstance(owner, ast.Attribute) else name
         yield from _of_attribute(name, node.attr)
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         # getattr(os, "environ"), whose second argument may be any text

@@ -92,14 +92,16 @@ def evaluated_at(steps, evaluations):
 def test(run, work, tests):
     """(sums over this rank's test samples, how many they are).
 
-    Outputs are judged by the workload's facts, in NumPy: one program for all frameworks. Of a score
-    that only all samples together have, facts have `kept` too: a rank tests them all. What is not
-    in a batch's arrays, such as the text of paragraphs, the loader has as `known()`.
+    A model is asked with zeros in place of the answers. Outputs are judged by the workload's facts,
+    in NumPy: one program for all frameworks. Of a score that only all samples together have, facts
+    have `kept` too: a rank tests them all. What is not in a batch's arrays, such as the text of
+    paragraphs, the loader has as `known()`.
     Where a batch's rows are parts of a test sample, the facts' `judged` says how many there are.
     """
     judge, sums, count, kept = workloads.of(run.workload).quality, [], 0, []
     for batch, own in tests:
-        outputs = work.evaluate(*batch)
+        # whoever answers gets no answers, and none of these arrays
+        outputs = work.evaluate(*workloads.asked(run.workload, batch, apart=True))
         given = [outputs[:own]] + [each[:own] for each in batch]
         if judge.kept:
             kept.append(judge.kept(*given))

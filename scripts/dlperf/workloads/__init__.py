@@ -309,6 +309,21 @@ class DrawByRows(Draw):
 ENTRIES = {"train": "training", "infer": "inference", "quality": "training"}
 
 
+def asked(workload, batch, apart=False):
+    """A batch as a model is asked it: with zeros in place of the answers.
+
+    apart: all arrays are copies, so that nothing of the batch can be reached from them.
+    """
+    import numpy as np  # not for the plan
+
+    answers = of(workload).answers
+    arrays = [
+        np.zeros_like(each) if place in answers else np.array(each) if apart else each
+        for place, each in enumerate(batch)
+    ]
+    return tuple(arrays) if type(batch) is tuple else type(batch)(*arrays)
+
+
 @functools.lru_cache(maxsize=None)
 def implements(workload, framework, scenario="train"):
     """Whether `framework` has an implementation of `workload` for a scenario.

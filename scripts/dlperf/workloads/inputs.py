@@ -29,7 +29,28 @@ def open_batches(run, layout="NHWC"):
     kind = workloads.data(run.workload)[run.data]
     if kind.loader == "readers":
         return module.open_batches(run, layout, kind)
-    return module.open_batches(run.input._replace(kind=kind), layout)
+    batches = module.open_batches(run.input._replace(kind=kind), layout)
+    return Asked(batches, run.workload) if run.scenario == "infer" else batches
+
+
+class Asked:
+    """A source of batches in which answers are zero, for an inference; otherwise the source."""
+
+    def __init__(self, batches, workload):
+        self._batches, self._workload = batches, workload
+
+    def next(self):
+        return workloads.asked(self._workload, self._batches.next())
+
+    def __getattr__(self, name):
+        return getattr(self._batches, name)
+
+    def __enter__(self):
+        self._batches.__enter__()
+        return self
+
+    def __exit__(self, *exception):
+        self._batches.__exit__(*exception)
 
 
 def loader(workload, kind):

@@ -104,7 +104,7 @@ OTHER += "m = u.module_from_spec(s); sys.modules['other'] = m; s.loader.exec_mod
         ("altered", "import pack", ["part.py"], []),
         (
             "altered",
-            "import pack; del sys.modules['pack.part'], sys.modules['pack']",
+            "import pack; del sys.modules['pack.part']",
             ["part.py"],
             [],
         ),

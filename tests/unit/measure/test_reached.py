@@ -69,6 +69,7 @@ def test_every_reason_is_for_something() -> None:
         ("import gc; gc.get_objects()", "gc"),
         ("len.__self__.__globals__", "__globals__"),
         ("import socket", "socket"),
+        ("work.batches.tests()", "batches.tests"),
     ],
 )
 def test_what_a_page_could_find_out_by_is_named(

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 from user_time import compute
 
+from dlperf import workloads
+from dlperf.contract.dimension import Dimensions
+from dlperf.contract.run import Input
 from dlperf.scenarios import quality, train
+from dlperf.workloads import inputs
 
 LABELS = np.array([0, 1, 2, 0], np.int32)
 
@@ -41,7 +45,7 @@ class Made:
         self.asked.append("test")
         outputs = np.zeros((4, 3))
         for index in range(4):
-            right = labels[index] if index < self.taken - 1 else (labels[index] + 1) % 3
+            right = LABELS[index] if index < self.taken - 1 else (LABELS[index] + 1) % 3
             outputs[index, right] = 1
         return outputs
 
@@ -134,6 +138,87 @@ def test_of_two_ranks_the_slower_one_counts_and_all_tests_are_added():
         }
     ]
     assert found["steps"]["loss"] == [3.0, 2.0]
+
+
+JUDGED = [name for name in workloads.NAMES if workloads.of(name).quality]
+
+
+@pytest.mark.parametrize("workload", JUDGED)
+def test_a_model_is_asked_without_the_answers_and_cannot_reach_them(workload):
+    places = workloads.of(workload).answers
+    assert places, "what is judged has answers"
+    whole = np.arange(1, 1 + 8 * 6, dtype=np.int32).reshape(8, 6)
+    batch = tuple(whole)  # views of one array, each of which leads to all others
+    asked = workloads.asked(workload, batch, apart=True)
+    for place, (given, own) in enumerate(zip(asked, batch, strict=True)):
+        assert given.any() != (place in places) and given.dtype == own.dtype
+        assert given.base is None and not np.shares_memory(given, whole)
+    assert (whole > 0).all(), "who judges has them"
+
+
+def test_batches_keep_their_form_where_they_are_asked():
+    from dlperf.workloads.wide_deep import input as clicks
+
+    batch = clicks.Batch(np.ones(2), np.ones(2), np.ones(2), np.ones(2))
+    asked = workloads.asked("wide_deep", batch)
+    assert isinstance(asked, clicks.Batch) and not asked.labels.any()
+    assert asked.wide is batch.wide, "nothing is copied in a window"
+
+
+#: What an evaluation answers that has nothing but the labels, in several ways.
+READING = {
+    "the labels that it is given": lambda images, labels: labels,
+    "what its images are a part of": lambda images, labels: (
+        images if images.base is None else images.base[:, -1]
+    ),
+    "the labels of before": lambda images, labels, seen=[]: seen.append(labels.copy()) or seen[0],
+}
+
+
+@pytest.mark.parametrize("way", READING.values(), ids=READING)
+def test_an_evaluation_that_reads_labels_scores_at_chance(way):
+    dice = np.random.RandomState(3)
+    right = dice.randint(0, 10, 1000)
+    whole = np.concatenate([dice.standard_normal((1000, 4)), right[:, None]], 1)
+    batches = [((part[:, :4], part[:, 4]), 100) for part in np.split(whole, 10)]
+
+    def evaluate(images, labels):
+        found = np.asarray(way(images, labels)).reshape(100, -1)[:, 0].astype(int) % 10
+        return np.eye(10)[found]
+
+    run, work = SimpleNamespace(workload="resnet50"), SimpleNamespace(evaluate=evaluate)
+    sums, count = quality.test(run, work, batches)
+    assert count == 1000 and sums[0] / sums[1] < 0.2, "a guess is right once in ten"
+
+
+def test_an_evaluation_cannot_make_its_answers_the_right_ones():
+    labels = np.arange(64) % 4
+
+    def evaluate(images, given):
+        given[...] = 0
+        images[...] = 0
+        return np.eye(4)[np.zeros(64, int)]
+
+    run, work = SimpleNamespace(workload="resnet50"), SimpleNamespace(evaluate=evaluate)
+    images = np.ones((64, 4))
+    assert quality.test(run, work, [((images, labels), 64)]) == ([16.0, 64.0], 64)
+    assert images.all()
+
+
+@pytest.mark.parametrize("workload", JUDGED)
+def test_an_inference_gets_batches_without_answers(workload):
+    kind, own = workloads.of(workload).data["synthetic"], {"bert": {}, "resnet50": {}}
+    asked = dict(image_size=32) if workload == "resnet50" else own.get(workload, {})
+    dimensions = Dimensions(workloads.dimensions(workload), asked)
+    run = SimpleNamespace(workload=workload, data="synthetic", scenario="infer")
+    run.input = Input(workload, "synthetic", "", 64, dict(dimensions), 1, distinct=4, kind=kind)
+    batches = inputs.open_batches(run)
+    batch = batches.next()
+    places = workloads.of(workload).answers
+    assert batches.constant and batches.distinct == 4 and batches.first_batch_sha256
+    assert not any(np.any(batch[place]) for place in places) and np.any(batch[0])
+    run.scenario = "train"
+    assert any(np.any(inputs.open_batches(run).next()[place]) for place in places)
 
 
 def test_a_score_of_all_samples_together_is_computed_once_from_what_is_kept_of_each():

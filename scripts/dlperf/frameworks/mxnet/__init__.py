@@ -34,7 +34,7 @@ FRAMEWORK = Framework(
     shards_tables=False,
     unsupported=unsupported,
     reaches={
-        "frameworks/horovod.py: subprocess": "whether Horovod can be imported, without importing it",
+        "frameworks/horovod.py: subprocess": "whether there is a Horovod, without importing it",
         "frameworks/mxnet/process.py: ctypes": "how the framework's library is loaded",
     },
 )

@@ -37,6 +37,6 @@ FRAMEWORK = Framework(
     shards_tables=True,
     unsupported=unsupported,
     reaches={
-        "frameworks/horovod.py: subprocess": "whether Horovod can be imported, without importing it",
+        "frameworks/horovod.py: subprocess": "whether there is a Horovod, without importing it",
     },
 )

@@ -250,6 +250,7 @@ WORKLOAD = Workload(
     learning_rate=learning_rate,
     base=encoders.base,
     flops_per_sample=flops_per_sample,
+    answers=(4, 6),  # labels, follows
     has_dropout=True,
     schedule=schedule,
     tokens_per_sample=encoders.tokens_per_sample,

@@ -178,6 +178,7 @@ WORKLOAD = Workload(
     learning_rate=learning_rate,
     base=encoders.base,
     flops_per_sample=flops_per_sample,
+    answers=(4,),  # labels
     has_dropout=True,
     tokens_per_sample=encoders.tokens_per_sample,
     unsupported_in=unsupported_in,

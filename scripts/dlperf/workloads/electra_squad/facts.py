@@ -292,6 +292,7 @@ WORKLOAD = Workload(
     learning_rate=learning_rate,
     base=encoders.base,
     flops_per_sample=flops_per_sample,
+    answers=(4, 5, 6, 7),  # starts, ends, impossible, windows
     has_dropout=True,
     schedule=schedule,
     released=released,

@@ -255,6 +255,7 @@ WORKLOAD = Workload(
     learning_rate=learning_rate,
     base=base,
     flops_per_sample=flops_per_sample,
+    answers=(1,),  # labels
     has_dropout=True,
     pipeline_stages=pipeline_stages,
     tokens_per_sample=encoders.tokens_per_sample,

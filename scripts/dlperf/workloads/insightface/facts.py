@@ -431,6 +431,7 @@ WORKLOAD = Workload(
     learning_rate=learning_rate,
     base=base,
     flops_per_sample=flops_per_sample,
+    answers=(1,),  # labels
     has_dropout=True,
     draws=draws,
     statistics=statistics,

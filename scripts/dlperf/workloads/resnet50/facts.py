@@ -335,6 +335,7 @@ WORKLOAD = Workload(
     learning_rate=learning_rate,
     base=base,
     flops_per_sample=flops_per_sample,
+    answers=(1,),  # labels
     has_dropout=False,
     schedule=schedule,
     statistics=statistics,

@@ -267,6 +267,7 @@ WORKLOAD = Workload(
     learning_rate=learning_rate,
     base=base,
     flops_per_sample=flops_per_sample,
+    answers=(3,),  # labels
     has_dropout=True,
     schedule=schedule,
     sparse=sparse,

@@ -8,6 +8,7 @@ import pytest
 from analysed_round import NAME, analyse, cell, write_figure, write_report, write_table
 from generated_round import config, stretch, write_round
 
+from dlperf.analysis.audit import recompute
 from dlperf.analysis.report import summary, tables
 from dlperf.analysis.round import flags, metrics
 from dlperf.analysis.schema.files import read_table
@@ -61,6 +62,28 @@ def other_commit(record):
         record["provenance"]["git_commit"] = "0" * 40
 
 
+def a_stranger(record):
+    record["ran_beside"]["strangers"] = ["/home/me/faster.py"]
+
+
+def an_altered_file(record):
+    if record["identity"]["repetition"] == 3:
+        record["ran_beside"]["altered"] = ["site-packages/mxnet/ndarray.py"]
+
+
+def other_imports(record):
+    if record["identity"]["repetition"] == 2:
+        record["ran_beside"]["sha256"] = "0" * 64
+
+
+def a_page_that_reads_variables(record):
+    page = "workloads/resnet50/mxnet.py: os.environ"
+    record["provenance"]["unexplained"] = [page]
+
+
+CODE = [a_stranger, an_altered_file, other_imports, a_page_that_reads_variables]
+
+
 def of(framework, *changes, devices=(1, 2)):
     """Changes a framework's records on so many devices."""
 
@@ -90,6 +113,43 @@ def test_a_cell_whose_work_is_in_doubt_keeps_its_number_and_has_no_rank(tmp_path
     every = read_table(results / "cells.tsv")
     excluded = [row for row in every if (row["framework"], row["devices_per_node"]) == ("mxnet", 2)]
     assert len(excluded) > 2 and {row["rank"] for row in excluded} == {None}  # in no metric
+
+
+@pytest.mark.parametrize("doubt", CODE)
+def test_a_cell_beside_which_other_code_ran_has_no_rank(tmp_path, doubt):
+    results = write_round(tmp_path, THREE, change=of("mxnet", fast, doubt, devices=(2,)))
+    rows = analyse(results)
+    assert flags.excluding(cell(rows, "mxnet", 2)) == [flags.CODE]
+    assert ranks(rows)["mxnet", 2] is None and ranks(rows)["pytorch", 2] == 1
+    assert ranks(rows)["mxnet", 1] == 2
+
+
+@pytest.mark.parametrize("doubt", CODE[:2] + CODE[3:])
+def test_the_report_and_an_audit_name_the_code_that_nobody_vouches_for(tmp_path, doubt):
+    results = write_round(tmp_path, THREE, change=of("mxnet", doubt, devices=(2,)))
+    analyse(results)
+    write_report(results)
+    page = (results / "report.html").read_text()
+    audited = "\n".join(recompute.summary(recompute.of_round(results), tmp_path / "audit.tsv"))
+    named = ("faster.py", "mxnet/ndarray.py", "workloads/resnet50/mxnet.py: os.environ")
+    assert sum(each in page for each in named) == 1
+    assert "nobody vouches for all code that ran" in audited
+
+
+def test_a_spot_run_that_imported_something_else_excludes_its_cell(tmp_path):
+    results = write_round(tmp_path, THREE)
+    path = results / "checks/resnet50/mxnet/train-fp32-static-1n2d-b8-sample-px64.run.json"
+    run = json.loads(path.read_text())
+    path.write_text(json.dumps({**run, "ran_beside": {**run["ran_beside"], "sha256": "0" * 64}}))
+    assert flags.excluding(cell(analyse(results), "mxnet", 2)) == [flags.CODE]
+    # of other code it is stale, and may import something else
+    run["provenance"] = {**run["provenance"], "code_sha256": "0" * 64}
+    path.write_text(json.dumps({**run, "ran_beside": {**run["ran_beside"], "sha256": "0" * 64}}))
+    found = cell(analyse(results), "mxnet", 2)
+    assert found["check"] == "stale" and flags.excluding(found) == []
+    strangers = {**run["ran_beside"], "strangers": ["/home/me/faster.py"]}
+    path.write_text(json.dumps({**run, "ran_beside": strangers}))
+    assert flags.excluding(cell(analyse(results), "mxnet", 2)) == [flags.CODE]
 
 
 @pytest.mark.parametrize("accident", [busy, loaded, throttled, other_commit])
