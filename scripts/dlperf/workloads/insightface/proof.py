@@ -28,7 +28,7 @@ SEED = 10
 # divided by 2 from a mean.
 TIMED_RANKS = 3
 LEARNING_RATE = 2.0**-7  # a power of two: some frameworks keep the rate in float32
-UNDRAWN = {"DROPOUT": 0.0, "SAMPLE_IS_GIVEN": True}
+UNDRAWN = {"DROPOUT": 0.0, "GIVEN_SAMPLE": 1}
 DROPOUTS = ("DROPOUT",)
 SPOT = {
     "fp32": Spot(
@@ -42,6 +42,14 @@ SPOT = {
     ),
 }
 GRADIENT_SETTINGS = {}
+
+
+def by_chance(draw):
+    """Constants of the facts by which the reference draws as a timed training does: it has dropout
+    of its own, and of samples one that is not a certificate's."""
+    return {"GIVEN_SAMPLE": 2 + draw}
+
+
 GRADIENT_LEARNING_RATE = 2.0**10  # so large that float32 weights do not swamp it
 
 #: Of gradients from the neutral weights in fewer digits than float32 has.
@@ -242,6 +250,7 @@ PROOF = SampledProof(
     learning_rate=LEARNING_RATE,
     settings={},
     undrawn=UNDRAWN,
+    by_chance=by_chance,
     gradient_settings=GRADIENT_SETTINGS,
     gradient_learning_rate=GRADIENT_LEARNING_RATE,
     neutral=neutral,
