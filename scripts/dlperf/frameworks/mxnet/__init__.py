@@ -31,6 +31,6 @@ FRAMEWORK = Framework(
     half={"cpu": ("bfloat16",), "cuda": ("float16",)},
     float64_compilers=("static", "none"),
     float64_exchange=True,
-    shards_tables=False,
+    shards_tables=True,
     unsupported=unsupported,
 )
