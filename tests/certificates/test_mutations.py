@@ -54,6 +54,7 @@ from wrong.insightface_jax import INSIGHTFACE_JAX
 from wrong.insightface_jax import RIGHT as FACES_IN_JAX
 from wrong.insightface_mindspore import INSIGHTFACE_MINDSPORE
 from wrong.insightface_mindspore import RIGHT as FACES_IN_MINDSPORE
+from wrong.insightface_mxnet import INSIGHTFACE_MXNET
 from wrong.insightface_mxnet import RIGHT as FACES_IN_MXNET
 from wrong.insightface_oneflow import RIGHT as FACES_IN_ONEFLOW
 from wrong.insightface_oneflow import SPLIT as HEADS_IN_ONEFLOW
@@ -322,6 +323,7 @@ def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
     + first(0, HALF_IN_JAX)
     + first(0, INSIGHTFACE_TENSORFLOW + HALF_IN_TENSORFLOW)
     + first(0, INSIGHTFACE_MINDSPORE)
+    + first(1, INSIGHTFACE_MXNET)
     + first(1, HEADS_IN_ONEFLOW)
     + first(0, INSIGHTFACE_PADDLEPADDLE),
 )

@@ -94,7 +94,7 @@ FACES = {
     "sample_percent": 100,
     "image_size": 32,
 }
-PARTIAL = {"insightface": (FACES, {"SAMPLE_IS_GIVEN": False})}
+PARTIAL = {"insightface": (FACES, {"GIVEN_SAMPLE": 0})}
 
 
 def repeated(environments, framework, trainings, ranks=1, **changes):

@@ -180,10 +180,11 @@ def by_chance(case, input, start, window):
     step's `loss`, and of the norm of each tensor's change."""
     import torch
 
-    losses, norms = [], []
+    proof, losses, norms = workloads.proof(case.workload), [], []
     for draw in range(bounds.DRAWS):
         torch.manual_seed(draw)
-        own, new = train(case, input, start, window, "fp32")
+        with workloads.settings(case.workload, proof.by_chance(draw) if proof.by_chance else {}):
+            own, new = train(case, input, start, window, "fp32")
         losses.append(own)
         norms.append(
             [float(np.linalg.norm(each - as_array(start[name]))) for name, each in new.items()]

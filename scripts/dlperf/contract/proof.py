@@ -152,6 +152,8 @@ class Proof:
 
     undrawn: constants of the facts by which a training draws no random numbers of its own: what it
     would draw comes with the batch, or is nothing. Certificates change them in every run, too.
+    by_chance(draw): constants by which the reference's own draws of a number differ, beside
+    what it draws by torch's random numbers; None: nothing but those.
 
     timed(name, tensor, random): weights of its own for the timed step; None: the neutral ones.
     timed_ranks: how many take it where ranks exchange gradients; 0: as many as the layout has.
@@ -172,6 +174,7 @@ class Proof:
     tolerances: Mapping[str, Tolerances]
     long_runs: Mapping[str, Tuple[float, ...]]
     undrawn: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    by_chance: Optional[Callable[[int], Mapping[str, Any]]] = None
     spot: Mapping[str, Spot] = dataclasses.field(default_factory=dict)
     timed: Optional[Callable[..., Any]] = None
     timed_ranks: int = 0

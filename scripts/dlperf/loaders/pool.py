@@ -28,7 +28,9 @@ class Pool(Batches):
     there is room: `distinct` are those that are kept on the device, and `next()` gives others.
 
     stream: the loader's own number, which keeps its random numbers apart from those of others.
-    draw(random): a batch, by this RandomState. digest(batch): its sha256.
+    draw(random): a batch, by this RandomState. digest(batch): its sha256. of_all(random): what
+    batches of this number have together, by a RandomState that is the same in all parts; `draw`
+    then gets it, too.
 
     `contents()` gives the pool's batches one by one, and `places` the number of each step's, by
     `order`, over and over: so whoever keeps them on a device holds none here. `next()` gives
@@ -39,8 +41,8 @@ class Pool(Batches):
     pooled = True
     manifest_sha256 = ""
 
-    def __init__(self, input, stream, draw, digest):
-        self._input, self._stream, self._draw = input, stream, draw
+    def __init__(self, input, stream, draw, digest, of_all=None):
+        self._input, self._stream, self._draw, self._of_all = input, stream, draw, of_all
         self._seed, self.refill = (input.seed, WARMUP), None
         first = self.batch(0)
         self.first_batch_sha256 = digest(first)
@@ -59,9 +61,14 @@ class Pool(Batches):
 
     def batch(self, number):
         """The batch of this number, drawn once more."""
+        random = self._random(self._input.part, number)
+        if not self._of_all:
+            return self._draw(random)
+        return self._draw(random, self._of_all(self._random(self._input.parts, number)))
+
+    def _random(self, part, number):
         seed, purpose = self._seed
-        random = np.random.RandomState([seed, self._stream, purpose, self._input.part, number])
-        return self._draw(random)
+        return np.random.RandomState([seed, self._stream, purpose, part, number])
 
     def next(self):
         if not self._input.pool:

@@ -111,7 +111,7 @@ def test_synthetic_labels_lie_over_all_identities_and_differ_between_parts():
 
 
 def test_a_given_sample_is_that_of_the_global_batch_for_each_rank(folder, monkeypatch):
-    monkeypatch.setattr(facts, "SAMPLE_IS_GIVEN", True)
+    monkeypatch.setattr(facts, "GIVEN_SAMPLE", 1)
     sizes = {"num_classes": 1001, "head": "partial"}
     parts = [batches(2, folder, sizes, batch_size=4, part=part, parts=2) for part in (0, 1)]
     for step, ((_, one, given), (_, other, again)) in enumerate(zip(*parts, strict=True)):
@@ -120,6 +120,20 @@ def test_a_given_sample_is_that_of_the_global_batch_for_each_rank(folder, monkey
         wanted = [sampling.sample(dimensions, 1, step, rank, 2, labels) for rank in (0, 1)]
         assert np.array_equal(np.flatnonzero(given), np.concatenate(wanted))
     assert len(batches(1, folder, {"num_classes": 1001})[0]) == 2, "all centres are taken"
+
+
+def test_synthetic_batches_have_a_given_sample_too(monkeypatch):
+    """Of all ranks' identities, the same for each rank, and another one by each number."""
+    sizes, samples = {"num_classes": 1001, "head": "partial"}, []
+    for number in (1, 2):
+        monkeypatch.setattr(facts, "GIVEN_SAMPLE", number)
+        asked = {"data": "synthetic", "batch_size": 4, "parts": 2}
+        (own,), (others,) = (batches(1, "", sizes, **asked, part=part) for part in (0, 1))
+        assert np.array_equal(own[2], others[2])
+        labels = np.concatenate([own[1], others[1]])
+        assert own[2].sum() == 2 * 50 and own[2][labels].all()
+        samples.append(own[2])
+    assert not np.array_equal(*samples)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ FRAMEWORK = Framework(
     half={"cpu": ("bfloat16",), "cuda": ("float16",)},
     float64_compilers=("static", "none"),
     float64_exchange=True,
-    shards_tables=False,
+    shards_tables=True,
     unsupported=unsupported,
     reaches={
         "frameworks/horovod.py: subprocess": "whether there is a Horovod, without importing it",

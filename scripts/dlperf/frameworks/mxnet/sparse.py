@@ -3,7 +3,8 @@
 A table is looked up in front of the graph, whose inputs are the rows: their gradient is a row of
 numbers for each id of the batch, duplicates and all. MXNet's own sparse gradients serve less: their
 operator on a CPU goes over a mark for each row of the table, and parameter servers take such
-gradients only where they keep the optimizer too.
+gradients only where they keep the optimizer too. Of a table that ranks share out, a rank has a part
+(contract/shards.py): all is gathered, and each takes its own.
 """
 
 import mxnet as mx
@@ -11,6 +12,7 @@ import numpy as np
 from mxnet import autograd
 from mxnet.gluon import nn
 
+from dlperf.contract.shards import COLUMNS
 from dlperf.frameworks.mxnet import parallel
 from dlperf.frameworks.mxnet import training as framework
 
@@ -33,27 +35,34 @@ def adam(learning_rate, betas, epsilon):
 class Trainer:
     """Trains a network's dense part by Gluon's trainer, and of its tables the rows looked up.
 
-    tables: {parameter: ids of a sample}. Kingma and Ba 2015, end of section 2: what each place
-    gave a row is summed up; other rows rest, moments and all. Steps are counted for all together.
+    tables: {parameter: ids of a sample}; shards: {parameter: Shard} of those that ranks share out.
+    Kingma and Ba 2015, end of section 2: what each place gave a row is summed up; other rows rest,
+    moments and all. Steps are counted for all together.
     """
 
-    def __init__(self, run, dense, tables, optimizer):
+    def __init__(self, run, dense, tables, optimizer, shards=None):
         self.optimizer = optimizer
         self.dense = framework.trainer(run, dense, optimizer)
         self.tables = {}
         for key, (parameter, columns) in enumerate(tables.items()):
-            places = run.batch_size * run.accumulation * columns
-            exchange = None
-            if run.distributed:
-                exchange = Exchange(run, self.dense, key, places, parameter)
-            self.tables[parameter] = Table(parameter.data(), exchange)
+            places, shares, exchange = run.batch_size * columns, None, None
+            if run.distributed and shards:
+                asked = run, self.dense, Shares.EXCHANGES * key, places
+                shares = Shares(*asked, parameter.dtype, shards[parameter])
+            elif run.distributed:
+                exchange = Exchange(run, self.dense, key, places * run.accumulation, parameter)
+            self.tables[parameter] = Table(parameter.data(), exchange, shares)
         mx.nd.waitall()  # for what `stored` waits for
 
     def lookup(self, parameter, ids):
         """The rows of these ids, whose gradient the next step takes."""
-        rows = mx.nd.Embedding(ids, parameter.data(), *parameter.shape)
+        table, given = self.tables[parameter], ids.reshape((-1,))
+        if table.shares:
+            rows, given = table.shares.lookup(table.weight, ids)
+        else:
+            rows = mx.nd.Embedding(ids, parameter.data(), *parameter.shape)
         rows.attach_grad()
-        self.give(parameter, ids.reshape((-1,)), rows.grad.reshape((-1, parameter.shape[1])))
+        self.give(parameter, given, rows.grad.reshape((-1, rows.shape[-1])))
         return rows
 
     def give(self, parameter, ids, gradient):
@@ -92,12 +101,15 @@ class Trainer:
 class Table:
     """A table's weight, its moments, and the gradients since the last step."""
 
-    def __init__(self, weight, exchange):
-        self.weight, self.exchange, self.given = weight, exchange, []
+    def __init__(self, weight, exchange, shares):
+        self.weight, self.exchange, self.shares, self.given = weight, exchange, shares, []
         self.moments = mx.nd.zeros_like(weight), mx.nd.zeros_like(weight)
 
     def step(self, settings):
-        ids, rows = (mx.nd.concat(*each, dim=0) for each in zip(*self.given))
+        given = (
+            [self.shares.given_back(*each) for each in self.given] if self.shares else self.given
+        )
+        ids, rows = (mx.nd.concat(*each, dim=0) for each in zip(*given))
         self.given = []
         if self.exchange:
             ids, rows = self.exchange(ids, rows)
@@ -142,3 +154,43 @@ class Exchange:
         own = mx.nd.concat(parallel.numbers(ids, rows.dtype), rows, dim=1)
         whole = self.gathered(own).reshape((-3, 0))
         return parallel.ids(whole), mx.nd.slice_axis(whole, 1, 2, None)
+
+
+class Shares:
+    """What ranks exchange of a table of which each has a part, its Shard.
+
+    places: how many ids a rank looks up at a time.
+    """
+
+    EXCHANGES = 3  # keys from the given one on
+
+    def __init__(self, run, trainer, key, places, dtype, shard):
+        self.shard, self.places, self.by_columns = shard, places, shard.by == COLUMNS
+        everyone, own = run.ranks * places, shard.shape[1]
+        self.ids = parallel.Gather(run, trainer, key, (places, 2), dtype)
+        kind = parallel.Gather if self.by_columns else parallel.Sum
+        self.rows = kind(run, trainer, key + 1, (everyone, own), dtype)
+        self.gradients = parallel.Gather(run, trainer, key + 2, (places, shard.width), dtype)
+
+    def lookup(self, weight, ids):
+        """(rows of a rank's ids; the ids of all ranks, as this rank's part numbers them)"""
+        shard, numbers = self.shard, parallel.numbers(ids, weight.dtype)
+        everyone = parallel.ids(self.ids(numbers).reshape((-3, 0)))
+        if not self.by_columns:
+            everyone = everyone - shard.first
+            is_own = mx.nd.broadcast_logical_and(everyone >= 0, everyone < shard.block)
+            # others' lie in a row that stays 0
+            everyone = mx.nd.where(is_own, everyone, shard.block * mx.nd.ones_like(everyone))
+        rows = self.rows(mx.nd.take(weight, everyone))
+        rows = rows.reshape((-1, shard.ranks, self.places, shard.shape[1]))[:, shard.rank]
+        rows = rows.transpose((1, 0, 2))  # of a sum there is one
+        return rows.reshape((*ids.shape, shard.width)), everyone
+
+    def given_back(self, everyone, gradient):
+        """The same ids, and the gradients of this rank's part, summed up as ids repeat."""
+        rows, shard = self.gradients(gradient).reshape((-3, 0)), self.shard
+        if self.by_columns:
+            first = shard.rank * shard.shape[1]
+            return everyone, mx.nd.slice_axis(rows, 1, first, first + shard.shape[1])
+        is_own = (everyone < shard.block).astype(rows.dtype).expand_dims(1)
+        return everyone, mx.nd.broadcast_mul(rows, is_own)

@@ -178,7 +178,7 @@ def sampled(count, rows, places):
     keys = mx.nd.random.uniform(shape=(count + 1,), ctx=places.context)
     # what names none goes to one more, which is cut off
     is_own = mx.nd.broadcast_logical_and(places >= 0, places < count)
-    keys[mx.nd.where(is_own, places, mx.nd.full_like(places, count))] = 2.0
+    keys[mx.nd.where(is_own, places, count * mx.nd.ones_like(places))] = 2.0
     keys = keys[:count]
     if len(places) > rows:  # only then does the host wait for the number of them
         rows = max(rows, int((keys == 2.0).sum().asscalar()))

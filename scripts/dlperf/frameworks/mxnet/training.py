@@ -88,7 +88,7 @@ def train(
         step=step,
         wait=mx.nd.waitall,
         loss=lambda value: float(value.asnumpy().mean()) / run.accumulation,
-        parameters=sum(p.data().size for p in {*trained, *weights.named.values()}),
+        parameters=weights.count(trained),
         batches=batches,
         parity=dict(read_back(run, forward, inputs), **parity or {}),
         weights=weights,
@@ -221,7 +221,7 @@ def named(network):
 class Weights:
     """Parameters by canonical name. `layout` is the network's: NHWC puts a kernel's inputs last.
 
-    running: batch-norm's statistics, likewise. shards: canonical name -> Part of what a rank has a
+    running: batch-norm's statistics, likewise. shards: canonical name -> Shard of what a rank has a
     part of alone.
     """
 
@@ -235,13 +235,22 @@ class Weights:
 
     def read(self):
         for name, parameter in self.named.items():
-            yield self.shards.get(name, name), self.array(name, parameter.data())
+            data, shard = parameter.data(), self.shards.get(name)
+            if shard:  # behind its rows may be some of nobody
+                data = data[: shard.held]
+            yield shard.part if shard else name, self.array(name, data)
+
+    def count(self, trained):
+        """How many values are trained: those of these parameters, and of all that have a name."""
+        sizes = {each: each.data().size for each in {*trained, *self.named.values()}}
+        sizes.update((self.named[name], shard.size) for name, shard in self.shards.items())
+        return sum(sizes.values())
 
     def write(self, arrays):
         for name, parameter in self.named.items():
             array = arrays[name]
             if name in self.shards:
-                array = self.shards[name].of(array)
+                array = self.shards[name].own(array)
             for first, last, rows in parts(array):
                 # Not NumPy's: a test leaves weights in oneDNN's layout, into which only MXNet
                 # copies.

@@ -138,9 +138,10 @@ WEIGHT_DECAY = 5e-4  # on all tensors: scales, slopes, biases and centres too
 LEARNING_RATE = 0.1  # for a global batch of 512, scaled linearly
 DEVIATION, CENTRE_DEVIATION = 0.1, 0.01  # of what kernels and centres start with
 
-#: Whether batches tell which centres a step samples: certificates, in which all frameworks have the
-#: same ones. A timed run has its framework's own sampler.
-SAMPLE_IS_GIVEN = False
+#: Not 0: batches tell which centres a step samples, by the given sample of this number.
+#: Certificates have 1, so that all frameworks take the same ones. A timed run has its framework's
+#: own sampler.
+GIVEN_SAMPLE = 0
 
 
 def base(case):

@@ -2,9 +2,9 @@
 
 In: a folder with train.rec and train.idx in InsightFace's layout, and a case. Out: images, float32
 (float64 where the input says so), each pixel (p - 127.5) / 128, flipped in half of all cases, and
-int32 labels. Where `facts.SAMPLE_IS_GIVEN` and the head samples centres, a third array says which:
-int32, (num_classes,), 1 for each that the global batch's step takes. `synthetic` draws labels over
-all identities.
+int32 labels. Where `facts.GIVEN_SAMPLE` is not 0 and the head samples centres, a third array says
+which: int32, (num_classes,), 1 for each that the global batch's step takes. `synthetic` draws
+labels over all identities.
 
 InsightFace's layout: record 0 has the labels (N + 1, N + 1 + identities); pictures are 1 to N,
 whose label may be an array, of which the first counts; then comes a record for each identity. Of
@@ -56,23 +56,47 @@ def open_batches(input, layout="NHWC", prefetch=None):
 
 def is_sample_given(dimensions):
     """Whether batches say which centres a step takes."""
-    return facts.SAMPLE_IS_GIVEN and facts.is_sampled(dimensions)
+    return facts.GIVEN_SAMPLE and facts.is_sampled(dimensions)
 
 
 def synthetic(input, layout):
     """Standard normal images, and labels that lie evenly over all identities."""
-    draw = functools.partial(noise, input, layout)
-    return Pool(input, NOISE, draw, lambda batch: digest([batch], layout))
+    draw, of_all = (functools.partial(each, input) for each in (noise, labels_of_all))
+    return Pool(input, NOISE, functools.partial(draw, layout), digest_in(layout), of_all)
 
 
-def noise(input, layout, random):
-    """The next synthetic batch."""
-    images = normal_images(input, layout, random)
-    # a stratum for each image of the global batch, of which this part has every `parts`-th
-    strata = input.part + input.parts * np.arange(input.batch_size)
-    places = (strata + random.random_sample(input.batch_size)) / (input.parts * input.batch_size)
+def digest_in(layout):
+    return lambda batch: digest([batch], layout)
+
+
+def noise(input, layout, random, of_all):
+    """The next synthetic batch: this part's."""
+    labels, *given = of_all
+    return (normal_images(input, layout, random), labels[input.part], *given)
+
+
+def labels_of_all(input, random):
+    """Labels of a global batch, (parts, batch), and what its step samples where that is given."""
+    # a stratum for each image, of which a part has every `parts`-th
+    count = input.parts * input.batch_size
+    places = (np.arange(count) + random.random_sample(count)) / count
     labels = (input.dimensions["num_classes"] * places).astype(np.int32)
-    return images, labels
+    found = np.ascontiguousarray(labels.reshape(input.batch_size, input.parts).T)
+    if not is_sample_given(input.dimensions):
+        return (found,)
+    return found, given_sample(input, random.randint(2**31), labels)
+
+
+def given_sample(input, number, labels, seed=0):
+    """1 for each centre that all ranks sample in a step of this number, int32, (num_classes,).
+
+    labels: of the global batch.
+    """
+    given = np.zeros(input.dimensions["num_classes"], np.int32)
+    for rank in range(input.parts):
+        asked = (input.dimensions, seed, number, rank, input.parts)
+        given[sampling.sample(*asked, labels)] = 1
+    return given
 
 
 class Faces(Prefetched):
@@ -146,11 +170,7 @@ class Faces(Prefetched):
         if not is_sample_given(dimensions):
             return images, labels
         together = np.array([self._label(int(number)) for number in numbers])
-        given = np.zeros(dimensions["num_classes"], np.int32)
-        for rank in range(self._input.parts):
-            asked = (dimensions, self._input.seed, step, rank, self._input.parts)
-            given[sampling.sample(*asked, together)] = 1
-        return images, labels, given
+        return images, labels, given_sample(self._input, step, together, self._input.seed)
 
     def _label(self, number, labels=None):
         """The class of a picture, of all that the case has."""

@@ -313,7 +313,7 @@ def shapes(run, count):
     """Of a batch of `count` images over all ranks."""
     px, dtype = run.dimensions["image_size"], np.float64 if run.float64 else np.float32
     batch = [((count, px, px, 3), dtype), ((count,), np.int32)]
-    if facts.SAMPLE_IS_GIVEN and facts.is_sampled(run.dimensions):  # each rank has that of all
+    if facts.GIVEN_SAMPLE and facts.is_sampled(run.dimensions):  # each rank has that of all
         batch.append(((run.ranks * run.dimensions["num_classes"],), np.int32))
     return batch
 

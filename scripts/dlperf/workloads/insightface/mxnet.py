@@ -248,13 +248,14 @@ def weights(run, network):
         for name, parameter in framework.named(network)
         if parameter is not network.head.weight
     }
-    named["centres"], centres = network.head.weight, network.head.rows.part
+    named["centres"] = network.head.weight
     running = {
         canonical(name).replace(".var", ".variance"): parameter
         for name, parameter in network._collect_params_with_prefix().items()
         if "running" in name
     }
-    shards = {"centres": centres} if centres.ranges else {}
+    rows = network.head.rows
+    shards = {"centres": rows} if rows.part.ranges else {}
     return framework.Weights(run, named, running=running, shards=shards)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from dlperf.contract.ownership import divided
 from dlperf.workloads.insightface import facts
 
-KEYS = 32  # the first number after the seed
+KEYS = 31  # with facts.GIVEN_SAMPLE added, the first number after the seed
 
 
 def rows_of(dimensions, rank, ranks):
@@ -20,13 +20,15 @@ def rows_of(dimensions, rank, ranks):
 
 
 def sample(dimensions, seed, step, rank, ranks, labels):
-    """The centres that a rank of so many samples in a step: canonical numbers, sorted, int64.
+    """The centres that a rank of so many samples in a step: canonical numbers, sorted, int64; by
+    `facts.GIVEN_SAMPLE` others.
 
     labels: of the global batch. All of the rank's identities in it are taken, and others by random
     keys until there are `facts.sample_size`.
     """
     first, last = rows_of(dimensions, rank, ranks)
-    keys = np.random.RandomState([seed, KEYS, step, rank]).random_sample(last - first)
+    random = np.random.RandomState([seed, KEYS + facts.GIVEN_SAMPLE, step, rank])
+    keys = random.random_sample(last - first)
     positives = np.unique(labels[(labels >= first) & (labels < last)]) - first
     keys[positives] = 2  # above all others
     count = max(facts.sample_size(dimensions, last - first), len(positives))

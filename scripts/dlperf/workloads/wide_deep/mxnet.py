@@ -2,12 +2,14 @@
 
 As fast as it gets: the layers and the loss are one hybrid block with `static_alloc` and
 `static_shape`; tables are looked up in front of it, and Adam's fused operator updates the rows that
-a batch looks up. With `adam: dense`, tables are parameters of the block like others.
+a batch looks up. With `adam: dense`, tables are parameters of the block like others; with `tables:
+sharded`, each rank has a part of them.
 """
 
 from mxnet import gluon
 from mxnet.gluon import nn
 
+from dlperf.contract.shards import Shard
 from dlperf.frameworks.mxnet import inference as answers
 from dlperf.frameworks.mxnet import sparse
 from dlperf.frameworks.mxnet import training as framework
@@ -43,14 +45,22 @@ class Layers(nn.HybridBlock):
         return self.output(x) + F.sum(crosses, axis=1)
 
 
+#: Names in the network -> canonical ones.
+TABLES = {"wide.weight": "wide_embedding", "deep.weight": "deep_embedding"}
+
+
 class WideDeep(nn.HybridBlock):
     """The loss of a batch."""
 
-    def __init__(self, dimensions):
+    def __init__(self, run):
         super().__init__()
-        rows, lazy = dimensions["vocabulary"], bool(facts.sparse(dimensions))
-        self.wide = sparse.table(rows, 1, lazy)
-        self.deep = sparse.table(rows, dimensions["width"], lazy)
+        dimensions, tensors = run.dimensions, facts.parameters(run.dimensions)
+        shapes, self.shards = [tensors[name].shape for name in TABLES.values()], {}
+        if facts.sharded(dimensions):
+            self.shards = {name: Shard(run, name, tensors[name]) for name in TABLES.values()}
+            shapes = [shard.shape for shard in self.shards.values()]
+        lazy = bool(facts.sparse(dimensions))
+        self.wide, self.deep = (sparse.table(*shape, lazy) for shape in shapes)
         self.layers = Layers(dimensions)
 
     def hybrid_forward(self, F, numbers, wide, deep, labels):
@@ -71,19 +81,19 @@ class Logits(nn.HybridBlock):
 
 
 def model(run):
-    return framework.initialized(run, WideDeep(run.dimensions))
+    return framework.initialized(run, WideDeep(run))
 
 
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
-    tables = {"wide.weight": "wide_embedding", "deep.weight": "deep_embedding"}
     own = framework.named(network)
     return framework.Weights(
         run,
         {
-            tables.get(name) or name.replace("layers.", "").replace("hidden.", "hidden"): parameter
+            TABLES.get(name) or name.replace("layers.", "").replace("hidden.", "hidden"): parameter
             for name, parameter in own
         },
+        shards=network.shards,
     )
 
 
@@ -97,8 +107,10 @@ def optimizer(run, network):
     )
     if not facts.sparse(run.dimensions):
         return framework.trainer(run, network, adam)
-    tables = {network.wide.weight: facts.CROSSES, network.deep.weight: facts.FIELDS}
-    return sparse.Trainer(run, network.layers, tables, adam)
+    parameters = network.wide.weight, network.deep.weight
+    tables = dict(zip(parameters, (facts.CROSSES, facts.FIELDS)))
+    shards = dict(zip(parameters, network.shards.values()))
+    return sparse.Trainer(run, network.layers, tables, adam, shards)
 
 
 def put(run, *batch):
@@ -126,7 +138,10 @@ def training(run):
         put,
         inputs=len(Batch._fields),
         lookup=lookup if facts.sparse(run.dimensions) else None,
-        parity={"optimizer": "Adam, fused; of the tables " + run.dimensions["adam"]},
+        parity={
+            "optimizer": "Adam, fused; of the tables " + run.dimensions["adam"],
+            **facts.travel(run, "all-gather, of which a rank takes its part"),
+        },
         schedule=facts.schedule(run),
         outputs=outputs,
         tested=3,  # all but the labels
