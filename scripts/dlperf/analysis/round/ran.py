@@ -12,18 +12,27 @@ from dlperf.analysis.round.flags import CODE
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row
 from dlperf.analysis.schema.rows import Check
+from dlperf.measure import beside
+
+#: Environments that the project did not build: their makers install what they compiled themselves,
+#: or a system's packages, which have no lists. An image's digest stands for its files.
+WITHOUT_LISTS = {"container", "interpreter"}
+PACKAGES = set(beside.PACKAGES)
 
 
 def of_document(document: Mapping[str, Any]) -> Row:
     """The columns of a record or a spot run: what was imported, and what of it is in doubt."""
-    beside = document.get("ran_beside") or {}
+    ran, provenance = document.get("ran_beside") or {}, document["provenance"]
+    strangers = ran.get("strangers", ())
+    if provenance.get("environment_backend") in WITHOUT_LISTS:
+        strangers = [each for each in strangers if PACKAGES.isdisjoint(each.split("/"))]
     doubts = [
-        *(f"altered: {each}" for each in beside.get("altered", ())),
-        *(f"of nobody: {each}" for each in beside.get("strangers", ())),
-        *(f"reaches for more: {each}" for each in document["provenance"].get("unexplained", ())),
+        *(f"altered: {each}" for each in ran.get("altered", ())),
+        *(f"of nobody: {each}" for each in strangers),
+        *(f"reaches for more: {each}" for each in provenance.get("unexplained", ())),
     ]
     return {
-        "ran_beside_sha256": beside.get("sha256", ""),
+        "ran_beside_sha256": ran.get("sha256", ""),
         "unvouched": "; ".join(" ".join(each.split()) for each in doubts) or None,
     }
 
