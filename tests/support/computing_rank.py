@@ -52,6 +52,7 @@ class Page:
             first_batch_sha256="0" * 64,
             parity={},
             expect=lambda count: None,
+            redraw=lambda seed, steps: None,
             fill=lambda: None,
             close=lambda: None,
         )
@@ -292,6 +293,7 @@ class InRestart(Page):
 
 
 FRAMEWORK = SimpleNamespace(
+    FRAMEWORK=frameworks.of("pytorch"),
     start=lambda run: None,
     stop=lambda run: None,
     step_timer=lambda run: HostTimer(),

@@ -10,11 +10,13 @@ import os
 import sys
 import time
 
-from dlperf import workloads
+from dlperf import frameworks, workloads
 from dlperf.contract import files
 from dlperf.contract.run import Run
+from dlperf.measure import beside
 from dlperf.measure.meeting import Guest
 
+watch = beside.Watch()
 run = Run.load(sys.argv[1])
 guest = Guest(run.meeting, run.rank)
 _, [[_, steps]] = guest.wait("orders")
@@ -54,6 +56,7 @@ facts = {
         "global_batch_size": run.global_batch_size,
         "cores": len(os.sched_getaffinity(0)),
     },
+    "ran_beside": watch.facts(frameworks.of(run.framework)),
     "weights": {"rank": run.rank, "sha256": "0" * 64, "change": 0.1, "unchanged": 0},
     "parts": [dataclasses.astuple(each) for each in workloads.parts_of(run)],
 }

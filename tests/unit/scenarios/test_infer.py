@@ -1,6 +1,7 @@
 """Inference: percentiles of latency, and the check that every batch got its own outputs."""
 
 import itertools
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from user_time import compute
 
 from dlperf import plan, workloads
-from dlperf.scenarios import infer, metrics
+from dlperf.scenarios import early_return, infer, metrics
 
 BATCHES = [np.random.RandomState(seed).standard_normal((2, 10)) for seed in range(40)]
 
@@ -169,7 +170,10 @@ class Alone:
     def open(self):
         pass
 
-    mark = close = open
+    mark = ended = close = open
+
+    def taken(self):
+        return early_return.Taken(time.process_time(), time.process_time())
 
     def meet(self, name):
         pass
@@ -195,7 +199,7 @@ def queueing(seconds):
 
 
 def test_a_wait_that_waits_for_nothing_is_an_error():
-    run = SimpleNamespace(rank=0, device="cpu")
+    run = SimpleNamespace(rank=0, device="cpu", data="synthetic", cores=[0])
     assert len(infer.window(run, queueing(0), Alone(8))["latency"]["seconds"]) == 8
     with pytest.raises(RuntimeError, match="`wait` returned .* s too early"):
         infer.window(run, queueing(0.2), Alone(8))

@@ -1,5 +1,6 @@
 """The quality scenario: when it is tested, what counts, and what it refuses."""
 
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,7 @@ from user_time import compute
 from dlperf import workloads
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.run import Input
-from dlperf.scenarios import quality, train
+from dlperf.scenarios import early_return, quality, train
 from dlperf.workloads import inputs
 
 LABELS = np.array([0, 1, 2, 0], np.int32)
@@ -60,8 +61,10 @@ def trained(work, steps=6, evaluations=3):
     stopwatch = SimpleNamespace(
         mark=lambda: None,
         open=lambda: work.asked.append("open"),
+        ended=lambda: work.asked.append("ended"),
         close=lambda: work.asked.append("close"),
-        window=lambda start, end, start_utc, end_utc: {"start": start, "end": end},
+        taken=lambda: early_return.Taken(time.process_time(), time.process_time()),
+        window=lambda start, end: {"start": start, "end": end},
     )
     return quality.window(run, work, stopwatch)
 
@@ -72,7 +75,7 @@ def test_it_is_tested_evenly_and_nothing_is_read_before_the_clock_runs():
     assert work.asked == [
         *("open", "begin"),
         *("step", "step", "wait", "test") * 3,
-        "close",
+        *("ended", "close"),
     ]
     assert [point[0] for point in found["points"]] == [2, 4, 6]
     # of four samples the last one only fills the batch
