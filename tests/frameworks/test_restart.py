@@ -189,6 +189,8 @@ MORE_SPLIT = [
     ("pytorch", PARTIAL, {}, "fp32"),
     ("jax", PARTIAL, {}, "fp32"),
     ("oneflow", PARTIAL, {}, "fp32"),
+    ("mxnet", PARTIAL, {}, "fp32"),
+    ("mxnet", SHARDED, {}, "fp32"),
 ]
 
 

@@ -114,6 +114,7 @@ WIDE_DEEP = [
     ),
 ]
 sharded = partial(pytorch, layout="dp2", variant="sharded")
+sharded_in_mxnet = partial(mxnet, layout="dp2", variant="sharded")
 SHARDED = [
     sharded(
         "gradients added up over ranks, of sharded tables",
@@ -147,6 +148,33 @@ SHARDED = [
             "to_and_fro(_rows.flip(0).contiguous())",
         ),
         tier="float64-gradient",
+    ),
+    sharded_in_mxnet(
+        "gradients added up over ranks, of sharded tables",
+        Replace(
+            "Trainer.step",
+            "dict(..., rescale_grad=_share)",
+            "dict(..., rescale_grad=2 * _share)",
+        ),
+        tier="float64-gradient",
+    ),
+    sharded_in_mxnet(
+        "gradients of the next rank's columns, of sharded tables",
+        Replace(
+            "Shares.given_back",
+            "_shard.rank * _shard.shape[1]",
+            "(_shard.rank + 1) % _shard.ranks * _shard.shape[1]",
+        ),
+        tier="float64-gradient",
+    ),
+    sharded_in_mxnet(
+        "rows of other ranks looked up as the first one",
+        Replace(
+            "Shares.lookup",
+            "_shard.block * mx.nd.ones_like(_x)",
+            "0 * mx.nd.ones_like(_x)",
+        ),
+        tier="float64-loss",
     ),
 ]
 INFER = [
