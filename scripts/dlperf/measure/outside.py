@@ -51,9 +51,10 @@ def disagreement(entry):
     drift = 0.001 + DRIFT * ours
     if own <= ours + drift and ours - own <= most + drift:
         return ""
-    return (
-        "its window is %.3f s by its own clock, but %.3f s by the stopwatch's, of which %s"
-        % (own, ours, _said(waited))
+    return "its window is %.3f s by its own clock, but %.3f s by the stopwatch's, of which %s" % (
+        own,
+        ours,
+        _said(waited),
     )
 
 
@@ -93,7 +94,9 @@ def entry(rank, allowed, seen):
         "before_seconds": _between(seen, "restarted", "window"),
         "window_seconds": _between(seen, "window", "ended"),
         "behind_seconds": _between(seen, "ended", "end"),
-        "waited_seconds": round(begin.at - seen["restarted"].at, 3) if "restarted" in seen else None,
+        "waited_seconds": round(begin.at - seen["restarted"].at, 3)
+        if "restarted" in seen
+        else None,
         "elapsed_seconds": round(end.at - begin.at, 3),
     }
 

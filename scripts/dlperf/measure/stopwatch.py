@@ -263,9 +263,7 @@ class Attempt:
         else:
             listening = listener(self._launch.address if self._launch else "127.0.0.1")
         token = new_token()
-        self._meeting = Meeting(
-            self._ranks, listening, token, self._note, self._told, self._look
-        )
+        self._meeting = Meeting(self._ranks, listening, token, self._note, self._told, self._look)
         interpreter = environment.get("interpreter", sys.executable)
         self._started = time.perf_counter()
         self._runs = placed(self._case, abouts, interpreter, self._meeting.address)

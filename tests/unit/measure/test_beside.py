@@ -86,7 +86,10 @@ def test_packages_that_are_as_their_lists_say_are_named_with_their_versions(pack
 
 
 def test_another_import_is_another_sha256(packages: Path) -> None:
-    one, more = ran(packages, "import pack"), ran(packages, "import pack; import dlperf.loaders.text")
+    one, more = (
+        ran(packages, "import pack"),
+        ran(packages, "import pack; import dlperf.loaders.text"),
+    )
     assert names(more) == ([], [])
     assert one["project"] != more["project"] and one["sha256"] != more["sha256"]
 
@@ -99,7 +102,12 @@ OTHER += "m = u.module_from_spec(s); sys.modules['other'] = m; s.loader.exec_mod
     ("change", "body", "altered", "strangers"),
     [
         ("altered", "import pack", ["part.py"], []),
-        ("altered", "import pack; del sys.modules['pack.part'], sys.modules['pack']", ["part.py"], []),
+        (
+            "altered",
+            "import pack; del sys.modules['pack.part'], sys.modules['pack']",
+            ["part.py"],
+            [],
+        ),
         ("added", "import pack.more", [], ["more.py"]),
         ("added", "import pack.more; sys.modules.pop('pack.more')", [], ["more.py"]),
         ("alone", "import alone", [], ["alone.py"]),

@@ -28,7 +28,7 @@ class Alone:
     def open(self):
         pass
 
-    mark = close = open
+    mark = ended = close = open
 
     def window(self, *times):
         return times
