@@ -5,12 +5,13 @@ from conftest import SCRIPTS
 from edits import edit_file
 from spot import Spot, check, failed
 from test_mutations import copied
-from wrong.timed import FALSE, False_, of
+from wrong.timed import FALSE, FALSE_ANSWERS, False_, infers, of
 
 HONEST = [
     of("gpt", "pytorch"),
     of("gpt", "jax", devices=2, layout=(("tensor_parallel", 2),)),
     of("wide_deep", "mxnet", devices=2),
+    of("wide_deep", "mxnet", devices=2, scenario="infer"),
     *(
         pytest.param(each, marks=pytest.mark.full)
         for each in (
@@ -20,10 +21,15 @@ HONEST = [
             of("resnet50", "pytorch"),
             of("resnet50", "jax", devices=2),
             of("insightface", "pytorch", devices=2),
+            infers("wide_deep", "tensorflow1"),
+            infers("wide_deep", "paddlepaddle", "server"),
+            infers("resnet50", "mindspore"),
+            infers("resnet50", "pytorch"),
+            infers("bert", "jax"),
         )
     ),
 ]
-#: Of those that are found, two are always tried; all of them in the full tests.
+#: Of those that are found, two of each kind are always tried; all of them in the full tests.
 FEW = 2
 
 
@@ -31,7 +37,8 @@ def name_of(each: Spot | False_) -> str:
     spot = each.spot if isinstance(each, False_) else each
     own = [each.name.replace(" ", "-")] if isinstance(each, False_) else []
     layout = [f"{key}{value}" for key, value in spot.layout]
-    return "-".join([spot.workload, spot.framework, f"{spot.devices}d", *layout, *own])
+    scenario = [] if spot.scenario == "train" else [spot.scenario]
+    return "-".join([spot.workload, spot.framework, *scenario, f"{spot.devices}d", *layout, *own])
 
 
 @pytest.mark.parametrize("spot", HONEST, ids=name_of)
@@ -43,7 +50,14 @@ def test_an_honest_implementation_passes(environments, tmp_path, spot):
 
 @pytest.mark.parametrize(
     "false",
-    FALSE[:FEW] + [pytest.param(each, marks=pytest.mark.full) for each in FALSE[FEW:]],
+    [
+        *FALSE[:FEW],
+        *FALSE_ANSWERS[:FEW],
+        *(
+            pytest.param(each, marks=pytest.mark.full)
+            for each in [*FALSE[FEW:], *FALSE_ANSWERS[FEW:]]
+        ),
+    ],
     ids=name_of,
 )
 def test_other_work_than_was_certified_is_found(environments, tmp_path, false):

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dlperf import frameworks, plan, workloads
+from dlperf import frameworks, plan, scenarios, workloads
 from dlperf.analysis.round import checks
 from dlperf.certify import required
 from dlperf.certify.required import Subject
@@ -153,6 +153,9 @@ def write_check(results: Path, case: plan.Case, made: plan.Config) -> None:
     if recorded.exists():
         first["provenance"] = json.loads(recorded.read_text())["provenance"]
     drawn = [[1, made.steps_of(case.workload).measured], [2, 1]]
+    if not scenarios.load(case.scenario).TRAINS:
+        write_answers(results, case, first)
+        return
     windows = [
         {"loss": [6.9] * steps, "signs": 3, "tensors": {"fc.weight": [[0.5, [0.1] * 8]]}}
         for _, steps in drawn
@@ -184,6 +187,28 @@ def write_check(results: Path, case: plan.Case, made: plan.Config) -> None:
     made_with = f"{case.framework}/{case.compiler}"
     there = json.loads(replay.read_text())["projections"] if replay.exists() else {}
     replayed["projections"] = {**there, made_with: [{"fc.weight": [0.1] * 8}] * 2}
+    for file, document in ((path, run), (replay, replayed)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(document) + "\n")
+
+
+def write_answers(results: Path, case: plan.Case, first: dict[str, Any]) -> None:
+    """The same of an inference: its answers are those of its replay."""
+    names = ["queued", "answered"] if case.scenario == "infer" else ["answered"]
+    answer = {"shape": [1, 2], "samples": [[0.5, [0.1] * 8]]}
+    ranks = [{name: {**answer, "number": 3} for name in names} for _ in range(case.devices)]
+    drawn = {"seed": 1, "windows": [[1, first["settings"]["measured_steps"]]]}
+    run = {
+        **{key: first[key] for key in ("identity", "settings", "provenance")},
+        **{"schema": spot.SCHEMA, "status": "ok", "reason": "", "drawn": drawn},
+        **{"windows": [{"signs": 3, "answers": ranks}], "parity": {"compute_dtype": "float32"}},
+    }
+    path, replay = (results / name for name in (draws.spot_run_of(case), draws.replay_of(case)))
+    there = json.loads(replay.read_text())["answers"] if replay.exists() else {}
+    replayed = {
+        **{"schema": checks.REPLAY, "status": "ok", "reason": "", "windows": []},
+        "answers": {**there, f"{case.framework}/{case.compiler}": ranks},
+    }
     for file, document in ((path, run), (replay, replayed)):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document) + "\n")

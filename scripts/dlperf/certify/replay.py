@@ -71,7 +71,11 @@ def replay(asked):
     document["provenance"] = provenance(case.workload, asked.lock_sha256)
     try:
         trains = scenarios.load(case.scenario).TRAINS
-        document.update(replayed(case, ran) if trains else answered(case, ran))
+        if trains:
+            document.update(replayed(case, ran))
+        else:
+            with workloads.settings(case.workload, workloads.proof(case.workload).undrawn):
+                document.update(answered(case, ran))
     except (Unavailable, ValueError) as reason:  # such as samples that rounding decides
         document.update(status="unavailable", reason=str(reason))
     document["provenance"]["seconds"] = round(time.time() - started, 1)

@@ -6,10 +6,12 @@ what reading costs when nothing is left. But a first read may take longer withou
 kernel gives it new memory, and on a busy machine it stands in the queue for a core, or sleeps until
 another thread releases the interpreter's lock, or until a page comes from the disk. So neither the
 kernel's nor the queue's time counts; and on a CPU, where work is user time, sleep counts only as
-far as the rank's processes computed meanwhile. Work that no read waits for, in a thread or in
-another process, shows where the rank itself has nothing to do: on a CPU its processes must come to
-rest. That is seen by a piece of work of our own. On a machine that is busy otherwise, whoever has
-work left gets as much of a core as this thread does.
+far as the rank's processes computed meanwhile. Where results are plain arrays on the host, reading
+costs nothing at all, and a second read, which could compute as much as the first, is no excuse.
+Work that no read waits for, in a thread or in another process, shows where the rank itself has
+nothing to do: on a CPU its processes must come to rest. That is seen by a piece of work of our own.
+On a machine that is busy otherwise, whoever has work left gets as much of a core as this thread
+does.
 
 User time is what the stopwatch reads of all the rank's processes: `taken()` asks it.
 """
@@ -54,18 +56,19 @@ class Spent(NamedTuple):
     computing: float
 
 
-def check(run, read, step_seconds, step_computing, taken, at_rest=True):
+def check(run, read, step_seconds, step_computing, taken, at_rest=True, is_free=False):
     """Raise RuntimeError where the last results took half a step of work after `wait` returned.
 
     read(): reads them. step_seconds: of a step in the window. step_computing: its user time, of all
     the rank's processes. taken(): what these have Taken by now. at_rest: whether they must come to
-    rest, where no thread reads batches beside the steps.
+    rest, where no thread reads batches beside the steps. is_free: whether a read should cost
+    nothing.
     """
     # on a busy machine a step takes longer than its work
     step = min(step_seconds, step_computing) if run.device == "cpu" else step_seconds
     limit = LATE_STEPS * step + LATE_SECONDS
     begun = taken().user
-    late, again = late_work(run, read, limit, taken)
+    late, again = late_work(run, read, limit, taken, is_free)
     if late > limit:
         raise RuntimeError(
             "`wait` returned %.3f s too early: the last results took so much more work" % late
@@ -103,9 +106,12 @@ def may_work(device, data):
     return device != "cpu" or data != "synthetic"
 
 
-def late_work(run, read, limit, taken):
-    """(seconds of work that a first read took more than a second one, what the second one took)."""
+def late_work(run, read, limit, taken, is_free=False):
+    """(seconds of work that a first read took more than a second one, or than nothing; what the
+    second one took)."""
     first, again = spent_by(read, taken), spent_by(read, taken)
+    if is_free:
+        again = Spent(0.0, 0.0, 0.0)
     late = first.reading - again.reading
     if late <= limit or run.device != "cpu":
         return late, again

@@ -52,7 +52,7 @@ def window(run, work, stopwatch):
         """All outputs: as they are there, that takes no time."""
         return [work.outputs(handle) for handle in handles]
 
-    handles, window = train.timed(run, work, stopwatch, read)
+    handles, window = train.timed(run, work, stopwatch, read, is_free=True)
     queued = Answers()
     while handles:
         queued.add(work.outputs(handles.pop(0)))

@@ -40,12 +40,12 @@ def window(run, work, stopwatch):
     return {"window": window, "loss": losses}
 
 
-def timed(run, work, stopwatch, read):
+def timed(run, work, stopwatch, read, is_free=False):
     """(the handles of the measured steps, this rank's window), for every scenario that queues.
 
     Nothing between its ends but the steps, a clock and the final wait. stopwatch: what the rank
     meets its peers with (measure/rank.py). `clock` and `mark` are plain functions, looked up before
-    the window. read(handles): reads what steps gave.
+    the window. read(handles): reads what steps gave. is_free: whether that should cost nothing.
     """
     clock, step, mark = perf_counter, work.step, stopwatch.mark
     handles = []
@@ -62,7 +62,7 @@ def timed(run, work, stopwatch, read):
     computed = stopwatch.taken().user - computed
     of_a_step = (end - start) / stopwatch.steps, computed / stopwatch.steps
     all_read = functools.partial(read, handles)
-    early_return.check(run, all_read, *of_a_step, stopwatch.taken)
+    early_return.check(run, all_read, *of_a_step, stopwatch.taken, is_free=is_free)
     stopwatch.close()
     return handles, stopwatch.window(start, end)
 

@@ -22,12 +22,13 @@ class False_(NamedTuple):
     edit: Wrap
 
 
-def decorated(body: str) -> Wrap:
-    """A page whose training is made by `body`, of `training`, `run` and `is_large`."""
+def decorated(body: str, function: str = "training") -> Wrap:
+    """A page whose training is made by `body`, of `training`, `run` and `is_large`; or whose
+    inference is."""
     lines = "\n".join("        " + line for line in body.strip().splitlines())
     return Wrap(
-        "training",
-        "def falsely(training):\n"
+        function,
+        f"def falsely({function}):\n"
         "    import dataclasses\n"
         "    def made(run):\n"
         "        is_large = run.batch_size > 1 and run.scenario == 'train'\n" + lines + "\n"
@@ -98,8 +99,142 @@ FIRST = """
     if len(restarts) != 1 or count[0] - begun <= 2:
         kept[0] = take()
 """
+
+
+def other_arrays(change: str) -> str:
+    """A body that puts other `arrays` of a batch on the device; `kept` are the first one's."""
+    return f"""
+if not is_large:
+    return training(run)
+names = globals() if 'put' in globals() else vars(framework)
+right, kept = names['put'], []
+def put(run, *arrays):
+    arrays = list(arrays)
+    if not kept:
+        kept.extend(arrays)
+    {change}
+    return right(run, *arrays)
+names['put'] = put
+return training(run)
+"""
+
+
+#: All losses are right, but each update is by the gradient of the step before.
+LATE_GRADIENT = """
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+before = {}
+def exchange(optimizer, *given):
+    for group in optimizer.param_groups:
+        for each in group['params']:
+            own = each.grad.clone()
+            each.grad.copy_(before.get(each, own))
+            before[each] = own
+register_optimizer_step_pre_hook(exchange)
+return training(run)
+"""
+
+
+def answering(change: str) -> str:
+    """A body of an inference that answers by a function of `right`, `batch`, `count` and `seen`."""
+    return f"""
+work, count, seen = inference(run), [0], {{}}
+def answer(*batch, right=work.answer):
+    count[0] += 1
+    {change}
+return dataclasses.replace(work, answer=answer)
+"""
+
+
+def queueing(change: str) -> str:
+    """The same of what is queued: outputs become a function of `found`, and of all that came."""
+    return f"""
+work, came = inference(run), []
+def outputs(handle, right=work.outputs):
+    found = right(handle)
+    came.append(found)
+    {change}
+return dataclasses.replace(work, outputs=outputs)
+"""
+
+
+FIRST_HALF = (
+    "half = len(found) // 2; found = found.copy(); found[half:] = found[:half]; return found"
+)
+
+
+def infers(workload: str, framework: str, scenario: str = "infer") -> Spot:
+    return of(workload, framework, scenario=scenario)
+
+
+def false_answer(name: str, spot: Spot, body: str) -> False_:
+    return False_(name, spot, decorated(body, "inference"))
+
+
+FALSE_ANSWERS = [
+    false_answer(
+        "half of a batch is answered",
+        infers("wide_deep", "mxnet"),
+        answering("found = right(*batch); " + FIRST_HALF),
+    ),
+    false_answer("half of what is queued", infers("wide_deep", "pytorch"), queueing(FIRST_HALF)),
+    false_answer(
+        "remembered by the sum of its labels",
+        infers("wide_deep", "pytorch"),
+        answering("return seen.setdefault(int(batch[-1].sum()) // 8, right(*batch))"),
+    ),
+    false_answer(
+        "remembered by the address of its first array",
+        infers("wide_deep", "tensorflow"),
+        answering("return seen.setdefault(batch[0].ctypes.data, right(*batch))"),
+    ),
+    false_answer(
+        "remembered by its first value, rounded",
+        infers("wide_deep", "jax"),
+        answering("return seen.setdefault(round(float(batch[0].flat[0])), right(*batch))"),
+    ),
+    false_answer(
+        "float16 from the fourth request on",
+        infers("wide_deep", "mxnet", "server"),
+        answering(
+            "found = right(*batch); "
+            "return found if count[0] < 4 else found.astype('float16').astype('float32')"
+        ),
+    ),
+    false_answer(
+        "the answer to the request before",
+        infers("wide_deep", "pytorch", "server"),
+        answering("own = right(*batch); found = seen.get(0, own); seen[0] = own; return found"),
+    ),
+    false_answer(
+        "each second one is the one before",
+        infers("wide_deep", "oneflow"),
+        queueing("return came[-2] if len(came) % 2 == 0 else found"),
+    ),
+]
 FALSE = [
     False_("bfloat16 above a size", of("gpt", "pytorch"), decorated(NARROW)),
+    False_("the gradient of the batch before", of("gpt", "pytorch"), decorated(LATE_GRADIENT)),
+    False_(
+        "labels of the first batch",
+        of("wide_deep", "pytorch"),
+        decorated(other_arrays("arrays[-1] = kept[-1]")),
+    ),
+    False_(
+        "labels of the first batch",
+        of("wide_deep", "mxnet"),
+        decorated(other_arrays("arrays[-1] = kept[-1]")),
+    ),
+    False_(
+        "embeddings of the first batch",
+        of("wide_deep", "jax"),
+        decorated(other_arrays("arrays[2] = kept[2]")),
+    ),
+    False_(
+        "the batch before",
+        of("wide_deep", "pytorch"),
+        decorated(other_arrays("arrays, kept[:] = kept[:], arrays")),
+    ),
     False_("bfloat16 above a size", of("gpt", "jax"), decorated(NARROW)),
     False_("bfloat16 above a size", of("wide_deep", "tensorflow"), decorated(NARROW)),
     False_("each third step is left out", of("gpt", "pytorch"), decorated(with_step(LEFT_OUT))),

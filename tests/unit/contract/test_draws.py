@@ -45,6 +45,7 @@ def test_the_first_window_of_a_spot_run_is_as_a_repetitions_and_the_steps_of_the
     found = {tuple(w.steps for w in draw(n).spot_run(2, 6).windows) for n in range(100)}
     assert found == {(6, 1), (6, 2)}
     assert draw().spot_run(2, 6).shown
+    assert draw().spot_run(2, 6, trains=False).windows == draw().spot_run(2, 6).windows[:1]
 
 
 def test_a_group_is_of_cases_that_differ_in_framework_and_compiler_alone():

@@ -198,6 +198,44 @@ def queueing(seconds):
     return work
 
 
+def test_outputs_are_plain_arrays_and_none_is_computed_when_it_is_looked_at():
+    run = SimpleNamespace(rank=0, device="cpu", data="synthetic", cores=[0])
+    work = queueing(0)
+    work.outputs = lambda handle: (3 * handle).view(np.recarray)
+    with pytest.raises(TypeError, match="no NumPy array: recarray"):
+        infer.window(run, work, Alone(8))
+    work = queueing(0)
+
+    def outputs(handle):
+        compute(0.02)  # a little of each, and of the last one no more than of others
+        return 3 * handle
+
+    seen = {}
+
+    def remembered(handle):
+        if id(handle) not in seen:
+            seen[id(handle)] = outputs(handle)
+        return seen[id(handle)]
+
+    for lazy in (remembered, outputs):
+        work.outputs = lazy
+        with pytest.raises(RuntimeError, match="`wait` returned .* s too early"):
+            infer.window(run, work, Alone(4))
+
+
+def test_of_many_outputs_some_are_kept_and_nobody_knows_which(monkeypatch):
+    monkeypatch.setattr(infer, "KEPT_BYTES", 10 * BATCHES[0].nbytes)
+    found = set()
+    for _ in range(30):
+        kept = infer.Answers()
+        for batch in BATCHES:
+            kept.add(batch)
+        places = [number for number, _ in kept.kept_of(range(100, 140))]
+        assert 1 <= len(places) <= 10 and len(kept.fingerprints) == 40
+        found.update(places)
+    assert found == set(range(100, 140))
+
+
 def test_a_wait_that_waits_for_nothing_is_an_error():
     run = SimpleNamespace(rank=0, device="cpu", data="synthetic", cores=[0])
     assert len(infer.window(run, queueing(0), Alone(8))["latency"]["seconds"]) == 8

@@ -5,6 +5,7 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from analysis_steps import everything
 from generated_round import config, write_round
@@ -13,6 +14,7 @@ from dlperf import workloads
 from dlperf.analysis.round import checks
 from dlperf.analysis.schema.files import read_table
 from dlperf.contract.proof import Spot
+from dlperf.measure import answers
 from dlperf.measure import spot as spot_runs
 
 ALLOWED = Spot(
@@ -73,6 +75,74 @@ def pair(short=1, tensors=("a", "b", "c"), short_first=True, chance=False):
 
 def failed(run, replay, allowed=ALLOWED):
     return [each[0] for each in checks.tiers(run, replay, allowed) if not 0 <= each[1] <= each[2]]
+
+
+def inference(change=lambda outputs, rank: outputs, ranks=2):
+    """Tiers of an inference whose answers are those of the reference, but for a `change`."""
+    dice = np.random.RandomState(1)
+    right = [dice.standard_normal((6, 50)) for _ in range(ranks)]
+    run = {
+        "identity": {"framework": "pytorch", "compiler": "none"},
+        "windows": [
+            {
+                "signs": 5,
+                "answers": [
+                    {"queued": answers.summary(change(outputs.copy(), rank), 5)}
+                    for rank, outputs in enumerate(right)
+                ],
+            }
+        ],
+    }
+    expected = [{"queued": answers.summary(outputs, 5)} for outputs in right]
+    return list(checks.answer_tiers(run, {"answers": {"pytorch/none": expected}}, 1e-5))
+
+
+def test_answers_that_are_the_references_pass():
+    assert inference() == [("spot-queued", 0.0, 1e-5, "")]
+    ((_, measured, _, _),) = inference(lambda outputs, rank: outputs.astype("float32"))
+    assert 0 < measured < 1e-6
+
+
+def copied_half(outputs, rank):
+    outputs[3:] = outputs[:3]
+    return outputs
+
+
+def not_a_number(outputs, rank):
+    outputs[2, 7] = math.nan
+    return outputs
+
+
+def one_sample_of_the_other_rank(outputs, rank):
+    if rank == 1:
+        outputs[4] *= 1.001
+    return outputs
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        copied_half,
+        not_a_number,
+        one_sample_of_the_other_rank,
+        lambda outputs, rank: outputs[:5],
+        lambda outputs, rank: outputs[::-1].copy(),
+        lambda outputs, rank: outputs.astype("float16"),
+    ],
+    ids=["half", "nan", "one sample", "fewer", "reversed", "float16"],
+)
+def test_other_answers_do_not_pass(change):
+    ((_, measured, allowed, _),) = inference(change)
+    assert not 0 <= measured <= allowed
+
+
+def test_which_answer_is_shown_depends_on_a_number_that_is_drawn_behind_the_window():
+    places = {answers.place(signs, "queued", 10) for signs in range(200)}
+    assert places == set(range(10))
+    kept = {"queued": [(4, np.ones((2, 3))), (9, np.full((2, 3), 2.0))]}
+    found = answers.shown(7, kept)["answers"]["queued"]
+    assert found["number"] == kept["queued"][answers.place(7, "queued", 2)][0]
+    assert len(found["samples"]) == 2 and found["shape"] == [2, 3]
 
 
 @pytest.mark.parametrize("chance", [False, True])
