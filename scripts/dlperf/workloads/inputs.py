@@ -42,6 +42,20 @@ class Asked:
     def next(self):
         return workloads.asked(self._workload, self._batches.next())
 
+    def batch(self, number):
+        return workloads.asked(self._workload, self._batches.batch(number))
+
+    def contents(self):
+        return (workloads.asked(self._workload, each) for each in self._batches.contents())
+
+    @property
+    def refill(self):
+        return self._batches.refill
+
+    @refill.setter
+    def refill(self, function):
+        self._batches.refill = function
+
     def __getattr__(self, name):
         return getattr(self._batches, name)
 

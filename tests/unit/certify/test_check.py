@@ -103,10 +103,13 @@ def certificate(subject: Subject, **changed: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def code_of(document: dict[str, Any]) -> str:
+    return code.sha256(code.of_implementation(document["workload"], document["framework"]))
+
+
 def of_this_code(document: dict[str, Any]) -> dict[str, Any]:
     """As if it had been made with this code: what is wrong with it is then said tier by tier."""
-    files = code.of_implementation(document["workload"], document["framework"])
-    document["provenance"]["code_sha256"] = code.sha256(files)
+    document["provenance"]["code_sha256"] = code_of(document)
     return document
 
 
@@ -118,7 +121,11 @@ def problems(document: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("path", RELEASED, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_released_certificate_is_accepted(path: Path):
-    assert problems(strict_json.read(path)) == []
+    """One of other code is not taken; that all are of this code is for `make test-full`."""
+    document = strict_json.read(path)
+    assert documents.problems(document, documents.CERTIFICATE) == []
+    if document["provenance"]["code_sha256"] == code_of(document):
+        assert check.problems(document) == []
 
 
 def test_what_the_judge_writes_is_accepted_of_all_workloads_and_frameworks():

@@ -214,12 +214,16 @@ def test_an_inference_gets_batches_without_answers(workload):
     asked = dict(image_size=32) if workload == "resnet50" else own.get(workload, {})
     dimensions = Dimensions(workloads.dimensions(workload), asked)
     run = SimpleNamespace(workload=workload, data="synthetic", scenario="infer")
-    run.input = Input(workload, "synthetic", "", 64, dict(dimensions), 1, distinct=4, kind=kind)
+    run.input = Input(workload, "synthetic", "", 64, dict(dimensions), 1, pool=4, kind=kind)
     batches = inputs.open_batches(run)
-    batch = batches.next()
     places = workloads.of(workload).answers
-    assert batches.constant and batches.distinct == 4 and batches.first_batch_sha256
-    assert not any(np.any(batch[place]) for place in places) and np.any(batch[0])
+    assert batches.pooled and batches.distinct == 4 and batches.first_batch_sha256
+    for batch in (batches.next(), batches.batch(1), *batches.contents()):
+        assert not any(np.any(batch[place]) for place in places) and np.any(batch[0])
+    refilled = []
+    batches.refill = lambda: refilled.append(True)
+    batches.redraw(7, 3)
+    assert refilled
     run.scenario = "train"
     assert any(np.any(inputs.open_batches(run).next()[place]) for place in places)
 
