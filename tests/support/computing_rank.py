@@ -43,7 +43,7 @@ class Page:
     """An honest implementation. `finish` is called where the window ends."""
 
     def __init__(self):
-        self.weights, self.waits = Weights(), 0
+        self.weights, self.restarted, self.stepped = Weights(), False, False
 
     def training(self, run):
         self.run = run
@@ -63,15 +63,19 @@ class Page:
         )
 
     def step(self):
-        compute(STEP)
+        self.stepped = self.restarted
+        self.compute()
         for array in self.weights.arrays.values():
             array += 1e-3
         return 0.5
 
+    def compute(self):
+        compute(STEP)
+
     def wait(self):
         """Called behind the warm-up, the restart and the window."""
-        self.waits += 1
-        if self.waits == 3:
+        if self.stepped:
+            self.stepped = self.restarted = False
             self.finish()
 
     def finish(self):
@@ -79,6 +83,7 @@ class Page:
 
     def restart(self, arrays):
         self.weights.write(arrays)
+        self.restarted = True
 
 
 # Honest ones
@@ -97,11 +102,8 @@ class TwoThreads(Page):
         self.pool = ThreadPoolExecutor(2)
         return super().training(run)
 
-    def step(self):
+    def compute(self):
         list(self.pool.map(compute, [STEP / 2, STEP / 2]))
-        for array in self.weights.arrays.values():
-            array += 1e-3
-        return 0.5
 
 
 class Helper(Page):
@@ -176,33 +178,42 @@ def slower(clock):
 class ThreadElsewhere(Page):
     """Steps are computed by a thread that may run on all cores, while the window lasts."""
 
-    def step(self):
+    def compute(self):
         thread = threading.Thread(target=self.compute_elsewhere)
         thread.start()
         thread.join()
-        return 0.5
 
     def compute_elsewhere(self):
         os.sched_setaffinity(0, range(os.cpu_count()))
-        super().step()
+        super().compute()
 
 
 class ChildElsewhere(Page):
-    """A process that may run on all cores computes with it, and is ended where `wait` returns."""
+    """A process that may run on all cores computes with it, and is ended behind the window."""
 
     child = None
 
+    def training(self, run):
+        work = super().training(run)
+        work.loss = self.loss
+        return work
+
+    def loss(self, handle):
+        if self.child:
+            self.child.kill()
+            self.child.wait()
+        return 0.5
+
     def step(self):
-        if self.waits == 2 and not self.child:
+        if self.restarted and not self.child:
             self.child = self.start()
         return super().step()
 
     def start(self):
-        return subprocess.Popen(elsewhere_command(60))
-
-    def finish(self):
-        self.child.kill()
-        self.child.wait()
+        found = subprocess.Popen(elsewhere_command(60))
+        while len(os.sched_getaffinity(found.pid)) == 1:
+            time.sleep(0.01)
+        return found
 
 
 class LeftElsewhere(ChildElsewhere):
@@ -211,8 +222,8 @@ class LeftElsewhere(ChildElsewhere):
     def start(self):
         return subprocess.run(["setsid", "-f", *elsewhere_command(60)], check=True)
 
-    def finish(self):
-        pass
+    def loss(self, handle):
+        return 0.5
 
 
 def elsewhere_command(seconds):
