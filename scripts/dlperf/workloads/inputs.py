@@ -34,13 +34,30 @@ def open_batches(run, layout="NHWC"):
 
 
 class Asked:
-    """A source of batches in which answers are zero, for an inference; otherwise the source."""
+    """A source of batches in which answers are zero, for an inference; otherwise the source.
+
+    All ways to a batch are here, also a pool's (loaders/pool.py), and `refill`, which is set.
+    """
 
     def __init__(self, batches, workload):
         self._batches, self._workload = batches, workload
 
     def next(self):
         return workloads.asked(self._workload, self._batches.next())
+
+    def batch(self, number):
+        return workloads.asked(self._workload, self._batches.batch(number))
+
+    def contents(self):
+        return (workloads.asked(self._workload, each) for each in self._batches.contents())
+
+    @property
+    def refill(self):
+        return self._batches.refill
+
+    @refill.setter
+    def refill(self, refill):
+        self._batches.refill = refill
 
     def __getattr__(self, name):
         return getattr(self._batches, name)
