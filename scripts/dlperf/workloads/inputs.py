@@ -34,7 +34,10 @@ def open_batches(run, layout="NHWC"):
 
 
 class Asked:
-    """A source of batches in which answers are zero, for an inference; otherwise the source."""
+    """A source of batches in which answers are zero, for an inference; otherwise the source.
+
+    All ways to a batch are here, also a pool's (loaders/pool.py), and `refill`, which is set.
+    """
 
     def __init__(self, batches, workload):
         self._batches, self._workload = batches, workload
@@ -53,8 +56,8 @@ class Asked:
         return self._batches.refill
 
     @refill.setter
-    def refill(self, function):
-        self._batches.refill = function
+    def refill(self, refill):
+        self._batches.refill = refill
 
     def __getattr__(self, name):
         return getattr(self._batches, name)

@@ -145,7 +145,11 @@ HONEST: dict[Callable[[Path], list[str]], str] = {
 }
 
 
-@pytest.mark.parametrize("check", HONEST, ids=lambda check: check.__name__)
+def named(given: Any) -> str:
+    return given if isinstance(given, str) else str(given.__name__)
+
+
+@pytest.mark.parametrize("check", HONEST, ids=named)
 def test_batches_are_what_the_files_and_the_rules_say(folders, check):
     assert check(folders(HONEST[check])) == []
 
@@ -243,16 +247,23 @@ def the_first_again(seen: dict[int, tuple]) -> Callable[[int, tuple], Any]:
     return change
 
 
-def named(given: Any) -> str:
-    return given if isinstance(given, str) else str(given.__name__)
-
-
 PATCHES = [no_flip, central_crop, whole_picture, larger_crops, other_mean, no_deviation]
 CHANGES = [less_after_the_first, stripes_after_the_fifth, blue_first, labels_by_one, one_file]
 
 
-@pytest.mark.parametrize("check", [photographs, ramps], ids=named)
-@pytest.mark.parametrize("wrong", [*PATCHES, *CHANGES, "again"], ids=named)
+@pytest.mark.parametrize(
+    ("check", "wrong"),
+    [
+        *((photographs, each) for each in (*PATCHES, *CHANGES, "again")),
+        # a ramp whose rows are doubled is nearly the same ramp
+        *(
+            (ramps, each)
+            for each in (*PATCHES, *CHANGES, "again")
+            if each != stripes_after_the_fifth
+        ),
+    ],
+    ids=named,
+)
 def test_wrong_pictures_are_found(folders, monkeypatch, check, wrong):
     if wrong in PATCHES:
         wrong(monkeypatch)
@@ -345,7 +356,7 @@ TEXT_PATCHES = [ten_percent, one_document]
         (of_bert, never_another_word),
         (of_bert, first_words),
     ],
-    ids=lambda each: each.__name__,
+    ids=named,
 )
 def test_wrong_sequences_are_found(folders, monkeypatch, check, wrong):
     if wrong in TEXTS:
@@ -400,7 +411,7 @@ def shifted_a_pixel(number: int, batch: tuple) -> Any:
         *((of_faces, each) for each in (labels_by_one, one_in_255, shifted_a_pixel, one_file)),
         *((of_faces, each) for each in (of_the_first_batch, blue_first)),
     ],
-    ids=lambda each: each.__name__,
+    ids=named,
 )
 def test_wrong_rows_are_found(folders, monkeypatch, check, wrong):
     changed(monkeypatch, wrong)

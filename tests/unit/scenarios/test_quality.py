@@ -10,6 +10,7 @@ from user_time import compute
 from dlperf import workloads
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.run import Input
+from dlperf.contract.work import feed
 from dlperf.scenarios import early_return, quality, train
 from dlperf.workloads import inputs
 
@@ -210,22 +211,37 @@ def test_an_evaluation_cannot_make_its_answers_the_right_ones():
 
 @pytest.mark.parametrize("workload", JUDGED)
 def test_an_inference_gets_batches_without_answers(workload):
-    kind, own = workloads.of(workload).data["synthetic"], {"bert": {}, "resnet50": {}}
-    asked = dict(image_size=32) if workload == "resnet50" else own.get(workload, {})
-    dimensions = Dimensions(workloads.dimensions(workload), asked)
+    kind = workloads.of(workload).data["synthetic"]
+    asked = {"image_size": 32} if workload == "resnet50" else {}
+    dimensions = dict(Dimensions(workloads.dimensions(workload), asked))
     run = SimpleNamespace(workload=workload, data="synthetic", scenario="infer")
-    run.input = Input(workload, "synthetic", "", 64, dict(dimensions), 1, pool=4, kind=kind)
-    batches = inputs.open_batches(run)
-    places = workloads.of(workload).answers
-    assert batches.pooled and batches.distinct == 4 and batches.first_batch_sha256
-    for batch in (batches.next(), batches.batch(1), *batches.contents()):
+    run.input = Input(workload, "synthetic", "", 64, dimensions, 1, pool=0, kind=kind)
+    places, batches = workloads.of(workload).answers, inputs.open_batches(run)
+    assert batches.pooled and batches.first_batch_sha256
+    # a pool gives its batches in several ways, and is filled anew before a window
+    given, before = feed(batches, lambda *arrays: arrays), batches.batch(0)
+    batches.redraw(2, 4)
+    for batch in (batches.next(), batches.batch(1), next(iter(batches.contents())), given()):
         assert not any(np.any(batch[place]) for place in places) and np.any(batch[0])
-    refilled = []
-    batches.refill = lambda: refilled.append(True)
-    batches.redraw(7, 3)
-    assert refilled
+    assert not np.array_equal(before[0], batches.batch(0)[0])
     run.scenario = "train"
-    assert any(np.any(inputs.open_batches(run).next()[place]) for place in places)
+    run.input = run.input._replace(pool=4)
+    batches = inputs.open_batches(run)
+    assert any(np.any(batches.next()[place]) for place in places)
+
+
+def test_what_an_inference_keeps_on_its_device_is_drawn_anew_with_its_pool():
+    kind = workloads.of("wide_deep").data["synthetic"]
+    run = SimpleNamespace(workload="wide_deep", data="synthetic", scenario="infer")
+    dimensions = dict(Dimensions(workloads.dimensions("wide_deep"), {}))
+    run.input = Input("wide_deep", "synthetic", "", 8, dimensions, 1, pool=0, kind=kind)
+    batches = inputs.open_batches(run)
+    given = feed(batches, lambda *arrays: arrays)
+    first = given()
+    batches.redraw(2, 4)
+    again = given()
+    assert not np.array_equal(first[2], again[2])
+    assert np.array_equal(again[2], batches.batch(batches.order[0]).deep)
 
 
 def test_a_score_of_all_samples_together_is_computed_once_from_what_is_kept_of_each():
