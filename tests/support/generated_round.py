@@ -354,7 +354,7 @@ def record(
         ]
     if case.scenario == "quality":
         made_record["curve"] = _curve(case, asked, seconds, dice)
-    _seen_by_ranks(made_record)
+    seen_by_ranks(made_record)
     if made.device == "cuda":
         made_record["energy"] = [
             {"device": rank, "joules": 210.0 * seconds, "counter": "nvml_total_energy"}
@@ -378,7 +378,7 @@ def _processes(rank: int, cores: int) -> dict[str, Any]:
     }
 
 
-def _seen_by_ranks(made_record: dict[str, Any]) -> None:
+def seen_by_ranks(made_record: dict[str, Any]) -> None:
     """Let ranks and their processes have taken the time that the stopwatch says."""
     for window, seen in zip(made_record["window"], made_record["processes"], strict=True):
         window |= {"rank_start": window["start"] + 0.0001, "rank_end": window["end"] - 0.0001}
@@ -445,7 +445,7 @@ def stretch(made_record: dict[str, Any], factor: float) -> None:
         more = (factor - 1) * (window["end"] - window["start"])
         window["end"] += more
         window["end_utc"] += more
-    _seen_by_ranks(made_record)
+    seen_by_ranks(made_record)
     provenance["seconds_total"] += more
     shift(made_record, 0.0, more)
 

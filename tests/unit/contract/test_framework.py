@@ -11,7 +11,9 @@ from dlperf.contract.framework import Framework
 from dlperf.contract.layout import SPELLED
 
 REQUIRED = [
-    field.name for field in dataclasses.fields(Framework) if field.default is dataclasses.MISSING
+    field.name
+    for field in dataclasses.fields(Framework)
+    if field.default is field.default_factory is dataclasses.MISSING
 ]
 THERE = [name for name in frameworks.NAMES if frameworks.find(name)]
 
