@@ -77,8 +77,8 @@ def readings(seen):
 
 
 def queued(told, seen):
-    """How long a rank's first thread stood in the queue for a core before its own window began and
-    behind its end; None: unknown.
+    """How long a rank stood in the queue for a core before its own window began and behind its end;
+    None: unknown.
 
     told: what the rank says of its own window, with how long it was queued in it.
     """

@@ -20,9 +20,10 @@ class Reading(NamedTuple):
     """A tree of processes at one moment.
 
     at: seconds of this node's clock. user, kernel: processor time, in seconds, of all its threads,
-    and of those of its processes that ended. queued: how long the first thread of the first process
-    has stood in the queue for a core; None where the kernel does not count that. cores: those on
-    which at least one of its threads may run. processes, threads: how many there are.
+    and of those of its processes that ended. queued: how long the first threads of all have stood
+    in the queue for a core (the first process may only have started the rank's, as a container
+    does); None where the kernel does not count that. cores: those on which at least one of its
+    threads may run. processes, threads: how many there are.
     """
 
     at: float
@@ -119,11 +120,13 @@ def read(pid, others=(), there=None, proc="/proc"):
     second = tick()
     alive = [each for each in own if each.state != "Z"]
     threads = [thread for each in alive for thread in _threads(each.pid, proc)]
+    first = [queued("%s/%d/task/%d/schedstat" % (proc, each.pid, each.pid)) for each in alive]
+    known = [each for each in first if each is not None]
     return Reading(
         at=time.perf_counter(),
         user=second * sum(each.user for each in own),
         kernel=second * sum(each.kernel for each in own),
-        queued=queued("%s/%d/task/%d/schedstat" % (proc, pid, pid)),
+        queued=sum(known) if known else None,
         cores=sorted(set().union(*map(_cores, threads))),
         processes=len(alive),
         threads=sum(each.threads for each in alive),
