@@ -138,11 +138,18 @@ def measured(images: np.ndarray) -> np.ndarray:
     return np.array(rows)
 
 
-def ramps(rows: np.ndarray, labels: np.ndarray, batch_size: int, exact: bool = True) -> list[str]:
+def ramps(
+    rows: np.ndarray,
+    labels: np.ndarray,
+    batch_size: int,
+    exact: bool = True,
+    by_epochs: bool = True,
+) -> list[str]:
     """Of what `measured` says of batches in a row: labels, colours, flips, and crops.
 
     exact: crops are as often of each size as RandomResizedCrop's; False: roughly, as frameworks
-    draw areas and aspects in other orders.
+    draw areas and aspects in other orders. by_epochs: each picture comes once before any comes
+    again; False: as often as the others, in the end.
     """
     left, right, top, bottom, flipped, blue, far = rows.T
     found = []
@@ -181,8 +188,11 @@ def ramps(rows: np.ndarray, labels: np.ndarray, batch_size: int, exact: bool = T
         found.append("the same crop comes again and again")
     whole = len(labels) // RAMPS * RAMPS
     epochs = labels[:whole].reshape(-1, RAMPS)
-    if any(len(set(each)) < RAMPS for each in epochs):
+    counts = np.bincount(labels, minlength=RAMPS)
+    if by_epochs and any(len(set(each)) < RAMPS for each in epochs):
         found.append("an epoch has a picture twice")
+    elif counts.max() > counts.min() + 4:
+        found.append("some pictures come more often than others")
     in_batches = labels[: len(labels) // batch_size * batch_size].reshape(-1, batch_size)
     if len({tuple(each) for each in in_batches}) < len(in_batches):
         found.append("a batch comes again")
