@@ -21,6 +21,7 @@ HONEST = [
             of("resnet50", "pytorch"),
             of("resnet50", "jax", devices=2),
             of("insightface", "pytorch", devices=2),
+            of("insightface", "mxnet", devices=2, layout=(("head", "partial"),)),
             infers("wide_deep", "tensorflow1"),
             infers("wide_deep", "paddlepaddle", "server"),
             infers("resnet50", "mindspore"),

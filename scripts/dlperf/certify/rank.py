@@ -74,7 +74,8 @@ def certify(run, task):
     framework.start(run)
     guest.phase("build")
     implementation = workloads.load(run.workload, run.framework)
-    proof, rates = workloads.proof(run.workload), workloads.dropout_rates(run.workload)
+    proof = workloads.proof(run.workload)
+    rates = workloads.dropout_rates(run.workload, run.dimensions)
     if task["kind"] == "outputs":
         try:
             found = infer(run, task, guest, framework, implementation)
@@ -116,7 +117,8 @@ def compared(run, task, guest, framework, implementation):
             found["compared"]["neutral"] = neutral["compared"]["gradient"]
     if task["dropout"]:
         found["dropped"] = {
-            place: dropped(run, task, guest, implementation, place) for place in proof.dropouts
+            place: dropped(run, task, guest, implementation, place)
+            for place in proof.places(run.dimensions)
         }
         if task["rates"]:
             found["scattered"] = scattered(run, task, guest, implementation)

@@ -335,7 +335,7 @@ def timed_step(asked, start, parts, keep):
 def dropped(asked, start):
     """{place of dropout: losses of the first batches where it drops all}"""
     found = {}
-    for place in workloads.proof(asked.workload).dropouts:
+    for place in workloads.proof(asked.workload).places(asked.dimensions):
         plain = Plain.of(asked, start)
         with workloads.settings(asked.workload, {place: ALL_DROPPED}):
             found[place] = [plain.loss() for _ in range(BATCHES)]
@@ -426,7 +426,7 @@ def main(arguments=None):
         run_in(asked)
     proof = workloads.proof(asked.workload)
     asked.dimensions = workloads.certified(asked.workload, asked.variant)
-    asked.rates = workloads.dropout_rates(asked.workload)
+    asked.rates = workloads.dropout_rates(asked.workload, asked.dimensions)
     with workloads.settings(asked.workload, proof.in_certificates):
         if asked.long_runs:
             print_long_runs(asked)

@@ -171,9 +171,10 @@ def _of_timed(
     if task["neutral"] and proof.timed:  # the timed step has other weights
         yield from _of_step("timed-neutral", allowed.neutral)
     if task["dropout"]:
-        for place in proof.dropouts:
+        places = proof.places(_dimensions(subject))
+        for place in places:
             yield Tier(of_dropout(place), number(allowed.dropout), "timed")
-        if proof.dropouts:
+        if places:
             for what in ("mean", "deviation", "repeats"):
                 yield Tier(f"dropout-{what}", DEVIATIONS, "timed")
     if task.get("sampler"):

@@ -158,7 +158,8 @@ class Proof:
     timed(name, tensor, random): weights of its own for the timed step; None: the neutral ones.
     timed_ranks: how many take it where ranks exchange gradients; 0: as many as the layout has.
     neutral_statistics: where the model has batch-norm. dropouts: constants of the facts, each a
-    place of dropout that is shown by itself. float64: of steps in float64.
+    place of dropout that is shown by itself; drops(dimensions): whether the model of these has
+    them, where not all do. float64: of steps in float64.
     """
 
     dimensions: Mapping[str, Any]
@@ -180,7 +181,12 @@ class Proof:
     timed_ranks: int = 0
     neutral_statistics: Optional[Callable[..., Any]] = None
     dropouts: Tuple[str, ...] = ()
+    drops: Optional[Callable[[Mapping[str, Any]], bool]] = None
     float64: Float64 = Float64()
+
+    def places(self, dimensions):
+        """The `dropouts` of a model of these dimensions."""
+        return self.dropouts if self.drops is None or self.drops(dimensions) else ()
 
     @property
     def in_certificates(self):

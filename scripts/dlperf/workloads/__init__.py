@@ -54,10 +54,10 @@ def proof(workload):
     return importlib.import_module("dlperf.workloads.%s.proof" % workload).PROOF
 
 
-def dropout_rates(workload):
+def dropout_rates(workload, dimensions):
     """{place of dropout: its rate}, as the facts have them now: certificates change them."""
     own = facts(workload)
-    return {place: getattr(own, place) for place in proof(workload).dropouts}
+    return {place: getattr(own, place) for place in proof(workload).places(dimensions)}
 
 
 def draws(case):

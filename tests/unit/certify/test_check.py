@@ -74,7 +74,9 @@ def certificate(subject: Subject, **changed: dict[str, Any]) -> dict[str, Any]:
         iter(frameworks.of(subject.framework).half[subject.device]), "bfloat16"
     )
     amp = subject.precision.startswith("amp")
-    dropped = {place: [5.0] * 3 for place in workloads.proof(subject.workload).dropouts}
+    dimensions = workloads.certified(subject.workload, subject.variant)
+    places = workloads.proof(subject.workload).places(dimensions)
+    dropped = {place: [5.0] * 3 for place in places}
     manifest = {"dropped": dropped, "parts": {"3": PARTS}, "data_digest": ["d0"]}
     of_steps = {"mean": [5.0] * SCATTERED, "deviation": [0.1] * SCATTERED}
     manifest["scattered"] = {**of_steps, "draws": 48, "kurtosis": 3.0}

@@ -139,6 +139,21 @@ def test_momentum_and_decay_by_hand(head):
     assert centres["centres"].ravel() == pytest.approx(wanted, rel=1e-12)
 
 
+def test_certificates_of_a_backbone_without_dropout_have_no_tiers_of_it():
+    assert proof.PROOF.places(sized(backbone="y1")) == ()
+    assert proof.PROOF.places(sized(backbone="r50")) == ("DROPOUT",)
+
+
+def test_slopes_of_the_timed_step_are_near_one_and_differ():
+    """A value that rounding turns changes little; slopes are shown by the neutral weights."""
+    random, dimensions = np.random.RandomState(1), sized(backbone="r50")
+    for name, known in facts.parameters(dimensions).items():
+        if ".slope" in name:
+            slopes = proof.timed(name, known, random)
+            assert 0 < np.abs(slopes - 1).max() < 1 / 400
+            assert np.ptp(proof.neutral(name, known, random)) > 0.1
+
+
 def test_neutral_weights_have_images_beyond_the_angle_at_which_a_margin_could_bend():
     """By the shift that all embeddings share, a quarter of the cosines is below cos(pi - 0.5)."""
     random, dimensions = np.random.RandomState(1), sized(backbone="y1", num_classes=1001)

@@ -194,9 +194,14 @@ def is_split(dimensions):
     return dimensions["head"] != "data"
 
 
+def drops(dimensions):
+    """Whether the backbone has dropout: MobileFaceNet has none."""
+    return dimensions["backbone"] != "y1"
+
+
 def draws(dimensions):
-    """Whether a training draws random numbers: MobileFaceNet has no dropout."""
-    return dimensions["backbone"] != "y1" or is_sampled(dimensions)
+    """Whether a training draws random numbers."""
+    return drops(dimensions) or is_sampled(dimensions)
 
 
 def is_sampled(dimensions):

@@ -30,14 +30,18 @@ TIMED_RANKS = 3
 LEARNING_RATE = 2.0**-7  # a power of two: some frameworks keep the rate in float32
 UNDRAWN = {"DROPOUT": 0.0, "GIVEN_SAMPLE": 1}
 DROPOUTS = ("DROPOUT",)
+#: At least three times what 16 honest spot runs measured: y1 in five frameworks, at 64 and 112 px,
+#: with each head on two devices, and r50. Of a window of one step the median tensor's change was
+#: 0.6 % off, of two steps 5.3 %; the worst ones 1.7 % and 11 %; norms 2.3 % and 16 %; the first
+#: loss 4.4e-7, the second one 1.3e-4.
 SPOT = {
     "fp32": Spot(
-        loss=1e-5,
-        losses=0.01,
-        change=(0.1, 1.0),
-        change_worst=(0.5, 2.0),
-        norm=0.06,
-        norm_worst=0.7,
+        loss=1.5e-6,
+        losses=4e-4,
+        change=(0.02, 0.17),
+        change_worst=(0.06, 0.35),
+        norm=0.07,
+        norm_worst=0.5,
         long_change=Inapplicable("rounding grows too far in a window's steps"),
     ),
 }
@@ -261,6 +265,7 @@ PROOF = SampledProof(
     timed=timed,
     timed_ranks=TIMED_RANKS,
     dropouts=DROPOUTS,
+    drops=facts.drops,
     is_sampled=facts.is_sampled,
     sampled_labels=sampling.labels,
     sample_problems=sampling.problems,
