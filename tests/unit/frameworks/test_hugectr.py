@@ -23,7 +23,7 @@ from dlperf.certify.required import Subject
 from dlperf.contract import tensor
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.layout import Layout, Proved
-from dlperf.contract.run import Unsupported
+from dlperf.contract.run import POOL, Unsupported
 from dlperf.contract.work import table as table_of
 from dlperf.frameworks.hugectr import formats, process
 from dlperf.scenarios import early_return, train
@@ -505,8 +505,10 @@ def test_newer_versions_are_given_parquet(insert, monkeypatch):
     (reader,) = called(stub, "DataReaderParams")
     assert (reader["data_reader_type"].name, reader["num_workers"]) == ("Parquet", 2)
     work.batches.close()
-    (first, size), (second, _), closed = written
-    assert (size, len(second["label"]), closed) == (4, 4, "closed")
+    *tables, closed, last = written
+    assert (len(tables), closed, last) == (2 * POOL, "closed", "closed")
+    first, size = tables[0]
+    assert (size, len(tables[1][0]["label"])) == (4, 4)
     assert (first["label"].dtype, first["I13"].dtype) == (np.float32, np.float32)
     assert first["C28"].dtype == np.int64
 
