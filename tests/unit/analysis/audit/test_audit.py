@@ -69,9 +69,12 @@ def other_digit(path: Path, before: str) -> tuple[str, str]:
 
 
 def faster(record: Path) -> None:
-    """Change one digit of a record: a tenth of a second less for the last rank."""
+    """Change one digit of a record: a thousandth of a second less for the last rank.
+
+    As little as the rank's own clock beside it does not contradict.
+    """
     before, after = record.read_text().rsplit('"end": ', 1)
-    place = after.index(".") + 1
+    place = after.index(".") + 3
     digit = str((int(after[place]) - 1) % 10)
     record.write_text(f'{before}"end": {after[:place]}{digit}{after[place + 1 :]}')
 
