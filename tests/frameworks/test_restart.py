@@ -24,6 +24,7 @@ from dlperf.contract.ownership import as_part
 from dlperf.contract.work import as_array
 
 def trained(work):
+    work.batches.redraw(7, 3)  # the same ones each time
     losses = []
     for _ in range(3):
         handle = work.step()
