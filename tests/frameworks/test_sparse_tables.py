@@ -110,7 +110,7 @@ def test_tables_are_sharded_where_ranks_can_exchange_their_rows(framework):
     case.update(compiler=compiler, adam="lazy", width=16, vocabulary=260_000, scenario="train")
     case["layout"] = WHOLE
     found = frameworks.unsupported(dict(case, tables="sharded"))
-    assert bool(found) == (framework in ("mxnet", "mindspore"))
+    assert bool(found) == (framework == "mindspore")
     assert not frameworks.unsupported(dict(case, tables="replicated"))
 
 
