@@ -13,7 +13,6 @@ from dlperf.analysis.round.throttling import THROTTLED
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract import storage, strict_json
-from dlperf.measure.probe import LONG_TURN
 
 UNITS = {"gemm": "TFLOP/s", "copy": "GB/s", "triad": "GB/s", "allreduce": "GB/s"}
 #: A node that is slower than the others' median by this share is named.
@@ -48,15 +47,19 @@ def _contradictions(document: Mapping[str, Any]) -> Iterable[str]:
     if len(ranks) % devices:
         yield f"ranks: {len(ranks)} of nodes with {devices} devices"
     entries = [entry for rank in ranks for entry in rank["measured"]]
-    # The probe times a product once if its first turn, which is not kept, exceeds LONG_TURN.
-    once = [
-        each
-        for each in entries
-        if each["precision"] == "bf16"
-        and len(each["seconds"]) == 1
-        and each["seconds"][0] > LONG_TURN / 2
-    ]
-    if len({len(each["seconds"]) for each in entries if each not in once}) > 1:
+    # The probe times a product once if its first turn, which is not kept, is a long one: on all
+    # ranks, and on a busy machine whatever the next turn takes.
+    turns: dict[tuple[Any, ...], set[int]] = {}
+    for each in entries:
+        key = each["what"], each["precision"], each["at_once"]
+        turns.setdefault(key, set()).add(len(each["seconds"]))
+    usual = {
+        count
+        for (_, precision, _), own in turns.items()
+        for count in own
+        if not (precision == "bf16" and own == {1})
+    }
+    if len(usual) > 1:
         yield "ranks: not as many turns everywhere"
     hosts = {host["hostname"] for host in document["nodes"]}
     for rank in ranks:

@@ -137,9 +137,17 @@ def test_a_calibration_must_not_contradict_itself(tmp_path, change, said):
 
 @pytest.mark.parametrize(
     "precision, seconds, accepted",
-    [("bf16", [9.1], True), ("bf16", [0.01], False), ("fp32", [9.1], False)],
+    # on a busy machine the turn that counts may be a short one
+    [
+        ("bf16", [9.1], True),
+        ("bf16", [0.01], True),
+        ("bf16", [9.1] * 2, False),
+        ("fp32", [9.1], False),
+    ],
 )
-def test_only_a_slow_product_may_have_been_timed_once(tmp_path, precision, seconds, accepted):
+def test_only_a_product_that_may_be_slow_may_have_been_timed_once(
+    tmp_path, precision, seconds, accepted
+):
     probed(tmp_path, "a", 1.0)
     path = tmp_path / "a.json"
     document = json.loads(path.read_text())
