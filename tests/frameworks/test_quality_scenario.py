@@ -55,9 +55,8 @@ def trained(framework, workload, out, steps, scripts=SCRIPTS, **section) -> dict
     return record
 
 
-@pytest.mark.parametrize(
-    "framework", ["pytorch", pytest.param("tensorflow1", marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow1"])
 def test_bert_learns_words_that_it_was_not_trained_on(framework, environments, prose, tmp_path):
     made = trained(framework, "bert", tmp_path / "rep1.json", 4, sequence_length=16)
     first, last = quality.scores(made)

@@ -346,6 +346,7 @@ def test_a_full_disk_costs_what_cannot_be_written(cluster, site, small_disk):
     assert read(site, record_of("2n1d"))["status"] == "ok"
 
 
+@pytest.mark.full  # without Slurm, tests/stopwatch shows it
 def test_a_killed_rank_is_a_crash_and_a_hung_one_a_timeout(cluster, site):
     names = [record_of("2n1d", 1), record_of("2n1d", 2)]
     ask(site, steps=LONG, timeout_seconds=60, repetitions=2)

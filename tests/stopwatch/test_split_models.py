@@ -75,9 +75,9 @@ def test_it_has_a_record_with_the_weights_of_each_rank(environments, tmp_path, l
     ("framework", "layout"),
     [
         ("jax", Layout(tensor_parallel=2)),
-        ("tensorflow", Layout(tensor_parallel=2)),
-        ("megatron", Layout(tensor_parallel=2)),
         ("deepspeed", Layout(zero_stage=3)),
+        pytest.param("tensorflow", Layout(tensor_parallel=2), marks=pytest.mark.full),
+        pytest.param("megatron", Layout(tensor_parallel=2), marks=pytest.mark.full),
         pytest.param("mindspore", Layout(tensor_parallel=2), marks=pytest.mark.full),
         pytest.param("paddlepaddle", Layout(tensor_parallel=2), marks=pytest.mark.full),
         pytest.param("oneflow", LAYOUTS[1], marks=pytest.mark.full),
