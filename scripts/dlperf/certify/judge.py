@@ -8,6 +8,7 @@ implementations stay well below the tolerances, every wrong setting that is test
 
 import math
 import operator
+import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -197,9 +198,9 @@ def _scattered(losses: list[float], drawn: Mapping[str, Any], allowed: Step) -> 
     """The random numbers of dropout, by losses from the same weights on the same few batches.
 
     In deviations of what chance makes of as many losses of the formulas' own: their mean (where it
-    is further off than rounding may make it), their deviation (that of ln s is sqrt(k - 1) / 2 over
-    the root of their count, where k is the kurtosis), and the largest correlation with those of so
-    many steps before: 0 where each step draws its own.
+    is further off than rounding may make it), their deviation from the mean of their batch (that of
+    ln s is sqrt(k - 1) / 2 over the root of their count, where k is the kurtosis), and the largest
+    correlation with those of so many steps before: 0 where each step draws its own.
     """
     count, draws = len(losses), drawn["draws"]
     deviations = [
@@ -213,11 +214,18 @@ def _scattered(losses: list[float], drawn: Mapping[str, Any], allowed: Step) -> 
     rounding = allowed.loss * max(map(operator.truediv, drawn["mean"], drawn["deviation"]))
     beyond = max(abs(mean) - rounding, 0.0) / math.sqrt(1 / count + 1 / draws)
     yield "dropout-mean", beyond, {"mean": mean}
-    left = [each - mean for each in deviations]
-    if not any(left):  # all losses are one: neither a logarithm nor a correlation
+    of_batch: dict[int, list[float]] = {}
+    for batch, each in zip(drawn["batch"], deviations, strict=True):
+        of_batch.setdefault(batch, []).append(each)
+    left = [
+        each - statistics.fmean(of_batch[batch])
+        for batch, each in zip(drawn["batch"], deviations, strict=True)
+    ]
+    if not any(left):  # a batch's losses are one: neither a logarithm nor a correlation
         left = [1e-9] * count
-    scale = math.sqrt(math.fsum(each**2 for each in left) / (count - 1))
-    by_chance = math.sqrt(max(drawn["kurtosis"] - 1, 1.0) * (1 / count + 1 / draws)) / 2
+    free = count - len(of_batch)
+    scale = math.sqrt(math.fsum(each**2 for each in left) / free)
+    by_chance = math.sqrt(max(drawn["kurtosis"] - 1, 1.0) * (1 / free + 1 / draws)) / 2
     yield "dropout-deviation", abs(math.log(scale)) / by_chance, {"deviation": scale}
     lags = {
         lag: math.fsum(map(operator.mul, left, left[lag:])) / (scale**2 * math.sqrt(count - lag))

@@ -346,8 +346,9 @@ def dropped(asked, start):
 def scattered(asked, start, rates):
     """What chance makes of the loss where dropout has its own rates, on the same few batches.
 
-    Synthetic ones, as those come again. mean, deviation: of each of SCATTERED steps, by `draws` of
-    the formulas' own, some DRAWS of each batch; kurtosis: of all of these, each by its batch's.
+    Synthetic ones, as those come again. batch: its number, of each of SCATTERED steps. mean,
+    deviation: of that batch's losses, by `draws` of the formulas' own, some DRAWS of each batch;
+    kurtosis: of all of these, each by its batch's.
     """
     import torch
 
@@ -367,10 +368,11 @@ def scattered(asked, start, rates):
         for number, (mean, deviation) in by_chance.items()
         for each in losses[number]
     ]
-    steps = [by_chance[source.order[step % len(source.order)]] for step in range(SCATTERED)]
+    steps = [source.order[step % len(source.order)] for step in range(SCATTERED)]
     return {
-        "mean": [float(mean) for mean, _ in steps],
-        "deviation": [float(deviation) for _, deviation in steps],
+        "batch": steps,
+        "mean": [float(by_chance[number][0]) for number in steps],
+        "deviation": [float(by_chance[number][1]) for number in steps],
         "draws": len(far),
         "kurtosis": float(np.mean(np.power(far, 4))),
     }

@@ -34,15 +34,15 @@ def in_turn(dropout, x, count):
 """
 
 
-def in_turn(name: str, count: int) -> Mutation:
+def in_turn(name: str, count: int, tier: str = REPEATS) -> Mutation:
     edit = Replace(
         "WideDeep.forward", DROPPED, f"in_turn(self.dropout, _x, {count})", definitions=IN_TURN
     )
-    return pytorch(name, edit, tier=REPEATS)
+    return pytorch(name, edit, tier=tier)
 
 
 DROPOUT = [
-    in_turn("the first step's masks in every step", 1),
+    in_turn("the first step's masks in every step", 1, DEVIATION),
     pytorch(
         "one mask for all samples",
         Replace("WideDeep.forward", DROPPED, "_x * self.dropout(torch.ones_like(_x[:1]))"),
@@ -58,7 +58,7 @@ DROPOUT = [
     wide_deep["jax"](
         "one key for all steps",
         Replace("loss", "framework.split_key(run, random)", "(random, random)"),
-        tier=REPEATS,
+        tier=DEVIATION,
     ),
     # behind these, full tests
     in_turn("masks of three steps in turn", 3),

@@ -31,6 +31,7 @@ from dlperf.workloads.resnet50 import facts
 
 #: Losses of dropout at its own rates, of two batches in turn.
 DRAWN = {
+    "batch": [0, 1] * (SCATTERED // 2),
     "mean": [4.0, 5.0] * (SCATTERED // 2),
     "deviation": [0.02, 0.04] * (SCATTERED // 2),
     "draws": 96,

@@ -79,6 +79,7 @@ def certificate(subject: Subject, **changed: dict[str, Any]) -> dict[str, Any]:
     dropped = {place: [5.0] * 3 for place in places}
     manifest = {"dropped": dropped, "parts": {"3": PARTS}, "data_digest": ["d0"]}
     of_steps = {"mean": [5.0] * SCATTERED, "deviation": [0.1] * SCATTERED}
+    of_steps["batch"] = [0.0] * SCATTERED
     manifest["scattered"] = {**of_steps, "draws": 48, "kurtosis": 3.0}
     runs = {}
     for name in required.runs(subject):
