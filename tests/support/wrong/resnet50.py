@@ -79,7 +79,7 @@ RESNET50 = [
         Replace(
             "layers",
             "functools.partial(nn.BatchNorm, ...)",
-            "functools.partial(nn.BatchNorm, ..., axis_name='ranks')",
+            "functools.partial(nn.BatchNorm, ..., axis_name='data')",
         ),
         layout="dp2",
     ),
