@@ -16,7 +16,7 @@ from dlperf.contract.layout import Proved
 from dlperf.contract.proof import Float64, Inapplicable, Step, Tolerances, applies, number
 
 #: How many deviations of chance the losses of dropout's random numbers may be off. By chance alone
-#: one in two million is, of the largest of 32 one in 50,000.
+#: one in two million is, of the largest of 32 one in 100,000.
 DEVIATIONS = 5.0
 NO_FLOAT64 = "the framework has no float64 that serves for this model on this device"
 

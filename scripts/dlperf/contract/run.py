@@ -25,7 +25,7 @@ class Input(NamedTuple):
     batches: how many will be asked for (None: not known). float64: images in that type. pool: how
     many synthetic batches there are, in turn, fewer where they take more than `pool_bytes` (0: no
     bound); of an inference 0: none comes twice.
-    warmup: so many batches of noise come first, of a the quality scenario: what it trains on is not
+    warmup: so many batches of noise come first, of the quality scenario: what it trains on is not
     touched before it begins. held_out: what such a training tests with is kept out of what it
     trains on. kind: what the workload declares of these data.
     """

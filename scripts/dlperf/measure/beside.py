@@ -24,6 +24,7 @@ import sysconfig
 
 from dlperf.contract import files
 from dlperf.measure import code
+from dlperf.measure.record import file_sha256
 
 MAPS = "/proc/self/maps"
 #: Of a digest that a record has for each package.
@@ -225,7 +226,7 @@ def is_other_code(path):
         with open(path, "rb") as stream:
             source = stream.read()
         about = os.stat(path)
-    except (OSError, NotImplementedError):
+    except (OSError, NotImplementedError):  # no such file, or a Python that keeps none
         return False
     taken = struct.pack("<III", 0, int(about.st_mtime) & 0xFFFFFFFF, len(source) & 0xFFFFFFFF)
     if compiled[4:8] == taken[:4] and compiled[8:16] != taken[4:]:
@@ -244,7 +245,7 @@ def python_sha256():
         folders[:] = sorted(each for each in folders if each not in UNUSED)
         for name in sorted(each for each in names if each.endswith((".py", ".so"))):
             path = os.path.join(folder, name)
-            digest.update(("%s %s\n" % (os.path.relpath(path, top), _read_sha256(path))).encode())
+            digest.update(("%s %s\n" % (os.path.relpath(path, top), file_sha256(path))).encode())
     return digest.hexdigest()
 
 
@@ -267,11 +268,11 @@ class Hashes:
         try:
             about = os.stat(path)
             if about.st_size <= LARGE:
-                return _read_sha256(path)
+                return file_sha256(path)
             key = [about.st_size, about.st_ino, about.st_mtime_ns, about.st_ctime_ns]
             known = self._known.get(path)
             if self._anew or not known or known[0] != key:
-                known = self._known[path] = [key, _read_sha256(path)]
+                known = self._known[path] = [key, file_sha256(path)]
                 self._changed = True
             return known[1]
         except OSError:
@@ -310,14 +311,6 @@ def _facts(python, project, packages, altered, strangers, compiled):
 
 def _digest(document):
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-
-
-def _read_sha256(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        for part in iter(lambda: stream.read(2**18), b""):
-            digest.update(part)
-    return digest.hexdigest()
 
 
 def _is_within(path, folders):

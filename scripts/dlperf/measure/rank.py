@@ -100,15 +100,16 @@ def measure(run, watch):
     shown = []
     for seed, steps in windows:
         work.batches.redraw(seed, steps if scenario.QUEUED else 0)
-        if scenario.TRAINS and work.restart:
+        restarts = scenario.TRAINS and work.restart
+        if restarts:
             initial = start(seed, run.data_dir, by_rows, timed)
             guest.note("restart")
             work.restart(initial)
-            work.wait()
+        work.wait()  # copies of weights and batches are no part of the window
+        if restarts:
             guest.note("restarted")
             early_return.check_restart(run, functools.partial(taken, guest))
             guest.note("rested")
-        work.wait()  # copies of batches are no part of the window
         stopwatch = Stopwatch(run, framework, work, guest, steps)
         facts = scenario.window(run, work, stopwatch)
         signs, kept = guest.wait("signs"), facts.pop("kept", None)

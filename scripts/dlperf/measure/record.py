@@ -56,11 +56,14 @@ def sha256(data):
 
 def file_sha256(path):
     """The sha256 of a file, or "" if it does not exist."""
+    digest = hashlib.sha256()
     try:
         with open(path, "rb") as stream:
-            return sha256(stream.read())
+            for part in iter(lambda: stream.read(2**18), b""):  # it may be larger than memory
+                digest.update(part)
     except OSError:
         return ""
+    return digest.hexdigest()
 
 
 def _git(*words):
