@@ -114,10 +114,10 @@ def beside(seconds=math.inf):
     stop = threading.Event()
 
     def busy():
-        left = seconds
-        while left > 0 and not stop.is_set():
+        # of the whole, not of each turn: a turn takes up to a tick of the kernel's clock longer
+        end = user_time.own() + seconds
+        while user_time.own() < end and not stop.is_set():
             compute(0.005)
-            left -= 0.005
 
     thread = threading.Thread(target=busy)
     thread.start()
