@@ -43,7 +43,7 @@ class Shard:
         return found
 
 
-class Rows(Shard):
+class RowBlock(Shard):
     """A rank's block of the rows of a tensor, and no others: the last rank's may be shorter."""
 
     def __init__(self, run, name, tensor):

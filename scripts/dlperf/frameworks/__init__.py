@@ -110,6 +110,11 @@ def half(run):
     return asked or there[0]
 
 
+def narrow_type(run):
+    """The narrow type in mixed precision, as `half` says it; else None."""
+    return half(run) if run.amp else None
+
+
 @functools.lru_cache(maxsize=None)
 def find(name):
     """What framework `name` can do, as `of` says it; None while there is only its name."""

@@ -30,8 +30,3 @@ def test_it_trains_one_on_a_cpu(framework):
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_tensorflow_compiles_none_by_xla(device):
     assert "ask for the compiler 'none'" in reason("tensorflow", compiler="xla", device=device)
-
-
-@pytest.mark.parametrize("framework", ["tensorflow", "mindspore"])
-def test_these_infer_on_one_device(framework):
-    assert "a split model only trains" in reason(framework, scenario="infer")

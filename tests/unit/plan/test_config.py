@@ -168,6 +168,17 @@ def test_a_choice_of_other_scenarios_than_those_asked_for_is_refused():
     )
 
 
+@pytest.mark.parametrize(
+    "asked", [{"layouts": [{"accumulation": 2}]}, {"global_batch_sizes": {"fp32": [8]}}]
+)
+def test_how_to_train_is_refused_where_nothing_trains(asked):
+    infer = {"scenarios": ["infer"], "infer": {"batch_sizes": {"fp32": [1]}}}
+    assert load(small(workloads=resnet50(**infer)))
+    (line,) = problems(small(workloads=resnet50(**infer, **asked)))
+    (key,) = asked
+    assert f"workloads.resnet50.{key}: is for `train` only; leave it out" in line
+
+
 def test_a_section_may_have_frameworks_of_its_own():
     """They need not be the round's, and their compilers may be named."""
     section = {"frameworks": ["jax"], "compilers": ["xla"], "also": [{"frameworks": ["pytorch"]}]}

@@ -11,7 +11,7 @@ import deepspeed
 import torch
 
 from dlperf.contract.work import Work, feed, restartable
-from dlperf.frameworks import half
+from dlperf.frameworks import narrow_type
 from dlperf.frameworks.deepspeed.parallel import Weights
 from dlperf.frameworks.pytorch.training import Ahead, by_decay
 from dlperf.frameworks.pytorch.training import forget as pytorch_forget
@@ -45,7 +45,7 @@ def config(run, clip_norm, width):
         "steps_per_print": None,
         "timers": {"throughput": {"enabled": False}},  # which waits for the device in each step
     }
-    narrow = half(run) if run.amp else None
+    narrow = narrow_type(run)
     if narrow == "bfloat16":
         asked["bf16"] = {"enabled": True}
     elif narrow == "float16":

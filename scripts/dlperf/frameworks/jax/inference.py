@@ -9,7 +9,6 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from dlperf.contract.work import Inference, Queued, feed
-from dlperf.frameworks.jax import parallel
 from dlperf.frameworks.jax.training import forward_pass, read_back
 from dlperf.workloads.inputs import open_batches
 
@@ -21,7 +20,6 @@ def infer(run, network, outputs, weights, put, shapes, carried=None, layout="", 
     beside the weights (statistics), as it starts. shapes: of a rank's batch, [(shape, type)]. put,
     layout: as of training.train.
     """
-    parallel.refuse(run)
     here = SingleDeviceSharding(jax.local_devices()[0])
     parameters, carried = None, jax.device_put(carried, here)
     queued = Queued(np.asarray)
@@ -63,6 +61,7 @@ def infer(run, network, outputs, weights, put, shapes, carried=None, layout="", 
         parity=dict(
             read_back(run, compiled),
             inference="jit, compiled ahead, weights as arguments",
+            outputs_copied="while it computes",
             compute_dtype="bfloat16" if run.amp else "float32",
             **parity or {},
         ),

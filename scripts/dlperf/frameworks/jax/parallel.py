@@ -31,8 +31,6 @@ def refuse(run):
     """Raise Unsupported for a layout that is not to be had."""
     if run.layout.zero_stage:
         raise Unsupported("JAX's replicas do not share the optimizer's state here: no ZeRO")
-    if run.scenario == "infer" and run.mesh.is_split:
-        raise Unsupported("JAX infers on one device here: a split model only trains")
 
 
 def device_mesh(run):

@@ -13,16 +13,10 @@ from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.transformer.module import Float16Module
 
 from dlperf.contract.work import Work, feed, restartable
-from dlperf.frameworks import half
 from dlperf.frameworks.megatron import foreach
 from dlperf.frameworks.pytorch.training import Ahead
 from dlperf.frameworks.pytorch.training import forget as pytorch_forget
 from dlperf.workloads.inputs import open_batches
-
-
-def narrow_type(run):
-    """'bfloat16' or 'float16' in mixed precision, else None."""
-    return half(run) if run.amp else None
 
 
 def data_parallel(run, config, network):

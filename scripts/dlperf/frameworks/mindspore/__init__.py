@@ -28,8 +28,6 @@ def unsupported(case):
             "MindSpore has no mixed precision to measure on a CPU: it refuses bfloat16 convolution "
             "and products, and computes those of float16 in float32, with casts around them"
         )
-    if case["layout"]["tensor_parallel"] > 1 and case["scenario"] not in ("train", "quality"):
-        return "MindSpore infers on one device here: a split model only trains"
     if case.get("adam") == "dense":
         return (
             "MindSpore's Adam of all rows of a table does not pass its certificate: after five "

@@ -31,6 +31,7 @@ def infer(run, network, outputs, weights, put, layout="", parity=None):
         batches=batches,
         parity=dict(
             inference="evaluation mode",
+            outputs_copied="at the end of the window",
             compute_dtype="float16" if run.amp else "float32",
             **parity or {},
         ),

@@ -1,6 +1,6 @@
 """A softmax over many classes whose weights ranks share out, in MindSpore: the pieces of a head.
 
-Each replica has a block of the classes' rows (`Rows`). `Gathered` brings the features of all
+Each replica has a block of the classes' rows (`RowBlock`). `Gathered` brings the features of all
 replicas to each, `MeanCrossEntropy` is that of scores of which each rank has its own classes'
 columns, `Taken` takes some rows with a sparse gradient, and `SGD` has momentum and decay of such
 rows alone. A row's gradient is that of the mean loss over the global batch, and is never averaged:
@@ -21,7 +21,7 @@ NEVER = -1e30  # the score of a row that a step does not take
 
 
 def weight(run, rows):
-    """The parameter of a rank's Rows, without values yet."""
+    """The parameter of a rank's RowBlock, without values yet."""
     if rows.by is not None and run.distributed and run.amp:
         raise Unsupported("ranks of a split head do not agree on which steps overflow float16")
     is_apart = rows.by is not None  # so no rank averages it

@@ -41,6 +41,11 @@ def infer(run, network, outputs, weights, put, inputs, layout="", parity=None):
         answer=lambda *batch: copied(put(run, *batch)).asnumpy(),
         parameters=sum(p.data().size for p in trained),
         batches=batches,
-        parity=dict(training.read_back(run, forward, inputs), inference=how, **parity or {}),
+        parity=dict(
+            training.read_back(run, forward, inputs),
+            inference=how,
+            outputs_copied="while it computes",
+            **parity or {},
+        ),
         weights=weights,
     )

@@ -49,6 +49,7 @@ def infer(run, network, outputs, weights, put, example, layout="", parity=None):
         parity=dict(
             detail,
             inference="no_grad",
+            outputs_copied="at the end of the window",
             compute_dtype="float16" if run.amp else "float32",
             **parity or {},
         ),

@@ -12,16 +12,9 @@ import oneflow as flow
 from oneflow import nn
 
 from dlperf import workloads
-from dlperf.contract.run import Unsupported
 from dlperf.contract.work import as_array
 from dlperf.contract.work import parts as pieces
 from dlperf.frameworks.oneflow.clip import squares
-
-
-def refuse(run):
-    """Raise Unsupported for an inference of a model that is split."""
-    if run.scenario == "infer" and is_split(run):
-        raise Unsupported("OneFlow infers on one device here: a split model only trains")
 
 
 def is_split(run):

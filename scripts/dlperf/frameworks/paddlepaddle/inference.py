@@ -47,6 +47,7 @@ def infer(run, network, outputs, weights, put, spec, layout="", parity=None):
         batches=batches,
         parity=dict(
             inference="no_grad" if run.compiler == "none" else "synchronous predictor",
+            outputs_copied="at the end of the window",
             compute_dtype=training.computed_in(network),
             **parity or {},
         ),

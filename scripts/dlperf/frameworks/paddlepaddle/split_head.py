@@ -1,6 +1,6 @@
 """A softmax over many classes whose weights ranks share out, in PaddlePaddle: the pieces of a head.
 
-Each replica has a block of the classes' rows (`Rows`). `gathered` brings the features of all
+Each replica has a block of the classes' rows (`RowBlock`). `gathered` brings the features of all
 replicas to each, `cross_entropy` is that of scores of which each rank has its own classes' columns,
 `Classes` takes some rows, and `SGD` has momentum and decay of such rows alone. `train` is that of
 training.py for a network with such a head, which stays out of the compiled part: samples have no
@@ -18,7 +18,7 @@ from paddle.autograd import PyLayer
 
 from dlperf import frameworks
 from dlperf.contract.run import Unsupported
-from dlperf.contract.shards import Rows
+from dlperf.contract.shards import RowBlock
 from dlperf.contract.work import Work, feed
 from dlperf.frameworks.paddlepaddle import sparse
 from dlperf.frameworks.paddlepaddle import training as framework
@@ -38,7 +38,7 @@ class Classes(nn.Layer):
         self.is_shared_out = tensor.axis is not None
         if self.is_shared_out and run.amp and frameworks.half(run) == "float16":
             raise Unsupported("ranks of a split head do not agree on which steps overflow float16")
-        shard = Rows(run, name, tensor) if self.is_shared_out else None
+        shard = RowBlock(run, name, tensor) if self.is_shared_out else None
         self.first, self.count = (shard.first, shard.held) if shard else (0, tensor.shape[0])
         shape = [self.count, tensor.shape[1]]
         self.weight = self.create_parameter(shape, default_initializer=nn.initializer.Constant(0.0))

@@ -62,6 +62,7 @@ def infer(run, network, outputs, weights, put, layout="", parity=None):
         batches=batches,
         parity=dict(
             inference="frozen" if run.compiler == "inductor" else "inference_mode",
+            outputs_copied="while it computes",
             compute_dtype=str(half).replace("torch.", ""),
             **parity or {},
         ),

@@ -1,6 +1,6 @@
 """A softmax over many classes whose weights ranks share out, in PyTorch: the pieces of a head.
 
-Each replica has a block of the classes' rows (`Rows`). `gathered` brings the features of all
+Each replica has a block of the classes' rows (`RowBlock`). `gathered` brings the features of all
 replicas to each, `cross_entropy` is that of scores of which each rank has its own classes' columns,
 `taken` takes some rows with a sparse gradient, and `SGD` has momentum and decay of such rows alone.
 A row's gradient is that of the mean loss over the global batch, and is never averaged:
@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dlperf.contract.run import Unsupported
-from dlperf.contract.shards import Rows
+from dlperf.contract.shards import RowBlock
 from dlperf.frameworks import half
 from dlperf.frameworks.pytorch import sparse
 
@@ -26,7 +26,7 @@ def weight(run, name, tensor):
         return nn.Parameter(torch.empty(tensor.shape))
     if run.amp and half(run) == "float16":
         raise Unsupported("ranks of a split head do not agree on which steps overflow float16")
-    rows = Rows(run, name, tensor)
+    rows = RowBlock(run, name, tensor)
     parameter = nn.Parameter(torch.empty(rows.shape))
     parameter.shard = rows
     return parameter

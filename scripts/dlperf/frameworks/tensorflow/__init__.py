@@ -25,20 +25,11 @@ def unsupported(case):
             "XLA compiles no collectives between processes, which the lookup of a sharded table "
             "has inside: ask for the compiler 'none', or for `tables: replicated`"
         )
-    if case["layout"]["tensor_parallel"] > 1:
-        return _unsupported_split(case)
-    return ""
-
-
-def _unsupported_split(case):
-    """Why a model that is split over a tensor group cannot do a case, or ""."""
-    if case["compiler"] == "xla":
+    if case["layout"]["tensor_parallel"] > 1 and case["compiler"] == "xla":
         return (
             "XLA does not compile what a split model exchanges inside: on a CPU no collective "
             "between processes, on a GPU no maximum; ask for the compiler 'none'"
         )
-    if case["scenario"] not in ("train", "quality"):
-        return "TensorFlow infers on one device here: a split model only trains"
     return ""
 
 

@@ -45,6 +45,7 @@ def infer(run, network, outputs, weights, put, specs, freeze=False, layout="", p
         parity=dict(
             graph_facts(run, traced),
             inference="frozen graph" if freeze else "graph, weights as variables",
+            outputs_copied="at the end of the window",
             **parity or {},
         ),
         weights=weights,

@@ -1,6 +1,6 @@
 """A softmax over many classes whose weights ranks share out, in TensorFlow 2: the pieces of a head.
 
-Each replica has a block of the classes' rows (`Rows`). `Replicas` brings the features of all
+Each replica has a block of the classes' rows (`RowBlock`). `Replicas` brings the features of all
 replicas to each; `cross_entropy` is that of scores of which each rank has its own classes' columns.
 A row's gradient is that of the mean loss over the global batch, and is never averaged: training.py
 leaves what is a shard alone. `SGD` has momentum and decay of the rows alone that a step takes.
@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from dlperf.contract.mesh import DATA
 from dlperf.contract.run import Unsupported
-from dlperf.contract.shards import Rows
+from dlperf.contract.shards import RowBlock
 from dlperf.frameworks import half
 from dlperf.frameworks.tensorflow import parallel, sparse
 from dlperf.frameworks.tensorflow import training as framework
@@ -34,7 +34,7 @@ def weight(run, name, tensor):
         return tf.Variable(tf.zeros(tensor.shape, dtype()))
     if run.amp and half(run) == "float16":
         raise Unsupported("ranks of a split head do not agree on which steps overflow float16")
-    rows = Rows(run, name, tensor)
+    rows = RowBlock(run, name, tensor)
     variable = tf.Variable(tf.zeros(rows.shape, dtype()))
     variable.shard = rows
     return variable

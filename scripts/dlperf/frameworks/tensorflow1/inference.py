@@ -30,7 +30,9 @@ def infer(run, network, outputs, weights, fields, layout="", parity=None):
         parameters = sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables())
     batches = open_batches(run, layout)
     next_batch = feed(batches, lambda *batch: batch)
-    known = dict(inference="frozen graph, each batch fed", **parity or {})
+    known = dict(
+        inference="frozen graph, each batch fed", outputs_copied="in each step", **parity or {}
+    )
     call = None
 
     def forward(batch):

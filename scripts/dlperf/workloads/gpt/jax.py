@@ -172,7 +172,6 @@ def training(run):
 
 
 def inference(run):
-    parallel.refuse(run)
     network = model(run, training=False)
     own, given = weights(run, network), shapes(run, run.batch_size)
     parity = {"attention": ATTENTION + ", causal"}

@@ -8,6 +8,7 @@ import torch
 from megatron.core import parallel_state
 from megatron.core.models.gpt.gpt_model import GPTModel
 
+from dlperf import frameworks
 from dlperf.frameworks.megatron import training as framework
 from dlperf.frameworks.megatron import transformer
 from dlperf.frameworks.megatron.parallel import Weights, canonical_name
@@ -23,7 +24,7 @@ def model(run):
         width=sizes["width"],
         layers=sizes["layers"],
         heads=sizes["heads"],
-        narrow=framework.narrow_type(run),
+        narrow=frameworks.narrow_type(run),
     )
     network = GPTModel(
         config=config,

@@ -97,7 +97,6 @@ def training(run):
 
 
 def inference(run):
-    parallel.refuse(run)
     network = model(run).eval()
     own = (outputs, weights(run, network), empty)
     return transformer.infer(run, network, *own, attention(run))

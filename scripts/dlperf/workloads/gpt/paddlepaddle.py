@@ -127,7 +127,6 @@ def training(run):
 
 
 def inference(run):
-    parallel.refuse(run)
     network = model(run)
     network.eval()
     spec = transformer.spec(run, empty)[:1]

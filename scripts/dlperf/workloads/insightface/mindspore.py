@@ -15,7 +15,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import initializer
 from mindspore.ops.operations._grad_ops import ReluGrad
 
-from dlperf.contract.shards import Rows
+from dlperf.contract.shards import RowBlock
 from dlperf.frameworks.mindspore import split_head
 from dlperf.frameworks.mindspore import training as framework
 from dlperf.workloads.insightface import facts
@@ -175,7 +175,7 @@ class Head(nn.Cell):
     def __init__(self, run):
         super().__init__()
         dimensions = run.dimensions
-        self.rows = Rows(run, "centres", facts.parameters(dimensions)["centres"])
+        self.rows = RowBlock(run, "centres", facts.parameters(dimensions)["centres"])
         self.weight = split_head.weight(run, self.rows)
         self.first, self.count = self.rows.first, self.rows.held
         self.is_split = facts.is_split(dimensions) and run.distributed
@@ -290,7 +290,7 @@ def weights(run, network):
 
 def sampler(run):
     """What a rank samples, as contract/sampled.py says."""
-    rows = Rows(run, "centres", facts.parameters(run.dimensions)["centres"])
+    rows = RowBlock(run, "centres", facts.parameters(run.dimensions)["centres"])
     draw = sample(run, rows.held)
 
     def drawn(labels):

@@ -11,7 +11,7 @@ import math
 import mxnet as mx
 from mxnet.gluon import nn
 
-from dlperf.contract.shards import Rows
+from dlperf.contract.shards import RowBlock
 from dlperf.frameworks.mxnet import split_head
 from dlperf.frameworks.mxnet import training as framework
 from dlperf.workloads.insightface import facts
@@ -180,7 +180,7 @@ class Head(nn.HybridBlock):
         dimensions, centres = run.dimensions, facts.parameters(run.dimensions)["centres"]
         self.dimensions, self.count = dimensions, dimensions["num_classes"]
         self.dtype = "float64" if run.float64 else "float32"
-        self.rows = Rows(run, "centres", centres)
+        self.rows = RowBlock(run, "centres", centres)
         kind = {"grad_req": "null"} if facts.is_sampled(dimensions) else {}
         self.weight = self.params.get("weight", shape=self.rows.shape, init="zeros", **kind)
 
@@ -271,7 +271,7 @@ def sample(run, rows):
 
 def sampler(run):
     """What a rank samples, as contract/sampled.py says."""
-    rows = Rows(run, "centres", facts.parameters(run.dimensions)["centres"])
+    rows = RowBlock(run, "centres", facts.parameters(run.dimensions)["centres"])
     draw = sample(run, rows)
 
     def taken(labels):

@@ -18,7 +18,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from dlperf.contract.shards import Rows
+from dlperf.contract.shards import RowBlock
 from dlperf.frameworks.paddlepaddle import split_head
 from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.workloads.insightface import facts
@@ -290,7 +290,7 @@ def weights(run, network):
 
 def sampler(run):
     """What a rank samples, as contract/sampled.py says."""
-    rows = Rows(run, "centres", facts.parameters(run.dimensions)["centres"])
+    rows = RowBlock(run, "centres", facts.parameters(run.dimensions)["centres"])
 
     def taken(labels):
         places = split_head.places_of(paddle.to_tensor(labels), rows.first, rows.held)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dlperf.contract.shards import Rows
+from dlperf.contract.shards import RowBlock
 from dlperf.frameworks.pytorch import split_head
 from dlperf.frameworks.pytorch import training as framework
 from dlperf.workloads.insightface import facts
@@ -220,7 +220,7 @@ def weights(run, network):
 
 def sampler(run):
     """What a rank samples, as contract/sampled.py says."""
-    rows = Rows(run, "centres", facts.parameters(run.dimensions)["centres"])
+    rows = RowBlock(run, "centres", facts.parameters(run.dimensions)["centres"])
 
     def taken(labels):
         places = places_of(torch.from_numpy(labels).to(run.device), rows.first, rows.held)

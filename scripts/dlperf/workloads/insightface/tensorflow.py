@@ -10,7 +10,7 @@ import math
 
 import tensorflow as tf
 
-from dlperf.contract.shards import Rows
+from dlperf.contract.shards import RowBlock
 from dlperf.frameworks.tensorflow import split_head
 from dlperf.frameworks.tensorflow import training as framework
 from dlperf.workloads.insightface import facts, input
@@ -317,7 +317,7 @@ def weights(run, network):
 def sampler(run):
     """What a rank samples, as contract/sampled.py says."""
     centres = facts.parameters(run.dimensions)["centres"]
-    rows = Rows(run, "centres", centres)
+    rows = RowBlock(run, "centres", centres)
 
     @framework.function
     def drawn(labels):
