@@ -54,10 +54,6 @@ def of_other_scenarios(data: Mapping[str, Any]) -> Iterator[Problem]:
         if name not in workloads.NAMES or not isinstance(section, Mapping):
             continue
         scenarios = section.get("scenarios", ["train"])
-        for key in ("layouts", "global_batch_sizes"):
-            if section.get(key) and isinstance(scenarios, list) and "train" not in scenarios:
-                message = "is for `train` only; leave it out, or add 'train' to `scenarios`"
-                yield Problem(f"workloads.{name}.{key}", "", message)
         for key, each in workloads.dimensions(name).items():
             asked = section.get(key)
             if not (each.is_choice and isinstance(asked, list) and isinstance(scenarios, list)):

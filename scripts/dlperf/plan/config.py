@@ -791,11 +791,25 @@ def load(
     else:
         known = {problem.key for problem in problems}
         problems += [problem for problem in _laid_out(valid) if problem.key not in known]
+        problems += _not_trained(valid)
         problems += [*above_dense(valid), *_undivided(valid)]
     problems += misread(data, written, problems)
     if problems:
         raise ConfigError(source, problems)
     return valid
+
+
+def _not_trained(config: Config) -> Iterator[Problem]:
+    """How to train, asked for where nothing trains: it would change nothing."""
+    for name, section in config.workloads.asked().items():
+        asked = {
+            "layouts": section.layouts != [Layout()],
+            "global_batch_sizes": bool(section.global_batch_sizes),
+        }
+        for key, is_asked in asked.items():
+            if is_asked and "train" not in section.scenarios:
+                message = "is for `train` only; leave it out, or add 'train' to `scenarios`"
+                yield Problem(f"workloads.{name}.{key}", "", message)
 
 
 def _laid_out(config: Config) -> Iterator[Problem]:
