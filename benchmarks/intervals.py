@@ -297,7 +297,11 @@ def main():
         )
     for there in (1, 7):
         for cells in (1, 8):
-            for ratio, wrong in ((1.05, CLAIMS[:2]), (0.95, (CLAIMS[0], CLAIMS[2])), (1.0, CLAIMS[1:4])):
+            for ratio, wrong in (
+                (1.05, CLAIMS[:2]),
+                (0.95, (CLAIMS[0], CLAIMS[2])),
+                (1.0, CLAIMS[1:4]),
+            ):
                 table(
                     f"Verdicts on {cells} cells beside "
                     f"{'figures without noise' if there == 1 else f'{there} repetitions'}, the "

@@ -1,12 +1,15 @@
 """Publications as the workflow imports them, and one that has what a test needs."""
 
 import csv
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dlperf.analysis.__main__ import main
+from dlperf.analysis.compare import rounds
 from dlperf.analysis.publications.values import COLUMNS
+from dlperf.analysis.round import names
 
 
 def imported(config: Path, folder: Path) -> Path:
@@ -38,3 +41,12 @@ def publish(results: Path, *rows: Mapping[str, Any], name: str = "mine") -> Path
     config = results / f"{name}.yaml"
     config.write_text(f"round: imported-{name}\ntitle: {name.title()}\nfiles: [{path}]\n")
     return imported(config, results / f"imported-{name}")
+
+
+def copy_beside(results: Path, old: Path, name: str = "old") -> Path:
+    """Copy of another round what the rule `round_beside` copies."""
+    folder = results / names.BESIDE / name
+    folder.mkdir(parents=True)
+    for each in rounds.FILES:
+        shutil.copyfile(old / each, folder / each)
+    return folder

@@ -8,7 +8,7 @@ equivalence within the config's margin, with one error rate for each publication
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, cast
 from dlperf import plan, scenarios, workloads
 from dlperf.analysis.compare import conditions, rounds
 from dlperf.analysis.compare.rounds import Round
-from dlperf.analysis.round import flags, labels, metrics, names, verdicts
+from dlperf.analysis.round import flags, labels, metrics, verdicts
 from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.files import AnalysisError, write_table
 from dlperf.analysis.schema.rows import (
@@ -406,9 +406,6 @@ def _too_few(pair: Pair) -> Iterator[str]:
 def _differences(pair: Pair) -> Iterator[str]:
     """What else differs, and is no reason: versions, driver, settings; names of a publication."""
     if pair.published:
-        theirs, own = pair.other["implementation"], labels.implementation(pair.own)
-        if theirs and theirs != own:
-            yield f"implementation: {theirs} there"
         if pair.other["estimator"]:
             yield f"estimator there: {pair.other['estimator']}"
         here = labels.listed(pair.here.said(pair.own, "gpu"))

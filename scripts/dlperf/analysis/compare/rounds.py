@@ -63,9 +63,7 @@ def read(folder: Path, metric: str = "") -> Round:
     )
 
 
-def find(
-    asked: str, results: Path = Path("results"), own: str = "", key: str = "baseline"
-) -> Path:
+def find(asked: str, results: Path = Path("results"), own: str = "", key: str = "baseline") -> Path:
     """The folder of the round `asked`: a name in `results`, a round's folder, or one above it.
 
     `own` is the round that is to be compared, `key` what messages call the option that asks.

@@ -3,9 +3,9 @@
 It says everything without its script, which sorts, filters and draws (templates/report.js).
 
 In: config.yaml, measurements.tsv.gz, parity.tsv, certificates.tsv, limits.tsv, roofline.tsv,
-cells.tsv, beside.tsv, nodes/ and figures/ of the round, env.json of its environments and the manifests of its
-data. Out: a section for each of CONTENTS, whose templates are templates/sections/<id>.html.j2. Also
-of a round in which nothing ran.
+cells.tsv, beside.tsv, nodes/ and figures/ of the round, env.json of its environments and the
+manifests of its data. Out: a section for each of CONTENTS, whose templates are
+templates/sections/<id>.html.j2. Also of a round in which nothing ran.
 """
 
 import hashlib

@@ -34,9 +34,7 @@ class Beside:
     tables: list[tables.Table]
 
 
-def beside(
-    config: plan.Config, cells: Sequence[Cell], folder: Path, shared: Path
-) -> list[Beside]:
+def beside(config: plan.Config, cells: Sequence[Cell], folder: Path, shared: Path) -> list[Beside]:
     """What `config.beside` names, for the workloads and precisions of `cells`.
 
     `folder` is the round's, with beside.tsv and copies of other rounds' tables; `shared` has the

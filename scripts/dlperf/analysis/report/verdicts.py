@@ -38,6 +38,7 @@ class Line:
     cell: str
     where: str
     there: str
+    whose: str
     here: str
     ratio: str
     interval: str
@@ -82,18 +83,18 @@ def summary(rows: Sequence[Beside], title: str) -> list[str]:
     """'DLPerf v1.0 has 96 cells, and 8 of them have a counterpart here: 8 not testable.' …"""
     counts = Counter(row["verdict"] for row in rows)
     matched = len(rows) - counts[NO_COUNTERPART]
-    said = [f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]]
-    said = [each for each in said if not each.endswith(NO_COUNTERPART)]
+    named = [verdict for verdict in VERDICTS if counts[verdict] and verdict != NO_COUNTERPART]
+    said = [f"{counts[verdict]} {verdict}" for verdict in named]
     many = labels.plural(len(rows), "cell")
     found = [
         f"{title} has {many}, and {matched or 'none'} of them {'has' if matched < 2 else 'have'} a "
         f"counterpart here{': ' if said else ''}{labels.listed(said)}."
     ]
-    if counts[NO_COUNTERPART]:
-        others = "The other " if matched else "All "
-        verb = "one is" if counts[NO_COUNTERPART] == 1 else f"{counts[NO_COUNTERPART]} are"
+    if lacking := counts[NO_COUNTERPART]:
+        which = f"The other {labels.plural(lacking, 'cell')}" if matched else "All of them"
+        verb = "is" if matched and lacking == 1 else "are"
         found.append(
-            f"{others}{verb} of a workload, framework, scenario, precision, topology, layout or "
+            f"{which} {verb} of a workload, framework, scenario, precision, topology, layout or "
             "variant of the model that was not measured here."
         )
     return found
@@ -107,7 +108,7 @@ def _flags(row: Beside) -> list[str]:
     """Flags of both cells, which exclude nothing: those that do are reasons."""
     found = []
     for name, where in (("flags", "here"), ("baseline_flags", "there")):
-        for flag in (row.get(name) or "").split():  # type: ignore[attr-defined]
+        for flag in (row.get(name) or "").split():
             try:
                 found.append(f"{flags.flag(flag)} ({where})")
             except KeyError:  # of another version
@@ -122,6 +123,7 @@ def _line(row: Beside, notes: list[str], several: bool) -> Line:
         cell=_name(row, several),
         where=labels.where(_of_ours(row)),
         there=_value(row["baseline_median"], unit, row["baseline_n_ok"]),
+        whose=row["implementation"],
         here=_value(row["median"], unit, row["n_ok"]),
         ratio="" if ratio is None else f"{ratio:.3f}",
         interval="" if ratio is None else _interval(row),
@@ -194,12 +196,16 @@ def _figure(rows: Sequence[Beside], margin: float, title: str) -> Any:
         colour, marker, _ = STYLES.get(row["framework"], STYLES["hugectr"])
         ends = max(row["ratio_low"], low), min(row["ratio_high"], high)
         axes.plot(ends, [place, place], color=colour, linewidth=1.5, solid_capstyle="butt")
-        for end, wanted, arrow in zip(ends, (row["ratio_low"], row["ratio_high"]), "<>", strict=True):
+        for end, wanted, arrow in zip(
+            ends, (row["ratio_low"], row["ratio_high"]), "<>", strict=True
+        ):
             axes.plot([end], [place], marker="|" if end == wanted else arrow, color=colour)
         if low <= row["ratio"] <= high:
             axes.plot([row["ratio"]], [place], marker=marker, markersize=6.5, color=colour)
         verdict = f"{row['verdict']}"
-        axes.text(1.015, place, verdict, transform=axes.get_yaxis_transform(), va="center", size=8.5)
+        axes.text(
+            1.015, place, verdict, transform=axes.get_yaxis_transform(), va="center", size=8.5
+        )
     axes.set_xlim(low, high)
     axes.set_ylim(len(rows) - 0.3, -0.7)
     axes.set_yticks(range(len(rows)), named, size=8.5)

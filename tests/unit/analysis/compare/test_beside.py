@@ -10,10 +10,9 @@ from analysed_round import Page, analyse
 from analysis_steps import everything, holding_against, reporting
 from conftest import ROOT
 from generated_round import config, stretch, write_round
-from published_round import imported, publish
+from published_round import copy_beside, imported, publish
 
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.compare import rounds
 from dlperf.analysis.compare.beside import same_card
 from dlperf.analysis.round import names, verdicts
 from dlperf.analysis.schema.files import Row, read_table, write_table
@@ -299,15 +298,6 @@ def test_a_laptop_beside_published_tables_has_reasons_and_no_empty_section(tmp_p
 # Other rounds: with repetitions on both sides.
 
 
-def copied(results: Path, old: Path, name: str = "old") -> Path:
-    """What the rule `round_beside` copies."""
-    folder = results / names.BESIDE / name
-    folder.mkdir(parents=True)
-    for each in rounds.FILES:
-        shutil.copyfile(old / each, folder / each)
-    return folder
-
-
 def two(root: Path, change=None, **changes: Any) -> list[Row]:
     """The verdicts of a round beside another one, with five repetitions of each case."""
     keys = {"frameworks": FRAMEWORKS, "repetitions": 5, **changes}
@@ -316,7 +306,7 @@ def two(root: Path, change=None, **changes: Any) -> list[Row]:
     new = write_round(root, config(**keys, round="new", beside=["old"]), change=change)
     for each in (old, new):
         analyse(each)
-    copied(new, old)
+    copy_beside(new, old)
     assert main(holding_against(new)) == 0
     return read_table(new / names.VERDICTS)
 
@@ -391,7 +381,9 @@ def test_rounds_of_other_data_of_the_same_kind_are_not_testable(tmp_path):
         record["provenance"]["data_manifest_sha256"] = "5" * 64
 
     rows = two(tmp_path, change=others)
-    assert {row["reason"] for row in rows} == {"other data of the same kind: their manifests differ"}
+    assert {row["reason"] for row in rows} == {
+        "other data of the same kind: their manifests differ"
+    }
 
 
 def test_a_round_whose_work_there_was_not_certified_is_not_testable(tmp_path):
@@ -404,7 +396,7 @@ def test_a_round_whose_work_there_was_not_certified_is_not_testable(tmp_path):
     shutil.move(old, tmp_path / "kept")
     new = write_round(tmp_path, config(frameworks=["pytorch"], repetitions=5, beside=["old"]))
     analyse(new)
-    copied(new, tmp_path / "kept")
+    copy_beside(new, tmp_path / "kept")
     assert main(holding_against(new)) == 0
     rows = read_table(new / names.VERDICTS)
     assert {row["verdict"] for row in rows} == {"not testable"}
@@ -416,7 +408,7 @@ def test_rounds_without_any_scatter_need_three_or_more_repetitions_a_side(tmp_pa
     for name, more in (("old", {}), ("new", {"beside": ["old"]})):
         analyse(write_round(tmp_path, config(round=name, **keys, **more), noise=0))
     new = tmp_path / "results/new"
-    copied(new, tmp_path / "results/old")
+    copy_beside(new, tmp_path / "results/old")
     assert main(holding_against(new)) == 0
     (row,) = read_table(new / names.VERDICTS)
     assert row["verdict"] == "reproduced"

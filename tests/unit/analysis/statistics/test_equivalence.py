@@ -1,9 +1,12 @@
 """Verdicts on figures of others: each claim, its interval, and how often it is wrong by chance."""
 
+import importlib.util
 import math
+import sys
 
 import numpy as np
 import pytest
+from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +20,12 @@ from dlperf.analysis.statistics.equivalence import (
     Judged,
     judge,
 )
+
+path = ROOT / "benchmarks" / "intervals.py"
+spec = importlib.util.spec_from_file_location("benchmark_of_verdicts", path)
+simulation = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = simulation
+spec.loader.exec_module(simulation)
 
 #: Seven repetitions around 100, within 1 %.
 STEADY = (99.2, 99.6, 99.8, 100.0, 100.1, 100.5, 100.8)
@@ -140,7 +149,9 @@ def test_the_claim_is_what_the_interval_says(pairs):
             *([ABOVE] if found.low > 1.05 else []),
             *([BELOW] if found.high < 0.95 else []),
         ]
-        if not any(math.isclose(end, by, rel_tol=1e-9) for end in found[1:3] for by in (0.95, 1.05)):
+        if not any(
+            math.isclose(end, by, rel_tol=1e-9) for end in found[1:3] for by in (0.95, 1.05)
+        ):
             holds = found.low <= 1 <= found.high
             assert found.claim == (claims or [UNDECIDED if holds else APART])[0]
         assert (found.corrected <= ERROR) == (found.claim in (WITHIN, ABOVE, BELOW))
@@ -152,3 +163,34 @@ def test_seen_from_the_other_side_faster_is_slower(own, other):
     (one,), (turned,) = judge([(own, other)], 0.05), judge([(other, own)], 0.05)
     assert turned.low == pytest.approx(1 / one.high)
     assert turned.ratio == pytest.approx(1 / one.ratio)
+
+
+ROUNDS = 1000
+#: By how much a share of so many rounds may miss a stated one: once in 16,000 tries.
+MISSED = 4 * math.sqrt(ERROR * (1 - ERROR) / ROUNDS)
+
+
+@pytest.mark.parametrize("name", simulation.DISTRIBUTIONS)
+@pytest.mark.parametrize(("n", "there"), [(4, 1), (7, 1), (7, 7)])
+def test_on_an_end_of_the_margin_five_percent_of_cells_have_a_wrong_verdict(name, n, there):
+    """Called equal, or beyond it: whatever the noise, and whether theirs is known or not."""
+    for end, beyond in ((1.05, ABOVE), (0.95, BELOW)):
+        dice = np.random.default_rng([n, there, len(name)])
+        found = simulation.claims(name, n, 1, ROUNDS, dice, end, there)
+        assert found[WITHIN] + found[beyond] < ERROR + MISSED
+        if name == "normal":
+            assert abs(found[WITHIN] - ERROR / 2) < MISSED
+
+
+@pytest.mark.parametrize("ratios", [[1.05] * 8, [1.05] * 4 + [1] * 4, [1.2] * 6 + [0.95] * 2])
+def test_of_a_whole_table_five_percent_have_any_wrong_verdict(ratios):
+    dice, wrong = np.random.default_rng(8), 0
+    for _ in range(ROUNDS):
+        own = np.array(ratios)[:, None] * np.exp(0.01 * dice.standard_normal((8, 5)))
+        judged = judge([(values.tolist(), [1.0]) for values in own], 0.05)
+        wrong += any(
+            found.claim == APART if ratio == 1 else found.claim in (WITHIN, ABOVE, BELOW)
+            for ratio, found in zip(ratios, judged, strict=True)
+            if ratio != 1.2
+        )
+    assert wrong / ROUNDS < ERROR + MISSED
