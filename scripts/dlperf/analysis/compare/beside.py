@@ -335,8 +335,8 @@ def _other_device(pair: Pair) -> Iterator[str]:
     if not theirs:
         yield f"another {what}, as far as is known: {labels.listed(here)} here, not known there"
     elif not all(same_card(each, theirs) for each in here):
-        known = "another card" if what == "card" else "another device"
-        yield f"{known}, as far as names tell: {labels.listed(here)} here, {theirs} there"
+        known = "another card, as far as names tell" if what == "card" else "another device"
+        yield f"{known}: {labels.listed(here)} here, {theirs} there"
     elif what == "CPU":
         yield "on how many cores of it a device ran there is not known"
 

@@ -4,6 +4,7 @@ A verdict stands in words and with a sign; what was not tested has no ratio, as 
 something.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from dlperf.analysis.round.verdicts import (
     VERDICTS,
 )
 from dlperf.analysis.schema import forms
-from dlperf.analysis.schema.rows import Beside
+from dlperf.analysis.schema.rows import Beside, value_of
 
 SIGNS = {REPRODUCED: "✓", FASTER: "▲", SLOWER: "▼", NOT_REPRODUCED: "≠", UNDECIDED: "?"}
 #: Inches of a figure: of a row, above the rows, and below them.
@@ -86,9 +87,12 @@ def summary(rows: Sequence[Beside], title: str) -> list[str]:
     named = [verdict for verdict in VERDICTS if counts[verdict] and verdict != NO_COUNTERPART]
     said = [f"{counts[verdict]} {verdict}" for verdict in named]
     many = labels.plural(len(rows), "cell")
+    share = "none" if not matched else "all" if matched == len(rows) else str(matched)
+    which = "it" if len(rows) == matched == 1 else f"{share} of them"
+    verb = "has" if matched < 2 else "have"
     found = [
-        f"{title} has {many}, and {matched or 'none'} of them {'has' if matched < 2 else 'have'} a "
-        f"counterpart here{': ' if said else ''}{labels.listed(said)}."
+        f"{title} has {many}, and {which} {verb} a counterpart here"
+        f"{': ' if said else ''}{labels.listed(said)}."
     ]
     if lacking := counts[NO_COUNTERPART]:
         which = f"The other {labels.plural(lacking, 'cell')}" if matched else "All of them"
@@ -108,7 +112,7 @@ def _flags(row: Beside) -> list[str]:
     """Flags of both cells, which exclude nothing: those that do are reasons."""
     found = []
     for name, where in (("flags", "here"), ("baseline_flags", "there")):
-        for flag in (row.get(name) or "").split():
+        for flag in (value_of(row, name) or "").split():
             try:
                 found.append(f"{flags.flag(flag)} ({where})")
             except KeyError:  # of another version
@@ -150,7 +154,8 @@ def _value(value: float | None, unit: str, count: int | None) -> str:
 
 
 def _interval(row: Beside) -> str:
-    return forms.factors(row["ratio_low"], row["ratio_high"], " to ")
+    low, high = row["ratio_low"], row["ratio_high"]
+    return f"{low:.3f} to {high:.3f}" if low > 0 and math.isfinite(high) else "unbounded"
 
 
 def describe(rows: Sequence[Beside]) -> str:

@@ -13,8 +13,8 @@ NOT_TESTABLE, NO_COUNTERPART = "not testable", "no counterpart"
 #: What each verdict means, in the order of tables; {margin} stands for the config's.
 VERDICTS = {
     REPRODUCED: "The interval of the ratio lies within {margin} of their figure.",
-    FASTER: "The interval lies wholly above that: faster here, by more than {margin}.",
-    SLOWER: "The interval lies wholly below that: slower here, by more than {margin}.",
+    FASTER: "The interval lies wholly beyond that: faster here, by more than {margin}.",
+    SLOWER: "The interval lies wholly beyond that: slower here, by more than {margin}.",
     NOT_REPRODUCED: "Significantly different from their figure, but whether by more than {margin} "
     "is not shown: the interval excludes 1 and holds an end of the margin.",
     UNDECIDED: "Neither equal nor different: the interval holds 1 and reaches beyond {margin}. "

@@ -68,9 +68,8 @@ def judge(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], margin: floa
     distance = np.array([own.mean - other.mean for own, other in numbers])
     middle = np.array([own.middle - other.middle for own, other in numbers])
     size, other_size = (np.array([each[side].size for each in numbers]) for side in (0, 1))
-    error, freedom, still = standard_errors(
-        *(np.array([each[side].square for each in numbers]) for side in (0, 1)), size, other_size
-    )
+    square, other_square = (np.array([each[side].square for each in numbers]) for side in (0, 1))
+    error, freedom, still = standard_errors(square, other_square, size, other_size)
     constant = without_scatter(size, other_size)
     least, most = np.minimum(distance, middle), np.maximum(distance, middle)
     regions = _regions(least, most, math.log(1 - margin), math.log(1 + margin))

@@ -425,7 +425,9 @@ def test_the_report_shows_verdicts_with_a_figure_and_what_else_differs(tmp_path)
     assert section.count("<svg") == 1 and "faster" in section and "reproduced" in section
     page = Page(text)  # which holds that elements are closed
     assert len(page.ids) == len(set(page.ids))
-    assert "Round old has 4 cells, and 4 of them have a counterpart here" in page.text
+    assert (
+        "Round old has 4 cells, and all of them have a counterpart here: 2 reproduced" in page.text
+    )
     assert "The interval of the ratio lies within 5 % of their figure." in page.text
 
 
