@@ -37,14 +37,21 @@ def round_beside(wildcards):
     return [folder / name for name in rounds_beside.FILES] if folder else []
 
 
+def published_beside():
+    """The folders of the publications."""
+    published = [entry for entry in CONFIG.beside if entry not in ROUNDS_BESIDE]
+    return [f"results/imported-{name}" for name in published]
+
+
 def cells_beside(wildcards):
     """What the verdicts rest on beside the round's own cells."""
-    published = [entry for entry in CONFIG.beside if entry not in ROUNDS_BESIDE]
-    copies = map(plan.label_beside, ROUNDS_BESIDE)
-    return [
-        *(f"results/imported-{name}/cells.tsv" for name in published),
-        *(f"{COPIED.format(other=name)}/cells.tsv" for name in copies),
-    ]
+    copies = [COPIED.format(other=plan.label_beside(entry)) for entry in ROUNDS_BESIDE]
+    return [f"{folder}/cells.tsv" for folder in published_beside() + copies]
+
+
+def values_beside(wildcards):
+    """What else of publications the report shows."""
+    return [f"{folder}/values.tsv" for folder in published_beside()]
 
 
 wildcard_constraints:

@@ -103,3 +103,13 @@ def test_what_is_no_round_to_be_held_against_is_told_at_once(folder):
         done = snakemake("--configfile", "odd.yaml", "-n", cwd=folder, check=False)
         assert done.returncode != 0 and said in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_the_report_of_a_round_waits_for_all_that_it_shows_of_a_publication(folder):
+    mapping = {**NEW, "beside": ["dlperf-v1"]}
+    (folder / "published.yaml").write_text(yaml.safe_dump(mapping))
+    target = "results/new/report.html"
+    done = snakemake("--configfile", "published.yaml", "-n", "--", target, cwd=folder)
+    planned = done.stdout + done.stderr
+    for rule in ("import_round", "merge_imported", "cells_imported", "values_imported", "verdicts"):
+        assert rule in planned

@@ -147,6 +147,12 @@ def test_every_reason_is_said(steady):
     assert len(row["reason"].split("; ")) == 5
 
 
+def on_two_cards(record) -> None:
+    """The third repetition had another card."""
+    if record["identity"]["repetition"] == 3:
+        record["host"]["gpus"] = [{"name": "Other GPU", "driver": "580.1"}]
+
+
 #: Changes of the round instead -> what the reason says.
 DOUBTS = {
     "three repetitions": ({"repetitions": 3}, "too few repetitions here: 3, and 4 are needed"),
@@ -165,6 +171,7 @@ DOUBTS = {
         "too few repetitions here: 3",
     ),
     "a laptop": ({"device": "cpu"}, "another device"),
+    "two cards": ({"change": on_two_cards}, "several cards here: Example GPU and Other GPU"),
 }
 
 
