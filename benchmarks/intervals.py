@@ -21,7 +21,7 @@ from scipy.special import ndtri
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
-from dlperf.analysis.statistics import medians, separation
+from dlperf.analysis.statistics import equivalence, medians, separation
 
 SIZES = (3, 5, 6, 7, 9)
 RANKED = (3, 4, 5, 6, 7, 9)
@@ -165,6 +165,26 @@ def detected(name, n, cells, rounds, dice):
     return float(np.mean(by_welch_and_holm(logs)[:, 0]))
 
 
+def claims(name, n, cells, rounds, dice, ratio, there=1, noise=0.01, margin=0.05):
+    """{claim: the share of tables with such a claim on any cell}, where each cell's true ratio to
+    what it is held against is `ratio`: a constant, or as many as `there` repetitions."""
+    found = dict.fromkeys(CLAIMS, 0)
+    for _ in range(rounds):
+        own = ratio * speeds(name, (cells, n), dice, noise)
+        other = speeds(name, (cells, there), dice, noise) if there > 1 else np.ones((cells, 1))
+        judged = equivalence.judge(list(zip(own.tolist(), other.tolist(), strict=True)), margin)
+        for claim in {each.claim for each in judged}:
+            found[claim] += 1
+    return {claim: count / rounds for claim, count in found.items()}
+
+
+#: In the order of a table.
+CLAIMS = (
+    *(equivalence.WITHIN, equivalence.ABOVE, equivalence.BELOW),
+    *(equivalence.APART, equivalence.UNDECIDED),
+)
+
+
 def marked(name, n, rounds, dice):
     """The share of undisturbed cells of n in which a repetition is marked as an outlier."""
     values = DISTRIBUTIONS[name][0](dice, (rounds, n))
@@ -275,6 +295,30 @@ def main():
             },
             able,
         )
+    for there in (1, 7):
+        for cells in (1, 8):
+            for ratio, wrong in (
+                (1.05, CLAIMS[:2]),
+                (0.95, (CLAIMS[0], CLAIMS[2])),
+                (1.0, CLAIMS[1:4]),
+            ):
+                table(
+                    f"Verdicts on {cells} cells beside "
+                    f"{'figures without noise' if there == 1 else f'{there} repetitions'}, the "
+                    f"true ratio is {ratio}: how often any is {' or '.join(wrong)}",
+                    {"stated, at most": [separation.ERROR] * len(able)},
+                    {
+                        d: [
+                            sum(
+                                claims(d, n, cells, few // 10, dice, ratio, there)[each]
+                                for each in wrong
+                            )
+                            for n in able
+                        ]
+                        for d in DISTRIBUTIONS
+                    },
+                    able,
+                )
     sizes = (5, 6, 7, 9, 12, 20)
     table(
         "Outliers: how often one is marked in a cell",

@@ -79,7 +79,7 @@ try:
         for path in workflow.configfiles:  # a key that stands twice is lost in what Snakemake read
             written |= plan.read_written(Path(path), os.path.relpath(path))[1]
     CONFIG = plan.load(config, SOURCE, plan.Written(written | ARGUMENTS))
-    plan.check_beside(CONFIG, SOURCE)
+    ROUNDS_BESIDE = plan.check_beside(CONFIG, SOURCE)
 except plan.ConfigError as error:
     raise WorkflowError(str(error)) from None
 

@@ -36,11 +36,6 @@ def tables_of(*names):
     return [str(project.find(file)) for files in found for file in files]
 
 
-def cells_beside(wildcards):
-    """The cells of the imported rounds that the report shows beside its own."""
-    return [f"results/imported-{name}/cells.tsv" for name in CONFIG.beside]
-
-
 wildcard_constraints:
     published="[A-Za-z0-9][A-Za-z0-9._-]*",
 

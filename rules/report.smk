@@ -14,6 +14,8 @@ rule report_page:
         environments=[environment_of(framework) for framework in FRAMEWORKS],
         manifests=data_of_round,
         beside=cells_beside,
+        values=values_beside,
+        verdicts=VERDICTS,
     output:
         out=report(
             steps.REPORT.outputs(RESULTS, CASES)["out"],

@@ -28,6 +28,10 @@ def bounding(results: Path) -> list[str]:
     return steps.ROOFLINE.arguments(results, _cases(results))
 
 
+def holding_against(results: Path) -> list[str]:
+    return steps.BESIDE.arguments(results, _cases(results))
+
+
 def listing(results: Path) -> list[str]:
     return steps.MARKDOWN.arguments(results, _cases(results))
 
@@ -51,6 +55,8 @@ def show(results: Path) -> None:
     for name in names.figure_ids(cases):
         assert main(shown("figure", results, name)) == 0
     assert main(listing(results)) == 0
+    if plan.load(results / "config.yaml").beside:
+        assert main(holding_against(results)) == 0
     assert main(reporting(results)) == 0
 
 

@@ -75,3 +75,41 @@ def test_a_wrong_baseline_is_told_at_once(folder):
     assert done.returncode != 0
     assert "no round 'odl' in results/; did you mean 'old'? [there are: old]" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_round_is_held_against_another_one_wherever_that_lies(folder, tmp_path):
+    """And its verdicts stay when the other one is gone: its tables were copied."""
+    elsewhere = tmp_path / "before"
+    shutil.copytree(folder / "results/old", elsewhere)
+    mapping = {**NEW, "beside": [str(elsewhere)]}
+    (folder / "beside.yaml").write_text(yaml.safe_dump(mapping, sort_keys=False))
+    asked = ("--configfile", "beside.yaml", "--", "results/new/beside.tsv")
+    snakemake(*asked, cwd=folder)
+    with (folder / "results/new/beside.tsv").open() as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    verdicts = {row["framework"]: row["verdict"] for row in rows}
+    assert verdicts == {"pytorch": "slower", "mxnet": "reproduced"}
+    shutil.rmtree(elsewhere)
+    assert "Nothing to be done" in (done := snakemake(*asked, cwd=folder)).stdout + done.stderr
+
+
+def test_what_is_no_round_to_be_held_against_is_told_at_once(folder):
+    for entry, said in (
+        ("results/odl", "beside: no round 'results/odl' in results/"),
+        ("results/new", "is the round itself"),
+        ("odl", "beside[0]: 'odl' is no file of config/published, and no round in results"),
+    ):
+        (folder / "odd.yaml").write_text(yaml.safe_dump({**NEW, "beside": [entry]}))
+        done = snakemake("--configfile", "odd.yaml", "-n", cwd=folder, check=False)
+        assert done.returncode != 0 and said in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_the_report_of_a_round_waits_for_all_that_it_shows_of_a_publication(folder):
+    mapping = {**NEW, "beside": ["dlperf-v1"]}
+    (folder / "published.yaml").write_text(yaml.safe_dump(mapping))
+    target = "results/new/report.html"
+    done = snakemake("--configfile", "published.yaml", "-n", "--", target, cwd=folder)
+    planned = done.stdout + done.stderr
+    for rule in ("import_round", "merge_imported", "cells_imported", "values_imported", "verdicts"):
+        assert rule in planned

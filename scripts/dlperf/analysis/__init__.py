@@ -13,7 +13,7 @@ A package imports from those that stand before it, never from those after it:
     publications  published tables and tidy CSV -> records of imported rounds
     round         records, certificates -> measurements -> cells
     report        cells -> tables, figures, the page
-    compare       two rounds -> their comparison
+    compare       two rounds -> their comparison; figures of others beside a round -> verdicts
     steps         all of these as a list: inputs, outputs, function; rules, commands and the audit
                   take theirs from it
     audit         a round against its raw records; archives

@@ -214,6 +214,15 @@ FIGURES = Step(
         *_found(Option("curves", INPUT, names.CURVES, belongs=names.have_curves)),
     ),
 )
+BESIDE = Step(  # of a round whose config names something under `beside`
+    "beside",
+    "compare.beside:beside",
+    (
+        *(_CONFIG, _CELLS, _MEASUREMENTS, _PARITY, _SHARED),
+        Option("others", PARAM, names.BESIDE),
+        _OUT._replace(path=names.VERDICTS),
+    ),
+)
 REPORT = Step(
     "report",
     "report.page:report",
@@ -290,7 +299,7 @@ VERDICT = Step("verdict", "commands:verdict", (Option("tsv", INPUT), Option("htm
 STEPS = {
     step.name: step
     for step in (
-        *(MERGE, LIMITS, CELLS, ROOFLINE, TABLE, MARKDOWN, FIGURE, FIGURES, REPORT),
+        *(MERGE, LIMITS, CELLS, ROOFLINE, TABLE, MARKDOWN, FIGURE, FIGURES, BESIDE, REPORT),
         *(SHOW_CERTIFICATES, SHOW_NODES, IMPORT, VALUES, REPLAY, SPEEDUPS),
         *(AUDIT, ARCHIVE, COMPARE, VERDICT),
     )

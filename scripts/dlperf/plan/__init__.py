@@ -9,7 +9,7 @@ from dlperf.contract.case import Case
 from dlperf.contract.problems import ConfigError, read_written
 from dlperf.contract.written import Written, take_arguments
 from dlperf.plan.cases import document, expand, order, search_of, seed
-from dlperf.plan.checks import check_beside, problems_here
+from dlperf.plan.checks import check_beside, label_beside, problems_here
 from dlperf.plan.config import Config, dump, load
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "document",
     "dump",
     "expand",
+    "label_beside",
     "load",
     "order",
     "problems_here",

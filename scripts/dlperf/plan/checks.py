@@ -222,23 +222,38 @@ def split_topology(topology: str) -> tuple[int, int]:
     return int(nodes), int(devices)
 
 
-def check_beside(config: "Config", source: str, folder: Path = Path("config/published")) -> None:
-    """Raise ConfigError where `beside` names no published round, of the project or in `folder`."""
+def label_beside(name: str) -> str:
+    """What an entry of `beside` is called: 'before', of '/data/before/' too."""
+    return name.rstrip("/").rpartition("/")[2]
+
+
+def check_beside(
+    config: "Config",
+    source: str,
+    folder: Path = Path("config/published"),
+    results: Path = Path("results"),
+) -> list[str]:
+    """Return those in `beside` that are rounds, and no publication.
+
+    A publication is of the project or in `folder`; a round is in `results`, or is named by a path,
+    which is not looked at. Raises ConfigError where a name is neither.
+    """
     folders = (folder, project.own("config/published"))
     known = sorted({path.stem for each in folders for path in each.glob("*.yaml")})
-    problems = [
-        Problem(
-            f"beside[{index}]",
-            repr(name),
-            f"is no file of {folder}",
-            tuple(known),
-            "".join(nearest(name, known)),
-        )
-        for index, name in enumerate(config.beside)
-        if name not in known
-    ]
+    others = [name for name in config.beside if name not in known]
+    problems = []
+    for index, name in enumerate(others):
+        key, value = f"beside[{config.beside.index(name)}]", repr(name)
+        if "/" not in name and not (results / name / "config.yaml").exists():
+            message = f"is no file of {folder}, and no round in {results}"
+            meant = "".join(nearest(name, known))
+            problems.append(Problem(key, value, message, tuple(known), meant))
+        if label_beside(name) in map(label_beside, others[:index]):  # their tables are copied
+            message = "has the name of another round there; rename the folder of one"
+            problems.append(Problem(key, value, message))
     if problems:
         raise ConfigError(source, problems)
+    return others
 
 
 def problems_here(config: "Config", cores: int) -> list[str]:

@@ -105,8 +105,26 @@ Backend = Annotated[str, OneOf("a backend", ("venv", "conda"))]
 OnFailure = Annotated[str, OneOf("what to do after a failure", ("record", "stop"))]
 Failure = Annotated[str, OneOf("a status to run again", ("oom", "timeout", "crashed"))]
 NodeName = Annotated[str, Pattern("a name such as node1", r"[A-Za-z0-9][A-Za-z0-9._-]*")]
-PublishedName = Annotated[
-    str, Pattern("the name of a file in config/published", r"[A-Za-z0-9][A-Za-z0-9._-]*")
+BesideName = Annotated[
+    str,
+    Pattern(
+        "the name of a file in config/published, of a round, or the path of a round's folder",
+        r"(?:[^\0-\x1f]*/)?[A-Za-z0-9][A-Za-z0-9._-]*/?",
+    ),
+]
+
+
+def _is_margin(share: float) -> float:
+    if not 0 < share < 1:
+        message = "is no share above 0 and below 1, such as 0.05 for 5 %"
+        raise PydanticCustomError("margin", message)
+    return share
+
+
+Margin = Annotated[
+    float,
+    AfterValidator(_is_margin),
+    Field(json_schema_extra={"exclusiveMinimum": 0, "exclusiveMaximum": 1}),
 ]
 # The largest numbers are beyond every machine, and what all programs here can count to.
 ArrivalRate = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -706,12 +724,21 @@ class Config(Section):
         description="The next call repeats repetitions whose record has one of these statuses.",
         examples=[["crashed", "timeout"]],
     )
-    beside: list[PublishedName] = Field(
+    beside: list[BesideName] = Field(
         default=[],
-        description="Imported rounds that the report shows in a separate section, if they have the "
-        "same workload and precision: names of files in `config/published/`, without `.yaml`. They "
+        description="What the report holds its cells against, in a separate section, with a "
+        "verdict on each cell of theirs that was measured here: publications, by the names of "
+        "files in `config/published/`, without `.yaml`; or other rounds, by their names in "
+        "`results/`, or by the path of a round's folder or of an unpacked archive. Their numbers "
         "are never mixed with measured results.",
-        examples=[["dlperf-v1"]],
+        examples=[["dlperf-v1"], ["dlperf-v1", "results/before", "/data/unpacked-archive"]],
+    )
+    beside_margin: Margin = Field(
+        default=0.05,
+        description="How far a speed may be from the one in `beside`, as a share of that, to count "
+        "as reproduced: 0.05 is 5 % "
+        "([docs/comparing.md](../docs/comparing.md#verdicts-on-figures-of-others)).",
+        examples=[0.05],
     )
     environments: Environments = Field(
         default=Environments(), description="How environments are built."

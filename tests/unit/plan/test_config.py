@@ -300,6 +300,29 @@ def test_a_published_round_that_does_not_exist_is_told_with_the_nearest_one():
         )
 
 
+def test_other_rounds_may_stand_beside_one_by_name_or_by_path(tmp_path):
+    (tmp_path / "before").mkdir()
+    (tmp_path / "before/config.yaml").touch()
+    config = load(small(beside=["dlperf-v1", "results/dlperf-v1", "before", "/data/an archive/x/"]))
+    found = check_beside(config, "mine.yaml", CONFIG / "published", tmp_path)
+    assert found == ["results/dlperf-v1", "before", "/data/an archive/x/"]
+    config = load(small(beside=["before", "/data/before/"]))
+    with pytest.raises(ConfigError, match=r"beside\[1\]: '/data/before/' has the name of another"):
+        check_beside(config, "mine.yaml", CONFIG / "published", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["..", "a/..", "/", "", "-x", "a/\n", 7])
+def test_what_names_no_folder_is_told(name):
+    with pytest.raises(ConfigError, match=r"beside\[0\]: .* (is not the name of|must be)"):
+        load(small(beside=[name]))
+
+
+@pytest.mark.parametrize("margin", [0, 1, 5, -0.05, float("nan")])
+def test_a_margin_that_is_no_share_is_told(margin):
+    with pytest.raises(ConfigError, match="beside_margin: .*is no share above 0 and below 1"):
+        load(small(beside_margin=margin))
+
+
 def test_a_missing_file_is_told_with_the_nearest_one_beside_it(tmp_path):
     (tmp_path / "quick.yaml").touch()
     with pytest.raises(ConfigError, match=r"did you mean '.*/quick\.yaml'"):

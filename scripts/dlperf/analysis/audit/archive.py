@@ -151,7 +151,9 @@ def _files(
             yield inside(path)
         else:
             notes.append(f"{path} is not there")
-    for name in config.beside:  # published rounds that the report shows
+    for name in config.beside:  # publications; copies of other rounds are in the round's folder
+        if "/" in name:
+            continue
         for path in sorted((shared / f"imported-{name}").rglob("*")):
             if path.is_file():
                 yield inside(path)

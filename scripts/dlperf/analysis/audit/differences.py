@@ -27,6 +27,7 @@ ROUNDING = 1e-9
 NAMING = (
     *("workload", "framework", "case", "metric", "over", "together"),
     *("repetition", "key", "tier"),
+    *("baseline", "baseline_case", "implementation", "published_table"),  # of figures of others
 )
 #: How much of a line is shown.
 SHOWN = 300

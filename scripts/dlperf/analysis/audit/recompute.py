@@ -71,6 +71,7 @@ FOLDERS = {
     "nodes": (".json", ".log"),
     "logs": (".log",),
     "compare": (".tsv", ".html"),
+    names.BESIDE: (".yaml", ".tsv", ".gz"),
 }
 #: What a file in a list is, by the folder that it lies in.
 KINDS = {
@@ -434,8 +435,11 @@ def made_again(
             yield from map(compared, again.run(steps.MARKDOWN))
         finally:
             _forget(waiting)
-    if (folder / "nodes").exists():
-        (scratch / "nodes").symlink_to((folder / "nodes").resolve())
+    for name in ("nodes", names.BESIDE):
+        if (folder / name).exists():
+            (scratch / name).symlink_to((folder / name).resolve())
+    if config.beside:
+        yield from map(compared, again.run(steps.BESIDE))
     yield from map(compared, again.run(steps.REPORT))
 
 
@@ -601,6 +605,11 @@ def _others(folder: Path, done: Audit) -> Iterator[Finding]:
         done.notes.append(
             f"{labels.listed([path.relative_to(folder).as_posix() for path in compared])}: not "
             "regenerated, as they need another round; `compare` makes them"
+        )
+    if others := sorted(path.parent for path in (folder / names.BESIDE).glob("*/config.yaml")):
+        done.notes.append(
+            f"{labels.listed([path.relative_to(folder).as_posix() for path in others])}: tables of "
+            "other rounds, taken as they are for the verdicts; audit these rounds themselves"
         )
 
 

@@ -69,8 +69,8 @@ class Differences:
 
 def between(before: Round, now: Round, common: Sequence[Key]) -> Differences:
     """What differs between two rounds over the cells `common`, which both have measured."""
-    first, second = _facts(before, common), _facts(now, common)
-    cells = {each: _differences(first[each], second[each]) for each in common}
+    first, second = facts_of(before, common), facts_of(now, common)
+    cells = {each: differences(first[each], second[each]) for each in common}
     everywhere = _shared(list(cells.values()))
     of_framework: dict[str, list[Difference]] = {}
     left = {each: [one for one in cells[each] if one not in everywhere] for each in common}
@@ -99,7 +99,7 @@ def between(before: Round, now: Round, common: Sequence[Key]) -> Differences:
     return found
 
 
-def _facts(round: Round, common: Iterable[Key]) -> dict[Key, dict[str, str]]:
+def facts_of(round: Round, common: Iterable[Key]) -> dict[Key, dict[str, str]]:
     """What each cell's ok repetitions say of themselves, in words."""
     found: dict[Key, dict[str, dict[str, None]]] = {each: {} for each in common}
     for row in round.repetitions:
@@ -129,7 +129,7 @@ def _listed(values: Sequence[str]) -> str:
     return labels.listed(values) if more <= 0 else f"{', '.join(values[:SHOWN])} and {more} more"
 
 
-def _differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[Difference]:
+def differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[Difference]:
     """What both say and say differently."""
     return [
         Difference(what, first[what], second[what])

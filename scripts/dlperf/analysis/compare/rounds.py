@@ -63,10 +63,11 @@ def read(folder: Path, metric: str = "") -> Round:
     )
 
 
-def find(asked: str, results: Path = Path("results"), own: str = "") -> Path:
+def find(asked: str, results: Path = Path("results"), own: str = "", key: str = "baseline") -> Path:
     """The folder of the round `asked`: a name in `results`, a round's folder, or one above it.
 
-    `own` is the round that is to be compared. Raises LookupError with what is there instead.
+    `own` is the round that is to be compared, `key` what messages call the option that asks.
+    Raises LookupError with what is there instead.
     """
     there = [folder.name for folder in _inside(results) if folder.name != own]
     listed = f" [there are: {', '.join(there)}]" if there else " [there is none yet]"
@@ -75,23 +76,23 @@ def find(asked: str, results: Path = Path("results"), own: str = "") -> Path:
     if "/" not in asked and (results / asked / "config.yaml").exists():
         folder = results / asked
     elif Path(asked).is_dir():
-        folder = _only(Path(asked))
+        folder = _only(Path(asked), key)
     else:
         nearest = difflib.get_close_matches(asked, there, 1)
         hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
-        raise LookupError(f"baseline: no round '{asked}' in {results}/{hint}{listed}")
+        raise LookupError(f"{key}: no round '{asked}' in {results}/{hint}{listed}")
     if own and folder.resolve() == (results / own).resolve():
-        raise LookupError(f"baseline: '{asked}' is the round itself; name another one{listed}")
+        raise LookupError(f"{key}: '{asked}' is the round itself; name another one{listed}")
     for name in FILES:
         if not (folder / name).exists():
             raise LookupError(
-                f"baseline: {folder / name} does not exist; make it with: snakemake --profile "
+                f"{key}: {folder / name} does not exist; make it with: snakemake --profile "
                 f"local --configfile {folder / 'config.yaml'} -- {folder / 'cells.tsv'}"
             )
     return folder
 
 
-def _only(folder: Path) -> Path:
+def _only(folder: Path, key: str) -> Path:
     """The one round in a folder: itself, or below it, as in an unpacked archive."""
     if (folder / "config.yaml").exists() and (folder / "cells.tsv").exists():
         return folder
@@ -100,7 +101,7 @@ def _only(folder: Path) -> Path:
         return found[0]
     listed = f" [there are: {', '.join(map(str, found))}]" if found else ""
     what = "has several rounds; name one of them" if found else "has no round's config.yaml"
-    raise LookupError(f"baseline: {folder} {what}{listed}")
+    raise LookupError(f"{key}: {folder} {what}{listed}")
 
 
 def _inside(folder: Path) -> list[Path]:

@@ -3,9 +3,9 @@
 It says everything without its script, which sorts, filters and draws (templates/report.js).
 
 In: config.yaml, measurements.tsv.gz, parity.tsv, certificates.tsv, limits.tsv, roofline.tsv,
-cells.tsv, nodes/ and figures/ of the round, env.json of its environments and the manifests of its
-data. Out: a section for each of CONTENTS, whose templates are templates/sections/<id>.html.j2. Also
-of a round in which nothing ran.
+cells.tsv, beside.tsv, nodes/ and figures/ of the round, env.json of its environments and the
+manifests of its data. Out: a section for each of CONTENTS, whose templates are
+templates/sections/<id>.html.j2. Also of a round in which nothing ran.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ import markupsafe
 from dlperf import plan, workloads
 from dlperf.analysis.report import captions, explorer, provenance, summary, tables, uncertainty
 from dlperf.analysis.report.cost import campaign
-from dlperf.analysis.report.published import beside
+from dlperf.analysis.report.published import Beside, beside
 from dlperf.analysis.report.scripts import scripts
 from dlperf.analysis.round import (
     certificates,
@@ -61,7 +61,7 @@ CONTENTS = (
     ("searches", "Searches for the largest that fits"),  # where the config asks for any
     ("cells", "All cells"),
     ("how-sure", "How sure"),
-    ("beside", "Published elsewhere, not measured here"),  # where the config names any
+    ("beside", "Beside figures of others"),  # where the config names any
     ("missing", "Suspects and missing cells"),
     ("equal-work", "Equal work"),
     ("environments", "Environments"),
@@ -121,7 +121,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         for framework in config.all_frameworks
     ]
     compared = summary.standings(cells, repetitions)
-    published = beside(config, cells, shared)
+    published = beside(config, cells, folder, shared)
     searched = _searches(folder / names.SEARCHES)
     there = {"beside": bool(published), "searches": bool(searched)}
     content = {
@@ -137,7 +137,8 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "repetitions": repetitions,
         "period": provenance.period(repetitions),
         "sections": _sections(all_cells, compared, folder / "figures"),
-        "beside": published,
+        "beside": [(each, _drawn_beside(each, index)) for index, each in enumerate(published, 1)],
+        "margin": config.beside_margin,
         "searches": searched,
         "lead": summary.lead(config, repetitions, cells),
         "standings": compared,
@@ -214,6 +215,11 @@ def _sections(
                 drawn.append((path.stem, svg, captions.caption(rows, kind)))
         found.append(Section(tables.build(name, own), drawn, summary.standing(own, standing)))
     return found
+
+
+def _drawn_beside(found: Beside, index: int) -> markupsafe.Markup | str:
+    """The figure of what stands beside the round; nothing where nothing was tested."""
+    return inline(found.figure, f"beside-{index}", found.described) if found.figure else ""
 
 
 def _searches(path: Path) -> list[dict[str, Any]]:

@@ -37,6 +37,9 @@ CURVE, CURVES = "curve", "curves.tsv.gz"
 #: Other files of a round, in its folder.
 MEASUREMENTS, CELLS, SEARCHES = "measurements.tsv.gz", "cells.tsv", "searches.tsv"
 ROOFLINE, PEAKS, SUMS = "roofline.tsv", "peaks.yaml", "SHA256SUMS"
+#: Verdicts on the figures of others that a config names under `beside`; and the folder of copies of
+#: those of other rounds.
+VERDICTS, BESIDE = "beside.tsv", "beside"
 #: The kinds of files of a table.
 TABLED = ("tsv", "md", "html")
 #: The kinds of files of a figure that are always made, and those that are made on request.

@@ -243,6 +243,7 @@ ALL = (
     # a cell beside the same one of another round
     Column("verdict"),
     Column("baseline"),
+    Column("baseline_case"),
     Column("baseline_median", float),
     Column("ratio", float, "Ratio to the base", forms.real(3)),
     Column("ratio_low", float, "low", forms.real(3)),
@@ -254,6 +255,7 @@ ALL = (
     Column("baseline_certificate"),
     Column("baseline_flags"),
     Column("differs"),
+    Column("margin", float),
 )
 _BY_NAME = {each.name: each for each in ALL}
 
@@ -527,6 +529,12 @@ def comparison(names: Iterable[str]) -> list[str]:
     """Columns of a comparison of rounds of these workloads."""
     own = dimensions(names)
     return ["verdict", "baseline", "round", *CASE, *own, "case", *SETTINGS, *COMPARISON]
+
+
+def beside(names: Iterable[str]) -> list[str]:
+    """Columns of the verdicts on figures of others, of these workloads."""
+    own = [name for name in IMPORTED if name != "kind"]
+    return [*comparison(names), "margin", "baseline_case", *own]
 
 
 def column(name: str) -> Column:

@@ -355,6 +355,19 @@ class Comparison(Case, total=False):
     differs: str
 
 
+class Beside(Comparison, total=False):
+    """A row of beside.tsv: a cell of somebody else's, with the one that was measured here."""
+
+    margin: float
+    baseline_case: str
+    implementation: str
+    published_table: str
+    batch_label: str
+    hardware: str
+    estimator: str
+    source: str
+
+
 class Curve(Case, total=False):
     """A row of curves.tsv.gz: a test of a training."""
 
@@ -394,6 +407,11 @@ def read_parity(path: str | Path) -> list[Parity]:
 def read_curves(path: str | Path) -> list[Curve]:
     """The rows of curves.tsv.gz."""
     return cast(list[Curve], read_table(path))
+
+
+def read_beside(path: str | Path) -> list[Beside]:
+    """The rows of beside.tsv."""
+    return cast(list[Beside], read_table(path))
 
 
 def read_limits(path: str | Path) -> list[Limit]:

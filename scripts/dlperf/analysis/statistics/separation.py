@@ -104,7 +104,7 @@ def intervals(
 
     one, other = pairs(means.shape[-1])
     level = deciding_level(welch(means, squares, sizes))[..., None]
-    error, freedom, still = _standard_error(squares, sizes)
+    error, freedom, still = _of_pairs(squares, sizes)
     half = np.where(still, ROUNDING, -stdtrit(freedom, level / 2) * error)
     half = np.where(still & (_constant(sizes) > level), np.inf, half)
     distance = means[..., one] - means[..., other]
@@ -127,32 +127,47 @@ def welch(means: np.ndarray, squares: np.ndarray, sizes: np.ndarray) -> np.ndarr
 
     one, other = pairs(means.shape[-1])
     distance = np.abs(means[..., one] - means[..., other])
-    error, freedom, still = _standard_error(squares, sizes)
+    error, freedom, still = _of_pairs(squares, sizes)
     p = 2 * stdtr(freedom, -distance / error)
     return np.where(still, np.where(distance > ROUNDING, _constant(sizes), 1.0), p)
 
 
-def _standard_error(
-    squares: np.ndarray, sizes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(standard error of the difference, degrees of freedom, whether neither cell has any scatter)
-    of each pair; the first two are 1 and finite where neither has."""
+def _of_pairs(squares: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The standard errors of all pairs of cells."""
     one, other = pairs(squares.shape[-1])
-    first, second = squares[..., one], squares[..., other]
+    return standard_errors(squares[..., one], squares[..., other], sizes[one], sizes[other])
+
+
+def standard_errors(
+    first: np.ndarray, second: np.ndarray, size: np.ndarray, other_size: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(standard error of the difference of two means, degrees of freedom, whether neither cell has
+    any scatter) of pairs of cells; the first two are 1 and finite where neither has.
+
+    `first`, `second`: squared standard errors of the means. A known constant has the squared error
+    0 and an infinite size; Welch's test is then Student's, with the other cell's n - 1 degrees.
+    """
     still = first + second <= ROUNDING**2
     first, second = np.where(still, 0.5, first), np.where(still, 0.5, second)
-    own = first**2 / (sizes[one] - 1) + second**2 / (sizes[other] - 1)
+    own = first**2 / (size - 1) + second**2 / (other_size - 1)
     return np.sqrt(first + second), (first + second) ** 2 / own, still
 
 
-def _constant(sizes: np.ndarray) -> np.ndarray:
+def without_scatter(size: np.ndarray, other_size: np.ndarray) -> np.ndarray:
     """p of two cells without any scatter that differ: 2^(1 - 2n), n being the smaller number.
 
     The probability that n values of one distribution all have one value, and n more all have one
-    other value, is at most that; two values of equal probability reach it.
+    other value, is at most that; two values of equal probability reach it. Beside a known constant
+    (of infinite size) it is 2^(1 - n): n values all lie on one side of their median so often.
     """
+    smaller = np.minimum(size, other_size)
+    return 2.0 ** (1 - np.where(np.isinf(np.maximum(size, other_size)), 1, 2) * smaller)
+
+
+def _constant(sizes: np.ndarray) -> np.ndarray:
+    """`without_scatter` of all pairs of cells."""
     one, other = pairs(len(sizes))
-    return 2.0 ** (1 - 2 * np.minimum(sizes[one], sizes[other]))
+    return without_scatter(sizes[one], sizes[other])
 
 
 def corrected(p: np.ndarray) -> np.ndarray:

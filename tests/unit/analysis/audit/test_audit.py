@@ -14,6 +14,7 @@ import analysis_steps
 import generated_round
 import pytest
 from conftest import ROOT
+from published_round import copy_beside
 from rocrate.rocrate import ROCrate
 
 from dlperf.analysis.__main__ import main
@@ -453,3 +454,25 @@ def test_a_round_whose_records_were_changed_is_not_archived(folder, tmp_path, ca
     said = capsys.readouterr().err
     assert f"{RECORD}: changed record" in said and "nothing was packed" in said
     assert not (tmp_path / "round.zip").exists()
+
+
+def test_verdicts_on_another_round_are_recomputed_also_of_an_archive(tmp_path, capsys):
+    keys = {"frameworks": ["pytorch"], "repetitions": 5, "topologies": ["1n1d"]}
+    for name, beside in (("old", []), ("new", ["/gone/old"])):
+        mapping = generated_round.config(round=name, **keys, beside=beside)
+        folder = generated_round.write_round(tmp_path, mapping)
+        if beside:
+            copy_beside(folder, tmp_path / "results/old")
+        analysis_steps.everything(folder)
+    packed = tmp_path / "new.zip"
+    assert main(["archive", "--round", str(folder), "--out", str(packed)]) == 0
+    assert "results/new/beside/old/cells.tsv" in zipfile.ZipFile(packed).namelist()
+    shutil.rmtree(tmp_path / "results/old")
+    assert audited(packed, tmp_path / "of-archive.tsv") == (0, [])
+    assert "beside/old: tables of other rounds, taken as they are" in capsys.readouterr().out
+    change(folder / "beside.tsv", "reproduced", "faster")
+    status, rows = audited(folder, tmp_path / "changed.tsv")
+    assert status == 1
+    (row,) = rows
+    assert (row["what"], row["file"], row["column"]) == ("changed cell", "beside.tsv", "verdict")
+    assert (row["stored"], row["recomputed"]) == ("faster", "reproduced")

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from analysed_round import SMALL, analyse
-from analysis_steps import merging
+from analysis_steps import holding_against, merging
 from conftest import ROOT
 from generated_round import config, write_round
+from published_round import imported
 
 from dlperf import plan, workloads
 from dlperf.analysis.__main__ import main
@@ -44,24 +45,6 @@ ROW = {
 @pytest.fixture(autouse=True)
 def _in_repository(monkeypatch):
     monkeypatch.chdir(ROOT)  # configs name files from there
-
-
-def imported(config: Path, folder: Path) -> Path:
-    """Import, merge and summarise as the workflow does."""
-    made = {
-        name: str(folder / name)
-        for name in ("measurements.tsv.gz", "parity.tsv", "certificates.tsv", "cells.tsv")
-    }
-    runs = ["--config", str(folder / "config.yaml"), "--runs", str(folder / "runs")]
-    proofs = ["--certificates", made["certificates.tsv"], "--checks", str(folder / "checks.tsv")]
-    measured = ["--measurements", made["measurements.tsv.gz"]]
-    assert main(["import", "--config", str(config), "--out", str(folder)]) == 0
-    shared = ["--shared", str(folder.parent), "--parity", made["parity.tsv"]]
-    shared += ["--sums", str(folder / "SHA256SUMS")]
-    assert main(["merge", *runs, *shared, *measured, *proofs]) == 0
-    assert main(["cells", *measured, *proofs, "--out", made["cells.tsv"]]) == 0
-    assert main(["values", *runs, "--out", str(folder / "values.tsv")]) == 0
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -711,10 +694,11 @@ def test_published_tables_stand_beside_a_measured_round_and_in_nothing_else(v1, 
     analyse(results)
     out = results / "report.html"
     given = ["--config", str(results / "config.yaml"), "--round", str(results)]
+    assert main(holding_against(results)) == 0
     assert main(["report", *given, "--shared", str(results.parent), "--out", str(out)]) == 0
     before, _, section = out.read_text().partition('<section aria-labelledby="beside">')
     section, _, after = section.partition("</section>")
-    assert "Published elsewhere, not measured here" in section
+    assert "Beside figures of others" in section
     assert "12411.97" in section
     assert "batch 128 per device" in section
     assert "training, amp" not in section  # of another precision than was measured
@@ -731,6 +715,7 @@ def test_published_latencies_stand_beside_an_inference_with_what_they_really_are
     analyse(results)
     out = results / "report.html"
     given = ["--config", str(results / "config.yaml"), "--round", str(results)]
+    assert main(holding_against(results)) == 0
     assert main(["report", *given, "--shared", str(results.parent), "--out", str(out)]) == 0
     before, _, section = out.read_text().partition('<section aria-labelledby="beside">')
     section, _, after = section.partition("</section>")
@@ -740,7 +725,8 @@ def test_published_latencies_stand_beside_an_inference_with_what_they_really_are
     assert "memory" not in section and "training" not in section
     assert "1431.99" not in before + after
     cells = [row | {"precision": "fp32"} for row in read_table(results / "cells.tsv")]
-    (other,) = published.beside(plan.load(results / "config.yaml"), cells, results.parent)
+    made = plan.load(results / "config.yaml")
+    (other,) = published.beside(made, cells, results, results.parent)
     assert other.tables == []  # all are of another precision
 
 
@@ -755,9 +741,7 @@ def test_a_percentile_that_is_none_is_said_to_be_none(tmp_path):
 def test_a_round_beside_that_was_not_imported_is_told(tmp_path, capsys):
     results = write_round(tmp_path, SMALL | {"beside": ["nobody"]})
     analyse(results)
-    given = ["--config", str(results / "config.yaml"), "--round", str(results)]
-    out = str(results / "report.html")
-    assert main(["report", *given, "--shared", str(results.parent), "--out", out]) == 1
+    assert main(holding_against(results)) == 1
     assert "`beside` names 'nobody'" in capsys.readouterr().err
 
 

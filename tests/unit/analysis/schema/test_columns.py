@@ -21,6 +21,7 @@ FILES = {
     "cells": [*columns.cells(workloads.NAMES), *columns.DERIVED],
     "searches": columns.SEARCH,
     "comparison": columns.comparison(workloads.NAMES),
+    "beside": columns.beside(workloads.NAMES),
 }
 DESCRIBED = [each.name for each in columns.ALL]
 

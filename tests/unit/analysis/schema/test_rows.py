@@ -31,6 +31,7 @@ def test_the_columns_of_a_row_are_those_of_its_table(row, table):
         (rows.Parity, columns.PARITY),
         (rows.Curve, columns.CURVES),
         (rows.Comparison, columns.comparison([])),
+        (rows.Beside, columns.beside([])),
     ],
 )
 def test_a_row_has_the_columns_of_its_table_and_of_a_case(row, table):
