@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from conftest import ROOT
 
 from dlperf.contract import strict_json
 
@@ -35,6 +36,15 @@ def test_what_two_readers_could_take_otherwise_is_refused(text, said):
 def test_other_documents_are_read_as_they_are(document):
     assert strict_json.parse(json.dumps(document)) == document
     assert strict_json.parse(json.dumps(document, ensure_ascii=False).encode()) == document
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(ROOT.glob("scripts/**/*.json")) + sorted(ROOT.glob("config/*.json")),
+    ids=lambda path: path.name,
+)
+def test_no_schema_of_the_project_has_a_key_twice(path):
+    strict_json.read(path)
 
 
 def test_a_file_is_named_in_what_is_wrong_with_it(tmp_path):
