@@ -1,5 +1,6 @@
 """
 Required inputs: config/published/<name>.yaml and the CSV files that it names, but no measurements.
+Each YAML file there is a publication.
 
 Outputs: results/imported-<name>/ with records of kind `imported`, measurements.tsv.gz, cells.tsv,
 values.tsv (other figures than throughput), tables/, figures/ and report.html, made by the same code
@@ -10,14 +11,14 @@ contradictions.
 under `beside` shows their cells.
 """
 
-PUBLISHED = (
-    *("dlperf-v1", "dlperf-v1-summary", "dlperf-v1-reports"),
-    *("dlperf-v1-wide-deep", "dlperf-v1-insightface"),
-    *("dlperf-v1-gpt", "dlperf-v1-gpt-zero"),
-    *("nvidia-mxnet-resnet50", "nvidia-electra"),
-)
+import re
+
 IMPORTED = "results/imported-{published}"
-OWN = str(project.own("config/published"))
+# Those of the working folder, if it has some, or the project's own.
+FOLDER = project.find("config/published")
+# Each YAML file there is a publication.
+PUBLISHED = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+PUBLISHED_NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 
 
 def published(name):
@@ -25,15 +26,56 @@ def published(name):
     return project.find(f"config/published/{name}.yaml")
 
 
-def tables_of(*names):
-    """The CSV files of these. Their YAML files are read only if a target needs them."""
+def publication(name):
+    """The config of an imported round. Its YAML file is read only if a target needs it."""
     from dlperf.analysis.publications import config as imports
 
     try:
-        found = [imports.load(published(name)).files for name in names]
+        found = imports.load(published(name))
     except plan.ConfigError as error:
         raise WorkflowError(str(error)) from None
-    return [str(project.find(file)) for files in found for file in files]
+    if found.round != f"imported-{name}":
+        raise WorkflowError(
+            f"{published(name)}: round: '{found.round}' must be 'imported-{name}', as the file's "
+            f"name is {name}.yaml"
+        )
+    return found
+
+
+def tables_of(*names):
+    """The CSV files of these publications."""
+    return [str(project.find(file)) for name in names for file in publication(name).files]
+
+
+def compared_with(wildcards):
+    """The files that the page of a publication is made from: its own, and those that other
+    publications of the same publisher have, if they can be read."""
+    own = publication(wildcards.published)
+    found = [str(published(wildcards.published)), *tables_of(wildcards.published)]
+    for name in PUBLISHED:
+        try:
+            other = publication(name)
+        except WorkflowError:
+            continue
+        if own.publisher and other.publisher == own.publisher and other.round != own.round:
+            found += [str(published(name)), *tables_of(name)]
+    return [*filter(os.path.exists, found), *known_contradictions()]
+
+
+def known_contradictions():
+    """The list of what tables do not show, if the folder has one."""
+    known = FOLDER / "known-contradictions.csv"
+    return [str(known)] if known.exists() else []
+
+
+def replayed(_):
+    """The pages of all publications."""
+    for name in PUBLISHED:
+        if not re.fullmatch(PUBLISHED_NAME, name):
+            raise WorkflowError(
+                f"{FOLDER / name}.yaml: its name must be a word of letters, digits, '.', '_' and '-'"
+            )
+    return [f"{IMPORTED}/report.html".format(published=name) for name in PUBLISHED]
 
 
 def cells_beside(wildcards):
@@ -42,12 +84,12 @@ def cells_beside(wildcards):
 
 
 wildcard_constraints:
-    published="[A-Za-z0-9][A-Za-z0-9._-]*",
+    published=PUBLISHED_NAME,
 
 
 rule replay:
     input:
-        expand(f"{IMPORTED}/report.html", published=PUBLISHED),
+        replayed,
         "results/imported/contradictions.md",
     localrule: True
 
@@ -110,6 +152,7 @@ rule values_imported:
 rule replay_round:
     input:
         **steps.REPLAY.inputs(IMPORTED, ()),
+        compared_with=compared_with,
     output:
         page=f"{IMPORTED}/report.html",
         tables=directory(f"{IMPORTED}/tables"),
@@ -119,15 +162,15 @@ rule replay_round:
     localrule: True
     params:
         **steps.REPLAY.params(IMPORTED, ()),
-        published=OWN,
+        published=str(FOLDER),
     shell:
         PYTHON + steps.REPLAY.command(()) + " > {log:q} 2>&1"
 
 
 rule speedups:
     input:
-        [f"{OWN}/{name}.yaml" for name in PUBLISHED],
-        f"{OWN}/known-contradictions.csv",
+        [str(FOLDER / f"{name}.yaml") for name in PUBLISHED],
+        known_contradictions(),
         lambda wildcards: tables_of(*PUBLISHED),
     output:
         **steps.SPEEDUPS.outputs("results/imported", ()),
@@ -136,6 +179,6 @@ rule speedups:
     localrule: True
     params:
         **steps.SPEEDUPS.params("results/imported", ()),
-        published=OWN,
+        published=str(FOLDER),
     shell:
         PYTHON + steps.SPEEDUPS.command(()) + " > {log:q} 2>&1"

@@ -14,6 +14,7 @@ from dlperf.analysis.publications import times
 from dlperf.analysis.publications.published import of_model
 from dlperf.analysis.publications.ratios import Ratio
 from dlperf.analysis.publications.rows import (
+    TIDY,
     Row,
     case,
     flag,
@@ -46,11 +47,17 @@ KINDS = {
 def contradictions(
     rows: Sequence[Row], found: Sequence[Ratio], known: Path
 ) -> list[dict[str, str]]:
-    """Every place where a publication contradicts itself, each as a row of contradictions.tsv."""
+    """Every place where a publication contradicts itself, each as a row of contradictions.tsv, and
+    the `round` of the publication.
+
+    Rows of the tidy form may be repetitions of one case, so that equal or different values of it
+    say nothing.
+    """
+    printed = [row for row in rows if row.get("form") != TIDY]
     listed = [
         *_wrong_ratios(found),
-        *_two_values(rows),
-        *_copied(rows),
+        *_two_values(printed),
+        *_copied(printed),
         *_above_linear(rows),
         *_order(rows),
         *_units(rows),
@@ -64,7 +71,8 @@ def contradictions(
             for row in csv.DictReader(stream):
                 finding = f"{row['finding']} (known from: {row['how_known']})"
                 own = {key: row[key] for key in ("publication", "where")}
-                listed.append({"kind": "by-hand", **own, "finding": finding, "rows": ""})
+                own |= {"kind": "by-hand", "finding": finding, "rows": "", "round": ""}
+                listed.append(own)
     return listed
 
 
@@ -75,6 +83,7 @@ def _entry(kind: str, rows: Sequence[Row], where: str, finding: str) -> dict[str
         "where": where,
         "finding": finding,
         "rows": " ".join(map(place, rows)),
+        "round": rows[0]["round"],
     }
 
 
@@ -141,7 +150,7 @@ def _copied(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
 
 
 def _above_linear(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
-    """Over one device of the same table: another table may have been measured otherwise.
+    """Over the fewest devices of the same table: another table may have been measured otherwise.
 
     Cases with names of their own differ in more than devices.
     """
@@ -149,16 +158,21 @@ def _above_linear(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
     def over(row: Row) -> tuple[str, ...]:
         return *in_table(row), *point(row, ("nodes", "gpus_per_node", "group", "case"))
 
-    single = group((row for row in rows if row["devices"] == "1" and row["value"]), over)
-    for row in rows:
-        if row["metric"] != "throughput" or not row["value"] or of_model(row["model"]).cases:
-            continue
-        bases = single.get(over(row), [])
-        devices = int(row["devices"])
-        if bases and devices > 1 and float(row["value"]) > devices * float(bases[0]["value"]):
-            ratio = float(row["value"]) / float(bases[0]["value"])
-            finding = f"{ratio:.2f} times one device, on {devices} devices"
-            yield _entry("above-linear", [row], where(row), finding)
+    speeds = [
+        row
+        for row in rows
+        if row["metric"] == "throughput" and row["value"] and not of_model(row["model"]).cases
+    ]
+    for own in group(speeds, over).values():
+        base = min(own, key=lambda row: int(row["devices"]))
+        fewest = int(base["devices"])
+        for row in own:
+            devices = int(row["devices"])
+            ratio = float(row["value"]) / float(base["value"])
+            if devices > fewest and ratio > devices / fewest:
+                one = "one device" if fewest == 1 else f"{fewest} devices"
+                finding = f"{ratio:.2f} times {one}, on {devices} devices"
+                yield _entry("above-linear", [row], where(row), finding)
 
 
 def _order(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
@@ -200,7 +214,10 @@ def _a_device(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
     printed = [
         row
         for row in rows
-        if row["metric"] == "gpu_memory_device0" and row["value"] and row.get("vocab_size")
+        if row["metric"] == "gpu_memory_device0"
+        and row["value"]
+        and row.get("vocab_size")
+        and row.get("embedding_vec_size")
     ]
     for own in group(printed, in_table).values():
         devices, width = int(own[0]["devices"]), int(own[0]["embedding_vec_size"])
