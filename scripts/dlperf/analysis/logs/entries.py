@@ -161,7 +161,7 @@ def _nearest(lines: tuple[Line, ...], source: Source) -> str:
 
     found = [kinds[kind][0] for kind in sorted(kinds, key=likeness, reverse=True)[:3]]
     shown = "".join(f"\n  line {line.number}: {_short(line)}" for line in found)
-    near = f"; the nearest are:{shown}\n" if found else "; no line of it has a number; "
+    near = f"; the nearest are:{shown}\n" if found else "; no line of it has a number. "
     return (
         f"{near}If another script wrote it, no source here reads it: write what it says as rows of "
         "a CSV, as docs/importing.md describes"

@@ -15,6 +15,8 @@ from dlperf.analysis.schema.files import AnalysisError
 
 #: Digits that are no number that a log prints; converted, they would take for ever or fail.
 _DIGITS = re.compile(r"\d{41,}")
+#: Characters of a line that are read: patterns would search longer ones for hours.
+_LONGEST = 20_000
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 #: What launchers put before each rank's lines.
 _PREFIXES = tuple(
@@ -78,6 +80,8 @@ def _split(text: str) -> tuple[list[str], str]:
 
 def _lines(texts: list[str]) -> Iterator[Line]:
     for number, text in enumerate(texts, start=1):
+        if len(text) > _LONGEST:  # a number must not be cut
+            text = text[:_LONGEST].rpartition(" ")[0]
         text = _DIGITS.sub("…", _COLOUR.sub("", text))
         tags = list(_TAG.finditer(text))
         before = text[: tags[0].start()] if tags else text

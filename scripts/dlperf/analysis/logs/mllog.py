@@ -18,7 +18,8 @@ from dlperf import workloads
 from dlperf.analysis.logs.forms import Form, Source, Stated, WrongLine, regex
 from dlperf.analysis.logs.lines import Line
 
-_EVENT = re.compile(r":::MLLOG (?P<json>\{.*\})")
+_MARK = ":::MLLOG"
+_EVENT = re.compile(rf"{_MARK} (?P<json>\{{.*\}})")
 #: MLPerf's names of benchmarks whose events count samples, not epochs.
 _IN_SAMPLES = {
     benchmark
@@ -173,8 +174,15 @@ def join(lines: Iterable[Line]) -> Iterator[Line]:
 
 def lacks(lines: Iterable[Line]) -> str:
     """Which events a log with :::MLLOG lines lacks, that no stretch of training is known."""
-    events = [event for event in map(_event, lines) if event]
-    if not events:
+    marked = [line for line in lines if _MARK in line.text]
+    events = [event for event in map(_event, marked) if event]
+    if marked and not events:
+        return (
+            f"{len(marked)} of its lines have {_MARK}, but none a whole record of JSON with key, "
+            f"value, metadata and time_ms after it; line {marked[0].number}: "
+            f"{_short(marked[0].text)}"
+        )
+    if not marked:
         return ""
     first: dict[str, int] = {}
     for event in events:

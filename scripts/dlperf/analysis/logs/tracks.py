@@ -78,7 +78,8 @@ def _chosen(read: Read, runs: Sequence[Track], run: str) -> Track:
     if run == "last" or (run == "" and count == 1):
         return runs[-1]
     if run == "":
-        falls = [f"at line {each[0].number} to {each[0].step}" for each in runs[1:]]
+        falls = [f"at line {each[0].number} to {each[0].step}" for each in runs[1:6]]
+        falls += ["…"] * (count > 6)
         raise AnalysisError(
             f"{read.log.path}: the step falls {', '.join(falls)}: the log holds {count} runs; "
             f"choose one [--run 1 … {count}, or last]"

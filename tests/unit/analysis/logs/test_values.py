@@ -124,6 +124,13 @@ def test_records_without_a_block_are_not_denied(capsys, tmp_path):
     assert "no line as of" not in message
 
 
+def test_records_that_are_cut_are_not_denied(capsys, tmp_path):
+    log = upstream.mllog_resnet().replace("}\n", "\n")
+    message = refused(capsys, tmp_path, "mllog", log, MLLOG, (0, 1))
+    assert "of its lines have :::MLLOG, but none a whole record of JSON with key" in message
+    assert "no line as of" not in message
+
+
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -305,6 +312,17 @@ def test_rates_of_queued_work_are_marked(tmp_path):
     assert "100 times the clock's: is it work that was only queued?" in rows[1]["note"]
 
 
+def test_a_clock_that_was_set_forward_is_noticed(capsys, tmp_path):
+    log = re.sub(
+        r"2020-09-15 14:29:2[6-9]\S*",
+        "2020-09-15 19:00:00.100000",
+        upstream.dllogger_pytorch(steps=65),
+    )
+    given = case(*RESNET, batch_size=128)
+    message = refused(capsys, tmp_path, "dllogger", log, given, (20, 45))
+    assert "the rates that it prints are" in message
+
+
 # ---- what a message says
 
 
@@ -404,6 +422,19 @@ def test_a_step_with_one_stamp_and_two_rates_is_two_lines(capsys, tmp_path):
     )
     message = refused(capsys, tmp_path, "dllogger", double, ONE, (20, 100))
     assert "stands twice" in message
+
+
+def test_a_line_without_end_is_answered(capsys, tmp_path):
+    """As a progress bar writes that never ends its line: patterns would search it for hours."""
+    message = refused(capsys, tmp_path, "dllogger", "Iteration: 1 " * 200_000 + "\n", ONE, (0, 1))
+    assert "no line as of" in message and len(message) < 1000
+
+
+def test_a_log_of_many_restarts_names_the_first(capsys, tmp_path):
+    log = "".join(reversed(upstream.dllogger_pytorch(steps=30).splitlines(True)))
+    given = case(*RESNET, batch_size=128)
+    message = refused(capsys, tmp_path, "dllogger", log, given, (6, 20))
+    assert "at line 6 to 25, …: the log holds 30 runs" in message
 
 
 def test_a_window_of_a_billion_steps_is_answered(capsys, tmp_path):
