@@ -152,7 +152,8 @@ def _copied(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
 def _above_linear(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
     """Over the fewest devices of the same table: another table may have been measured otherwise.
 
-    Cases with names of their own differ in more than devices.
+    They may have other micro-steps; of several, those with as many count, or the fastest. Cases
+    with names of their own differ in more than devices.
     """
 
     def over(row: Row) -> tuple[str, ...]:
@@ -164,10 +165,14 @@ def _above_linear(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
         if row["metric"] == "throughput" and row["value"] and not of_model(row["model"]).cases
     ]
     for own in group(speeds, over).values():
-        base = min(own, key=lambda row: int(row["devices"]))
-        fewest = int(base["devices"])
+        fewest = min(int(row["devices"]) for row in own)
+        bases = [row for row in own if int(row["devices"]) == fewest]
+        bases.sort(key=lambda row: -float(row["value"]))
         for row in own:
             devices = int(row["devices"])
+            steps = row.get("accumulation_steps")
+            alike = [base for base in bases if base.get("accumulation_steps") == steps]
+            base = (alike or bases)[0]
             ratio = float(row["value"]) / float(base["value"])
             if devices > fewest and ratio > devices / fewest:
                 one = "one device" if fewest == 1 else f"{fewest} devices"

@@ -100,7 +100,10 @@ def _tidy(values: Iterable[Value]) -> Iterator[dict[str, str]]:
             "value": repr(median([each.value or 0.0 for each in repetitions.values()])),
             "gpu": value.hardware,
             "mode": value.scenario,
-            "dimensions": " ".join(f"{key}={text}" for key, text in value.dimensions.items()),
+            "accumulation_steps": value.dimensions.get("accumulation", ""),
+            "dimensions": " ".join(
+                f"{key}={text}" for key, text in value.dimensions.items() if key != "accumulation"
+            ),
         }
 
 

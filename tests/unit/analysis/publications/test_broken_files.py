@@ -365,6 +365,20 @@ def test_scaling_is_over_the_fewest_devices_of_the_same_case(devices, more, said
     assert [each["finding"] for each in listed] == ([said] if said else [])
 
 
+def test_scaling_is_over_as_many_micro_steps_where_there_are_some(tmp_path):
+    """Over the fastest of one device where no other has as many."""
+    rows = [
+        {"accumulation": "2", "value": "80"},
+        {"accumulation": "16", "value": "130"},
+        {"accumulation": "16", "value": "1000", "devices_per_node": "8"},
+        {"accumulation": "1", "value": "1500", "devices_per_node": "8"},
+    ]
+    publication(tmp_path, text_of(*rows))
+    (only,) = speedups.contradictions(rows_of.read_all(tmp_path), [], tmp_path / "none.csv")
+    assert only["finding"] == "11.54 times one device, on 8 devices"
+    assert only["rows"] == f"{tmp_path}/mine.csv:5"
+
+
 def test_a_page_depends_on_its_own_files(tmp_path):
     """Another publication that is broken, or has the same title, is not on it."""
     config = publication(tmp_path, text_of(LATENCY), more="publisher: Me\n")
