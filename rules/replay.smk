@@ -16,9 +16,11 @@ import re
 IMPORTED = "results/imported-{published}"
 # Those of the working folder, if it has some, or the project's own.
 FOLDER = project.find("config/published")
-# Each YAML file there is a publication.
-PUBLISHED = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 PUBLISHED_NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
+# Each YAML file there is a publication. (`speedups` refuses one with another name.)
+PUBLISHED = sorted(
+    path.stem for path in FOLDER.glob("*.yaml") if re.fullmatch(PUBLISHED_NAME, path.stem)
+)
 
 
 def published(name):
@@ -27,24 +29,22 @@ def published(name):
 
 
 def publication(name):
-    """The config of an imported round. Its YAML file is read only if a target needs it."""
+    """The config of an imported round; None of a wrong one: the job that reads it says why.
+
+    Its YAML file is read only if a target needs it.
+    """
     from dlperf.analysis.publications import config as imports
 
     try:
-        found = imports.load(published(name))
-    except plan.ConfigError as error:
-        raise WorkflowError(str(error)) from None
-    if found.round != f"imported-{name}":
-        raise WorkflowError(
-            f"{published(name)}: round: '{found.round}' must be 'imported-{name}', as the file's "
-            f"name is {name}.yaml"
-        )
-    return found
+        return imports.load(published(name))
+    except plan.ConfigError:
+        return None
 
 
 def tables_of(*names):
     """The CSV files of these publications."""
-    return [str(project.find(file)) for name in names for file in publication(name).files]
+    found = [publication(name) for name in names]
+    return [str(project.find(file)) for each in found if each for file in each.files]
 
 
 def compared_with(wildcards):
@@ -52,12 +52,9 @@ def compared_with(wildcards):
     publications of the same publisher have, if they can be read."""
     own = publication(wildcards.published)
     found = [str(published(wildcards.published)), *tables_of(wildcards.published)]
-    for name in PUBLISHED:
-        try:
-            other = publication(name)
-        except WorkflowError:
-            continue
-        if own.publisher and other.publisher == own.publisher and other.round != own.round:
+    for name in PUBLISHED if own and own.publisher else []:
+        other = publication(name)
+        if other and other.publisher == own.publisher and other.round != own.round:
             found += [str(published(name)), *tables_of(name)]
     return [*filter(os.path.exists, found), *known_contradictions()]
 
@@ -66,16 +63,6 @@ def known_contradictions():
     """The list of what tables do not show, if the folder has one."""
     known = FOLDER / "known-contradictions.csv"
     return [str(known)] if known.exists() else []
-
-
-def replayed(_):
-    """The pages of all publications."""
-    for name in PUBLISHED:
-        if not re.fullmatch(PUBLISHED_NAME, name):
-            raise WorkflowError(
-                f"{FOLDER / name}.yaml: its name must be a word of letters, digits, '.', '_' and '-'"
-            )
-    return [f"{IMPORTED}/report.html".format(published=name) for name in PUBLISHED]
 
 
 def cells_beside(wildcards):
@@ -89,7 +76,7 @@ wildcard_constraints:
 
 rule replay:
     input:
-        replayed,
+        expand(f"{IMPORTED}/report.html", published=PUBLISHED),
         "results/imported/contradictions.md",
     localrule: True
 
@@ -169,7 +156,7 @@ rule replay_round:
 
 rule speedups:
     input:
-        [str(FOLDER / f"{name}.yaml") for name in PUBLISHED],
+        sorted(map(str, FOLDER.glob("*.yaml"))),
         known_contradictions(),
         lambda wildcards: tables_of(*PUBLISHED),
     output:

@@ -24,6 +24,7 @@ from dlperf.analysis.publications.rows import (
     point,
     where,
 )
+from dlperf.analysis.schema.files import AnalysisError
 
 FOUND = ("kind", "publication", "where", "finding", "rows")
 #: Kinds of contradictions, as they are headed.
@@ -68,7 +69,11 @@ def contradictions(
     ]
     if known.exists():
         with open(known, encoding="utf-8", newline="") as stream:
-            for row in csv.DictReader(stream):
+            reader = csv.DictReader(stream)
+            for column in ("publication", "where", "finding", "how_known"):
+                if column not in (reader.fieldnames or ()):
+                    raise AnalysisError(f"{known}: line 1: the column {column!r} is missing")
+            for row in reader:
                 finding = f"{row['finding']} (known from: {row['how_known']})"
                 own = {key: row[key] for key in ("publication", "where")}
                 own |= {"kind": "by-hand", "finding": finding, "rows": "", "round": ""}

@@ -17,7 +17,7 @@ from typing import Any
 
 from dlperf import workloads
 from dlperf.analysis.publications import config as configs
-from dlperf.analysis.publications.values import Value, read, spelled
+from dlperf.analysis.publications.values import Value, identity, read, spelled
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError, Row, write_table
 from dlperf.contract import project, strict_json
@@ -55,12 +55,20 @@ def write_round(config_path: Path, folder: Path) -> int:
     config = configs.load(config_path)
     if folder.name != config.round:
         raise AnalysisError(
-            f"{folder}: is not the folder of the round '{config.round}'; give one of that name"
+            f"{folder}: is not the folder of the round '{config.round}' of {config_path}; give one "
+            "of that name, or change `round` there"
         )
     records: dict[str, dict[str, Any]] = {}
     paths: dict[tuple[Any, ...], str] = {}
+    seen: dict[tuple[Any, ...], Value] = {}
     for file in config.files:
         for value in read(project.find(file), config.names):
+            same = seen.setdefault(identity(value), value)
+            if same is not value:
+                raise AnalysisError(
+                    f"{value.file}: line {value.line}: is of the same repetition, metric and "
+                    f"estimator as {same.file}: line {same.line}; leave one of them out"
+                )
             made = _record(value, config)
             path = paths.setdefault(_whose(made), record_path(value))
             if path in records and _whose(records[path]) != _whose(made):
@@ -285,13 +293,14 @@ def table_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     in one cell.
     """
     names = []
+    varying = {name: _varying(rows, name) for name in {row["workload"] for row in rows}}
     for row in rows:
-        own = [each for each in rows if each["workload"] == row["workload"]]
+        varies = varying[row["workload"]]
         parts = [row["workload"], row["scenario"], row["precision"]]
         parts.append(f"b{row['batch_label'] or row['batch_size']}")
-        parts += [_slug(row[key]) for key in ("data", "hardware") if _varies(own, key)]
+        parts += [_slug(row[key]) for key in ("data", "hardware") if key in varies]
         for name, each in workloads.of(row["workload"]).dimensions.items():
-            if _varies(own, name):
+            if name in varies:
                 parts.append(f"{each.key}{row[name]}")
         names.append("-".join(filter(None, parts)))
     crowded = _crowded(names, rows, lambda row: tuple(row[key] for key in WAYS))
@@ -317,8 +326,11 @@ def _crowded(
     return {name for (name, *_), found in cells.items() if len(found) > 1}
 
 
-def _varies(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
-    return len({row[key] for row in rows}) > 1
+def _varying(rows: Sequence[Mapping[str, Any]], workload: str) -> set[str]:
+    """Data, device and dimensions of which a workload's rows have more than one."""
+    own = [row for row in rows if row["workload"] == workload]
+    keys = ("data", "hardware", *workloads.of(workload).dimensions)
+    return {key for key in keys if len({row[key] for row in own}) > 1}
 
 
 def write_values(config_path: Path, runs: Path, out: Path) -> None:

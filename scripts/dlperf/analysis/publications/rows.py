@@ -14,6 +14,7 @@ from dlperf.analysis.schema.files import AnalysisError
 from dlperf.analysis.statistics.medians import median
 from dlperf.contract import project
 from dlperf.plan import ConfigError
+from dlperf.plan.config import IMPORTED
 
 Row = Mapping[str, str]
 
@@ -26,7 +27,16 @@ def read_all(folder: Path) -> list[dict[str, str]]:
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
         raise AnalysisError(f"{folder}: has no YAML file of an imported round")
-    return [row for path in paths for row in _of_publication(configs.load(path))]
+    found = []
+    for path in paths:
+        config = configs.load(path)
+        if config.round != f"{IMPORTED}{path.stem}":
+            raise AnalysisError(
+                f"{path}: round: '{config.round}' must be '{IMPORTED}' and the name of the file: a "
+                "page is found by it"
+            )
+        found += _of_publication(config)
+    return found
 
 
 def read_beside(config: configs.Import, folder: Path) -> list[dict[str, str]]:

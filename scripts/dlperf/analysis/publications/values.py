@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import PydanticCustomError
 
 from dlperf import frameworks, scenarios, workloads
+from dlperf.analysis.schema.columns import numbers
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract.layout import SPELLED as WAYS
 from dlperf.contract.problems import Problem
@@ -252,6 +253,8 @@ def _fields(path: Path) -> tuple[str, list[tuple[int, list[str]]]]:
         raise AnalysisError(
             f"{path}: line {line}: is not UTF-8 text; save it as CSV in UTF-8"
         ) from None
+    except ValueError as error:  # of the path
+        raise AnalysisError(f"{str(path)!r}: cannot be read: {error}") from None
     if "\0" in text:
         raise AnalysisError(f"{path}: is not UTF-8 text, perhaps UTF-16; save it as CSV in UTF-8")
     reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
@@ -356,8 +359,15 @@ def tidy(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _dimensions(value: Value, problems: Problems) -> None:
-    """A training throughput with a dimension that its workload does not have is in no table."""
+    """Add dimensions that are no numbers, where tables have numbers, and those that the workload of
+    a training throughput does not have: it would be in no table."""
     if not value.is_own:
+        for name, kind in numbers(list(value.dimensions)).items():
+            try:
+                kind(value.dimensions[name])
+            except ValueError:
+                text = _shown(value.dimensions[name])
+                problems.add(value.line, f"{name}: {text} is not a number")
         return
     own = workloads.of(value.workload).dimensions
     for name, text in value.dimensions.items():

@@ -271,12 +271,25 @@ def test_no_damage_to_a_published_table_ends_in_a_traceback(tmp_path, data):
         assert f"{config.with_suffix('.csv')}: " in str(error)
 
 
+def test_a_dimension_of_a_latency_is_a_number_where_tables_have_numbers(tmp_path, capsys):
+    error = refused(capsys, publication(tmp_path, text_of({**LATENCY, "zero_stage": "all"})))
+    assert "mine.csv: line 2: zero_stage: 'all' is not a number" in error
+
+
+def test_a_number_stands_in_one_file_only(tmp_path, capsys):
+    config = publication(tmp_path, text_of({}))
+    config.write_text(config.read_text().replace("csv]", f"csv, {tmp_path}/mine.csv]"))
+    assert "mine.csv: line 2: is of the same repetition, metric and estimator as" in refused(
+        capsys, config
+    )
+
+
 # ---- names
 
 
 def test_implementations_whose_names_are_spelled_alike_stay_apart(tmp_path):
     """A folder's name has small letters only: C and C++ would share one."""
-    titles = ["PyTorch", "pytorch", "PyTorch!", "飞桨", "框架", "x" * 79, "x" * 80]
+    titles = ["PyTorch", "pytorch", "PyTorch!", "飞桨", "框架", "$\\frac$", "x" * 79, "x" * 80]
     rows = [{"implementation": title, "value": f"{n}.5"} for n, title in enumerate(titles, start=1)]
     config = publication(tmp_path, text_of(*rows))
     made = page(config)
@@ -377,6 +390,13 @@ def test_scaling_is_over_as_many_micro_steps_where_there_are_some(tmp_path):
     (only,) = speedups.contradictions(rows_of.read_all(tmp_path), [], tmp_path / "none.csv")
     assert only["finding"] == "11.54 times one device, on 8 devices"
     assert only["rows"] == f"{tmp_path}/mine.csv:5"
+
+
+def test_a_file_with_another_name_than_its_round_is_named(tmp_path):
+    config = publication(tmp_path, text_of({}))
+    config.rename(tmp_path / "my page.yaml")
+    with pytest.raises(AnalysisError, match="my page.yaml: round: 'imported-mine' must be"):
+        rows_of.read_all(tmp_path)
 
 
 def test_a_page_depends_on_its_own_files(tmp_path):
