@@ -27,7 +27,7 @@ def read_all(folder: Path) -> list[dict[str, str]]:
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
         raise AnalysisError(f"{folder}: has no YAML file of an imported round")
-    found = []
+    found: list[dict[str, str]] = []
     for path in paths:
         config = configs.load(path)
         if config.round != f"{IMPORTED}{path.stem}":
