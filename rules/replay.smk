@@ -1,5 +1,6 @@
 """
 Required inputs: config/published/<name>.yaml and the CSV files that it names, but no measurements.
+Each YAML file there is a publication.
 
 Outputs: results/imported-<name>/ with records of kind `imported`, measurements.tsv.gz, cells.tsv,
 values.tsv (other figures than throughput), tables/, figures/ and report.html, made by the same code
@@ -10,14 +11,16 @@ contradictions.
 under `beside` shows their cells.
 """
 
-PUBLISHED = (
-    *("dlperf-v1", "dlperf-v1-summary", "dlperf-v1-reports"),
-    *("dlperf-v1-wide-deep", "dlperf-v1-insightface"),
-    *("dlperf-v1-gpt", "dlperf-v1-gpt-zero"),
-    *("nvidia-mxnet-resnet50", "nvidia-electra"),
-)
+import re
+
 IMPORTED = "results/imported-{published}"
-OWN = str(project.own("config/published"))
+# Those of the working folder, if it has some, or the project's own.
+FOLDER = project.find("config/published")
+PUBLISHED_NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
+# Each YAML file there is a publication. (`speedups` refuses one with another name.)
+PUBLISHED = sorted(
+    path.stem for path in FOLDER.glob("*.yaml") if re.fullmatch(PUBLISHED_NAME, path.stem)
+)
 
 
 def published(name):
@@ -25,19 +28,45 @@ def published(name):
     return project.find(f"config/published/{name}.yaml")
 
 
-def tables_of(*names):
-    """The CSV files of these. Their YAML files are read only if a target needs them."""
+def publication(name):
+    """The config of an imported round; None of a wrong one: the job that reads it says why.
+
+    Its YAML file is read only if a target needs it.
+    """
     from dlperf.analysis.publications import config as imports
 
     try:
-        found = [imports.load(published(name)).files for name in names]
-    except plan.ConfigError as error:
-        raise WorkflowError(str(error)) from None
-    return [str(project.find(file)) for files in found for file in files]
+        return imports.load(published(name))
+    except plan.ConfigError:
+        return None
+
+
+def tables_of(*names):
+    """The CSV files of these publications."""
+    found = [publication(name) for name in names]
+    return [str(project.find(file)) for each in found if each for file in each.files]
+
+
+def compared_with(wildcards):
+    """The files that the page of a publication is made from: its own, and those that other
+    publications of the same publisher have, if they can be read."""
+    own = publication(wildcards.published)
+    found = [str(published(wildcards.published)), *tables_of(wildcards.published)]
+    for name in PUBLISHED if own and own.publisher else []:
+        other = publication(name)
+        if other and other.publisher == own.publisher and other.round != own.round:
+            found += [str(published(name)), *tables_of(name)]
+    return [*filter(os.path.exists, found), *known_contradictions()]
+
+
+def known_contradictions():
+    """The list of what tables do not show, if the folder has one."""
+    known = FOLDER / "known-contradictions.csv"
+    return [str(known)] if known.exists() else []
 
 
 wildcard_constraints:
-    published="[A-Za-z0-9][A-Za-z0-9._-]*",
+    published=PUBLISHED_NAME,
 
 
 rule replay:
@@ -105,6 +134,7 @@ rule values_imported:
 rule replay_round:
     input:
         **steps.REPLAY.inputs(IMPORTED, ()),
+        compared_with=compared_with,
     output:
         page=f"{IMPORTED}/report.html",
         tables=directory(f"{IMPORTED}/tables"),
@@ -114,15 +144,15 @@ rule replay_round:
     localrule: True
     params:
         **steps.REPLAY.params(IMPORTED, ()),
-        published=OWN,
+        published=str(FOLDER),
     shell:
         PYTHON + steps.REPLAY.command(()) + " > {log:q} 2>&1"
 
 
 rule speedups:
     input:
-        [f"{OWN}/{name}.yaml" for name in PUBLISHED],
-        f"{OWN}/known-contradictions.csv",
+        sorted(map(str, FOLDER.glob("*.yaml"))),
+        known_contradictions(),
         lambda wildcards: tables_of(*PUBLISHED),
     output:
         **steps.SPEEDUPS.outputs("results/imported", ()),
@@ -131,6 +161,6 @@ rule speedups:
     localrule: True
     params:
         **steps.SPEEDUPS.params("results/imported", ()),
-        published=OWN,
+        published=str(FOLDER),
     shell:
         PYTHON + steps.SPEEDUPS.command(()) + " > {log:q} 2>&1"

@@ -27,10 +27,6 @@ NAMES_OF_OTHERS = {
     "BERT-Base uncased": "a vocabulary, as its publisher calls it",
     "bert-vocabulary": "a source of config/data.yaml",
     "electra-base": "a source of config/data.yaml",
-    "nvidia-mxnet-resnet50": "a file of config/published",
-    "nvidia-electra": "a file of config/published",
-    "dlperf-v1-gpt": "a file of config/published",
-    "dlperf-v1-insightface": "a file of config/published",
     "GPT-2": "the vocabulary of its authors",
     "BERT's by half their norm": "how large an error of OneFlow was found to be",
 }

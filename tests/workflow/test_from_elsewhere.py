@@ -140,9 +140,10 @@ def test_a_figure_of_records_in_that_folder(folder):
     assert Path(FIGURE).name in (folder / "report.html").read_text()
 
 
-def test_publications_of_the_project_and_of_that_folder(folder):
+def publication(folder: Path, name: str, *rows: dict[str, str], separator: str = ",") -> None:
+    """A CSV in the form of docs/importing.md and the YAML file by which it is found."""
     published = folder / "config/published"
-    published.mkdir(parents=True)
+    published.mkdir(parents=True, exist_ok=True)
     values = {
         **{"framework": "pytorch", "implementation": "mine", "workload": "resnet50"},
         **{"scenario": "train", "precision": "fp32", "compiler": "none"},
@@ -150,9 +151,47 @@ def test_publications_of_the_project_and_of_that_folder(folder):
         **{"repetition": "1", "metric": "throughput", "value": "14.2", "unit": "images/s"},
         **{"estimator": "wall_clock", "source": "a page", "note": ""},
     }
-    (published / "mine.csv").write_text("\n".join([",".join(values), ",".join(values.values())]))
-    mine = {"round": "imported-mine", "title": "Mine", "files": ["config/published/mine.csv"]}
-    (published / "mine.yaml").write_text(yaml.safe_dump(mine))
+    lines = [separator.join(values)]
+    lines += [separator.join({**values, **row}.values()) for row in rows]
+    (published / f"{name}.csv").write_text("\n".join(lines))
+    files = [f"config/published/{name}.csv"]
+    said = {"round": f"imported-{name}", "title": "T", "files": files}
+    (published / f"{name}.yaml").write_text(yaml.safe_dump(said))
+
+
+def test_publications_of_the_project_and_of_that_folder(folder):
+    publication(folder, "mine", {})
     targets = [f"results/imported-{name}/config.yaml" for name in ("nvidia-electra", "mine")]
     snakemake(folder, *LOCAL, "--", *targets)
     assert all((folder / target).exists() for target in targets)
+
+
+def test_a_publication_is_found_by_its_yaml_and_its_page_rests_on_its_own_files(folder):
+    """One has no figure, one scales above its devices; then comes one that cannot be read."""
+    latency = {"scenario": "infer", "metric": "latency", "value": "4.5", "unit": "ms"}
+    publication(folder, "latency", latency)
+    publication(folder, "fast", {}, {"devices_per_node": "8", "value": "200"})
+    snakemake(folder, *LOCAL, "--", "replay")
+    pages = {path.parent.name: path.read_text() for path in folder.glob("results/*/report.html")}
+    assert set(pages) == {"imported-latency", "imported-fast"}
+    above = "14.08 times one device, on 8 devices"
+    assert above in pages["imported-fast"] and above not in pages["imported-latency"]
+    assert above in (folder / "results/imported/contradictions.md").read_text()
+
+    publication(folder, "semicolons", {}, separator=";")
+    publication(folder, "empty")
+    for name, message in (
+        ("semicolons", "its fields are separated by semicolons"),
+        ("empty", "has a header and no rows"),
+    ):
+        target = f"results/imported-{name}/report.html"
+        said = " ".join(snakemake(folder, *LOCAL, "--", target, passes=False).split())
+        assert message in said and "Traceback" not in said
+    (folder / "config/published/latency.csv").touch()
+    snakemake(folder, *LOCAL, "--", "results/imported-latency/report.html")
+    renamed = folder / "config/published/other.yaml"
+    renamed.write_text((folder / "config/published/fast.yaml").read_text())
+    target = "results/imported-other/report.html"
+    said = " ".join(snakemake(folder, *LOCAL, "--", target, passes=False).split())
+    assert "results/imported-other: is not the folder of the round 'imported-fast' of" in said
+    assert "Traceback" not in said

@@ -9,10 +9,10 @@ import re
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dlperf.analysis.logs import stamps
-from dlperf.analysis.logs.forms import Form, Source, Stated
+from dlperf.analysis.logs.forms import Form, Source, Stated, WrongLine
 from dlperf.analysis.logs.lines import Line, Log
 from dlperf.analysis.schema.files import AnalysisError
 
@@ -53,12 +53,18 @@ class Read:
 
 def read(log: Log, source: Source) -> Read:
     """The entries of a log. Raises AnalysisError where it has none."""
-    lines = tuple(source.join(log.lines))
+    try:
+        lines = tuple(source.join(log.lines))
+    except WrongLine as wrong:
+        raise AnalysisError(f"{log.path}: {wrong}") from None
     found = [(form, list(_matches(form, lines))) for form in source.forms]
     form, matches = max(found, key=lambda each: len(each[1]))
     if not matches:
+        if lacks := source.lacks(lines):
+            raise AnalysisError(f"{log.path}: {lacks}")
         raise AnalysisError(
-            f"{log.path}: no line as of {source.title}{_elsewhere(log) or _nearest(lines, source)}"
+            f"{log.path}: no line as of {source.title}"
+            f"{_with_commas(lines, source) or _elsewhere(log) or _nearest(lines, source)}"
         )
     times = stamps.unroll(stamp for _, _, stamp in matches)
     # Python leaves out a fraction that is zero: the finest stamp says how fine all are
@@ -108,10 +114,30 @@ def _elsewhere(log: Log) -> str:
 
     fitting = []
     for name in SOURCES:
-        lines = tuple(load(name).join(log.lines))
+        try:
+            lines = tuple(load(name).join(log.lines))
+        except WrongLine:  # it has lines of that source, though one of them is wrong
+            fitting.append(name)
+            continue
         if any(True for form in load(name).forms for _ in _matches(form, lines)):
             fitting.append(name)
     return f"; its lines are those of --source {' or '.join(fitting)}" if fitting else ""
+
+
+#: A comma in a number, as locales other than C print it.
+_COMMA = re.compile(r"(?<=\d),(?=\d)")
+
+
+def _with_commas(lines: tuple[Line, ...], source: Source) -> str:
+    """Where lines would be those of the source if their numbers had a point for a comma."""
+    for line in lines:
+        changed = (replace(line, text=_COMMA.sub(".", line.text)),)
+        if any(True for form in source.forms for _ in _matches(form, changed)):
+            return (
+                f"; line {line.number} would be one if its numbers had no comma in them: "
+                f"{_short(line)}: let the script print numbers as in the locale C (LC_ALL=C)"
+            )
+    return ""
 
 
 #: What stands in a pattern for characters, and the names of its groups.
@@ -134,8 +160,13 @@ def _nearest(lines: tuple[Line, ...], source: Source) -> str:
         return len(words & set(own)) ** 2 / (len(own) or 1) * math.log(1 + len(kinds[kind]))
 
     found = [kinds[kind][0] for kind in sorted(kinds, key=likeness, reverse=True)[:3]]
-    shown = "".join(
-        f"\n  line {line.number}: {textwrap.shorten(line.text, 160, placeholder=' …')}"
-        for line in found
+    shown = "".join(f"\n  line {line.number}: {_short(line)}" for line in found)
+    near = f"; the nearest are:{shown}\n" if found else "; no line of it has a number. "
+    return (
+        f"{near}If another script wrote it, no source here reads it: write what it says as rows of "
+        "a CSV, as docs/importing.md describes"
     )
-    return f"; the nearest are:{shown}" if found else "; no line of it has a number"
+
+
+def _short(line: Line) -> str:
+    return textwrap.shorten(line.text, 160, placeholder=" …")

@@ -7,13 +7,13 @@ it stands beside the wall clock and never in its place (docs/logs.md).
 """
 
 import math
-import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dlperf.analysis.logs.case import Case
 from dlperf.analysis.logs.entries import Entry
-from dlperf.analysis.logs.window import Window
+from dlperf.analysis.logs.window import Window, stall
 from dlperf.analysis.schema.files import AnalysisError
 
 #: Rounding of the log's times: below the first not worth a word, above the second no figure.
@@ -21,6 +21,14 @@ _SAID, _REFUSED = 0.002, 0.05
 #: Printed rates further from the wall clock than this are of another batch.
 _OTHER_BATCH = 1.8
 _FINE_STAMP = 0.01  # seconds; coarser ones give way to printed durations
+#: Durations that lines print, by the names of forms.py.
+_DURATIONS = ("seconds", "milliseconds", "step_seconds", "step_milliseconds")
+#: Words that a log puts beside a time or a rate, with the number and its unit.
+_TIMED = re.compile(
+    r"\b(?:\w*(?:cost|elapsed?|time|speed|ips|throughput|latency|per_?sec)\w*)[ :=]{1,3}"
+    r"\d+(?:\.\d+)?(?: ?(?:ms|sec|s|[a-z]+/s(?:ec(?:ond)?)?)\b)?",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,7 @@ def estimates(windows: Sequence[Window], case: Case, measured: int) -> list[Esti
     """The estimates of a window, the wall clock first where the logs have times."""
     time = _time(windows)
     rates = _rates(windows, case)
-    found = []
+    found: list[Estimate] = []
     if time is not None:
         found.append(_wall_clock(windows, time, case, measured))
     if rates:
@@ -50,14 +58,12 @@ def estimates(windows: Sequence[Window], case: Case, measured: int) -> list[Esti
             found.append(_harmonic(windows, rates))
     running = [_global(window.entries[-1], window, case, "running_rate") for window in windows]
     if None not in running:
-        value = statistics.fmean(rate for rate in running if rate is not None)
+        value = _mean([rate for rate in running if rate is not None])
         found.append(Estimate("printed", value, "the last line's mean since training began"))
-    if time is not None and rates:
-        _same_batch(windows, found[0].value, found[1].value, case)
+    if time is not None:
+        found = _held_against_the_clock(windows, found, time, case)
     if not found:
-        raise AnalysisError(
-            f"{windows[0].read.log.path}: its lines have no times, durations or rates: no figure"
-        )
+        raise AnalysisError(f"{windows[0].read.log.path}: {_why_no_figure(windows)}: no figure")
     broken = [
         each.estimator for each in found if not (math.isfinite(each.value) and each.value > 0)
     ]
@@ -104,10 +110,10 @@ def _by_durations(windows: Sequence[Window]) -> _Time | None:
         each = [_duration(*pair) for pair in zip(window.entries, window.covered, strict=True)]
         if None in each:
             return None
-        totals.append(math.fsum(seconds for seconds, _ in filter(None, each)))
-        rounding = max(rounding, math.fsum(half for _, half in filter(None, each)))
+        totals.append(_sum(seconds for seconds, _ in filter(None, each)))
+        rounding = max(rounding, _sum(half for _, half in filter(None, each)))
     named = all(window.named for window in windows)
-    seconds = max(totals) if named else statistics.fmean(totals)
+    seconds = max(totals) if named else _mean(totals)
     how = f"sum of {len(windows[0].entries)} printed durations"
     return _Time(seconds, rounding, how if named else f"{how}, mean of {len(windows)} ranks")
 
@@ -221,7 +227,7 @@ def _sequence_length(window: Window, case: Case) -> int:
 def _mean_of_rates(
     windows: Sequence[Window], rates: Sequence[Sequence[float]], case: Case, time: _Time | None
 ) -> Estimate:
-    value = statistics.fmean(rate for each in rates for rate in each)
+    value = _mean([rate for each in rates for rate in each])
     entry, printed_by = windows[0].entries[0], windows[0].read.form.printed_by
     if "kilotoken_rate" in entry.values:
         note = (
@@ -245,22 +251,150 @@ def _harmonic(windows: Sequence[Window], rates: Sequence[Sequence[float]]) -> Es
     for window, each in zip(windows, rates, strict=True):
         for covered, rate in zip(window.covered, each, strict=True):
             samples += covered
-            seconds += covered / rate if rate else math.inf
-    value = samples / seconds
+            seconds += covered / rate if rate > 0 else math.inf
+    value = samples / seconds if seconds else math.nan
     return Estimate("harmonic_mean_of_rates", value, "by steps; the log has no times")
 
 
-def _same_batch(windows: Sequence[Window], clock: float, printed: float, case: Case) -> None:
-    """Printed rates must be near the clock's: else the log is of another batch."""
-    read = windows[0].read
-    values = windows[0].entries[0].values
-    if "rate" not in values or "epoch_samples" in values:
-        return
-    ratio = printed / clock
-    if not math.isfinite(ratio) or 1 / _OTHER_BATCH < ratio < _OTHER_BATCH:
-        return
-    raise AnalysisError(
-        f"{read.log.path}: the rates that it prints are {ratio:.2g} times what a global batch of "
-        f"{case.global_batch_size} gives over the time that the window took: are batch_size, nodes "
-        "and devices_per_node the log's?"
+def _held_against_the_clock(
+    windows: Sequence[Window], found: Sequence[Estimate], time: _Time, case: Case
+) -> list[Estimate]:
+    """The estimates, none of which is far from the clock: else the log is of another batch.
+
+    Stamps of the lines are held against their durations too, where the durations are the clock.
+    Raises AnalysisError. Rates of work that was only queued (MLPerf), and of tokens without
+    padding, say nothing of the batch: they are marked.
+    """
+    path, clock = windows[0].read.log.path, found[0].value
+    batch = (
+        f"what a global batch of {case.global_batch_size} gives over the time that the window "
+        "took: are batch_size, nodes and devices_per_node the log's?"
     )
+    stamps = _by_stamps(windows)
+    if stamps is not None and time.how != stamps.how:
+        if _apart(stamps.seconds, time.seconds, stamps.rounding + time.rounding) is not None:
+            raise AnalysisError(
+                f"{path}: the window takes {stamps.seconds:.6g} s by {stamps.how}, and "
+                f"{time.seconds:.6g} s by {time.how}: they are not of the same steps"
+            )
+    kept = []
+    values = windows[0].entries[0].values
+    for each in found:
+        if each.estimator == "mean_of_rates" and _of_rates(values):
+            ratio = _apart(each.value, clock)
+            loose = "epoch_samples" in values or ("kilotoken_rate" in values and each.value < clock)
+            if ratio is not None and not loose:
+                raise AnalysisError(
+                    f"{path}: the rates that it prints are {ratio:.2g} times {batch}"
+                )
+            if ratio is not None:
+                what = "padding" if "kilotoken_rate" in values else "work that was only queued"
+                note = f"{each.note}; {ratio:.3g} times the clock's: is it {what}?"
+                each = replace(each, note=note)
+        elif each.estimator == "printed":
+            ratio = _running_off(windows, case, time)
+            if ratio is not None and not any(map(stall, windows)):
+                raise AnalysisError(
+                    f"{path}: the running mean that it prints is {ratio:.2g} times {batch}"
+                )
+            if ratio is not None:  # a mean of steps leaves out what lies between them
+                note = f"in the window {ratio:.3g} times the clock's, as training stood still"
+                each = replace(each, note=f"{each.note}; {note}")
+        kept.append(each)
+    return kept
+
+
+def _of_rates(values: Mapping[str, str]) -> bool:
+    """Whether a mean of rates is of printed ones, and not of the durations that are the clock."""
+    return any(name in values for name in ("rate", "step_rate", "kilotoken_rate"))
+
+
+def _apart(printed: float, clock: float, rounding: float = 0.0) -> float | None:
+    """The factor between two numbers that is too large for one batch; None where it is not.
+
+    Neither of a number that is none: it costs its own row only.
+    """
+    if not (math.isfinite(printed) and printed > 0 and math.isfinite(clock) and clock > 0):
+        return None
+    ratio = printed / clock
+    if abs(printed - clock) <= rounding or 1 / _OTHER_BATCH < ratio < _OTHER_BATCH:
+        return None
+    return ratio
+
+
+def _running_off(windows: Sequence[Window], case: Case, time: _Time) -> float | None:
+    """How many times the clock's rate the window's part of printed running means is, if too far.
+
+    n steps at a mean of r samples a second took n x batch / r. The window's part is the difference
+    between its ends; the means' last digits say how far off it may be.
+    """
+    for window in windows:
+        samples, end = _samples(window, case), window.entries[-1]
+        since = window.read.form.running_since
+        longest = shortest = 0.0
+        for entry, sign in ((end, 1), (window.start, -1)):
+            if entry is None or entry.step <= since:
+                continue  # the mean begins in the window
+            rate = _global(entry, window, case, "running_rate")
+            if rate is None or not (math.isfinite(rate) and rate > 0):
+                return None
+            text = entry.values["running_rate"]
+            half = 0.5 * 10.0 ** -len(text.partition(".")[2]) * rate / float(text)
+            bounds = [
+                (entry.step - since) * samples / max(rate + off, 0.1 * rate)
+                for off in (-half, half)
+            ]
+            longest += max(bounds) if sign > 0 else -min(bounds)
+            shortest += min(bounds) if sign > 0 else -max(bounds)
+        if shortest <= time.seconds * _OTHER_BATCH and longest * _OTHER_BATCH >= time.seconds:
+            continue
+        return time.seconds / (0.5 * (shortest + longest))
+    return None
+
+
+def _why_no_figure(windows: Sequence[Window]) -> str:
+    """What the lines of the window say of times and rates, and why it does not count."""
+    for window in windows:
+        everything = [*([window.start] if window.start else []), *window.entries]
+        stamped = [entry for entry in everything if entry.time is not None]
+        if stamped and window.start is None:
+            return (
+                f"its lines have time stamps, but none stands for the end of step "
+                f"{window.entries[0].step - window.covered[0]}, where the window begins: choose "
+                f"--warmup {window.entries[0].step}"
+            )
+        unstamped = [entry for entry in everything if entry.time is None]
+        if stamped and unstamped:
+            return (
+                f"line {stamped[0].number} has a time stamp, but line {unstamped[0].number} (step "
+                f"{unstamped[0].step}) has none"
+            )
+        for name in ("rate", "step_rate", "kilotoken_rate", *_DURATIONS):
+            lacking = [entry for entry in window.entries if name not in entry.values]
+            if 0 < len(lacking) < len(window.entries):
+                return (
+                    f"line {lacking[0].number} (step {lacking[0].step}) has no "
+                    f"{name.replace('_', ' ')}, but other lines of the window have one"
+                )
+    entry = windows[0].entries[-1]
+    said = list(dict.fromkeys(match[0] for match in _TIMED.finditer(entry.text)))
+    if not said:
+        return "its lines have no time stamps, durations or rates"
+    why = windows[0].read.form.uncounted or "nothing says of which steps they are"
+    return (
+        f"line {entry.number} prints {', '.join(said[:6])}, which do not count: {why}; and the "
+        "lines have no time stamps"
+    )
+
+
+def _sum(values: Iterable[float]) -> float:
+    """The sum; no number where there is none, as of two infinities."""
+    try:
+        return math.fsum(values)
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _mean(values: Sequence[float]) -> float:
+    """The mean; no number where one of them is none, or below zero."""
+    return _sum(values) / len(values) if all(value >= 0 for value in values) else math.nan

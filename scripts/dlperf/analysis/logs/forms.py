@@ -28,8 +28,9 @@ from typing import Literal
 
 from dlperf.analysis.logs.lines import Line
 
-#: A number as C, Python and C++ print it, those included that are none; taken whole or not at all.
-NUMBER = r"(?>[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|(?i:nan|inf(?:inity)?)))"
+#: A number as C, Python and C++ print it, those included that are none; taken whole or not at all:
+#: of 1,234.5 and 13,2 neither the 1 nor the 13.
+NUMBER = r"(?>[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|(?i:nan|inf(?:inity)?)))(?!,\d)"
 
 #: What a log may say of a case, and the case's value in the same words.
 Setting = Literal[
@@ -61,6 +62,7 @@ class Form:
     stated: tuple["Stated", ...] = ()
     running_since: int = 0  # steps of the epoch that a running mean leaves out
     note: str = ""  # what a reader of its figures must know
+    uncounted: str = ""  # why times or rates that its lines print do not count
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,20 @@ class Skipped:
     counted: bool
 
 
+class WrongLine(Exception):
+    """A line that has a value which cannot be: what is wrong with it, and what may stand there."""
+
+    def __init__(self, line: Line, what: str) -> None:
+        self.line, self.what = line, what
+        super().__init__(f"line {line.number}: {what}")
+
+
 def unchanged(lines: Iterable[Line]) -> Iterator[Line]:
     yield from lines
+
+
+def nothing_lacks(lines: Iterable[Line]) -> str:
+    return ""
 
 
 @dataclass(frozen=True)
@@ -114,6 +128,8 @@ class Source:
     durations_first: bool = False
     #: Makes one line of what upstream spreads over several.
     join: Callable[[Iterable[Line]], Iterator[Line]] = unchanged
+    #: What lines of this source lack that no form was found in them; '' if none is of this source.
+    lacks: Callable[[Iterable[Line]], str] = nothing_lacks
 
 
 def stated_precision(name: str, precision: str = "amp") -> tuple[Stated, ...]:

@@ -6,12 +6,17 @@ A last line without its end may have been cut in the middle of a number: it is l
 import gzip
 import hashlib
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlperf.analysis.schema.files import AnalysisError
 
+#: Digits that are no number that a log prints; converted, they would take for ever or fail.
+_DIGITS = re.compile(r"\d{41,}")
+#: Characters of a line that are read: patterns would search longer ones for hours.
+_LONGEST = 20_000
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 #: What launchers put before each rank's lines.
 _PREFIXES = tuple(
@@ -54,7 +59,7 @@ def read(path: Path) -> Log:
         sha256 = hashlib.sha256(content).hexdigest()
         if path.suffix == ".gz":
             content = gzip.decompress(content)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise AnalysisError(f"{path}: cannot be read: {error}") from None
     whole, cut = _split(_decode(content))
     return Log(path, sha256, tuple(_lines(whole)), cut)
@@ -75,7 +80,9 @@ def _split(text: str) -> tuple[list[str], str]:
 
 def _lines(texts: list[str]) -> Iterator[Line]:
     for number, text in enumerate(texts, start=1):
-        text = _COLOUR.sub("", text)
+        if len(text) > _LONGEST:  # a number must not be cut
+            text = text[:_LONGEST].rpartition(" ")[0]
+        text = _DIGITS.sub("…", _COLOUR.sub("", text))
         tags = list(_TAG.finditer(text))
         before = text[: tags[0].start()] if tags else text
         if before or not tags:

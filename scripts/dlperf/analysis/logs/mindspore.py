@@ -32,8 +32,8 @@ def join(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _joined(waiting: list[Line], epoch: re.Match[str]) -> str:
-    milliseconds, of_a_step = float(epoch[1]), float(epoch[2])
-    steps = round(milliseconds / of_a_step) if of_a_step > 0 else 0
+    ratio = float(epoch[1]) / float(epoch[2]) if float(epoch[2]) > 0 else 0.0
+    steps = round(ratio) if 0 < ratio < 1e15 else 0  # neither of a time that is no number
     text = waiting.pop(0).text
     # a monitor that prints every step prints all of an epoch before its time
     while waiting and _follows(text, waiting[0].text):

@@ -12,6 +12,10 @@ from dlperf.analysis.logs.lines import Line
 
 _SETTING = re.compile(r"ppcls INFO: (?P<indent> *)(?P<key>\w+) : ?(?P<value>.*)")
 _TRAINS = re.compile(r"\[Train\]|\btrain step:")
+_OF_ONE = (
+    "they are of the printed step alone, or a mean of steps that the line does not name, and the "
+    "steps between two lines are in none of them"
+)
 _MEAN = r"batch_cost: (?P<running_step_seconds><N>) ?s,"
 
 
@@ -82,6 +86,7 @@ SOURCE = Source(
             ),
             first_step=0,
             printed_by="rank",
+            uncounted=_OF_ONE,
         ),
         Form(
             "paddlepaddle",
@@ -92,6 +97,7 @@ SOURCE = Source(
             ),
             first_step=0,
             printed_by="rank",
+            uncounted=_OF_ONE,
         ),
         Form(
             "paddlepaddle",

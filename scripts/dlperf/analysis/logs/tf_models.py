@@ -9,6 +9,8 @@ from dlperf.analysis.logs.forms import Form, Source, Stated, regex
 from dlperf.analysis.logs.lines import Line
 
 _NAME = "tensorflow/models"
+#: Lines that the settings may have.
+MOST_LINES = 1000
 _SETTINGS = re.compile(r"Final model parameters: (?=\{)")
 
 
@@ -16,26 +18,33 @@ def join(lines: Iterable[Line]) -> Iterator[Line]:
     """The settings, a dict printed over a hundred lines, on one: `runtime.num_gpus=8 …`."""
     opened: Line | None = None
     text = ""
+    held: list[Line] = []
     for line in lines:
         if opened is None:
             if not (match := _SETTINGS.search(line.text)):
                 yield line
                 continue
-            opened, text = line, line.text[match.end() :]
+            opened, text, held = line, line.text[match.end() :], [line]
         elif line.rank == opened.rank:
             text += line.text
+            held.append(line)
         else:
             yield line
         if text.count("{") <= text.count("}"):
             yield replace(opened, text=f"settings {' '.join(_flat('', text))} ")
             opened = None
+        elif len(held) > MOST_LINES:  # the dict was cut: these lines are the training's
+            yield from held
+            opened = None
+    if opened is not None:
+        yield from held
 
 
 def _flat(prefix: str, text: str) -> Iterator[str]:
     try:
         settings = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return  # cut, or no dict
     waiting = [(prefix, settings)]
     while waiting:
         prefix, value = waiting.pop()

@@ -47,7 +47,16 @@ def _without_repeats(track: Track) -> Track:
 
 
 def _same(one: Entry, other: Entry) -> bool:
-    return one.text == other.text or (one.time is not None and one.time == other.time)
+    """Whether two lines of one step are one, as two loggers print it: one stamp, one rate."""
+    return one.text == other.text or (
+        one.time is not None and one.time == other.time and _numbers(one) == _numbers(other)
+    )
+
+
+def _numbers(entry: Entry) -> tuple[tuple[str, object], ...]:
+    """What the line says, as numbers: two loggers may print them with other digits."""
+    found = ((name, float(text), text) for name, text in sorted(entry.values.items()))
+    return tuple((name, text if number != number else number) for name, number, text in found)
 
 
 def _runs(track: Track, slack: int = 0) -> list[Track]:
@@ -69,7 +78,8 @@ def _chosen(read: Read, runs: Sequence[Track], run: str) -> Track:
     if run == "last" or (run == "" and count == 1):
         return runs[-1]
     if run == "":
-        falls = [f"at line {each[0].number} to {each[0].step}" for each in runs[1:]]
+        falls = [f"at line {each[0].number} to {each[0].step}" for each in runs[1:6]]
+        falls += ["…"] * (count > 6)
         raise AnalysisError(
             f"{read.log.path}: the step falls {', '.join(falls)}: the log holds {count} runs; "
             f"choose one [--run 1 … {count}, or last]"
@@ -84,7 +94,7 @@ def apart(read: Read, track: Track, allowed: Collection[int]) -> list[Track]:
 
     Which rank is which does not matter then, only that each step has as many lines.
     """
-    for candidate in (track, _distinct(track)):
+    for candidate in (_of_one_stamp(track), track, _distinct(track)):
         counts = Counter(entry.key for entry in candidate)
         if len(set(counts.values())) == 1 and counts[candidate[0].key] in allowed:
             return _dealt(candidate, counts[candidate[0].key])
@@ -99,6 +109,14 @@ def apart(read: Read, track: Track, allowed: Collection[int]) -> list[Track]:
         f"{usual} and the case asks for {asked}: its ranks cannot be told apart; give one log a "
         "rank, or one whose lines name it (mpirun --tag-output, srun --label)"
     )
+
+
+def _of_one_stamp(track: Track) -> Track:
+    """Lines of one step with one stamp and one rate are one: of two loggers, or of two ranks that
+    say the same."""
+    stamped = {(e.key, e.time, _numbers(e)): e for e in reversed(track) if e.time is not None}
+    kept = set(map(id, stamped.values()))
+    return [entry for entry in track if entry.time is None or id(entry) in kept]
 
 
 def _distinct(track: Track) -> Track:

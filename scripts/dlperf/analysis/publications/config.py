@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dlperf.contract.choices import Pattern
-from dlperf.contract.problems import explain, read_yaml
+from dlperf.contract.problems import explain, read_written, read_yaml
 from dlperf.plan import ConfigError
 from dlperf.plan.config import IMPORTED
 
@@ -62,6 +62,12 @@ class Import(BaseModel):
         "does not know. Others are refused: they are mostly misspelt.",
         examples=[["vit"]],
     )
+    versions: dict[str, Annotated[str, Field(min_length=1)]] = Field(
+        default={},
+        description="By implementation, as its rows call it, the version that the publication "
+        "prints.",
+        examples=[{"OneFlow": "0.2.0"}],
+    )
     notes: dict[str, Annotated[str, Field(min_length=1)]] = Field(
         default={},
         description="By metric, what its published numbers really are, where that is not what "
@@ -72,10 +78,11 @@ class Import(BaseModel):
 
 def load(path: Path) -> Import:
     """Read and validate a YAML file. Raises ConfigError, which lists every problem."""
+    data, written = read_written(path, str(path))
     try:
-        return Import.model_validate(read_yaml(path, str(path)))
+        return Import.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(str(path), explain(error, Import)) from None
+        raise ConfigError(str(path), explain(error, Import, written, data)) from None
 
 
 def is_import(path: Path) -> bool:

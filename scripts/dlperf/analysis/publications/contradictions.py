@@ -14,6 +14,7 @@ from dlperf.analysis.publications import times
 from dlperf.analysis.publications.published import of_model
 from dlperf.analysis.publications.ratios import Ratio
 from dlperf.analysis.publications.rows import (
+    TIDY,
     Row,
     case,
     flag,
@@ -23,6 +24,7 @@ from dlperf.analysis.publications.rows import (
     point,
     where,
 )
+from dlperf.analysis.schema.files import AnalysisError
 
 FOUND = ("kind", "publication", "where", "finding", "rows")
 #: Kinds of contradictions, as they are headed.
@@ -46,11 +48,17 @@ KINDS = {
 def contradictions(
     rows: Sequence[Row], found: Sequence[Ratio], known: Path
 ) -> list[dict[str, str]]:
-    """Every place where a publication contradicts itself, each as a row of contradictions.tsv."""
+    """Every place where a publication contradicts itself, each as a row of contradictions.tsv, and
+    the `round` of the publication.
+
+    Rows of the tidy form may be repetitions of one case, so that equal or different values of it
+    say nothing.
+    """
+    printed = [row for row in rows if row.get("form") != TIDY]
     listed = [
         *_wrong_ratios(found),
-        *_two_values(rows),
-        *_copied(rows),
+        *_two_values(printed),
+        *_copied(printed),
         *_above_linear(rows),
         *_order(rows),
         *_units(rows),
@@ -61,10 +69,15 @@ def contradictions(
     ]
     if known.exists():
         with open(known, encoding="utf-8", newline="") as stream:
-            for row in csv.DictReader(stream):
+            reader = csv.DictReader(stream)
+            for column in ("publication", "where", "finding", "how_known"):
+                if column not in (reader.fieldnames or ()):
+                    raise AnalysisError(f"{known}: line 1: the column {column!r} is missing")
+            for row in reader:
                 finding = f"{row['finding']} (known from: {row['how_known']})"
                 own = {key: row[key] for key in ("publication", "where")}
-                listed.append({"kind": "by-hand", **own, "finding": finding, "rows": ""})
+                own |= {"kind": "by-hand", "finding": finding, "rows": "", "round": ""}
+                listed.append(own)
     return listed
 
 
@@ -75,6 +88,7 @@ def _entry(kind: str, rows: Sequence[Row], where: str, finding: str) -> dict[str
         "where": where,
         "finding": finding,
         "rows": " ".join(map(place, rows)),
+        "round": rows[0]["round"],
     }
 
 
@@ -141,24 +155,34 @@ def _copied(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
 
 
 def _above_linear(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
-    """Over one device of the same table: another table may have been measured otherwise.
+    """Over the fewest devices of the same table: another table may have been measured otherwise.
 
-    Cases with names of their own differ in more than devices.
+    They may have other micro-steps; of several, those with as many count, or the fastest. Cases
+    with names of their own differ in more than devices.
     """
 
     def over(row: Row) -> tuple[str, ...]:
         return *in_table(row), *point(row, ("nodes", "gpus_per_node", "group", "case"))
 
-    single = group((row for row in rows if row["devices"] == "1" and row["value"]), over)
-    for row in rows:
-        if row["metric"] != "throughput" or not row["value"] or of_model(row["model"]).cases:
-            continue
-        bases = single.get(over(row), [])
-        devices = int(row["devices"])
-        if bases and devices > 1 and float(row["value"]) > devices * float(bases[0]["value"]):
-            ratio = float(row["value"]) / float(bases[0]["value"])
-            finding = f"{ratio:.2f} times one device, on {devices} devices"
-            yield _entry("above-linear", [row], where(row), finding)
+    speeds = [
+        row
+        for row in rows
+        if row["metric"] == "throughput" and row["value"] and not of_model(row["model"]).cases
+    ]
+    for own in group(speeds, over).values():
+        fewest = min(int(row["devices"]) for row in own)
+        bases = [row for row in own if int(row["devices"]) == fewest]
+        bases.sort(key=lambda row: -float(row["value"]))
+        for row in own:
+            devices = int(row["devices"])
+            steps = row.get("accumulation_steps")
+            alike = [base for base in bases if base.get("accumulation_steps") == steps]
+            base = (alike or bases)[0]
+            ratio = float(row["value"]) / float(base["value"])
+            if devices > fewest and ratio > devices / fewest:
+                one = "one device" if fewest == 1 else f"{fewest} devices"
+                finding = f"{ratio:.2f} times {one}, on {devices} devices"
+                yield _entry("above-linear", [row], where(row), finding)
 
 
 def _order(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
@@ -200,7 +224,10 @@ def _a_device(rows: Sequence[Row]) -> Iterator[dict[str, str]]:
     printed = [
         row
         for row in rows
-        if row["metric"] == "gpu_memory_device0" and row["value"] and row.get("vocab_size")
+        if row["metric"] == "gpu_memory_device0"
+        and row["value"]
+        and row.get("vocab_size")
+        and row.get("embedding_vec_size")
     ]
     for own in group(printed, in_table).values():
         devices, width = int(own[0]["devices"]), int(own[0]["embedding_vec_size"])

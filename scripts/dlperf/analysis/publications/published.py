@@ -10,10 +10,23 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dlperf import workloads
-from dlperf.analysis.publications.values import Problems, Table
+from dlperf.analysis.publications.values import Problems, Table, not_a_number
 from dlperf.contract.published import Published
 
 NEEDED = {"report", "table", "framework", "model", "gpus_per_node", "metric", "value"}
+#: What it has besides, if it has those.
+BESIDE = ("precision", "nodes", "devices", "unit")
+#: Columns with numbers, where they are filled in.
+NUMBERS = ("value", "speedup", "memory_ratio")
+COUNTS = ("nodes", "gpus_per_node", "devices")
+WHOLE = (
+    *("vocab_size", "embedding_vec_size", "hidden_units", "batch_size_total"),
+    *("dp", "tp", "pp", "global_batch", "micro_batch", "accumulation", "hidden", "layers", "heads"),
+)
+#: Of those there may be one a phase, as in '128|512'.
+OF_PHASES = ("seq_len", "accumulation_steps")
+#: A ratio that was computed when a table was taken down stands in its note.
+DERIVED = "derived_speedup="
 #: How a publication calls an implementation -> (framework, implementation's label).
 IMPLEMENTATIONS = {
     "OneFlow": ("oneflow", "OneFlow"),
@@ -77,7 +90,12 @@ def is_published(columns: Sequence[str]) -> bool:
 def rows(table: Table) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line, fields of a Value). Ratios are no measurements: speedups.py has them."""
     problems = Problems(table.file)
+    for column in BESIDE:
+        if column not in table.columns:
+            problems.add(1, f"the column {column!r} is missing")
+    problems.refuse()
     for line, row in table.rows:
+        _check_numbers(line, row, problems)
         allowed = WORDS | {"clip": ("yes", "no")} if _clips(row["model"]) else WORDS
         for column, known in allowed.items():
             if row.get(column, "") not in known:
@@ -85,7 +103,40 @@ def rows(table: Table) -> Iterator[tuple[int, dict[str, Any]]]:
     problems.refuse()
     for line, row in table.rows:
         if row["metric"] != "precision_speedup":
-            yield line, _fields(row)
+            try:
+                fields = _fields(row)
+            except (KeyError, ValueError) as error:  # of a column that the workload's facts read
+                problems.add(line, f"its columns do not say what {row['model']} needs: {error}")
+                continue
+            yield line, fields
+    problems.refuse()
+
+
+def _check_numbers(line: int, row: dict[str, str], problems: Problems) -> None:
+    """Add each number of a row that is none."""
+    for column in NUMBERS:
+        text = row.get(column, "")
+        if text and (wrong := not_a_number(text)):
+            problems.add(line, f"{column}: {text!r} {wrong}", f"{column}: {wrong}")
+    derived = row.get("note", "")
+    if derived.startswith(DERIVED) and (wrong := not_a_number(derived.removeprefix(DERIVED))):
+        problems.add(line, f"note: {derived!r} {wrong}", f"note: {wrong}")
+    if row["metric"] == "precision_speedup" and not row["value"]:
+        problems.add(line, "value: is empty, and a ratio has no other number")
+    for column in WHOLE + COUNTS + OF_PHASES:
+        text = row.get(column, "")
+        shape = r"[1-9][0-9]{0,14}"
+        if column in OF_PHASES:
+            shape = rf"{shape}(\|{shape})*"
+        elif column in WHOLE:
+            shape = r"[0-9]{1,15}"
+        if not re.fullmatch(shape, text) and (text or column in COUNTS):
+            problems.add(line, f"{column}: {text!r} is not a whole number", f"{column}: whole")
+            return
+    nodes, each, all_of_them = (int(row[column]) for column in COUNTS)
+    if nodes * each != all_of_them:
+        message = f"devices: {all_of_them} are not {nodes} nodes x {each} gpus_per_node"
+        problems.add(line, message, "devices")
 
 
 def _clips(model: str) -> bool:
@@ -122,6 +173,7 @@ def _fields(row: dict[str, str]) -> dict[str, Any]:
         "table": row["table"],
         "batch_label": heading(row, published),
         "hardware": row.get("gpu", ""),
+        "inferred": row.get("inferred", ""),
         "dimensions": {key: row[key] for key in DIMENSIONS if row.get(key)},
     }
     if workload in workloads.NAMES:

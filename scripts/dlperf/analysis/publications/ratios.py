@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dlperf.analysis.publications.published import of_model
-from dlperf.analysis.publications.rows import Row, group, point
+from dlperf.analysis.publications.published import DERIVED, of_model
+from dlperf.analysis.publications.rows import TIDY, Row, group, in_table, point
 
 #: What a ratio may differ by: the publications print two decimals, some of them cut off.
 TOLERANCE = 0.01
@@ -58,6 +58,7 @@ class Ratio:
 
 def ratios(rows: Sequence[Row]) -> list[Ratio]:
     """Every ratio that is printed, or was put beside a table when it was taken down."""
+    rows = [row for row in rows if row.get("form") != TIDY]  # which has no column for a ratio
     single = group(
         (row for row in rows if row["devices"] == "1" and row["value"]),
         lambda row: point(row, ("nodes", "gpus_per_node")),
@@ -70,8 +71,8 @@ def ratios(rows: Sequence[Row]) -> list[Ratio]:
         if row["metric"] == "precision_speedup":
             low, _, high = row["precision"].partition("->")
             found.append(_precision(row, same, float(row["value"]), "throughput", low, high))
-        elif note.startswith("derived_speedup="):
-            published_value = float(note.removeprefix("derived_speedup="))
+        elif note.startswith(DERIVED):
+            published_value = float(note.removeprefix(DERIVED))
             derived = _scaling(row, single, published_value, "speed-up, beside the table")
             found.append(replace(derived, printed=False))
         elif not row.get("speedup"):
@@ -90,7 +91,7 @@ def ratios(rows: Sequence[Row]) -> list[Ratio]:
             )
         else:
             found.append(_scaling(row, single, float(row["speedup"]), "speed-up over one device"))
-    return [*found, *_flops(rows)]
+    return [*found, *_memory(values), *_flops(rows)]
 
 
 def _other_precision(row: Row) -> tuple[str, ...]:
@@ -142,27 +143,51 @@ def _precision(
     return _ratio(row, what, printed, *ends)
 
 
+def _memory(rows: Sequence[Row]) -> Iterator[Ratio]:
+    """Printed percentages of the memory that another implementation takes in the same row."""
+    keys = ("metric", "devices", "vocab_size", "embedding_vec_size", "bsz_per_device")
+    same = group(rows, lambda row: (*in_table(row), *(row.get(key) or "" for key in keys)))
+    for own in same.values():
+        for row in own:
+            if not row.get("memory_ratio"):
+                continue
+            others = [each for each in own if each["implementation"] != row["implementation"]]
+            what = f"percent of {others[0]['implementation']}'s memory" if others else "memory"
+            printed = float(row["memory_ratio"])
+            if len(others) != 1:
+                reason = "the other implementation's memory was not published beside it"
+                yield Ratio(row, what, printed, reason=reason)
+                continue
+            numbers = 100 * float(row["value"]), float(others[0]["value"])
+            yield Ratio(row, what, printed, *numbers, tolerance=PERCENT_TOLERANCE)
+
+
 def _flops(rows: Sequence[Row]) -> Iterator[Ratio]:
     """Achieved FLOP/s of models whose publications print it, and the share of a peak."""
     counted = [
         row for row in rows if row["value"] and of_model(row["model"]).flops_per_sample is not None
     ]
-    keys = ("framework", "case", "group")
+    keys = ("file", "framework", "case", "group")
     speeds = {
-        tuple(row[k] for k in keys): float(row["value"])
+        tuple(row.get(k) for k in keys): float(row["value"])
         for row in counted
         if row["metric"] == "throughput"
     }
     achieved = {
-        tuple(row[k] for k in keys): float(row["value"])
+        tuple(row.get(k) for k in keys): float(row["value"])
         for row in counted
         if row["metric"] == "achieved_flops_per_gpu"
     }
     for row in counted:
-        own = tuple(row[k] for k in keys)
+        own = tuple(row.get(k) for k in keys)
         of_sample = of_model(row["model"]).flops_per_sample
         if row["metric"] == "achieved_flops_per_gpu" and own in speeds and of_sample:
-            flops = of_sample(row) * speeds[own] / 1e12
+            try:
+                flops = of_sample(row) * speeds[own] / 1e12
+            except (KeyError, ValueError, ZeroDivisionError):  # a size of the model is not there
+                what = "achieved TFLOP/s per device, from the throughput"
+                yield Ratio(row, what, float(row["value"]), reason="the model's sizes are missing")
+                continue
             yield Ratio(
                 row,
                 "achieved TFLOP/s per device, from the throughput",
@@ -172,7 +197,7 @@ def _flops(rows: Sequence[Row]) -> Iterator[Ratio]:
                 # the throughput has two decimals, which is much of a small one
                 max(FLOPS_TOLERANCE, flops / int(row["devices"]) * 0.005 / speeds[own] + 0.005),
             )
-        elif row["metric"] == "pct_peak":
+        elif row["metric"] == "pct_peak" and own in achieved:
             yield Ratio(
                 row,
                 f"percent of {PEAK:g} TFLOP/s",

@@ -6,6 +6,7 @@ and from there through the same cells, tables and figures as what was measured; 
 (latency, memory, accuracy, workloads that are not here) is a row of values.tsv.
 """
 
+import difflib
 import hashlib
 import json
 import re
@@ -16,12 +17,13 @@ from typing import Any
 
 from dlperf import workloads
 from dlperf.analysis.publications import config as configs
-from dlperf.analysis.publications.values import Value, read, spelled
+from dlperf.analysis.publications.values import Value, identity, read, spelled
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError, Row, write_table
 from dlperf.contract import project, strict_json
 from dlperf.contract.files import write
 from dlperf.contract.layout import SPELLED as WAYS
+from dlperf.contract.problems import Problem
 from dlperf.workloads.cases import layout_of_row
 
 SCHEMA = "dlperf.imported/1"
@@ -41,7 +43,7 @@ HEAD = (
 )
 TAIL = (
     *("metric", "value", "unit", "estimator", "status", "note"),
-    *("source", "record", "record_sha256"),
+    *("inferred", "source", "record", "record_sha256"),
 )
 
 
@@ -53,16 +55,29 @@ def write_round(config_path: Path, folder: Path) -> int:
     config = configs.load(config_path)
     if folder.name != config.round:
         raise AnalysisError(
-            f"{folder}: is not the folder of the round '{config.round}'; give one of that name"
+            f"{folder}: is not the folder of the round '{config.round}' of {config_path}; give one "
+            "of that name, or change `round` there"
         )
     records: dict[str, dict[str, Any]] = {}
+    paths: dict[tuple[Any, ...], str] = {}
+    seen: dict[tuple[Any, ...], Value] = {}
     for file in config.files:
         for value in read(project.find(file), config.names):
-            path = record_path(value)
-            record = records.setdefault(path, _record(value, config))
+            same = seen.setdefault(identity(value), value)
+            if same is not value:
+                raise AnalysisError(
+                    f"{value.file}: line {value.line}: is of the same repetition, metric and "
+                    f"estimator as {same.file}: line {same.line}; leave one of them out"
+                )
+            made = _record(value, config)
+            path = paths.setdefault(_whose(made), record_path(value))
+            if path in records and _whose(records[path]) != _whose(made):
+                path = paths[_whose(made)] = _apart(path, made)  # names that a path spells alike
+            record = records.setdefault(path, made)
             record["values"].append(_number(value))
             if value.status == "ok":
                 record["status"], record["reason"] = "ok", ""
+    _check_versions(config, records.values())
     if (folder / "runs").exists():
         shutil.rmtree(folder / "runs")  # what the files no longer say
     for path, record in records.items():
@@ -86,6 +101,7 @@ def _record(value: Value, config: configs.Import) -> dict[str, Any]:
             "table": value.table,
             "batch_label": value.batch_label,
             "hardware": value.hardware or config.hardware,
+            "version": config.versions.get(value.title, ""),
         },
         "values": [],
     }
@@ -98,6 +114,7 @@ def _number(value: Value) -> dict[str, Any]:
         "unit": value.unit,
         "estimator": value.estimator,
         "note": value.note,
+        "inferred": value.inferred,
         "source": {
             "text": value.source,
             "file": value.file,
@@ -109,8 +126,37 @@ def _number(value: Value) -> dict[str, Any]:
 
 def record_path(value: Value) -> str:
     """Its record's path below runs/."""
-    folder = f"{value.workload}/{_slug(value.title)}/{case_name(value)}"
+    folder = f"{value.workload}/{_bounded(_slug(value.title) or 'unnamed')}/{case_name(value)}"
     return f"{folder}/rep{value.repetition}.json"
+
+
+def _whose(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What one record is of: two records of one file differ in it."""
+    own = {**record["identity"], **record["published"]}
+    own["dimensions"] = tuple(sorted(own["dimensions"].items()))
+    return tuple(own.items())
+
+
+def _apart(path: str, record: Mapping[str, Any]) -> str:
+    """A path of its own for a record whose names, in small letters, are those of another."""
+    workload, implementation, case, file = path.split("/")
+    digest = hashlib.sha256(repr(_whose(record)).encode()).hexdigest()[:12]
+    return f"{workload}/{implementation}/{case}-{digest}/{file}"
+
+
+def _check_versions(config: configs.Import, records: Iterable[Mapping[str, Any]]) -> None:
+    """Raise AnalysisError for a version of what no row is of."""
+    titles = {
+        each["identity"]["implementation"] or each["identity"]["framework"] for each in records
+    }
+    for name in config.versions:
+        if name not in titles:
+            allowed = tuple(sorted(titles))
+            near = "".join(difflib.get_close_matches(name, allowed, 1, 0.6))
+            message = "is no implementation in the files"
+            raise AnalysisError(
+                f"{config.round}: {Problem(f'versions.{name}', '', message, allowed, near)}"
+            )
 
 
 def case_name(value: Value) -> str:
@@ -182,7 +228,7 @@ def _rows(record: Mapping[str, Any], path: str, sha256: str) -> Iterable[Row]:
             "batch_label": published["batch_label"],
             "hardware": published["hardware"],
             "metric": metric,
-            **{key: each[key] for key in ("value", "unit", "estimator", "note")},
+            **{key: each[key] for key in ("value", "unit", "estimator", "note", "inferred")},
             "status": _status(record, each),
             "reason": each["note"] if each["value"] is None else "",
             "kind": "imported",
@@ -231,7 +277,9 @@ def is_cell(row: Mapping[str, Any]) -> bool:
         return False
     own = workloads.of(row["workload"]).dimensions
     known = all(
-        text.isdigit() if name in WAYS else name in own and not own[name].problem(spelled(text))
+        isinstance(spelled(text), int)
+        if name in WAYS
+        else name in own and not own[name].problem(spelled(text))
         for name, text in row["dimensions"].items()
     )
     return known and row["scenario"] == "train" and bool(row["batch_size"])
@@ -245,13 +293,14 @@ def table_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     in one cell.
     """
     names = []
+    varying = {name: _varying(rows, name) for name in {row["workload"] for row in rows}}
     for row in rows:
-        own = [each for each in rows if each["workload"] == row["workload"]]
+        varies = varying[row["workload"]]
         parts = [row["workload"], row["scenario"], row["precision"]]
         parts.append(f"b{row['batch_label'] or row['batch_size']}")
-        parts += [_slug(row[key]) for key in ("data", "hardware") if _varies(own, key)]
+        parts += [_slug(row[key]) for key in ("data", "hardware") if key in varies]
         for name, each in workloads.of(row["workload"]).dimensions.items():
-            if _varies(own, name):
+            if name in varies:
                 parts.append(f"{each.key}{row[name]}")
         names.append("-".join(filter(None, parts)))
     crowded = _crowded(names, rows, lambda row: tuple(row[key] for key in WAYS))
@@ -277,8 +326,11 @@ def _crowded(
     return {name for (name, *_), found in cells.items() if len(found) > 1}
 
 
-def _varies(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
-    return len({row[key] for row in rows}) > 1
+def _varying(rows: Sequence[Mapping[str, Any]], workload: str) -> set[str]:
+    """Data, device and dimensions of which a workload's rows have more than one."""
+    own = [row for row in rows if row["workload"] == workload]
+    keys = ("data", "hardware", *workloads.of(workload).dimensions)
+    return {key for key in keys if len({row[key] for row in own}) > 1}
 
 
 def write_values(config_path: Path, runs: Path, out: Path) -> None:

@@ -4,41 +4,121 @@ In: the CSV files of the imported rounds in config/published/. Out: their rows a
 each with its file and line; what a number is of, in keys and in words.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dlperf.analysis.publications import config as configs
 from dlperf.analysis.publications import published
-from dlperf.analysis.publications.values import read_csv
+from dlperf.analysis.publications.values import Table, Value, identity, read_both
 from dlperf.analysis.schema.files import AnalysisError
+from dlperf.analysis.statistics.medians import median
 from dlperf.contract import project
+from dlperf.plan import ConfigError
+from dlperf.plan.config import IMPORTED
 
 Row = Mapping[str, str]
 
 
 def read_all(folder: Path) -> list[dict[str, str]]:
-    """The rows of all files that the YAML files in `folder` name, with `file` and `line`."""
-    found = []
+    """The rows of all files that the YAML files in `folder` name, with `file` and `line`.
+
+    Raises AnalysisError or ConfigError for the first file that cannot be imported.
+    """
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
         raise AnalysisError(f"{folder}: has no YAML file of an imported round")
+    found: list[dict[str, str]] = []
     for path in paths:
         config = configs.load(path)
-        for name in config.files:
-            table = read_csv(project.find(name))
-            if not published.is_published(table.columns):
-                continue
-            for line, row in table.rows:
-                label = published.IMPLEMENTATIONS.get(row["framework"], ("", row["framework"]))[1]
-                own = {
-                    "file": name,
-                    "line": str(line),
-                    "publication": config.title,
-                    "publisher": config.publisher or config.title,
-                    "implementation": label,
-                }
-                found.append({**row, **own})
+        if config.round != f"{IMPORTED}{path.stem}":
+            raise AnalysisError(
+                f"{path}: round: '{config.round}' must be '{IMPORTED}' and the name of the file: a "
+                "page is found by it"
+            )
+        found += _of_publication(config)
     return found
+
+
+def read_beside(config: configs.Import, folder: Path) -> list[dict[str, str]]:
+    """The rows of one publication, and of others in `folder` by the same publisher.
+
+    A page rests on its own files: another publication that cannot be read is left out.
+    """
+    found = list(_of_publication(config))
+    for path in sorted(folder.glob("*.yaml")):
+        try:
+            other = configs.load(path)
+            same = config.publisher and other.publisher == config.publisher
+            if same and other.round != config.round:
+                found += list(_of_publication(other))
+        except (AnalysisError, ConfigError):
+            continue
+    return found
+
+
+def _of_publication(config: configs.Import) -> Iterator[dict[str, str]]:
+    """The rows of a publication's files, checked as an import checks them."""
+    for name in config.files:
+        table, values = read_both(project.find(name), config.names)
+        own = {
+            "file": name,
+            "round": config.round,
+            "publication": config.title,
+            "publisher": config.publisher or config.title,
+        }
+        is_published = published.is_published(table.columns)
+        for row in _as_published(table) if is_published else _tidy(values):
+            yield {**row, **own}
+
+
+def _as_published(table: Table) -> Iterator[dict[str, str]]:
+    for line, row in table.rows:
+        label = published.IMPLEMENTATIONS.get(row["framework"], ("", row["framework"]))[1]
+        yield {**row, "line": str(line), "implementation": label}
+
+
+def _tidy(values: Iterable[Value]) -> Iterator[dict[str, str]]:
+    """A row, in the columns of published tables, for each metric of a case of a tidy CSV.
+
+    Its value is the median of the repetitions; of several estimates of one, the first counts.
+    """
+    groups: dict[tuple[object, ...], dict[int, Value]] = {}
+    for value in values:
+        if value.value is not None:
+            own = groups.setdefault(identity(value, "repetition", "estimator"), {})
+            own.setdefault(value.repetition, value)
+    for repetitions in groups.values():
+        value = next(iter(repetitions.values()))
+        yield {
+            "form": TIDY,
+            "line": str(value.line),
+            "report": value.source,
+            "table": value.table,
+            "framework": value.framework,
+            "implementation": value.title,
+            "model": value.workload,
+            "precision": value.precision,
+            "xla": "yes" if value.compiler == "xla" else "",
+            "compiler": value.compiler,
+            "nodes": str(value.nodes),
+            "gpus_per_node": str(value.devices_per_node),
+            "devices": str(value.nodes * value.devices_per_node),
+            "bsz_per_device": str(value.batch_size or ""),
+            "data": value.data,
+            "metric": value.metric,
+            "unit": value.unit,
+            "value": repr(median([each.value or 0.0 for each in repetitions.values()])),
+            "gpu": value.hardware,
+            "mode": value.scenario,
+            "accumulation_steps": value.dimensions.get("accumulation", ""),
+            "dimensions": " ".join(
+                f"{key}={text}" for key, text in value.dimensions.items() if key != "accumulation"
+            ),
+        }
+
+
+#: What `form` says of a row that stands in the tidy form; published tables' rows have none.
+TIDY = "tidy"
 
 
 def flag(row: Row, key: str) -> str:
@@ -62,6 +142,7 @@ def point(row: Row, without: Sequence[str] = ()) -> tuple[str, ...]:
         *("nodes", "gpus_per_node", "seq_len", "phase", "dataset", "epochs", "percentile"),
         *("stat", "group", "case", "backbone", "loss", "parallel", "sample_ratio"),
         *("vocab_size", "embedding_vec_size", "hidden_units", "system"),
+        *("compiler", "data", "dimensions"),
     )
     flags = [flag(row, key) for key in ("xla", "dali")]
     clip = "no" if row.get("clip") == "no" else ""
@@ -85,6 +166,7 @@ def case(row: Row) -> str:
         f"seq {row['seq_len']}" if row.get("seq_len") and not row.get("case") else "",
         row.get("parallel") or "",
         row.get("dataset") or "",
+        row.get("dimensions") or "",
         "xla" if row.get("xla") == "yes" else "",
         "without clip" if row.get("clip") == "no" else "",
     ]
@@ -92,7 +174,7 @@ def case(row: Row) -> str:
 
 
 def where(row: Row) -> str:
-    return f"{row['report']}, {row['table']}: {case(row)}"
+    return f"{', '.join(filter(None, (row['report'], row['table'])))}: {case(row)}"
 
 
 def in_table(row: Row) -> tuple[str, str]:

@@ -31,7 +31,7 @@ Found = tuple[Sequence[Row], str]
 def update(row: Row) -> int | None:
     """Sequences of an update; None where a row does not say it."""
     found = [row.get(key) or "" for key in ("bsz_per_device", "devices", "accumulation_steps")]
-    return math.prod(map(int, found)) if all(each.isdigit() for each in found) else None
+    return math.prod(map(int, found)) if all(each.isdecimal() for each in found) else None
 
 
 def seconds(row: Row) -> float | None:

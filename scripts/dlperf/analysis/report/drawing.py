@@ -56,6 +56,7 @@ SETTINGS: Any = {
     "ytick.labelcolor": INK,
     "hatch.linewidth": 0.8,
     "svg.fonttype": "none",
+    "text.parse_math": False,  # a dollar in a name is a dollar
     "pdf.fonttype": 42,  # TrueType, which publishers ask for; Matplotlib's own choice is Type 3
 }
 #: Around a point, or as a bar's outline: the cell is excluded from ranks (flags.mark).

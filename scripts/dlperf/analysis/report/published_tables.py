@@ -79,7 +79,7 @@ class Grid:
     def decimals(self) -> int | None:
         """The decimals that its values are printed with; None where they differ much."""
         found = [row["value"] for own in self.values.values() for row in own if row["value"]]
-        most = max(len(text.removesuffix(".0").partition(".")[2]) for text in found)
+        most = max((len(text.removesuffix(".0").partition(".")[2]) for text in found), default=4)
         return most if most <= 3 else None
 
 

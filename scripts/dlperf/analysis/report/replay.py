@@ -3,6 +3,8 @@
 In: config.yaml, cells.tsv and values.tsv of the round. Out: tables/, figures/ and report.html.
 """
 
+import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import markupsafe
 
 from dlperf.analysis.publications import config as configs
 from dlperf.analysis.publications import records, speedups
+from dlperf.analysis.publications.rows import read_beside
 from dlperf.analysis.report import (
     captions,
     figures,
@@ -20,7 +23,7 @@ from dlperf.analysis.report import (
 )
 from dlperf.analysis.round.names import SCALING
 from dlperf.analysis.schema import columns
-from dlperf.analysis.schema.files import read_table, write_table
+from dlperf.analysis.schema.files import Row, read_table, write_table
 from dlperf.analysis.schema.rows import Cell, read_cells
 from dlperf.contract.files import write
 
@@ -36,21 +39,27 @@ class Section:
 def replay(folder: Path, published: Path) -> None:
     """Write tables/, figures/ and report.html of the imported round in `folder`.
 
-    `published` has the YAML files whose tables are searched for contradictions.
+    `published` has the YAML files of other publications by the same publisher, whose numbers are
+    compared with these.
     """
     config = configs.load(folder / "config.yaml")
+    for made in ("tables", "figures"):  # there may be nothing to draw, and no more of what was
+        shutil.rmtree(folder / made, ignore_errors=True)
+        (folder / made).mkdir()
     cells = read_cells(folder / "cells.tsv")
     sections = [_section(folder, name, cells) for name in _tables(cells)]
     sections += [
         _grid(folder, grid, config) for grid in published_tables.grids(folder / "values.tsv")
     ]
+    numbers = records.read_round(folder / "runs", config.round)
     listed, counted = _contradictions(config, published)
     content = {
         "config": config,
         "sections": sections,
         "cells": cells,
         "values": read_table(folder / "values.tsv"),
-        "sources": _sources(folder, config),
+        "sources": _sources(numbers),
+        "inferred": _inferred(numbers),
         "contradictions": listed,
         "counted": counted,
         "kinds": speedups.KINDS,
@@ -111,22 +120,33 @@ def _write_figure(folder: Path, name: str, files: dict[str, bytes]) -> None:
         write(folder / f"figures/{name}.{kind}", content)
 
 
-def _sources(folder: Path, config: configs.Import) -> list[tuple[str, str, int]]:
+def _sources(numbers: Iterable[Row]) -> list[tuple[str, str, int]]:
     """(file, sha256 when it was imported, numbers) of each CSV file, from the records."""
     found: dict[tuple[str, str], int] = {}
-    for row in records.read_round(folder / "runs", config.round):
+    for row in numbers:
         key = row["source_file"], row["source_sha256"]
         found[key] = found.get(key, 0) + 1
     return [(*key, count) for key, count in found.items()]
 
 
+def _inferred(numbers: Iterable[Row]) -> list[tuple[str, int, list[str]]]:
+    """(column, how many numbers, their tables) of what the publication does not print."""
+    found: dict[str, list[str]] = {}
+    for row in numbers:
+        for column in row["inferred"].split():
+            found.setdefault(column, []).append(row["published_table"])
+    return [(name, len(own), list(dict.fromkeys(own))) for name, own in found.items()]
+
+
 def _contradictions(config: configs.Import, published: Path) -> tuple[list[dict[str, str]], str]:
     """What is found in this publication, and a sentence on its printed ratios."""
-    if not sorted(published.glob("*.yaml")):
-        return [], ""
-    rows = speedups.read_all(published)
+    rows = read_beside(config, published)
     ratios = speedups.ratios(rows)
-    listed = speedups.contradictions(rows, ratios, published / speedups.KNOWN)
-    own = [each for each in listed if each["publication"] == config.title]
-    of_this = [each for each in ratios if each.row["publication"] == config.title]
+    own = [
+        each
+        for each in speedups.contradictions(rows, ratios, published / speedups.KNOWN)
+        if each["round"] == config.round
+        or (each["round"] == "" and each["publication"] == config.title)
+    ]
+    of_this = [each for each in ratios if each.row["round"] == config.round]
     return own, speedups.summary(of_this, own)
