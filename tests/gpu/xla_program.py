@@ -1,0 +1,348 @@
+"""What a step does on a GPU, read in XLA's text of the program that it was compiled to.
+
+In: `compiled.as_text()`. Out: kernels, copies, bytes, products and their types, collectives, and
+whatever the host has to do with it. A loop whose number of turns XLA knows counts that often. What
+only a card decides (which kernel of cuDNN or cuBLAS is fastest) is not in it.
+"""
+
+import collections
+import functools
+import re
+from typing import NamedTuple
+
+#: Bytes of an element by the name of its type; others have their bits in their name.
+BYTES = {"pred": 1, "token": 0, "opaque": 0, "s4": 0.5, "u4": 0.5, "c64": 8, "c128": 16}
+ARRAY = re.compile(r"\b(pred|[a-z]+\d+[a-z0-9]*)\[([\d,]*)\]")
+
+#: Instructions that no kernel stands for: names of other results, and ends of what was started.
+FREE = {
+    "parameter",
+    "constant",
+    "tuple",
+    "get-tuple-element",
+    "bitcast",
+    "after-all",
+    "partition-id",
+    "replica-id",
+    "opt-barrier",
+    "domain",
+    "add-dependency",
+}
+COLLECTIVES = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+    "ragged-all-to-all",
+)
+#: Instructions by which a program and its host exchange something, or a rank and another's host.
+HOST = ("infeed", "outfeed", "send", "recv", "copy-start-host")
+PRODUCTS = ("dot", "convolution", "scaled-dot")
+
+
+class Instruction(NamedTuple):
+    """A line of a program. operands: names; attributes: the text behind them."""
+
+    name: str
+    shape: str
+    opcode: str
+    operands: tuple[str, ...]
+    attributes: str
+
+    def attribute(self, pattern: str) -> str:
+        """The first group of this pattern in the attributes, or ""."""
+        found = re.search(pattern, self.attributes)
+        return found[1] if found else ""
+
+    @property
+    def target(self) -> str:
+        """Of a custom call, the library's function."""
+        return self.attribute(r'custom_call_target="([^"]+)"')
+
+    @property
+    def where(self) -> str:
+        """The place in the page that it comes of, as JAX names it."""
+        return self.attribute(r'op_name="([^"]*)"')
+
+
+class Product(NamedTuple):
+    """A convolution or matrix product. types: of both factors. labels: a convolution's layouts, as
+    `b01f_01io->b01f`. precision: that of float32 factors, "highest" (all bits) or "default" (TF32).
+    """
+
+    kind: str
+    types: tuple[str, str]
+    labels: str
+    precision: str
+    where: str
+
+    @property
+    def is_channels_last(self) -> bool:
+        """Of a convolution: images and results are NHWC, as in `b01f_o01i->b01f`."""
+        return self.labels.startswith("b01f_") and self.labels.endswith("->b01f")
+
+    @property
+    def is_tf32(self) -> bool:
+        """Whether factors of float32 may be rounded to TF32's 10 bits."""
+        return "f32" in self.types and self.precision not in ("highest", "high")
+
+
+class Collective(NamedTuple):
+    """An exchange with other ranks; bytes: of what it gives. asynchronous: kernels may run beside."""
+
+    kind: str
+    bytes: int
+    asynchronous: bool
+    where: str
+
+
+class Program:
+    """A compiled program."""
+
+    def __init__(self, text: str):
+        self._computations = dict(_computations(text))
+        (self._entry,) = (name for name in self._computations if name.startswith("ENTRY "))
+        self._instructions = {
+            name: {each.name: each for each in lines} for name, lines in self._computations.items()
+        }
+
+    # ---- how often, and what runs
+
+    @functools.cached_property
+    def _running(self) -> list[tuple[Instruction, int, str]]:
+        """(instruction, times a step, its computation) of all that a step runs."""
+        return list(self._run(self._entry, 1))
+
+    def _run(self, computation, times):
+        for each in self._computations[computation]:
+            if each.opcode == "while":
+                turns = int(each.attribute(r'"known_trip_count":\{"n":"(\d+)"') or 1)
+                yield each, times, computation
+                yield from self._run(self._called(each, "body"), times * turns)
+                if not self._knows_turns(each):
+                    yield from self._run(self._called(each, "condition"), times * turns)
+            elif each.opcode == "conditional":
+                # one of the branches: the one with the most instructions
+                yield each, times, computation
+                branches = re.findall(
+                    r"%([\w.\-]+)",
+                    each.attribute(r"branch_computations=\{([^}]*)\}")
+                    or each.attribute(r"(true_computation=%\S+, false_computation=%\S+)"),
+                )
+                runs = [list(self._run(branch, times)) for branch in branches]
+                yield from max(runs, key=len)
+            elif each.opcode == "call":
+                yield from self._run(self._called(each, "to_apply"), times)
+            else:
+                yield each, times, computation
+
+    @staticmethod
+    def _knows_turns(instruction):
+        return bool(instruction.attribute(r'"known_trip_count":\{"n":"(\d+)"'))
+
+    def _called(self, instruction, key):
+        return instruction.attribute(key + r"=%?([\w.\-]+)")
+
+    def _is_kernel(self, instruction):
+        opcode = instruction.opcode
+        is_end = opcode.endswith(("-done", "-update"))
+        return not (opcode in FREE or is_end or opcode in ("while", "conditional"))
+
+    @functools.cached_property
+    def launches(self) -> collections.Counter:
+        """What the host queues in a step, by kind: fusions, calls of libraries, copies, …"""
+        found = collections.Counter()
+        for each, times, _ in self._running:
+            if self._is_kernel(each):
+                found[self._kind(each)] += times
+        return found
+
+    def _kind(self, instruction):
+        if instruction.opcode == "custom-call":
+            return instruction.target
+        if instruction.opcode == "async-start":
+            return self._wrapped(instruction).opcode + "-start"
+        return instruction.opcode
+
+    def _wrapped(self, instruction):
+        """The instruction that an async-start starts."""
+        lines = self._computations[self._called(instruction, "calls")]
+        return next(each for each in lines if each.opcode not in FREE)
+
+    @property
+    def kernels(self) -> int:
+        """Fusions, calls of libraries and single operations a step; no copies and collectives."""
+        return sum(
+            count
+            for kind, count in self.launches.items()
+            if not kind.startswith(("copy", *COLLECTIVES))
+        )
+
+    # ---- bytes
+
+    @functools.cached_property
+    def bytes(self) -> int:
+        """What kernels and copies read and write in a step: whole arrays, each time, no caches.
+
+        Workspaces of libraries are left out. A kernel that reads a part of an array counts all of
+        it, so tables of which a step touches some rows are too many: there, see XLA's own count.
+        """
+        return sum(times * self._traffic(each, at) for each, times, at in self._running)
+
+    def _traffic(self, instruction, computation):
+        if not self._is_kernel(instruction):
+            return 0
+        there = self._instructions[computation]
+        moved = size(re.sub(r", [su]8\[\d+\]\S*\)$", ")", instruction.shape))
+        return moved + sum(size(there[name].shape) for name in instruction.operands if name in there)
+
+    @property
+    def transposed(self) -> tuple[int, int]:
+        """(copies and transposes that are kernels of their own, bytes that they move)"""
+        count = moved = 0
+        for each, times, at in self._running:
+            if self._is_transposition(each):
+                count += times
+                moved += times * self._traffic(each, at)
+        return count, moved
+
+    def _is_transposition(self, instruction):
+        if instruction.opcode in ("copy", "transpose"):
+            return True
+        if instruction.opcode != "fusion":
+            return False
+        lines = self._computations[self._called(instruction, "calls")]
+        working = {each.opcode for each in lines} - FREE
+        return bool(working) and working <= {"transpose", "copy", "reshape", "convert"} and bool(
+            working & {"transpose", "copy"}
+        )
+
+    # ---- what is in it
+
+    @functools.cached_property
+    def products(self) -> list[Product]:
+        """All convolutions and matrix products, those inside of fusions too."""
+        found = []
+        for lines in self._instructions.values():
+            for each in lines.values():
+                kind = self._product(each)
+                if kind:
+                    shapes = [lines[name].shape for name in each.operands[:2] if name in lines]
+                    types = tuple(ARRAY.search(shape)[1] for shape in shapes)
+                    found.append(
+                        Product(kind, types, each.attribute(r"dim_labels=([^\s,]+)"),
+                                _precision(each), each.where)
+                    )
+        return found
+
+    @staticmethod
+    def _product(instruction):
+        if instruction.opcode in PRODUCTS:
+            return instruction.opcode
+        target = instruction.target if instruction.opcode == "custom-call" else ""
+        if target.startswith("__cudnn$conv"):
+            return "convolution"
+        return "dot" if target.startswith("__cublas") else ""
+
+    @functools.cached_property
+    def collectives(self) -> list[Collective]:
+        """Exchanges of a step, one that is repeated as often as it is."""
+        found = []
+        for each, times, _ in self._running:
+            started = self._wrapped(each) if each.opcode == "async-start" else each
+            kind = started.opcode.removesuffix("-start")
+            if kind not in COLLECTIVES:
+                continue
+            is_started = each.opcode.endswith("-start")
+            waits = '"is_sync":true' in each.attributes
+            given = size(started.shape)
+            if kind in ("all-gather", "collective-permute") and is_started:
+                given = _result(started.shape)
+            found += times * [Collective(kind, given, is_started and not waits, each.where)]
+        return found
+
+    @property
+    def host(self) -> list[str]:
+        """What the host does or waits for inside of a step; [] where it only queues.
+
+        Calls into Python, transfers from and to the host, and loops and branches that the host
+        decides by a number that it reads from the device.
+        """
+        found = []
+        for each, _, _ in self._running:
+            if each.opcode.partition("-")[0] in ("infeed", "outfeed", "send", "recv"):
+                if "is_host_transfer=true" in each.attributes or "feed" in each.opcode:
+                    found.append(f"{each.opcode}: {each.where}")
+            elif "callback" in each.target:
+                found.append(f"{each.target}: {each.where}")
+            elif "S(5)" in each.shape:
+                found.append(f"{each.opcode} in the host's memory: {each.where}")
+            elif each.opcode == "while" and not self._knows_turns(each):
+                found.append(f"a loop without a known number of turns: {each.where}")
+            elif each.opcode == "conditional":
+                found.append(f"a branch: {each.where}")
+        return found
+
+
+def _computations(text):
+    """(name, [Instruction]) of each computation; the main one's name begins with "ENTRY "."""
+    name, lines = "", []
+    for line in text.splitlines():
+        if not name:
+            header = re.match(r"(ENTRY )?%?([\w.\-]+) .*\{$", line)
+            if header and not line.startswith(("HloModule", " ")):
+                name, lines = (header[1] or "") + header[2], []
+        elif line.startswith("}"):
+            yield name, lines
+            name = ""
+        else:
+            found = re.match(r"\s+(?:ROOT )?%?([\w.\-]+) = (\(?.*?\)?) ([a-z][\w\-]*)\((.*)$", line)
+            if found:
+                operands, attributes = _split(found[4])
+                names = tuple(re.findall(r"%([\w.\-]+)", operands))
+                lines.append(Instruction(found[1], found[2], found[3], names, attributes))
+
+
+def _split(rest):
+    """(the text inside of the parenthesis that is open, the text behind it)"""
+    depth = 1
+    for place, letter in enumerate(rest):
+        depth += (letter == "(") - (letter == ")")
+        if not depth:
+            return rest[:place], rest[place + 1 :]
+    return rest, ""
+
+
+def _precision(instruction):
+    """ "highest", "high" or "default", of the factors; a named algorithm as it is."""
+    algorithm = instruction.attribute(r"\balgorithm=(\w+)") or instruction.attribute(
+        r'"algorithm":"(ALG_(?!UNSET)\w+)"'
+    )
+    if algorithm:
+        return algorithm.lower()
+    found = instruction.attribute(r"operand_precision=\{(\w+)") or instruction.attribute(
+        r'"operand_precision":\["(\w+)"'
+    )
+    return (found or "default").lower()
+
+
+def size(shape: str) -> int:
+    """Bytes of a shape, or of all in a tuple."""
+    return int(sum(_bytes(kind, sides) for kind, sides in ARRAY.findall(shape)))
+
+
+def _bytes(kind, sides):
+    width = BYTES.get(kind)
+    if width is None:
+        width = int(re.search(r"\d+", kind)[0]) / 8
+    for side in filter(None, sides.split(",")):
+        width *= int(side)
+    return width
+
+
+def _result(shape):
+    """Bytes of the second part of a started collective's shape, (what is given, what comes, …)."""
+    parts = ARRAY.findall(shape)
+    return int(sum(_bytes(*each) for each in parts[len(parts) // 2 :]))
