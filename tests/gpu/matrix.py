@@ -9,7 +9,6 @@ compiled_for_gpu.tsv beside it. A step that is there is compiled again with `--a
 """
 
 import argparse
-import collections
 import csv
 import gzip
 import json
@@ -27,6 +26,7 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support")]
 
 import xla_packages  # noqa: E402
 import xla_steps  # noqa: E402
+from xla_checks import problems  # noqa: E402
 from xla_steps import Step  # noqa: E402
 
 from dlperf import workloads  # noqa: E402
@@ -140,15 +140,10 @@ def row_of(step):
         "collectives": len(program.collectives),
         "collectives_waited_for": sum(not each.asynchronous for each in program.collectives),
         "collectives_gb": gigabytes(sum(each.bytes for each in program.collectives)),
-        "host": summary(program.host),
+        "breaks": "; ".join(f"{kind}: {what}" for kind, what in problems(made).items()),
+        "breaks_kinds": list(problems(made)),
         "compile_seconds": made.facts["seconds"],
     }
-
-
-def summary(lines):
-    """Kinds of what the host does, with how many there are of each."""
-    kinds = collections.Counter(line.partition(":")[0] for line in lines)
-    return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
 
 
 COLUMNS = (
@@ -172,7 +167,7 @@ COLUMNS = (
     "collectives",
     "collectives_waited_for",
     "collectives_gb",
-    "host",
+    "breaks",
     "compile_seconds",
     "commit",
     "utc",
@@ -186,7 +181,7 @@ def gigabytes(count):
 def write(rows):
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     with open(TABLE, "w", newline="") as stream:
-        writer = csv.DictWriter(stream, COLUMNS, delimiter="\t", lineterminator="\n", restval="")
+        writer = csv.DictWriter(stream, COLUMNS, extrasaction="ignore", delimiter="\t", lineterminator="\n", restval="")
         writer.writeheader()
         writer.writerows(rows)
 
@@ -208,12 +203,17 @@ def markdown(rows):
         "float32_products": "float32 products",
         "collectives": "exchanges",
         "collectives_waited_for": "waited for",
-        "host": "host",
+        "breaks": "breaks",
     }
+    sides = ["---" if name in (*KEYS, "breaks") else "---:" for name in titles]
     yield "| " + " | ".join(titles.values()) + " |"
-    yield "|" + "|".join("---" if name in KEYS or name == "host" else "---:" for name in titles) + "|"
+    yield "|" + "|".join(sides) + "|"
     for row in rows:
-        yield "| " + " | ".join(str(row.get(name) or "") for name in titles) + " |"
+        if row["status"] == "compiled":
+            row = {**row, "breaks": ", ".join(row["breaks_kinds"])}
+        else:
+            row = {**row, "breaks": f"does not compile: {row['status']}"}
+        yield "| " + " | ".join(str(row.get(name, "")) for name in titles) + " |"
 
 
 def main():

@@ -33,15 +33,26 @@ FLAGS = {
 
 
 def host_callback(page) -> None:
-    """A loss that the host is told of in each step."""
-    _behind_loss(page, _told)
-
-
-def _told(value):
+    """A loss that Python is told of in each step. JAX asks the card's own client for that: it does
+    not even compile here."""
     import jax
 
-    jax.debug.callback(lambda value: None, value)
-    return value
+    def told(value):
+        jax.debug.callback(lambda value: None, value)
+        return value
+
+    _behind_loss(page, told)
+
+
+def host_memory(page) -> None:
+    """A loss that goes to the host and back in each step."""
+    import jax
+
+    def there_and_back(value):
+        value = jax.device_put(value, jax.memory.Space.Host)
+        return jax.device_put(value, jax.memory.Space.Device)
+
+    _behind_loss(page, there_and_back)
 
 
 def host_loop(page) -> None:
@@ -160,6 +171,7 @@ EDITS = {
     each.__name__.replace("_", " "): each
     for each in (
         host_callback,
+        host_memory,
         host_loop,
         wide_products,
         wide_dense,

@@ -43,13 +43,18 @@ PRODUCTS = ("dot", "convolution", "scaled-dot")
 
 
 class Instruction(NamedTuple):
-    """A line of a program. operands: names; attributes: the text behind them."""
+    """A line of a program. given: the text in its parenthesis; attributes: the text behind it."""
 
     name: str
     shape: str
     opcode: str
-    operands: tuple[str, ...]
+    given: str
     attributes: str
+
+    @property
+    def operands(self) -> list[str]:
+        """Names of other instructions."""
+        return re.findall(r"%([\w.\-]+)", self.given)
 
     def attribute(self, pattern: str) -> str:
         """The first group of this pattern in the attributes, or ""."""
@@ -184,10 +189,10 @@ class Program:
 
     @functools.cached_property
     def bytes(self) -> int:
-        """What kernels and copies read and write in a step: whole arrays, each time, no caches.
+        """What kernels and copies read and write in a step, without caches and without workspaces.
 
-        Workspaces of libraries are left out. A kernel that reads a part of an array counts all of
-        it, so tables of which a step touches some rows are too many: there, see XLA's own count.
+        A kernel reads an array that it is given, and writes one that it gives, once; of a table
+        whose rows it looks up or updates in place, those rows.
         """
         return sum(times * self._traffic(each, at) for each, times, at in self._running)
 
@@ -195,8 +200,62 @@ class Program:
         if not self._is_kernel(instruction):
             return 0
         there = self._instructions[computation]
-        moved = size(re.sub(r", [su]8\[\d+\]\S*\)$", ")", instruction.shape))
-        return moved + sum(size(there[name].shape) for name in instruction.operands if name in there)
+        given = [there[name].shape for name in instruction.operands]
+        result = re.sub(r", [su]8\[\d+\]\S*\)$", ")", instruction.shape)  # without a workspace
+        if instruction.opcode != "fusion":
+            return size(result) + sum(map(size, given))
+        inside = self._fused(self._called(instruction, "calls"))
+        moved, written = 0, size(result)
+        for number, shape in enumerate(given):
+            read, replaced = inside.get(number, (None, 0))
+            moved += size(shape) if read is None else min(read, size(shape))
+            written -= replaced
+        return moved + max(written, 0)
+
+    @functools.lru_cache(maxsize=None)  # noqa: B019  as long as the program
+    def _fused(self, computation):
+        """{number of a parameter: (bytes that are read of it, bytes of results that stay)}, of a
+        fused computation's parameters of which it touches a part alone."""
+        lines = self._computations[computation]
+        users = collections.defaultdict(list)
+        for each in lines:
+            for name in each.operands:
+                users[name].append(each)
+        found = {}
+        for each in lines:
+            if each.opcode == "parameter":
+                touched = self._touched(each, users)
+                if touched:
+                    read, is_in_place = touched
+                    whole = size(each.shape)
+                    found[int(each.given)] = read, (whole - read if is_in_place else 0)
+        return found
+
+    def _touched(self, array, users):
+        """(bytes of an array that its users read, whether they update these in place), or None
+        where one of them takes all of it."""
+        there, read, is_in_place = self._instructions_by_name, 0, False
+        for each in users[array.name]:
+            is_first = each.operands[0] == array.name
+            if each.opcode in ("bitcast", "convert", "reshape"):
+                behind = self._touched(each, users)
+                if behind is None:
+                    return None
+                read, is_in_place = read + behind[0], is_in_place or behind[1]
+            elif each.opcode in ("gather", "dynamic-slice", "slice") and is_first:
+                read += size(each.shape)
+            elif each.opcode in ("scatter", "dynamic-update-slice") and is_first:
+                updates = each.operands[2 if each.opcode == "scatter" else 1]
+                stays = all(user.opcode in ("tuple", "bitcast") for user in users[each.name])
+                read, is_in_place = read + size(there[updates].shape), is_in_place or stays
+            else:
+                return None
+        return read, is_in_place
+
+    @functools.cached_property
+    def _instructions_by_name(self):
+        """All instructions: names are unique in a program."""
+        return {each.name: each for lines in self._computations.values() for each in lines}
 
     @property
     def transposed(self) -> tuple[int, int]:
@@ -223,19 +282,31 @@ class Program:
 
     @functools.cached_property
     def products(self) -> list[Product]:
-        """All convolutions and matrix products, those inside of fusions too."""
+        """Convolutions and matrix products of a step, those inside of fusions too; one in a loop as
+        often as it is computed."""
         found = []
-        for lines in self._instructions.values():
-            for each in lines.values():
-                kind = self._product(each)
-                if kind:
-                    shapes = [lines[name].shape for name in each.operands[:2] if name in lines]
-                    types = tuple(ARRAY.search(shape)[1] for shape in shapes)
-                    found.append(
-                        Product(kind, types, each.attribute(r"dim_labels=([^\s,]+)"),
-                                _precision(each), each.where)
-                    )
+        for each, times, _ in self._running:
+            lines = [each]
+            if each.opcode == "fusion":
+                inside = self._called_by_all(each)
+                lines = [line for name in inside for line in self._computations[name]]
+            for line in lines:
+                if kind := self._product(line):
+                    found += times * [self._described(kind, line)]
         return found
+
+    def _called_by_all(self, instruction):
+        """The names of all computations that a fusion consists of."""
+        for name in re.findall(r"(?:calls|to_apply)=%([\w.\-]+)", instruction.attributes):
+            yield name
+            for each in self._computations[name]:
+                yield from self._called_by_all(each)
+
+    def _described(self, kind, line):
+        shapes = [self._instructions_by_name[name].shape for name in line.operands[:2]]
+        types = tuple(ARRAY.search(shape)[1] for shape in shapes)
+        labels = line.attribute(r"dim_labels=([^\s,]+)")
+        return Product(kind, types, labels, _precision(line), line.where)
 
     @staticmethod
     def _product(instruction):
@@ -300,9 +371,7 @@ def _computations(text):
         else:
             found = re.match(r"\s+(?:ROOT )?%?([\w.\-]+) = (\(?.*?\)?) ([a-z][\w\-]*)\((.*)$", line)
             if found:
-                operands, attributes = _split(found[4])
-                names = tuple(re.findall(r"%([\w.\-]+)", operands))
-                lines.append(Instruction(found[1], found[2], found[3], names, attributes))
+                lines.append(Instruction(*found.groups()[:3], *_split(found[4])))
 
 
 def _split(rest):

@@ -19,6 +19,7 @@ from dlperf import workloads
 from dlperf.analysis.round import roofline
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.layout import Layout
+from dlperf.contract.traffic import COUNTS
 
 HERE = Path(__file__).resolve().parent
 #: What a rank of one card of published rounds takes at once, where no other size is asked for.
@@ -86,24 +87,27 @@ class Compiled:
 
     @property
     def limits(self) -> dict[str, float] | None:
-        """Bytes of the step by the workload's own count of kernels: least, fused, eager.
+        """Bytes of the step by the workload's own count of kernels: least, fused, eager; and
+        `kept`, what the products of one micro-step give, which its backward pass reads again.
 
         None of a workload that counts none, of a split model, and of a shortened network.
         """
         layout = Layout(**self.step.layout)
         if self.step.layers or layout.devices_per_replica > 1 or layout.activation_checkpointing:
             return None
-        samples = self.step.batch * layout.accumulation
-        counted = roofline.step(
-            self.step.workload,
-            self.step.all_dimensions,
-            samples,
-            self.step.precision,
-            layout.accumulation,
-        )
-        if counted is None:
+
+        def counted(micro_steps):
+            step, samples = self.step, self.step.batch * micro_steps
+            own = step.workload, step.all_dimensions, samples, step.precision, micro_steps
+            return roofline.step(*own)
+
+        whole = counted(layout.accumulation)
+        if whole is None:
             return None
-        return {count: counted.bytes(count) for count in ("least", "fused", "eager")}
+        # the first of the kernels is the weights and their optimiser; of the least traffic of a
+        # product its result is a fifth (contract/traffic.py)
+        kept = sum(each.least for each in counted(1).kernels[1:]) / 5
+        return {**{count: whole.bytes(count) for count in COUNTS}, "kept": kept}
 
 
 def compiled(step: Step, python: Path, seconds: float = 3600) -> Compiled:

@@ -1,0 +1,112 @@
+"""JAX's training steps, compiled for an H100 on a machine without one.
+
+What no card is needed for: that each step compiles, what types and layouts its products have, what
+the host does in it, kernels, copies, exchanges, bytes and memory. What a card alone shows, such as
+the kernels that its libraries choose and all times, is not in it. Networks are as short as a claim
+allows; those of bytes and memory have all layers.
+"""
+
+import pytest
+import xla_checks
+import xla_steps
+from xla_steps import Step
+
+#: Of each workload a network that compiles in seconds, with each kind of layer.
+SHORT = {
+    "resnet50": {"layers": 2},
+    "bert": {"layers": 1},
+    "wide_deep": {"dimensions": {"layers": 2}},
+    "electra": {"layers": 1},
+    "electra_squad": {"layers": 1},
+    "gpt": {"dimensions": {"layers": 2}},
+    "insightface": {"dimensions": {"backbone": "y1"}},
+}
+
+
+def short(workload, precision="amp", devices=1, layout=None, control="", **dimensions):
+    own = SHORT[workload]
+    return Step(
+        workload,
+        precision,
+        devices,
+        layout or {},
+        dimensions={**own.get("dimensions", {}), **dimensions},
+        layers=own.get("layers", 0),
+        control=control,
+    )
+
+
+PIPELINE = {"pipeline_parallel": 2, "accumulation": 4}
+STEPS = [
+    *(
+        short(workload, precision, devices)
+        for precision in ("amp", "tf32", "fp32")
+        for workload in SHORT
+        for devices in (1, 8)
+    ),
+    short("wide_deep", "fp32", adam="dense"),
+    short("wide_deep", "fp32", 8, tables="sharded"),
+    short("insightface", devices=8, head="model"),
+    short("insightface", devices=8, head="partial"),
+    short("resnet50", layout={"accumulation": 3}),
+    short("gpt", layout={"activation_checkpointing": True}),
+    short("gpt", devices=2, layout={"tensor_parallel": 2}),
+    short("gpt", devices=2, layout=PIPELINE),
+    short("gpt", devices=8, layout={"tensor_parallel": 2, **PIPELINE}),
+]
+
+
+def name(step: Step) -> str:
+    dimensions = [f"{key}={value}" for key, value in step.dimensions.items()]
+    return "-".join(filter(None, [step.workload, step.precision, step.replicas, *dimensions, step.control]))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("step", STEPS, ids=name)
+def test_a_step_compiles_and_keeps_to_its_limits(step, compiled):
+    assert xla_checks.problems(compiled(step)) == {}
+
+
+#: Wrong steps, and the check that must refuse each, which the same step without it passes.
+CONTROLS = [
+    ("host", short("resnet50", control="host loop")),
+    ("host", short("bert", control="host loop")),
+    ("host", short("resnet50", control="host memory")),
+    ("float32", short("resnet50", control="wide products")),
+    ("float32", short("bert", control="wide dense")),
+    ("copies", short("resnet50", control="channels first")),
+    ("tf32", short("resnet50", "fp32", control="tf32")),
+    ("tf32", short("bert", "fp32", control="tf32")),
+    ("exact", short("resnet50", "tf32", control="exact products")),
+    ("kernels", short("bert", control="no fusion")),
+    ("exchanges", short("bert", devices=8, control="one by one")),
+    ("waiting", short("bert", devices=8, control="no overlap")),
+]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("kind", "step"), CONTROLS, ids=lambda each: each if isinstance(each, str) else name(each))
+def test_a_wrong_step_is_refused(kind, step, compiled):
+    assert kind in xla_checks.problems(compiled(step))
+
+
+@pytest.mark.full
+def test_a_step_that_calls_python_does_not_compile_without_a_card(compiled):
+    with pytest.raises(xla_steps.CompileError, match="emit_python_callback"):
+        compiled(short("wide_deep", control="host callback"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("workload", ["resnet50", "bert"])
+def test_the_whole_step_moves_no_more_bytes_than_separate_kernels(workload, compiled):
+    made = compiled(Step(workload))
+    assert made.limits and xla_checks.problems(made) == {}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("kind", "control"),
+    [("less", "frozen"), ("bytes", "no fusion"), ("memory", "wide products")],
+)
+def test_a_step_that_moves_or_keeps_too_much_or_too_little_is_refused(kind, control, compiled):
+    assert kind in xla_checks.problems(compiled(Step("resnet50", control=control)))
