@@ -71,10 +71,10 @@ def test_a_step_compiles_and_keeps_to_its_limits(step, compiled):
 CONTROLS = [
     ("host", short("resnet50", control="host loop")),
     ("host", short("bert", control="host loop")),
-    ("host", short("resnet50", control="host memory")),
     ("float32", short("resnet50", control="wide products")),
     ("float32", short("bert", control="wide dense")),
-    ("copies", short("resnet50", control="channels first")),
+    ("layout", short("resnet50", control="channels first")),
+    ("copies", short("bert", control="turned rows")),
     ("tf32", short("resnet50", "fp32", control="tf32")),
     ("tf32", short("bert", "fp32", control="tf32")),
     ("exact", short("resnet50", "tf32", control="exact products")),

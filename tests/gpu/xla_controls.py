@@ -24,8 +24,8 @@ FLAGS = {
     # every operation between two products is a kernel of its own
     "no fusion": "--xla_disable_hlo_passes=priority-fusion,multi_output_fusion,multi-output-fusion,"
     "fusion_merger,horizontal-loop-fusion-for-root,horizontal-input-fusion",
-    # each gradient is exchanged by itself
-    "no combining": "--xla_disable_hlo_passes=all-reduce-combiner,gpu-all-reduce-combiner",
+    # convolutions of NCHW images; written so in a page, XLA turns them into NHWC
+    "channels first": "--xla_gpu_force_conv_nchw=true",
     # each exchange is waited for
     "no overlap": "--xla_gpu_enable_latency_hiding_scheduler=false "
     "--xla_gpu_disable_async_collectives=ALLCOLLECTIVES",
@@ -42,17 +42,6 @@ def host_callback(page) -> None:
         return value
 
     _behind_loss(page, told)
-
-
-def host_memory(page) -> None:
-    """A loss that goes to the host and back in each step."""
-    import jax
-
-    def there_and_back(value):
-        value = jax.device_put(value, jax.memory.Space.Host)
-        return jax.device_put(value, jax.memory.Space.Device)
-
-    _behind_loss(page, there_and_back)
 
 
 def host_loop(page) -> None:
@@ -103,20 +92,21 @@ def wide_dense(page) -> None:
     transformer.dense = dense
 
 
-def channels_first(page) -> None:
-    """ResNet-50's convolutions of NCHW images, which are transposed before and behind."""
+def turned_rows(page) -> None:
+    """Between an encoder's inner layers, rows of tokens are brought into another order and back."""
     import jax
-    import jax.numpy as jnp
 
-    def convolution(x, kernel, strides, padding, **settings):
-        settings["dimension_numbers"] = ("NCHW", "OIHW", "NCHW")
-        # the barriers keep XLA from taking transposes and their inverses together
-        x = jax.lax.optimization_barrier(jnp.transpose(x, (0, 3, 1, 2)))
-        kernel = jnp.transpose(kernel, (3, 2, 0, 1))
-        y = jax.lax.conv_general_dilated(x, kernel, strides, padding, **settings)
-        return jnp.transpose(jax.lax.optimization_barrier(y), (0, 2, 3, 1))
+    from dlperf.frameworks.jax import transformer
 
-    page.convolution = convolution
+    original = transformer.gelu
+
+    def turned(x):
+        count, width = x.shape
+        x = x.reshape(8, -1, width).swapaxes(0, 1)
+        # the barrier keeps XLA from doing it on the way
+        return jax.lax.optimization_barrier(x.reshape(count, width))
+
+    transformer.gelu = lambda x: turned(original(turned(x)))
 
 
 def tf32(page) -> None:
@@ -171,11 +161,10 @@ EDITS = {
     each.__name__.replace("_", " "): each
     for each in (
         host_callback,
-        host_memory,
         host_loop,
         wide_products,
         wide_dense,
-        channels_first,
+        turned_rows,
         tf32,
         exact_products,
         frozen,
