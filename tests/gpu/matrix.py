@@ -96,7 +96,7 @@ def folder_of(step):
 
 
 def make(step, python, about):
-    """Compile a step into its folder; of one that does not compile, only the reason stands there."""
+    """Compile a step into its folder, where only the reason stands if it does not compile."""
     folder = folder_of(step)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -181,7 +181,9 @@ def gigabytes(count):
 def write(rows):
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     with open(TABLE, "w", newline="") as stream:
-        writer = csv.DictWriter(stream, COLUMNS, extrasaction="ignore", delimiter="\t", lineterminator="\n", restval="")
+        writer = csv.DictWriter(
+            stream, COLUMNS, extrasaction="ignore", delimiter="\t", lineterminator="\n", restval=""
+        )
         writer.writeheader()
         writer.writerows(rows)
 
@@ -249,7 +251,9 @@ def compile_all(asked, again):
             make(step, python, about)
             row = {name: value for name, value in row_of(step).items() if value != ""}
             told = ", ".join(f"{name} {row[name]}" for name in COLUMNS[5:-3] if name in row)
-            said = f"{folder_of(step).name}: {row['status']} ({time.monotonic() - began:.0f} s) {told}"
+            said = (
+                f"{folder_of(step).name}: {row['status']} ({time.monotonic() - began:.0f} s) {told}"
+            )
             print(said, file=sys.stderr, flush=True)
 
 

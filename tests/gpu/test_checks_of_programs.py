@@ -30,8 +30,6 @@ def test_a_float32_product_stands_where_its_page_says_so():
     assert kinds("insightface", "amp", [("update)/fc/", "jvp(Face)/stem/conv/")]) == {"float32"}
 
 
-
-
 @pytest.mark.parametrize(
     ("workload", "precision", "changes", "kind"),
     [

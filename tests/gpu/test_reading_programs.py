@@ -27,7 +27,9 @@ def test_a_loop_counts_as_often_as_it_turns():
 
 def moved(fused: str) -> int:
     """Bytes that the fusion of a computation moves."""
-    without = re.sub(rf"(\n  %\S+ = \S+) fusion\((.*?)\), kind=\w+, calls=%{fused}\n", r"\1 add(\2)\n", PROGRAM)
+    without = re.sub(
+        rf"(\n  %\S+ = \S+) fusion\((.*?)\), kind=\w+, calls=%{fused}\n", r"\1 add(\2)\n", PROGRAM
+    )
     assert without != PROGRAM
     return Program(PROGRAM).bytes - Program(without).bytes
 
@@ -106,7 +108,8 @@ def test_a_program_of_the_host_is_queued_alone():
         ),
         (
             "while(%before), condition=%goes_on, body=%turn",
-            "conditional(%first, %before, %before), true_computation=%turn, false_computation=%turn",
+            "conditional(%first, %before, %before), "
+            "true_computation=%turn, false_computation=%turn",
             "a branch",
         ),
     ],

@@ -12,8 +12,8 @@ from xla_steps import Compiled
 #: Products that a page has in float32 under mixed precision, by their place in it: ResNet-50's
 #: dense layer; what comes behind the backbone of InsightFace.
 STATED = {"resnet50": r"/fc/", "insightface": r"^(?!.*/(?:stem|depthwise|block\d*|last)\b)"}
-#: Kernels of a step: so many for each convolution or matrix product, its norms, activations, dropout
-#: and sums and the optimiser's of its weights among them, and some for lookups and the loss.
+#: Kernels of a step: so many for each convolution or matrix product, with its norms, activations,
+#: dropout, sums and the optimiser's of its weights; and some for lookups and the loss.
 KERNELS_A_PRODUCT, MORE_KERNELS = 8, 32
 #: The share of all bytes that copies and transposes by themselves may move.
 COPIES_SHARE = 0.06
@@ -104,7 +104,7 @@ def memory(made):
     """Temporary arrays are few beside what the backward pass needs, and the step fits the card."""
     limits, taken = made.limits, made.temporary_bytes
     if limits and taken > KEPT_TIMES * limits["kept"]:
-        most = f"{KEPT_TIMES} times what a micro-step's products give: {KEPT_TIMES * limits['kept'] / 1e9:.1f}"
+        most = f"{KEPT_TIMES * limits['kept'] / 1e9:.1f}, {KEPT_TIMES} times what products give"
         yield "memory", f"{taken / 1e9:.1f} GB, at most {most}"
     if taken + made.facts["argument_bytes"] > CARD_BYTES:
         yield "card", f"{(taken + made.facts['argument_bytes']) / 1e9:.1f} GB"

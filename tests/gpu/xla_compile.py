@@ -5,8 +5,8 @@
 In: an xla_steps.Step as JSON. Out, in the folder OUT: `program.txt`, the optimised program in XLA's
 text form, and `facts.json`: bytes of its memory, and the processor seconds that it took.
 
-The page's `training(run)` runs as in a rank, and nothing of it is replaced but the devices: they are
-described (h100.txtpb), so what would lie on them is a shape. Ranks do not meet: one process
+The page's `training(run)` runs as in a rank, and nothing of it is replaced but the devices: they
+are described (h100.txtpb), so what would lie on them is a shape. Ranks do not meet: one process
 compiles what each of them would.
 """
 
@@ -35,7 +35,7 @@ def main(step: dict, out: Path) -> None:
     if step["layers"]:
         shorten(facts, step["layers"])
     os.environ.update(process.environment(run))
-    # The host's own backend: the card's needs a driver. And no cache, as compiling is what is shown.
+    # The host's own backend, as the card's needs a driver; no cache, as compiling is what is shown.
     os.environ.update(JAX_PLATFORMS="cpu", JAX_ENABLE_COMPILATION_CACHE="false")
     import xla_controls
 
@@ -72,7 +72,7 @@ def run_of(step: dict):
         dimensions=dict(Dimensions(declared, step["dimensions"])),
         ranks=ranks,
         local_ranks=ranks,
-        peers=["127.0.0.1:%d" % (29518 + rank) for rank in range(ranks)],
+        peers=[f"127.0.0.1:{29518 + rank}" for rank in range(ranks)],
         gpus=[str(rank) for rank in range(ranks)],
         capability="9.0",
         pool_bytes=1,  # as few synthetic batches as there may be: none of them is computed on
@@ -125,14 +125,16 @@ def compiled_step(run, page, devices):
                 self._mesh = parallel.device_mesh(run)
 
         def over_ranks(self, step, *specs):
-            # one rank's step is no program of a mesh, though here it is compiled for one of one card
+            # one rank's step is no program of a mesh, though its one card is in one here
             return super().over_ranks(step, *specs) if self._run.distributed else step
 
         def put(self, tree, specs):
             if specs == self.own:  # synthetic batches, which no step will take
                 return tree
-            specs = specs if not isinstance(specs, type(self.same)) else jax.tree.map(
-                lambda _: specs, tree
+            specs = (
+                specs
+                if not isinstance(specs, type(self.same))
+                else jax.tree.map(lambda _: specs, tree)
             )
             return jax.tree.map(self._shape, tree, specs)
 

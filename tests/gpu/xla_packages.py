@@ -1,8 +1,8 @@
 """The Python that compiles JAX's steps for a GPU on a machine that has none.
 
-In: envs/jax.cuda.lock.txt. Out: an environment in results/.cache/ with those very packages, by their
-hashes, but for NVIDIA's libraries: a program that never runs calls none. Of those it has the one with
-`ptxas`, which makes machine code of XLA's kernels.
+In: envs/jax.cuda.lock.txt. Out: an environment in results/.cache/ with those very packages, by
+their hashes, but without NVIDIA's libraries: a program that never runs calls none. Of NVIDIA's it
+only has `ptxas`, which makes machine code of XLA's kernels.
 """
 
 import hashlib
@@ -52,7 +52,9 @@ def python() -> Path:
 def _make(environment: Path, wanted: str) -> None:
     free = shutil.disk_usage(FOLDER).free
     if free < DOWNLOAD + SIZE:
-        raise EnvironmentProblem(f"{FOLDER}: {free / 1e9:.1f} GB are free, too few for the packages")
+        raise EnvironmentProblem(
+            f"{FOLDER}: {free / 1e9:.1f} GB are free, too few for the packages"
+        )
     print(
         f"downloading {DOWNLOAD / 1e9:.1f} GB into {FOLDER} ({SIZE / 1e9:.1f} GB there): JAX for "
         "CUDA 12 and NVIDIA's assembler, to compile for a GPU without one",

@@ -95,7 +95,7 @@ class Product(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """An exchange with other ranks; bytes: of what it gives. asynchronous: kernels may run beside."""
+    """An exchange with other ranks. bytes: of what it gives. asynchronous: kernels run beside it."""
 
     kind: str
     bytes: int
@@ -212,7 +212,7 @@ class Program:
             written -= replaced
         return moved + max(written, 0)
 
-    @functools.lru_cache(maxsize=None)  # noqa: B019  as long as the program
+    @functools.cache  # noqa: B019  as long as the program
     def _fused(self, computation):
         """{number of a parameter: (bytes that are read of it, bytes of results that stay)}, of a
         fused computation's parameters of which it touches a part alone."""
@@ -274,8 +274,10 @@ class Program:
             return False
         lines = self._computations[self._called(instruction, "calls")]
         working = {each.opcode for each in lines} - FREE
-        return bool(working) and working <= {"transpose", "copy", "reshape", "convert"} and bool(
-            working & {"transpose", "copy"}
+        return (
+            bool(working)
+            and working <= {"transpose", "copy", "reshape", "convert"}
+            and bool(working & {"transpose", "copy"})
         )
 
     # ---- what is in it
