@@ -24,10 +24,18 @@ def kinds(workload: str, precision: str, changes=()) -> set[str]:
 
 def test_a_float32_product_stands_where_its_page_says_so():
     assert kinds("resnet50", "amp") == set()
-    assert kinds("bert", "amp") == {"float32"}
-    assert kinds("resnet50", "amp", [("update)/fc/", "update)/block0/conv1/")]) == {"float32"}
+    assert kinds("bert", "amp") == {"types"}
+    assert kinds("resnet50", "amp", [("update)/fc/", "update)/block0/conv1/")]) == {"types"}
     assert kinds("insightface", "amp") == set()
-    assert kinds("insightface", "amp", [("update)/fc/", "jvp(Face)/stem/conv/")]) == {"float32"}
+    assert kinds("insightface", "amp", [("update)/fc/", "jvp(Face)/stem/conv/")]) == {"types"}
+
+
+#: All products in float32, with all its bits.
+EXACT = [
+    ("bf16[", "f32["),
+    ("lhs_contracting_dims={1}", "lhs_contracting_dims={1}, operand_precision={highest,highest}"),
+    ("dim_labels=b01f", "operand_precision={highest,highest}, dim_labels=b01f"),
+]
 
 
 @pytest.mark.parametrize(
@@ -36,12 +44,33 @@ def test_a_float32_product_stands_where_its_page_says_so():
         ("resnet50", "amp", [("->b01f", "->bf01")], "layout"),
         ("resnet50", "amp", [('"known_trip_count":{"n":"5"}', '"a":1')], "host"),
         ("resnet50", "amp", [('"is_sync":false', '"is_sync":true')], "waiting"),
-        ("resnet50", "fp32", [], "tf32"),  # products in bfloat16
+        ("resnet50", "amp", [("= bf16[8,4]{1,0} parameter", "= f16[8,4] parameter")], "types"),
+        ("resnet50", "amp", [("= bf16[8,4]{1,0} parameter", "= s8[8,4] parameter")], "types"),
+        ("resnet50", "amp", [("%weights = f32", "%weights = f64")], "types"),  # stated for float32
+        ("resnet50", "fp32", [], "types"),  # products in bfloat16
+        ("resnet50", "fp32", EXACT, ""),
+        ("resnet50", "fp32", [*EXACT, ("HIGHEST", "DEFAULT")], "tf32"),
+        ("resnet50", "fp32", [*EXACT, ("ALG_UNSET", "ALG_DOT_BF16_BF16_F32_X3")], "tf32"),
+        ("resnet50", "fp32", [*EXACT, ("%a_and_b = f32[]", "%a_and_b = bf16[]")], "types"),
+        ("resnet50", "fp32", [*EXACT, ("transpose(%x)", "reduce-precision(%x)")], "types"),
+        ("resnet50", "tf32", [], "types"),
         ("resnet50", "tf32", [], "exact"),  # a product in all bits of float32
     ],
 )
 def test_a_changed_program_is_refused(workload, precision, changes, kind):
-    assert kind in kinds(workload, precision, changes)
+    found = kinds(workload, precision, changes)
+    assert kind in found if kind else found == set()
+
+
+def test_products_multiply_as_often_as_the_formula_says():
+    def step(share):
+        product = SimpleNamespace(flops=share * 1e9)
+        return SimpleNamespace(flops=161e9, program=SimpleNamespace(products=[product] * 161))
+
+    assert not list(xla_checks.work(step(0.99)))  # ResNet-50, without the gradient of its images
+    assert list(xla_checks.work(step(11 / 12)))  # BERT-Base without a layer
+    assert list(xla_checks.work(step(1 / 3)))  # the forward pass alone
+    assert list(xla_checks.work(step(1.05)))
 
 
 def test_kernels_are_few_for_the_products():
@@ -101,4 +130,8 @@ def test_bytes_of_the_whole_networks_are_counted_by_their_facts():
     assert more.limits["kept"] == made.limits["kept"]
     assert more.limits["eager"] == pytest.approx(2 * made.limits["eager"], rel=0.01)
     assert Compiled(Step("resnet50", layers=1), None, FACTS).limits is None
+    assert Compiled(Step("resnet50", layers=1), None, FACTS).flops is None
+    assert made.flops == pytest.approx(256 * 24.54e9, rel=1e-3)
+    split = Step("gpt", devices=2, layout={"tensor_parallel": 2})
+    assert Compiled(split, None, FACTS).flops is None
     assert Compiled(Step("wide_deep"), None, FACTS).limits is None

@@ -65,11 +65,10 @@ STEPS = [
 ]
 
 
-#: What the steps of this version break, by (workload, layout): findings of docs/gpu-results.md.
-KNOWN = {
-    ("resnet50", "dp8"): {"exchanges", "waiting"},
-    ("bert", "1", "whole"): {"bytes"},
-}
+#: What the steps of this version break: findings of docs/gpu-results.md. By (workload, layout), and
+#: of whole networks.
+KNOWN = {("resnet50", "dp8"): {"exchanges", "waiting"}}
+KNOWN_OF_WHOLE = {"resnet50": set(), "bert": {"bytes", "memory"}}
 
 
 def name(step: Step) -> str:
@@ -120,8 +119,8 @@ def test_a_step_compiles_and_keeps_to_its_limits(step, compiled):
 CONTROLS = [
     ("host", short("resnet50", control="host loop")),
     ("host", short("bert", control="host loop")),
-    ("float32", short("resnet50", control="wide products")),
-    ("float32", short("bert", control="wide dense")),
+    ("types", short("resnet50", control="wide products")),
+    ("types", short("bert", control="wide dense")),
     ("layout", short("resnet50", control="channels first")),
     ("copies", short("bert", control="turned rows")),
     ("tf32", short("resnet50", "fp32", control="tf32")),
@@ -137,7 +136,7 @@ def test_mixed_precision_is_in_bfloat16_of_nhwc_images_and_a_step_that_is_not_is
     """The cheapest of all that follow, with its control."""
     assert xla_checks.problems(compiled(short("resnet50"))) == {}
     wrong = xla_checks.problems(compiled(short("resnet50", control="wide products")))
-    assert set(wrong) == {"float32"}
+    assert set(wrong) == {"types"}
 
 
 @pytest.mark.full
@@ -157,16 +156,19 @@ def test_a_step_that_calls_python_does_not_compile_without_a_card(compiled):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("workload", ["resnet50", "bert"])
-def test_the_whole_step_moves_no_more_bytes_than_separate_kernels(workload, compiled):
+@pytest.mark.parametrize(("workload", "gigabytes"), [("resnet50", 100), ("bert", 37)])
+def test_a_whole_step_does_the_workloads_own_work(workload, gigabytes, compiled):
+    """As many FLOPs as the formula says; bytes and memory by the workload's count of kernels."""
     made = compiled(Step(workload))
-    assert made.limits and xla_checks.problems(made) == {}
+    assert made.flops and made.limits
+    assert set(xla_checks.problems(made)) == KNOWN_OF_WHOLE[workload]
+    assert made.program.bytes < gigabytes * 1e9
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "control"),
-    [("less", "frozen"), ("bytes", "no fusion"), ("memory", "wide products")],
+    [("work", "frozen"), ("less", "frozen"), ("bytes", "no fusion"), ("memory", "wide products")],
 )
 def test_a_step_that_moves_or_keeps_too_much_or_too_little_is_refused(kind, control, compiled):
     assert kind in xla_checks.problems(compiled(Step("resnet50", control=control)))

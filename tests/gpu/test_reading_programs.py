@@ -54,6 +54,40 @@ def test_a_product_has_the_types_of_its_factors_and_its_place_in_the_page():
     assert gemm.types == ("f32", "f32") and not gemm.is_tf32 and "/fc/" in gemm.where
 
 
+def test_products_count_two_flops_for_each_multiplication():
+    dot, convolution, gemm = Program(PROGRAM).products
+    assert dot.flops == 2 * 8 * 8 * 4
+    assert convolution.flops == 2 * (2 * 8 * 8) * (4 * 3 * 3 * 4)
+    # a product of cuBLAS names its sums elsewhere
+    named = '"gemm_backend_config":{"lhs_contracting_dimensions":["1"],'
+    assert Program(PROGRAM.replace('"gemm_backend_config":{', named)).products[2].flops == 512
+
+
+CONVOLUTION = """  %conv = (bf16[2,8,8,4]{3,2,1,0}, u8[4096]{0}) custom-call(%image, %kernel)"""
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "result"),
+    [
+        ("__cudnn$convBackwardInput", "%image, %kernel", "bf16[2,16,16,4]"),
+        ("__cudnn$convBackwardFilter", "%image, %image", "bf16[4,3,3,4]"),
+    ],
+)
+def test_gradients_of_a_convolution_have_its_flops(target, given, result):
+    """Of one that halves the sides of its images, 16 x 16."""
+    other = f"  %conv = ({result}, u8[0]) custom-call({given})"
+    text = PROGRAM.replace(CONVOLUTION, other).replace("__cudnn$convForward", target)
+    assert text.count(other) == 1
+    assert Program(text).products[1].flops == 2 * (2 * 8 * 8) * (4 * 3 * 3 * 4)
+
+
+def test_types_and_rounded_numbers_are_seen_inside_of_fusions():
+    assert Program(PROGRAM).types >= {"f32", "bf16", "s32", "pred"}
+    assert not Program(PROGRAM).rounds
+    rounded = PROGRAM.replace("transpose(%x), dimensions={1,0}", "reduce-precision(%x)")
+    assert Program(rounded).rounds
+
+
 @pytest.mark.parametrize(
     ("was", "now"),
     [

@@ -19,6 +19,9 @@ KERNELS_A_PRODUCT, MORE_KERNELS = 8, 32
 COPIES_SHARE = 0.06
 #: XLA takes gradients together up to so many bytes.
 COMBINED_BYTES = 30e6
+#: How far a step's FLOPs may be from the workload's formula, which counts a gradient of the images
+#: that nobody needs, and the most masked words that there can be.
+FLOPS_SHARE = 0.015
 #: What temporary arrays may take at one time, of what a micro-step's products give.
 KEPT_TIMES = 2.5
 CARD_BYTES = 84929347584  # h100.txtpb
@@ -27,7 +30,7 @@ CARD_BYTES = 84929347584  # h100.txtpb
 def problems(made: Compiled) -> dict[str, str]:
     """Kind -> what is wrong; {} of a step that keeps to all of it."""
     found: dict[str, str] = {}
-    for check in (host, products, kernels, copies, exchanges, traffic, memory):
+    for check in (host, products, work, kernels, copies, exchanges, traffic, memory):
         found.update(check(made))
     return found
 
@@ -41,26 +44,46 @@ def host(made):
 def products(made):
     """Products are in the types that the precision asks for, and convolutions are of NHWC images
     where these are narrow."""
-    all_products = made.program.products
-    wide = [each for each in all_products if "f32" in each.types]
-    precision = made.step.precision
+    program, precision = made.program, made.step.precision
     if precision.startswith("amp"):
         stated = STATED.get(made.step.workload)
-        more = [each.where for each in wide if not (stated and re.search(stated, each.where))]
-        if more:
-            yield "float32", listed(more)
-        narrow = [each for each in all_products if each.kind == "convolution"]
-        first = [f"{each.labels}: {each.where}" for each in narrow if not each.is_channels_last]
+        others = [
+            f"{' x '.join(each.types)}: {each.where}"
+            for each in program.products
+            if set(each.types) != {"bf16"}
+            and not (stated and set(each.types) == {"f32"} and re.search(stated, each.where))
+        ]
+        if others:
+            yield "types", listed(others)
+        convolutions = [each for each in program.products if each.kind == "convolution"]
+        first = [
+            f"{each.labels}: {each.where}" for each in convolutions if not each.is_channels_last
+        ]
         if first:
             yield "layout", listed(first)
-    elif precision == "fp32":
-        rounded = [each.where for each in all_products if each.is_tf32 or "f32" not in each.types]
+        return
+    narrow = {kind for kind in program.types if re.fullmatch(r"bf16|f16|f8.*|f4.*", kind)}
+    if narrow or program.rounds:
+        yield "types", f"{', '.join(sorted(narrow))} in {precision}, or numbers that are rounded"
+    others = [each.where for each in program.products if set(each.types) != {"f32"}]
+    if others:
+        yield "types", listed(others)
+    if precision == "fp32":
+        rounded = [each.where for each in program.products if each.is_tf32]
         if rounded:
             yield "tf32", listed(rounded)
     else:
-        exact = [each.where for each in wide if not each.is_tf32]
+        exact = [each.where for each in program.products if not each.is_tf32]
         if exact:
             yield "exact", listed(exact)
+
+
+def work(made):
+    """Products multiply as often as the workload's own formula says."""
+    if made.flops:
+        done = sum(each.flops for each in made.program.products)
+        if abs(done / made.flops - 1) > FLOPS_SHARE:
+            yield "work", f"{done / 1e12:.3f} TFLOP, the workload has {made.flops / 1e12:.3f}"
 
 
 def kernels(made):

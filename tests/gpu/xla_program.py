@@ -7,6 +7,7 @@ only a card decides (which kernel of cuDNN or cuBLAS is fastest) is not in it.
 
 import collections
 import functools
+import math
 import re
 from typing import NamedTuple
 
@@ -75,12 +76,14 @@ class Instruction(NamedTuple):
 class Product(NamedTuple):
     """A convolution or matrix product. types: of both factors. labels: a convolution's layouts, as
     `b01f_01io->b01f`. precision: that of float32 factors, "highest" (all bits) or "default" (TF32).
+    flops: two for each multiplication.
     """
 
     kind: str
     types: tuple[str, str]
     labels: str
     precision: str
+    flops: int
     where: str
 
     @property
@@ -95,7 +98,7 @@ class Product(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """An exchange with other ranks. bytes: of what it gives. asynchronous: kernels run beside it."""
+    """An exchange with other ranks. bytes: of what it gives. asynchronous: kernels run beside."""
 
     kind: str
     bytes: int
@@ -308,7 +311,9 @@ class Program:
         shapes = [self._instructions_by_name[name].shape for name in line.operands[:2]]
         types = tuple(ARRAY.search(shape)[1] for shape in shapes)
         labels = line.attribute(r"dim_labels=([^\s,]+)")
-        return Product(kind, types, labels, _precision(line), line.where)
+        given = [sides(shape) for shape in shapes]
+        flops = _convolved(line, labels, *given) if labels else _multiplied(line, given[0])
+        return Product(kind, types, labels, _precision(line), flops, line.where)
 
     @staticmethod
     def _product(instruction):
@@ -318,6 +323,22 @@ class Program:
         if target.startswith("__cudnn$conv"):
             return "convolution"
         return "dot" if target.startswith("__cublas") else ""
+
+    @property
+    def types(self) -> set[str]:
+        """The types of all arrays in the program, those inside of fusions too."""
+        return {
+            kind
+            for lines in self._computations.values()
+            for each in lines
+            for kind, _ in ARRAY.findall(each.shape)
+        }
+
+    @property
+    def rounds(self) -> bool:
+        """Whether a number is rounded to fewer bits than its type has."""
+        lines = (each for lines in self._computations.values() for each in lines)
+        return any(each.opcode == "reduce-precision" for each in lines)
 
     @functools.cached_property
     def collectives(self) -> list[Collective]:
@@ -397,6 +418,32 @@ def _precision(instruction):
         r'"operand_precision":\["(\w+)"'
     )
     return (found or "default").lower()
+
+
+def _multiplied(line, left):
+    """FLOPs of a matrix product whose left factor has these sides."""
+    contracted = line.attribute(r"lhs_contracting_dims=\{([\d,]*)\}") or line.attribute(
+        r'"lhs_contracting_dimensions":\[([\d,"]*)\]'
+    )
+    places = map(int, re.findall(r"\d+", contracted))
+    return 2 * math.prod(sides(line.shape)) * math.prod(left[place] for place in places)
+
+
+def _convolved(line, labels, first, second):
+    """FLOPs of a convolution, or of one of its gradients: for each place of its result's images,
+    the whole kernel once, whose outputs are divided among the channels of that place."""
+    images, kernel = sides(line.shape), second
+    if line.target.endswith("BackwardFilter"):
+        images, kernel = second, images
+    elif line.target.endswith("BackwardInput"):
+        images = first
+    channels = images[labels.partition("->")[2].index("f")]
+    return 2 * math.prod(images) // channels * math.prod(kernel)
+
+
+def sides(shape: str) -> list[int]:
+    """The sides of a shape's first array."""
+    return [int(side) for side in ARRAY.search(shape)[2].split(",") if side]
 
 
 def size(shape: str) -> int:

@@ -86,15 +86,33 @@ class Compiled:
         return self.facts["temporary_bytes"]
 
     @property
+    def _is_counted(self) -> bool:
+        """Whether the workload's formulas are of this step: not of a split or shortened network,
+        nor of one that computes activations twice."""
+        layout = Layout(**self.step.layout)
+        return not (
+            self.step.layers or layout.devices_per_replica > 1 or layout.activation_checkpointing
+        )
+
+    @property
+    def flops(self) -> float | None:
+        """Those of the step's products, by the workload's formula; None where it does not apply."""
+        if not self._is_counted:
+            return None
+        own = workloads.of(self.step.workload)
+        samples = self.step.batch * Layout(**self.step.layout).accumulation
+        return samples * own.flops_per_sample(self.step.all_dimensions, "train")
+
+    @property
     def limits(self) -> dict[str, float] | None:
         """Bytes of the step by the workload's own count of kernels: least, fused, eager; and
         `kept`, what the products of one micro-step give, which its backward pass reads again.
 
-        None of a workload that counts none, of a split model, and of a shortened network.
+        None where the formulas do not apply, and of a workload that counts no kernels.
         """
-        layout = Layout(**self.step.layout)
-        if self.step.layers or layout.devices_per_replica > 1 or layout.activation_checkpointing:
+        if not self._is_counted:
             return None
+        layout = Layout(**self.step.layout)
 
         def counted(micro_steps):
             step, samples = self.step, self.step.batch * micro_steps
