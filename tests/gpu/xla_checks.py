@@ -15,6 +15,8 @@ STATED = {"resnet50": r"/fc/", "insightface": r"^(?!.*/(?:stem|depthwise|block\d
 #: Kernels of a step: so many for each convolution or matrix product, with its norms, activations,
 #: dropout, sums and the optimiser's of its weights; and some for lookups and the loss.
 KERNELS_A_PRODUCT, MORE_KERNELS = 8, 32
+#: LAMB takes the norm of each tensor and of its change besides.
+KERNELS_WITH_LAMB = {"electra": 10}
 #: The share of all bytes that copies and transposes by themselves may move.
 COPIES_SHARE = 0.06
 #: XLA takes gradients together up to so many bytes.
@@ -89,7 +91,8 @@ def work(made):
 def kernels(made):
     """What a card runs one after the other is little more than its products."""
     count = made.program.kernels
-    most = MORE_KERNELS + KERNELS_A_PRODUCT * len(made.program.products)
+    each = KERNELS_WITH_LAMB.get(made.step.workload, KERNELS_A_PRODUCT)
+    most = MORE_KERNELS + each * len(made.program.products)
     if count > most:
         yield "kernels", f"{count}, at most {most} for {len(made.program.products)} products"
 
