@@ -19,7 +19,7 @@ LOCK = ROOT / "envs/jax.cuda.lock.txt"
 FOLDER = ROOT / "results/.cache/compiled-for-gpu"
 #: Of NVIDIA's packages in the lock, the one that compiling needs.
 COMPILER = "nvidia-cuda-nvcc-cu12"
-#: Measured: what is fetched, and what the environment takes.
+#: What is fetched, by estimate, and what the environment takes, measured and rounded up.
 DOWNLOAD, SIZE = 0.5e9, 1.3e9
 
 
