@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--environment", default="", help="env.json of the environment (default: this Python)"
     )
-    # ELECTRA's takes up to 150 s alone, and that a machine is busy says nothing of the work
+    # ELECTRA's takes up to 230 s alone, and that a machine is busy says nothing of the work
     parser.add_argument("--timeout", type=float, default=1800, help="seconds for each of the runs")
     parser.add_argument(
         "--cores", type=int, help="of a CPU, a rank takes one (default: all that there are)"
