@@ -2,7 +2,7 @@
 
 import csv
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,10 @@ def imported(config: Path, folder: Path) -> Path:
     return folder
 
 
-def publish(results: Path, *rows: Mapping[str, Any], name: str = "mine") -> Path:
-    """Import a tidy CSV of these rows as results/imported-<name>."""
+def publish(
+    results: Path, *rows: Mapping[str, Any], name: str = "mine", meant: Sequence[str] = ()
+) -> Path:
+    """Import a tidy CSV of these rows as results/imported-<name>; `meant`: its config's `names`."""
     path = results / f"{name}.csv"
     others = list(dict.fromkeys(key for row in rows for key in row if key not in COLUMNS))
     with open(path, "w", newline="") as stream:
@@ -40,6 +42,8 @@ def publish(results: Path, *rows: Mapping[str, Any], name: str = "mine") -> Path
         writer.writerows(rows)
     config = results / f"{name}.yaml"
     config.write_text(f"round: imported-{name}\ntitle: {name.title()}\nfiles: [{path}]\n")
+    if meant:
+        config.write_text(f"{config.read_text()}names: [{', '.join(meant)}]\n")
     return imported(config, results / f"imported-{name}")
 
 

@@ -36,10 +36,9 @@ from dlperf.contract.layout import NAMES as LAYOUT
 SPEEDS = ("throughput", "server_p50")
 #: What tells the cells of a round or of a publication apart.
 CELL = ("table", "workload", "framework", "compiler", *columns.PUBLISHED, "case")
-#: Publications call all mixed precision so; what ours ask for by the type.
-MIXED = ("amp", "amp_fp16", "amp_bf16")
-#: What published mixed precision computes in: that of all publications here, whatever the card.
-PUBLISHED_HALF = "fp16"
+#: Mixed precision, and what it computes in where it is published: plain "amp" is float16 in all
+#: publications here, whatever the card.
+PUBLISHED_HALF = {"amp": "fp16", "amp_fp16": "fp16", "amp_bf16": "bf16"}
 TYPES = {"fp16": "float16", "bf16": "bfloat16", "tf32": "TF32", "fp32": "float32"}
 #: Estimators of samples over time, as ours are, of one run or of several.
 OVER_TIME = re.compile(r"wall[ _]clock|harmonic|\bmedian\b|\bmean (of|over) (\d+ )?(runs|repetit)")
@@ -195,7 +194,7 @@ def _key(cell: Cell, published: bool) -> Key:
     precision = cell["precision"]
     return (
         *(cell["workload"], cell["framework"], cell["scenario"]),
-        "amp" if published and precision in MIXED else precision,
+        "amp" if published and precision in PUBLISHED_HALF else precision,
         *(cell["nodes"], cell["devices_per_node"]),
         *(value_of(cell, name) for name in LAYOUT),
         *(cell.get("epochs") or 0, cell.get("arrival_rate") or 0),
@@ -298,8 +297,8 @@ def _other_precision(pair: Pair) -> Iterator[str]:
         return  # what did not run has computed in nothing
     here = pair.own.get("peak_precision") or ""
     there = pair.other.get("peak_precision") or ""
-    if pair.published and pair.own["precision"] in MIXED:
-        there = PUBLISHED_HALF
+    if pair.published and pair.own["precision"] in PUBLISHED_HALF:
+        there = PUBLISHED_HALF[pair.other["precision"]]
         if not here:
             yield "which type mixed precision computes in here is not known"
     elif pair.published and pair.own["precision"] == "fp32" and _has_tf32(pair):
