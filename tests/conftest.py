@@ -110,6 +110,7 @@ def snakemake(*arguments: str, cwd: Path = ROOT, check: bool = True, **options):
     """Run the real Snakemake with the local profile; its output is text."""
     command = [str(Path(sys.executable).parent / "snakemake"), "--profile", "local", *arguments]
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    environ["COLUMNS"] = "1000"  # the logger folds paths that are wider, and tests read its lines
     with alone(cwd):
         done = subprocess.run(
             command, cwd=cwd, env=environ, text=True, capture_output=True, timeout=3300, **options
