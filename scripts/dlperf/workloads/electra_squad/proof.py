@@ -16,7 +16,7 @@ def neutral(name, known, random):
     if name.endswith(("projection.weight", "ffn2.weight")):
         share = 1 / 2
     if known.shape[0] == 1:
-        share = 8
+        share = 4
     return encoders.neutral(share * facts.INITIAL_DEVIATION, known, random)
 
 
@@ -39,12 +39,14 @@ PROOF = Proof(
     batch_size=2,
     # In the first batch a window has an answer of several tokens and the other none, and one is
     # padded; in the second another start is true. The last start that is tried in a test is apart
-    # from the next one by 0.09 or more in all four windows, so that rounding does not choose.
+    # from the next one by 0.06 or more in all four windows, so that rounding does not choose.
     seed=806,
-    learning_rate=2.0**-14,  # a power of two: some frameworks keep it in float32
-    # The norms of the first and the third step, 263 and 241, lie above this and are clipped; those
-    # of the others, 3 to 209, lie below.
-    settings={"CLIP_NORM": 225.0},
+    # A power of two, as some frameworks keep it in float32; and so small that losses stay between
+    # 0.6 and 6 whatever the seeds are: of a loss that is almost 0 rounding decides.
+    learning_rate=2.0**-17,
+    # The norms of the first, the third and the fourth step, 112, 172 and 114, lie above this and are
+    # clipped; those of the others, 109 and 97, lie below.
+    settings={"CLIP_NORM": 110.0},
     undrawn=encoders.WITHOUT_DROPOUT,
     gradient_settings=encoders.GRADIENT_SETTINGS,
     gradient_learning_rate=encoders.GRADIENT_LEARNING_RATE,

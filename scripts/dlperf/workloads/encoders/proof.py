@@ -16,8 +16,9 @@ DROPOUTS = ("DROPOUT", "ATTENTION_DROPOUT")  # each is shown by itself, in the t
 #: In every run of a certificate: random numbers differ between frameworks.
 WITHOUT_DROPOUT = dict.fromkeys(DROPOUTS, 0.0)
 
-#: With an epsilon far above every gradient and a rate as large, Adam's first step is the gradient.
-GRADIENT_SETTINGS = {"EPSILON": 2.0**20, "WEIGHT_DECAY": 0.0}
+#: With an epsilon far above every gradient and a rate as large, Adam's first step is the gradient;
+#: and with a clip at a norm that none has, its scale shows too.
+GRADIENT_SETTINGS = {"EPSILON": 2.0**20, "WEIGHT_DECAY": 0.0, "CLIP_NORM": 2.0**20}
 GRADIENT_LEARNING_RATE = 2.0**20
 
 #: Of spot runs. Norms' scales move by a ten-thousandth of themselves in a step, where float32 has

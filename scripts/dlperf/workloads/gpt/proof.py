@@ -49,8 +49,7 @@ PROOF = Proof(
     # clip shows in each, and on four also that it leaves the second step alone.
     settings={"CLIP_NORM": 1.9},
     undrawn=encoders.WITHOUT_DROPOUT,
-    # and not clipped, so that the gradient's scale shows
-    gradient_settings=dict(encoders.GRADIENT_SETTINGS, CLIP_NORM=2.0**20),
+    gradient_settings=encoders.GRADIENT_SETTINGS,
     gradient_learning_rate=encoders.GRADIENT_LEARNING_RATE,
     neutral=neutral,
     optimizer=Optimizer,
