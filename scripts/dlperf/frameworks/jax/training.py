@@ -38,6 +38,8 @@ from dlperf.frameworks import half
 from dlperf.frameworks.jax import parallel, sparse
 from dlperf.workloads.inputs import open_batches
 
+BUCKET_BYTES = 25 * 2**20  # that are exchanged at a time, as PyTorch's DDP does
+
 
 def train(
     run,
@@ -186,6 +188,8 @@ def update(
     else:
         (value, carried), gradients = gradient(parameters, carried, batches[0])
         rest = jax.tree.map(lambda *each: jnp.stack(each), *batches[1:])
+        # XLA keeps what two forward passes give if it may begin the second one early
+        rest, gradients = jax.lax.optimization_barrier((rest, gradients))
         sums, _ = jax.lax.scan(micro_step, (gradients, carried, value), rest)
         gradients, carried, value = sums
         gradients = jax.tree.map(lambda each: each / run.accumulation, gradients)
@@ -200,10 +204,32 @@ def update(
 
 
 def mean_over_ranks(run, gradients):
-    if run.cuda:  # XLA combines them into few
-        return jax.lax.pmean(gradients, DATA)
-    flat, split = ravel_pytree(gradients)  # on a CPU it leaves them apart: twice the time
+    """The means of arrays over replicas, in few exchanges."""
+    if not run.cuda:  # on a CPU XLA combines none: twice the time
+        return mean_of_flat(gradients)
+    # On a GPU it combines those of one layout, and every convolution's kernel may have its own.
+    kernels = [each for each in gradients if each.ndim == 4]
+    means = [mean for bucket in buckets(kernels) for mean in mean_of_flat(bucket)]
+    kernels, others = iter(means), [each for each in gradients if each.ndim != 4]
+    others = iter(jax.lax.pmean(others, DATA))
+    return [next(kernels if each.ndim == 4 else others) for each in gradients]
+
+
+def mean_of_flat(arrays):
+    flat, split = ravel_pytree(arrays)
     return split(jax.lax.pmean(flat, DATA))
+
+
+def buckets(arrays):
+    """Lists of arrays one behind the other, each of BUCKET_BYTES or more but for the last."""
+    found, size = [[]], 0
+    for each in arrays:
+        if size >= BUCKET_BYTES:
+            found.append([])
+            size = 0
+        found[-1].append(each)
+        size += each.nbytes
+    return found if arrays else []
 
 
 def mean_of_all(run, gradients):

@@ -157,8 +157,8 @@ class Embedded(tf.Module):
 
     def table(self):
         """The words' rows, as a tensor: once they were gathered from a variable, each read of it is
-        a copy."""
-        return tf.convert_to_tensor(self.word_embedding)
+        a copy. Its gradient is dense: of slices, a clip's norm would take each use of a row apart."""
+        return with_dense_gradient(tf.convert_to_tensor(self.word_embedding))
 
     def embed(self, table, tokens, segments, dtype, training):
         """(batch x tokens, width); table: the words' rows."""
@@ -170,6 +170,11 @@ class Embedded(tf.Module):
         x += tf.cast(segments, x.dtype) + self.position_embedding[:length]
         x = tf.reshape(x, [batch * length, x.shape[-1]])
         return dropout(tf.cast(self.embedding_norm(x), dtype), training, self.dropout)
+
+
+@tf.custom_gradient
+def with_dense_gradient(table):
+    return tf.identity(table), tf.convert_to_tensor
 
 
 def encoded(layers, x, mask, dtype, training):
