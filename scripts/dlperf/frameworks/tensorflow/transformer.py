@@ -157,7 +157,8 @@ class Embedded(tf.Module):
 
     def table(self):
         """The words' rows, as a tensor: once they were gathered from a variable, each read of it is
-        a copy. Its gradient is dense: of slices, a clip's norm would take each use of a row apart."""
+        a copy. Its gradient is dense: of slices, a clip's norm would count each use of a row.
+        """
         return with_dense_gradient(tf.convert_to_tensor(self.word_embedding))
 
     def embed(self, table, tokens, segments, dtype, training):

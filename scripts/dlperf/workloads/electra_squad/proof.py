@@ -44,8 +44,8 @@ PROOF = Proof(
     # A power of two, as some frameworks keep it in float32; and so small that losses stay between
     # 0.6 and 6 whatever the seeds are: of a loss that is almost 0 rounding decides.
     learning_rate=2.0**-17,
-    # The norms of the first, the third and the fourth step, 112, 172 and 114, lie above this and are
-    # clipped; those of the others, 109 and 97, lie below.
+    # The norms of the first, the third and the fourth step, 112, 172 and 114, lie above this and
+    # are clipped; those of the others, 109 and 97, lie below.
     settings={"CLIP_NORM": 110.0},
     undrawn=encoders.WITHOUT_DROPOUT,
     gradient_settings=encoders.GRADIENT_SETTINGS,
