@@ -3,6 +3,9 @@ PYTHON ?= python3.11
 SNAKEMAKE = .venv/bin/snakemake --profile local
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
+# Tests that mostly start short processes and wait for them; the others' frameworks take all cores.
+WAITING = tests/browser tests/conda tests/gpu tests/search tests/workflow
+
 .PHONY: laptop full quick plan test test-full certificates lint clean-results
 
 laptop: .venv/ready       ## set up, measure the laptop round, write results/laptop/report.html
@@ -19,7 +22,8 @@ plan: .venv/ready         ## show what the laptop round would run, and how long 
 
 test: .venv/ready         ## set up and run the tests
 	.venv/bin/python -m pytest -n 2 tests/unit
-	.venv/bin/python -m pytest --ignore tests/unit tests
+	.venv/bin/python -m pytest -n 2 --dist loadfile $(WAITING)
+	.venv/bin/python -m pytest --ignore tests/unit $(WAITING:%=--ignore %) tests
 
 test-full: .venv/ready    ## run the long tests too: BERT's whole certificates, more of each framework
 	.venv/bin/python -m pytest -m "full or not full" tests

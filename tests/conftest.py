@@ -25,6 +25,20 @@ from chromium import browser  # noqa: E402, F401  a fixture
 hypothesis.settings.register_profile("dlperf", deadline=None)
 hypothesis.settings.load_profile("dlperf")
 
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """The seconds that each file's tests took, so that whoever adds one sees where time goes."""
+    seconds: dict[str, float] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                file = report.nodeid.partition("::")[0]
+                seconds[file] = seconds.get(file, 0) + report.duration
+    terminalreporter.section("slowest files")
+    for file in sorted(seconds, key=seconds.__getitem__, reverse=True)[:20]:
+        terminalreporter.line(f"{seconds[file]:7.0f} s  {file}")
+
+
 #: All that train every workload on a CPU.
 CPU_FRAMEWORKS = (
     "pytorch",
