@@ -68,7 +68,6 @@ STEPS = [
 #: What the steps of this version break: findings of docs/gpu-results.md. By (workload, layout), and
 #: of whole networks.
 KNOWN = {
-    ("resnet50", "dp8"): {"exchanges", "waiting"},
     ("gpt", "pp2acc4"): {"host", "waiting"},
 }
 KNOWN_OF_WHOLE = {"resnet50": set(), "bert": {"bytes", "memory"}}
@@ -166,6 +165,16 @@ def test_a_whole_step_does_the_workloads_own_work(workload, gigabytes, compiled)
     assert made.flops and made.limits
     assert set(xla_checks.problems(made)) == KNOWN_OF_WHOLE[workload]
     assert made.program.bytes < gigabytes * 1e9
+
+
+@pytest.mark.full
+def test_ranks_and_micro_steps_cost_no_waiting_and_no_memory(compiled):
+    """The whole ResNet-50: 25 million gradients in few exchanges, one micro-step's arrays."""
+    assert xla_checks.problems(compiled(Step("resnet50", devices=8))) == {}
+    two = Step("resnet50", layout={"accumulation": 2})
+    assert xla_checks.problems(compiled(two)) == {}
+    at_once = dataclasses.replace(two, control="no barrier")
+    assert set(xla_checks.problems(compiled(at_once))) == {"memory"}
 
 
 @pytest.mark.full

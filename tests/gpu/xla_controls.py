@@ -123,6 +123,13 @@ def exact_products(page) -> None:
     jax.config.update("jax_default_matmul_precision", "highest")
 
 
+def no_barrier(page) -> None:
+    """Micro-steps that may overlap, so that what each one's forward pass gives is kept at once."""
+    import jax
+
+    jax.lax.optimization_barrier = lambda given: given
+
+
 def frozen(page) -> None:
     """No gradient of most parameters: a step that does less than is asked."""
     import jax
@@ -167,6 +174,7 @@ EDITS = {
         turned_rows,
         tf32,
         exact_products,
+        no_barrier,
         frozen,
         one_by_one,
     )

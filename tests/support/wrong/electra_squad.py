@@ -11,6 +11,7 @@ from wrong import TIMED, Mutation, as_it_is, common
 
 pytorch = partial(Mutation, "electra_squad", "pytorch")
 oneflow = partial(Mutation, "electra_squad", "oneflow")
+tensorflow = partial(Mutation, "electra_squad", "tensorflow")
 tensorflow1 = partial(Mutation, "electra_squad", "tensorflow1")
 #: Without float64: it has none for this model.
 mindspore = partial(Mutation, "electra_squad", "mindspore", **TIMED)
@@ -100,6 +101,12 @@ TENSORFLOW1 = [
     tensorflow1("micro-steps summed", common.SUMMED_MICRO_STEPS["tensorflow1"], layout="acc2"),
     tensorflow1("no clip", NO_CLIP, **TIMED),
 ]
+TENSORFLOW = [
+    tensorflow(
+        "a norm that counts each use of a word's row",
+        Replace("Embedded.table", "with_dense_gradient(_table)", "_table"),
+    ),
+]
 ONEFLOW = [
     oneflow("the same rate in all layers", SAME_RATE),
     oneflow("decay on biases", DECAY_ON_BIASES),
@@ -154,6 +161,7 @@ SQUAD = [
     *as_it_is("electra_squad", "as it is on SQuAD"),
     *as_it_is("electra_squad", "as it is on SQuAD", layout="dp2"),
     *PYTORCH,
+    *TENSORFLOW,
     *TENSORFLOW1,
     *ONEFLOW,
     *MINDSPORE,
