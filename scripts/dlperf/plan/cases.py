@@ -95,9 +95,12 @@ def expand(config: Config) -> list[Case]:
 
 def _combinations(config: Config) -> Iterator[Case]:
     for workload, section in config.workloads.asked().items():
-        for scenario, precision in itertools.product(section.all_scenarios, section.precisions):
-            for part, topologies in section.matrices(scenario):
-                yield from _of_matrix(workload, part, scenario, precision, topologies, config)
+        for scenario in section.all_scenarios:
+            matrices = list(section.matrices(scenario))
+            precisions = dict.fromkeys(each for part, _ in matrices for each in part.precisions)
+            for precision, (part, topologies) in itertools.product(precisions, matrices):
+                if precision in part.precisions:
+                    yield from _of_matrix(workload, part, scenario, precision, topologies, config)
 
 
 class _Total(int):

@@ -22,13 +22,18 @@ def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
     for name, section in sections.items() if isinstance(sections, Mapping) else ():
         if not isinstance(section, Mapping):
             continue
-        precisions = section.get("precisions")
-        asked = {"batch_sizes": section.get("batch_sizes")}
+        asked = {"batch_sizes": (section.get("precisions"), section.get("batch_sizes"))}
         for scenario in ("infer", "quality"):
             own = section.get(scenario)
             if isinstance(own, Mapping):
-                asked[f"{scenario}.batch_sizes"] = own.get("batch_sizes")
-        for place, sizes in asked.items():
+                asked[f"{scenario}.batch_sizes"] = section.get("precisions"), own.get("batch_sizes")
+        for index, entry in enumerate(_listed(section.get("also"))):
+            if isinstance(entry, Mapping):  # of the section's precisions it may have some alone
+                given = [key for key in ("batch_sizes", "global_batch_sizes") if key in entry]
+                key = given[0] if given else "batch_sizes"
+                sizes = {**section, **entry}.get(key)
+                asked[f"also[{index}].{key}"] = entry.get("precisions"), sizes
+        for place, (precisions, sizes) in asked.items():
             if not isinstance(precisions, list) or not isinstance(sizes, Mapping):
                 continue
             for precision in PRECISIONS:

@@ -227,6 +227,11 @@ class Quality(Section):
 class Also(Section):
     """Additional cases of the scenario `train`: what differs from the workload's section."""
 
+    precisions: Choices[Precision] | None = Field(
+        default=None,
+        description="Precisions, instead of those of the section; each needs batch sizes.",
+        examples=[["amp"]],
+    )
     batch_sizes: dict[Precision, Choices[BatchSize]] | None = Field(
         default=None,
         description="Batch sizes of one device, instead of those of the section.",

@@ -77,6 +77,21 @@ def test_more_cases_differ_in_what_their_entry_says():
     assert "did you mean 'image_size'" in line
 
 
+def test_an_entry_may_have_a_precision_of_its_own():
+    also = [{"precisions": ["amp"], "batch_sizes": {"amp": [16]}, "topologies": ["1n1d"]}]
+    asked = on_two(batch_sizes={"fp32": [4]}, compilers=["off"], also=also)
+    found = [(case.precision, case.topology, case.batch_size) for case in expand(load(asked))]
+    assert found == [("fp32", "1n1d", 4), ("fp32", "1n2d", 4), ("amp", "1n1d", 16)]
+    also = [{"precisions": ["fp32", "amp"], "topologies": ["1n1d"], "image_size": 96}]
+    line = only_problem(on_two(batch_sizes={"fp32": [4]}, also=also))
+    assert line == (
+        "mine.yaml: workloads.resnet50.also[0].batch_sizes.amp: is missing, but `precisions` has "
+        "'amp'"
+    )
+    also = [{"precisions": ["amp"], "global_batch_sizes": {"fp32": [4]}}]
+    assert "also[0].global_batch_sizes.amp: is missing" in only_problem(on_two(also=also))
+
+
 def published_by_dlperf(model):
     """(precision, XLA or other compiler, clip, topology, batch) of its report's throughputs."""
     with open(ROOT / "config/published/dlperf-v1-common.csv") as stream:
