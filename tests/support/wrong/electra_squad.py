@@ -10,7 +10,10 @@ from edits import Replace, constant
 from wrong import TIMED, Mutation, as_it_is, common
 
 pytorch = partial(Mutation, "electra_squad", "pytorch")
+jax = partial(Mutation, "electra_squad", "jax")
+mxnet = partial(Mutation, "electra_squad", "mxnet")
 oneflow = partial(Mutation, "electra_squad", "oneflow")
+paddlepaddle = partial(Mutation, "electra_squad", "paddlepaddle")
 tensorflow = partial(Mutation, "electra_squad", "tensorflow")
 tensorflow1 = partial(Mutation, "electra_squad", "tensorflow1")
 #: Without float64: it has none for this model.
@@ -106,6 +109,57 @@ TENSORFLOW = [
         "a norm that counts each use of a word's row",
         Replace("Embedded.table", "with_dense_gradient(_table)", "_table"),
     ),
+    tensorflow(
+        "whether there is an answer, from the mean of all tokens",
+        Replace("loss", "_network.impossible(_x, _starts)", "_network.impossible(_x, 0 * _starts)"),
+    ),
+]
+JAX = [
+    jax(
+        "rates that fall slower",
+        Replace("slower_below", "facts.rate_share(_name)", "facts.rate_share(_name) ** 0.9"),
+    ),
+    jax(
+        "no gradient through the chosen start",
+        Replace(
+            "Reader.ends",
+            "jnp.take_along_axis(_x, _places, axis=1)",
+            "jax.lax.stop_gradient(jnp.take_along_axis(_x, _places, axis=1))",
+        ),
+    ),
+    jax(
+        "an answer may end in the question",
+        Replace(
+            "Reader.__call__",
+            "self.ends(_x, _places) - _blocked[:, None]",
+            "self.ends(_x, _places) - 0 * _blocked[:, None]",
+        ),
+    ),
+]
+MXNET = [
+    mxnet(
+        "an end weighs half as much",
+        Replace(
+            "Reader.loss",
+            "_start + _F.pick(_F.log_softmax(_ends), _last)",
+            "_start + 0.5 * _F.pick(_F.log_softmax(_ends), _last)",
+        ),
+    ),
+    mxnet(
+        "no gradient through the start that is expected",
+        Replace("Reader.impossible", "_F.softmax(_starts)", "_F.BlockGrad(_F.softmax(_starts))"),
+    ),
+]
+PADDLEPADDLE = [
+    paddlepaddle("the same rate in all layers", SAME_RATE),
+    paddlepaddle(
+        "another epsilon of one norm",
+        Replace("Scaled.forward", "facts.LAYER_NORM_EPSILON", "1e-5"),
+    ),
+    paddlepaddle(
+        "the last token in place of the first",
+        Replace("Reader.impossible", "_x[:, 0]", "_x[:, -1]"),
+    ),
 ]
 ONEFLOW = [
     oneflow("the same rate in all layers", SAME_RATE),
@@ -163,6 +217,9 @@ SQUAD = [
     *PYTORCH,
     *TENSORFLOW,
     *TENSORFLOW1,
+    *JAX,
+    *MXNET,
+    *PADDLEPADDLE,
     *ONEFLOW,
     *MINDSPORE,
 ]
