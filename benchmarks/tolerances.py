@@ -179,7 +179,9 @@ class Certified:
         environ = {**os.environ, "PYTHONPATH": str(self.scripts)}
         done = subprocess.run(command, env=environ, cwd=ROOT, text=True, capture_output=True)
         if done.returncode:
-            sys.exit(f"error: {' '.join(command)}\n{done.stderr[-3000:]}")
+            # a reference of BERT's size takes 8 GB: without memory it is killed without a word
+            why = done.stderr[-3000:] or f"it ended with {done.returncode}, and said nothing"
+            sys.exit(f"error: {' '.join(command)}\n{why}")
         return done.stdout
 
 

@@ -58,6 +58,6 @@ PROOF = Proof(
     tolerances=encoders.tolerances(tf32={"step": {"loss": 1e-4}}),
     #: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`
     spot=SPOT,
-    long_runs={"": (2.0621, 1.3897, 1.7241, 1.1272, 2.0267)},
+    long_runs={"": (1.3410, 1.1785, 0.9622, 0.7630, 1.0904)},
     dropouts=encoders.DROPOUTS,
 )
