@@ -837,15 +837,16 @@ def load(
     return valid
 
 
-def merged(data: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with another one over it: sections are merged key by key, and everything else is
-    replaced, lists as a whole. That is what Snakemake makes of several `--configfile`s."""
-    found = dict(data)
-    for key, value in over.items():
-        before = found.get(key)
-        if isinstance(value, Mapping):
-            value = merged(before if isinstance(before, Mapping) else {}, value)
-        found[key] = value
+def merged(*configs: Mapping[str, Any]) -> dict[str, Any]:
+    """One config, later ones over earlier ones: sections are merged key by key, and everything else
+    is replaced, lists as a whole. That is what Snakemake makes of several `--configfile`s."""
+    found = dict[str, Any]()
+    for config in configs:
+        for key, value in config.items():
+            before = found.get(key, {})
+            if isinstance(value, Mapping):  # an empty one changes nothing, whatever stands there
+                value = merged(before if isinstance(before, Mapping) else {}, value) or before
+            found[key] = value
     return found
 
 

@@ -108,8 +108,8 @@ def published_by_dlperf(model):
     }
 
 
-def cases_for_tensorflow1(name):
-    config = load(ROOT / f"config/rounds/{name}.yaml")
+def cases_of_framework(framework, *files):
+    config = load([ROOT / f"config/rounds/{name}.yaml" for name in files])
     assert (config.repetitions, config.steps.warmup, config.steps.measured) == (7, 20, 100)
     assert len(config.frameworks) == 8
     return {
@@ -121,24 +121,29 @@ def cases_for_tensorflow1(name):
             case.batch_size,
         )
         for case in expand(config)
-        if case.framework == "tensorflow1" and not case.unsupported
+        if case.framework == framework and not case.unsupported
     }
 
 
 def test_dlperf_v1_is_the_published_matrix():
     published = published_by_dlperf("ResNet50-v1.5")
-    # what fitted where 256 did not: its comment says how to add them
-    fitted = {each for each in published if each[-1] in (196, 224)}
-    assert {each[0] for each in fitted} == {"amp"}
-    assert len(published - fitted) == 8 and published - fitted <= cases_for_tensorflow1("dlperf-v1")
+    usual = {each for each in published if each[-1] not in (196, 224)}
+    assert len(usual) == 8 and usual <= cases_of_framework("pytorch", "dlperf-v1")
+    # what fitted where 256 did not
+    of_tensorflow1 = {each for each in published if each[-1] == 224}
+    of_paddlepaddle = {each for each in published if each[-1] == 196}
+    assert published == usual | of_tensorflow1 | of_paddlepaddle
+    assert of_tensorflow1 <= cases_of_framework("tensorflow1", "dlperf-v1")
+    assert of_paddlepaddle <= cases_of_framework("paddlepaddle", "dlperf-v1")
 
 
 def test_dlperf_v1_bert_is_the_published_matrix():
-    published, found = published_by_dlperf("BERT-base"), cases_for_tensorflow1("dlperf-v1-bert")
+    published = published_by_dlperf("BERT-base")
+    found = cases_of_framework("tensorflow1", "dlperf-v1-bert")
     usual = {each for each in published if each[-1] == {"fp32": 32, "amp": 64}[each[0]]}
     assert len(usual) == 20 and usual <= found
-    largest = {(*each[:3], "1n1d", 0) for each in published}  # searched, on one device
-    assert largest <= found
+    assert {(*each[:4], 0) for each in published} <= found  # the largest, which is searched
+    assert published <= cases_of_framework("tensorflow1", "dlperf-v1-bert", "dlperf-v1-bert/v100")
 
 
 def test_dlperf_v1_wide_deep_is_the_published_matrix():
