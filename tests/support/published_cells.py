@@ -17,6 +17,21 @@ from dlperf.contract.case import Case
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "config/published"
 PUBLICATIONS = sorted(FOLDER.glob("*.yaml"))
+#: The card that a round is for, where a publication has several machines; other rounds are for any.
+CARDS = {
+    "nvidia-electra": "A100-40GB",
+    "nvidia-electra-v100-16gb": "V100-16GB",
+    "nvidia-electra-v100-32gb": "V100-32GB",
+    "nvidia-electra-squad": "A100-40GB",
+    "nvidia-electra-squad-t4": "T4-16GB",
+    "nvidia-electra-squad-v100-16gb": "V100-16GB",
+    "nvidia-electra-squad-v100-32gb": "V100-32GB",
+    "nvidia-resnet50": "A100-80GB",
+    "nvidia-resnet50-dgx-1": "V100-16GB",
+    "nvidia-resnet50-dgx-1-stability": "V100-16GB",
+    "nvidia-resnet50-dgx-2": "V100-32GB",
+    "nvidia-resnet50-t4": "T4",
+}
 
 
 @dataclass(frozen=True)

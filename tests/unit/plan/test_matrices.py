@@ -261,8 +261,15 @@ def test_one_gpu_is_all_that_a_card_holds():
     assert lengths == {128, 512}
 
 
-def test_nvidias_electra_round_is_the_published_matrix():
-    config = load(ROOT / "config/rounds/nvidia-electra.yaml")
+@pytest.mark.parametrize(
+    "files, card",
+    [
+        (["nvidia-electra"], "A100-40GB"),
+        (["nvidia-electra", "nvidia-electra/v100-32gb"], "V100-32GB"),
+    ],
+)
+def test_nvidias_electra_round_is_the_published_matrix(files, card):
+    config = load([ROOT / f"config/rounds/{name}.yaml" for name in files])
     found = {
         (
             case.precision,
@@ -275,7 +282,7 @@ def test_nvidias_electra_round_is_the_published_matrix():
         if case.framework == "pytorch" and not case.unsupported
     }
     with open(ROOT / "config/published/nvidia-electra.csv") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["gpu"] == "A100-40GB"]
+        rows = [row for row in csv.DictReader(stream) if row["gpu"] == card]
     published = {
         (row["precision"], length, f"{row['nodes']}n{row['gpus_per_node']}d", batch, accumulation)
         for row in rows
@@ -286,7 +293,7 @@ def test_nvidias_electra_round_is_the_published_matrix():
             strict=True,
         )
     }
-    assert len(published) == 12 and published <= found
+    assert len(published) == {"A100-40GB": 12, "V100-32GB": 16}[card] and published <= found
     # of each, one device with the same micro-steps
     assert {(p, s, "1n1d", b, a) for p, s, _, b, a in found} <= found
     updates = {int(s): set() for _, s, *_ in published}

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from published_cells import PUBLICATIONS, Published, cells, nearest
+from published_cells import CARDS, PUBLICATIONS, Published, cells, nearest
 from round_files import ROUNDS
 
 from dlperf.plan import check_beside, expand, load
@@ -27,9 +27,15 @@ def rounds() -> list[tuple[Config, list[Case]]]:
     return [(each, [c for c in expand(each) if not c.unsupported]) for each in configs]
 
 
-def beside(publication: str) -> list[Case]:
-    """The cases of all rounds that are held against a publication."""
-    return [case for config, own in rounds() if publication in config.beside for case in own]
+@cache
+def beside(publication: str, card: str = "") -> list[Case]:
+    """The cases of all rounds for a card that are held against a publication."""
+    return [
+        case
+        for config, own in rounds()
+        if publication in config.beside and card in ("", CARDS.get(config.round, card))
+        for case in own
+    ]
 
 
 def reasons() -> list[dict[str, str]]:
@@ -39,8 +45,9 @@ def reasons() -> list[dict[str, str]]:
 
 def otherwise(publication: Path) -> Counter:
     """(workload, framework, scenario, what the nearest case does otherwise) -> cells."""
-    own = beside(publication.stem)
-    found = ((cell, nearest(cell, own)) for cell in cells(publication))
+    found = (
+        (cell, nearest(cell, beside(publication.stem, cell.card))) for cell in cells(publication)
+    )
     return Counter(
         (cell.workload, cell.framework, cell.scenario, " ".join(differs))
         for cell, differs in found
@@ -77,7 +84,11 @@ def test_a_round_of_a_publication_has_some_of_its_cells():
         for entry in config.beside:
             (publication,) = [path for path in PUBLICATIONS if path.stem == entry]
             # but for what not every round has: published data, and PaddlePaddle's DALI
-            differs = [set(nearest(cell, own)) for cell in cells(publication)]
+            differs = [
+                set(nearest(cell, own))
+                for cell in cells(publication)
+                if cell.card == CARDS.get(config.round, cell.card)
+            ]
             assert any(each <= {"data", "reader"} for each in differs), (config.round, entry)
 
 
