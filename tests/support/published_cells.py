@@ -30,6 +30,7 @@ CARDS = {
     "nvidia-resnet50-dgx-1": "V100-16GB",
     "nvidia-resnet50-dgx-1-stability": "V100-16GB",
     "nvidia-resnet50-dgx-2": "V100-32GB",
+    "nvidia-resnet50-photographs": "A100-80GB",
     "nvidia-resnet50-t4": "T4",
 }
 

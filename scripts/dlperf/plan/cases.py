@@ -19,9 +19,6 @@ from dlperf.plan.checks import split_topology
 from dlperf.plan.config import Config, Workload
 from dlperf.workloads import inputs
 
-#: Loaders that read a set of images epoch by epoch, and refuse one that fills no global batch.
-IMAGES = ("images", "labelled", "readers")
-
 
 def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
     """The case document of a repetition, which `dlperf.measure` takes.
@@ -217,11 +214,10 @@ def _unsupported(case: Case, config: Config) -> str:
     made = made_as(case.scenario)
     if not workloads.implements(case.workload, case.framework, made):
         return f"its implementation has no {scenarios.load(made).TITLE} yet"
-    kind = workloads.data(case.workload)[case.data]
-    native = "{format}" in kind.folder
+    native = "{format}" in workloads.data(case.workload)[case.data].folder
     if made == "infer" and native:
         return "inference takes the shared loader's batches, not those of a framework's own reader"
-    if case.scenario == "quality" and not kind.tests:
+    if case.scenario == "quality" and not workloads.data(case.workload)[case.data].tests:
         return f"data: {case.data} has no test set"
     if case.scenario == "quality" and native and case.framework in IN_GRAPH:
         return "its own reader is in the graph: it would touch the data before the clock starts"
@@ -229,8 +225,6 @@ def _unsupported(case: Case, config: Config) -> str:
         return "the certificate of the quality scenario is of the standard choices alone"
     if case.scenario == "quality" and not _steps(case):
         return f"data: {case.data} has fewer samples than a global batch"
-    if kind.loader in IMAGES and 0 < kind.samples < case.global_batch_size:
-        return f"data: {case.data} has {kind.samples:,} images, fewer than a global batch"
     if case.compiler not in framework.compilers:
         return f"no such compiler; {framework.title} has: {', '.join(framework.compilers)}"
     if not inputs.reads(case):

@@ -426,24 +426,3 @@ def test_nvidias_resnet50_is_trained_for_50_90_and_250_epochs_on_a_dgx_1():
     assert {(case.scenario, case.epochs, case.devices) for case in expand(config)} == {
         ("quality", epochs, 8) for epochs in (50, 90, 250)
     }
-
-
-def test_images_that_fill_no_global_batch_are_no_case():
-    """The loader would refuse them when the process has started."""
-    sizes = {"batch_sizes": {"fp32": [200, 256]}, "data": ["sample", "sample_native"]}
-    section = {"precisions": ["fp32"], "compilers": ["off"], **sizes}
-    asked = {
-        "round": "mine",
-        "device": "cpu",
-        "frameworks": ["pytorch"],
-        "workloads": {"resnet50": section},
-        "topologies": ["1n1d", "1n2d"],
-    }
-    refused = {
-        (case.data, case.global_batch_size): case.unsupported for case in expand(load(asked))
-    }
-    assert refused == {
-        (data, size): f"data: {data} has 400 images, fewer than a global batch" * (size > 400)
-        for data in ("sample", "sample_native")
-        for size in (200, 256, 400, 512)
-    }
