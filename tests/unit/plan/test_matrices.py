@@ -90,6 +90,8 @@ def test_an_entry_may_have_a_precision_of_its_own():
     )
     also = [{"precisions": ["amp"], "global_batch_sizes": {"fp32": [4]}}]
     assert "also[0].global_batch_sizes.amp: is missing" in only_problem(on_two(also=also))
+    also = [{"precisions": ["amp"], "batch_sizes": None}]  # as if it were left out
+    assert "also[0].batch_sizes.amp: is missing" in only_problem(on_two(also=also))
 
 
 def published_by_dlperf(model):
