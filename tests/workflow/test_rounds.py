@@ -16,6 +16,8 @@ import pytest
 import yaml
 from conftest import ROOT, SMALL_ROUND, snakemake
 
+from dlperf.plan import dump, load
+
 
 @pytest.fixture
 def small(checkout: Path, certificates, sample_data) -> Path:
@@ -304,6 +306,17 @@ def test_a_wrong_config_is_answered_with_all_its_problems(small):
 def test_a_round_given_by_file_is_whole_in_itself(small):
     done = snakemake("--configfile", "config/rounds/dlperf-v1.yaml", "--", "plan", cwd=small)
     assert "Round dlperf-v1" in done.stdout
+
+
+def test_a_file_over_a_round_changes_it(checkout):
+    files = ["config/rounds/dlperf-v1.yaml", "config/rounds/dlperf-v1/synthetic.yaml"]
+    done = snakemake("--configfile", *files, "--", "plan", cwd=checkout)
+    assert "Round dlperf-v1-synthetic" in done.stdout and "imagenet" not in done.stdout
+    found = load([checkout / file for file in files])
+    written = checkout / "results/dlperf-v1-synthetic/config.yaml"
+    assert load(written) == found and written.read_text() == dump(found)
+    alone = snakemake("--configfile", files[1], "--", "plan", cwd=checkout, check=False)
+    assert f"{files[1]}: device: is missing" in alone.stdout + alone.stderr
 
 
 def test_a_framework_that_comes_as_a_container_is_pulled_where_that_is_asked_for(

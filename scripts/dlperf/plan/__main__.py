@@ -24,7 +24,9 @@ def main(arguments: list[str] | None = None) -> int:
         ("config", "write the complete config to results/<round>/config.yaml"),
     ):
         command = commands.add_parser(name, help=text, description=text)
-        command.add_argument("--config", type=Path, default=Path("config/config.yaml"))
+        text = "the round's YAML file; of several, later ones are merged over earlier ones"
+        usual = [Path("config/config.yaml")]
+        command.add_argument("--config", type=Path, nargs="+", default=usual, help=text)
         command.add_argument("--results", type=Path, default=Path("results"))
         if name == "show":
             text = "what makes environments, in place of the config's (Snakemake's --sdm conda)"

@@ -29,10 +29,11 @@ def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
                 asked[f"{scenario}.batch_sizes"] = section.get("precisions"), own.get("batch_sizes")
         for index, entry in enumerate(_listed(section.get("also"))):
             if isinstance(entry, Mapping):  # of the section's precisions it may have some alone
-                given = [key for key in ("batch_sizes", "global_batch_sizes") if key in entry]
+                own = {key: value for key, value in entry.items() if value is not None}
+                given = [key for key in ("batch_sizes", "global_batch_sizes") if key in own]
                 key = given[0] if given else "batch_sizes"
-                sizes = {**section, **entry}.get(key)
-                asked[f"also[{index}].{key}"] = entry.get("precisions"), sizes
+                sizes = {**section, **own}.get(key)
+                asked[f"also[{index}].{key}"] = own.get("precisions"), sizes
         for place, (precisions, sizes) in asked.items():
             if not isinstance(precisions, list) or not isinstance(sizes, Mapping):
                 continue

@@ -1,6 +1,6 @@
 """The config of a round: a model for each section, with a description of every key.
 
-The input is a round's YAML file, or the mapping that Snakemake made from it. The output is a
+The input is a round's YAML files, or the mapping that Snakemake made from them. The output is a
 `Config`, or a `ConfigError` that lists everything that is wrong. `config/schema.json` and the table
 of keys in `config/README.md` are generated from these models (`python -m dlperf.plan schema`).
 """
@@ -8,7 +8,7 @@ of keys in `config/README.md` are generated from these models (`python -m dlperf
 import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -797,12 +797,13 @@ class Config(Section):
 
 
 def load(
-    config: Mapping[str, Any] | str | os.PathLike[str],
+    config: Mapping[str, Any] | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     source: str = "",
     written: Written | None = None,
 ) -> Config:
-    """Validate a round's config, given as a mapping or as the path of a YAML file.
+    """Validate a round's config, given as a mapping, or as the path of a YAML file or of several.
 
+    Of several files, later ones are merged over earlier ones, as by Snakemake's `--configfile`.
     `source` is the file's name in messages; `written` is what stands there, where `config` is a
     mapping. Raises ConfigError, which lists every problem.
     """
@@ -810,8 +811,13 @@ def load(
         source, data = source or "config", dict(config)
         check_size(data, source)
     else:
-        source = source or str(config)
-        data, written = read_written(Path(config), source)
+        paths = [config] if isinstance(config, str | os.PathLike) else list(config)
+        source = source or ", ".join(map(str, paths))
+        data, written = dict[str, Any](), Written()
+        for path in paths:
+            found, written_there = read_written(Path(path), str(path) if paths[1:] else source)
+            data = merged(data, found)
+            written |= written_there
     written = Written() if written is None else written
     problems = [*repeated(data, written=written), *without_batch_size(data), *without_section(data)]
     problems += [*cannot_be_searched(data), *of_other_scenarios(data)]
@@ -829,6 +835,19 @@ def load(
     if problems:
         raise ConfigError(source, problems)
     return valid
+
+
+def merged(*configs: Mapping[str, Any]) -> dict[str, Any]:
+    """One config, later ones over earlier ones: sections are merged key by key, and everything else
+    is replaced, lists as a whole. That is what Snakemake makes of several `--configfile`s."""
+    found = dict[str, Any]()
+    for config in configs:
+        for key, value in config.items():
+            before = found.get(key, {})
+            if isinstance(value, Mapping):  # an empty one changes nothing, whatever stands there
+                value = merged(before if isinstance(before, Mapping) else {}, value) or before
+            found[key] = value
+    return found
 
 
 def _not_trained(config: Config) -> Iterator[Problem]:

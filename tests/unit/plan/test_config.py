@@ -9,16 +9,17 @@ from conftest import ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from known_framework import known_framework
+from round_files import ROUNDS, name_of
 
 from dlperf import frameworks
 from dlperf.contract.problems import keys
 from dlperf.plan import Config, ConfigError, check_beside, dump, load, problems_here
+from dlperf.plan.config import merged
 from dlperf.plan.durations import default_seconds
 from dlperf.plan.schema import json_schema, with_table
 from dlperf.workloads.cases import parse_case
 
 CONFIG = ROOT / "config"
-ROUNDS = sorted([CONFIG / "config.yaml", *(CONFIG / "rounds").glob("*.yaml")])
 
 
 @pytest.fixture(autouse=True)
@@ -60,11 +61,12 @@ def only_problem(config):
     return line
 
 
-@pytest.mark.parametrize("path", ROUNDS, ids=lambda path: path.stem)
-def test_the_rounds_that_come_with_the_project_are_valid(path):
-    config = load(path)
-    jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(json_schema()))
-    assert config.round == ("laptop" if path.stem == "config" else path.stem)
+@pytest.mark.parametrize("paths", ROUNDS, ids=name_of)
+def test_the_rounds_that_come_with_the_project_are_valid(paths):
+    config = load(paths)
+    content = merged({}, *(yaml.safe_load(path.read_text()) for path in paths))
+    jsonschema.validate(content, json.loads(json_schema()))
+    assert config.round == ("laptop" if name_of(paths) == "config" else name_of(paths))
 
 
 def test_a_gpu_is_expected_to_be_faster_in_tf32_and_fastest_in_mixed_precision():

@@ -90,6 +90,8 @@ def test_an_entry_may_have_a_precision_of_its_own():
     )
     also = [{"precisions": ["amp"], "global_batch_sizes": {"fp32": [4]}}]
     assert "also[0].global_batch_sizes.amp: is missing" in only_problem(on_two(also=also))
+    also = [{"precisions": ["amp"], "batch_sizes": None}]  # as if it were left out
+    assert "also[0].batch_sizes.amp: is missing" in only_problem(on_two(also=also))
 
 
 def published_by_dlperf(model):
@@ -108,8 +110,8 @@ def published_by_dlperf(model):
     }
 
 
-def cases_for_tensorflow1(name):
-    config = load(ROOT / f"config/rounds/{name}.yaml")
+def cases_of_framework(framework, *files):
+    config = load([ROOT / f"config/rounds/{name}.yaml" for name in files])
     assert (config.repetitions, config.steps.warmup, config.steps.measured) == (7, 20, 100)
     assert len(config.frameworks) == 8
     return {
@@ -121,24 +123,29 @@ def cases_for_tensorflow1(name):
             case.batch_size,
         )
         for case in expand(config)
-        if case.framework == "tensorflow1" and not case.unsupported
+        if case.framework == framework and not case.unsupported
     }
 
 
 def test_dlperf_v1_is_the_published_matrix():
     published = published_by_dlperf("ResNet50-v1.5")
-    # what fitted where 256 did not: its comment says how to add them
-    fitted = {each for each in published if each[-1] in (196, 224)}
-    assert {each[0] for each in fitted} == {"amp"}
-    assert len(published - fitted) == 8 and published - fitted <= cases_for_tensorflow1("dlperf-v1")
+    usual = {each for each in published if each[-1] not in (196, 224)}
+    assert len(usual) == 8 and usual <= cases_of_framework("pytorch", "dlperf-v1")
+    # what fitted where 256 did not
+    of_tensorflow1 = {each for each in published if each[-1] == 224}
+    of_paddlepaddle = {each for each in published if each[-1] == 196}
+    assert published == usual | of_tensorflow1 | of_paddlepaddle
+    assert of_tensorflow1 <= cases_of_framework("tensorflow1", "dlperf-v1")
+    assert of_paddlepaddle <= cases_of_framework("paddlepaddle", "dlperf-v1")
 
 
 def test_dlperf_v1_bert_is_the_published_matrix():
-    published, found = published_by_dlperf("BERT-base"), cases_for_tensorflow1("dlperf-v1-bert")
+    published = published_by_dlperf("BERT-base")
+    found = cases_of_framework("tensorflow1", "dlperf-v1-bert")
     usual = {each for each in published if each[-1] == {"fp32": 32, "amp": 64}[each[0]]}
     assert len(usual) == 20 and usual <= found
-    largest = {(*each[:3], "1n1d", 0) for each in published}  # searched, on one device
-    assert largest <= found
+    assert {(*each[:4], 0) for each in published} <= found  # the largest, which is searched
+    assert published <= cases_of_framework("tensorflow1", "dlperf-v1-bert", "dlperf-v1-bert/v100")
 
 
 def test_dlperf_v1_wide_deep_is_the_published_matrix():
@@ -256,8 +263,15 @@ def test_one_gpu_is_all_that_a_card_holds():
     assert lengths == {128, 512}
 
 
-def test_nvidias_electra_round_is_the_published_matrix():
-    config = load(ROOT / "config/rounds/nvidia-electra.yaml")
+@pytest.mark.parametrize(
+    "files, card",
+    [
+        (["nvidia-electra"], "A100-40GB"),
+        (["nvidia-electra", "nvidia-electra/v100-32gb"], "V100-32GB"),
+    ],
+)
+def test_nvidias_electra_round_is_the_published_matrix(files, card):
+    config = load([ROOT / f"config/rounds/{name}.yaml" for name in files])
     found = {
         (
             case.precision,
@@ -270,7 +284,7 @@ def test_nvidias_electra_round_is_the_published_matrix():
         if case.framework == "pytorch" and not case.unsupported
     }
     with open(ROOT / "config/published/nvidia-electra.csv") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["gpu"] == "A100-40GB"]
+        rows = [row for row in csv.DictReader(stream) if row["gpu"] == card]
     published = {
         (row["precision"], length, f"{row['nodes']}n{row['gpus_per_node']}d", batch, accumulation)
         for row in rows
@@ -281,7 +295,7 @@ def test_nvidias_electra_round_is_the_published_matrix():
             strict=True,
         )
     }
-    assert len(published) == 12 and published <= found
+    assert len(published) == {"A100-40GB": 12, "V100-32GB": 16}[card] and published <= found
     # of each, one device with the same micro-steps
     assert {(p, s, "1n1d", b, a) for p, s, _, b, a in found} <= found
     updates = {int(s): set() for _, s, *_ in published}

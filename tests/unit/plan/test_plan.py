@@ -409,12 +409,20 @@ def test_nvidias_resnet50_round_is_the_published_matrix():
     config = load(ROOT / "config/rounds/nvidia-resnet50.yaml")
     cases = [case for case in expand(config) if not case.unsupported]
     tested = [case for case in cases if case.scenario == "quality"]
-    assert {case.epochs for case in tested} == {50, 90, 250}
-    assert {(case.devices, case.batch_size, case.data) for case in tested} == {(8, 512, "imagenet")}
+    found = {(case.devices, case.batch_size, case.epochs, case.data) for case in tested}
+    assert found == {(devices, 512, 90, "imagenet") for devices in (1, 8)}
     assert {case.devices for case in cases if case.scenario == "train"} == {1, 4, 8}
     inferred = {case.batch_size for case in cases if case.scenario == "infer"}
     assert inferred == {1, 2, 4, 8, 16, 32, 64, 128, 192, 256, 512}
-    of_90 = next(case for case in tested if case.epochs == 90)
+    of_90 = next(case for case in tested if case.devices == 8)
     settings = document(of_90, config, 1)["settings"]
     assert settings["measured_steps"] == 90 * (1_281_167 // (8 * 512))
     assert (settings["evaluations"], settings["target"]) == (25, 0.759)
+
+
+def test_nvidias_resnet50_is_trained_for_50_90_and_250_epochs_on_a_dgx_1():
+    base = ROOT / "config/rounds/nvidia-resnet50"
+    config = load([f"{base}.yaml", base / "dgx-1-stability.yaml"])
+    assert {(case.scenario, case.epochs, case.devices) for case in expand(config)} == {
+        ("quality", epochs, 8) for epochs in (50, 90, 250)
+    }
