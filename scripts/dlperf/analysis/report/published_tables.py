@@ -147,7 +147,7 @@ def _grid(name: str, rows: list[Row], own: Sequence[str]) -> Grid:
     )
 
 
-def metric(row: Row) -> str:
+def metric(row: Mapping[str, Any]) -> str:
     return WORDS.get(row["metric"], row["metric"].replace("_", " "))
 
 

@@ -172,7 +172,9 @@ def _names(rows: Sequence[Beside]) -> Callable[[Beside], str]:
 def _metric(row: Beside) -> str:
     """'latency, p99'; of what is not measured here, the publication's name."""
     known = scenarios.metrics(row["scenario"]).get(row["metric"])
-    return known.title.lower() if known else published_tables.metric(row)
+    if not known:
+        return published_tables.metric(row)
+    return str(known.of(row["workload"]).title).lower()
 
 
 def _value(value: float | None, unit: str, count: int | None) -> str:
