@@ -223,7 +223,7 @@ _PERCENTILES = re.compile(r"\bp(\d{1,2})\b|\b(\d{1,2})th percentile")
 
 def _dimensions(row: Row) -> tuple[dict[str, Any], list[str]]:
     """(layout and dimensions in our names, reasons why they are other ones)."""
-    found: dict[str, Any] = {name: standard for name, (_, standard) in WAYS.items()}
+    found: dict[str, Any] = {name: int(standard) for name, (_, standard) in WAYS.items()}
     found |= {"epochs": 0, "arrival_rate": 0}
     if row["workload"] in workloads.NAMES:
         own = workloads.of(row["workload"]).dimensions
