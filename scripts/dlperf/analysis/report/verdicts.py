@@ -47,6 +47,7 @@ class Line:
     """One row for readers."""
 
     cell: str
+    what: str
     where: str
     there: str
     whose: str
@@ -72,7 +73,7 @@ class Verdicts:
 def verdicts(rows: Sequence[Beside], margin: float, title: str) -> Verdicts:
     tested = [row for row in rows if row["verdict"] in TESTED]
     untested = [row for row in rows if row["verdict"] == NOT_TESTABLE]
-    name = _names([*tested, *untested])
+    what = _what([*tested, *untested])
     reasons = [_parts(row["reason"]) for row in untested]
     shared = [each for each in reasons[0] if all(each in own for own in reasons)] if reasons else []
     shared = shared if len(untested) > 1 else []
@@ -80,9 +81,9 @@ def verdicts(rows: Sequence[Beside], margin: float, title: str) -> Verdicts:
     found = Counter(row["verdict"] for row in rows)
     return Verdicts(
         summary(rows, title),
-        [_line(row, [*_parts(row["differs"]), *_flags(row)], name(row)) for row in tested],
+        [_line(row, [*_parts(row["differs"]), *_flags(row)], what(row)) for row in tested],
         [
-            _line(row, [each for each in own if each not in shared], name(row))
+            _line(row, [each for each in own if each not in shared], what(row))
             for row, own in zip(untested, reasons, strict=True)
         ],
         shared,
@@ -130,11 +131,12 @@ def _flags(row: Beside) -> list[str]:
     return found
 
 
-def _line(row: Beside, notes: list[str], name: str) -> Line:
+def _line(row: Beside, notes: list[str], what: str) -> Line:
     unit = f" {row['unit']}".rstrip()
     ratio = row["ratio"]
     return Line(
-        cell=name,
+        cell=names.series_title(row["framework"], row["compiler"]),
+        what=what,
         where=labels.where(_of_ours(row)),
         there=_value(row["baseline_median"], unit, row["baseline_n_ok"]),
         whose=row["implementation"],
@@ -152,29 +154,31 @@ def _of_ours(row: Beside) -> Mapping[str, Any]:
     return {key: value for key, value in row.items() if key != "estimator"}
 
 
-def _names(rows: Sequence[Beside]) -> Callable[[Beside], str]:
-    """How a row is called among these: what all have in common is left out."""
-    works = {(row["workload"], row["scenario"]) for row in rows}
-    measures = {row["metric"] for row in rows}
+def _what(rows: Sequence[Beside]) -> Callable[[Beside], str]:
+    """What a row is of among these, as 'inference, latency p99': what all share is left out."""
+    several = {
+        said: len({said(row) for row in rows}) > 1
+        for said in (labels.workload, labels.scenario, _metric)
+    }
 
-    def name(row: Beside) -> str:
-        work = f"{labels.workload(row)} {labels.scenario(row)}"
-        parts = [
-            names.series_title(row["framework"], row["compiler"]),
-            work if len(works) > 1 else "",
-            _metric(row) if len(measures) > 1 else "",
-        ]
-        return ", ".join(filter(None, parts))
+    def what(row: Beside) -> str:
+        return ", ".join(said(row) for said, varies in several.items() if varies)
 
-    return name
+    return what
 
 
-def _metric(row: Beside) -> str:
-    """'latency, p99'; of what is not measured here, the publication's name."""
+def _name(row: Beside, what: str) -> str:
+    """'PyTorch, inference, latency p99  fp32 b8 1n1d'."""
+    parts = [names.series_title(row["framework"], row["compiler"]), what]
+    return f"{', '.join(filter(None, parts))}  {labels.where(_of_ours(row))}"
+
+
+def _metric(row: Mapping[str, Any]) -> str:
+    """'latency p99'; of what is not measured here, the publication's name."""
     known = scenarios.metrics(row["scenario"]).get(row["metric"])
     if not known:
         return published_tables.metric(row)
-    return str(known.of(row["workload"]).title).lower()
+    return str(known.of(row["workload"]).title).lower().replace(", ", " ")
 
 
 def _value(value: float | None, unit: str, count: int | None) -> str:
@@ -190,10 +194,9 @@ def _interval(row: Beside) -> str:
 
 def describe(rows: Sequence[Beside]) -> str:
     """The figure in words."""
-    name = _names(rows)
+    what = _what(rows)
     said = [
-        f"{name(row)} {labels.where(_of_ours(row))} {row['ratio']:.3f} "
-        f"({_interval(row)}), {row['verdict']}"
+        f"{_name(row, what(row))} {row['ratio']:.3f} ({_interval(row)}), {row['verdict']}"
         for row in rows
     ]
     return f"Ratios of what was measured here to their figures, with intervals: {'; '.join(said)}."
@@ -224,8 +227,8 @@ def _figure(rows: Sequence[Beside], margin: float, title: str) -> Any:
     if not rows:
         made.text(0.5, 0.4, NOTHING, size=10, style="italic", color=drawing.MUTED, ha="center")
         return made
-    name = _names(rows)
-    named = [f"{name(row)}  {labels.where(_of_ours(row))}" for row in rows]
+    what = _what(rows)
+    named = [_name(row, what(row)) for row in rows]
     left = min(0.55, (0.3 + 0.072 * max(map(len, named))) / drawing.WIDTH)
     right = 1 - 1.25 / drawing.WIDTH
     size = (left, BELOW / height, right - left, 1 - (ABOVE + BELOW) / height)
