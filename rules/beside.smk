@@ -3,6 +3,7 @@ Required inputs: cells.tsv, measurements.tsv.gz and parity.tsv of the round, and
 under `beside`: imported rounds, whose cells are made here, and other rounds, which must exist.
 
 Outputs: beside.tsv, a row for each of their cells with a verdict, of a round whose config names any;
+figures/beside-<name>, the verdicts beside each of them, as SVG and PNG, on request as PDF;
 beside/<round>/ with copies of another round's tables, so that the round can be archived and audited
 without the other one.
 """
@@ -11,6 +12,7 @@ from dlperf.analysis.compare import rounds as rounds_beside
 
 COPIED = f"{RESULTS}/{names.BESIDE}/{{other}}"
 VERDICTS = [f"{RESULTS}/{names.VERDICTS}"] if CONFIG.beside else []
+BESIDE_FIGURE = steps.BESIDE_FIGURE.outputs(RESULTS, CASES)  # the files of one
 
 
 def found_beside():
@@ -46,12 +48,8 @@ def published_beside():
 def cells_beside(wildcards):
     """What the verdicts rest on beside the round's own cells."""
     copies = [COPIED.format(other=plan.label_beside(entry)) for entry in ROUNDS_BESIDE]
-    return [f"{folder}/cells.tsv" for folder in published_beside() + copies]
-
-
-def values_beside(wildcards):
-    """What else of publications the report shows."""
-    return [f"{folder}/values.tsv" for folder in published_beside()]
+    found = [f"{folder}/cells.tsv" for folder in published_beside() + copies]
+    return found + [f"{folder}/values.tsv" for folder in published_beside()]
 
 
 wildcard_constraints:
@@ -85,3 +83,38 @@ rule verdicts:
         **steps.BESIDE.params(RESULTS, CASES),
     shell:
         PYTHON + steps.BESIDE.command(CASES) + " > {log:q} 2>&1"
+
+
+rule beside_figure:
+    input:
+        **steps.BESIDE_FIGURE.inputs(RESULTS, CASES),
+    output:
+        svg=report(
+            BESIDE_FIGURE["svg"],
+            caption="../report/figure-beside.rst",
+            category="Figures",
+            labels={"figure": "beside {other}"},
+        ),
+        png=BESIDE_FIGURE["png"],
+    log:
+        f"{RESULTS}/logs/figures/beside-{{other}}.log",
+    localrule: True
+    params:
+        **steps.BESIDE_FIGURE.params(RESULTS, CASES),
+    shell:
+        PYTHON + steps.BESIDE_FIGURE.command(CASES, without=["pdf"]) + " > {log:q} 2>&1"
+
+
+# Apart, as its fonts take longer than the rest of a figure.
+rule beside_figure_pdf:
+    input:
+        **steps.BESIDE_FIGURE.inputs(RESULTS, CASES),
+    output:
+        pdf=BESIDE_FIGURE["pdf"],
+    log:
+        f"{RESULTS}/logs/figures/beside-{{other}}.pdf.log",
+    localrule: True
+    params:
+        **steps.BESIDE_FIGURE.params(RESULTS, CASES),
+    shell:
+        PYTHON + steps.BESIDE_FIGURE.command(CASES, without=names.DRAWN) + " > {log:q} 2>&1"

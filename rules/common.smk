@@ -25,7 +25,7 @@ from dlperf import plan, workloads
 from dlperf.contract import files, storage
 from dlperf.workloads import inputs
 from dlperf.analysis import steps
-from dlperf.analysis.round import names
+from dlperf.analysis.round import names, verdicts
 from dlperf.inside_snakemake import of_each_job
 
 # A module leaves alone what the whole process shares with the rules of its user.
@@ -182,7 +182,7 @@ def final_output(wildcards):
         ),
         *(
             f"{RESULTS}/figures/{name}.{kind}"
-            for name in names.figure_ids(CASES)
+            for name in FIGURES + FIGURES_BESIDE
             for kind in names.DRAWN
         ),
         *made_on_request(),
@@ -203,7 +203,11 @@ def made_on_request():
     paths = [
         *(f"tables/{name}.{kind}" for name in OTHERS for kind in names.TABLED),
         *(f"figures/{name}.{kind}" for name in OTHERS for kind in names.DRAWN),
-        *(f"figures/{name}.{kind}" for name in FIGURES + OTHERS for kind in names.DRAWN_ON_REQUEST),
+        *(
+            f"figures/{name}.{kind}"
+            for name in FIGURES + OTHERS + FIGURES_BESIDE
+            for kind in names.DRAWN_ON_REQUEST
+        ),
     ]
     return [f"{RESULTS}/{path}" for path in paths if os.path.exists(f"{RESULTS}/{path}")]
 

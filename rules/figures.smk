@@ -16,6 +16,7 @@ once; those that the command line names, each by its own (`figure`).
 TABLES = names.table_ids(CASES)
 FIGURES = names.figure_ids(CASES)
 OTHERS = names.of_other_metrics(CASES)  # made on request
+FIGURES_BESIDE = list(verdicts.figures(CONFIG.beside))  # beside.smk has their rules
 # the files of one
 TABLE = steps.TABLE.outputs(RESULTS, CASES)
 FIGURE = steps.FIGURE.outputs(RESULTS, CASES)
@@ -26,7 +27,7 @@ CURVES = [f"{RESULTS}/{names.CURVES}"] if names.have_curves(CASES) else []
 # targets only after parsing, and would only say that no rule makes the file.)
 for target in sys.argv[1:]:
     folder, _, name = target.removeprefix(f"{RESULTS}/").partition("/")
-    known = {"tables": TABLES + OTHERS, "figures": FIGURES + OTHERS}.get(folder)
+    known = {"tables": TABLES + OTHERS, "figures": FIGURES + OTHERS + FIGURES_BESIDE}.get(folder)
     if known:
         try:
             names.known(name.rpartition(".")[0], known, folder[:-1])

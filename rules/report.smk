@@ -10,11 +10,10 @@ read without its script.
 rule report_page:
     input:
         **steps.REPORT.inputs(RESULTS, CASES),
-        figures=[f"{RESULTS}/figures/{name}.svg" for name in FIGURES],
+        figures=[f"{RESULTS}/figures/{name}.svg" for name in FIGURES + FIGURES_BESIDE],
         environments=[environment_of(framework) for framework in FRAMEWORKS],
         manifests=data_of_round,
         beside=cells_beside,
-        values=values_beside,
         verdicts=VERDICTS,
     output:
         out=report(

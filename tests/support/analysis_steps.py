@@ -9,7 +9,7 @@ from pathlib import Path
 from dlperf import plan
 from dlperf.analysis import steps
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.round import names
+from dlperf.analysis.round import names, verdicts
 
 
 def merging(results: Path) -> list[str]:
@@ -55,9 +55,24 @@ def show(results: Path) -> None:
     for name in names.figure_ids(cases):
         assert main(shown("figure", results, name)) == 0
     assert main(listing(results)) == 0
-    if plan.load(results / "config.yaml").beside:
-        assert main(holding_against(results)) == 0
+    hold_against(results)
     assert main(reporting(results)) == 0
+
+
+def hold_against(results: Path) -> None:
+    """Verdicts beside what the config names, and their figures."""
+    entries = plan.load(results / "config.yaml").beside
+    if entries:
+        assert main(holding_against(results)) == 0
+    for name in verdicts.figures(entries):
+        assert main(drawing_beside(results, name)) == 0
+
+
+def drawing_beside(results: Path, name: str) -> list[str]:
+    """One figure of verdicts, in the kinds that are always made."""
+    left_out = dict.fromkeys(names.DRAWN_ON_REQUEST)
+    other = name.removeprefix(f"{names.BESIDE}-")
+    return steps.BESIDE_FIGURE.arguments(results, (), {"other": other, **left_out})
 
 
 def shown(what: str, results: Path, name: str) -> list[str]:

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from analysis_steps import holding_against
+
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.compare import rounds
 from dlperf.analysis.publications.values import COLUMNS
 from dlperf.analysis.round import names
+from dlperf.analysis.schema.files import Row, read_table
 
 
 def imported(config: Path, folder: Path) -> Path:
@@ -45,6 +48,15 @@ def publish(
     if meant:
         config.write_text(f"{config.read_text()}names: [{', '.join(meant)}]\n")
     return imported(config, results / f"imported-{name}")
+
+
+def held_against(
+    results: Path, *rows: Mapping[str, Any], name: str = "mine", meant: Sequence[str] = ()
+) -> list[Row]:
+    """The verdicts of an analysed round beside a publication of these rows."""
+    publish(results.parent, *rows, name=name, meant=meant)
+    assert main(holding_against(results)) == 0
+    return read_table(results / names.VERDICTS)
 
 
 def copy_beside(results: Path, old: Path, name: str = "old") -> Path:

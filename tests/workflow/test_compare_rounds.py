@@ -78,13 +78,17 @@ def test_a_wrong_baseline_is_told_at_once(folder):
 
 
 def test_a_round_is_held_against_another_one_wherever_that_lies(folder, tmp_path):
-    """And its verdicts stay when the other one is gone: its tables were copied."""
+    """And its verdicts stay when the other one is gone: its tables were copied. Their figure is
+    made alone, by its name."""
     elsewhere = tmp_path / "before"
     shutil.copytree(folder / "results/old", elsewhere)
     mapping = {**NEW, "beside": [str(elsewhere)]}
     (folder / "beside.yaml").write_text(yaml.safe_dump(mapping, sort_keys=False))
-    asked = ("--configfile", "beside.yaml", "--", "results/new/beside.tsv")
+    figures = [f"results/new/figures/beside-before.{kind}" for kind in ("svg", "pdf")]
+    asked = ("--configfile", "beside.yaml", "--", "results/new/beside.tsv", *figures)
     snakemake(*asked, cwd=folder)
+    drawn = {path.name for path in (folder / "results/new/figures").iterdir()}
+    assert drawn == {"beside-before.svg", "beside-before.png", "beside-before.pdf"}
     with (folder / "results/new/beside.tsv").open() as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     verdicts = {row["framework"]: row["verdict"] for row in rows}
@@ -111,5 +115,6 @@ def test_the_report_of_a_round_waits_for_all_that_it_shows_of_a_publication(fold
     target = "results/new/report.html"
     done = snakemake("--configfile", "published.yaml", "-n", "--", target, cwd=folder)
     planned = done.stdout + done.stderr
-    for rule in ("import_round", "merge_imported", "cells_imported", "values_imported", "verdicts"):
+    imported = ("import_round", "merge_imported", "cells_imported", "values_imported")
+    for rule in (*imported, "verdicts", "beside_figure"):
         assert rule in planned

@@ -13,6 +13,8 @@
     python -m dlperf.analysis figures --config C --cells IN
     python -m dlperf.analysis beside --config C --cells IN --measurements IN --parity IN \\
                                      --shared DIR --others DIR --out OUT
+    python -m dlperf.analysis beside-figure --config C --beside IN --shared DIR --others DIR \\
+                                     --other NAME [--svg OUT] [--png OUT] [--pdf OUT]
     python -m dlperf.analysis report --config C --round DIR --shared DIR --out OUT
     python -m dlperf.analysis certificates --config C --shared DIR
     python -m dlperf.analysis nodes  --folder DIR

@@ -134,6 +134,7 @@ _CELLS = Option("cells", INPUT, names.CELLS)
 _ROOFLINE = Option("roofline", INPUT, names.ROOFLINE)
 _RUNS = Option("runs", PARAM, "runs")  # thousands of records do not fit on a command line
 _SHARED = Option("shared", PARAM, "..")  # environments, data and certificates of all rounds
+_OTHERS = Option("others", PARAM, names.BESIDE)  # copies of tables of other rounds
 _ROUND = Option("round", PARAM, ".")
 _PUBLISHED = Option("published", PARAM)
 _OUT = Option("out", OUTPUT)
@@ -218,9 +219,22 @@ BESIDE = Step(  # of a round whose config names something under `beside`
     "beside",
     "compare.beside:beside",
     (
-        *(_CONFIG, _CELLS, _MEASUREMENTS, _PARITY, _SHARED),
-        Option("others", PARAM, names.BESIDE),
+        *(_CONFIG, _CELLS, _MEASUREMENTS, _PARITY, _SHARED, _OTHERS),
         _OUT._replace(path=names.VERDICTS),
+    ),
+)
+BESIDE_FIGURE = Step(
+    "beside-figure",
+    "report.published:figure",
+    (
+        _CONFIG,
+        Option("beside", INPUT, names.VERDICTS),
+        *(_SHARED, _OTHERS),
+        Option("other", WILDCARD, kind=str),
+        *(
+            Option(kind, OUTPUT, f"figures/{names.BESIDE}-{{other}}.{kind}", required=False)
+            for kind in (*names.DRAWN, *names.DRAWN_ON_REQUEST)
+        ),
     ),
 )
 REPORT = Step(
@@ -299,7 +313,8 @@ VERDICT = Step("verdict", "commands:verdict", (Option("tsv", INPUT), Option("htm
 STEPS = {
     step.name: step
     for step in (
-        *(MERGE, LIMITS, CELLS, ROOFLINE, TABLE, MARKDOWN, FIGURE, FIGURES, BESIDE, REPORT),
+        *(MERGE, LIMITS, CELLS, ROOFLINE, TABLE, MARKDOWN, FIGURE, FIGURES),
+        *(BESIDE, BESIDE_FIGURE, REPORT),
         *(SHOW_CERTIFICATES, SHOW_NODES, IMPORT, VALUES, REPLAY, SPEEDUPS),
         *(AUDIT, ARCHIVE, COMPARE, VERDICT),
     )

@@ -740,7 +740,7 @@ class Config(Section):
     )
     beside_margin: Margin = Field(
         default=0.05,
-        description="How far a speed may be from the one in `beside`, as a share of that, to count "
+        description="How far a value may be from the one in `beside`, as a share of that, to count "
         "as reproduced: 0.05 is 5 % "
         "([docs/comparing.md](../docs/comparing.md#verdicts-on-figures-of-others)).",
         examples=[0.05],

@@ -35,7 +35,7 @@ from dlperf.analysis.audit.differences import (
     pinned,
 )
 from dlperf.analysis.audit.differences import ROUNDING as ROUNDED
-from dlperf.analysis.round import checksums, labels, names
+from dlperf.analysis.round import checksums, labels, names, verdicts
 from dlperf.analysis.schema.files import AnalysisError, Row, read_table, write_table
 from dlperf.contract import storage, strict_json
 from dlperf.contract.files import write
@@ -440,6 +440,10 @@ def made_again(
             (scratch / name).symlink_to((folder / name).resolve())
     if config.beside:
         yield from map(compared, again.run(steps.BESIDE))
+        for name in verdicts.figures(config.beside):
+            kinds = [*names.DRAWN, *_there(folder, name, names.DRAWN_ON_REQUEST)]
+            kept = partial(_kept_figure, folder, scratch)
+            yield from map(compared, (again.draw_beside if same.drawing else kept)(name, kinds))
     yield from map(compared, again.run(steps.REPORT))
 
 
@@ -460,6 +464,20 @@ class _Again:
         self.made.update(made)
         return made
 
+    def draw_beside(self, name: str, kinds: Sequence[str]) -> list[str]:
+        """Draw the verdicts beside one publication or round; returns the names of the files."""
+        step, other = steps.BESIDE_FIGURE, name.removeprefix(f"{names.BESIDE}-")
+        read = (steps.INPUT, steps.PARAM)
+        places = {each.key: self._place(each) for each in step.options if each.role in read}
+        made = {
+            each.key: each.path.format(other=other)
+            for each in step.options
+            if each.role == steps.OUTPUT and each.key in kinds
+        }
+        files = {kind: self.scratch / path for kind, path in made.items()}
+        step.run({**places, **files, "other": other})
+        return [*made.values()]
+
     def _place(self, option: steps.Option) -> Path:
         if option.path == "..":
             return self.folder.parent
@@ -475,10 +493,14 @@ def _kinds_of_figures(folder: Path, cases: Sequence[plan.Case]) -> dict[str, lis
     found = {name: list(names.DRAWN) for name in names.figure_ids(cases)}
     for name in [*found, *names.of_other_metrics(cases)]:
         kinds = names.DRAWN_ON_REQUEST if name in found else (*names.DRAWN, *names.DRAWN_ON_REQUEST)
-        there = [kind for kind in kinds if (folder / f"figures/{name}.{kind}").exists()]
-        if there:
+        if there := _there(folder, name, kinds):
             found[name] = [*found.get(name, []), *there]
     return found
+
+
+def _there(folder: Path, name: str, kinds: Sequence[str]) -> list[str]:
+    """The kinds in which the round has a figure."""
+    return [kind for kind in kinds if (folder / f"figures/{name}.{kind}").exists()]
 
 
 def _forget(waiting: list[Future[list[str]]]) -> None:

@@ -1,7 +1,8 @@
 """Figures of others beside the cells of a round -> beside.tsv: a verdict on each of theirs.
 
 In: the round's tables, and those of the publications and rounds that its config names under
-`beside`. Out: a row for each cell of theirs. It is held against the round's cell of the same
+`beside`. Out: a row for each cell of theirs; of a publication also for each of its other values
+(latency, memory, …: published_values.py). It is held against the round's cell of the same metric,
 framework, workload, scenario, precision, topology, layout and choices of the model; what else
 differs, or is not known, makes it not testable, and every reason is said. The others are tested for
 equivalence within the config's margin, with one error rate for each publication or round.
@@ -15,8 +16,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from dlperf import plan, scenarios, workloads
-from dlperf.analysis.compare import conditions, rounds
+from dlperf.analysis.compare import conditions, published_values, rounds
+from dlperf.analysis.compare.published_values import MEMORY, PERCENTILE
 from dlperf.analysis.compare.rounds import Round
+from dlperf.analysis.publications import config as configs
 from dlperf.analysis.round import flags, labels, metrics, verdicts
 from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.files import AnalysisError, write_table
@@ -32,7 +35,7 @@ from dlperf.analysis.schema.rows import (
 from dlperf.analysis.statistics import ERROR, LEAST, equivalence
 from dlperf.contract.layout import NAMES as LAYOUT
 
-#: What is compared: the first of these that a scenario has.
+#: What is compared of another round: the first of these that a scenario has.
 SPEEDS = ("throughput", "server_p50")
 #: What tells the cells of a round or of a publication apart.
 CELL = ("table", "workload", "framework", "compiler", *columns.PUBLISHED, "case")
@@ -44,7 +47,17 @@ TYPES = {"fp16": "float16", "bf16": "bfloat16", "tf32": "TF32", "fp32": "float32
 OVER_TIME = re.compile(r"wall[ _]clock|harmonic|\bmedian\b|\bmean (of|over) (\d+ )?(runs|repetit)")
 #: Estimators that are something else, whatever stands beside it.
 MEAN_OF_RATES = re.compile(r"(?<!harmonic_)(?<!harmonic )mean[ _]of[ _](the[ _])?rates")
-BEST = re.compile(r"\b(best|fastest|highest|max|maximum|peak)\b")
+EXTREME = re.compile(
+    r"\b(best|fastest|highest|max|maximum|peak|lowest|least|min|minimum|worst|slowest)\b"
+    r"( (of|over) ((the|all|several|\d+) )*(runs|repetit))?"
+)
+#: Estimators of one run that say how a latency, a step's time or memory was got, as ours are.
+OF_LATENCIES = re.compile(r"\bp\d{1,2}\b|\bpercentile\b")
+OF_TIMES = re.compile(r"\bmean (of|over) ((the|all|\d+) )*(steps|iterations|batches|requests)\b")
+PEAK = re.compile(r"\b(peak|max|maximum)\b")
+#: What of a GPU's memory they count: all that a process holds, or what a framework allocated.
+HELD = re.compile(r"\b(nvidia-smi|nvml|process|reserved)\b")
+ALLOCATED = re.compile(r"\ballocat")
 #: Words of a driver's name of a card that publications leave out: maker, line, form.
 UNSAID = {"nvidia", "tesla", "geforce", "quadro", "gpu", "pcie", "sxm2", "sxm3", "sxm4", "sxm5"}
 
@@ -53,10 +66,13 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Side:
-    """The cells of a round, or of a publication, with their ok repetitions."""
+    """The cells of a round, or of a publication, with their ok repetitions.
+
+    `unlike`: why cells of a publication, by _metric, are of another quantity than ours."""
 
     round: Round
     published: bool = False
+    unlike: Mapping[Key, list[str]] = field(default_factory=dict)
     facts: dict[conditions.Key, dict[str, str]] = field(default_factory=dict)
 
     @cached_property
@@ -71,8 +87,8 @@ class Side:
         return self.repetitions.get(_cell(cell), [])
 
     def values(self, cell: Cell) -> list[float]:
-        found = (value_of(row, cell["metric"]) for row in self.of(cell))
-        return [value for value in found if value is not None]
+        found = (row.get(cell["metric"]) for row in self.of(cell))
+        return [cast(float, value) for value in found if value is not None]
 
     def said(self, cell: Cell, column: str) -> list[str]:
         """What the ok repetitions of a cell say in a column, each once."""
@@ -81,7 +97,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Pair:
-    """A cell of theirs, and the one of this round that it is held against."""
+    """A cell of theirs, and the one of this round that it is held against: of the same metric; of a
+    value that is nothing like ours, the case's own metric, for what else differs."""
 
     own: Cell
     other: Cell
@@ -91,6 +108,10 @@ class Pair:
     @property
     def published(self) -> bool:
         return self.there.published
+
+    @property
+    def is_of_one_metric(self) -> bool:
+        return self.own["metric"] == self.other["metric"]
 
 
 def beside(
@@ -109,7 +130,7 @@ def beside(
             config.round,
             cells.parent,
             {},
-            _speeds(read_cells(cells)),
+            _with_precision(metrics.measured(read_cells(cells))),
             read_measurements(measurements),
             read_parity(parity),
         )
@@ -133,7 +154,11 @@ def read(entry: str, others: Path, shared: Path) -> Side:
     found = _speeds(read_cells(folder / "cells.tsv"))
     if published:
         repetitions = read_measurements(folder / "measurements.tsv.gz")
-        return Side(Round(entry, folder, {}, found, repetitions, []), published=True)
+        notes = configs.load(folder / "config.yaml").notes
+        values = published_values.read(folder / "values.tsv", notes)
+        unlike = dict(zip(map(_metric, values.cells), values.unlike, strict=True))
+        both = [*found, *values.cells], [*repetitions, *values.repetitions]
+        return Side(Round(entry, folder, {}, *both, []), published=True, unlike=unlike)
     return _side(replace(rounds.read(folder), cells=found))
 
 
@@ -144,7 +169,14 @@ def _side(round: Round) -> Side:
 
 def _speeds(rows: Iterable[Cell]) -> list[Cell]:
     """The cells that say how fast something is, one a case."""
-    return [row for row in metrics.measured(rows) if row["metric"] == _speed(row["scenario"])]
+    found = _with_precision(metrics.measured(rows))
+    return [row for row in found if row["metric"] == _speed(row["scenario"])]
+
+
+def _with_precision(rows: list[Cell]) -> list[Cell]:
+    """The cells with what they compute in, which stands in the row of a scenario's own metric."""
+    known = {_cell(row): row.get("peak_precision") for row in rows if metrics.is_own(row)}
+    return [cast(Cell, {**row, "peak_precision": known.get(_cell(row)) or ""}) for row in rows]
 
 
 def _speed(scenario: str) -> str:
@@ -156,6 +188,10 @@ def _cell(row: Mapping[str, Any]) -> Key:
     return tuple(row.get(name) for name in CELL)
 
 
+def _metric(row: Mapping[str, Any]) -> Key:
+    return (*_cell(row), row["metric"])
+
+
 def judge(here: Side, there: Side, margin: float, entry: str) -> list[Beside]:
     """A row for each cell of `there`, in its order."""
     own: dict[Key, list[Cell]] = {}
@@ -163,7 +199,10 @@ def judge(here: Side, there: Side, margin: float, entry: str) -> list[Beside]:
         own.setdefault(_key(cell, there.published), []).append(cell)
     rows, tested = [], []
     for other in there.round.cells:
-        candidates = own.get(_key(other, there.published), [])
+        known = other["workload"] in workloads.NAMES
+        found = own.get(_key(other, there.published), []) if known else []
+        candidates = [cell for cell in found if cell["metric"] == other["metric"]]
+        candidates = candidates or [cell for cell in found if metrics.is_own(cell)]
         if not candidates:
             rows.append(_unmatched(other, here, entry, margin))
             continue
@@ -176,15 +215,15 @@ def judge(here: Side, there: Side, margin: float, entry: str) -> list[Beside]:
         if not row["reason"]:
             tested.append((row, here.values(pair.own), there.values(other)))
     judged = equivalence.judge([(first, second) for _, first, second in tested], margin)
-    for (row, _, _), found in zip(tested, judged, strict=True):
+    for (row, _, _), each in zip(tested, judged, strict=True):
         row |= {
-            "verdict": _verdict(found.claim, row["better"]),
-            "ratio": found.ratio,
-            "ratio_low": found.low,
-            "ratio_high": found.high,
+            "verdict": _verdict(each.claim, row),
+            "ratio": each.ratio,
+            "ratio_low": each.low,
+            "ratio_high": each.high,
             "ratio_coverage": 1 - ERROR,
-            "p": found.p,
-            "p_corrected": found.corrected,
+            "p": each.p,
+            "p_corrected": each.corrected,
         }
     return rows
 
@@ -192,11 +231,13 @@ def judge(here: Side, there: Side, margin: float, entry: str) -> list[Beside]:
 def _key(cell: Cell, published: bool) -> Key:
     """What a cell of theirs and one of ours have in common: else they are no counterparts."""
     precision = cell["precision"]
+    # publications do not say what is computed a second time: see _other_work
+    ways = [name for name in LAYOUT if not published or name != "activation_checkpointing"]
     return (
         *(cell["workload"], cell["framework"], cell["scenario"]),
         "amp" if published and precision in PUBLISHED_HALF else precision,
         *(cell["nodes"], cell["devices_per_node"]),
-        *(value_of(cell, name) for name in LAYOUT),
+        *(value_of(cell, name) for name in ways),
         *(cell.get("epochs") or 0, cell.get("arrival_rate") or 0),
         *(
             value_of(cell, name)
@@ -206,10 +247,12 @@ def _key(cell: Cell, published: bool) -> Key:
     )
 
 
-def _verdict(claim: str, better: str) -> str:
+def _verdict(claim: str, row: Beside) -> str:
     if claim in (equivalence.ABOVE, equivalence.BELOW):
-        higher = claim == equivalence.ABOVE
-        return verdicts.FASTER if higher == (better == "higher") else verdicts.SLOWER
+        above = claim == equivalence.ABOVE
+        if row["metric"] in verdicts.AMOUNTS:
+            return verdicts.MORE if above else verdicts.LESS
+        return verdicts.FASTER if above == (row["better"] == "higher") else verdicts.SLOWER
     return {
         equivalence.WITHIN: verdicts.REPRODUCED,
         equivalence.APART: verdicts.NOT_REPRODUCED,
@@ -220,6 +263,9 @@ def _verdict(claim: str, better: str) -> str:
 def _row(pair: Pair, entry: str, margin: float) -> Beside:
     """What both cells say, and why no verdict is possible; `reason` is empty where one is."""
     row = _both(pair.own, pair.other, pair.here, entry, margin)
+    if not pair.is_of_one_metric:
+        row |= {"metric": pair.other["metric"], "unit": pair.other["unit"], "better": ""}
+        row |= {"median": None, "n_ok": 0}
     why = list(dict.fromkeys(reasons(pair)))
     row["reason"] = _joined(why)
     row["verdict"] = verdicts.NOT_TESTABLE if why else ""
@@ -255,10 +301,12 @@ def _joined(texts: Iterable[str]) -> str:
 def reasons(pair: Pair) -> Iterator[str]:
     """Why a cell of theirs cannot be held against ours: every reason, in plain words."""
     yield from _without_figure(pair)
+    yield from pair.there.unlike.get(_metric(pair.other), ())
     yield from _other_work(pair)
     yield from _other_device(pair)
     yield from _other_settings(pair)
     yield from _other_estimate(pair)
+    yield from _other_memory(pair)
     yield from _unproved(pair)
     yield from _too_few(pair)
 
@@ -268,25 +316,36 @@ def _without_figure(pair: Pair) -> Iterator[str]:
         if cell["status"] != "ok":
             why = f": {cell['reason']}" if cell["reason"] else ""
             yield f"no figure {where}: {forms.STATUS[cell['status']]}{why}"
+    if not pair.is_of_one_metric:
+        if not pair.there.unlike.get(_metric(pair.other)):
+            yield f"not measured here: {pair.other['metric'].replace('_', ' ')}"
+        return
     if pair.own["unit"] != pair.other["unit"]:
         yield f"another unit: {pair.own['unit']} here, {pair.other['unit'] or 'none'} there"
-    if any(value <= 0 for value in pair.there.values(pair.other)):
-        yield "their figure is not above 0"
+    sides = (pair.here, pair.own, "our"), (pair.there, pair.other, "their")
+    for side, cell, whose in sides:
+        if any(value <= 0 for value in side.values(cell)):
+            yield f"{whose} figure is not above 0"
 
 
 def _other_work(pair: Pair) -> Iterator[str]:
     """What was computed otherwise: batch, data, sizes, compiler, precision."""
     own, other = pair.own, pair.other
     if own["batch_size"] != other["batch_size"]:
-        yield f"another batch per device: {own['batch_size']} here, {other['batch_size']} there"
+        theirs = other["batch_size"] or "not known"
+        yield f"another batch per device: {own['batch_size']} here, {theirs} there"
+    if own["activation_checkpointing"] != other["activation_checkpointing"]:  # of a publication
+        ours = "are" if own["activation_checkpointing"] else "are not"
+        yield f"activations {ours} computed again here, which is not known of there"
     if not other["data"]:
         yield f"other data, as far as is known: {own['data']} here, not known there"
     elif own["data"] != other["data"]:
         yield f"other data: {own['data']} here, {other['data']} there"
     for name, each in workloads.of(own["workload"]).dimensions.items():
         if not each.is_choice and value_of(own, name) != value_of(other, name):
-            sizes = f"{value_of(own, name):,} here, {value_of(other, name):,} there"
-            yield f"another {name.replace('_', ' ')}: {sizes}"
+            ours, theirs = value_of(own, name), value_of(other, name)
+            theirs = f"{theirs:,}" if isinstance(theirs, int) else theirs
+            yield f"another {name.replace('_', ' ')}: {ours:,} here, {theirs} there"
     if own["compiler"] != other["compiler"]:
         yield f"another compiler: {own['compiler']} here, {other['compiler']} there"
     yield from _other_precision(pair)
@@ -369,15 +428,42 @@ def _other_settings(pair: Pair) -> Iterator[str]:
 
 
 def _other_estimate(pair: Pair) -> Iterator[str]:
-    if not pair.published or pair.other["status"] != "ok":
+    if not pair.published or pair.other["status"] != "ok" or not pair.is_of_one_metric:
         return
-    how = (pair.other.get("estimator") or "").lower()
+    how, metric = (pair.other.get("estimator") or "").lower(), pair.own["metric"]
     if MEAN_OF_RATES.search(how):
         yield "their figure is a mean of rates, ours is samples over time"
-    elif BEST.search(how):
-        yield f"their figure is the best of several ('{how}'), ours is a median"
-    elif not OVER_TIME.search(how) or "_of_rates" in how.replace("harmonic_mean_of_rates", ""):
+    elif any(metric != MEMORY or of_runs[2] for of_runs in EXTREME.finditer(how)):
+        yield f"their figure is the best or worst of several ('{how}'), ours is a median"
+    elif not _is_like_ours(metric, how) or "_of_rates" in how.replace("harmonic_mean_of_rates", ""):
         yield f"how their figure was computed is not known ('{how or 'nothing is said'}')"
+
+
+def _is_like_ours(metric: str, how: str) -> bool:
+    """Whether an estimator is known to be that of a metric here."""
+    if OVER_TIME.search(how):
+        return True
+    if metric == MEMORY:
+        return bool(PEAK.search(how))
+    if PERCENTILE.fullmatch(metric):
+        return bool(OF_LATENCIES.search(how))
+    return metric in ("latency_mean", "step_time") and bool(OF_TIMES.search(how))
+
+
+def _other_memory(pair: Pair) -> Iterator[str]:
+    """Of a GPU: `memory` here is all that a process holds, where its framework says that."""
+    if not pair.published or (pair.own["metric"], pair.other["metric"]) != (MEMORY, MEMORY):
+        return
+    how = (pair.other.get("estimator") or "").lower()
+    theirs = {
+        words for each, words in ((HELD, "holds"), (ALLOCATED, "allocated")) if each.search(how)
+    }
+    total = [row.get("device_total_peak_bytes") for row in pair.here.of(pair.own)]
+    ours = "holds" if all(total) else "allocated"
+    if len(theirs) != 1:
+        yield "whether their memory is what a process holds, or what it allocated, is not said"
+    elif theirs != {ours}:
+        yield f"other memory: what a process {ours} here, what it {theirs.pop()} there"
 
 
 def _unproved(pair: Pair) -> Iterator[str]:

@@ -48,7 +48,7 @@ OPTIONAL = ("table", "batch_label", "hardware", "inferred")
 #: Names that a dimension may not have: rows of the tables that are made have columns of that name.
 TAKEN = (
     *("round", "published_table", "status", "reason", "record", "record_sha256", "kind"),
-    *("source_file", "source_sha256", "source_line", "dimensions", "topology", "statistic"),
+    *("source_file", "source_sha256", "source_line", "dimensions", "topology"),
     *("file", "line", "sha256", "device", "throughput", "version"),
 )
 #: What to do with a name that is right.

@@ -137,7 +137,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "repetitions": repetitions,
         "period": provenance.period(repetitions),
         "sections": _sections(all_cells, compared, folder / "figures"),
-        "beside": [(each, _drawn_beside(each, index)) for index, each in enumerate(published, 1)],
+        "beside": [(each, _drawn_beside(each)) for each in published],
         "margin": config.beside_margin,
         "searches": searched,
         "lead": summary.lead(config, repetitions, cells),
@@ -217,9 +217,9 @@ def _sections(
     return found
 
 
-def _drawn_beside(found: Beside, index: int) -> markupsafe.Markup | str:
+def _drawn_beside(found: Beside) -> markupsafe.Markup | str:
     """The figure of what stands beside the round; nothing where nothing was tested."""
-    return inline(found.figure, f"beside-{index}", found.described) if found.figure else ""
+    return inline(found.figure, found.name, found.described) if found.figure else ""
 
 
 def _searches(path: Path) -> list[dict[str, Any]]:

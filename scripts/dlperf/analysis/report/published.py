@@ -1,9 +1,9 @@
 """Publications and other rounds beside a measured one: verdicts on their cells, and the tables of a
 publication of the same workload, scenario and precision.
 
-In: the round's config (`beside`) and beside.tsv; of publications cells.tsv and, where something was
-inferred here, values.tsv. Out: what stands in a section of the report that is theirs alone. No
-number of theirs is in any other table, figure or sentence.
+In: the round's config (`beside`), beside.tsv and figures/; of publications cells.tsv and
+values.tsv. Out: a figure of the verdicts for each of them, and what stands in a section of the
+report that is theirs alone. No number of theirs is in any other table, figure or sentence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,20 +15,22 @@ from dlperf import plan, scenarios
 from dlperf.analysis.publications import config as configs
 from dlperf.analysis.report import published_tables, tables, verdicts
 from dlperf.analysis.round import names
-from dlperf.analysis.round.verdicts import TESTED, folder_of
+from dlperf.analysis.round.verdicts import TESTED, figures, folder_of
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.analysis.schema.rows import Cell, read_beside, read_cells
+from dlperf.contract.files import write
 
 
 @dataclass(frozen=True)
 class Beside:
-    """One publication or round: its title, where it lies, verdicts on its cells, their figure (SVG,
-    and in words; "" where nothing was tested), and the publication's tables."""
+    """One publication or round: its title, where it lies, verdicts on its cells, their figure (its
+    name, SVG, and in words; "" where nothing was tested), and the publication's tables."""
 
     title: str
     folder: str
     published: bool
     verdicts: verdicts.Verdicts
+    name: str
     figure: str
     described: str
     tables: list[tables.Table]
@@ -43,33 +45,69 @@ def beside(config: plan.Config, cells: Sequence[Cell], folder: Path, shared: Pat
     wanted = {_of(row) for row in cells}
     rows = read_beside(folder / names.VERDICTS) if config.beside else []
     found = []
-    for index, entry in enumerate(config.beside, 1):
-        where, published = folder_of(entry, folder / names.BESIDE, shared)
-        if not (where / "cells.tsv").exists():
-            raise AnalysisError(
-                f"{where}/cells.tsv: does not exist, and the round's `beside` names '{entry}'; "
-                f"`snakemake --profile local {where}/cells.tsv` makes it"
-            )
-        title, shown = f"round {plan.label_beside(entry)}", list[tables.Table]()
-        if published:
-            imported = configs.load(where / "config.yaml")
-            title, shown = imported.title, _tables(where, imported, wanted)
+    for name, entry in figures(config.beside).items():
+        where, imported, title = _titled(entry, folder / names.BESIDE, shared)
         own = [row for row in rows if row["baseline"] == entry]
         tested = [row for row in own if row["verdict"] in TESTED]
-        margin, name = config.beside_margin, f"beside-{index}"
+        file = folder / f"figures/{name}.svg"
         heading = title[:1].upper() + title[1:]
         found.append(
             Beside(
                 heading,
-                f"results/{where.name}" if published else entry,
-                published,
-                verdicts.verdicts(own, margin, heading),
-                verdicts.draw(tested, margin, title, name) if tested else "",
+                f"results/{where.name}" if imported else entry,
+                imported is not None,
+                verdicts.verdicts(own, config.beside_margin, heading),
+                name,
+                file.read_text(encoding="utf-8") if tested and file.exists() else "",
                 verdicts.describe(tested) if tested else "",
-                shown,
+                _tables(where, imported, wanted) if imported else [],
             )
         )
     return found
+
+
+def figure(
+    config_path: Path,
+    beside: Path,
+    shared: Path,
+    others: Path,
+    other: str,
+    svg: Path | None,
+    png: Path | None,
+    pdf: Path | None,
+) -> None:
+    """Draw the verdicts beside one publication or round, in the kinds whose files are named.
+
+    `other` is what its figure is called behind 'beside-'. Raises AnalysisError where there is none.
+    """
+    config = plan.load(config_path)
+    known, name = figures(config.beside), f"{names.BESIDE}-{other}"
+    try:
+        entry = known[names.known(name, [*known], "figure")]
+    except LookupError as error:
+        raise AnalysisError(str(error.args[0])) from None
+    rows = [
+        row for row in read_beside(beside) if row["baseline"] == entry and row["verdict"] in TESTED
+    ]
+    files = {kind: path for kind, path in (("svg", svg), ("png", png), ("pdf", pdf)) if path}
+    _, _, title = _titled(entry, others, shared)
+    drawn = verdicts.draw(rows, config.beside_margin, title, name, [*files])
+    for kind, path in files.items():
+        write(path, drawn[kind])
+
+
+def _titled(entry: str, others: Path, shared: Path) -> tuple[Path, configs.Import | None, str]:
+    """(the folder of what an entry of `beside` names, its config if it is a publication, title)."""
+    where, published = folder_of(entry, others, shared)
+    if not (where / "cells.tsv").exists():
+        raise AnalysisError(
+            f"{where}/cells.tsv: does not exist, and the round's `beside` names '{entry}'; "
+            f"`snakemake --profile local {where}/cells.tsv` makes it"
+        )
+    if not published:
+        return where, None, f"round {plan.label_beside(entry)}"
+    imported = configs.load(where / "config.yaml")
+    return where, imported, imported.title
 
 
 def _tables(

@@ -132,11 +132,11 @@ def _grid(name: str, rows: list[Row], own: Sequence[str]) -> Grid:
     for row, title in zip(rows, titles, strict=True):
         values.setdefault((tuple(_spell(row[key]) for key in varying), title), []).append(row)
     first = rows[0]
-    table = _without_line(first["published_table"])
+    table = f": {_without_line(first['published_table'])}" if first["published_table"] else ""
     batch = " (largest batch)" if first["batch_label"] == "max" else ""
     return Grid(
         name,
-        f"{labels.workload(first)}, {metric(first)}: {table}{batch}",
+        f"{labels.workload(first)}, {metric(first)}{table}{batch}",
         first,
         varying,
         list(dict.fromkeys(place for place, _ in values)),
@@ -147,7 +147,7 @@ def _grid(name: str, rows: list[Row], own: Sequence[str]) -> Grid:
     )
 
 
-def metric(row: Row) -> str:
+def metric(row: Mapping[str, Any]) -> str:
     return WORDS.get(row["metric"], row["metric"].replace("_", " "))
 
 
@@ -192,7 +192,7 @@ def table(grid: Grid, publication: Import) -> tables.Table:
     lines = [
         origins.IMPORTED,
         f"{row['unit'] or 'no unit'}, {better} is better",
-        f"source: {title}, {row['published_table']}",
+        f"source: {', '.join(filter(None, (title, row['published_table'])))}",
         grid.names_of_cases,
         row["precision"] if grid.common("precision") else "",
         labels.topology(row) if grid.common("topology") else "",

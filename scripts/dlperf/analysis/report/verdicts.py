@@ -1,4 +1,5 @@
-"""Rows of beside.tsv, of one publication or round -> what the report says of them, and a figure.
+"""Rows of beside.tsv, of one publication or round -> what the report says of them, and a figure,
+with a file of its own for each of them.
 
 A verdict stands in words and with a sign; what was not tested has no ratio, as that would say
 something.
@@ -6,13 +7,17 @@ something.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dlperf import scenarios
+from dlperf.analysis.report import published_tables
 from dlperf.analysis.round import flags, labels, names
 from dlperf.analysis.round.verdicts import (
     FASTER,
+    LESS,
+    MORE,
     NO_COUNTERPART,
     NOT_REPRODUCED,
     NOT_TESTABLE,
@@ -25,11 +30,16 @@ from dlperf.analysis.round.verdicts import (
 from dlperf.analysis.schema import forms
 from dlperf.analysis.schema.rows import Beside, value_of
 
-SIGNS = {REPRODUCED: "✓", FASTER: "▲", SLOWER: "▼", NOT_REPRODUCED: "≠", UNDECIDED: "?"}
+SIGNS = {REPRODUCED: "✓", FASTER: "▲", SLOWER: "▼", LESS: "−", MORE: "+"}
+SIGNS |= {NOT_REPRODUCED: "≠", UNDECIDED: "?"}
 #: Inches of a figure: of a row, above the rows, and below them.
 ROW, ABOVE, BELOW = 0.27, 0.82, 0.62
 #: Ratios beyond these are off the figure, which says so by an arrow.
 LEAST, MOST = 0.25, 4.0
+
+
+#: In a figure of no row.
+NOTHING = "no cell is testable: the report and beside.tsv say why"
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,7 @@ class Line:
     """One row for readers."""
 
     cell: str
+    what: str
     where: str
     there: str
     whose: str
@@ -62,7 +73,7 @@ class Verdicts:
 def verdicts(rows: Sequence[Beside], margin: float, title: str) -> Verdicts:
     tested = [row for row in rows if row["verdict"] in TESTED]
     untested = [row for row in rows if row["verdict"] == NOT_TESTABLE]
-    several = len({row["workload"] for row in [*tested, *untested]}) > 1
+    what = _what([*tested, *untested])
     reasons = [_parts(row["reason"]) for row in untested]
     shared = [each for each in reasons[0] if all(each in own for own in reasons)] if reasons else []
     shared = shared if len(untested) > 1 else []
@@ -70,9 +81,9 @@ def verdicts(rows: Sequence[Beside], margin: float, title: str) -> Verdicts:
     found = Counter(row["verdict"] for row in rows)
     return Verdicts(
         summary(rows, title),
-        [_line(row, [*_parts(row["differs"]), *_flags(row)], several) for row in tested],
+        [_line(row, [*_parts(row["differs"]), *_flags(row)], what(row)) for row in tested],
         [
-            _line(row, [each for each in own if each not in shared], several)
+            _line(row, [each for each in own if each not in shared], what(row))
             for row, own in zip(untested, reasons, strict=True)
         ],
         shared,
@@ -120,11 +131,12 @@ def _flags(row: Beside) -> list[str]:
     return found
 
 
-def _line(row: Beside, notes: list[str], several: bool) -> Line:
-    unit = f" {row['unit']}"
+def _line(row: Beside, notes: list[str], what: str) -> Line:
+    unit = f" {row['unit']}".rstrip()
     ratio = row["ratio"]
     return Line(
-        cell=_name(row, several),
+        cell=names.series_title(row["framework"], row["compiler"]),
+        what=what,
         where=labels.where(_of_ours(row)),
         there=_value(row["baseline_median"], unit, row["baseline_n_ok"]),
         whose=row["implementation"],
@@ -142,9 +154,31 @@ def _of_ours(row: Beside) -> Mapping[str, Any]:
     return {key: value for key, value in row.items() if key != "estimator"}
 
 
-def _name(row: Beside, several: bool) -> str:
-    title = names.series_title(row["framework"], row["compiler"])
-    return f"{title}, {labels.workload(row)} {labels.scenario(row)}" if several else title
+def _what(rows: Sequence[Beside]) -> Callable[[Beside], str]:
+    """What a row is of among these, as 'inference, latency p99': what all share is left out."""
+    several = {
+        said: len({said(row) for row in rows}) > 1
+        for said in (labels.workload, labels.scenario, _metric)
+    }
+
+    def what(row: Beside) -> str:
+        return ", ".join(said(row) for said, varies in several.items() if varies)
+
+    return what
+
+
+def _name(row: Beside, what: str) -> str:
+    """'PyTorch, inference, latency p99  fp32 b8 1n1d'."""
+    parts = [names.series_title(row["framework"], row["compiler"]), what]
+    return f"{', '.join(filter(None, parts))}  {labels.where(_of_ours(row))}"
+
+
+def _metric(row: Mapping[str, Any]) -> str:
+    """'latency p99'; of what is not measured here, the publication's name."""
+    known = scenarios.metrics(row["scenario"]).get(row["metric"])
+    if not known:
+        return published_tables.metric(row)
+    return str(known.of(row["workload"]).title).lower().replace(", ", " ")
 
 
 def _value(value: float | None, unit: str, count: int | None) -> str:
@@ -160,20 +194,22 @@ def _interval(row: Beside) -> str:
 
 def describe(rows: Sequence[Beside]) -> str:
     """The figure in words."""
+    what = _what(rows)
     said = [
-        f"{_name(row, True)} {labels.where(_of_ours(row))} {row['ratio']:.3f} "
-        f"({_interval(row)}), {row['verdict']}"
+        f"{_name(row, what(row))} {row['ratio']:.3f} ({_interval(row)}), {row['verdict']}"
         for row in rows
     ]
     return f"Ratios of what was measured here to their figures, with intervals: {'; '.join(said)}."
 
 
-def draw(rows: Sequence[Beside], margin: float, title: str, name: str) -> str:
-    """The figure of the tested `rows` as SVG: a ratio a row, and the margin as a band."""
+def draw(
+    rows: Sequence[Beside], margin: float, title: str, name: str, wanted: Sequence[str]
+) -> dict[str, bytes]:
+    """The figure of the tested `rows` as {"svg": …, …}: a ratio a row, and the margin as a band.
+    Where there are none, the figure says so."""
     from dlperf.analysis.report import drawing  # Matplotlib takes as long as the rest of the page
 
-    made = drawing.rendered(lambda: _figure(rows, margin, title), name, title, ["svg"])
-    return made["svg"].decode()
+    return drawing.rendered(lambda: _figure(rows, margin, title), name, title, wanted)
 
 
 def _figure(rows: Sequence[Beside], margin: float, title: str) -> Any:
@@ -188,8 +224,11 @@ def _figure(rows: Sequence[Beside], margin: float, title: str) -> Any:
     made.text(0.012, 1 - 0.24 / height, f"Beside {title}", size=13, weight="bold", va="center")
     text = f"here ÷ there, with the interval that decides; band: {forms.percent(margin)} either way"
     made.text(0.012, 1 - 0.49 / height, text, size=9, color=drawing.MUTED, va="center")
-    several = len({row["workload"] for row in rows}) > 1
-    named = [f"{_name(row, several)}  {labels.where(_of_ours(row))}" for row in rows]
+    if not rows:
+        made.text(0.5, 0.4, NOTHING, size=10, style="italic", color=drawing.MUTED, ha="center")
+        return made
+    what = _what(rows)
+    named = [_name(row, what(row)) for row in rows]
     left = min(0.55, (0.3 + 0.072 * max(map(len, named))) / drawing.WIDTH)
     right = 1 - 1.25 / drawing.WIDTH
     size = (left, BELOW / height, right - left, 1 - (ABOVE + BELOW) / height)
@@ -224,7 +263,9 @@ def _figure(rows: Sequence[Beside], margin: float, title: str) -> Any:
 def _axis_title(rows: Sequence[Beside]) -> str:
     if all(row["better"] == "higher" for row in rows):
         return "speed here ÷ there"
-    return "value here ÷ there (of a latency, lower is better)"
+    if all(row["better"] == "lower" for row in rows):
+        return "value here ÷ there (lower is better)"
+    return "value here ÷ there (of a latency or memory, lower is better)"
 
 
 def _range(rows: Sequence[Beside], margin: float) -> tuple[float, float]:

@@ -471,8 +471,10 @@ def test_verdicts_on_another_round_are_recomputed_also_of_an_archive(tmp_path, c
     assert audited(packed, tmp_path / "of-archive.tsv") == (0, [])
     assert "beside/old: tables of other rounds, taken as they are" in capsys.readouterr().out
     change(folder / "beside.tsv", "reproduced", "faster")
+    change(folder / "figures/beside-old.svg", "reproduced", "faster")
     status, rows = audited(folder, tmp_path / "changed.tsv")
     assert status == 1
-    (row,) = rows
+    row, drawn = rows
+    assert (drawn["what"], drawn["file"]) == ("changed figure", "figures/beside-old.svg")
     assert (row["what"], row["file"], row["column"]) == ("changed cell", "beside.tsv", "verdict")
     assert (row["stored"], row["recomputed"]) == ("faster", "reproduced")

@@ -2,16 +2,15 @@
 must never be called reproduced."""
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from analysed_round import Page, analyse
-from analysis_steps import everything, holding_against, reporting
+from analysis_steps import drawing_beside, everything, holding_against, reporting
 from conftest import ROOT
 from generated_round import config, stretch, write_round
-from published_round import copy_beside, imported, publish
+from published_round import copy_beside, held_against, imported, publish
 
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.compare.beside import same_card
@@ -48,12 +47,6 @@ def figure(results: Path, framework: str = "pytorch", devices: int = 1, by: floa
     ]
     own = {"framework": framework, "devices_per_node": devices, "value": (cell["median"] or 1) * by}
     return {**PUBLISHED, **own, **changes}
-
-
-def held_against(results: Path, *rows: dict[str, Any], meant: Sequence[str] = ()) -> list[Row]:
-    publish(results.parent, *rows, meant=meant)
-    assert main(holding_against(results)) == 0
-    return read_table(results / names.VERDICTS)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +120,7 @@ OTHERS = {
         {"estimator": "mean of the rates of single micro-steps, as published"},
         "a mean of rates",
     ),
-    "the best of several": ({"estimator": "best of 5 runs"}, "the best of several"),
+    "the best of several": ({"estimator": "best of 5 runs"}, "the best or worst of several"),
     "an unknown estimator": ({"estimator": "as published"}, "how their figure was computed"),
     "no estimator": ({"estimator": ""}, "nothing is said"),
     "no figure": ({"value": "", "note": "OOM"}, "no figure there: out of memory"),
@@ -433,6 +426,7 @@ def test_rounds_without_any_scatter_need_three_or_more_repetitions_a_side(tmp_pa
 def test_the_report_shows_verdicts_with_a_figure_and_what_else_differs(tmp_path):
     two(tmp_path, change=pytorch(1 / 1.1))
     new = tmp_path / "results/new"
+    assert main(drawing_beside(new, "beside-old")) == 0
     assert main(reporting(new)) == 0
     text = (new / "report.html").read_text()
     _, _, section = text.partition('<section aria-labelledby="beside">')
@@ -446,7 +440,26 @@ def test_the_report_shows_verdicts_with_a_figure_and_what_else_differs(tmp_path)
     assert "The interval of the ratio lies within 5 % of their figure." in page.text
 
 
+def test_a_figure_of_verdicts_is_made_by_its_name_also_where_nothing_is_testable(tmp_path, capsys):
+    two(tmp_path, repetitions=3)
+    new = tmp_path / "results/new"
+    assert main(drawing_beside(new, "beside-old")) == 0
+    assert "no cell is testable" in (new / "figures/beside-old.svg").read_text()
+    assert (new / "figures/beside-old.png").read_bytes().startswith(b"\x89PNG")
+    assert main(drawing_beside(new, "beside-odl")) == 1
+    assert "no figure 'beside-odl' in this round; did you mean 'beside-old'?" in (
+        capsys.readouterr().err
+    )
+
+
+def test_figures_have_the_names_of_what_is_beside():
+    entries = ["dlperf-v1", "/data/before/", "results/dlperf-v1"]
+    assert verdicts.figures(entries) == dict(
+        zip(("beside-dlperf-v1", "beside-before", "beside-dlperf-v1-2"), entries, strict=True)
+    )
+
+
 def test_every_verdict_has_a_meaning_in_the_docs():
     text = (ROOT / "docs/comparing.md").read_text()
     for name in verdicts.VERDICTS:
-        assert f"| `{name}` |" in text
+        assert f"`{name}`" in text
