@@ -61,6 +61,9 @@ ALLOCATED = re.compile(r"\ballocat")
 #: Words of a driver's name of a card that publications leave out: maker, line, form.
 UNSAID = {"nvidia", "tesla", "geforce", "quadro", "gpu", "pcie", "sxm2", "sxm3", "sxm4", "sxm5"}
 
+#: Compilers that are a framework's own graph.
+OWN_GRAPHS = ("graph", "static")
+
 Key = tuple[Any, ...]
 
 
@@ -208,7 +211,10 @@ def judge(here: Side, there: Side, margin: float, entry: str) -> list[Beside]:
             continue
         pair = min(
             (Pair(cell, other, here, there) for cell in candidates),
-            key=lambda pair: (len([*_other_work(pair)]), len([*reasons(pair)])),
+            key=lambda pair: (
+                *(len([*_other_work(pair)]), len([*reasons(pair)])),
+                not _is_unsaid_graph(pair),
+            ),
         )
         row = _row(pair, entry, margin)
         rows.append(row)
@@ -346,9 +352,16 @@ def _other_work(pair: Pair) -> Iterator[str]:
             ours, theirs = value_of(own, name), value_of(other, name)
             theirs = f"{theirs:,}" if isinstance(theirs, int) else theirs
             yield f"another {name.replace('_', ' ')}: {ours:,} here, {theirs} there"
-    if own["compiler"] != other["compiler"]:
+    if own["compiler"] != other["compiler"] and not _is_unsaid_graph(pair):
         yield f"another compiler: {own['compiler']} here, {other['compiler']} there"
     yield from _other_precision(pair)
+
+
+def _is_unsaid_graph(pair: Pair) -> bool:
+    """Whether ours runs as its framework's own graph, and a publication names no compiler: those
+    name XLA, but not a graph that nearly all programs of their day in that framework ran as."""
+    unsaid = pair.published and pair.other["compiler"] == "none"
+    return unsaid and pair.own["compiler"] in OWN_GRAPHS
 
 
 def _other_precision(pair: Pair) -> Iterator[str]:
@@ -496,6 +509,8 @@ def _differences(pair: Pair) -> Iterator[str]:
         here = labels.listed(pair.here.said(pair.own, "gpu"))
         if here and pair.other["hardware"] and pair.other["hardware"] not in here:
             yield f"card: {pair.other['hardware']} there, {here} here"
+        if _is_unsaid_graph(pair):
+            yield f"compiler: {pair.own['compiler']} here, none named there"
         return
     before, now = (
         side.facts.get(conditions.key(cell), {})

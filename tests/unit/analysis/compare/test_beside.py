@@ -105,6 +105,24 @@ def test_all_cells_of_a_publication_share_one_error_rate(steady):
     assert four[0]["p"] == one["p"] and four[0]["p_corrected"] > one["p_corrected"]
 
 
+def test_a_graph_that_a_publication_does_not_name_is_said_and_no_reason(tmp_path):
+    """Programs in MXNet ran as its graph long before anybody wrote that beside a figure."""
+    results = made(tmp_path, resnet50_compilers=["default", "off"])
+    cells = [
+        row
+        for row in read_table(results / "cells.tsv")
+        if row["framework"] == "mxnet" and row["metric"] == "throughput" and not row["over"]
+    ]
+    assert {row["compiler"] for row in cells} == {"static", "none"}
+    value = next(row["median"] for row in cells if row["compiler"] == "static")
+    theirs = {**PUBLISHED, "framework": "mxnet", "devices_per_node": 1, "value": value}
+    (row,) = held_against(results, theirs)
+    assert (row["verdict"], row["compiler"]) == ("reproduced", "static")
+    assert "compiler: static here, none named there" in row["differs"]
+    (row,) = held_against(results, {**theirs, "compiler": "xla"})
+    assert row["verdict"] == "not testable" and "another compiler" in row["reason"]
+
+
 #: What must not be called reproduced, although the numbers are equal: changes of the publication's
 #: row -> what the reason says.
 OTHERS = {
