@@ -15,6 +15,7 @@ FACTS = {
     "device_bytes": 10**9,
     "peak_bytes": 10**9,
     "resident_bytes": 10**8,
+    "parameters": (26214400 + 1048576) // 4,
     "parity": {"cuda_graphs": "captured: 1, skipped: 0"},
 }
 #: The device's work in a step of the small log.
@@ -113,7 +114,9 @@ KERNEL = "\tkernel\t0\t_ZN2at6native29vectorized"
         ([("\tgraph\t0\t7\n", "")], {"compiler": "inductor"}, "graphs"),
         ([(KERNEL, 30 * (KERNEL + "\n") + KERNEL)], {"compiler": "inductor"}, "graphs"),
         ([("\tgraph\t0\t7\n", "")], {"compiler": "inductor", "devices": 2}, ""),
-        ([("exchange\t3\tall-reduce", "fill\t3\t4")], {"devices": 2}, "exchanges"),
+        ([("exchange\t3\tall-reduce", "fill\t3\t4")], {"devices": 2}, "gradients"),
+        ([("f32 26214400", "f32 26214396")], {"devices": 2}, "gradients"),
+        ([("f32 26214400", "bf16 26214400")], {"devices": 2}, "gradients"),
         ([("\texchange\t3", "\texchange\t0")], {"devices": 2}, "waiting"),
         (
             [("\texchange\t3\t", 5 * "\texchange\t3\tall-reduce f32 4\n" + "\texchange\t3\t")],

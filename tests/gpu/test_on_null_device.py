@@ -135,6 +135,7 @@ CONTROLS = [
     ("attention", short("bert", control="separate attention")),
     ("graphs", short("bert", compiler="inductor", control="no graphs")),
     ("exchanges", short("bert", devices=2, control="one by one")),
+    ("gradients", short("bert", devices=2, control="narrow exchange")),
     ("waiting", short("bert", devices=2, control="after backward")),
 ]
 

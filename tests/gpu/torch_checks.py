@@ -130,16 +130,31 @@ def graphs(made):
 
 
 def exchanges(made):
-    """Gradients are averaged in few exchanges, and products run beside all but the last one."""
-    reduced = [each for each in made.log.step.exchanges if each.kind == "all-reduce"]
-    if made.step.devices > 1 and made.step.scenario == "train" and not made.log.step.exchanges:
-        yield "exchanges", "none"
-    most = 2 + -(-sum(each.bytes for each in reduced) // BUCKET_BYTES)
+    """Gradients are averaged whole, in float32 and in few exchanges, and products run beside all
+    but the last one."""
+    step, told = made.step, made.log.step
+    reduced = [each for each in told.exchanges if each.kind == "all-reduce"]
+    size = sum(each.bytes for each in reduced)
+    if step.devices > 1 and step.scenario == "train":
+        least = 4 * made.facts["parameters"] if is_replicated(step) else 1
+        if sum(each.bytes for each in told.exchanges) < least:
+            yield "gradients", f"{size} bytes of {least} are exchanged"
+        narrow = [f"{each.kind} of {each.type}" for each in reduced if each.type in HALF.values()]
+        if narrow:
+            yield "gradients", listed(narrow)
+    most = 2 + -(-size // BUCKET_BYTES)
     if len(reduced) > most:
         yield "exchanges", f"{len(reduced)} all-reduces, at most {most}"
     late = [each for each in reduced if not each.beside]
     if len(late) > 1:
         yield "waiting", f"{len(late)} all-reduces of {len(reduced)} behind the last product"
+
+
+def is_replicated(step):
+    """Whether all ranks have all parameters, and gradients of all: not of rows alone, nor of
+    classes that ranks divide."""
+    workload, dimensions = workloads.of(step.workload), step.all_dimensions
+    return not workload.sparse(dimensions) and dimensions.get("head", "data") == "data"
 
 
 def attention(made):

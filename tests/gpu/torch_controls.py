@@ -177,6 +177,21 @@ def one_by_one(run, page) -> None:
     training.DistributedDataParallel = Small
 
 
+def narrow_exchange(run, page) -> None:
+    """Gradients are exchanged in bfloat16, which halves their bytes and rounds their sum."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+
+    from dlperf.frameworks.pytorch import training
+
+    class Narrow(training.DistributedDataParallel):
+        @functools.wraps(training.DistributedDataParallel.__init__)
+        def __init__(self, network, **settings):
+            super().__init__(network, **settings)
+            self.register_comm_hook(None, bf16_compress_hook)
+
+    training.DistributedDataParallel = Narrow
+
+
 def after_backward(run, page) -> None:
     """All gradients are exchanged when the backward pass has ended."""
     from dlperf.frameworks.pytorch import training
@@ -225,6 +240,7 @@ EDITS = {
         frozen,
         no_graphs,
         one_by_one,
+        narrow_exchange,
         after_backward,
     )
 }

@@ -16,6 +16,7 @@ import importlib
 import json
 import os
 import sys
+import threading
 import traceback
 from pathlib import Path
 
@@ -45,6 +46,9 @@ def main(step: dict, out: Path) -> None:
         shorten(facts, step["layers"])
     framework = frameworks.load("pytorch")
     os.environ.update(framework.environment(run))
+    others = [threading.Thread(target=join, args=(run,), daemon=True) for _ in range(1, run.ranks)]
+    for other in others:
+        other.start()
     framework.start(run)
     page = workloads.load(run.workload, "pytorch")
     torch_controls.after_start(step["control"], run, page)
@@ -100,6 +104,11 @@ def run_of(step: dict):
         gpus=["0"],
         capability="9.0",
     )
+
+
+def join(run) -> None:
+    """Another rank, as far as this one knows it before NCCL: it comes to the store of the first."""
+    torch.distributed.TCPStore(run.address, run.port, run.ranks, False)
 
 
 def serve() -> None:

@@ -120,14 +120,14 @@ void executed(cudaStream_t stream, const Descriptor& plan) {
     Shared engine = configuration ? configuration->part(CUDNN_ATTR_ENGINECFG_ENGINE) : nullptr;
     Shared graph = engine ? engine->part(CUDNN_ATTR_ENGINE_OPERATION_GRAPH) : nullptr;
     bool is_tf32 = engine && !engine->numbers[CUDNN_ATTR_ENGINE_NUMERICAL_NOTE].empty();
-    if (!graph) return told(stream, "cudnn", "a plan of no graph", 0.02);
+    if (!graph) return told(stream, "cudnn", "a plan of no graph", A_KERNEL);
     std::string kinds;
     for (const Shared& each : graph->parts[CUDNN_ATTR_OPERATIONGRAPH_OPS]) {
         auto found = CONVOLUTIONS.find(each->kind);
         if (found != CONVOLUTIONS.end()) return convolved(stream, found->second, *each, is_tf32);
         kinds += " " + std::to_string(each->kind);
     }
-    told(stream, "cudnn", "graph of operations" + kinds, 0.02);
+    told(stream, "cudnn", "graph of operations" + kinds, A_KERNEL);
 }
 
 // Two engines for each graph: one on tensor cores, which rounds float32 to TF32, and one that does
@@ -288,7 +288,8 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
     const cudnnTensorDescriptor_t, void*, const cudnnTensorDescriptor_t, const void*, const void*,
     double, void*, void*, double, void*, void*, cudnnActivationDescriptor_t, void*, size_t, void*,
     size_t) {
-    told(handle->stream, "cudnn", std::string("batch-norm forward ") + name_of(images->type), 0.01);
+    told(handle->stream, "cudnn", std::string("batch-norm forward ") + name_of(images->type),
+         A_KERNEL);
     return DONE;
 }
 cudnnStatus_t cudnnBatchNormalizationBackwardEx(
@@ -299,7 +300,7 @@ cudnnStatus_t cudnnBatchNormalizationBackwardEx(
     const cudnnTensorDescriptor_t, const void*, const void*, void*, void*, double, const void*,
     const void*, cudnnActivationDescriptor_t, void*, size_t, void*, size_t) {
     told(handle->stream, "cudnn", std::string("batch-norm backward ") + name_of(images->type),
-         0.01);
+         A_KERNEL);
     return DONE;
 }
 cudnnStatus_t cudnnBatchNormalizationForwardInference(
@@ -307,7 +308,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardInference(
     const cudnnTensorDescriptor_t images, const void*, const cudnnTensorDescriptor_t, void*,
     const cudnnTensorDescriptor_t, const void*, const void*, const void*, const void*, double) {
     told(handle->stream, "cudnn", std::string("batch-norm inference ") + name_of(images->type),
-         0.01);
+         A_KERNEL);
     return DONE;
 }
 }

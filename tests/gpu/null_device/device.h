@@ -39,6 +39,10 @@ constexpr char NAME[] = "NVIDIA H100 80GB HBM3";
 constexpr size_t MEMORY_BYTES = 84929347584;
 constexpr int DRIVER = 13000;
 
+// What the clock goes on by for a kernel, in milliseconds; no measurement. As long as that, so that
+// autotuning repeats nothing often.
+constexpr double A_KERNEL = 1;
+
 // All functions of the device may be called by several threads (autograd has one of its own).
 extern std::recursive_mutex lock;
 
@@ -55,13 +59,10 @@ void replayed(int graph, const std::string& line);
 // Write down what the host did, or waited for.
 void host(const char* kind, const std::string& text);
 
-// Whether a stream is being captured, when the host may not wait for the device.
-bool is_capturing();
-
 // The device's clock, in milliseconds: the sum of what it was told.
 double now();
 
-// What the host waits for is an error while a stream is captured, as on a card.
+// The host waits for the device: an error where a stream is captured, as on a card.
 cudaError_t wait(const char* function);
 
 // What was asked for and is not answered here: written down, and refused with this status.

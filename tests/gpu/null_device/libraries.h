@@ -28,7 +28,7 @@ inline void product(
     std::string rounding = left != "f32" ? "-" : is_tf32 ? "tf32" : "exact";
     std::string text = what + " " + left + " " + right + " " + result + " " + rounding + " " +
                        layout + " " + std::to_string(static_cast<long long>(flops));
-    told(stream, "product", text, rounding == "exact" ? 0.04 : 0.02);
+    told(stream, "product", text, rounding == "exact" ? 4 * A_KERNEL : 2 * A_KERNEL);
 }
 
 }  // namespace null_device

@@ -5,7 +5,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <set>
+#include <thread>
+#include <utility>
 
 #include "device.h"
 
@@ -13,12 +14,17 @@ using namespace null_device;
 
 namespace {
 
-// What the clock goes on by for a kernel or a copy, in milliseconds; no measurement.
-constexpr double A_KERNEL = 0.01;
-
 std::map<const void*, std::string> kernel_names;  // by the host's function
 std::map<uintptr_t, size_t> pinned;               // host memory that the device reads by itself
-std::set<CUgraph_st*> being_captured;
+
+// Streams that are captured, by the graph; who may not wait meanwhile depends on the capture's mode
+// and on the thread's own.
+struct Capture {
+    std::thread::id thread;
+    cudaStreamCaptureMode mode;
+};
+std::map<CUgraph_st*, Capture> being_captured;
+thread_local cudaStreamCaptureMode mode_of_thread = cudaStreamCaptureModeGlobal;
 std::atomic<int> streams{0}, graphs{0};
 
 bool is_pinned(const void* pointer) {
@@ -54,11 +60,17 @@ cudaError_t copied(void* to, const void* from, size_t bytes, cudaStream_t stream
 
 namespace null_device {
 
-bool is_capturing() { return !being_captured.empty(); }
-
 cudaError_t wait(const char* function) {
+    std::lock_guard<std::recursive_mutex> held(lock);
     host("wait", function);
-    return is_capturing() ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+    for (auto& [graph, capture] : being_captured) {
+        bool is_own = capture.thread == std::this_thread::get_id();
+        bool forbids = is_own ? capture.mode != cudaStreamCaptureModeRelaxed
+                              : capture.mode == cudaStreamCaptureModeGlobal;
+        if (forbids && mode_of_thread != cudaStreamCaptureModeRelaxed)
+            return cudaErrorStreamCaptureUnsupported;
+    }
+    return cudaSuccess;
 }
 
 }  // namespace null_device
@@ -277,7 +289,9 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 
 // ---- graphs
 
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+    return std::swap(*mode, mode_of_thread), cudaSuccess;
+}
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
     *status = stream_of(stream).graph ? cudaStreamCaptureStatusActive
                                       : cudaStreamCaptureStatusNone;
@@ -295,12 +309,12 @@ cudaError_t cudaStreamGetCaptureInfo(
     if (count) *count = 0;
     return cudaStreamIsCapturing(stream, status);
 }
-cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
     std::lock_guard<std::recursive_mutex> held(lock);
     CUstream_st& stream = stream_of(handle);
     stream.graph = new CUgraph_st;
     stream.graph->streams.push_back(&stream);
-    being_captured.insert(stream.graph);
+    being_captured[stream.graph] = {std::this_thread::get_id(), mode};
     host("capture", "begins");
     return cudaSuccess;
 }
