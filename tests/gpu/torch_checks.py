@@ -7,7 +7,7 @@ breaks it.
 import re
 
 from torch_steps import Driven
-from xla_checks import CARD_BYTES, FLOPS_SHARE, listed
+from xla_checks import CARD_BYTES, FLOPS_SHARE, KEPT_TIMES, listed
 
 from dlperf import workloads
 from dlperf.contract.layout import Layout
@@ -27,10 +27,11 @@ BUCKET_BYTES = 25 * 2**20
 
 def problems(made: Driven) -> dict[str, str]:
     """Kind -> what is wrong; {} of a step that keeps to all of it."""
+    of_the_host = (answered, host, alike, launches, graphs)
+    of_the_work = (products, work, exchanges, attention, memory)
     found: dict[str, str] = {}
-    for check in (answered, host, alike, products, work, launches, graphs, exchanges, attention):
+    for check in (*of_the_host, *of_the_work):
         found.update(check(made))
-    found.update(memory(made))
     return found
 
 
@@ -169,9 +170,15 @@ def attention(made):
 
 
 def memory(made):
-    """The step fits the card."""
-    if made.facts["device_bytes"] > CARD_BYTES:
-        yield "card", f"{made.facts['device_bytes'] / 1e9:.1f} GB"
+    """What a step keeps beside its weights is little more than what the backward pass needs, and
+    the step fits the card."""
+    facts, limits = made.facts, made.step.limits
+    taken = facts["peak_bytes"] - facts["resident_bytes"]
+    if limits and taken > KEPT_TIMES * limits["kept"]:
+        most = f"{KEPT_TIMES * limits['kept'] / 1e9:.1f}, {KEPT_TIMES} times what products give"
+        yield "memory", f"{taken / 1e9:.1f} GB, at most {most}"
+    if facts["device_bytes"] > CARD_BYTES:
+        yield "card", f"{facts['device_bytes'] / 1e9:.1f} GB"
 
 
 def is_compiled(step):

@@ -83,6 +83,19 @@ ncclResult_t ncclBroadcast(
     const void*, void*, size_t count, ncclDataType_t type, int, ncclComm_t, cudaStream_t stream) {
     return exchanged("broadcast", type, count, stream);
 }
+ncclResult_t ncclBcast(
+    void*, size_t count, ncclDataType_t type, int, ncclComm_t, cudaStream_t stream) {
+    return exchanged("broadcast", type, count, stream);
+}
+ncclResult_t ncclReduce(
+    const void*, void*, size_t count, ncclDataType_t type, ncclRedOp_t, int, ncclComm_t,
+    cudaStream_t stream) {
+    return exchanged("reduce", type, count, stream);
+}
+ncclResult_t ncclAlltoAll(
+    const void*, void*, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
+    return exchanged("all-to-all", type, count * comm->ranks, stream);
+}
 ncclResult_t ncclAllGather(
     const void* own, void* all, size_t count, ncclDataType_t type, ncclComm_t comm,
     cudaStream_t stream) {
