@@ -117,7 +117,18 @@ KERNEL = "\tkernel\t0\t_ZN2at6native29vectorized"
         ([("exchange\t3\tall-reduce", "fill\t3\t4")], {"devices": 2}, "gradients"),
         ([("f32 26214400", "f32 26214396")], {"devices": 2}, "gradients"),
         ([("f32 26214400", "bf16 26214400")], {"devices": 2}, "gradients"),
-        ([("\texchange\t3", "\texchange\t0")], {"devices": 2}, "waiting"),
+        (
+            [
+                (
+                    "\texchange\t3\tall-reduce f32 1048576",
+                    "\texchange\t3\tall-reduce f32 524288\n"
+                    + "\texchange\t3\tall-reduce f32 524288",
+                ),
+                ("\texchange\t3", "\texchange\t0"),
+            ],
+            {"devices": 2},
+            "waiting",
+        ),
         (
             [("\texchange\t3\t", 5 * "\texchange\t3\tall-reduce f32 4\n" + "\texchange\t3\t")],
             {"devices": 2},

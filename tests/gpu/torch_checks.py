@@ -19,10 +19,15 @@ HALF = {"amp": "bf16", "amp_fp16": "f16"}
 #: What the device does in a step: so much for each product, with its norms, activations, dropout,
 #: sums and casts; and some for lookups, the loss, the clip and the optimiser. By compiler.
 WORK_A_PRODUCT, MORE_WORK = {"none": 6, "inductor": 4}, 64
+#: Each gradient is brought into its bucket, where ranks exchange them.
+MORE_WITH_RANKS = 2
 #: What the host launches where a step is captured: replays, and what stands outside of them.
 CAPTURED_LAUNCHES = 32
 #: Gradients are exchanged in buckets of so many bytes; the first one is smaller.
 BUCKET_BYTES = 25 * 2**20
+#: Buckets that may be full behind the last product: the last one, and that of an embedding table,
+#: whose gradient is no product.
+LATE_EXCHANGES = 2
 
 
 def problems(made: Driven) -> dict[str, str]:
@@ -112,6 +117,8 @@ def attention_flops(step):
 def launches(made):
     """What a card does one after the other is little more than its products."""
     each = WORK_A_PRODUCT["inductor" if is_compiled(made.step) else "none"]
+    if made.step.devices > 1:
+        each += MORE_WITH_RANKS
     count, there = made.log.step.work, len(made.log.step.products)
     if count > MORE_WORK + each * there:
         yield "launches", f"{count}, at most {MORE_WORK + each * there} for {there} products"
@@ -132,7 +139,7 @@ def graphs(made):
 
 def exchanges(made):
     """Gradients are averaged whole, in float32 and in few exchanges, and products run beside all
-    but the last one."""
+    but the last ones."""
     step, told = made.step, made.log.step
     reduced = [each for each in told.exchanges if each.kind == "all-reduce"]
     size = sum(each.bytes for each in reduced)
@@ -147,7 +154,7 @@ def exchanges(made):
     if len(reduced) > most:
         yield "exchanges", f"{len(reduced)} all-reduces, at most {most}"
     late = [each for each in reduced if not each.beside]
-    if len(late) > 1:
+    if len(late) > LATE_EXCHANGES:
         yield "waiting", f"{len(late)} all-reduces of {len(reduced)} behind the last product"
 
 

@@ -34,8 +34,9 @@ from dlperf import frameworks, workloads  # noqa: E402
 from dlperf.contract.dimension import Dimensions  # noqa: E402
 from dlperf.contract.layout import Layout  # noqa: E402
 
-#: Steps before the window: Inductor captures its graphs in the second and third.
-WARM_UP = 4
+#: Steps before the window. Inductor captures its graphs in the second and third. In the first ten
+#: DistributedDataParallel times itself, for which it waits for the device.
+WARM_UP = 12
 STEPS = 3
 
 
