@@ -19,6 +19,8 @@ HALF = {"amp": "bf16", "amp_fp16": "f16"}
 #: What the device does in a step: so much for each product, with its norms, activations, dropout,
 #: sums and casts; and some for lookups, the loss, the clip and the optimiser. By compiler.
 WORK_A_PRODUCT, MORE_WORK = {"none": 6, "inductor": 4}, 64
+#: LAMB takes the norm of each tensor and of its change besides.
+MORE_WITH_LAMB = {"electra": 4}
 #: Each gradient is brought into its bucket, where ranks exchange them.
 MORE_WITH_RANKS = 2
 #: What the host launches where a step is captured: replays, and what stands outside of them.
@@ -117,6 +119,7 @@ def attention_flops(step):
 def launches(made):
     """What a card does one after the other is little more than its products."""
     each = WORK_A_PRODUCT["inductor" if is_compiled(made.step) else "none"]
+    each += MORE_WITH_LAMB.get(made.step.workload, 0)
     if made.step.devices > 1:
         each += MORE_WITH_RANKS
     count, there = made.log.step.work, len(made.log.step.products)
