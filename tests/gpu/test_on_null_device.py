@@ -84,16 +84,22 @@ def known(step: Step) -> set[str]:
 
 
 @pytest.fixture(scope="session")
-def device(request) -> Iterator[Device]:
-    """Where packages cannot be had: a failure where CI=true, else the tests are skipped."""
+def environ(request) -> dict[str, str]:
+    """Variables of a process that has the null device. Where packages cannot be had: a failure
+    where CI=true, else the tests are skipped."""
     capture = request.config.pluginmanager.getplugin("capturemanager")
     try:
         with capture.global_and_fixture_disabled():  # it says what it downloads before it does
-            made = Device()
+            return torch_steps.environ(torch_device.library(PYTORCH.python()))
     except EnvironmentProblem as problem:
         if os.environ.get("CI") == "true":
             pytest.fail(str(problem))
         pytest.skip(str(problem))
+
+
+@pytest.fixture(scope="session")
+def device(environ) -> Iterator[Device]:
+    made = Device()
     yield made
     made.close()
 
@@ -161,7 +167,7 @@ def test_a_whole_step_does_the_workloads_own_work_and_one_that_does_less_is_refu
 @pytest.mark.parametrize("precision", ["fp32", "amp", "amp_fp16"])
 @pytest.mark.parametrize("workload", ["resnet50", "bert"])
 def test_nothing_in_the_window_waits_for_a_device_that_does_nothing(
-    workload, precision, compiler, device, sample_data, prose, tmp_path
+    workload, precision, compiler, environ, sample_data, prose, tmp_path
 ):
     """As tests/frameworks/test_gpu.py has it where there is a GPU, of batches from files."""
     said = {"name": "null device", "uuid": "GPU-0", "compute_cap": "9.0"}
@@ -181,10 +187,8 @@ def test_nothing_in_the_window_waits_for_a_device_that_does_nothing(
             **{"resnet50": {"image_size": 64}, "bert": {"sequence_length": 32}}[workload],
         }
     )
-    python = PYTORCH.python()
-    environ = torch_steps.environ(torch_device.library(python))
     done = subprocess.run(
-        [python, ROOT / "benchmarks/waits.py", "--case", json.dumps(document)],
+        [PYTORCH.python(), ROOT / "benchmarks/waits.py", "--case", json.dumps(document)],
         cwd=ROOT,
         env={**environ, "PATH": f"{tmp_path}:{environ['PATH']}"},
         capture_output=True,
