@@ -28,8 +28,9 @@ CAPTURED_LAUNCHES = 32
 #: Gradients are exchanged in buckets of so many bytes; the first one is smaller.
 BUCKET_BYTES = 25 * 2**20
 #: Buckets that may be full behind the last product: the last one, and that of an embedding table,
-#: whose gradient is no product.
-LATE_EXCHANGES = 2
+#: whose gradient is no product. A compiled part of the backward pass gives all its gradients when
+#: it ends.
+LATE_EXCHANGES = {"none": 2, "inductor": 3}
 
 
 def problems(made: Driven) -> dict[str, str]:
@@ -118,7 +119,7 @@ def attention_flops(step):
 
 def launches(made):
     """What a card does one after the other is little more than its products."""
-    each = WORK_A_PRODUCT["inductor" if is_compiled(made.step) else "none"]
+    each = WORK_A_PRODUCT[compiler(made.step)]
     each += MORE_WITH_LAMB.get(made.step.workload, 0)
     if made.step.devices > 1:
         each += MORE_WITH_RANKS
@@ -131,7 +132,7 @@ def graphs(made):
     """A compiled step of one rank is captured in CUDA graphs, and the host launches little else."""
     step, there = made.step, made.log.step
     micro_steps = Layout(**step.layout).accumulation
-    if not is_compiled(step) or step.devices > 1 or micro_steps > 1:
+    if compiler(step) == "none" or step.devices > 1 or micro_steps > 1:
         return
     said = made.facts["parity"]["cuda_graphs"]
     if not there.graphs or not re.fullmatch(r"captured: [1-9]\d*, skipped: 0", said):
@@ -157,7 +158,7 @@ def exchanges(made):
     if len(reduced) > most:
         yield "exchanges", f"{len(reduced)} all-reduces, at most {most}"
     late = [each for each in reduced if not each.beside]
-    if len(late) > LATE_EXCHANGES:
+    if len(late) > LATE_EXCHANGES[compiler(step)]:
         yield "waiting", f"{len(late)} all-reduces of {len(reduced)} behind the last product"
 
 
@@ -193,5 +194,6 @@ def memory(made):
         yield "card", f"{facts['device_bytes'] / 1e9:.1f} GB"
 
 
-def is_compiled(step):
-    return step.compiler != "none"
+def compiler(step):
+    """ "none" or "inductor", which is the default on a GPU."""
+    return step.compiler or "inductor"
