@@ -184,9 +184,7 @@ def memory(made):
     """What a step keeps beside its weights is little more than what the backward pass needs, and
     the step fits the card."""
     facts, limits = made.facts, made.step.limits
-    # of memory that graphs own the allocator's peak knows nothing: the device does
-    peak = facts["device_bytes" if made.log.step.graphs else "peak_bytes"]
-    taken = peak - facts["resident_bytes"]
+    taken = made.peak_bytes - facts["resident_bytes"]
     if limits and taken > KEPT_TIMES * limits["kept"]:
         most = f"{KEPT_TIMES * limits['kept'] / 1e9:.1f}, {KEPT_TIMES} times what products give"
         yield "memory", f"{taken / 1e9:.1f} GB, at most {most}"

@@ -108,7 +108,7 @@ def row(step: Step, folder: Path) -> dict[str, Any]:
         "exchanges_behind": sum(not each.beside for each in reduced),
         "exchanges_gb": gigabytes(sum(each.bytes for each in told.exchanges)),
         "resident_gb": gigabytes(made.facts["resident_bytes"]),
-        "peak_gb": gigabytes(made.facts["peak_bytes"]),
+        "peak_gb": gigabytes(made.peak_bytes),
         "kept_gb": gigabytes((step.limits or {}).get("kept")),
         "breaks": problems(made),
         "seconds": float((folder / "seconds.txt").read_text()),

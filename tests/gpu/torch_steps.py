@@ -34,6 +34,12 @@ class Driven:
     log: Log
     facts: Mapping[str, Any]
 
+    @property
+    def peak_bytes(self) -> int:
+        """The allocator's peak in the window; with graphs what was taken from the device, as the
+        allocator leaves out what graphs own."""
+        return self.facts["device_bytes" if self.log.step.graphs else "peak_bytes"]
+
 
 class Device:
     """A process of PyTorch that has the null device, and drives one step after the other.
