@@ -63,10 +63,14 @@ STEPS = [
     *(short(workload) for workload in ("wide_deep", "electra", "electra_squad", "gpt")),
     short("insightface"),
     *(short(workload, compiler="inductor") for workload in ("resnet50", "bert")),
-    *(short(workload, devices=2) for workload in ("resnet50", "bert")),
+    *(
+        short(workload, devices=2)
+        for workload in ("resnet50", "bert", "wide_deep", "electra", "electra_squad", "gpt")
+    ),
     short("bert", compiler="inductor", devices=2),
     short("resnet50", scenario="infer"),
     short("resnet50", layout={"accumulation": 3}),
+    short("gpt", layout={"activation_checkpointing": True}),
 ]
 
 #: What the steps of this version break: findings of docs/gpu-results.md. By the step's name.

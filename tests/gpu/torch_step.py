@@ -24,9 +24,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support")]
 
-# what all steps need, and the processes of steps do not import again
-import torch  # noqa: E402
-import torch._inductor.compile_fx  # noqa: E402
+import torch  # noqa: E402  here, as all steps need it; Inductor's own processes survive no fork
 import torch_controls  # noqa: E402
 from gpu_runs import a_run, shorten  # noqa: E402
 
