@@ -63,10 +63,7 @@ STEPS = [
     *(short(workload) for workload in ("wide_deep", "electra", "electra_squad", "gpt")),
     short("insightface"),
     *(short(workload, compiler="inductor") for workload in ("resnet50", "bert")),
-    *(
-        short(workload, devices=2)
-        for workload in ("resnet50", "bert", "wide_deep", "electra", "electra_squad", "gpt")
-    ),
+    *(short(workload, devices=2) for workload in SHORT),
     short("bert", compiler="inductor", devices=2),
     short("resnet50", scenario="infer"),
     short("resnet50", layout={"accumulation": 3}),
@@ -155,10 +152,16 @@ def test_a_wrong_step_is_refused(kind, step, driven):
 def test_a_whole_step_does_the_workloads_own_work_and_one_that_does_less_is_refused(
     workload, driven
 ):
-    """As many FLOPs as the formula says, and memory by the workload's count of kernels."""
+    """As many FLOPs as the formula says."""
     step = Step(workload, compiler="none")
     assert torch_checks.problems(driven(step)) == {}
     assert "work" in torch_checks.problems(driven(dataclasses.replace(step, control="frozen")))
+
+
+def test_a_whole_step_that_keeps_more_is_refused(driven):
+    assert "memory" in torch_checks.problems(
+        driven(Step("resnet50", compiler="none", control="wide products"))
+    )
 
 
 def test_inference_of_an_encoder_asks_for_cudnns_attention_which_the_device_does_not_have(device):
