@@ -105,7 +105,7 @@ def losses(workload, environment, **values) -> list:
 def test_nothing_in_the_window_waits_for_the_gpu(workload, precision, compiler, sample_data, prose):
     """PyTorch raises where an operation waits; each loss outlives the steps after its own."""
     if not host.visible_gpus():
-        pytest.skip("there is no GPU on this machine")
+        pytest.skip("no GPU; tests/gpu/test_on_null_device.py drives these steps without one")
     snakemake("--", "results/environments/pytorch.cuda/env.json")
     data = {"resnet50": sample_data, "bert": prose}[workload]
     size = {"resnet50": {"image_size": 64}, "bert": {"sequence_length": 32}}[workload]

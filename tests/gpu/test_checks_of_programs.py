@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import xla_checks
+from gpu_steps import Step
 from xla_program import Program
-from xla_steps import Compiled, Step
+from xla_steps import Compiled
 
 PROGRAM = (Path(__file__).parent / "small_program.txt").read_text()
 FACTS = {"temporary_bytes": 1000, "argument_bytes": 1000}

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 import xla_checks
-import xla_packages
 import xla_steps
-from xla_steps import Step
+from gpu_packages import JAX
+from gpu_steps import Step
 
 from dlperf.environments import EnvironmentProblem
 
@@ -73,12 +73,6 @@ KNOWN = {
 KNOWN_OF_WHOLE = {"resnet50": set(), "bert": {"bytes", "memory"}}
 
 
-def name(step: Step) -> str:
-    dimensions = [f"{key}={value}" for key, value in step.dimensions.items()]
-    parts = [step.workload, step.precision, step.replicas, *dimensions, step.control]
-    return "-".join(filter(None, parts))
-
-
 def known(step: Step) -> set[str]:
     return KNOWN.get((step.workload, step.replicas), set())
 
@@ -89,7 +83,7 @@ def compiler(request) -> Path:
     capture = request.config.pluginmanager.getplugin("capturemanager")
     try:
         with capture.global_and_fixture_disabled():  # it says what it downloads before it does
-            return xla_packages.python()
+            return JAX.python()
     except EnvironmentProblem as problem:
         if os.environ.get("CI") == "true":
             pytest.fail(str(problem))
@@ -111,7 +105,7 @@ def compiled(compiler) -> Callable[[xla_steps.Step], xla_steps.Compiled]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("step", STEPS, ids=name)
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
 def test_a_step_compiles_and_keeps_to_its_limits(step, compiled):
     found = xla_checks.problems(compiled(step))
     assert set(found) == known(step), found

@@ -1,8 +1,8 @@
 """Lower and compile a training step of the project's own JAX page for a GPU that is not there.
 
-    <python of xla_packages.py> xla_compile.py STEP.json OUT
+    <python of gpu_packages.JAX> xla_compile.py STEP.json OUT
 
-In: an xla_steps.Step as JSON. Out, in the folder OUT: `program.txt`, the optimised program in XLA's
+In: a gpu_steps.Step as JSON. Out, in the folder OUT: `program.txt`, the optimised program in XLA's
 text form, and `facts.json`: bytes of its memory, and the processor seconds that it took.
 
 The page's `training(run)` runs as in a rank, and nothing of it is replaced but the devices: they
@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support")]
 
-from gpu_runs import a_run  # noqa: E402
+from gpu_runs import a_run, shorten  # noqa: E402
 
 from dlperf import workloads  # noqa: E402
 from dlperf.contract.dimension import Dimensions  # noqa: E402
@@ -77,18 +77,6 @@ def run_of(step: dict):
         capability="9.0",
         pool_bytes=1,  # as few synthetic batches as there may be: none of them is computed on
     )
-
-
-def shorten(facts, layers: int) -> None:
-    """Give a network so many layers: an encoder's, or of ResNet-50 one block in each of its first
-    stages.
-
-    For claims that hold of each layer; it compiles in a fraction of the time.
-    """
-    if hasattr(facts, "STAGES"):
-        facts.STAGES = tuple((width, 1, stride) for width, _, stride in facts.STAGES[:layers])
-    else:
-        facts.LAYERS = layers
 
 
 def described_devices(ranks: int) -> list:

@@ -1,0 +1,197 @@
+"""What a step of PyTorch on the null device must keep to, and where one does not.
+
+Limits are of the kind of work, not of one program. Each has a control in torch_controls.py that
+breaks it.
+"""
+
+import re
+
+from torch_steps import Driven
+from xla_checks import CARD_BYTES, FLOPS_SHARE, KEPT_TIMES, listed
+
+from dlperf import workloads
+from dlperf.contract.layout import Layout
+
+#: How many products a page has in float32 under mixed precision: of InsightFace those behind its
+#: backbone, which are MobileFaceNet's last convolution, the dense layer and the classes.
+STATED = {"insightface": 9}
+HALF = {"amp": "bf16", "amp_fp16": "f16"}
+#: What the device does in a step: so much for each product, with its norms, activations, dropout,
+#: sums and casts; and some for lookups, the loss, the clip and the optimiser. By compiler.
+WORK_A_PRODUCT, MORE_WORK = {"none": 6, "inductor": 4}, 64
+#: LAMB takes the norm of each tensor and of its change besides.
+MORE_WITH_LAMB = {"electra": 4}
+#: Each gradient is brought into its bucket, where ranks exchange them.
+MORE_WITH_RANKS = 2
+#: What the host launches where a step is captured: replays, and what stands outside of them.
+CAPTURED_LAUNCHES = 32
+#: Gradients are exchanged in buckets of so many bytes; the first one is smaller.
+BUCKET_BYTES = 25 * 2**20
+#: Buckets that may be full behind the last product: the last one, and that of an embedding table,
+#: whose gradient is no product. A compiled part of the backward pass gives all its gradients when
+#: it ends.
+LATE_EXCHANGES = {"none": 2, "inductor": 3}
+
+
+def problems(made: Driven) -> dict[str, str]:
+    """Kind -> what is wrong; {} of a step that keeps to all of it."""
+    of_the_host = (answered, host, alike, launches, graphs)
+    of_the_work = (products, work, exchanges, attention, memory)
+    found: dict[str, str] = {}
+    for check in (*of_the_host, *of_the_work):
+        found.update(check(made))
+    return found
+
+
+def answered(made):
+    """The device has all functions that the step calls."""
+    if made.log.step.unanswered:
+        yield "device", listed(made.log.step.unanswered)
+
+
+def host(made):
+    """The host queues a step, and never waits for the device."""
+    waits = [each for step in made.log.steps for each in step.waits]
+    if waits:
+        yield "host", listed(waits)
+
+
+def alike(made):
+    """All steps of the window tell the device the same."""
+    counts = {(step.work, step.launches, len(step.products)) for step in made.log.steps}
+    if len(counts) > 1:
+        yield "alike", f"(work, launches, products) of steps: {sorted(counts)}"
+
+
+def products(made):
+    """Products are in the types that the precision asks for, and convolutions are of NHWC images
+    where these are narrow."""
+    precision = made.step.precision
+    there = made.log.step.products
+    if not there:
+        yield "work", "no products"
+    if precision in HALF:
+        others = [
+            f"{each.what} {' '.join(each.types)}"
+            for each in there
+            if set(each.types[:2]) != {HALF[precision]}
+        ]
+        is_stated = all("f32 f32 f32" in each for each in others)
+        if len(others) > STATED.get(made.step.workload, 0) or not is_stated:
+            yield "types", listed(others)
+        narrow = [each for each in there if each.is_convolution and "f32" not in each.types[:2]]
+        first = [each.what for each in narrow if each.layout != "NHWC"]
+        if first:
+            yield "layout", listed(first)
+        return
+    others = [f"{each.what} {' '.join(each.types)}" for each in there if set(each.types) != {"f32"}]
+    if others:
+        yield "types", listed(others)
+    kind, wrong = ("tf32", "tf32") if precision == "fp32" else ("exact", "exact")
+    found = [each.what for each in there if each.rounding == wrong]
+    if found:
+        yield kind, listed(found)
+
+
+def work(made):
+    """Products multiply as often as the workload's own formula says, but for attention: one kernel
+    has all its products."""
+    whole = made.step.flops
+    if whole:
+        done = sum(each.flops for each in made.log.step.products)
+        expected = whole - (attention_flops(made.step) if made.log.step.attention else 0)
+        if abs(done / expected - 1) > FLOPS_SHARE:
+            yield "work", f"{done / 1e12:.3f} TFLOP, the workload has {expected / 1e12:.3f}"
+
+
+def attention_flops(step):
+    """FLOPs of a step's products of queries, keys and values: two, and in training four more."""
+    facts = workloads.facts(step.workload)
+    length = step.all_dimensions.get("sequence_length", 0)
+    width, layers = (
+        step.all_dimensions.get(name, getattr(facts, name.upper(), 0))
+        for name in ("width", "layers")
+    )
+    samples = step.batch * Layout(**step.layout).accumulation
+    times = 3 if step.scenario == "train" else 1
+    return samples * times * layers * 4 * length**2 * width
+
+
+def launches(made):
+    """What a card does one after the other is little more than its products."""
+    each = WORK_A_PRODUCT[compiler(made.step)]
+    each += MORE_WITH_LAMB.get(made.step.workload, 0)
+    if made.step.devices > 1:
+        each += MORE_WITH_RANKS
+    count, there = made.log.step.work, len(made.log.step.products)
+    if count > MORE_WORK + each * there:
+        yield "launches", f"{count}, at most {MORE_WORK + each * there} for {there} products"
+
+
+def graphs(made):
+    """A compiled step of one rank is captured in CUDA graphs, and the host launches little else."""
+    step, there = made.step, made.log.step
+    micro_steps = Layout(**step.layout).accumulation
+    if compiler(step) == "none" or step.devices > 1 or micro_steps > 1:
+        return
+    said = made.facts["parity"]["cuda_graphs"]
+    if not there.graphs or not re.fullmatch(r"captured: [1-9]\d*, skipped: 0", said):
+        yield "graphs", f"{there.graphs} replays in a step; {said}"
+    elif there.launches > CAPTURED_LAUNCHES:
+        yield "graphs", f"{there.launches} launches in a step, at most {CAPTURED_LAUNCHES}"
+
+
+def exchanges(made):
+    """Gradients are averaged whole, in float32 and in few exchanges, and products run beside all
+    but the last ones."""
+    step, told = made.step, made.log.step
+    reduced = [each for each in told.exchanges if each.kind == "all-reduce"]
+    size = sum(each.bytes for each in reduced)
+    if step.devices > 1 and step.scenario == "train":
+        least = 4 * made.facts["parameters"] if is_replicated(step) else 1
+        if sum(each.bytes for each in told.exchanges) < least:
+            yield "gradients", f"{size} bytes of {least} are exchanged"
+        narrow = [f"{each.kind} of {each.type}" for each in reduced if each.type in HALF.values()]
+        if narrow:
+            yield "gradients", listed(narrow)
+    most = 2 + -(-size // BUCKET_BYTES)
+    if len(reduced) > most:
+        yield "exchanges", f"{len(reduced)} all-reduces, at most {most}"
+    late = [each for each in reduced if not each.beside]
+    if len(late) > LATE_EXCHANGES[compiler(step)]:
+        yield "waiting", f"{len(late)} all-reduces of {len(reduced)} behind the last product"
+
+
+def is_replicated(step):
+    """Whether all ranks have all parameters, and gradients of all: not of rows alone, nor of
+    classes that ranks divide."""
+    workload, dimensions = workloads.of(step.workload), step.all_dimensions
+    return not workload.sparse(dimensions) and dimensions.get("head", "data") == "data"
+
+
+def attention(made):
+    """Attention is one kernel in each layer, of whatever backend."""
+    facts = workloads.facts(made.step.workload)
+    if not hasattr(facts, "HEADS") and "heads" not in made.step.all_dimensions:
+        return
+    layers = made.step.layers or made.step.all_dimensions.get("layers") or facts.LAYERS
+    there = made.log.step.attention.total()
+    if there < layers * Layout(**made.step.layout).accumulation:
+        yield "attention", f"{there} kernels of attention for {layers} layers"
+
+
+def memory(made):
+    """What a step keeps beside its weights is little more than what the backward pass needs, and
+    the step fits the card."""
+    facts, limits = made.facts, made.step.limits
+    taken = made.peak_bytes - facts["resident_bytes"]
+    if limits and taken > KEPT_TIMES * limits["kept"]:
+        most = f"{KEPT_TIMES * limits['kept'] / 1e9:.1f}, {KEPT_TIMES} times what products give"
+        yield "memory", f"{taken / 1e9:.1f} GB, at most {most}"
+    if facts["device_bytes"] > CARD_BYTES:
+        yield "card", f"{facts['device_bytes'] / 1e9:.1f} GB"
+
+
+def compiler(step):
+    """ "none" or "inductor", which is the default on a GPU."""
+    return step.compiler or "inductor"
