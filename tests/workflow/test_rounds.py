@@ -41,7 +41,8 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def no_process_of(folder: Path) -> bool:
-    """Whether everything that was started in `folder` has ended, within a few seconds."""
+    """Whether everything that was started in `folder` has ended, within a minute: at its own pace it
+    takes a few seconds."""
 
     def alive():
         for process in psutil.process_iter(["cwd", "cmdline"]):
@@ -49,7 +50,7 @@ def no_process_of(folder: Path) -> bool:
             if inside and "dlperf.measure" in " ".join(process.info["cmdline"] or []):
                 yield process
 
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if not list(alive()):
             return True
