@@ -41,8 +41,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def no_process_of(folder: Path) -> bool:
-    """Whether everything that was started in `folder` has ended, within a minute: at its own pace it
-    takes a few seconds."""
+    """Whether everything that was started in `folder` has ended, within a minute."""
 
     def alive():
         for process in psutil.process_iter(["cwd", "cmdline"]):
