@@ -64,19 +64,20 @@ def one_of_all(first: str) -> list:
 def _proved() -> dict[tuple[str, str, str], str]:
     """The released certificates: (workload, framework, layout) -> path below results/.
 
-    The layout of another variant than plain training, and of another precision than fp32, has its
-    name: `infer-1`, `quality-1`, `amp-1`.
+    The layout of another variant than plain training has its name: `infer-1`, `quality-1`.
     """
     from dlperf import plan
 
     config = plan.load(ROOT / "config/rounds/released.yaml")
-    found = {}
-    for case in plan.expand(config):
-        if not case.unsupported:
-            precision = "" if case.precision == "fp32" else case.precision
-            name = "-".join(filter(None, (case.variant, precision, case.proved)))
-            found[case.workload, case.framework, name] = case.certificate(config.device)
-    return found
+    return {
+        (
+            case.workload,
+            case.framework,
+            "-".join(filter(None, (case.variant, case.proved))),
+        ): case.certificate(config.device)
+        for case in plan.expand(config)
+        if not case.unsupported
+    }
 
 
 SMALL_ROUND = {

@@ -55,15 +55,13 @@ def assert_passes(key: tuple[str, str, str]) -> None:
         assert {"timed-losses", "timed-update"} <= names
     if workload == "resnet50":
         assert "timed-statistics" in names
-    if layout in ("1", "amp-1") and workload in ("bert", "electra"):
+    if layout == "1" and workload in ("bert", "electra"):
         assert {"timed-dropout", "timed-attention-dropout"} <= names
     if workload == "wide_deep" and "float64-loss" not in names:
         assert "timed-update-worst" in names or layout.endswith("dp2")
     elif framework != "mindspore":  # it has no float64 convolution on a CPU
         assert {"float64-loss", "float64-gradient", "float64-losses", "float64-update"} <= names
-    if layout == "amp-1":
-        assert "timed-precision" in names
-    if layout in ("1", "adamdense-1", "amp-1"):
+    if layout in ("1", "adamdense-1"):
         assert "optimizer" in names  # alone, it follows the formula
 
 
