@@ -172,7 +172,12 @@ class Certified:
             *([] if self.long_runs else ["--no-long-run"]),
             f"--out={out}",
         )
-        print("{}/{}".format(*self.seeds), text.splitlines()[0].partition(" -> ")[0], flush=True)
+        said = text.splitlines()[0].partition(" -> ")[0]
+        tiers = json.loads(out.read_text(encoding="utf-8"))["tiers"]
+        if any(tier.get("reason", "").startswith("oom:") for tier in tiers):
+            out.unlink()  # says nothing about the implementation, so the next call makes it again
+            sys.exit(f"error: {said}: the machine has too little memory beside what else runs")
+        print("{}/{}".format(*self.seeds), said, flush=True)
 
     def _run(self, module, *arguments):
         command = [sys.executable, "-m", module, *arguments]

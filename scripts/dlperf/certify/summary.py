@@ -5,12 +5,14 @@
 released.py writes them too, when it has copied certificates.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dlperf import frameworks, workloads
 from dlperf.contract import files, strict_json, terminal
+from dlperf.contract.case import PRECISIONS
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = "docs/certificates.md"
@@ -18,24 +20,32 @@ BEGIN = "<!-- measured: made by `python -m dlperf.certify.summary`; do not edit 
 END = "<!-- /measured -->"
 TITLES = {"train": "Training", "infer": "Inference", "quality": "Time to quality"}
 
-Key = tuple[str, str]  # a workload, and a variant of it
+Key = tuple[str, str, str]  # a workload, a variant of it, and a precision
 Found = tuple[float, str]  # what a tier measured, and in which framework
 
 
 def tables(documents: Iterable[Mapping[str, Any]]) -> str:
-    """A table a scenario: a line a tier, a column a workload and variant."""
+    """A table a scenario and precision: a line a tier, a column a workload and variant.
+
+    What mixed precision measures is a thousand times what fp32 does: one range would hide both.
+    """
     measured: dict[Key, dict[str, list[Found]]] = {}
     for each in documents:
-        own = measured.setdefault((each["workload"], each["variant"]), {})
+        own = measured.setdefault((each["workload"], each["variant"], each["precision"]), {})
         for tier in each["tiers"]:
             if tier.get("measured") is not None and tier["name"] not in ("shapes", "input"):
                 own.setdefault(tier["name"], []).append((tier["measured"], each["framework"]))
     parts = []
-    for scenario, title in TITLES.items():
-        keys = [key for key in measured if workloads.scenario_of(key[1]) == scenario]
+    for (scenario, title), precision in itertools.product(TITLES.items(), PRECISIONS):
+        keys = [
+            key
+            for key in measured
+            if key[2] == precision and workloads.scenario_of(key[1]) == scenario
+        ]
         keys.sort(key=_heading)
         if keys:
-            parts.append(f"{title}:\n\n{_table(keys, measured)}")
+            named = title if precision == PRECISIONS[0] else f"{title}, {precision}"
+            parts.append(f"{named}:\n\n{_table(keys, measured)}")
     return "\n\n".join(parts)
 
 
@@ -49,7 +59,7 @@ def _table(keys: Sequence[Key], measured: Mapping[Key, Mapping[str, Sequence[Fou
 
 
 def _heading(key: Key) -> str:
-    workload, variant = key
+    workload, variant, _ = key
     choices = "-".join(each for each in variant.split("-") if each not in TITLES)
     return workloads.of(workload).title + (f", `{choices}`" if choices else "")
 

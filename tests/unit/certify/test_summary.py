@@ -5,10 +5,18 @@ from conftest import ROOT
 from dlperf.certify import summary
 
 
-def certificate(framework: str, variant: str = "", **measured: float | None) -> dict:
+def certificate(
+    framework: str, variant: str = "", precision: str = "fp32", **measured: float | None
+) -> dict:
     tiers = [{"name": "shapes", "measured": 0}]
     tiers += [{"name": name.replace("_", "-"), "measured": each} for name, each in measured.items()]
-    return {"workload": "bert", "framework": framework, "variant": variant, "tiers": tiers}
+    return {
+        "workload": "bert",
+        "framework": framework,
+        "variant": variant,
+        "precision": precision,
+        "tiers": tiers,
+    }
 
 
 def test_a_tier_has_its_least_and_its_largest_number_and_whose_that_is():
@@ -34,6 +42,23 @@ def test_a_tier_has_its_least_and_its_largest_number_and_whose_that_is():
         "",
     ]
     assert inference.splitlines()[-1] == "| `timed-outputs` | 0.015 (MXNet) |"
+
+
+def test_each_precision_has_a_table_of_its_own():
+    made = summary.tables(
+        [
+            certificate("jax", precision="amp", timed_loss=3e-3),
+            certificate("pytorch", timed_loss=2e-8),
+            certificate("pytorch", "infer", "tf32", timed_outputs=1e-4),
+        ]
+    )
+    assert [line for line in made.splitlines() if line.endswith(":")] == [
+        "Training:",
+        "Training, amp:",
+        "Inference, tf32:",
+    ]
+    assert "| `timed-loss` | 2.0e-08 (PyTorch) |" in made
+    assert "| `timed-loss` | 3.0e-03 (JAX) |" in made
 
 
 def test_the_document_has_the_tables_of_the_certificates_that_are_there():
