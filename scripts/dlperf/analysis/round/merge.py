@@ -25,7 +25,6 @@ from dlperf.analysis.round.records import Repetition, read_round, strangers
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import Row, lines, write_lines, write_table
 from dlperf.analysis.statistics.medians import outliers
-from dlperf.contract.case import Case
 from dlperf.scenarios import train
 from dlperf.workloads import inputs
 
@@ -131,6 +130,9 @@ def _of_case(
     }
     target = settings.get("target", 0)
     rows = [_row(each, shared, values, target) for each in repetitions]
+    if workloads.is_split(case.workload, case.dimensions, case.layout.mesh(case.devices)):
+        for row in rows:
+            row["weights_distinct"] = None  # each rank has its own part of them
     ok = [row for row in rows if row["status"] == "ok"]
     own = metrics.own(case.scenario)
     for row, mark in zip(ok, outliers([row[own] for row in ok]), strict=True):
@@ -206,7 +208,8 @@ def _measured(record: Mapping[str, Any], case: plan.Case, values: Values, target
         # of the rank that trained least
         "weights_change": min((rank["change"] for rank in weights), default=None),
         "weights_unchanged": _largest(weights, "unchanged"),
-        "weights_distinct": _distinct(weights, case),
+        # how many different weights the ranks ended with
+        "weights_distinct": len({rank["sha256"] for rank in weights}) or None,
         **_outputs(record),
         "host_peak_rss_bytes": _largest(memory, "host_peak_rss_bytes"),
         "device_peak_bytes": _largest(memory, "device_peak_bytes"),
@@ -214,13 +217,6 @@ def _measured(record: Mapping[str, Any], case: plan.Case, values: Values, target
         "energy_joules": sum(energy) if energy else None,
         "nodes_used": " ".join(sorted({rank["node"] for rank in window})),
     }
-
-
-def _distinct(weights: list[dict[str, Any]], case: Case) -> int | None:
-    """How many different weights the ranks ended with; None where each has its own part of them."""
-    if workloads.is_split(case.workload, case.dimensions, case.layout.mesh(case.devices)):
-        return None
-    return len({rank["sha256"] for rank in weights}) or None
 
 
 def _by_node(ranks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
