@@ -104,10 +104,9 @@ def results(listed, asked):
 def first(asked):
     """Everything about ResNet-50 and BERT-Base; the most telling first."""
 
-    def measured(found):
-        return (
-            (title, functools.partial(measure, title, values, asked)) for title, values in found
-        )
+    def measured(found, **more):
+        for title, values in found:
+            yield title, functools.partial(measure, title, values, asked, **more)
 
     if asked.device == "cuda":
         yield "nvidia-smi", functools.partial(card_facts, asked)
@@ -185,7 +184,7 @@ def measure(title, values, asked, must=""):
 
 def is_good(title, record):
     """Whether a record is there, is ok, and can be true."""
-    return record.get("status") == "ok" and table.row(title, record, {})[1] == "ok"
+    return record.get("status") == "ok" and Entry(title, record=record).row({})[1] == "ok"
 
 
 def profiles(asked):

@@ -71,8 +71,9 @@ def mixed(asked):
         for workload in first_workloads(asked):
             batches = BATCHES[workload][:1] if asked.small else BATCHES[workload]
             for batch in batches:
-                title = f"{workload} {framework}-{compiler} amp batch {batch}"
-                yield title, of(workload, framework, compiler, "amp", asked, {"batch_size": batch})
+                values = of(workload, framework, compiler, "amp", asked, {"batch_size": batch})
+                title = f"{workload} {framework}-{compiler} amp batch {values['batch_size']}"
+                yield title, values
 
 
 def of_precision(precision, asked):

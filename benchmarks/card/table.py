@@ -30,7 +30,11 @@ class Entry(NamedTuple):
     def row(self, peaks):
         if self.record is None:
             return said(self.title, self.status)
-        return row(self.title, self.record, peaks)
+        try:
+            return row(self.title, self.record, peaks)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            return said(self.title, f"suspect: its record gives no figures: {reason}")
 
 
 def row(title, record, peaks):
@@ -80,8 +84,6 @@ def suspicions(record, case, achieved, shares):
             yield "a loss is not a finite number"
         elif len(losses) > 1 and len(set(losses)) == 1:
             yield f"the loss is {losses[0]:g} in all {len(losses)} steps"
-    if not record.get("samples") and case.scenario == "train":
-        yield "no samples"
 
 
 def shown(record, case):
