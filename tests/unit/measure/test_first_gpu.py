@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import fake_smi
 import pytest
 import yaml
 from conftest import ROOT
@@ -395,6 +396,23 @@ def test_the_list_alone_needs_no_card(tmp_path):
     )
     assert "resnet50 server pytorch-inductor amp batch 1" in done.stdout.splitlines()
     assert not (tmp_path / "out").exists()
+
+
+def test_with_a_card_and_no_framework_it_ends_with_what_there_is(tmp_path):
+    fake_smi.install(tmp_path, [])
+    command = [sys.executable, "-S", "-E", str(SCRIPT), "--out", str(tmp_path / "out")]
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [*command, "--part", "first"], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "out/results.md").read_text().splitlines()
+    assert lines[0] == "One device, NVIDIA H100 80GB HBM3."
+    assert "nvidia-smi-q.txt | kept as nvidia-smi-q.txt" in "\n".join(lines[4:7])
+    said = {line.split(" | ")[1] for line in lines[7:]}
+    assert said == {"no torch in this Python", "no jax in this Python"} | {
+        "none was kept: see the profile above"
+    }
 
 
 def test_without_a_card_it_says_how_to_try_it(tmp_path):
