@@ -5,6 +5,7 @@ import copy
 import importlib.util
 import json
 import math
+import os
 import subprocess
 import sys
 import time
