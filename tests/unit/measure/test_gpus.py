@@ -228,8 +228,8 @@ def test_more_ranks_than_cores_share_all_of_them():
 
 def test_a_node_says_which_cores_are_close_to_a_card(insert):
     insert(hopper(0, cores=(0, 1, 64)), hopper(1))
-    assert host.gpu_cores(["0"])[0][:2] == [0, 1]
-    assert host.gpu_cores(["1"]) == [[]]
+    assert host.gpu_sides(["0"])[0][0][:2] == [0, 1]
+    assert host.gpu_sides(["1"]) == [([], "")]
     threads = host.siblings(host.cores())
     assert sorted(core for each in threads for core in each) == host.cores()
 
