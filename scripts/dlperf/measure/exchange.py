@@ -14,7 +14,7 @@ SUBSYSTEMS = "INIT"
 MOST_BYTES = 1 << 24
 VERSION = re.compile(r"NCCL version (\d[\w.+-]*)")
 # "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read", "… [send] via NET/IB/0/GDRDMA"
-TRANSPORT = re.compile(r" Channel \d.* via ([A-Z][\w]*(?:/[A-Za-z]\w*)?)")
+TRANSPORT = re.compile(r" Channel \d+\S* : .* via (\S+)")
 NETWORK = re.compile(r"Using network (\S+)|NET/(IB|Socket) : Using")
 
 
@@ -45,7 +45,9 @@ def said(text):
     """What NCCL's words say."""
     versions = sorted(set(VERSION.findall(text)))
     transports = {}
-    for each in TRANSPORT.findall(text):
+    for path in TRANSPORT.findall(text):
+        # 'NET/IB/3/GDRDMA' without the card's number
+        each = "/".join(part for part in path.split("/") if not part[:1].isdigit())
         transports[each] = transports.get(each, 0) + 1
     networks = sorted({name or other for name, other in NETWORK.findall(text)})
     return {

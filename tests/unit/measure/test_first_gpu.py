@@ -411,9 +411,7 @@ def test_with_a_card_and_no_framework_it_ends_with_what_there_is(tmp_path):
     assert lines[0] == "One device, NVIDIA H100 80GB HBM3."
     assert "nvidia-smi-q.txt | kept as nvidia-smi-q.txt" in "\n".join(lines[4:7])
     said = {line.split(" | ")[1].rpartition(": ")[2] for line in lines[7:]}
-    assert said == {"no torch in this Python", "no jax in this Python"} | {
-        "see the profile above"
-    }
+    assert said == {"no torch in this Python", "no jax in this Python"} | {"see the profile above"}
 
 
 def test_without_a_card_it_says_how_to_try_it(tmp_path):

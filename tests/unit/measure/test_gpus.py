@@ -16,7 +16,7 @@ from dlperf.contract.layout import Layout
 from dlperf.contract.run import Run
 from dlperf.environments import FILES as ENVS
 from dlperf.environments import files
-from dlperf.measure import gate, host, node, stopwatch
+from dlperf.measure import gate, host, launch, node, stopwatch
 
 CASE = {
     "identity": {
@@ -232,6 +232,103 @@ def test_a_node_says_which_cores_are_close_to_a_card(insert):
     assert host.gpu_sides(["1"]) == [([], "")]
     threads = host.siblings(host.cores())
     assert sorted(core for each in threads for core in each) == host.cores()
+
+
+def put_in_sysfs(root, place="0000:17:00.0", number="1", cores="4-7,12-15"):
+    card = root / "bus/pci/devices" / place
+    card.mkdir(parents=True)
+    (card / "numa_node").write_text(number + "\n")
+    side = root / "devices/system/node/node1"
+    side.mkdir(parents=True)
+    (side / "cpulist").write_text(cores + "\n")
+
+
+@pytest.mark.parametrize(
+    ("place", "cores"),
+    [
+        ("00000000:17:00.0", [4, 5, 6, 7, 12, 13, 14, 15]),  # as NVIDIA writes it
+        ("0000:17:00.0", [4, 5, 6, 7, 12, 13, 14, 15]),
+        ("00000000:18:00.0", []),
+        ("", []),
+        ("[N/A]", []),
+    ],
+)
+def test_without_nvml_the_side_is_that_of_the_cards_place_on_the_bus(tmp_path, place, cores):
+    put_in_sysfs(tmp_path)
+    assert host.cores_by_place(place, str(tmp_path)) == cores
+
+
+@pytest.mark.parametrize(("number", "cores"), [("-1", "0-3"), ("", "0-3"), ("2", "0-3"), ("1", "")])
+def test_a_side_that_the_firmware_does_not_say_is_unknown(tmp_path, number, cores):
+    put_in_sysfs(tmp_path, number=number, cores=cores)
+    assert host.cores_by_place("00000000:17:00.0", str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("0-2,5\n", [0, 1, 2, 5]), ("7", [7]), ("", []), ("a-3", []), ("3-", [3]), ("0-1,x", [])],
+)
+def test_lists_of_cores_as_the_kernel_writes_them(text, cores):
+    assert host.listed_cores(text) == cores
+
+
+def test_sides_are_asked_of_nvml_first_and_then_of_sysfs(insert, monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(host, "cores_by_place", lambda place: asked.append(place) or [4, 5])
+    insert(hopper(0, cores=(0, 1)), hopper(1))
+    sys.modules["pynvml"].nvmlDeviceGetPciInfo = lambda card: types.SimpleNamespace(
+        busId=b"00000000:18:00.0"
+    )
+    assert host.gpu_sides(["0", "1"]) == [([0, 1], "nvml"), ([4, 5], "sysfs")]
+    assert asked == ["00000000:18:00.0"]
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    fields = {"index": "0", "uuid": "GPU-0a", "pci.bus_id": "00000000:17:00.0"}
+    fake_nvml.nvidia_smi(tmp_path, fields)
+    assert host.gpu_sides(["0", "GPU-0a", "3"])[:2] == [([4, 5], "sysfs")] * 2
+    assert asked[1:] == ["00000000:17:00.0", "00000000:17:00.0", ""]
+
+
+def test_a_rank_whose_cores_are_on_the_other_side_is_known():
+    about = {"gpu_cores": [LEFT, RIGHT, []], "gpu_cores_by": ["nvml", "sysfs", ""]}
+    ranks = [
+        {"rank": 0, "local_rank": 0, "cores": LEFT[:2]},
+        {"rank": 1, "local_rank": 1, "cores": [LEFT[0], RIGHT[0]]},
+        {"rank": 2, "local_rank": 2, "cores": LEFT},
+    ]
+    assert node.placement(about, ranks) == [
+        {"rank": 0, "by": "nvml", "beside": True},
+        {"rank": 1, "by": "sysfs", "beside": False},
+        {"rank": 2, "by": "", "beside": None},
+    ]
+    both = {"rank": 0, "local_rank": 0, "cores": LEFT + RIGHT, "devices": 2}
+    assert node.placement(about, [both]) == [{"rank": 0, "by": "nvml sysfs", "beside": True}]
+
+
+@pytest.mark.parametrize(
+    ("said", "cores"),
+    [("72(x2),36", 36), ("64(x4)", 64), ("8", 8), ("", 0), ("many", 0), (None, 0)],
+)
+def test_a_job_over_nodes_takes_all_cores_that_it_has(said, cores):
+    environ = {} if said is None else {"SLURM_JOB_CPUS_PER_NODE": said}
+    assert launch.allocated_cores(environ) == cores
+
+
+def test_what_a_card_does_under_load_is_read(insert):
+    insert(hopper(0))
+    nvml = sys.modules["pynvml"]
+    nvml.nvmlDeviceGetPowerUsage = lambda card: 612340
+    nvml.nvmlDeviceGetClockInfo = lambda card, which: 1755
+    nvml.nvmlDeviceGetViolationStatus = lambda card, which: types.SimpleNamespace(
+        violationTime=3 * 10**9
+    )
+    (load,) = host.gpu_load(["0"])
+    assert (load["power_watts"], load["sm_clock_mhz"], load["throttle_reasons"]) == (
+        *(612.34, 1755),
+        None,
+    )
+    assert load["power_violation_seconds"] == 3.0
+    assert host.gpu_load(["7"]) == [{}]
+    assert host.gpu_facts(["0"])[0]["power_violation_seconds"] == 3.0
 
 
 def test_placed_ranks_have_the_cores_of_their_cards():
