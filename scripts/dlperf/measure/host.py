@@ -484,6 +484,18 @@ def gpu_busy(gpus, since_utc):
     return found
 
 
+def gpu_joules(gpus):
+    """For each GPU the joules that it has taken since the driver was loaded; None: not known."""
+    nvml = _nvml()
+    found = []
+    for gpu in gpus:
+        handle = _handle(nvml, gpu) if nvml else None
+        asked = "nvmlDeviceGetTotalEnergyConsumption"
+        millijoules = _ask(nvml, asked, handle) if handle is not None else None
+        found.append(None if millijoules is None else millijoules / 1000.0)
+    return found
+
+
 def own_gpus(run):
     """A rank's own of its node's GPUs."""
     return run.gpus[run.local_rank * run.devices :][: run.devices]

@@ -57,9 +57,9 @@ class RemoteNode:
         self._tell("results")
         found = self._answer("results", ANSWER_SECONDS)
         if found is None:
-            by_rank = dict(left={}, seen={}, gpu_use={}, committed={})
+            by_rank = dict(left={}, seen={}, gpu_use={}, committed={}, joules={})
             return dict(by_rank, times={}, oom_kills=0, gpu_load=[], exchange=None)
-        for key in ("left", "committed", "seen", "gpu_use"):
+        for key in ("left", "committed", "seen", "gpu_use", "joules"):
             found[key] = {int(rank): value for rank, value in found[key].items()}
         return found
 

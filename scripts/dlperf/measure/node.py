@@ -59,6 +59,7 @@ class Node:
         visible = host.visible_gpus() if device == "cuda" else []
         self._gpus, self._visible = visible[:devices], visible
         self._gpu_use = {}  # rank -> {"own": its GPUs, "gpus": those in use, "busy": samples}
+        self._joules = {}  # rank -> [joules of its GPUs as the window began, and as it was done]
         self._gpu_load = []  # (moment, what each of the ranks' GPUs does then)
         self._reserved = _reserve_ports(address, devices + 1)
         self._scratch = tempfile.mkdtemp(prefix="dlperf-")
@@ -185,6 +186,8 @@ class Node:
             self._look_at_gpus(moment, there)
             self._gpu_load.append([moment, host.gpu_load(self._gpus)])
         if moment == "window":
+            for run in self._runs:
+                self._joules[run.rank] = [self._taken(run.rank)]
             self._pause = random.uniform(0, FIRST_LOOK)
             self._next_look = time.perf_counter() + self._pause
         elif moment == "end":
@@ -194,7 +197,14 @@ class Node:
         """Note what the processes of a rank do: the fields of a tree.Reading."""
         if moment == "ended":
             self._next_look = None
+            self._joules.setdefault(rank, []).append(self._taken(rank))
         return self._look(rank, moment, tree.processes())
+
+    def _taken(self, rank):
+        """The joules that a rank's GPUs have taken so far; None: not known."""
+        (run,) = [each for each in self._runs if each.rank == rank]
+        joules = host.gpu_joules(host.own_gpus(run)) if run.cuda else []
+        return sum(joules) if joules and None not in joules else None
 
     def _look_at_gpus(self, moment, there):
         """Note which GPUs the ranks' processes compute on, and behind the window how much."""
@@ -270,6 +280,7 @@ class Node:
             "seen": self._seen,
             "gpu_use": self._gpu_use,
             "gpu_load": self._gpu_load,
+            "joules": self._joules,
             "exchange": exchange.read(self._scratch),
             "oom_kills": host.oom_kills() - self._oom_kills,
             "committed": {

@@ -423,10 +423,26 @@ class Attempt:
             reason = weights.misplaced(case, [facts["parts"] for facts in self.facts])
             if reason:
                 return {"status": "crashed", "reason": "not one whole model: " + reason}
-        energy = [facts["energy"] for facts in self.facts if "energy" in facts]
+        energy = self._energy()
         if len(energy) == len(self.facts):  # else the sum would be of some of them
             outcome["energy"] = energy
         return outcome
+
+    def _energy(self):
+        """The record's `energy`: from the moment at which ranks were let go until each was done.
+
+        A rank reads its own before the barrier, for which it waits, and behind its last message. So
+        what its node read counts, where that can.
+        """
+        found = []
+        for rank, facts in enumerate(self.facts):
+            ends = self._results[rank // self._local_ranks].get("joules", {}).get(rank, [])
+            if len(ends) == 2 and None not in ends:
+                taken = {"joules": ends[1] - ends[0], "counter": host.EnergyCounter.counter}
+                found.append(dict(taken, device=rank))
+            elif "energy" in facts:
+                found.append(facts["energy"])
+        return found
 
     def _steps(self):
         return self._case["settings"]["measured_steps"]

@@ -1,6 +1,7 @@
 """What a node says of its GPUs, and which builds run there. NVML's answers are made up here."""
 
 import dataclasses
+import io
 import json
 import os
 import sys
@@ -173,6 +174,71 @@ def test_a_rank_counts_the_energy_of_its_own_card(insert, monkeypatch):
     named.start()
     cards[1].millijoules += 1000
     assert named.stop() == 1.0
+
+
+def a_rank(rank, gpus):
+    own = {"rank": rank, "local_rank": rank, "devices": 1, "cuda": True, "gpus": gpus}
+    return types.SimpleNamespace(result="nowhere.json", **own)
+
+
+def looked_at(insert, monkeypatch, *cards):
+    """A node with a rank a card, whose window begins, and whose ranks are done one by one."""
+    insert(*cards)
+    found = node.Node("cuda", len(cards), io.StringIO())
+    found._runs = [a_rank(rank, found._gpus) for rank in range(len(cards))]
+    monkeypatch.setattr(node.tree, "processes", dict)
+    monkeypatch.setattr(found, "_look", lambda rank, moment, there: [])
+    monkeypatch.setattr(found, "_look_at_gpus", lambda moment, there: None)
+    return found
+
+
+def test_a_node_counts_the_energy_from_the_barrier_until_a_rank_is_done(insert, monkeypatch):
+    cards = hopper(0, millijoules=1000), hopper(1, millijoules=5000)
+    found = looked_at(insert, monkeypatch, *cards)
+    try:
+        found.look(0, "rested")
+        cards[0].millijoules = 2000  # while it waits at the barrier
+        found.note("window")
+        cards[0].millijoules, cards[1].millijoules = 9000, 8000
+        found.look(0, "ended")
+        cards[0].millijoules = 99000  # what it does afterwards is none of the window
+        cards[1].millijoules = 8500
+        found.look(1, "ended")
+        found.note("end")
+        assert found.results()["joules"] == {0: [2.0, 9.0], 1: [5.0, 8.5]}
+        moments = [moment for moment, _ in found.results()["gpu_load"]]
+        assert moments == ["window", "end"]
+    finally:
+        found.stop()
+
+
+def energy_of(joules, *facts):
+    attempt = stopwatch.Attempt.__new__(stopwatch.Attempt)
+    attempt.facts, attempt._local_ranks = list(facts), len(facts)
+    attempt._results = [{"joules": joules}]
+    return attempt._energy()
+
+
+OWN = {"energy": {"device": 0, "joules": 12.0, "counter": "nvml_total_energy"}}
+
+
+@pytest.mark.parametrize(
+    ("joules", "facts", "expected"),
+    [
+        ({0: [2.0, 9.0]}, OWN, [7.0]),  # the rank's own began before the barrier
+        ({0: [2.0, 9.0]}, {}, [7.0]),  # its Python has no nvidia-ml-py, the stopwatch's has
+        ({0: [None, None]}, OWN, [12.0]),
+        ({0: [2.0, None]}, OWN, [12.0]),
+        ({0: [2.0]}, OWN, [12.0]),
+        ({}, OWN, [12.0]),
+        ({}, {}, []),
+        ({0: [2.0, 2.0]}, OWN, [0.0]),
+    ],
+)
+def test_the_energy_is_what_the_node_counted_where_it_could(joules, facts, expected):
+    found = energy_of(joules, facts)
+    assert [each["joules"] for each in found] == expected
+    assert all(each["device"] == 0 and each["counter"] == "nvml_total_energy" for each in found)
 
 
 def test_without_a_counter_there_is_no_energy():
