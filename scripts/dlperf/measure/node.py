@@ -156,7 +156,7 @@ class Node:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(host.own_gpus(run)) if run.cuda else ""
         if run.cuda:
             environment.setdefault(*COMPILED)
-            if run.ranks > 1:
+            if run.ranks * run.devices > 1:
                 environment.update(exchange.variables(self._scratch, environment))
         environment.update(frameworks.load(run.framework).environment(run))
         return environment

@@ -438,6 +438,26 @@ def test_ranks_count_cards_as_nvml_does_and_keep_the_sites_libraries(insert, mon
     assert environment["CUDA_CACHE_MAXSIZE"] == str(4 * 2**30)
     assert environment["LD_LIBRARY_PATH"] == "/env/nvidia/lib:/site/nccl-plugin"
     assert there._capability({"local_rank": 1}) == "9.0"
+    assert environment["NCCL_DEBUG"] == "INFO" and environment["NCCL_DEBUG_SUBSYS"] == "INIT"
+
+
+def test_ranks_say_how_they_exchange_where_there_is_an_exchange(insert, monkeypatch):
+    insert(hopper(0))
+    there = node.Node("cuda", 1, log=None)
+    try:
+        (runs,) = node.placed(CASE, [there.about], sys.executable, "127.0.0.1:9")
+        alone = Run(**runs[0], gpus=["0"], capability="9.0", result="rank0.json")
+        assert "NCCL_DEBUG" not in there._environment(alone, {})
+        with_all_cards = dataclasses.replace(alone, devices=8)
+        environment = there._environment(with_all_cards, {})
+        folder = os.path.dirname(environment["NCCL_DEBUG_FILE"])
+        with open(os.path.join(folder, "nccl.n1.77"), "w") as stream:
+            stream.write("NCCL version 2.27.3+cuda12.9\n")
+        assert there.results()["exchange"]["version"] == "2.27.3+cuda12.9"
+        monkeypatch.setenv("NCCL_DEBUG", "WARN")
+        assert "NCCL_DEBUG_FILE" not in there._environment(with_all_cards, {})
+    finally:
+        there.stop()
 
 
 # The gate
