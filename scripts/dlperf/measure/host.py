@@ -384,7 +384,7 @@ def _place_on_bus(nvml, handle, gpu):
     """A card's place on the PCI bus, as '00000000:17:00.0'; "" if nobody says it."""
     if handle is not None:
         told = _ask(nvml, "nvmlDeviceGetPciInfo", handle)
-        return _text(getattr(told, "busId", "")) or ""
+        return _text(told.busId) if told else ""
     command = ["nvidia-smi", "--query-gpu=index,uuid,pci.bus_id", "--format=csv,noheader"]
     try:
         answer = subprocess.run(
