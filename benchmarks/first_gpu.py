@@ -346,7 +346,9 @@ def wait(title, workload, compiler, precision, asked):
 def write(asked, entries):
     """Write the table with what is known by now of the card's peaks; return its rows."""
     gpus = host.gpu_facts(host.visible_gpus()[:1]) if asked.device == "cuda" else []
-    name = gpus[0].get("name") if gpus else host.facts()["cpu"]
+    name = host.facts()["cpu"]
+    if asked.device == "cuda":
+        name = (gpus and gpus[0].get("name")) or "a card without a name"
     known = peaks(asked)
     rows = [entry.row(known) for entry in entries]
     (asked.out / "results.md").write_text(table.markdown(f"One device, {name}.", rows))

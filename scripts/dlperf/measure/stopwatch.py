@@ -292,7 +292,8 @@ class Attempt:
         self._started = time.perf_counter()
         self._runs = placed(self._case, abouts, interpreter, self._meeting.address)
         limit = 0 if _cuda(self._case) else self._case["settings"].get("memory_limit_bytes", 0)
-        self._say_who_is_far()
+        if pinned and _cuda(self._case):
+            self._say_who_is_far()
         for node, runs in zip(self._nodes, self._runs):
             node.start(runs, program, environment.get("environ", {}), token, limit)
         self._watch()
@@ -306,15 +307,15 @@ class Attempt:
         return reason if status == "crashed" and not began and "nccl" in reason.lower() else ""
 
     def _say_who_is_far(self):
-        if _cuda(self._case):
-            for index in range(len(self._nodes)):
-                for each in placement(self._nodes[index].about, self._runs[index]):
-                    if each["beside"] is False:
-                        self._log.write(
-                            "rank %d has cores on another side of the machine than its card: the "
-                            "job has too few there\n" % each["rank"]
-                        )
-            self._log.flush()
+        """Log each rank that gets cores on another side of the machine than its card."""
+        for node, runs in zip(self._nodes, self._runs):
+            for each in placement(node.about, runs):
+                if each["beside"] is False:
+                    self._log.write(
+                        "rank %d: cores on another side of the machine than its card, as this "
+                        "process may not use enough there\n" % each["rank"]
+                    )
+        self._log.flush()
 
     def _note(self, barrier):
         for node in self._nodes:

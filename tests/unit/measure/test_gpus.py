@@ -370,6 +370,16 @@ def test_a_rank_whose_cores_are_on_the_other_side_is_known():
     assert node.placement(about, [both]) == [{"rank": 0, "by": "nvml sysfs", "beside": True}]
 
 
+def test_the_log_says_which_rank_is_far_from_its_card():
+    attempt = stopwatch.Attempt.__new__(stopwatch.Attempt)
+    about = {"gpu_cores": [LEFT, RIGHT], "gpu_cores_by": ["nvml", "nvml"]}
+    attempt._nodes, attempt._log = [types.SimpleNamespace(about=about)], io.StringIO()
+    attempt._runs = [[{"rank": each, "local_rank": each, "cores": LEFT} for each in (0, 1)]]
+    attempt._say_who_is_far()
+    (line,) = attempt._log.getvalue().splitlines()
+    assert line.startswith("rank 1: cores on another side of the machine than its card")
+
+
 @pytest.mark.parametrize(
     ("said", "cores"),
     [("72(x2),36", 36), ("64(x4)", 64), ("8", 8), ("", 0), ("many", 0), (None, 0)],
