@@ -293,7 +293,9 @@ def compared_settings(asked):
         return
     for workload in first_workloads(asked):
         title = f"CUDA graphs of {workload} pytorch-inductor amp"
-        pair = {"with": [], "without": ["--no-graphs"]}
+        # of dropout, replays draw other random numbers, so changes are of other steps
+        kept = ["--changes", "3"] if workload == "resnet50" else []
+        pair = {"with": kept, "without": ["--no-graphs", *kept]}
         yield title, functools.partial(pair_of_steps, title, workload, pair, asked)
     if "resnet50" in asked.workload:
         title = "benchmark_limit of resnet50 pytorch-inductor amp"
@@ -304,10 +306,11 @@ def compared_settings(asked):
 def pair_of_steps(title, workload, pair, asked):
     """Two settings of the same steps, one after the other."""
     values = of(workload, "pytorch", "inductor", "amp", asked)
-    speeds, said = [], []
+    speeds, said, folders = [], [], []
     for name, options in pair.items():
         out = asked.out / "settings" / f"{title.split()[0]}-{workload}-{name.split()[0]}"
         timed = [] if asked.small else ["--seconds", COMPARED_SECONDS]
+        folders.append(out)
         found, reason = steps(values, out, [*options, *timed], asked.limit + 60, asked)
         if reason:
             return [Entry(title, f"{name}: {reason}")]
@@ -317,7 +320,10 @@ def pair_of_steps(title, workload, pair, asked):
             f"{name}: {speeds[-1]:.1f} samples/s, built and warm in "
             f"{found['build_and_warmup_seconds']:.0f} s" + (f", graphs {graphs}" if graphs else "")
         )
-    return [Entry(title, f"{'; '.join(said)}; ratio {speeds[0] / speeds[1]:.3f}")]
+    said.append(f"ratio {speeds[0] / speeds[1]:.3f}")
+    if all((folder / "changes.npz").exists() for folder in folders):
+        said.append(table.apart(*(folder / "changes.npz" for folder in folders)))
+    return [Entry(title, "; ".join(said))]
 
 
 def waits(asked):

@@ -4,12 +4,15 @@
     python benchmarks/card/steps.py --case case.json --out folder --profile
     python benchmarks/card/steps.py --case case.json --out folder --no-graphs
     python benchmarks/card/steps.py --case case.json --out folder --benchmark-limit 10
+    python benchmarks/card/steps.py --case case.json --out folder --changes 3
 
 In: a case of one rank (a document, as `python -m dlperf.measure case` prints it), whose Python has
 the framework. The steps are those of the implementation's own page; nothing of them is a record.
 Out: <out>/steps.json (settings, the window in UTC, seconds of each step and the clock they are of,
 losses); with --profile one more step as <out>/trace.json[.gz] (Chrome's format) and its longest
-kernels as <out>/kernels.json; with --programs XLA's program of a step as <out>/program.txt.gz.
+kernels as <out>/kernels.json; with --programs XLA's program of a step as <out>/program.txt.gz; with
+--changes what so many steps behind the warm-up, which are replays where a step is captured, change
+in each tensor, as <out>/changes.npz.
 """
 
 import argparse
@@ -26,6 +29,8 @@ sys.path[:0] = [
     str(Path(__file__).resolve().parent.parent),
     str(Path(__file__).resolve().parent.parent.parent / "scripts"),
 ]
+
+import numpy as np  # noqa: E402
 
 from card import kernels, programs  # noqa: E402
 from dlperf import frameworks, workloads  # noqa: E402
@@ -48,6 +53,7 @@ def main():
     parser.add_argument("--profile", action="store_true", help="profile one more step")
     parser.add_argument("--programs", action="store_true", help="JAX: keep XLA's program")
     parser.add_argument("--no-graphs", action="store_true", help="PyTorch: no CUDA graphs")
+    parser.add_argument("--changes", type=int, default=0, help="keep what so many steps change")
     parser.add_argument("--benchmark-limit", type=int, help="PyTorch: of cuDNN's algorithms")
     asked = parser.parse_args()
     case = load(asked.case, known())
@@ -100,11 +106,14 @@ def steps(run, case, asked):
         torch.backends.cudnn.benchmark_limit = asked.benchmark_limit
     began = perf_counter()
     work = workloads.load(run.workload, run.framework).training(run)
-    work.weights.write(workloads.Initial(run.workload, run.dimensions, run.seed))
+    initial = workloads.Initial(run.workload, run.dimensions, run.seed)
+    work.weights.write(initial)
     for _ in range(case["settings"]["warmup_steps"]):
         work.step()
     work.wait()
     warmed = perf_counter() - began
+    if asked.changes:
+        np.savez(asked.out / "changes.npz", **changes(work, initial, asked.changes))
     count = case["settings"]["measured_steps"]
     if asked.seconds:
         count = max(2, math.ceil(asked.seconds / of_a_step(work)))
@@ -135,6 +144,19 @@ def steps(run, case, asked):
         found["profile"] = profile(run, work, asked.out)
     work.batches.close()
     return found
+
+
+def changes(work, initial, steps):
+    """{tensor: its change} after so many steps from these weights, without moments of others."""
+    work.restart(initial)
+    work.wait()
+    for _ in range(steps):
+        work.step()
+    work.wait()
+    return {
+        name: np.asarray(array, np.float64) - np.asarray(initial[name], np.float64)
+        for name, array in work.weights.read()
+    }
 
 
 def of_a_step(work):

@@ -5,8 +5,12 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from conftest import ROOT, SCRIPTS, snakemake
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from card import table
 
 PROGRAMS = {"pytorch": None, "jax": "program.txt.gz"}
 
@@ -58,6 +62,19 @@ def test_steps_are_watched_for_some_time(tmp_path):
     assert found["step_milliseconds"] is None  # by the host's clock
     assert (tmp_path / "card.tsv").read_text().count("\n") == 1
     assert "samples/s over" in (tmp_path / "watch.md").read_text()
+
+
+def test_the_same_steps_change_weights_alike(tmp_path):
+    ends = [tmp_path / "with", tmp_path / "without"]
+    for out, more in zip(ends, ([], ["--no-graphs"]), strict=True):
+        options = ["--case", case_of("pytorch"), "--out", str(out), "--changes", "3", *more]
+        done = run("pytorch", "card/steps.py", *options)
+        assert done.returncode == 0, done.stderr[-3000:]
+    said = table.apart(*(out / "changes.npz" for out in ends))
+    # on a CPU both are the same steps; threads add in another order
+    assert float(said.split("apart by ")[1].split("%")[0]) < 0.1, said
+    with np.load(ends[0] / "changes.npz") as found:
+        assert len(found.files) == 161 and all(np.any(found[name]) for name in found.files)
 
 
 @pytest.mark.parametrize("option", ["--no-graphs", "--benchmark-limit=10"])

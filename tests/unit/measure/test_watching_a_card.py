@@ -14,12 +14,13 @@ import types
 
 import fake_nvml
 import fake_smi
+import numpy as np
 import pytest
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import watch
-from card import kernels, programs, state
+from card import kernels, programs, state, table
 
 LINE = "612.34, 1755, 2619, 61, 0x0000000000000004"
 
@@ -328,6 +329,20 @@ def test_traces_may_be_compressed_and_bare_lists(tmp_path):
     bare = tmp_path / "trace.json"
     bare.write_text(json.dumps([*TORCH, None, 3]))
     assert kernels.read(packed) == kernels.read(bare) == TORCH
+
+
+def test_changes_of_two_settings_are_compared_tensor_by_tensor(tmp_path):
+    ours = {"a": np.array([3.0, 4.0]), "b": np.array([1.0]), "c": np.zeros(2)}
+    other = {**ours, "a": np.array([3.0, 4.5]), "b": np.array([1.0])}
+    paths = [tmp_path / "1.npz", tmp_path / "2.npz", tmp_path / "3.npz", tmp_path / "4.npz"]
+    both = (ours, other, {"a": ours["a"]}, {**ours, "c": np.ones(2)})
+    for path, values in zip(paths, both, strict=True):
+        np.savez(path, **values)
+    said = "weights' changes apart by 0.00% at the median, 9.25% in a"
+    assert table.apart(paths[0], paths[1]) == said
+    assert table.apart(paths[0], paths[0]).endswith("0.00% at the median, 0.00% in a")
+    assert table.apart(paths[0], paths[2]) == "not the same tensors"
+    assert table.apart(paths[3], paths[0]).endswith("inf% in c")  # frozen in one of them
 
 
 # XLA's programs
