@@ -161,6 +161,12 @@ def all_cores(on_cluster):
     return workflow.cores if workflow.local_exec else on_cluster
 
 
+def cores_of_node(devices):
+    """The threads of a job that has a node to itself: all of its cores, if the config says how many,
+    or else those that so many devices need at least."""
+    return all_cores(max(devices * CONFIG.cores_per_device, CONFIG.cluster.cores))
+
+
 def environment_of(framework):
     return f"results/environments/{framework}.{CONFIG.device}/env.json"
 

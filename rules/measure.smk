@@ -83,7 +83,7 @@ def inputs_of(wildcards):
 
 @of_each_job
 def cores_of(wildcards):
-    return all_cores(case_of(wildcards).devices_per_node * CONFIG.cores_per_device)
+    return cores_of_node(case_of(wildcards).devices_per_node)
 
 
 def of_case(value):

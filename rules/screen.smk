@@ -56,7 +56,7 @@ rule probe:
     wildcard_constraints:
         node="[A-Za-z0-9._-]+",
     priority: SCREEN
-    threads: lambda wildcards: all_cores(DEVICES_PER_NODE * CONFIG.cores_per_device)
+    threads: lambda wildcards: cores_of_node(DEVICES_PER_NODE)
     resources:
         **(
             {

@@ -423,19 +423,35 @@ def test_a_cancelled_job_that_squeue_has_forgotten_is_submitted_again(forgetful,
     assert read(site, record_of("1n1d"))["provenance"]["scheduler_job"] != job
 
 
-def test_a_job_of_many_gpus(cluster, site):
-    """What is asked for 4 nodes of 8 GPUs. There are none: the record says so."""
+def job_on_gpus(cluster, site, topology: str, cores: int) -> tuple[str, dict]:
+    """What Slurm was asked for, and the record. There are no GPUs: the record says so."""
     config = yaml.safe_load((ROOT / "config/rounds/dlperf-v1.yaml").read_text())
-    config.update(frameworks=["pytorch"], topologies=["4n8d"], repetitions=1, cores_per_device=1)
+    config.update(frameworks=["pytorch"], topologies=[topology], repetitions=1, cores_per_device=1)
     config["environments"] = {"interpreters": {"pytorch": sys.executable}}  # which has no PyTorch
     (site / "config/config.yaml").write_text(yaml.safe_dump(config))
     (site / "results/environments").unlink()  # a link to those that other tests share
-    case = "train-fp32-4n8d-b128-synthetic"
+    profile = site / "profiles/slurm/config.yaml"
+    assert "cores: 0" in profile.read_text()
+    profile.write_text(profile.read_text().replace("cores: 0", f"cores: {cores}"))
+    case = f"train-fp32-{topology}-b128-synthetic"
     name = f"results/dlperf-v1/runs/resnet50/pytorch/{case}/rep1.json"
     assert run(site, name) == 0, log_of(site)
     record = read(site, name)
+    assert record["status"] in ("crashed", "unsupported")
+    return cluster.run("scontrol", "show", "job", record["provenance"]["scheduler_job"]), record
+
+
+def test_a_job_of_many_gpus(cluster, site):
+    """What is asked for 4 nodes of 8 GPUs."""
+    asked, record = job_on_gpus(cluster, site, "4n8d", cores=0)
     assert record["status"] == "crashed" and record["reason"].startswith("no environment:")
-    asked = cluster.run("scontrol", "show", "job", record["provenance"]["scheduler_job"])
     assert "NumNodes=4" in asked and "NumTasks=4" in asked and "CPUs/Task=8" in asked
     assert re.search(r"TresPerNode=\S*gpu:8", asked), asked
     assert "--gres=gpu:{devices}" in record["provenance"]["command"]
+
+
+@pytest.mark.parametrize("topology", ["1n2d", "4n2d"])
+def test_a_job_with_few_gpus_has_all_cores_of_its_nodes(cluster, site, topology):
+    asked, _ = job_on_gpus(cluster, site, topology, cores=8)
+    assert f"NumNodes={topology[0]}" in asked and "CPUs/Task=8" in asked
+    assert re.search(r"TresPerNode=\S*gpu:2", asked), asked

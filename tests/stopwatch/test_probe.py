@@ -24,6 +24,7 @@ def calibrated(tmp_path_factory) -> Path:
 
 def calibrate(environment: str, out: Path) -> Path:
     probe = [sys.executable, "-m", "dlperf.measure.probe", "--devices", str(DEVICES)]
+    probe += ["--sustained", "0.5"]
     done = subprocess.run(
         [*probe, "--environment", environment, "--out", str(out)],
         cwd=ROOT,
@@ -51,6 +52,15 @@ def test_products_memory_and_exchange_are_timed_alone_and_all_at_once(calibrated
     }
 
 
+def test_what_all_devices_sustain_together_stands_beside_their_turns(calibrated):
+    document = nodes.read(calibrated)
+    for rank in document["ranks"]:
+        (held,) = rank["sustained"]
+        assert (held["precision"], held["at_once"]) == ("bf16", DEVICES)
+        assert held["seconds"] >= 0.5 and held["flops"] > 0
+    assert "sustained bf16" in nodes.rows([calibrated])[0]["figures"]
+
+
 def test_every_turn_stands_with_its_seconds_and_what_was_done_in_it(calibrated):
     document = json.loads(calibrated.read_text())
     for rank in document["ranks"]:
@@ -72,4 +82,5 @@ def test_the_node_says_how_it_was(calibrated):
     assert host["cpu"] and host["idle_share_before"] is not None
     assert 0 <= host["foreign_cpu_share"] <= 1
     (row,) = nodes.rows([calibrated])
-    assert set(row["figures"]) == {"gemm fp32", "gemm bf16", "copy", "triad", "allreduce"}
+    alone = {"gemm fp32", "gemm bf16", "copy", "triad", "allreduce"}
+    assert set(row["figures"]) == alone | {"sustained bf16"}

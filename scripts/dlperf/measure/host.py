@@ -315,6 +315,7 @@ def _facts(nvml, handle):
     capability = ask("nvmlDeviceGetCudaComputeCapability")
     # a counter, which shows what happened between two readings even if the GPU is idle at both
     hot = ask("nvmlDeviceGetViolationStatus", nvml.NVML_PERF_POLICY_THERMAL)
+    capped = ask("nvmlDeviceGetViolationStatus", nvml.NVML_PERF_POLICY_POWER)
     return {
         "name": _text(ask("nvmlDeviceGetName")),
         "uuid": _text(ask("nvmlDeviceGetUUID")),
@@ -327,6 +328,7 @@ def _facts(nvml, handle):
         "memory_clock_mhz": ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
         "throttle_reasons": ask("nvmlDeviceGetCurrentClocksThrottleReasons"),
         "thermal_violation_seconds": hot.violationTime / 1e9 if hot else None,
+        "power_violation_seconds": capped.violationTime / 1e9 if capped else None,
         "temperature_celsius": ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
         "processes": len(ask("nvmlDeviceGetComputeRunningProcesses") or []),
         "ecc_errors": ask(
@@ -346,24 +348,109 @@ def _facts(nvml, handle):
     }
 
 
-def gpu_cores(gpus):
-    """For each GPU the CPU numbers on its side of the machine; [] where NVML does not say."""
+def gpu_sides(gpus):
+    """For each GPU (the CPU numbers on its side of the machine, who says so).
+
+    NVML says it, else sysfs: the NUMA node of the card's place on the PCI bus. ([], "") where
+    neither does, as in many virtual machines.
+    """
     nvml = _nvml()
-    bits = 64
-    words = max(os.sysconf("SC_NPROCESSORS_CONF"), cores()[-1] + 1) // bits + 1
     found = []
     for gpu in gpus:
         handle = _handle(nvml, gpu) if nvml else None
-        mask = _ask(nvml, "nvmlDeviceGetCpuAffinity", handle, words) if handle is not None else None
-        found.append(
-            [
-                bits * index + bit
-                for index, word in enumerate(mask or [])
-                for bit in range(bits)
-                if word >> bit & 1
-            ]
-        )
+        near = _near(nvml, handle) if handle is not None else []
+        if near:
+            found.append((near, "nvml"))
+            continue
+        near = cores_by_place(_place_on_bus(nvml, handle, gpu))
+        found.append((near, "sysfs" if near else ""))
     return found
+
+
+def _near(nvml, handle):
+    """The CPU numbers that NVML says are close to a card."""
+    bits = 64
+    words = max(os.sysconf("SC_NPROCESSORS_CONF"), cores()[-1] + 1) // bits + 1
+    mask = _ask(nvml, "nvmlDeviceGetCpuAffinity", handle, words)
+    return [
+        bits * index + bit
+        for index, word in enumerate(mask or [])
+        for bit in range(bits)
+        if word >> bit & 1
+    ]
+
+
+def _place_on_bus(nvml, handle, gpu):
+    """A card's place on the PCI bus, as '00000000:17:00.0'; "" if nobody says it."""
+    if handle is not None:
+        told = _ask(nvml, "nvmlDeviceGetPciInfo", handle)
+        return _text(told.busId) if told else ""
+    command = ["nvidia-smi", "--query-gpu=index,uuid,pci.bus_id", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    lines = answer.stdout.decode(errors="replace").splitlines() if not answer.returncode else []
+    cards = [line.split(", ") for line in lines if line.count(", ") == 2]
+    place = _place(gpu, [uuid for _, uuid, _ in cards])
+    return "" if place is None else cards[place][2].strip()
+
+
+def cores_by_place(place, root="/sys"):
+    """The CPU numbers of the NUMA node at which a card's place on the PCI bus is; [] if unknown.
+
+    sysfs writes a place with four digits of its domain, NVIDIA with eight. A node of -1: the
+    firmware does not say. [Linux, Documentation/ABI/testing/sysfs-bus-pci, numa_node]
+    """
+    domain, _, rest = place.strip().lower().partition(":")
+    if not rest:
+        return []
+    path = "%s/bus/pci/devices/%s:%s/numa_node" % (root, domain[-4:].rjust(4, "0"), rest)
+    number = _read(path).strip()
+    if not number.isdigit():
+        return []
+    return listed_cores(_read("%s/devices/system/node/node%s/cpulist" % (root, number)))
+
+
+def listed_cores(text):
+    """The CPU numbers of a list as the kernel writes it, such as '0-15,32-47'."""
+    found = []
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        if not (first.isdigit() and (last or first).isdigit()):
+            return []
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def gpu_load(gpus):
+    """A dict a GPU of what it does at this moment, under load: power, clocks, reasons, counters.
+
+    {} where NVML does not say. It takes well below a millisecond a card.
+    """
+    nvml = _nvml()
+    handles = [_handle(nvml, gpu) if nvml else None for gpu in gpus]
+    return [_load(nvml, handle) if handle is not None else {} for handle in handles]
+
+
+def _load(nvml, handle):
+    def ask(question, *arguments):
+        return _ask(nvml, question, handle, *arguments)
+
+    milliwatts = ask("nvmlDeviceGetPowerUsage")
+    hot = ask("nvmlDeviceGetViolationStatus", nvml.NVML_PERF_POLICY_THERMAL)
+    capped = ask("nvmlDeviceGetViolationStatus", nvml.NVML_PERF_POLICY_POWER)
+    return {
+        "utc": round(time.time(), 3),
+        "power_watts": None if milliwatts is None else milliwatts / 1000.0,
+        "sm_clock_mhz": ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+        "throttle_reasons": ask("nvmlDeviceGetCurrentClocksThrottleReasons"),
+        "thermal_violation_seconds": hot.violationTime / 1e9 if hot else None,
+        "power_violation_seconds": capped.violationTime / 1e9 if capped else None,
+    }
 
 
 def gpu_processes(gpus):
@@ -394,6 +481,18 @@ def gpu_busy(gpus, since_utc):
             asked = "nvmlDeviceGetProcessUtilization"
             samples = _ask(nvml, asked, handle, int(1e6 * since_utc)) or []
             found += [[each.pid, each.timeStamp / 1e6, each.smUtil] for each in samples]
+    return found
+
+
+def gpu_joules(gpus):
+    """For each GPU the joules that it has taken since the driver was loaded; None: not known."""
+    nvml = _nvml()
+    found = []
+    for gpu in gpus:
+        handle = _handle(nvml, gpu) if nvml else None
+        asked = "nvmlDeviceGetTotalEnergyConsumption"
+        millijoules = _ask(nvml, asked, handle) if handle is not None else None
+        found.append(None if millijoules is None else millijoules / 1000.0)
     return found
 
 

@@ -57,9 +57,9 @@ class RemoteNode:
         self._tell("results")
         found = self._answer("results", ANSWER_SECONDS)
         if found is None:
-            by_rank = dict(left={}, seen={}, gpu_use={}, committed={})
-            return dict(by_rank, times={}, oom_kills=0)
-        for key in ("left", "committed", "seen", "gpu_use"):
+            by_rank = dict(left={}, seen={}, gpu_use={}, committed={}, joules={})
+            return dict(by_rank, times={}, oom_kills=0, gpu_load=[], exchange=None)
+        for key in ("left", "committed", "seen", "gpu_use", "joules"):
             found[key] = {int(rank): value for rank, value in found[key].items()}
         return found
 
@@ -117,6 +117,8 @@ class Launch:
     def __init__(self, command, interface, case, log, deadline):
         count, devices = case["identity"]["nodes"], case["identity"]["devices_per_node"]
         cores = devices * case["settings"]["cores_per_device"]
+        if case["settings"]["device"] == "cuda":  # a repetition has its nodes to itself
+            cores = max(cores, allocated_cores(os.environ))
         command = command.format(nodes=count, devices=devices, cores=cores)
         self._interface = interface
         self.address = address_of(interface)
@@ -176,6 +178,17 @@ class Launch:
         while self._launcher.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)  # the agents have been told to stop
         processes.stop([self._launcher])
+
+
+def allocated_cores(environ):
+    """The cores of each node of a job of Slurm: of the smallest; 0 outside of a job.
+
+    Slurm writes them as '72(x2),36'. [sbatch, SLURM_JOB_CPUS_PER_NODE]
+    """
+    counts = [
+        part.partition("(")[0] for part in environ.get("SLURM_JOB_CPUS_PER_NODE", "").split(",")
+    ]
+    return min(map(int, counts)) if all(each.isdigit() for each in counts) else 0
 
 
 def address_of(interface):

@@ -15,7 +15,7 @@ import time
 
 from dlperf import frameworks, scenarios
 from dlperf.contract.run import POOL_SHARE
-from dlperf.measure import host, processes, tree
+from dlperf.measure import exchange, host, processes, tree
 from dlperf.measure.door import TOKEN
 from dlperf.workloads.cases import case_of
 
@@ -46,8 +46,8 @@ class Node:
     device, devices: of the case. pinned: whether each rank has its own cores, as all timed ranks
     must. enter: what each process does first.
     `about` describes the node: name, address, interface, cores, threads (the same, hyper-threads of
-    one core together), gpus (how many), gpu_cores (those close to each), ports (free, and kept so
-    until the start), facts and state of the host.
+    one core together), gpus (how many), gpu_cores (those close to each) and gpu_cores_by (who says
+    so), ports (free, and kept so until the start), facts and state of the host.
     """
 
     lost = False  # a RemoteNode may be lost
@@ -59,6 +59,8 @@ class Node:
         visible = host.visible_gpus() if device == "cuda" else []
         self._gpus, self._visible = visible[:devices], visible
         self._gpu_use = {}  # rank -> {"own": its GPUs, "gpus": those in use, "busy": samples}
+        self._joules = {}  # rank -> [joules of its GPUs as the window began, and as it was done]
+        self._gpu_load = []  # (moment, what each of the ranks' GPUs does then)
         self._reserved = _reserve_ports(address, devices + 1)
         self._scratch = tempfile.mkdtemp(prefix="dlperf-")
         self._ranks, self._services, self._runs = {}, [], []
@@ -68,6 +70,7 @@ class Node:
         self._next_look, self._pause = None, 0.0
         self._others = set()  # pids of this process's children that are none of the repetition
         self._oom_kills = host.oom_kills()
+        sides = host.gpu_sides(self._gpus)
         self.about = {
             "name": host.name(),
             "address": address,
@@ -75,7 +78,8 @@ class Node:
             "cores": host.cores(),
             "threads": host.siblings(host.cores()),
             "gpus": len(visible),
-            "gpu_cores": host.gpu_cores(self._gpus),
+            "gpu_cores": [near for near, _ in sides],
+            "gpu_cores_by": [source for _, source in sides],
             "ports": [each.getsockname()[1] for each in self._reserved],
             "facts": dict(host.facts(), gpus=host.gpu_facts(self._gpus)),
             "state": state(self._gpus),
@@ -152,6 +156,8 @@ class Node:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(host.own_gpus(run)) if run.cuda else ""
         if run.cuda:
             environment.setdefault(*COMPILED)
+            if run.ranks * run.devices > 1:
+                environment.update(exchange.variables(self._scratch, environment))
         environment.update(frameworks.load(run.framework).environment(run))
         return environment
 
@@ -178,7 +184,10 @@ class Node:
             self._look(rank, moment, there)
         if self._gpus and moment in ("window", "end"):
             self._look_at_gpus(moment, there)
+            self._gpu_load.append([moment, host.gpu_load(self._gpus)])
         if moment == "window":
+            for run in self._runs:
+                self._joules[run.rank] = [self._taken(run.rank)]
             self._pause = random.uniform(0, FIRST_LOOK)
             self._next_look = time.perf_counter() + self._pause
         elif moment == "end":
@@ -188,7 +197,14 @@ class Node:
         """Note what the processes of a rank do: the fields of a tree.Reading."""
         if moment == "ended":
             self._next_look = None
+            self._joules.setdefault(rank, []).append(self._taken(rank))
         return self._look(rank, moment, tree.processes())
+
+    def _taken(self, rank):
+        """The joules that a rank's GPUs have taken so far; None: not known."""
+        (run,) = [each for each in self._runs if each.rank == rank]
+        joules = host.gpu_joules(host.own_gpus(run)) if run.cuda else []
+        return sum(joules) if joules and None not in joules else None
 
     def _look_at_gpus(self, moment, there):
         """Note which GPUs the ranks' processes compute on, and behind the window how much."""
@@ -209,6 +225,8 @@ class Node:
             found = tree.together(self._within.get(rank), self._reading(rank, there))
             self._within[rank] = found
             self._seen.setdefault(rank, {})["within"] = list(found)
+        if self._gpus:  # under load: before and after a window a card rests
+            self._gpu_load.append(["within", host.gpu_load(self._gpus)])
         self._pause *= random.uniform(*LONGER)
         self._next_look = time.perf_counter() + self._pause
 
@@ -261,6 +279,9 @@ class Node:
             "times": self._times,
             "seen": self._seen,
             "gpu_use": self._gpu_use,
+            "gpu_load": self._gpu_load,
+            "joules": self._joules,
+            "exchange": exchange.read(self._scratch),
             "oom_kills": host.oom_kills() - self._oom_kills,
             "committed": {
                 rank: child.committed_peak_bytes() for rank, child in self._ranks.items()
@@ -354,6 +375,23 @@ def placed(case, nodes, interpreter, meeting):
                 )
             )
         found.append(runs)
+    return found
+
+
+def placement(about, runs):
+    """Of each rank of a node with GPUs: whether its cores are on the side of all its cards.
+
+    `about` is the node's. "beside" is None, and "by" is "", where nobody says which side that is.
+    """
+    found = []
+    for run in runs:
+        devices = run.get("devices", 1)
+        own = slice(run["local_rank"] * devices, (run["local_rank"] + 1) * devices)
+        near, sources = about["gpu_cores"][own], sorted(set(about["gpu_cores_by"][own]))
+        is_known = bool(near) and all(near)
+        beside = set(run["cores"]) <= {core for each in near for core in each}
+        entry = {"rank": run["rank"], "by": " ".join(sources) if is_known else ""}
+        found.append(dict(entry, beside=beside if is_known else None))
     return found
 
 

@@ -3,14 +3,16 @@
     PYTHONPATH=scripts python -m dlperf.measure.probe --device cuda --devices 8 \\
         --environment results/environments/pytorch.cuda/env.json --out results/mine/nodes/n3.json
 
-It takes a few seconds, or half a minute on a CPU without instructions for bfloat16. PyTorch does
+It takes a few seconds (on GPUs, 20 more for what they sustain), or half a minute on a CPU without
+instructions for bfloat16. PyTorch does
 the work, with a rank for each device, on the cores and cards that a repetition gets: first each
 device of a node alone, then all of them at once, because they share power, caches and memory.
 Several nodes (`--nodes`, `--launcher`, as in dlperf.measure) exchange with each other.
 
 It times products of matrices in each precision that the device has, STREAM's copy and triad for
 memory (McCalpin 1995), and an all-reduce for the exchange. The output has the seconds of every turn
-and the amount of work in it.
+and the amount of work in it. On GPUs, products in the narrowest precision also run for ten seconds
+(`--sustained`): a turn takes milliseconds, in which a cool card runs at clocks that it cannot hold.
 """
 
 import argparse
@@ -33,6 +35,12 @@ SIZES = {
     "cpu": {"side": 1536, "products": 1, "moved": 1 << 25, "exchanged": 1 << 24},
     "cuda": {"side": 8192, "products": 4, "moved": 1 << 28, "exchanged": 1 << 26},
 }
+#: Seconds of products in one piece on a GPU: after some, it has the clocks that it can hold.
+SUSTAINED = 10.0
+#: These are measured so, the first of them that a device has.
+NARROW = ("bf16", "fp16")
+#: Turns between two readings of the clock in it: so the device always has work.
+QUEUED_SECONDS = 0.25
 TURNS = 6  # that count, after a first one that does not
 #: A turn that takes longer than so many seconds is repeated once: bfloat16 without instructions for
 #: it takes a hundred times as long as float32, and varies by a few per cent.
@@ -57,8 +65,18 @@ def main(arguments=None):
         "--environment", default="", help="env.json of PyTorch's environment (default: this Python)"
     )
     parser.add_argument("--timeout", type=float, default=240)
+    parser.add_argument(
+        "--sustained",
+        type=float,
+        help="seconds of products in one piece, 0: none (default: %g on cuda, 0 on cpu)"
+        % SUSTAINED,
+    )
     parser.add_argument("--out", required=True)
     asked = parser.parse_args(arguments)
+    if asked.sustained is None:
+        asked.sustained = SUSTAINED if asked.device == "cuda" else 0.0
+    if not 0 <= asked.sustained < asked.timeout:
+        parser.error("--sustained: %g [allowed: 0 to less than --timeout]" % asked.sustained)
     if asked.environment:
         node.nothing_else_to_import()
     processes.end_with_ranks()
@@ -85,6 +103,14 @@ def figures(document):
                 what,
                 amount / min(each["seconds"]),
                 unit,
+            )
+        for each in rank.get("sustained", ()):
+            yield "rank %d, %d at once: gemm %s %.4g TFLOP/s sustained over %.1f s" % (
+                rank["rank"],
+                each["at_once"],
+                each["precision"],
+                each["flops"] / each["seconds"] / 1e12,
+                each["seconds"],
             )
 
 
@@ -115,7 +141,7 @@ def probe(asked):
         _case(asked),
         environment,
         sys.stderr,
-        ("dlperf.measure.probe_rank",),
+        ("dlperf.measure.probe_rank", "--sustained=%g" % asked.sustained),
         launcher=asked.launcher,
         interface=asked.interface,
     )
@@ -157,12 +183,14 @@ def precisions(device):
     return found + [("fp16", torch.float16, False)]
 
 
-def of_rank(spec):
+def of_rank(spec, sustained=0.0):
     """The work of one rank, in PyTorch's interpreter. Writes its facts to Run.result.
 
     A measurement: {"what", "precision" ("" but for gemm), "at_once" (devices of this node that
     worked), "flops" or "bytes" (of a turn), "seconds" (of each turn that counts)}. The bytes of
     an all-reduce are those that each rank sends and receives: 2 (n - 1) / n of the array.
+    sustained: seconds of products in one piece; of these {"precision", "at_once", "flops",
+    "seconds", "parts"}, whose parts are [seconds, flops] of what was queued at once.
     """
     import torch
     import torch.distributed as dist
@@ -172,7 +200,7 @@ def of_rank(spec):
     guest.phase("start")
     framework = frameworks.load(run.framework)
     framework.start(run)
-    sizes, found = SIZES[run.device], []
+    sizes, found, held = SIZES[run.device], [], []
     torch.manual_seed(run.seed)
 
     def wait():
@@ -217,6 +245,29 @@ def of_rank(spec):
         flops = 2.0 * sizes["side"] ** 3 * sizes["products"]
         measure("gemm", at_once, work, precision, flops=flops)
 
+    def sustain(at_once, precision, kind, tf32):
+        """Multiply in one piece, and look at the clock some times a second alone."""
+        left = torch.randn(sizes["side"], sizes["side"], device=run.device).to(kind)
+        right, product = left.t().contiguous(), torch.empty_like(left)
+        guest.wait("sustained %s %d" % (precision, at_once))
+        if run.local_rank >= at_once:
+            return
+        flops, count, parts = 2.0 * sizes["side"] ** 3, 1, []
+        torch.mm(left, right, out=product)  # the library chooses a kernel
+        wait()
+        begin = now = time.perf_counter()
+        while now - begin < sustained:
+            for _ in range(count):
+                torch.mm(left, right, out=product)
+            wait()
+            last, now = now, time.perf_counter()
+            parts.append([now - last, count * flops])
+            if now - last < QUEUED_SECONDS / 2:
+                count *= 2
+        entry = {"precision": precision, "at_once": at_once, "seconds": now - begin}
+        entry.update(flops=sum(done for _, done in parts), parts=parts)
+        held.append(entry)
+
     def memory(at_once):
         first, second, third = (torch.ones(sizes["moved"], device=run.device) for _ in range(3))
         size = 4.0 * sizes["moved"]
@@ -230,6 +281,9 @@ def of_rank(spec):
         for precision in precisions(run.device):
             gemm(at_once, *precision)
         memory(at_once)
+    narrow = [each for each in precisions(run.device) if each[0] in NARROW][:1]
+    if sustained and narrow:
+        sustain(run.local_ranks, *narrow[0])  # as all work together in a training
     if run.distributed:
         gradients = torch.ones(sizes["exchanged"], device=run.device)
         size = 2.0 * (run.ranks - 1) / run.ranks * 4.0 * sizes["exchanged"]
@@ -241,6 +295,7 @@ def of_rank(spec):
         "node": host.name(),
         "side": sizes["side"],
         "measured": found,
+        "sustained": held,
     }
     framework.stop(run)
     left = {"status": "ok", "probe": facts, "warmup_seconds": 0.0}

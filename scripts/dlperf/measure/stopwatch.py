@@ -29,7 +29,7 @@ from dlperf.measure import spot as spot_run
 from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
 from dlperf.measure.meeting import Meeting
-from dlperf.measure.node import Node, placed
+from dlperf.measure.node import Node, placed, placement
 from dlperf.scenarios import early_return
 from dlperf.workloads.cases import case_of
 
@@ -90,16 +90,32 @@ def measure(
         document["host"] = host.facts()
     else:
         where = dict(launcher=launcher, interface=interface, told=told(orders))
-        attempt = Attempt(seeded(case, orders.seed), built, log, **where)
+        attempt = attempted(seeded(case, orders.seed), built, log, **where)
         document.update(attempt.shown() if spot else attempt.outcome())
         document["host"] = attempt.hosts()
         if spot and document["status"] == "ok" and has_undrawn(case_of(case["identity"])):
             program = ("dlperf.measure.rank", "--undrawn")
-            attempt = Attempt(seeded(case, orders.seed), built, log, program, **where)
+            attempt = attempted(seeded(case, orders.seed), built, log, program, **where)
             document["undrawn"] = attempt.shown()
     document["provenance"]["end_utc"] = _utc()
     document["provenance"]["seconds_total"] = round(time.perf_counter() - started, 3)
     return document
+
+
+def attempted(case, environment, log, *program, **where):
+    """The Attempt; one more on the machine's own loopback where NCCL does not get on in another.
+
+    NCCL looks for interfaces and cards' own networks, of which a private namespace has none. Both
+    have the time of one.
+    """
+    attempt = Attempt(case, environment, log, *program, **where)
+    reason = attempt.lacks_network()
+    if not reason:
+        return attempt
+    why = "NCCL failed in a private network namespace: %s" % reason
+    log.write("%s\ntried again on this machine's loopback\n" % why)
+    log.flush()
+    return Attempt(case, environment, log, *program, own_loopback=why, begun=attempt.begun, **where)
 
 
 def ordered(case, draw=None, spot=False):
@@ -201,7 +217,8 @@ class Attempt:
 
     program: the module and arguments that each rank runs; its Run is appended. pinned: whether each
     rank has its own cores, as all timed ranks must. told: what ranks are told, by barrier, as of
-    meeting.Meeting.
+    meeting.Meeting. own_loopback: why ranks of one node share the machine's own loopback, if they
+    have to. begun: when the time of the repetition began, if that was before.
     facts: the results of each rank, by rank. failure: (status, reason) if one failed.
     """
 
@@ -215,10 +232,14 @@ class Attempt:
         launcher="",
         interface="",
         told=None,
+        own_loopback="",
+        begun=None,
     ):
-        self._case, self._told = case, told
-        self._deadline = time.monotonic() + case["settings"]["timeout_seconds"]
+        self._case, self._told, self._own_loopback = case, told, own_loopback
+        self.begun = time.monotonic() if begun is None else begun
+        self._deadline = self.begun + case["settings"]["timeout_seconds"]
         self._nodes, self._exits, self._results, self._after = [], {}, [], []
+        self._runs, self._log = [], log
         # barrier, or (note, rank) -> how long this process has stood in the queue for a core
         self._queued = {}
         self.facts, self.failure = [], None
@@ -229,7 +250,8 @@ class Attempt:
         self._ranks = identity["nodes"] * self._local_ranks
         try:
             if identity["nodes"] == 1:
-                if self._ranks > 1 and environment.get("backend") != "container":
+                alone = self._ranks > 1 and environment.get("backend") != "container"
+                if alone and not own_loopback:
                     self._loopback = loopback.private(log)
                 enter = self._loopback and self._loopback.enter
                 device = case["settings"]["device"]
@@ -270,9 +292,30 @@ class Attempt:
         self._started = time.perf_counter()
         self._runs = placed(self._case, abouts, interpreter, self._meeting.address)
         limit = 0 if _cuda(self._case) else self._case["settings"].get("memory_limit_bytes", 0)
+        if pinned and _cuda(self._case):
+            self._say_who_is_far()
         for node, runs in zip(self._nodes, self._runs):
             node.start(runs, program, environment.get("environ", {}), token, limit)
         self._watch()
+
+    def lacks_network(self):
+        """Why NCCL did not get on in a private network namespace, or ""."""
+        if not (self._loopback and self.failure and _cuda(self._case)):
+            return ""
+        status, reason = self.failure
+        began = self._meeting is not None and "window" in self._meeting.times
+        return reason if status == "crashed" and not began and "nccl" in reason.lower() else ""
+
+    def _say_who_is_far(self):
+        """Log each rank that gets cores on another side of the machine than its card."""
+        for node, runs in zip(self._nodes, self._runs):
+            for each in placement(node.about, runs):
+                if each["beside"] is False:
+                    self._log.write(
+                        "rank %d: cores on another side of the machine than its card, as this "
+                        "process may not use enough there\n" % each["rank"]
+                    )
+        self._log.flush()
 
     def _note(self, barrier):
         for node in self._nodes:
@@ -381,10 +424,26 @@ class Attempt:
             reason = weights.misplaced(case, [facts["parts"] for facts in self.facts])
             if reason:
                 return {"status": "crashed", "reason": "not one whole model: " + reason}
-        energy = [facts["energy"] for facts in self.facts if "energy" in facts]
+        energy = self._energy()
         if len(energy) == len(self.facts):  # else the sum would be of some of them
             outcome["energy"] = energy
         return outcome
+
+    def _energy(self):
+        """The record's `energy`: from the moment at which ranks were let go until each was done.
+
+        A rank reads its own before the barrier, for which it waits, and behind its last message. So
+        what its node read counts, where that can.
+        """
+        found = []
+        for rank, facts in enumerate(self.facts):
+            ends = self._results[rank // self._local_ranks].get("joules", {}).get(rank, [])
+            if len(ends) == 2 and None not in ends:
+                taken = {"joules": ends[1] - ends[0], "counter": host.EnergyCounter.counter}
+                found.append(dict(taken, device=rank))
+            elif "energy" in facts:
+                found.append(facts["energy"])
+        return found
 
     def _steps(self):
         return self._case["settings"]["measured_steps"]
@@ -462,12 +521,34 @@ class Attempt:
             each.update((key + "_after", value) for key, value in after.items())
             if self._ranks > 1 and not self._launch:
                 each["loopback"] = "private" if self._loopback else "shared"
+                if self._own_loopback:
+                    each["loopback_reason"] = self._own_loopback[:2000]
+            if self._runs and _cuda(self._case):
+                each["placement"] = placement(about, self._runs[index])
             if not self.failure:
                 each.update(self._load(index))
+                each.update(self._of_cards(index))
             found.append(each)
         if not found:
             return host.facts()
         return found[0] if len(found) == 1 else dict(found[0], nodes=found)
+
+    def _of_cards(self, index):
+        """What a node's cards did from the window's begin to its end, and how NCCL exchanged."""
+        results, found = self._results[index], {}
+        if results.get("gpu_load"):
+            found["gpu_load"] = [
+                [
+                    dict(load, moment=moment)
+                    for moment, loads in results["gpu_load"]
+                    for load in [loads[card]]
+                    if load
+                ]
+                for card in range(len(results["gpu_load"][0][1]))
+            ]
+        if results.get("exchange"):
+            found["exchange"] = results["exchange"]
+        return found
 
     def _load(self, index):
         """CPU time in the window as a share of time and cores: ranks with services, and others."""

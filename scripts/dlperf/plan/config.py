@@ -621,6 +621,15 @@ class Cluster(Section):
         description="The scheduler's name for a GPU, with its type if the site requires that.",
         examples=["gpu", "gpu:a100"],
     )
+    cores: int = Field(
+        default=0,
+        ge=0,
+        description="The cores of a node, as the scheduler counts them. A repetition has its nodes "
+        "to itself and asks for all of these, so that a rank on a GPU gets those on its card's "
+        "side. 0: `cores_per_device` for each device, which may lie on another side; the record "
+        "says so.",
+        examples=[64],
+    )
     nodes: list[NodeName] = Field(
         default=[],
         description="The nodes that `screen` checks before a round and that `all` calibrates for "

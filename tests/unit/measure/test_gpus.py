@@ -1,6 +1,7 @@
 """What a node says of its GPUs, and which builds run there. NVML's answers are made up here."""
 
 import dataclasses
+import io
 import json
 import os
 import sys
@@ -16,7 +17,7 @@ from dlperf.contract.layout import Layout
 from dlperf.contract.run import Run
 from dlperf.environments import FILES as ENVS
 from dlperf.environments import files
-from dlperf.measure import gate, host, node, stopwatch
+from dlperf.measure import gate, host, launch, node, stopwatch
 
 CASE = {
     "identity": {
@@ -175,6 +176,71 @@ def test_a_rank_counts_the_energy_of_its_own_card(insert, monkeypatch):
     assert named.stop() == 1.0
 
 
+def a_rank(rank, gpus):
+    own = {"rank": rank, "local_rank": rank, "devices": 1, "cuda": True, "gpus": gpus}
+    return types.SimpleNamespace(result="nowhere.json", **own)
+
+
+def looked_at(insert, monkeypatch, *cards):
+    """A node with a rank a card, whose window begins, and whose ranks are done one by one."""
+    insert(*cards)
+    found = node.Node("cuda", len(cards), io.StringIO())
+    found._runs = [a_rank(rank, found._gpus) for rank in range(len(cards))]
+    monkeypatch.setattr(node.tree, "processes", dict)
+    monkeypatch.setattr(found, "_look", lambda rank, moment, there: [])
+    monkeypatch.setattr(found, "_look_at_gpus", lambda moment, there: None)
+    return found
+
+
+def test_a_node_counts_the_energy_from_the_barrier_until_a_rank_is_done(insert, monkeypatch):
+    cards = hopper(0, millijoules=1000), hopper(1, millijoules=5000)
+    found = looked_at(insert, monkeypatch, *cards)
+    try:
+        found.look(0, "rested")
+        cards[0].millijoules = 2000  # while it waits at the barrier
+        found.note("window")
+        cards[0].millijoules, cards[1].millijoules = 9000, 8000
+        found.look(0, "ended")
+        cards[0].millijoules = 99000  # what it does afterwards is none of the window
+        cards[1].millijoules = 8500
+        found.look(1, "ended")
+        found.note("end")
+        assert found.results()["joules"] == {0: [2.0, 9.0], 1: [5.0, 8.5]}
+        moments = [moment for moment, _ in found.results()["gpu_load"]]
+        assert moments == ["window", "end"]
+    finally:
+        found.stop()
+
+
+def energy_of(joules, *facts):
+    attempt = stopwatch.Attempt.__new__(stopwatch.Attempt)
+    attempt.facts, attempt._local_ranks = list(facts), len(facts)
+    attempt._results = [{"joules": joules}]
+    return attempt._energy()
+
+
+OWN = {"energy": {"device": 0, "joules": 12.0, "counter": "nvml_total_energy"}}
+
+
+@pytest.mark.parametrize(
+    ("joules", "facts", "expected"),
+    [
+        ({0: [2.0, 9.0]}, OWN, [7.0]),  # the rank's own began before the barrier
+        ({0: [2.0, 9.0]}, {}, [7.0]),  # its Python has no nvidia-ml-py, the stopwatch's has
+        ({0: [None, None]}, OWN, [12.0]),
+        ({0: [2.0, None]}, OWN, [12.0]),
+        ({0: [2.0]}, OWN, [12.0]),
+        ({}, OWN, [12.0]),
+        ({}, {}, []),
+        ({0: [2.0, 2.0]}, OWN, [0.0]),
+    ],
+)
+def test_the_energy_is_what_the_node_counted_where_it_could(joules, facts, expected):
+    found = energy_of(joules, facts)
+    assert [each["joules"] for each in found] == expected
+    assert all(each["device"] == 0 and each["counter"] == "nvml_total_energy" for each in found)
+
+
 def test_without_a_counter_there_is_no_energy():
     counter = host.EnergyCounter(a_run(["0"], 0))
     counter.start()
@@ -228,10 +294,117 @@ def test_more_ranks_than_cores_share_all_of_them():
 
 def test_a_node_says_which_cores_are_close_to_a_card(insert):
     insert(hopper(0, cores=(0, 1, 64)), hopper(1))
-    assert host.gpu_cores(["0"])[0][:2] == [0, 1]
-    assert host.gpu_cores(["1"]) == [[]]
+    assert host.gpu_sides(["0"])[0][0][:2] == [0, 1]
+    assert host.gpu_sides(["1"]) == [([], "")]
     threads = host.siblings(host.cores())
     assert sorted(core for each in threads for core in each) == host.cores()
+
+
+def put_in_sysfs(root, place="0000:17:00.0", number="1", cores="4-7,12-15"):
+    card = root / "bus/pci/devices" / place
+    card.mkdir(parents=True)
+    (card / "numa_node").write_text(number + "\n")
+    side = root / "devices/system/node/node1"
+    side.mkdir(parents=True)
+    (side / "cpulist").write_text(cores + "\n")
+
+
+@pytest.mark.parametrize(
+    ("place", "cores"),
+    [
+        ("00000000:17:00.0", [4, 5, 6, 7, 12, 13, 14, 15]),  # as NVIDIA writes it
+        ("0000:17:00.0", [4, 5, 6, 7, 12, 13, 14, 15]),
+        ("00000000:18:00.0", []),
+        ("", []),
+        ("[N/A]", []),
+    ],
+)
+def test_without_nvml_the_side_is_that_of_the_cards_place_on_the_bus(tmp_path, place, cores):
+    put_in_sysfs(tmp_path)
+    assert host.cores_by_place(place, str(tmp_path)) == cores
+
+
+@pytest.mark.parametrize(("number", "cores"), [("-1", "0-3"), ("", "0-3"), ("2", "0-3"), ("1", "")])
+def test_a_side_that_the_firmware_does_not_say_is_unknown(tmp_path, number, cores):
+    put_in_sysfs(tmp_path, number=number, cores=cores)
+    assert host.cores_by_place("00000000:17:00.0", str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("0-2,5\n", [0, 1, 2, 5]), ("7", [7]), ("", []), ("a-3", []), ("3-", [3]), ("0-1,x", [])],
+)
+def test_lists_of_cores_as_the_kernel_writes_them(text, cores):
+    assert host.listed_cores(text) == cores
+
+
+def test_sides_are_asked_of_nvml_first_and_then_of_sysfs(insert, monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(host, "cores_by_place", lambda place: asked.append(place) or [4, 5])
+    insert(hopper(0, cores=(0, 1)), hopper(1))
+    sys.modules["pynvml"].nvmlDeviceGetPciInfo = lambda card: types.SimpleNamespace(
+        busId=b"00000000:18:00.0"
+    )
+    assert host.gpu_sides(["0", "1"]) == [([0, 1], "nvml"), ([4, 5], "sysfs")]
+    assert asked == ["00000000:18:00.0"]
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    fields = {"index": "0", "uuid": "GPU-0a", "pci.bus_id": "00000000:17:00.0"}
+    fake_nvml.nvidia_smi(tmp_path, fields)
+    assert host.gpu_sides(["0", "GPU-0a", "3"])[:2] == [([4, 5], "sysfs")] * 2
+    assert asked[1:] == ["00000000:17:00.0", "00000000:17:00.0", ""]
+
+
+def test_a_rank_whose_cores_are_on_the_other_side_is_known():
+    about = {"gpu_cores": [LEFT, RIGHT, []], "gpu_cores_by": ["nvml", "sysfs", ""]}
+    ranks = [
+        {"rank": 0, "local_rank": 0, "cores": LEFT[:2]},
+        {"rank": 1, "local_rank": 1, "cores": [LEFT[0], RIGHT[0]]},
+        {"rank": 2, "local_rank": 2, "cores": LEFT},
+    ]
+    assert node.placement(about, ranks) == [
+        {"rank": 0, "by": "nvml", "beside": True},
+        {"rank": 1, "by": "sysfs", "beside": False},
+        {"rank": 2, "by": "", "beside": None},
+    ]
+    both = {"rank": 0, "local_rank": 0, "cores": LEFT + RIGHT, "devices": 2}
+    assert node.placement(about, [both]) == [{"rank": 0, "by": "nvml sysfs", "beside": True}]
+
+
+def test_the_log_says_which_rank_is_far_from_its_card():
+    attempt = stopwatch.Attempt.__new__(stopwatch.Attempt)
+    about = {"gpu_cores": [LEFT, RIGHT], "gpu_cores_by": ["nvml", "nvml"]}
+    attempt._nodes, attempt._log = [types.SimpleNamespace(about=about)], io.StringIO()
+    attempt._runs = [[{"rank": each, "local_rank": each, "cores": LEFT} for each in (0, 1)]]
+    attempt._say_who_is_far()
+    (line,) = attempt._log.getvalue().splitlines()
+    assert line.startswith("rank 1: cores on another side of the machine than its card")
+
+
+@pytest.mark.parametrize(
+    ("said", "cores"),
+    [("72(x2),36", 36), ("64(x4)", 64), ("8", 8), ("", 0), ("many", 0), (None, 0)],
+)
+def test_a_job_over_nodes_takes_all_cores_that_it_has(said, cores):
+    environ = {} if said is None else {"SLURM_JOB_CPUS_PER_NODE": said}
+    assert launch.allocated_cores(environ) == cores
+
+
+def test_what_a_card_does_under_load_is_read(insert):
+    insert(hopper(0))
+    nvml = sys.modules["pynvml"]
+    nvml.nvmlDeviceGetPowerUsage = lambda card: 612340
+    nvml.nvmlDeviceGetClockInfo = lambda card, which: 1755
+    nvml.nvmlDeviceGetViolationStatus = lambda card, which: types.SimpleNamespace(
+        violationTime=3 * 10**9
+    )
+    (load,) = host.gpu_load(["0"])
+    assert (load["power_watts"], load["sm_clock_mhz"], load["throttle_reasons"]) == (
+        *(612.34, 1755),
+        None,
+    )
+    assert load["power_violation_seconds"] == 3.0
+    assert host.gpu_load(["7"]) == [{}]
+    assert host.gpu_facts(["0"])[0]["power_violation_seconds"] == 3.0
 
 
 def test_placed_ranks_have_the_cores_of_their_cards():
@@ -275,6 +448,26 @@ def test_ranks_count_cards_as_nvml_does_and_keep_the_sites_libraries(insert, mon
     assert environment["CUDA_CACHE_MAXSIZE"] == str(4 * 2**30)
     assert environment["LD_LIBRARY_PATH"] == "/env/nvidia/lib:/site/nccl-plugin"
     assert there._capability({"local_rank": 1}) == "9.0"
+    assert environment["NCCL_DEBUG"] == "INFO" and environment["NCCL_DEBUG_SUBSYS"] == "INIT"
+
+
+def test_ranks_say_how_they_exchange_where_there_is_an_exchange(insert, monkeypatch):
+    insert(hopper(0))
+    there = node.Node("cuda", 1, log=None)
+    try:
+        (runs,) = node.placed(CASE, [there.about], sys.executable, "127.0.0.1:9")
+        alone = Run(**runs[0], gpus=["0"], capability="9.0", result="rank0.json")
+        assert "NCCL_DEBUG" not in there._environment(alone, {})
+        with_all_cards = dataclasses.replace(alone, devices=8)
+        environment = there._environment(with_all_cards, {})
+        folder = os.path.dirname(environment["NCCL_DEBUG_FILE"])
+        with open(os.path.join(folder, "nccl.n1.77"), "w") as stream:
+            stream.write("NCCL version 2.27.3+cuda12.9\n")
+        assert there.results()["exchange"]["version"] == "2.27.3+cuda12.9"
+        monkeypatch.setenv("NCCL_DEBUG", "WARN")
+        assert "NCCL_DEBUG_FILE" not in there._environment(with_all_cards, {})
+    finally:
+        there.stop()
 
 
 # The gate

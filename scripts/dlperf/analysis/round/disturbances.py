@@ -92,6 +92,7 @@ def raised(
         "suspect:busy-host-before": cases(ok["idle_share_before"] < IDLE_SHARE),
         "suspect:foreign-load": cases(ok["foreign_cpu_share"] > FOREIGN_SHARE),
         "suspect:throttled": cases(ok["throttled"].notna()),
+        "suspect:placement": cases(ok["placement"].notna()),
         "suspect:drift": {
             row["number"] for row in first if tuple(row[key] for key in noise.CELL) in displaced
         },

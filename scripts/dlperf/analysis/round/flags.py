@@ -53,6 +53,8 @@ FLAGS = {
     "suspect:mfu-above-100%": "MFU is above 100 %: a wrong peak, a calibration that was disturbed, "
     "or less work than is counted",
     "suspect:throttled": "a processor was slowed down by heat or a power brake: see `throttled`",
+    "suspect:placement": "a rank's cores were not those on its card's side of the machine: see "
+    "`placement`",
     "suspect:drift": "the host's speed drifted, and this was measured at other times than the rest",
     CODE: "code ran that nobody vouches for: a file of no package, a package's file that was "
     "altered, a page that reaches for more than it is given; or its runs did not import the same",

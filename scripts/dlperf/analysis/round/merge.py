@@ -18,7 +18,16 @@ from typing import Any
 from dlperf import plan, scenarios, workloads
 from dlperf.analysis.publications.config import is_import
 from dlperf.analysis.publications.records import measurements as imported_rows
-from dlperf.analysis.round import certificates, checks, checksums, metrics, names, ran, throttling
+from dlperf.analysis.round import (
+    cards,
+    certificates,
+    checks,
+    checksums,
+    metrics,
+    names,
+    ran,
+    throttling,
+)
 from dlperf.analysis.round import searches as tries
 from dlperf.analysis.round.calibration.multiplied import peak_precision
 from dlperf.analysis.round.records import Repetition, read_round, strangers
@@ -170,8 +179,11 @@ def _row(repetition: Repetition, shared: Mapping[str, Any], values: Values, targ
         "gpu": "; ".join(dict.fromkeys(str(gpu.get("name")) for gpu in gpus)),
         "gpu_driver": "; ".join(dict.fromkeys(str(gpu.get("driver")) for gpu in gpus)),
         "throttled": "; ".join(throttling.signs(record)),
+        "placement": "; ".join(cards.far_ranks(record)),
         "gpu_clock_mhz_before": _mean(host.get("gpus_before"), "sm_clock_mhz"),
         "gpu_clock_mhz_after": _mean(host.get("gpus_after"), "sm_clock_mhz"),
+        "gpu_clock_mhz_within": cards.clock_mhz_within(record),
+        "gpu_power_capped_share": cards.power_capped_share(record),
         "gpu_power_limit_watts": _mean(gpus, "power_limit_watts"),
         **ran.of_document(record),
         "record": repetition.path,
@@ -181,6 +193,19 @@ def _row(repetition: Repetition, shared: Mapping[str, Any], values: Values, targ
         row |= _measured(record, case, values, target)
         row["peak_precision"] = peak_precision(record["parity"], case.precision, shared["device"])
     return row
+
+
+def _steps(record: Mapping[str, Any]) -> Row:
+    """The spread of steps. None on a GPU by the host's clock: that times the queueing of a step."""
+    steps = record["steps"]
+    if steps["clock"] == "host" and record["settings"]["device"] == "cuda":
+        return {}
+    seconds = steps["seconds"]
+    return {
+        "step_seconds_median": statistics.median(seconds),
+        "step_seconds_min": min(seconds),
+        "step_seconds_max": max(seconds),
+    }
 
 
 def _measured(record: Mapping[str, Any], case: plan.Case, values: Values, target: float) -> Row:
@@ -198,9 +223,7 @@ def _measured(record: Mapping[str, Any], case: plan.Case, values: Values, target
         "window_start_utc": utc(min(rank["start_utc"] for rank in window)),
         "window_end_utc": utc(max(rank["end_utc"] for rank in window)),
         "clock": steps["clock"],
-        "step_seconds_median": statistics.median(steps["seconds"]),
-        "step_seconds_min": min(steps["seconds"]),
-        "step_seconds_max": max(steps["seconds"]),
+        **_steps(record),
         "loader_share": _share(steps.get("loader_seconds"), seconds),
         # a framework may keep the last one alone
         "loss_first": steps["loss"][0] if len(steps.get("loss", ())) == steps["measured"] else None,

@@ -98,6 +98,7 @@ ALL = (
     Column("gpu", str, "GPU"),
     Column("gpu_driver", str, "GPU driver"),
     Column("throttled"),
+    Column("placement"),
     Column("nodes_used"),
     Column("peak_precision", str, "Computes in"),
     # the machine that it ran on
@@ -117,6 +118,8 @@ ALL = (
     Column("clock_mhz_after", float, "CPU clock after a repetition"),
     Column("gpu_clock_mhz_before", float, "GPU clock before a repetition"),
     Column("gpu_clock_mhz_after", float, "GPU clock after a repetition"),
+    Column("gpu_clock_mhz_within", float, "GPU clock in the window"),
+    Column("gpu_power_capped_share", float, "Time of the window under the GPU's power cap"),
     Column("gpu_power_limit_watts", float, "GPU power limit (W)"),
     Column("startup_seconds", float),
     Column("warmup_seconds", float),
@@ -289,6 +292,8 @@ HOST = (
     "clock_mhz_after",
     "gpu_clock_mhz_before",
     "gpu_clock_mhz_after",
+    "gpu_clock_mhz_within",
+    "gpu_power_capped_share",
     "gpu_power_limit_watts",
     "startup_seconds",
     "warmup_seconds",
@@ -303,6 +308,8 @@ READINGS = {
     "clock_mhz_after": (1, " MHz"),
     "gpu_clock_mhz_before": (1, " MHz"),
     "gpu_clock_mhz_after": (1, " MHz"),
+    "gpu_clock_mhz_within": (1, " MHz"),
+    "gpu_power_capped_share": (100, " %"),
 }
 PROVENANCE = (
     "git_commit",
@@ -349,6 +356,7 @@ MEASURED = (
     "gpu",
     "gpu_driver",
     "throttled",
+    "placement",
     "nodes_used",
     "peak_precision",
     "ran_beside_sha256",

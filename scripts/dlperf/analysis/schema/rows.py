@@ -118,6 +118,7 @@ class Measurement(Asked, total=False):
     gpu: str
     gpu_driver: str
     throttled: str
+    placement: str
     nodes_used: str
     peak_precision: str
     ran_beside_sha256: str
@@ -138,6 +139,8 @@ class Measurement(Asked, total=False):
     clock_mhz_after: Maybe
     gpu_clock_mhz_before: Maybe
     gpu_clock_mhz_after: Maybe
+    gpu_clock_mhz_within: Maybe
+    gpu_power_capped_share: Maybe
     gpu_power_limit_watts: Maybe
     startup_seconds: Maybe
     warmup_seconds: Maybe

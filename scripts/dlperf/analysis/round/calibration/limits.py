@@ -90,6 +90,26 @@ def reached(document: Mapping[str, Any]) -> Iterable[Row]:
             "limit": statistics.mean(rates),
             "limit_unit": nodes.UNITS[what],
         }
+    yield from _sustained(document)
+
+
+def _sustained(document: Mapping[str, Any]) -> Iterable[Row]:
+    """What a device held for seconds: beside its best turns, and no peak that MFU is of."""
+    found: dict[tuple[str, str, int], list[float]] = {}
+    for rank in document["ranks"]:
+        for entry in rank.get("sustained", ()):
+            at = (rank["node"], entry["precision"], entry["at_once"])
+            found.setdefault(at, []).append(nodes.sustained(entry))
+    for (node, precision, at_once), rates in found.items():
+        yield {
+            "basis": "sustained",
+            "node": node,
+            "what": "gemm",
+            "precision": precision,
+            "at_once": at_once,
+            "limit": statistics.mean(rates),
+            "limit_unit": nodes.UNITS["gemm"],
+        }
 
 
 def _name(host: Mapping[str, Any], config: plan.Config) -> str:

@@ -15,6 +15,7 @@ from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract import storage, strict_json
 
 UNITS = {"gemm": "TFLOP/s", "copy": "GB/s", "triad": "GB/s", "allreduce": "GB/s"}
+UNITS["sustained"] = UNITS["gemm"]
 #: A node that is slower than the others' median by this share is named.
 SLOW = 0.05
 FREE_BYTES = 10e9
@@ -68,12 +69,26 @@ def _contradictions(document: Mapping[str, Any]) -> Iterable[str]:
         for entry in rank["measured"]:
             if entry["at_once"] > devices:
                 yield f"ranks: {entry['at_once']} at once of {devices} devices"
+        for entry in rank.get("sustained", ()):
+            if entry["at_once"] > devices:
+                yield f"ranks: {entry['at_once']} at once of {devices} devices"
+            spent, done = (sum(part[which] for part in entry["parts"]) for which in (0, 1))
+            if (
+                abs(spent - entry["seconds"]) > 0.01 * spent
+                or abs(done - entry["flops"]) > 1e-6 * done
+            ):
+                yield "ranks: what was sustained is not the sum of its parts"
 
 
 def rate(entry: Mapping[str, Any], of: Callable[[Iterable[float]], float]) -> float:
     """TFLOP/s or GB/s of one rank's turns: of the fastest (min) or the median one."""
     amount = entry["flops"] / 1e12 if "flops" in entry else entry["bytes"] / 1e9
     return float(amount / of(entry["seconds"]))
+
+
+def sustained(entry: Mapping[str, Any]) -> float:
+    """TFLOP/s of products in one piece."""
+    return float(entry["flops"] / 1e12 / entry["seconds"])
 
 
 def label(entry: Mapping[str, Any]) -> str:
@@ -108,6 +123,10 @@ def _row(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
             if entry["at_once"] == document["devices"]:
                 own = rate(entry, statistics.median)
                 row["figures"][label(entry)] = min(own, row["figures"].get(label(entry), own))
+        for entry in rank.get("sustained", ()):
+            if entry["at_once"] == document["devices"]:
+                own, name = sustained(entry), f"sustained {entry['precision']}"
+                row["figures"][name] = min(own, row["figures"].get(name, own))
     if document["status"] != "ok":
         row["warnings"].append(f"{document['status']}: {document['reason']}")
     for host in document["nodes"]:

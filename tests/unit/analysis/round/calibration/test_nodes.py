@@ -20,7 +20,11 @@ from dlperf.analysis.schema.files import AnalysisError
 CONFIG = plan.load(config(frameworks=["pytorch"]))
 
 
-def probed(folder: Path, name: str, tflops: float, **state) -> None:
+HELD = {"precision": "bf16", "at_once": 1, "seconds": 10.0, "flops": 6e15}
+HELD["parts"] = [[4.0, 2.6e15], [6.0, 3.4e15]]
+
+
+def probed(folder: Path, name: str, tflops: float, sustained=(), **state) -> None:
     """A node's calibration; its median turn is that of `tflops`, the fastest twice as fast."""
     host = {"hostname": name, "idle_share_before": 0.99, "busy_processes_before": []}
     host["disk_free_bytes_before"] = 10**12
@@ -37,7 +41,7 @@ def probed(folder: Path, name: str, tflops: float, **state) -> None:
         "cores_per_device": 1,
         "start_utc": "2026-11-21T10:00:00Z",
         "nodes": [{**host, **state}],
-        "ranks": [{"rank": 0, "node": name, "measured": measured}],
+        "ranks": [{"rank": 0, "node": name, "measured": measured, "sustained": list(sustained)}],
     }
     (folder / f"{name}.json").write_text(json.dumps(document))
 
@@ -52,6 +56,38 @@ def test_a_slow_node_is_named_with_its_deviation_from_the_others(tmp_path):
     text = nodes.show(list(found.values()))
     assert text.startswith("c: gemm fp32 0.8 (-20.0%) TFLOP/s, copy 10 (+0.0%) GB/s\n")
     assert text.endswith("To leave them out: slurm-exclude-failed-nodes: c")
+
+
+def test_what_a_node_sustains_stands_beside_its_best_turns(tmp_path):
+    probed(tmp_path, "a", 1.0, [HELD])
+    probed(tmp_path, "b", 1.0, [{**HELD, "seconds": 10.0}])
+    found = nodes.rows(tmp_path.glob("*.json"))
+    assert [row["figures"]["sustained bf16"] for row in found] == [600.0, 600.0]
+    assert "sustained bf16 600 (+0.0%) TFLOP/s" in nodes.show(found)
+    rows = list(limits.reached(nodes.read(tmp_path / "a.json")))
+    (held,) = [row for row in rows if row["basis"] == "sustained"]
+    assert (held["what"], held["precision"], held["limit"]) == ("gemm", "bf16", 600.0)
+    # MFU is of the best turns, as before
+    assert limits.measured_peak(["a"], 1, "bf16", rows) is None
+    assert limits.measured_peak(["a"], 1, "fp32", rows) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"seconds": 5.0}, "what was sustained is not the sum of its parts"),
+        ({"flops": 7e15}, "what was sustained is not the sum of its parts"),
+        ({"at_once": 2}, "2 at once of 1 devices"),
+        ({"parts": []}, "parts"),
+        ({"parts": [[10.0, 6e15, 1.0]]}, "parts"),
+        ({"parts": [[0.0, 6e15], [10.0, 1.0]]}, "parts"),
+        ({"precision": "fp64"}, "precision"),
+    ],
+)
+def test_what_contradicts_itself_is_not_sustained(tmp_path, changed, said):
+    probed(tmp_path, "a", 1.0, [{**HELD, **changed}])
+    with pytest.raises(AnalysisError, match=said):
+        nodes.read(tmp_path / "a.json")
 
 
 def test_what_disturbs_a_node_is_said(tmp_path):
