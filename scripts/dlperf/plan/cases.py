@@ -15,8 +15,9 @@ from dlperf.contract.case import SCHEMA, Case, made_as
 from dlperf.contract.choices import MAX
 from dlperf.contract.dimension import Dimensions
 from dlperf.loaders.formats import IN_GRAPH
-from dlperf.plan.checks import split_topology
-from dlperf.plan.config import Config, Workload
+from dlperf.plan.config import Config
+from dlperf.plan.sections import Workload
+from dlperf.plan.values import split_topology
 from dlperf.workloads import inputs
 
 

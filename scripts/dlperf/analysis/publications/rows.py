@@ -14,7 +14,7 @@ from dlperf.analysis.schema.files import AnalysisError
 from dlperf.analysis.statistics.medians import median
 from dlperf.contract import project
 from dlperf.plan import ConfigError
-from dlperf.plan.config import IMPORTED
+from dlperf.plan.values import IMPORTED
 
 Row = Mapping[str, str]
 
