@@ -13,7 +13,7 @@ from generated_round import config, stretch, write_round
 from published_round import copy_beside, held_against, imported, publish
 
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.compare.beside import same_card
+from dlperf.analysis.compare.reasons import same_card
 from dlperf.analysis.round import names, verdicts
 from dlperf.analysis.schema.files import Row, read_table, write_table
 
