@@ -8,6 +8,7 @@ in `config/README.md` are generated from these models (`python -m dlperf.plan sc
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
+from dlperf import scenarios
 from dlperf.contract.case import INFERRING, Case
 from dlperf.contract.choices import Choices, Section
 from dlperf.plan.made_sections import Workloads
@@ -145,7 +146,8 @@ class Config(Section):
     def timeout_of(self, workload: str, scenario: str = "train") -> int:
         """The longest time of one repetition of this workload, in seconds."""
         section = self.workloads.asked()[workload]
-        own = section.quality.timeout_seconds if scenario == "quality" and section.quality else None
+        quality = section.quality if scenarios.curved(scenario) else None
+        own = quality.timeout_seconds if quality else None
         return own or section.timeout_seconds or self.timeout_seconds
 
     @property

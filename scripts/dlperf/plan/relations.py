@@ -18,6 +18,8 @@ from dlperf.plan.config import Config
 from dlperf.plan.layouts import Layout, doubled, fitting_nowhere
 from dlperf.plan.peaks import above_dense
 from dlperf.plan.values import split_topology
+from dlperf.scenarios import NAMES as SCENARIOS
+from dlperf.scenarios import curved
 
 
 def as_written(data: Mapping[str, Any]) -> Iterator[Problem]:
@@ -66,13 +68,17 @@ def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def without_section(data: Mapping[str, Any]) -> Iterator[Problem]:
-    """Workloads that are to be trained in the quality scenario, and do not say how long."""
+    """Workloads that are to be trained to a quality, and do not say how long."""
     sections = data.get("workloads")
     for name, section in sections.items() if isinstance(sections, Mapping) else ():
         scenarios = section.get("scenarios") if isinstance(section, Mapping) else None
-        if isinstance(scenarios, list) and "quality" in scenarios and not section.get("quality"):
-            message = "is missing, but `scenarios` has 'quality'; it needs `epochs`, such as [6]"
-            yield Problem(f"workloads.{name}.quality", "", message)
+        asked = scenarios if isinstance(scenarios, list) else []
+        for scenario in _evaluated():
+            if scenario in asked and not section.get(scenario):
+                message = (
+                    f"is missing, but `scenarios` has '{scenario}'; it needs `epochs`, such as [6]"
+                )
+                yield Problem(f"workloads.{name}.{scenario}", "", message)
 
 
 def of_other_scenarios(data: Mapping[str, Any]) -> Iterator[Problem]:
@@ -96,10 +102,6 @@ def of_other_scenarios(data: Mapping[str, Any]) -> Iterator[Problem]:
                 yield Problem(f"workloads.{name}.{key}", repr(other[0]), message)
 
 
-#: Scenarios whose sizes are part of what is compared.
-GIVEN = ("quality",)
-
-
 def cannot_be_searched(data: Mapping[str, Any]) -> Iterator[Problem]:
     """What asks for `max` where it cannot be found, or limits memory that has its own limit."""
     cpu, search = data.get("device") == "cpu", data.get("search")
@@ -117,7 +119,7 @@ def cannot_be_searched(data: Mapping[str, Any]) -> Iterator[Problem]:
         sizes = [key for key in declared if MAX in _listed(section.get(key))]
         places += [f"{place}.{key}" for key in [*batches, *sizes]]
         scenarios = section.get("scenarios")
-        for scenario in GIVEN:
+        for scenario in _evaluated():
             own = section.get(scenario)
             if isinstance(own, Mapping) and own.get("batch_sizes") and not sizes:
                 continue
@@ -216,15 +218,22 @@ def too_small(data: Mapping[str, Any]) -> Iterator[Problem]:
 def _with_data(name: str, section: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
     """(kinds of data, the part of a section that has them): of training, and where they differ."""
     scenarios = _listed(section.get("scenarios", ["train"]))
-    inferred, tested = section.get("infer"), section.get("quality")
+    inferred = section.get("infer")
     of_infer = inferred.get("data") if isinstance(inferred, Mapping) else None
     if "train" in scenarios or ("infer" in scenarios and of_infer is None):
         yield section.get("data"), ""
     if "infer" in scenarios and of_infer is not None:
         yield of_infer, "infer"
-    if "quality" in scenarios and isinstance(tested, Mapping):
-        usual = [kind for kind, each in workloads.data(name).items() if each.tests][:1]
-        yield tested.get("data", usual), "quality"
+    for scenario in _evaluated():
+        tested = section.get(scenario)
+        if scenario in scenarios and isinstance(tested, Mapping):
+            usual = [kind for kind, each in workloads.data(name).items() if each.tests][:1]
+            yield tested.get("data", usual), scenario
+
+
+def _evaluated() -> list[str]:
+    """The scenarios that evaluate models on the way: their sizes are part of what is compared."""
+    return [scenario for scenario in SCENARIOS if curved(scenario)]
 
 
 def _leaves(size: Any, count: int) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
+from dlperf import scenarios
 from dlperf.contract.choices import MAX, Choices, Section
 from dlperf.plan.layouts import Layout
 from dlperf.plan.values import (
@@ -276,7 +277,8 @@ class Workload(Section):
 
     def epochs_of(self, scenario: str) -> list[int]:
         """The numbers of epochs of the quality scenario; 0 of what has none."""
-        return list(self.quality.epochs) if scenario == "quality" and self.quality else [0]
+        quality = self.quality if scenarios.curved(scenario) else None
+        return list(quality.epochs) if quality else [0]
 
     def batch_sizes_of(self, scenario: str, precision: str) -> list[int | str]:
         """The batch sizes of one device; MAX is one too."""
