@@ -1,6 +1,6 @@
 """A cell of others and the one of this round that it is held against, with their repetitions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -59,6 +59,12 @@ class Pair:
     @property
     def published(self) -> bool:
         return self.there.published
+
+    @property
+    def unsaid(self) -> set[str]:
+        """The columns that a publication says nothing of: a statement in one repetition counts."""
+        rows: Sequence[Mapping[str, Any]] = self.there.of(self.other) or [self.other]
+        return set.intersection(*({*(row.get("unsaid") or "").split()} for row in rows))
 
     @property
     def is_of_one_metric(self) -> bool:

@@ -75,17 +75,23 @@ def other_work(pair: Pair) -> Iterator[str]:
         if not each.is_choice and value_of(own, name) != value_of(other, name):
             ours, theirs = value_of(own, name), value_of(other, name)
             theirs = f"{theirs:,}" if isinstance(theirs, int) else theirs
-            yield f"another {name.replace('_', ' ')}: {ours:,} here, {theirs} there"
+            what = f"another {name.replace('_', ' ')}"
+            if name in pair.unsaid:
+                yield f"{what}, as far as is known: {ours:,} here, not said there (usual: {theirs})"
+            else:
+                yield f"{what}: {ours:,} here, {theirs} there"
     if own["compiler"] != other["compiler"] and not is_unsaid_graph(pair):
-        yield f"another compiler: {own['compiler']} here, {other['compiler']} there"
+        if "compiler" in pair.unsaid:
+            yield f"another compiler, as far as is known: {own['compiler']} here, none named there"
+        else:
+            yield f"another compiler: {own['compiler']} here, {other['compiler']} there"
     yield from _other_precision(pair)
 
 
 def is_unsaid_graph(pair: Pair) -> bool:
     """Whether ours runs as its framework's own graph, and a publication names no compiler: those
     name XLA, but not a graph that nearly all programs of their day in that framework ran as."""
-    unsaid = pair.published and pair.other["compiler"] == "none"
-    return unsaid and pair.own["compiler"] in OWN_GRAPHS
+    return "compiler" in pair.unsaid and pair.own["compiler"] in OWN_GRAPHS
 
 
 def _other_precision(pair: Pair) -> Iterator[str]:
@@ -216,6 +222,9 @@ def differences(pair: Pair) -> Iterator[str]:
             yield f"card: {pair.other['hardware']} there, {here} here"
         if is_unsaid_graph(pair):
             yield f"compiler: {pair.own['compiler']} here, none named there"
+        for name in workloads.of(pair.own["workload"]).dimensions:
+            if name in pair.unsaid and value_of(pair.own, name) == value_of(pair.other, name):
+                yield f"{name.replace('_', ' ')}: {value_of(pair.own, name)} here, not said there"
         return
     before, now = (
         side.facts.get(conditions.key(cell), {})

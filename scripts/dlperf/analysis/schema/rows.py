@@ -64,6 +64,7 @@ class Measurement(Asked, total=False):
     batch_label: str
     hardware: str
     estimator: str
+    unsaid: str
     kind: str
     source: str
     repetition: int
@@ -167,6 +168,7 @@ class Cell(Asked, total=False):
     batch_label: str
     hardware: str
     estimator: str
+    unsaid: str
     kind: str
     source: str
     metric: str
@@ -365,6 +367,7 @@ class Beside(Comparison, total=False):
     batch_label: str
     hardware: str
     estimator: str
+    unsaid: str
     source: str
 
 
