@@ -449,10 +449,6 @@ BETWEEN = {
     "another CPU": ({"change": another_cpu}, "another CPU: Faster CPU here, Example CPU"),
     "more cores": ({"cores_per_device": 2}, "measured otherwise: cores per device"),
     "more steps": ({"steps": {"warmup": 2, "measured": 20}}, "measured steps 20 here, 10 there"),
-    "an image size that is not said": (
-        {"image_size": ""},
-        "another image size, as far as is known: 64 here, not said there (usual: 224)",
-    ),
     "another image size": ({"resnet50_image_size": 96}, "another image size: 96 here, 64 there"),
     "synthetic data": ({"resnet50_data": ["synthetic"]}, "synthetic here, sample there"),
     "another batch": ({"resnet50_batch_sizes": {"fp32": [4]}}, "4 here, 8 there"),
