@@ -9,8 +9,9 @@ request, the same for another metric: tables/<table>-memory.md, figures/<table>-
 figure as PDF. tables.md has all tables in one file, for a
 README.
 
-All figures of a round are drawn by one job (`figures`), which reads cells.tsv and imports Matplotlib
-once; those that the command line names, each by its own (`figure`).
+`figures` makes all figures of a round in one job, which reads cells.tsv and imports Matplotlib once.
+Of a round that has figures, it makes those that are not there, and those that are older than the
+cells. A figure that the command line names has a job of its own (`figure`).
 """
 
 TABLES = names.table_ids(CASES)
@@ -28,7 +29,7 @@ CURVES = [f"{RESULTS}/{names.CURVES}"] if names.have_curves(CASES) else []
 for target in sys.argv[1:]:
     folder, _, name = target.removeprefix(f"{RESULTS}/").partition("/")
     known = {"tables": TABLES + OTHERS, "figures": FIGURES + OTHERS + FIGURES_BESIDE}.get(folder)
-    if known:
+    if known and name:  # else a rule: `figures`
         try:
             names.known(name.rpartition(".")[0], known, folder[:-1])
         except LookupError as error:
@@ -117,33 +118,63 @@ rule figure_pdf:
         PYTHON + steps.FIGURE.command(CASES, without=names.DRAWN) + " > {log:q} 2>&1"
 
 
-rule figures:
+def in_report(figure):
+    """The SVG file of a figure, which Snakemake's own report shows."""
+    path, labels = FIGURE["svg"].format(figure=figure), {"figure": figure}
+    return report(path, caption=caption_of(figure), category="Figures", labels=labels)
+
+
+def drawn(figures):
+    """The outputs of a job that draws these figures: the files of each that are always made."""
+    png = [FIGURE["png"].format(figure=figure) for figure in figures]
+    return {"svg": list(map(in_report, figures)), "png": png}
+
+
+def is_missing(figure):
+    return not all(os.path.exists(FIGURE[kind].format(figure=figure)) for kind in names.DRAWN)
+
+
+# A job makes all its outputs again, so figures that are not there have a job of their own: the
+# others are drawn again only when their cells are newer. (The names of more figures than any round
+# had so far do not fit on a command line: then one job draws all.)
+ARE_MANY = sum(len(FIGURE["svg"]) + len(name) for name in FIGURES) > 100_000
+MISSING = [name for name in FIGURES if ARE_MANY or is_missing(name)]
+
+
+rule missing_figures:
     input:
         **steps.FIGURES.inputs(RESULTS, CASES),
     output:
-        [
-            report(
-                FIGURE["svg"].format(figure=name),
-                caption=caption_of(name),
-                category="Figures",
-                labels={"figure": name},
-            )
-            for name in FIGURES
-        ],
-        [FIGURE["png"].format(figure=name) for name in FIGURES],
+        **drawn(MISSING),
     log:
-        f"{RESULTS}/logs/figures.log",
+        f"{RESULTS}/logs/missing_figures.log",
     localrule: True
     shell:
-        PYTHON + steps.FIGURES.command(CASES) + " > {log:q} 2>&1"
+        PYTHON
+        + steps.FIGURES.command(CASES, without=["only"])
+        + ("" if ARE_MANY else " --only {output.svg:q}")
+        + " > {log:q} 2>&1"
+
+
+use rule missing_figures as stale_figures with:
+    output:
+        **drawn([name for name in FIGURES if name not in MISSING]),
+    log:
+        f"{RESULTS}/logs/stale_figures.log",
+
+
+rule figures:
+    input:
+        **drawn(FIGURES),
+    localrule: True
 
 
 # Figures that are asked for by name are drawn alone, within seconds. (Without params in either rule,
 # so that what one has drawn is not drawn again by the other.)
 if any(target.startswith(f"{RESULTS}/figures/") for target in sys.argv[1:]):
 
-    ruleorder: figure > figures
+    ruleorder: figure > missing_figures > stale_figures
 
 else:
 
-    ruleorder: figures > figure
+    ruleorder: missing_figures > stale_figures > figure

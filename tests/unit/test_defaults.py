@@ -26,8 +26,8 @@ OF_OTHERS = {
     ("contract/terminal.py", "stream"): "a stream that somebody put in another's place",
     ("contract/storage.py", "error"): "an exception",
     ("measure/code.py", "tokenize"): "a module of Python, older or newer",
-    ("plan/config.py", "differing"): "a section of a config, whose keys pydantic checks",
-    ("plan/config.py", "self.of(scenario)"): "a section of a config, whose keys pydantic checks",
+    ("plan/sections.py", "differing"): "a section of a config, whose keys pydantic checks",
+    ("plan/sections.py", "self.of(scenario)"): "a section of a config, whose keys pydantic checks",
     ("plan/data.py", "prepared"): "an entry of config/data.yaml, whose keys pydantic checks",
     ("prepare/sources.py", "made"): "an entry of config/data.yaml, whose keys pydantic checks",
     ("analysis/__main__.py", "asked"): "what argparse read; some commands have no --out",
@@ -105,6 +105,42 @@ def test_a_reference_is_handed_over_as_one(workload):
     own = workloads.of(workload)
     assert ("statistics" in given) == bool(own.statistics)
     assert not own.quality or given & {"outputs", "evaluated"}
+
+
+#: Packages that read what a scenario's module says of itself; those before it cannot import it.
+AFTER_SCENARIOS = ("plan", "search", "analysis")
+
+
+def named(source: str, word: str) -> Iterator[int]:
+    """The lines that compare something with a word, or look for the word in something."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            sides = node.args if node.func.attr in ("startswith", "endswith") else []
+        else:
+            continue
+        words = (
+            each for side in sides for each in ast.walk(side) if isinstance(each, ast.Constant)
+        )
+        if any(isinstance(each.value, str) and word in each.value.split("-") for each in words):
+            yield node.lineno
+
+
+@pytest.mark.parametrize("package", AFTER_SCENARIOS)
+def test_scenarios_with_evaluations_are_found_by_what_they_say_of_themselves(package: str):
+    (name,) = filter(scenarios.curved, scenarios.NAMES)
+    for path in sorted((PACKAGE / package).rglob("*.py")):
+        lines = list(named(path.read_text(encoding="utf-8"), name))
+        assert not lines, f"{path}:{lines}: ask scenarios.curved(…)"
+
+
+def test_which_lines_find_a_scenario_by_its_name():
+    source = (
+        'a == "quality"\nb["quality"]\n"quality" in c\nd in ("train", "quality")\n'
+        'e.startswith("quality-")\nf(scenario="quality")\ng != "other quality"\n'
+    )
+    assert list(named(source, "quality")) == [1, 3, 4, 5]
 
 
 #: Packages that know no workload's names.

@@ -10,7 +10,7 @@
     python -m dlperf.analysis table  --cells IN --table ID --tsv OUT --md OUT --html OUT
     python -m dlperf.analysis markdown --cells IN --measurements IN --out OUT
     python -m dlperf.analysis figure --cells IN --figure ID [--svg OUT] [--png OUT] [--pdf OUT]
-    python -m dlperf.analysis figures --config C --cells IN
+    python -m dlperf.analysis figures --config C --cells IN [--only OUT…]
     python -m dlperf.analysis beside --config C --cells IN --measurements IN --parity IN \\
                                      --shared DIR --others DIR --out OUT
     python -m dlperf.analysis beside-figure --config C --beside IN --shared DIR --others DIR \\
@@ -77,6 +77,7 @@ def _add_options(command: argparse.ArgumentParser, step: steps.Step) -> None:
             type=option.kind,
             required=not option.may_lack,
             default=option.default,
+            nargs="+" if option.several else None,
         )
 
 

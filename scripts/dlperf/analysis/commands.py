@@ -53,7 +53,8 @@ def speedups(published: Path, out: Path) -> list[str]:
 
 def audit(where: Path, out: Path, sha256: str, allow_other_versions: bool) -> None:
     """Compare a round with what its raw records give, and print what differs."""
-    from dlperf.analysis.audit.recompute import Expected, audit
+    from dlperf.analysis.audit.check import audit
+    from dlperf.analysis.audit.findings import Expected
 
     audit(where, out, Expected(sha256, allow_other_versions))
 

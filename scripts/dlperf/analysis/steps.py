@@ -35,6 +35,8 @@ class Option(NamedTuple):
     kind: type = Path
     default: Any = None
     required: bool = True
+    #: Whether the command takes several values.
+    several: bool = False
     #: Whether a round of these cases has the file. An imported round has no cases.
     belongs: Callable[[Sequence[Case]], bool] = _always
     #: Whether the command gets it; else the step finds it in the folder of another option.
@@ -211,6 +213,7 @@ FIGURES = Step(
     "report.figures:figures",
     (
         *(_CONFIG, _CELLS),
+        Option("only", OUTPUT, default=(), required=False, several=True),
         *_found(Option("latencies", INPUT, names.LATENCIES, belongs=names.have_latencies)),
         *_found(Option("curves", INPUT, names.CURVES, belongs=names.have_curves)),
     ),

@@ -258,8 +258,8 @@ def repeated(
 ) -> Iterator[Problem]:
     """Values that stand twice in a list.
 
-    Like `plan.checks.without_batch_size`, it looks at a config as it was read, so that its problems
-    are seen beside wrong values, and not only after these were fixed.
+    Like `plan.relations.without_batch_size`, it looks at a config as it was read, so that its
+    problems are seen beside wrong values, and not only after these were fixed.
     """
     if isinstance(data, Mapping):
         for key, value in data.items():

@@ -9,8 +9,10 @@ from dlperf.contract.case import Case
 from dlperf.contract.problems import ConfigError, read_written
 from dlperf.contract.written import Written, take_arguments
 from dlperf.plan.cases import document, expand, order, search_of, seed
-from dlperf.plan.checks import check_beside, label_beside, problems_here
-from dlperf.plan.config import Config, dump, load
+from dlperf.plan.config import Config
+from dlperf.plan.files import dump
+from dlperf.plan.here import check_beside, label_beside, problems_here
+from dlperf.plan.read import load
 
 __all__ = [
     "Case",

@@ -9,9 +9,9 @@ from dlperf.contract import storage, terminal
 from dlperf.contract.problems import ConfigError
 from dlperf.plan import schema
 from dlperf.plan.cases import expand
-from dlperf.plan.checks import problems_here
-from dlperf.plan.config import load
 from dlperf.plan.files import write_config
+from dlperf.plan.here import problems_here
+from dlperf.plan.read import load
 from dlperf.plan.show import show, tsv
 
 

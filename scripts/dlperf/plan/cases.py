@@ -15,8 +15,9 @@ from dlperf.contract.case import SCHEMA, Case, made_as
 from dlperf.contract.choices import MAX
 from dlperf.contract.dimension import Dimensions
 from dlperf.loaders.formats import IN_GRAPH
-from dlperf.plan.checks import split_topology
-from dlperf.plan.config import Config, Workload
+from dlperf.plan.config import Config
+from dlperf.plan.sections import Workload
+from dlperf.plan.values import split_topology
 from dlperf.workloads import inputs
 
 
@@ -30,7 +31,7 @@ def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
         case = case.sized(search_of(case, config)["least"])
     limit = config.memory_limit_of(case)
     section = config.workloads.asked()[case.workload].quality
-    quality = section if case.scenario == "quality" else None
+    quality = section if scenarios.curved(case.scenario) else None
     tested: dict[str, float] = {}
     if quality:
         target = workloads.data(case.workload)[case.data].target
@@ -55,7 +56,7 @@ def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
 
 def seed(case: Case, config: Config, repetition: int) -> int:
     """The seed of a repetition: the round's, but the quality scenario is of one of its own."""
-    return config.seed + (repetition - 1 if case.scenario == "quality" else 0)
+    return config.seed + (repetition - 1 if scenarios.curved(case.scenario) else 0)
 
 
 def _steps(case: Case) -> int:
@@ -217,13 +218,14 @@ def _unsupported(case: Case, config: Config) -> str:
     native = "{format}" in workloads.data(case.workload)[case.data].folder
     if made == "infer" and native:
         return "inference takes the shared loader's batches, not those of a framework's own reader"
-    if case.scenario == "quality" and not workloads.data(case.workload)[case.data].tests:
+    evaluated = scenarios.curved(made)
+    if evaluated and not workloads.data(case.workload)[case.data].tests:
         return f"data: {case.data} has no test set"
-    if case.scenario == "quality" and native and case.framework in IN_GRAPH:
+    if evaluated and native and case.framework in IN_GRAPH:
         return "its own reader is in the graph: it would touch the data before the clock starts"
-    if case.scenario == "quality" and case.dimensions.variant():
+    if evaluated and case.dimensions.variant():
         return "the certificate of the quality scenario is of the standard choices alone"
-    if case.scenario == "quality" and not _steps(case):
+    if evaluated and not _steps(case):
         return f"data: {case.data} has fewer samples than a global batch"
     if case.compiler not in framework.compilers:
         return f"no such compiler; {framework.title} has: {', '.join(framework.compilers)}"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlperf import workloads
+from dlperf import scenarios, workloads
 from dlperf.contract import project, strict_json
 from dlperf.contract.case import Case
 from dlperf.contract.problems import Problem
@@ -99,7 +99,7 @@ def without_weights(
     asked = {
         case.data: case.workload
         for case in cases
-        if case.scenario == "quality" and workloads.of(case.workload).released
+        if scenarios.curved(case.scenario) and workloads.of(case.workload).released
     }
     if not asked:
         return ""

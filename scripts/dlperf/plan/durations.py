@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlperf import workloads
+from dlperf import scenarios, workloads
 from dlperf.contract.case import Case, made_as
 from dlperf.measure import host
 from dlperf.plan import searches
@@ -298,7 +298,7 @@ def flops_of_steps(case: Case, settings: Mapping[str, Any], window_only: bool = 
     windows = 2 if case.scenario == "infer" and not window_only else 1
     steps = windows * settings["measured_steps"] + (0 if window_only else settings["warmup_steps"])
     found = steps * flops(case)
-    if case.scenario == "quality":
+    if scenarios.curved(case.scenario):
         own = workloads.of(case.workload)
         samples = workloads.data(case.workload)[case.data].tests * settings.get("evaluations", 0)
         found += samples * own.flops_per_sample(case.dimensions, "infer")

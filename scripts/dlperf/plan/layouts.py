@@ -6,7 +6,7 @@ its list, or that fits none of the topologies of its section.
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -14,9 +14,7 @@ from dlperf.contract import layout as contract
 from dlperf.contract.choices import Section
 from dlperf.contract.layout import ZERO_STAGES
 from dlperf.contract.problems import Problem
-from dlperf.plan.checks import split_topology
-
-PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
+from dlperf.plan.values import PositiveInt, split_topology
 
 
 class Layout(Section):

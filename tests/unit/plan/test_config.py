@@ -14,8 +14,8 @@ from round_files import ROUNDS, name_of
 from dlperf import frameworks
 from dlperf.contract.problems import keys
 from dlperf.plan import Config, ConfigError, check_beside, dump, load, problems_here
-from dlperf.plan.config import merged
 from dlperf.plan.durations import default_seconds
+from dlperf.plan.read import merged
 from dlperf.plan.schema import json_schema, with_table
 from dlperf.workloads.cases import parse_case
 

@@ -9,15 +9,60 @@ from pathlib import Path
 
 import pytest
 from published_cells import CARDS, PUBLICATIONS, Published, cells, nearest
-from round_files import ROUNDS
+from round_files import ROUNDS, name_of
 
-from dlperf.plan import check_beside, expand, load
+from dlperf.plan import check_beside, expand, load, read_written
 from dlperf.plan.cases import Case
 from dlperf.plan.config import Config
 
 TABLE = Path(__file__).with_name("not_planned.tsv")
 #: In the table: the framework cannot do such a case at all, so that a nearest one says nothing.
 NOTHING_ALIKE = "*"
+#: What each round of a publication reads: of synthetic batches the speed without reading, of others
+#: what was published, or what stands in for it. Each kind is there for a reason of its own, and the
+#: other one does not replace it, though a published cell may be as near to both.
+DATA = {
+    "dlperf-v1": {"resnet50 train": {"synthetic", "imagenet"}},
+    "dlperf-v1-synthetic": {"resnet50 train": {"synthetic"}},  # without ImageNet
+    "dlperf-v1-v100": {"resnet50 train": {"synthetic", "imagenet"}},
+    "dlperf-v1-bert": {"bert train": {"synthetic"}},
+    "dlperf-v1-bert-v100": {"bert train": {"wikipedia"}},
+    "dlperf-v1-gpt": {"gpt train": {"synthetic"}},
+    "dlperf-v1-insightface": {"insightface train": {"synthetic"}},
+    "dlperf-v1-insightface-classes": {"insightface train": {"synthetic"}},
+    "dlperf-v1-wide-deep": {"wide_deep train": {"synthetic"}},
+    "nvidia-electra": {"electra train": {"synthetic"}},
+    "nvidia-electra-v100-16gb": {"electra train": {"synthetic"}},
+    "nvidia-electra-v100-32gb": {"electra train": {"synthetic"}},
+    "nvidia-electra-squad": {
+        "electra_squad train": {"synthetic", "squad"},
+        "electra_squad infer": {"synthetic", "squad"},
+        "electra_squad quality": {"squad", "squad2"},
+    },
+    "nvidia-electra-squad-t4": {"electra_squad infer": {"synthetic", "squad"}},
+    "nvidia-electra-squad-v100-16gb": {
+        "electra_squad train": {"synthetic", "squad"},
+        "electra_squad quality": {"squad", "squad2"},
+    },
+    "nvidia-electra-squad-v100-32gb": {
+        "electra_squad train": {"synthetic", "squad"},
+        "electra_squad quality": {"squad", "squad2"},
+    },
+    "nvidia-resnet50": {
+        "resnet50 train": {"synthetic", "imagenet"},
+        "resnet50 infer": {"synthetic"},  # 512 are more than the photographs of `sample`
+        "resnet50 quality": {"imagenet"},
+    },
+    "nvidia-resnet50-photographs": {"resnet50 infer": {"sample"}},
+    "nvidia-resnet50-dgx-1": {
+        "resnet50 train": {"synthetic", "imagenet"},
+        "resnet50 infer": {"synthetic", "sample"},
+        "resnet50 quality": {"imagenet"},
+    },
+    "nvidia-resnet50-dgx-1-stability": {"resnet50 quality": {"imagenet"}},
+    "nvidia-resnet50-dgx-2": {"resnet50 train": {"synthetic", "imagenet"}},
+    "nvidia-resnet50-t4": {"resnet50 infer": {"synthetic", "sample"}},
+}
 
 
 @cache
@@ -90,6 +135,28 @@ def test_a_round_of_a_publication_has_some_of_its_cells():
                 if cell.card == CARDS.get(config.round, cell.card)
             ]
             assert any(each <= {"data", "reader"} for each in differs), (config.round, entry)
+
+
+def kinds(cases: list[Case]) -> dict[str, set[str]]:
+    """The kinds of data of these cases, by workload and scenario."""
+    found: dict[str, set[str]] = {}
+    for case in cases:
+        found.setdefault(f"{case.workload} {case.scenario}", set()).add(case.data)
+    return found
+
+
+def test_each_round_of_a_publication_reads_all_its_kinds_of_data():
+    assert {config.round: kinds(own) for config, own in rounds() if config.beside} == DATA
+
+
+@pytest.mark.parametrize("kind", ["synthetic", "imagenet"])
+def test_a_kind_of_data_that_is_dropped_from_a_round_is_missed(kind: str):
+    """Beside DLPerf's table of ResNet-50, which says that it was on ImageNet."""
+    (paths,) = [each for each in ROUNDS if name_of(each) == "dlperf-v1"]
+    written, _ = read_written(paths[0], str(paths[0]))
+    written["workloads"]["resnet50"]["data"].remove(kind)
+    own = [case for case in expand(load(written)) if not case.unsupported]
+    assert kinds(own) != DATA["dlperf-v1"] and kinds(own)["resnet50 train"]
 
 
 def planned() -> tuple[Published, Case]:

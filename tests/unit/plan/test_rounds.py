@@ -12,7 +12,7 @@ from snakemake.utils import update_config
 from dlperf import workloads
 from dlperf.plan import ConfigError, expand, load
 from dlperf.plan.__main__ import main
-from dlperf.plan.config import merged
+from dlperf.plan.read import merged
 from dlperf.prepare import sources
 
 #: Those that a round has for the reason alone that stands in its report.

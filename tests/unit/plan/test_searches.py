@@ -45,7 +45,7 @@ def searched_width(monkeypatch):
     own = dataclasses.replace(RESNET50, dimensions=declared)
     monkeypatch.setattr(workloads, "of", lambda name: own)
     monkeypatch.setattr(workloads, "dimensions", lambda name: declared)
-    monkeypatch.delattr(plan.config, "Resnet50")  # the section with the workload's own keys
+    monkeypatch.delattr(plan.made_sections, "Resnet50")  # the section with the workload's own keys
     return declared
 
 
@@ -181,7 +181,7 @@ def test_a_word_that_is_nearly_max_is_told():
 
 
 def test_a_scenario_that_trains_with_a_given_batch_cannot_search_one():
-    from dlperf.plan.checks import cannot_be_searched
+    from dlperf.plan.relations import cannot_be_searched
 
     section = {"scenarios": ["quality"], "batch_sizes": {"fp32": ["max"]}}
     (problem,) = cannot_be_searched(config(section))
@@ -196,7 +196,7 @@ def test_a_size_that_no_search_knows_cannot_be_max():
 
 
 def test_a_dimension_that_says_so_is_searched_by_the_same_search(searched_width):
-    section = plan.config._section("resnet50")
+    section = plan.made_sections._section("resnet50")
     asked = {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}, "width": "max"}
     assert section.model_validate(asked).dimensions_of("train") == [
         {"image_size": 224, "fold": 0, "width": "max"}

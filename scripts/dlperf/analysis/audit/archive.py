@@ -17,7 +17,9 @@ from typing import Any
 import yaml
 
 from dlperf import plan
-from dlperf.analysis.audit import recompute
+from dlperf.analysis.audit.findings import OWN
+from dlperf.analysis.audit.raw import LINK, raw
+from dlperf.analysis.audit.summary import SHOWN
 from dlperf.analysis.report import provenance
 from dlperf.analysis.round import checksums, labels
 from dlperf.analysis.schema.files import AnalysisError
@@ -27,6 +29,7 @@ from dlperf.contract.files import write
 from dlperf.workloads import inputs
 
 ROOT = Path(__file__).parents[4]
+CRATE = "ro-crate-metadata.json"
 #: Of the repository: who made it, under what terms, and what the analysis itself runs in.
 COMMON = ("CITATION.cff", "LICENSE", "envs/workflow.yaml", "envs/workflow.lock.txt")
 KINDS = {
@@ -61,10 +64,10 @@ def archive(folder: Path, out: Path) -> list[str]:
             f"{folder}: has no {checksums.NAME} or no report.html, so there is nothing to archive "
             "yet; `snakemake --profile local all` makes them"
         )
-    wrong = list(recompute.raw(folder))
-    _refuse_links({each.file: folder / each.file for each in wrong if each.what == recompute.LINK})
+    wrong = list(raw(folder))
+    _refuse_links({each.file: folder / each.file for each in wrong if each.what == LINK})
     if wrong:
-        told = "\n".join(f"{folder / each.file}: {each.what}" for each in wrong[: recompute.SHOWN])
+        told = "\n".join(f"{folder / each.file}: {each.what}" for each in wrong[:SHOWN])
         raise AnalysisError(
             f"{told}\nThese are not what {checksums.NAME} lists, so nothing was packed. "
             "`snakemake --profile local audit` says more; `all` merges what is there now"
@@ -77,7 +80,7 @@ def archive(folder: Path, out: Path) -> list[str]:
         f"results/{config.round}/plan.tsv",
         plan_table(config).encode(),
     )
-    contents[recompute.CRATE] = crate_of(folder, contents)
+    contents[CRATE] = crate_of(folder, contents)
     packed = _zip(contents)
     write(out, packed)
     return [
@@ -117,7 +120,7 @@ def _refuse_links(files: dict[str, Path]) -> None:
         if each.is_symlink()
     }
     if found:
-        shown = "\n".join(map(str, sorted(found)[: recompute.SHOWN]))
+        shown = "\n".join(map(str, sorted(found)[:SHOWN]))
         raise AnalysisError(
             f"{shown}\nThese are symbolic links, which may lead anywhere, so nothing was packed. "
             "Put the files themselves there, or remove the links"
@@ -136,7 +139,7 @@ def _files(
 
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if path.is_file() and not hidden and path != folder / recompute.OWN:
+        if path.is_file() and not hidden and path != folder / OWN:
             yield inside(path)
     for name in dict.fromkeys(case.certificate(config.device) for case in cases):
         for path in (shared / name, (shared / name).with_suffix(".log")):

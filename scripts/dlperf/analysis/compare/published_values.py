@@ -121,6 +121,7 @@ def _cell(rows: list[Row], notes: Mapping[str, str]) -> tuple[Cell, list[Measure
         **{"metric": meant.metric, "unit": unit, "better": ours.better if ours else ""},
         **{"device": "cuda", "searched": "", "peak_precision": "", "kind": "imported"},
         **{"estimator": meant.estimator, "source": first["source"]},
+        **{"unsaid": records.with_dimensions(first.get("unsaid") or "", first, _said(first))},
     }
     own, others = _dimensions(first)
     case |= own
@@ -129,6 +130,7 @@ def _cell(rows: list[Row], notes: Mapping[str, str]) -> tuple[Cell, list[Measure
         {
             **case,
             **{"repetition": row["repetition"], "status": row["status"]},
+            **{"unsaid": records.with_dimensions(row.get("unsaid") or "", row, _said(row))},
             meant.metric: factor * float(row["value"]) if row["value"] else None,
         }
         for row in rows
@@ -219,6 +221,11 @@ def _other_statistic(metric: str, statistic: str, estimator: str, row: Row) -> I
 
 
 _PERCENTILES = re.compile(r"\bp(\d{1,2})\b|\b(\d{1,2})th percentile")
+
+
+def _said(row: Row) -> set[str]:
+    """The dimensions that a row says, in our names."""
+    return {DIMENSIONS.get(name, name) for name, value in row.items() if value not in (None, "")}
 
 
 def _dimensions(row: Row) -> tuple[dict[str, Any], list[str]]:

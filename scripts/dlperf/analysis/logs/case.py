@@ -20,7 +20,7 @@ KEYS: dict[str, str | None] = {
     "workload": None,
     "scenario": "train",
     "precision": None,
-    "compiler": "none",
+    "compiler": "",  # nothing is said; 'none' is a statement
     "nodes": None,
     "devices_per_node": None,
     "batch_size": None,

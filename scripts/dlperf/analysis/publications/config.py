@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dlperf.contract.choices import Pattern
 from dlperf.contract.problems import explain, read_written, read_yaml
 from dlperf.plan import ConfigError
-from dlperf.plan.config import IMPORTED
+from dlperf.plan.values import IMPORTED
 
 ImportedName = Annotated[
     str,

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dlperf import workloads
-from dlperf.analysis.publications.values import Problems, Table, not_a_number
+from dlperf import frameworks, workloads
+from dlperf.analysis.publications.values import NO_COMPILER, Problems, Table, not_a_number
 from dlperf.contract.published import Published
 
 NEEDED = {"report", "table", "framework", "model", "gpus_per_node", "metric", "value"}
@@ -158,7 +158,7 @@ def _fields(row: dict[str, str]) -> dict[str, Any]:
         "workload": workload,
         "scenario": SCENARIOS[row.get("mode", "")],
         "precision": row["precision"],
-        "compiler": "xla" if row.get("xla") == "yes" else "none",
+        "compiler": _compiler(framework, row.get("xla", "")),
         "nodes": row["nodes"],
         "devices_per_node": row["gpus_per_node"],
         "batch_size": batch if batch.isdigit() else None,
@@ -180,6 +180,15 @@ def _fields(row: dict[str, str]) -> dict[str, Any]:
         found.update(_of_facts(workload, row, found["dimensions"]))
     found["dimensions"] = _of_several(row, found["dimensions"])
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _compiler(framework: str, xla: str) -> str:
+    """The compiler that a row names: of a framework that does not compile with XLA, 'no' says
+    nothing."""
+    own = frameworks.find(framework)
+    if xla == "no" and not (own and "xla" in own.compilers):
+        return ""
+    return {"yes": "xla", "no": NO_COMPILER, "": ""}[xla]
 
 
 def _of_facts(workload: str, row: dict[str, str], columns: dict[str, str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from dlperf import workloads
 from dlperf.analysis.publications import config as configs
-from dlperf.analysis.publications.values import Value, identity, read, spelled
+from dlperf.analysis.publications.values import NO_COMPILER, Value, identity, read, spelled
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError, Row, write_table
 from dlperf.contract import project, strict_json
@@ -33,6 +33,8 @@ CELL = (
     *("framework", "implementation", "compiler", "batch_size"),
     *("nodes", "devices_per_node"),
 )
+#: What a record says of each number, and tables too.
+NUMBER = ("value", "unit", "estimator", "note", "inferred", "unsaid")
 #: The longest name of a case or a table; a longer one ends in a digest.
 LONGEST = 180
 #: Columns of values.tsv before the workloads' own dimensions, and after them.
@@ -43,7 +45,7 @@ HEAD = (
 )
 TAIL = (
     *("metric", "value", "unit", "estimator", "status", "note"),
-    *("inferred", "source", "record", "record_sha256"),
+    *("inferred", "unsaid", "source", "record", "record_sha256"),
 )
 
 
@@ -96,7 +98,11 @@ def _record(value: Value, config: configs.Import) -> dict[str, Any]:
         "kind": "imported",
         "status": value.status,
         "reason": value.note if value.status != "ok" else "",
-        "identity": {"round": config.round, **{key: getattr(value, key) for key in of}},
+        "identity": {
+            "round": config.round,
+            **{key: getattr(value, key) for key in of},
+            "compiler": value.compiler or NO_COMPILER,
+        },
         "published": {
             "table": value.table,
             "batch_label": value.batch_label,
@@ -115,6 +121,7 @@ def _number(value: Value) -> dict[str, Any]:
         "estimator": value.estimator,
         "note": value.note,
         "inferred": value.inferred,
+        "unsaid": value.unsaid,
         "source": {
             "text": value.source,
             "file": value.file,
@@ -162,7 +169,7 @@ def _check_versions(config: configs.Import, records: Iterable[Mapping[str, Any]]
 def case_name(value: Value) -> str:
     """A case's name as measured rounds have it, and what tells published tables apart."""
     parts = [value.scenario, value.precision]
-    if value.compiler != "none":
+    if value.compiler not in ("", NO_COMPILER):
         parts.append(value.compiler)
     parts.append(f"{value.nodes}n{value.devices_per_node}d")
     if value.batch_size:
@@ -228,7 +235,7 @@ def _rows(record: Mapping[str, Any], path: str, sha256: str) -> Iterable[Row]:
             "batch_label": published["batch_label"],
             "hardware": published["hardware"],
             "metric": metric,
-            **{key: each[key] for key in ("value", "unit", "estimator", "note", "inferred")},
+            **{key: each[key] for key in NUMBER},
             "status": _status(record, each),
             "reason": each["note"] if each["value"] is None else "",
             "kind": "imported",
@@ -253,6 +260,7 @@ def measurements(config_path: Path, runs: Path) -> tuple[list[str], list[Row]]:
     config = configs.load(config_path)
     rows = [row for row in read_round(runs, config.round) if is_cell(row)]
     for row in rows:
+        row["unsaid"] = with_dimensions(row["unsaid"], row, row["dimensions"])
         row |= {
             name: spelled(str(row["dimensions"].get(name, each.standard)))
             for name, each in workloads.of(row["workload"]).dimensions.items()
@@ -269,6 +277,13 @@ def measurements(config_path: Path, runs: Path) -> tuple[list[str], list[Row]]:
         first.setdefault((row["table"], row["implementation"], row["case"]), index)
     rows.sort(key=lambda row: first[row["table"], row["implementation"], row["case"]])
     return list(dict.fromkeys(row["workload"] for row in rows)), rows
+
+
+def with_dimensions(unsaid: str, row: Mapping[str, Any], said: Iterable[str]) -> str:
+    """The columns that say nothing, and the dimensions of the workload that are not `said`."""
+    own = workloads.of(row["workload"]).dimensions if row["workload"] in workloads.NAMES else {}
+    lacking = {name for name, each in own.items() if each.applies(row["scenario"])} - {*said}
+    return " ".join([*unsaid.split(), *(name for name in own if name in lacking)])
 
 
 def is_cell(row: Mapping[str, Any]) -> bool:

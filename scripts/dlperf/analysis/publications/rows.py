@@ -9,12 +9,12 @@ from pathlib import Path
 
 from dlperf.analysis.publications import config as configs
 from dlperf.analysis.publications import published
-from dlperf.analysis.publications.values import Table, Value, identity, read_both
+from dlperf.analysis.publications.values import NO_COMPILER, Table, Value, identity, read_both
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.analysis.statistics.medians import median
 from dlperf.contract import project
 from dlperf.plan import ConfigError
-from dlperf.plan.config import IMPORTED
+from dlperf.plan.values import IMPORTED
 
 Row = Mapping[str, str]
 
@@ -99,7 +99,7 @@ def _tidy(values: Iterable[Value]) -> Iterator[dict[str, str]]:
             "model": value.workload,
             "precision": value.precision,
             "xla": "yes" if value.compiler == "xla" else "",
-            "compiler": value.compiler,
+            "compiler": value.compiler or NO_COMPILER,
             "nodes": str(value.nodes),
             "gpus_per_node": str(value.devices_per_node),
             "devices": str(value.nodes * value.devices_per_node),

@@ -49,7 +49,7 @@ OPTIONAL = ("table", "batch_label", "hardware", "inferred")
 TAKEN = (
     *("round", "published_table", "status", "reason", "record", "record_sha256", "kind"),
     *("source_file", "source_sha256", "source_line", "dimensions", "topology"),
-    *("file", "line", "sha256", "device", "throughput", "version"),
+    *("file", "line", "sha256", "device", "throughput", "version", "unsaid"),
 )
 #: What to do with a name that is right.
 MEANT = "; if it is meant, list it under `names` in the round's YAML file"
@@ -69,6 +69,8 @@ NAMES = {
 #: A note of a row without value that is a status of its own; any other is why there is none.
 STATUSES = {"OOM": "oom", "timeout": "timeout", "crashed": "crashed"}
 
+#: The compiler of what runs without one, and of what does not name any.
+NO_COMPILER = "none"
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 _WHOLE = re.compile(r"\+?\d{1,15}", re.ASCII)
 
@@ -113,7 +115,8 @@ class Value(BaseModel):
     workload: Word
     scenario: Word = "train"
     precision: Word
-    compiler: Word = "none"
+    #: Empty where nothing is said; 'none' is a statement.
+    compiler: Annotated[str, Field(pattern=r"^[a-z0-9_]*$", max_length=64)] = ""
     nodes: int = Field(ge=1)
     devices_per_node: int = Field(ge=1)
     batch_size: int | None = Field(default=None, ge=1)
@@ -160,6 +163,11 @@ class Value(BaseModel):
     def title(self) -> str:
         """The implementation's label; the framework where it has none."""
         return self.implementation or self.framework
+
+    @property
+    def unsaid(self) -> str:
+        """Columns that say nothing and stand in tables with a usual value, as in `inferred`."""
+        return "" if self.compiler else "compiler"
 
     @property
     def is_own(self) -> bool:
@@ -470,4 +478,5 @@ def identity(value: Value, *without: str) -> tuple[Any, ...]:
     """What no two rows of a file may share."""
     left_out = {"value", "unit", "source", "note", "file", "line", "sha256", "inferred", *without}
     fields = value.model_dump(exclude=left_out)
+    fields["compiler"] = value.compiler or NO_COMPILER  # what tables have of both
     return tuple(tuple(sorted(f.items())) if isinstance(f, dict) else f for f in fields.values())

@@ -34,14 +34,21 @@ from dlperf.contract.files import write
 WORTH = 2
 
 
-def figures(config_path: Path, cells: Path) -> None:
-    """Draw all figures that the round's plan names, in the folder figures/ beside its cells.
+def figures(config_path: Path, cells: Path, only: Sequence[Path] = ()) -> None:
+    """Draw the figures that the round's plan names, in the folder figures/ beside its cells.
+
+    All of them, or `only` those of these files. Raises AnalysisError where a file is of no figure.
 
     A process a core draws them: importing Matplotlib takes as long as drawing a figure.
     """
     from dlperf import plan
 
-    wanted = names.figure_ids(plan.expand(plan.load(config_path)))
+    known = names.figure_ids(plan.expand(plan.load(config_path)))
+    try:
+        asked = {names.known(path.stem, known, "figure") for path in only}
+    except LookupError as error:
+        raise AnalysisError(error.args[0]) from None
+    wanted = [name for name in known if name in asked or not only]
     rows = read_cells(cells)
     places = [cells.with_name("figures") / name for name in wanted]
     files = [{kind: Path(f"{place}.{kind}") for kind in names.DRAWN} for place in places]

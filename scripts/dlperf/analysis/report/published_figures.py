@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from dlperf import scenarios
 from dlperf.analysis.report import drawing
 from dlperf.analysis.report.published_tables import Grid, metric, number, said
 from dlperf.analysis.report.styles import STYLES
@@ -21,8 +22,9 @@ ABOVE_PANELS = 0.95
 def drawable(grid: Grid) -> bool:
     """Whether a figure says more than its table: two values or more, and no accuracy."""
     found = sum(row["status"] == "ok" for own in grid.values.values() for row in own)
-    told = grid.row["scenario"] == "quality" or grid.row["metric"] in NOT_DRAWN
-    return found > 2 and not told
+    scenario = grid.row["scenario"]  # publications also have others than ours
+    told = scenario in scenarios.NAMES and scenarios.curved(scenario)
+    return found > 2 and not told and grid.row["metric"] not in NOT_DRAWN
 
 
 def draw(grid: Grid, title: str) -> dict[str, bytes]:

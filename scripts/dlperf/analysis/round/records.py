@@ -16,7 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dlperf import frameworks, plan, workloads
+from dlperf import frameworks, plan, scenarios, workloads
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract import searched, storage
@@ -172,7 +172,8 @@ def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[s
             yield (
                 f"was measured with {key}={there!r}, but the round's config.yaml asks for {asked!r}"
             )
-    if identity["scenario"] == "quality" and settings.get("seed") != wanted["settings"]["seed"]:
+    curved = scenarios.curved(wanted["identity"]["scenario"])  # there a repetition is a seed
+    if curved and settings.get("seed") != wanted["settings"]["seed"]:
         yield f"was trained from seed {settings.get('seed')!r}, not {wanted['settings']['seed']!r}"
 
 
@@ -279,7 +280,7 @@ def _parts(record: dict[str, Any], case: Case) -> Iterator[str]:
         yield from _latency(record, case)
     if case.scenario == "server":
         yield from _requests(record, case)
-    if case.scenario == "quality":
+    if scenarios.curved(case.scenario):
         yield from _curve(record, case)
     counted = record.get("energy")
     math.fsum(each["joules"] for each in counted or ())  # OverflowError where it has none

@@ -242,6 +242,7 @@ ALL = (
     Column("batch_label"),
     Column("hardware"),
     Column("estimator"),
+    Column("unsaid"),
     Column("kind"),
     # a cell beside the same one of another round
     Column("verdict"),
@@ -493,8 +494,9 @@ ROOFLINE = (
 #: What tells rows of imported rounds apart beside their case: the implementation's label, the table
 #: and the batch as the publication calls them, and the device.
 PUBLISHED = ("implementation", "published_table", "batch_label", "hardware")
-#: What only they have: the same, how the number was got, `imported`, and where it stands.
-IMPORTED = (*PUBLISHED, "estimator", "kind", "source")
+#: What only they have: the same, how the number was got, the columns of the publication that say
+#: nothing where a table has a usual value, `imported`, and where it stands.
+IMPORTED = (*PUBLISHED, "estimator", "unsaid", "kind", "source")
 #: Of a repetition that is tested on the way: a row a test.
 CURVES = (
     *(*CASE[:5], "case", "table", "nodes", "devices_per_node", "repetition"),

@@ -64,6 +64,7 @@ class Measurement(Asked, total=False):
     batch_label: str
     hardware: str
     estimator: str
+    unsaid: str
     kind: str
     source: str
     repetition: int
@@ -170,6 +171,7 @@ class Cell(Asked, total=False):
     batch_label: str
     hardware: str
     estimator: str
+    unsaid: str
     kind: str
     source: str
     metric: str
@@ -368,6 +370,7 @@ class Beside(Comparison, total=False):
     batch_label: str
     hardware: str
     estimator: str
+    unsaid: str
     source: str
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import analysis_steps
@@ -14,7 +15,6 @@ from fontTools.ttLib import TTFont
 from matplotlib import get_data_path
 
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.audit import recompute
 
 #: Settings of a user's that change every figure.
 MATPLOTLIBRC = """
@@ -116,7 +116,7 @@ def could_not(done: subprocess.CompletedProcess[str], said: str) -> None:
     [
         (PermissionError(13, "Permission denied", "runs/rep1.json"), "may not be read or written"),
         (MemoryError(), "out of memory"),
-        (recompute.BrokenProcessPool(), "a process of it was ended"),
+        (BrokenProcessPool(), "a process of it was ended"),
     ],
 )
 def test_what_a_user_may_not_or_cannot_read_is_no_difference(

@@ -13,7 +13,8 @@ from generated_round import config, stretch, write_round
 from published_round import copy_beside, held_against, imported, publish
 
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.compare.beside import same_card
+from dlperf.analysis.compare.reasons import same_card
+from dlperf.analysis.publications.values import read
 from dlperf.analysis.round import names, verdicts
 from dlperf.analysis.schema.files import Row, read_table, write_table
 
@@ -121,6 +122,74 @@ def test_a_graph_that_a_publication_does_not_name_is_said_and_no_reason(tmp_path
     assert "compiler: static here, none named there" in row["differs"]
     (row,) = held_against(results, {**theirs, "compiler": "xla"})
     assert row["verdict"] == "not testable" and "another compiler" in row["reason"]
+    # no compiler is a statement too, in all repetitions or in one
+    imperative = next(row["median"] for row in cells if row["compiler"] == "none")
+    (row,) = held_against(results, {**theirs, "compiler": "none", "value": imperative})
+    assert (row["verdict"], row["compiler"], row["unsaid"]) == ("reproduced", "none", "")
+    assert "compiler" not in row["differs"]
+    unsaid = [{**theirs, "repetition": number} for number in range(1, 6)]
+    (row,) = held_against(results, *unsaid)
+    assert (row["verdict"], row["compiler"]) == ("reproduced", "static")
+    (row,) = held_against(results, *unsaid[:4], {**unsaid[4], "compiler": "none"})
+    assert row["compiler"] == "none" and row["baseline_n_ok"] == 5
+
+
+def test_a_graph_here_is_another_compiler_than_none(tmp_path):
+    results = made(tmp_path, resnet50_compilers=["default"])
+    theirs = figure(results, "mxnet")
+    (row,) = held_against(results, theirs)
+    assert (row["verdict"], row["compiler"], row["reason"]) == ("reproduced", "static", "")
+    (row,) = held_against(results, {**theirs, "compiler": "none"})
+    assert row["verdict"] == "not testable"
+    assert row["reason"] == "another compiler: static here, none there"
+    # a compiler that is no graph of the framework's own is none that a publication leaves unsaid
+    (row,) = held_against(results, figure(results))
+    assert row["compiler"] == "inductor" and row["verdict"] == "not testable"
+    assert row["reason"] == (
+        "another compiler, as far as is known: inductor here, none named there"
+    )
+
+
+def test_xla_that_was_off_is_no_statement_about_another_compiler(tmp_path):
+    """In published tables' own form, whose column `xla` says 'no' of MXNet too."""
+    stated = {
+        ("mxnet", "no"): "",
+        ("mxnet", ""): "",
+        ("oneflow", "no"): "",
+        ("tensorflow1", "no"): "none",
+        ("tensorflow1", ""): "",
+        ("tensorflow1", "yes"): "xla",
+    }
+    labels = {"mxnet": "NGC MXNet", "oneflow": "OneFlow", "tensorflow1": "NGC TensorFlow 1.x"}
+    columns = "report,table,framework,model,precision,xla,nodes,gpus_per_node,devices,"
+    lines = [
+        f"page,t,{labels[framework]},ResNet50-v1.5,fp32,{xla},1,1,1,{n},throughput,images/s,{n}\n"
+        for n, (framework, xla) in enumerate(stated, 1)
+    ]
+    path = tmp_path / "mine.csv"
+    path.write_text(f"{columns}bsz_per_device,metric,unit,value\n{''.join(lines)}")
+    values = read(path)
+    assert [value.compiler for value in values] == [*stated.values()]
+    assert [value.unsaid for value in values] == [
+        "" if each else "compiler" for each in stated.values()
+    ]
+
+
+def test_a_size_that_a_publication_does_not_say_is_the_usual_one_and_said(steady, tmp_path):
+    results = made(tmp_path, resnet50_image_size=224)
+    said, unsaid = (
+        held_against(results, figure(results, image_size=size))[0] for size in (224, "")
+    )
+    for row in (said, unsaid):
+        assert (row["verdict"], row["image_size"]) == ("reproduced", 224)
+    assert "image size" not in said["differs"] and said["unsaid"] == "compiler"
+    assert "image size: 224 here, not said there" in unsaid["differs"]
+    assert unsaid["unsaid"] == "compiler image_size"
+    # what was measured with another size has no verdict, and the reason says what is known
+    (row,) = held_against(steady, figure(steady, image_size=""))
+    assert row["reason"] == (
+        "another image size, as far as is known: 64 here, not said there (usual: 224)"
+    )
 
 
 #: What must not be called reproduced, although the numbers are equal: changes of the publication's

@@ -503,3 +503,21 @@ def test_a_latency_of_zero_or_less_is_refused_when_it_is_imported(inferring, cap
         with pytest.raises(AssertionError):
             publish(inferring.parent, row)
         assert "is not above 0" in capsys.readouterr().err
+
+
+def test_a_compiler_that_is_not_named_is_none_in_latencies_and_memory_too(tmp_path):
+    keys = {**ON_GPU, "frameworks": ["mxnet"], "resnet50_compilers": ["default"]}
+    results = write_round(tmp_path, config(**keys))
+    analyse(results)
+    step = value(results, STEP, "step_time", framework="mxnet")
+    rows = {"unsaid": step, "stated": {**step, "compiler": "none"}}
+    rows |= {"named": {**step, "compiler": "static"}}
+    found = judged(results, rows)
+    assert {name: row["reason"] for name, row in found.items()} == {
+        "unsaid": "",
+        "stated": "another compiler: static here, none there",
+        "named": "",
+    }
+    assert "compiler: static here, none named there" in found["unsaid"]["differs"]
+    assert "compiler" not in found["named"]["differs"]
+    assert found["unsaid"]["unsaid"].split()[0] == "compiler"

@@ -807,6 +807,8 @@ def test_a_row_has_the_case_its_dimensions_and_the_logs_sum(tmp_path):
     assert list(row) == [*COLUMNS, "image_size", "fold"]  # what an import reads
     assert row["framework"] == "pytorch" and row["implementation"] == "NVIDIA DeepLearningExamples"
     assert (row["repetition"], row["compiler"], row["image_size"]) == ("3", "inductor", "192")
+    (unsaid, *_) = imported(tmp_path, "dllogger", LOG, case=EIGHT, window=WINDOW)
+    assert unsaid["compiler"] == ""  # neither the log nor the user has named one, or said 'none'
     assert (row["metric"], row["unit"]) == ("throughput", "images/s")
     assert re.fullmatch(r"rank0\.log sha256:[0-9a-f]{64}", row["source"])
 

@@ -115,6 +115,7 @@ def page(config: Path, published: Path | None = None) -> str:
         (text_of({}).replace(",p.1,", ""), "line 2: has 15 fields, and the header has 17"),
         (text_of({"Hardware": "V100"}), "the column 'Hardware' is no word of a-z, 0-9 and _"),
         (text_of({"status": "ok"}), "the column 'status' is the name of another column"),
+        (text_of({"unsaid": "data"}), "the column 'unsaid' is the name of another column"),
         (text_of({"inferred": "gpu"}), "line 2: inferred: 'gpu' is not known"),
     ],
 )

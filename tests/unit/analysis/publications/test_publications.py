@@ -392,6 +392,22 @@ def test_the_same_repetition_twice_is_an_error(tmp_path, capsys):
     assert "name the two sweeps of one report in the column `table`" in error
 
 
+def test_a_compiler_that_is_not_said_is_shown_as_none_and_known_to_be_unsaid(tmp_path, capsys):
+    rows = [{"repetition": "1"}, {"repetition": "2", "compiler": "none", "value": "389.71"}]
+    rows += [{"devices_per_node": "8", "compiler": "none"}]
+    folder = imported(tidy(tmp_path, *rows), tmp_path / "imported-mine")
+    measured = read_table(folder / "measurements.tsv.gz")
+    assert [row["compiler"] for row in measured] == ["none"] * 3
+    assert [row["unsaid"] for row in measured] == ["compiler image_size", *["image_size"] * 2]
+    one, eight = read_table(folder / "cells.tsv")
+    assert one["n_ok"] == 2 and one["case"].replace("1n1d", "1n8d") == eight["case"]
+    made = tables.build(one["table"], [one, eight])
+    assert made.series == ["NGC MXNet"]
+    (tmp_path / "again").mkdir()
+    error = refused(tidy(tmp_path / "again", {}, {"compiler": "none"}), capsys)
+    assert "line 3: is of the same repetition, metric and estimator as line 2" in error
+
+
 def test_the_published_estimate_stands_beside_the_wall_clock(tmp_path):
     rows = [{"estimator": "wall_clock"}, {"value": "389.71", "estimator": "mean_of_rates"}]
     folder = imported(tidy(tmp_path, *rows), tmp_path / "imported-mine")

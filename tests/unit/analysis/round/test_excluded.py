@@ -8,7 +8,8 @@ import pytest
 from analysed_round import NAME, analyse, cell, write_figure, write_report, write_table
 from generated_round import config, stretch, write_round
 
-from dlperf.analysis.audit import recompute
+from dlperf.analysis.audit.check import of_round
+from dlperf.analysis.audit.summary import summary as audit_summary
 from dlperf.analysis.report import summary, tables
 from dlperf.analysis.round import flags, metrics
 from dlperf.analysis.schema.files import read_table
@@ -130,7 +131,7 @@ def test_the_report_and_an_audit_name_the_code_that_nobody_vouches_for(tmp_path,
     analyse(results)
     write_report(results)
     page = (results / "report.html").read_text()
-    audited = "\n".join(recompute.summary(recompute.of_round(results), tmp_path / "audit.tsv"))
+    audited = "\n".join(audit_summary(of_round(results), tmp_path / "audit.tsv"))
     named = ("faster.py", "mxnet/ndarray.py", "workloads/resnet50/mxnet.py: os.environ")
     assert sum(each in page for each in named) == 1
     assert "nobody vouches for all code that ran" in audited

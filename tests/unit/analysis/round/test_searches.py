@@ -9,7 +9,7 @@ from analysis_steps import everything
 from generated_round import CONFIG, write_round
 
 from dlperf import plan
-from dlperf.analysis.audit import recompute
+from dlperf.analysis.audit import check
 from dlperf.analysis.report import tables
 from dlperf.analysis.round import names, searches
 from dlperf.analysis.schema.files import AnalysisError, read_table
@@ -88,7 +88,7 @@ def test_a_round_without_a_search_has_no_such_section(tmp_path):
 
 def test_an_audit_makes_searches_again_and_covers_their_files(results, tmp_path, capsys):
     everything(results)
-    recompute.audit(results, tmp_path / "audit.tsv")
+    check.audit(results, tmp_path / "audit.tsv")
     assert "Nothing differs." in capsys.readouterr().out
     listed = (results / "SHA256SUMS").read_text()
     assert "  searches/resnet50/pytorch/" in listed
@@ -98,7 +98,7 @@ def test_an_audit_makes_searches_again_and_covers_their_files(results, tmp_path,
     document["tries"][0]["seconds"] = 1.0
     path.write_text(json.dumps(document))
     with pytest.raises(AnalysisError):
-        recompute.audit(results, tmp_path / "audit.tsv")
+        check.audit(results, tmp_path / "audit.tsv")
     assert f"changed search: {path.relative_to(results)}" in capsys.readouterr().out
 
 

@@ -1,19 +1,43 @@
-"""Finds problems between several values, and between a round and this machine."""
+"""Finds problems between several keys of a config, each of which is right by itself.
 
+`as_written` looks at a config as it was read, so that its problems are in the same message as those
+of single keys. `as_validated` needs a valid `Config`, with its defaults.
+"""
+
+import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from dlperf import workloads
-from dlperf.contract import project
 from dlperf.contract.case import PRECISIONS
 from dlperf.contract.choices import MAX
-from dlperf.contract.problems import ConfigError, Problem, nearest
+from dlperf.contract.problems import Problem
+from dlperf.plan.config import Config
+from dlperf.plan.layouts import Layout, doubled, fitting_nowhere
+from dlperf.plan.peaks import above_dense
+from dlperf.plan.values import split_topology
+from dlperf.scenarios import NAMES as SCENARIOS
+from dlperf.scenarios import curved
 
-if TYPE_CHECKING:
-    from dlperf.plan.config import Config
+
+def as_written(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Problems between keys of a config as it was read, valid or not."""
+    yield from without_batch_size(data)
+    yield from without_section(data)
+    yield from cannot_be_searched(data)
+    yield from of_other_scenarios(data)
+    yield from not_divided(data)
+    yield from too_small(data)
+
+
+def as_validated(config: Config, known: Collection[str]) -> Iterator[Problem]:
+    """Problems between keys of a valid config; `known` are the keys that have one already."""
+    yield from (problem for problem in laid_out(config) if problem.key not in known)
+    yield from not_trained(config)
+    yield from above_dense(config)
+    yield from undivided(config)
 
 
 def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
@@ -44,13 +68,17 @@ def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def without_section(data: Mapping[str, Any]) -> Iterator[Problem]:
-    """Workloads that are to be trained in the quality scenario, and do not say how long."""
+    """Workloads that are to be trained to a quality, and do not say how long."""
     sections = data.get("workloads")
     for name, section in sections.items() if isinstance(sections, Mapping) else ():
         scenarios = section.get("scenarios") if isinstance(section, Mapping) else None
-        if isinstance(scenarios, list) and "quality" in scenarios and not section.get("quality"):
-            message = "is missing, but `scenarios` has 'quality'; it needs `epochs`, such as [6]"
-            yield Problem(f"workloads.{name}.quality", "", message)
+        asked = scenarios if isinstance(scenarios, list) else []
+        for scenario in _evaluated():
+            if scenario in asked and not section.get(scenario):
+                message = (
+                    f"is missing, but `scenarios` has '{scenario}'; it needs `epochs`, such as [6]"
+                )
+                yield Problem(f"workloads.{name}.{scenario}", "", message)
 
 
 def of_other_scenarios(data: Mapping[str, Any]) -> Iterator[Problem]:
@@ -74,10 +102,6 @@ def of_other_scenarios(data: Mapping[str, Any]) -> Iterator[Problem]:
                 yield Problem(f"workloads.{name}.{key}", repr(other[0]), message)
 
 
-#: Scenarios whose sizes are part of what is compared.
-GIVEN = ("quality",)
-
-
 def cannot_be_searched(data: Mapping[str, Any]) -> Iterator[Problem]:
     """What asks for `max` where it cannot be found, or limits memory that has its own limit."""
     cpu, search = data.get("device") == "cpu", data.get("search")
@@ -95,7 +119,7 @@ def cannot_be_searched(data: Mapping[str, Any]) -> Iterator[Problem]:
         sizes = [key for key in declared if MAX in _listed(section.get(key))]
         places += [f"{place}.{key}" for key in [*batches, *sizes]]
         scenarios = section.get("scenarios")
-        for scenario in GIVEN:
+        for scenario in _evaluated():
             own = section.get(scenario)
             if isinstance(own, Mapping) and own.get("batch_sizes") and not sizes:
                 continue
@@ -194,15 +218,22 @@ def too_small(data: Mapping[str, Any]) -> Iterator[Problem]:
 def _with_data(name: str, section: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
     """(kinds of data, the part of a section that has them): of training, and where they differ."""
     scenarios = _listed(section.get("scenarios", ["train"]))
-    inferred, tested = section.get("infer"), section.get("quality")
+    inferred = section.get("infer")
     of_infer = inferred.get("data") if isinstance(inferred, Mapping) else None
     if "train" in scenarios or ("infer" in scenarios and of_infer is None):
         yield section.get("data"), ""
     if "infer" in scenarios and of_infer is not None:
         yield of_infer, "infer"
-    if "quality" in scenarios and isinstance(tested, Mapping):
-        usual = [kind for kind, each in workloads.data(name).items() if each.tests][:1]
-        yield tested.get("data", usual), "quality"
+    for scenario in _evaluated():
+        tested = section.get(scenario)
+        if scenario in scenarios and isinstance(tested, Mapping):
+            usual = [kind for kind, each in workloads.data(name).items() if each.tests][:1]
+            yield tested.get("data", usual), scenario
+
+
+def _evaluated() -> list[str]:
+    """The scenarios that evaluate models on the way: their sizes are part of what is compared."""
+    return [scenario for scenario in SCENARIOS if curved(scenario)]
 
 
 def _leaves(size: Any, count: int) -> bool:
@@ -222,66 +253,44 @@ def _with_max(section: Any, key: str) -> list[str]:
     ]
 
 
-def split_topology(topology: str) -> tuple[int, int]:
-    """Nodes and devices of a node: '2n8d' -> (2, 8)."""
-    nodes, devices = topology.removesuffix("d").split("n")
-    return int(nodes), int(devices)
+def not_trained(config: Config) -> Iterator[Problem]:
+    """How to train, asked for where nothing trains: it would change nothing."""
+    for name, section in config.workloads.asked().items():
+        asked = {
+            "layouts": section.layouts != [Layout()],
+            "global_batch_sizes": bool(section.global_batch_sizes),
+        }
+        for key, is_asked in asked.items():
+            if is_asked and "train" not in section.scenarios:
+                message = "is for `train` only; leave it out, or add 'train' to `scenarios`"
+                yield Problem(f"workloads.{name}.{key}", "", message)
 
 
-def label_beside(name: str) -> str:
-    """What an entry of `beside` is called: 'before', of '/data/before/' too."""
-    return name.rstrip("/").rpartition("/")[2]
+def laid_out(config: Config) -> Iterator[Problem]:
+    """Layouts that stand twice in a list, or fit no topology of their section."""
+    for name, section in config.workloads.asked().items():
+        lists = [("layouts", section.layouts, config.topologies)]
+        for index, entry in enumerate(section.also):
+            topologies = entry.topologies or config.topologies
+            lists.append((f"also[{index}].layouts", entry.layouts or [], topologies))
+        for place, layouts, topologies in lists if "train" in section.scenarios else ():
+            yield from doubled(f"workloads.{name}.{place}", layouts)
+            yield from fitting_nowhere(f"workloads.{name}.{place}", layouts, topologies)
 
 
-def check_beside(
-    config: "Config",
-    source: str,
-    folder: Path = Path("config/published"),
-    results: Path = Path("results"),
-) -> list[str]:
-    """Return those in `beside` that are rounds, and no publication.
-
-    A publication is of the project or in `folder`; a round is in `results`, or is named by a path,
-    which is not looked at. Raises ConfigError where a name is neither.
-    """
-    folders = (folder, project.own("config/published"))
-    known = sorted({path.stem for each in folders for path in each.glob("*.yaml")})
-    others = [name for name in config.beside if name not in known]
-    problems = []
-    for index, name in enumerate(others):
-        key, value = f"beside[{config.beside.index(name)}]", repr(name)
-        if "/" not in name and not (results / name / "config.yaml").exists():
-            message = f"is no file of {folder}, and no round in {results}"
-            meant = "".join(nearest(name, known))
-            problems.append(Problem(key, value, message, tuple(known), meant))
-        if label_beside(name) in map(label_beside, others[:index]):  # their tables are copied
-            message = "has the name of another round there; rename the folder of one"
-            problems.append(Problem(key, value, message))
-    if problems:
-        raise ConfigError(source, problems)
-    return others
-
-
-def problems_here(config: "Config", cores: int) -> list[str]:
-    """What this machine, with so many cores, cannot run of the round. Empty if nothing."""
-    return [str(problem) for problem in _problems_here(config, cores)]
-
-
-def _problems_here(config: "Config", cores: int) -> Iterator[Problem]:
-    for index, topology in enumerate(config.topologies):
-        nodes, devices = split_topology(topology)
-        wanted = devices * config.cores_per_device
-        key = f"topologies[{index}]"
-        if nodes > 1:
-            message = f"needs {nodes} nodes, but this is one machine; use a cluster's profile"
-            yield Problem(key, topology, message)
-        elif config.device == "cpu" and wanted > cores:
-            message = (
-                f"needs {wanted} cores ({devices} devices x {config.cores_per_device} "
-                f"cores_per_device), but this machine has {cores}"
-            )
-            yield Problem(key, topology, message)
-    for framework, path in config.environments.interpreters.items():
-        if not Path(path).is_file():
-            key = f"environments.interpreters.{framework}"
-            yield Problem(key, path, "is not a file on this machine")
+def undivided(config: Config) -> Iterator[Problem]:
+    """Global batches of which not all model replicas can take an equal share."""
+    for name, section in config.workloads.asked().items():
+        for index, (matrix, topologies) in enumerate(section.matrices("train")):
+            place = f"workloads.{name}." + (f"also[{index - 1}]." if index else "")
+            for precision, topology, asked in itertools.product(
+                matrix.precisions, topologies or config.topologies, matrix.layouts
+            ):
+                devices = math.prod(split_topology(topology))
+                if not asked.fits(devices):  # there is no case, or an unsupported one
+                    continue
+                shares = asked.layout.global_batch_size(1, devices)
+                for size in matrix.global_batch_sizes_of("train", precision):
+                    if size % shares:
+                        message = f"cannot be shared equally by {shares}, as {topology} needs"
+                        yield Problem(f"{place}global_batch_sizes.{precision}", str(size), message)
