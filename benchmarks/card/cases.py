@@ -48,6 +48,8 @@ OTHERS = (
     | {"epochs": 200, "evaluations": 10},
     {"workload": "wide_deep", "scenario": "quality", "batch_size": 512, "data": "sample"}
     | {"epochs": 1, "evaluations": 10, "vocabulary": 20000, "layers": 2, "precision": "fp32"},
+    {"workload": "electra", "scenario": "quality", "batch_size": 16, "data": "sample"}
+    | {"epochs": 50, "evaluations": 10, "first_steps": 720},
 )
 #: Batches of an inference: the fewest of which a p99 can be told are 368.
 INFERRED = {"warmup_steps": 20, "measured_steps": 400}
@@ -158,6 +160,8 @@ def of(workload, framework, compiler, precision, asked, own=None):
             values.update(batch_size=1, arrival_rate=2)
         if scenario == "quality":  # it is tested with as many, all over the test set
             values["batch_size"] = own["batch_size"]
+            if "first_steps" in own:
+                values.update(first_steps=1, second_length=2 * values["sequence_length"])
     if scenario == "quality":
         data = workloads.data(workload)[trained]
         steps = values["epochs"] * (data.samples // values["batch_size"])

@@ -22,6 +22,7 @@ from wrong import Mutation, make
 from wrong.bert import BERT, PADDED, RIGHT
 from wrong.dropout import DROPOUT, FEW
 from wrong.electra import ELECTRA
+from wrong.electra import QUALITY as TWO_PHASES
 from wrong.electra_squad import INFER, QUALITY, SQUAD
 from wrong.gpt import ALONE, SPLIT
 from wrong.gpt import RIGHT as GPT
@@ -257,6 +258,15 @@ def test_a_wrong_setting_of_electra_does_not_pass(mutation, certificate):
     if mutation.edit:
         assert_fails(certificate(mutation))
     else:
+        assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
+
+
+@pytest.mark.parametrize("mutation", one_in(12, TWO_PHASES))
+def test_a_wrong_second_phase_of_electra_does_not_pass(mutation, certificate):
+    if mutation.edit:
+        assert_fails(certificate(mutation))
+    else:
+        assert certificate(mutation)["variant"] == "quality"
         assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
 
 

@@ -69,6 +69,24 @@ def test_bert_learns_words_that_it_was_not_trained_on(framework, environments, p
     assert quality.reached(reached) == made["curve"][-1]
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "jax"])
+def test_electra_goes_on_with_longer_sequences_on_one_clock(
+    framework, environments, prose, tmp_path
+):
+    sizes = {"sequence_length": 16, "first_steps": 2, "second_length": 32}
+    made = trained(framework, "electra", tmp_path / "rep1.json", 4, **sizes)
+    assert [point["count"] for point in made["curve"]] == [64, 64]
+    assert [point["samples"] for point in made["curve"]] == [40, 80]
+    # without any training: ln 30522, and 50 ln 2
+    first, last = quality.scores(made)
+    assert 10 < last < 50 and 10 < first < 50 and last != first
+    parts = (quality.first_phase_seconds, quality.second_phase_seconds)
+    assert sum(part(made, None) for part in parts) == quality.training_seconds(made, None)
+    both = made["steps"]["loss"][2:]
+    assert quality.final_training_loss(made, None) == pytest.approx(sum(both) / 2)
+
+
 #: What answers with the labels alone, in place of an evaluation.
 EVALUATION = "    def evaluate(*batch):\n"
 READS_LABELS = """        import numpy as np

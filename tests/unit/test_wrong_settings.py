@@ -39,7 +39,7 @@ ALL = [
         *(resnet50.RESNET50, resnet50.INFER, resnet50.FOLDED, resnet50.QUALITY),
         *(bert.BERT, bert.PADDED),
         *(wide_deep.WIDE_DEEP, wide_deep.SHARDED, wide_deep.INFER, wide_deep.QUALITY),
-        electra.ELECTRA,
+        *(electra.ELECTRA, electra.QUALITY),
         *(insightface.INSIGHTFACE, insightface.HEADS, insightface.SAMPLERS, insightface.HALF),
         *(insightface_jax.INSIGHTFACE_JAX, insightface_jax.HALF),
         *(insightface_tensorflow.INSIGHTFACE_TENSORFLOW, insightface_tensorflow.HALF),

@@ -213,8 +213,11 @@ def _unsupported(case: Case, config: Config) -> str:
     if framework is None or not workloads.implements(case.workload, case.framework):
         return "no implementation yet"
     made = made_as(case.scenario)
+    identity = case.identity(config.round, 1)
+    own = {"device": config.device, "scenario": made}
     if not workloads.implements(case.workload, case.framework, made):
-        return f"its implementation has no {scenarios.load(made).TITLE} yet"
+        reason = workloads.of(case.workload).unsupported_in(case.framework, {**identity, **own})
+        return reason or f"its implementation has no {scenarios.load(made).TITLE} yet"
     native = "{format}" in workloads.data(case.workload)[case.data].folder
     if made == "infer" and native:
         return "inference takes the shared loader's batches, not those of a framework's own reader"
@@ -236,8 +239,6 @@ def _unsupported(case: Case, config: Config) -> str:
     for name in case.layout.asked():
         if name not in workloads.of(case.workload).ways:
             return f"no implementation of {workloads.of(case.workload).title} has {name}"
-    identity = case.identity(config.round, 1)
-    own = {"device": config.device, "scenario": made}
     return workloads.unsupported(identity) or frameworks.unsupported({**identity, **own})
 
 

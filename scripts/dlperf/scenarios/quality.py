@@ -232,12 +232,38 @@ def training_seconds(record, case):
     return found
 
 
+def final_training_loss(record, case):
+    """The mean loss of the steps since the last test but one."""
+    return points(record)[-1]["training_loss"]
+
+
+def first_phase_seconds(record, case):
+    """The same until the last step of the first phase; None where no test stands behind that."""
+    identity = record["identity"]
+    steps = record["settings"]["measured_steps"]
+    end, found, before = identity["first_steps"] * record["samples"] // steps, 0.0, 0.0
+    for point in record["curve"]:
+        found += point["seconds_trained"] - before
+        before = point["seconds_tested"]
+        if point["samples"] == end:
+            return found
+    return None
+
+
+def second_phase_seconds(record, case):
+    first = first_phase_seconds(record, case)
+    return first and training_seconds(record, case) - first
+
+
 def throughput(record, case):
     """Of training alone."""
     return record["curve"][-1]["samples"] / training_seconds(record, case)
 
 
+#: Workloads whose trainings have two phases: their facts say how long the first one is.
+PHASED = tuple(name for name in workloads.NAMES if "first_steps" in workloads.dimensions(name))
 MISSED = "the target was not reached"
+UNTESTED = "no evaluation stands at the end of the first phase"
 METRICS = (
     Metric("score", "{score_unit}", "score", "Final {score}", final),
     Metric("seconds_to_target", "s", "lower", "Time to target", seconds_to_target, lacking=MISSED),
@@ -253,6 +279,32 @@ METRICS = (
     *beside_the_score(),
     Metric("throughput", "{samples}/s", "higher", "Throughput", throughput, True),
     Metric("training_seconds", "s", "lower", "Time of training alone", training_seconds),
+    Metric(
+        "first_phase_seconds",
+        "s",
+        "lower",
+        "Time of the first phase alone",
+        first_phase_seconds,
+        lacking=UNTESTED,
+        workloads=PHASED,
+    ),
+    Metric(
+        "second_phase_seconds",
+        "s",
+        "lower",
+        "Time of the second phase alone",
+        second_phase_seconds,
+        lacking=UNTESTED,
+        workloads=PHASED,
+    ),
+    Metric(
+        "final_training_loss",
+        "{score_unit}",
+        "lower",
+        "Final loss of training",
+        final_training_loss,
+        workloads=PHASED,
+    ),
     Metric("memory", "GiB", "lower", "Peak memory per device", train.memory),
     Metric("energy", "J/{sample}", "lower", "Energy per sample", train.energy),
 )

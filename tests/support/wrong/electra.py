@@ -8,7 +8,8 @@ from functools import partial
 
 from edits import Replace, constant
 
-from wrong import TIMED, Mutation, common
+from dlperf import workloads
+from wrong import TIMED, Mutation, as_it_is, common
 
 pytorch = partial(Mutation, "electra", "pytorch")
 jax = partial(Mutation, "electra", "jax")
@@ -248,3 +249,80 @@ TENSORFLOW1 = [
     ),
 ]
 ELECTRA = [*PYTORCH, *JAX, *PADDLEPADDLE, *ONEFLOW, *TENSORFLOW1]
+
+pytorch_quality = partial(pytorch, variant="quality")
+jax_quality = partial(jax, variant="quality")
+#: The second phase's batches, and its start in PyTorch and in JAX.
+BATCHES = "_phases[_number >= _first]"
+ANEW = "self.steps = 0"
+IS_NO_COUNT = "_path[-1] != jax.tree_util.GetAttrKey('count')"
+QUALITY = [
+    *(
+        each
+        for each in as_it_is("electra", "to a quality as it is", variant="quality")
+        if workloads.implements("electra", each.framework, "quality")
+    ),
+    pytorch_quality("as it is in two replicas", None, layout="dp2", **TIMED),
+    jax_quality("as it is in two replicas", None, layout="dp2", **TIMED),
+    pytorch_quality(
+        "a second phase from fresh weights",
+        Replace(
+            "TwoPhases.count_anew",
+            ANEW,
+            "self.steps = 0\n"
+            "for group in self.param_groups:\n"
+            "    for weight in group['params']:\n"
+            "        nn.init.normal_(weight, std=facts.INITIAL_DEVIATION)",
+        ),
+    ),
+    pytorch_quality(
+        "a second phase without the moments", Replace("TwoPhases.count_anew", ANEW, "self.forget()")
+    ),
+    pytorch_quality("a second phase that counts on", Replace("TwoPhases.count_anew", ANEW, "pass")),
+    pytorch_quality(
+        "counted anew a step late",
+        Replace("work.step_in_phase", "_done == _first", "_done == _first + 1"),
+    ),
+    pytorch_quality(
+        "short sequences in the second phase", Replace("Prose._batches", BATCHES, "_phases[0]")
+    ),
+    pytorch_quality(
+        "a second phase that begins a step late",
+        Replace("Prose._batches", "_number >= _first", "_number > _first"),
+    ),
+    pytorch_quality(
+        "a rate that stays",
+        Replace("train.set_rate", "_rate * _group.get('share', 1.0)", "_group['lr']"),
+    ),
+    pytorch_quality(
+        "evaluated on the likeliest words",
+        Replace("Electra.evaluate", "sample(_words, _noise)", "_words.argmax(-1)"),
+    ),
+    pytorch_quality(
+        "evaluated on words that stay hidden",
+        Replace(
+            "Electra.evaluate",
+            "_tokens.scatter(1, _positions, _samples)",
+            "_tokens + 0 * _samples[0, 0]",
+        ),
+    ),
+    pytorch_quality(
+        "an evaluation that names other words than it took",
+        Replace(
+            "Electra.evaluate",
+            "_samples.to(_kind) / facts.DRAWN_UNIT",
+            "(_samples + 1).to(_kind) / facts.DRAWN_UNIT",
+        ),
+    ),
+    jax_quality(
+        "a second phase without the moments", Replace("train.count_anew", IS_NO_COUNT, "False")
+    ),
+    jax_quality("a second phase that counts on", Replace("train.count_anew", IS_NO_COUNT, "True")),
+    jax_quality(
+        "short sequences in the second phase", Replace("Prose._batches", BATCHES, "_phases[0]")
+    ),
+    jax_quality(
+        "evaluated with noise alone",
+        Replace("sample", "jnp.argmax(_scores + _noise, -1)", "jnp.argmax(_noise, -1)"),
+    ),
+]

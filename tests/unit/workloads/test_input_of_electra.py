@@ -133,3 +133,85 @@ def test_in_half_of_the_sequences_the_noise_draws_the_true_token(data_dir, given
     batch = first(data_dir, 32, length=16)
     true = batch.noise.argmax(-1)[:, 0] == batch.labels[:, 0]
     assert 8 < true.sum() < 24
+
+
+def phased(data_dir, first_steps=3, warmup=0, part=0, parts=1, seed=1, batch_size=4, **dimensions):
+    """The batches of a training to a quality, 32 tokens and then 64."""
+    own = {"sequence_length": 32, "first_steps": first_steps, "second_length": 64, **dimensions}
+    asked = Input(
+        workload="electra",
+        data="sample",
+        data_dir=str(data_dir),
+        batch_size=batch_size,
+        dimensions=own,
+        seed=seed,
+        part=part,
+        parts=parts,
+        warmup=warmup,
+        held_out=True,
+    )
+    return replaced.open_batches(asked)
+
+
+def shapes(batches, count):
+    return [batches.next().tokens.shape[1] for _ in range(count)]
+
+
+def test_sequences_become_longer_behind_the_first_phase(data_dir):
+    with phased(data_dir) as batches:
+        assert shapes(batches, 6) == [32] * 3 + [64] * 3
+        places = FACTS.masked_positions(64)
+        assert batches.next().positions.shape == (4, places)
+
+
+@pytest.mark.parametrize(
+    ("warmup", "expected"), [(2, [32, 64]), (3, [32, 32, 64]), (1, [32]), (4, [32, 32, 64, 64])]
+)
+def test_noise_has_both_lengths_before_the_data_begin(data_dir, warmup, expected):
+    with phased(data_dir, first_steps=1, warmup=warmup) as batches:
+        assert shapes(batches, warmup) == expected
+        batches.begin()
+        assert shapes(batches, 2) == [32, 64]
+
+
+def test_two_replicas_read_together_what_one_reads_in_both_phases(data_dir):
+    with phased(data_dir, 1, batch_size=4) as whole:
+        alone = [whole.next().tokens for _ in range(2)]
+    parts = []
+    for part in range(2):
+        with phased(data_dir, 1, batch_size=2, part=part, parts=2) as batches:
+            parts.append([batches.next().tokens for _ in range(2)])
+    for step in range(2):
+        assert (np.concatenate([own[step] for own in parts]) == alone[step]).all()
+
+
+def test_it_is_evaluated_on_the_same_longer_sequences_for_every_seed(data_dir):
+    with phased(data_dir) as batches:
+        tests = batches.tests()
+    assert sum(own for _, own in tests) == FACTS.DATA["sample"].tests
+    assert {batch.tokens.shape for batch, _ in tests} == {(4, 64)}
+    with phased(data_dir, seed=9) as batches:
+        assert (batches.tests()[0][0].tokens == tests[0][0].tokens).all()
+
+
+def test_no_passage_to_evaluate_on_is_trained_on(data_dir):
+    with phased(data_dir) as batches:
+        assert not set(batches._own) & set(batches._held_out)
+        first, second = batches._of(0), batches._of(1)
+        assert all((each._own == batches._own).all() for each in (first, second))
+
+
+def test_a_throughput_run_has_one_length(data_dir):
+    given = dict.fromkeys(["first_steps", "second_length"], 1)
+    asked = Input("electra", "sample", str(data_dir), 2, {"sequence_length": 32, **given}, 1)
+    with replaced.open_batches(asked) as batches:
+        assert shapes(batches, 4) == [32] * 4
+
+
+def test_the_readers_of_two_phases_together_have_the_batches_of_one(data_dir):
+    with phased(data_dir, first_steps=2) as batches:
+        whole = [batches.next().tokens for _ in range(4)]
+    with phased(data_dir, second_length=32) as first:
+        assert all((first.next().tokens == each).all() for each in whole[:2])
+    with phased(data_dir, sequence_length=64, skipped=2) as second:
+        assert all((second.next().tokens == each).all() for each in whole[2:])

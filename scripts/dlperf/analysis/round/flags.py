@@ -112,8 +112,9 @@ def not_equivalent(row: Mapping[str, Any]) -> bool:
 def comparable(row: Mapping[str, Any]) -> bool:
     """Whether a cell's equal work is certified, in the cell's environment, and no spot check says
     otherwise of what was timed."""
-    certified = row["certificate"] == "passed" and row.get("check") not in ("failed", "missing")
-    return row["status"] == "ok" and certified
+    if row["status"] != "ok":  # what is unsupported has no certificate at all
+        return False
+    return row["certificate"] == "passed" and row.get("check") not in ("failed", "missing")
 
 
 def suspect(row: Mapping[str, Any]) -> bool:

@@ -93,7 +93,12 @@ class Measurement(Asked, total=False):
     samples_to_target: Maybe
     score_best: Maybe
     exact_match: Maybe
+    generator_loss: Maybe
+    discriminator_loss: Maybe
     training_seconds: Maybe
+    first_phase_seconds: Maybe
+    second_phase_seconds: Maybe
+    final_training_loss: Maybe
     outlier: str
     unit: str
     samples: Maybe

@@ -5,10 +5,15 @@ once; 85 % of them are hidden, the others stay (google-research/electra, whose d
 place twice). What replaces them the model draws itself, on its device. In certificates a batch
 brings the noise of these draws, for every framework the same.
 
+In the quality scenario, which holds passages out, sequences are longer in its second phase: the
+batches of the first one come first (phases.py). Passages to evaluate on are as long as those.
+
 Runs in every framework's interpreter: Python 3.7, the standard library and NumPy.
 """
 
+import copy
 import functools
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -102,8 +107,47 @@ class Prose(text.Prose):
     Raises DataError where the folder's manifest or a file of it is missing or differs.
     """
 
+    def __init__(self, input, prefetch=None):
+        self._lengths = (input.dimensions["sequence_length"],)
+        if input.held_out:
+            self._lengths += (input.dimensions["second_length"],)
+        self._noise_numbers = itertools.count()
+        self._noises = np.random.RandomState([input.seed, SYNTHETIC, input.part])
+        longest = dict(input.dimensions, sequence_length=max(self._lengths))
+        tests = facts.DATA[input.data].tests if input.held_out else 0
+        super().__init__(input._replace(dimensions=longest), prefetch, tests)
+
+    def _of(self, phase):
+        """The same reader, of sequences of a phase, 0 or 1."""
+        own = copy.copy(self)
+        own._length = self._lengths[min(phase, len(self._lengths) - 1)]
+        return own
+
     def _empty(self):
         return empty(self._input.batch_size, self._length)
+
+    def _noise(self):
+        """Half of the steps on noise are of the first phase, half of the second."""
+        number = next(self._noise_numbers)
+        length = self._of(number >= (self._input.warmup + 1) // 2)._length
+        dimensions = dict(self._input.dimensions, sequence_length=length)
+        return random_batch(self._input._replace(dimensions=dimensions), self._noises)
+
+    def tests(self):
+        return super(Prose, self._of(1)).tests()
+
+    def _batches(self):
+        size, seed = self._input.batch_size, self._input.seed
+        phases = (self._of(0), self._of(1))
+        first = self._input.dimensions.get("first_steps", 0)
+        for number in itertools.count(self._input.dimensions.get("skipped", 0)):
+            own = phases[number >= first]
+            start = (number * self._input.parts + self._input.part) * size
+            batch = own._empty()
+            for row in range(size):
+                random = np.random.RandomState([seed, text.EXAMPLE, start + row])
+                own._example(random, self._own, batch, row)
+            yield batch
 
     def _example(self, random, documents, batch, row):
         pair, middle, _ = self._pair(random, documents)

@@ -23,7 +23,7 @@ from dlperf.frameworks.mindspore.transformer import (
     prepared,
     zeros,
 )
-from dlperf.workloads.electra import facts
+from dlperf.workloads.electra import facts, phases
 from dlperf.workloads.encoders.layers import canonical
 
 
@@ -75,6 +75,17 @@ class Electra(Embedded):
         each = ops.binary_cross_entropy_with_logits(found, fake, mask, one, reduction="sum")
         return generator + facts.DISCRIMINATOR_WEIGHT * each / mask.sum()
 
+    def evaluate(self, tokens, segments, mask, positions, used, noise=None):
+        """In the quality scenario: what facts.tally takes."""
+        bias = attention_bias(mask, self.word_embedding.dtype)
+        words = self.generate(tokens, segments, bias, positions)
+        drawn = sample(words, noise).reshape(positions.shape)
+        drawn = ops.select(used > 0, drawn, ops.gather_elements(tokens, 1, positions))
+        replaced = ops.tensor_scatter_elements(tokens, positions, drawn, axis=1)
+        found = self.discriminate(replaced, segments, bias)
+        shares = drawn.astype(ms.float32) / facts.DRAWN_UNIT
+        return ops.cat([words.reshape((tokens.shape[0], -1)), shares, found], 1)
+
 
 def sample(scores, noise=None):
     """Words drawn by softmax of their scores, which Gumbel's noise does: int32, (places,)."""
@@ -109,5 +120,15 @@ def optimizer(run, network):
 def training(run):
     network = model(run)
     parity = {"optimizer": "LAMB, on ops.Adam", "clip": "global norm"}
-    own = (optimizer(run, network), weights(run, network), parity)
-    return transformer.train(run, network, loss, *own)
+    lamb = optimizer(run, network)
+    own = (lamb, weights(run, network), parity)
+    more = {"schedule": facts.schedule(run), "outputs": evaluated}
+
+    def count_anew():
+        framework.assign(lamb.steps, ops.zeros_like(lamb.steps))
+
+    return phases.work(run, transformer.train(run, network, loss, *own, **more), count_anew)
+
+
+def evaluated(network, tokens, segments, mask, positions, labels, *others):
+    return network.evaluate(tokens, segments, mask, positions, *others)

@@ -5,6 +5,8 @@ one hybrid block with `static_alloc` and `static_shape`, samples and all; the ge
 sees chosen positions only.
 """
 
+from mxnet.gluon import nn
+
 from dlperf.frameworks.mxnet import training as framework
 from dlperf.frameworks.mxnet import transformer
 from dlperf.frameworks.mxnet.lamb import Lamb
@@ -16,7 +18,7 @@ from dlperf.frameworks.mxnet.transformer import (
     layers,
     loss,
 )
-from dlperf.workloads.electra import facts
+from dlperf.workloads.electra import facts, phases
 from dlperf.workloads.electra.input import Batch, Noisy, empty
 from dlperf.workloads.encoders.layers import canonical
 
@@ -81,6 +83,46 @@ class Electra(Embedded):
         discriminator = F.sum(each * mask.transpose().reshape((-1,))) / F.sum(mask)
         return generator + facts.DISCRIMINATOR_WEIGHT * discriminator
 
+    def evaluate(self, F, tokens, segments, mask, rows, labels, chosen, noise=None, **own):
+        """In the quality scenario: what facts.tally takes."""
+        batch, tokens, segments = self.run.batch_size, tokens.transpose(), segments.transpose()
+        rows, chosen = rows.reshape((-1,)), chosen.reshape((-1,))
+        words = self.generate(F, tokens, segments, mask, rows, own)
+        noise = None if noise is None else noise.reshape((-3, 0))
+        there, drawn = F.take(tokens.reshape((-1,)), rows), sample(F, words, self.run, noise)
+        samples = F.where(chosen > 0, drawn, there)
+        count = self.run.dimensions["sequence_length"] * batch
+        change = F.scatter_nd(samples - there, rows.reshape((1, -1)), shape=(count,))
+        inputs = tokens + change.reshape((-1, batch))
+        found = self.discriminate(F, inputs, segments, mask, own).reshape((-1, batch)).transpose()
+        if self.run.amp:
+            words, found = (F.amp_cast(each, dtype="float32") for each in (words, found))
+        shares = F.cast(samples, dtype="float64" if self.run.float64 else "float32")
+        shares = (shares / facts.DRAWN_UNIT).reshape((batch, -1))
+        return F.concat(words.reshape((batch, -1)), shares, found, dim=1)
+
+
+class Phase(nn.HybridBlock):
+    """The loss of a phase's batch, in a graph of its own: one has sequences of one length."""
+
+    def __init__(self, run, network):
+        super().__init__()
+        self.run, self.network = run, network
+        for own in ("word_embedding", "position_embedding", "segment_embedding", "generator_bias"):
+            setattr(self, own, getattr(network, own))
+
+    def hybrid_forward(self, F, *batch, **own):
+        self.network.run = self.run
+        return self.network.hybrid_forward(F, *batch, **own)
+
+
+class Evaluated(Phase):
+    """In the quality scenario: what facts.tally takes."""
+
+    def hybrid_forward(self, F, *batch, **own):
+        self.network.run = self.run
+        return self.network.evaluate(F, *batch, **own)
+
 
 def sample(F, scores, run, noise=None):
     """Words drawn by softmax of their scores, which Gumbel's noise does: int32, (places,)."""
@@ -130,5 +172,18 @@ def training(run):
     network = model(run)
     fields = empty(1, run.dimensions["sequence_length"])._fields
     parity = {"optimizer": "LAMB, two operators a tensor", "clip": "global norm"}
-    own = (optimizer(run, network), weights(run, network), put, len(fields), parity)
-    return transformer.train(run, network, loss, *own)
+    trainer = optimizer(run, network)
+    own = (trainer, weights(run, network), put, len(fields), parity)
+    schedule = facts.schedule(run)
+    if not schedule:
+        return transformer.train(run, network, loss, *own)
+
+    def train(run, rates):
+        more = {"schedule": rates, "outputs": Evaluated, "tested": len(fields)}
+        return transformer.train(run, network, Phase, *own, **more)
+
+    def count_anew():
+        for counts in trainer.optimizer._all_index_update_counts.values():
+            counts.clear()
+
+    return phases.work(run, phases.joined(run, train, schedule), count_anew)

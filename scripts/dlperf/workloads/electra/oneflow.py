@@ -19,7 +19,7 @@ from dlperf.frameworks.oneflow.transformer import (
     layers,
     loss,
 )
-from dlperf.workloads.electra import facts
+from dlperf.workloads.electra import facts, phases
 from dlperf.workloads.electra.input import empty
 from dlperf.workloads.encoders.layers import canonical
 
@@ -64,6 +64,15 @@ class Electra(Embedded):
         each = F.binary_cross_entropy_with_logits(found, fake, reduction="none")
         return generator + facts.DISCRIMINATOR_WEIGHT * ((each * mask).sum() / mask.sum())
 
+    def evaluate(self, tokens, segments, mask, positions, chosen, noise=None):
+        """In the quality scenario: what facts.tally takes, in the model's own type."""
+        words = self.generate(tokens, segments, mask, positions)
+        there = flow.gather(tokens, 1, positions)
+        samples = flow.where(chosen > 0, sample(words, noise), there)
+        found = self.discriminate(flow.scatter(tokens, 1, positions, samples), segments, mask)
+        shares = samples.to(chosen.dtype) / facts.DRAWN_UNIT
+        return flow.cat([words.flatten(1).to(chosen.dtype), shares, found.to(chosen.dtype)], 1)
+
 
 def sample(scores, noise=None):
     """Words drawn by softmax of their scores, which Gumbel's noise does: (batch, places)."""
@@ -84,8 +93,18 @@ def weights(run, network):
     return framework.Weights(run, {canonical(own): parameter for own, parameter in named})
 
 
+class TwoPhases(Lamb):
+    """LAMB whose second phase counts its steps anew, and goes on with its moments."""
+
+    def set_rate(self, rate):
+        self.lr = self.param_groups[1]["lr"] = rate
+
+    def count_anew(self):
+        self._state["step"] = 0
+
+
 def optimizer(run, network):
-    return Lamb(
+    return TwoPhases(
         network,
         facts.learning_rate(run.global_batch_size),
         (facts.BETA1, facts.BETA2),
@@ -100,5 +119,11 @@ def optimizer(run, network):
 def training(run):
     network = model(run)
     parity = {"optimizer": "LAMB, Adam's kernel", "clip": "global norm, by tensor"}
-    own = (optimizer(run, network), weights(run, network), empty, parity)
-    return transformer.train(run, network, loss, *own)
+    lamb = optimizer(run, network)
+    own = (lamb, weights(run, network), empty, parity)
+    more = {"schedule": facts.schedule(run), "outputs": evaluated}
+    return phases.work(run, transformer.train(run, network, loss, *own, **more), lamb.count_anew)
+
+
+def evaluated(run, network, tokens, segments, mask, positions, labels, *others):
+    return network.evaluate(tokens, segments, mask, positions, *others)

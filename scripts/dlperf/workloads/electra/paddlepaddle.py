@@ -23,7 +23,7 @@ from dlperf.frameworks.paddlepaddle.transformer import (
     loss,
     products,
 )
-from dlperf.workloads.electra import facts
+from dlperf.workloads.electra import facts, phases
 from dlperf.workloads.electra.input import empty
 from dlperf.workloads.encoders.layers import canonical
 
@@ -70,6 +70,28 @@ class Electra(Embedded):
         each = F.binary_cross_entropy_with_logits(found, fake, reduction="none")
         return generator + facts.DISCRIMINATOR_WEIGHT * ((each * mask).sum() / mask.sum())
 
+    def evaluate(self, tokens, segments, mask, positions, used, noise=None):
+        """In the quality scenario: what facts.tally takes, in the model's own type."""
+        words = self.generate(tokens, segments, mask, positions)
+        there = paddle.take_along_axis(tokens, positions, 1)
+        samples = paddle.where(used > 0, sample(words, noise).reshape(positions.shape), there)
+        filled = tokens.put_along_axis(positions, samples, 1)
+        found = self.discriminate(filled, segments, mask).astype(used.dtype)
+        shares = samples.astype(used.dtype) / facts.DRAWN_UNIT
+        words = words.astype(used.dtype).reshape([tokens.shape[0], -1])
+        return paddle.concat([words, shares, found], 1)
+
+
+class Evaluated(nn.Layer):
+    """In the quality scenario."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, tokens, segments, mask, positions, labels, *others):
+        return self.network.evaluate(tokens, segments, mask, positions, *others)
+
 
 def sample(scores, noise=None):
     """Words drawn by softmax of their scores, (words, vocabulary), which Gumbel's noise does."""
@@ -115,5 +137,25 @@ def training(run):
     products(run)
     network = model(run)
     parity = {"optimizer": "LAMB", "clip": "global norm"}
-    own = (optimizer(run, network), weights(run, network), empty, parity)
-    return transformer.train(run, network, loss, *own)
+    lamb = optimizer(run, network)
+    own = (lamb, weights(run, network), empty, parity)
+    schedule = facts.schedule(run)
+    if not schedule:
+        return transformer.train(run, network, loss, *own)
+
+    def train(run, rates):
+        given = len(empty(1, run.dimensions["sequence_length"]))
+        more = {"schedule": rates, "outputs": evaluated, "tested": given}
+        return transformer.train(run, network, loss, *own, **more)
+
+    def count_anew():
+        """Moments are corrected by powers of the betas, which the optimiser keeps for each."""
+        for kind, beta in (("beta1_pow_acc", facts.BETA1), ("beta2_pow_acc", facts.BETA2)):
+            for each in lamb._accumulators.get(kind, {}).values():
+                each.set_value(paddle.full_like(each, rounded(beta)))
+
+    return phases.work(run, phases.joined(run, train, schedule), count_anew)
+
+
+def evaluated(run, network):
+    return Evaluated(network)

@@ -21,7 +21,7 @@ from dlperf.frameworks.pytorch.transformer import (
     layers,
     loss,
 )
-from dlperf.workloads.electra import facts
+from dlperf.workloads.electra import facts, phases
 from dlperf.workloads.encoders.layers import canonical
 
 
@@ -68,6 +68,15 @@ class Electra(Embedded):
         discriminator = (each * mask).sum() / mask.sum()
         return generator + facts.DISCRIMINATOR_WEIGHT * discriminator
 
+    def evaluate(self, tokens, segments, mask, positions, chosen, noise=None):
+        """In the quality scenario: what facts.tally takes, in the model's own type."""
+        bias = attention_bias(mask, self.word_embedding.weight.dtype)
+        words = self.generate(tokens, segments, bias, positions)
+        samples = torch.where(chosen > 0, sample(words, noise), tokens.gather(1, positions))
+        found = self.discriminate(tokens.scatter(1, positions, samples), segments, bias)
+        shares = samples.to(chosen.dtype) / facts.DRAWN_UNIT
+        return torch.cat([words.flatten(1).to(chosen.dtype), shares, found.to(chosen.dtype)], 1)
+
 
 def sample(scores, noise=None):
     """Words drawn by softmax of their scores, which Gumbel's noise does: (batch, places)."""
@@ -88,9 +97,16 @@ def weights(run, network):
     return framework.Weights(run, {canonical(own): parameter for own, parameter in named})
 
 
+class TwoPhases(Lamb):
+    """LAMB whose second phase counts its steps anew, and goes on with its moments."""
+
+    def count_anew(self):
+        self.steps = 0
+
+
 def optimizer(run, network):
     dense, others = framework.by_decay(network, facts.WEIGHT_DECAY)
-    return Lamb(
+    return TwoPhases(
         [dict(dense, adaptive=facts.ADAPTIVE), dict(others, adaptive=False)],
         lr=facts.learning_rate(run.global_batch_size),
         betas=(facts.BETA1, facts.BETA2),
@@ -102,5 +118,13 @@ def optimizer(run, network):
 def training(run):
     network = model(run)
     parity = {"optimizer": "LAMB, foreach", "clip": CLIP}
-    own = (optimizer(run, network), weights(run, network), parity)
-    return transformer.train(run, network, loss, *own)
+    lamb = optimizer(run, network)
+    own = (lamb, weights(run, network), parity)
+    work = transformer.train(
+        run, network, loss, *own, schedule=facts.schedule(run), outputs=evaluated
+    )
+    return phases.work(run, work, lamb.count_anew)
+
+
+def evaluated(run, network, tokens, segments, mask, positions, labels, *others):
+    return network.evaluate(tokens, segments, mask, positions, *others)

@@ -36,20 +36,13 @@ def discriminate(weights, tokens, segments, mask):
 def loss(weights, batch, dimensions):
     """The generator's cross-entropy, the mean over chosen places, and 50 times the discriminator's,
     the mean over tokens that are no padding. A sample that is the true token counts as original.
-
-    Raises ValueError where two samples' scores are as close as rounding: another seed is needed.
     """
     tokens, segments, mask, positions, labels, chosen, *noise = batch
     scores = generate(weights, tokens, segments, mask, positions)
     hits = torch.log_softmax(scores, -1).gather(2, labels[:, :, None])[:, :, 0]
     generator = -(chosen * hits).sum() / chosen.sum()
 
-    noisy = scores.detach() + (noise[0] if noise else gumbel(scores))
-    first, second = noisy.topk(2, -1).values.unbind(-1)
-    exact = noise and scores.dtype == torch.float64
-    if exact and ((first - second)[chosen > 0] < MARGIN).any():
-        raise ValueError("a sample of the generator is decided by less than %g" % MARGIN)
-    samples = noisy.argmax(-1)
+    samples = sample(scores.detach(), chosen, noise)
     original, replaced = tokens.clone(), tokens.clone()
     for row in range(len(tokens)):
         for place in range(positions.shape[1]):
@@ -62,6 +55,38 @@ def loss(weights, batch, dimensions):
     each = -(fake * log + (1 - fake) * log_not)
     discriminator = (each * mask).sum() / mask.sum()
     return generator + facts.DISCRIMINATOR_WEIGHT * discriminator
+
+
+def evaluated(weights, statistics, batch, dimensions):
+    """What an evaluation gives: (batch, values), as facts.tally takes them.
+
+    The discriminator is given the words that are drawn, in all chosen places: no label is needed.
+    """
+    tokens, segments, mask, positions, _, chosen, *noise = batch
+    scores = generate(weights, tokens, segments, mask, positions)
+    samples = sample(scores, chosen, noise)
+    replaced = tokens.clone()
+    for row in range(len(tokens)):
+        for place in range(positions.shape[1]):
+            if chosen[row, place]:
+                replaced[row, positions[row, place]] = samples[row, place]
+            else:  # it stands for the first token
+                samples[row, place] = tokens[row, 0]
+    found = discriminate(weights, replaced, segments, mask)
+    return torch.cat([scores.flatten(1), samples / facts.DRAWN_UNIT, found], 1)
+
+
+def sample(scores, chosen, noise):
+    """A word for each place, drawn by the noise that is given, or by Gumbel's.
+
+    Raises ValueError where two samples' scores are as close as rounding: another seed is needed.
+    """
+    noisy = scores + (noise[0] if noise else gumbel(scores))
+    first, second = noisy.topk(2, -1).values.unbind(-1)
+    exact = noise and scores.dtype == torch.float64
+    if exact and ((first - second)[chosen > 0] < MARGIN).any():
+        raise ValueError("a sample of the generator is decided by less than %g" % MARGIN)
+    return noisy.argmax(-1)
 
 
 def gumbel(scores):
@@ -82,4 +107,5 @@ def tensors(tokens, segments, mask, positions, labels, chosen, *noise, dtype=tor
 REFERENCE = Reference(
     tensors=tensors,
     loss=loss,
+    evaluated=evaluated,
 )

@@ -22,7 +22,7 @@ from dlperf.frameworks.tensorflow.transformer import (
     rows,
     variable,
 )
-from dlperf.workloads.electra import facts
+from dlperf.workloads.electra import facts, phases
 from dlperf.workloads.electra.input import empty
 
 
@@ -39,19 +39,19 @@ class Electra(Embedded):
         self.discriminator_head = Dense(facts.WIDTH, facts.WIDTH)
         self.discriminator_output = Dense(facts.WIDTH, 1)
 
-    def generate(self, table, tokens, segments, mask, positions, dtype):
+    def generate(self, table, tokens, segments, mask, positions, dtype, training=True):
         """Scores of all words at the chosen positions: (batch x places, vocabulary)."""
-        x = self.generator_input(self.embed(table, tokens, segments, dtype, training=True))
-        x = encoded(self.generator, x, mask, dtype, training=True)
+        x = self.generator_input(self.embed(table, tokens, segments, dtype, training))
+        x = encoded(self.generator, x, mask, dtype, training)
         hidden = gelu(self.generator_head(tf.gather(x, rows(positions, tokens.shape[1]))))
         words = tf.matmul(self.generator_norm(hidden), tf.cast(table, dtype), transpose_b=True)
         words = tf.nn.bias_add(words, tf.cast(self.generator_bias, dtype))
         return tf.cast(words, framework.dtype())  # losses and samples are not for half precision
 
-    def discriminate(self, table, tokens, segments, mask, dtype):
+    def discriminate(self, table, tokens, segments, mask, dtype, training=True):
         """(batch, tokens): above 0 where a token was replaced."""
-        x = self.embed(table, tokens, segments, dtype, training=True)
-        x = encoded(self.discriminator, x, mask, dtype, training=True)
+        x = self.embed(table, tokens, segments, dtype, training)
+        x = encoded(self.discriminator, x, mask, dtype, training)
         found = self.discriminator_output(gelu(self.discriminator_head(x)))
         return tf.cast(tf.reshape(found, tokens.shape), framework.dtype())
 
@@ -119,5 +119,26 @@ def optimizer(run, network):
 def training(run):
     network = model(run)
     parity = {"optimizer": "LAMB, Adam fused (ResourceApplyAdam)", "clip": "global norm"}
-    own = (optimizer(run, network), weights(run, network), empty, parity)
-    return transformer.train(run, network, loss, *own)
+    lamb = optimizer(run, network)
+    own = (lamb, weights(run, network), empty, parity)
+    schedule = facts.schedule(run)
+    if not schedule:
+        return transformer.train(run, network, loss, *own)
+
+    def train(run, rates):
+        return transformer.train(run, network, loss, *own, schedule=rates, outputs=evaluated)
+
+    work = phases.joined(run, train, schedule)
+    return phases.work(run, work, lambda: lamb.steps.assign(0))
+
+
+def evaluated(run, network, tokens, segments, mask, positions, labels, chosen, noise=None):
+    """In the quality scenario: what facts.tally takes."""
+    dtype, table = framework.compute_dtype(run), network.word_embedding
+    words = network.generate(table, tokens, segments, mask, positions, dtype, training=False)
+    there = tf.gather(tokens, positions, batch_dims=1)
+    samples = tf.where(chosen > 0, tf.reshape(sample(words, noise), positions.shape), there)
+    filled = put(tokens, positions, samples)
+    found = network.discriminate(table, filled, segments, mask, dtype, training=False)
+    shares = tf.cast(samples, found.dtype) / facts.DRAWN_UNIT
+    return tf.concat([tf.reshape(words, [tokens.shape[0], -1]), shares, found], 1)

@@ -211,3 +211,55 @@ def test_a_round_has_a_figure_of_its_curves_which_the_audit_makes_again(tmp_path
     assert {point["repetition"] for point in points} == {1, 2, 3}
     last = [point["score"] for point in points if point["samples"] == 6 * 44 * 32]
     assert min(last) > 97 and {point["target"] for point in points} == {97}
+
+
+def electra(**quality):
+    """Updates of 8 sequences, 48 in the first phase and 16 in the second."""
+    own = {"epochs": [2], "evaluations": 8, "first_steps": 48, "second_length": 32, **quality}
+    return config(
+        workloads={
+            "electra": {
+                "scenarios": ["quality"],
+                "precisions": ["fp32"],
+                "batch_sizes": {"fp32": [8]},
+                "sequence_length": 16,
+                "quality": own,
+            }
+        },
+        topologies=["1n1d"],
+        repetitions=3,
+    )
+
+
+def by_metric(tmp_path, mapping):
+    results = write_round(tmp_path, mapping)
+    analyse(results)
+    rows = [row for row in read_table(results / "cells.tsv") if row["framework"] == "pytorch"]
+    return {row["metric"]: row for row in rows}
+
+
+def test_a_training_of_two_phases_has_the_time_of_each_and_both_losses(tmp_path):
+    found = by_metric(tmp_path, electra())
+    first, second, both = (
+        found[name]["median"]
+        for name in ("first_phase_seconds", "second_phase_seconds", "training_seconds")
+    )
+    assert first == pytest.approx(0.75 * both, rel=0.05) and second == pytest.approx(both - first)
+    parts = found["generator_loss"]["median"], found["discriminator_loss"]["median"]
+    assert found["score"]["median"] == pytest.approx(parts[0] + 50 * parts[1])
+    loss = found["final_training_loss"]
+    assert (loss["unit"], loss["better"]) == ("nats", "lower")
+
+
+def test_phases_have_no_times_where_no_evaluation_stands_between_them(tmp_path):
+    found = by_metric(tmp_path, electra(first_steps=44))
+    assert found["training_seconds"]["median"] > 0
+    for name in ("first_phase_seconds", "second_phase_seconds"):
+        assert not found.get(name, {}).get("median")
+
+
+@pytest.mark.parametrize("steps", [64, 65])
+def test_a_training_without_a_second_phase_is_unsupported(steps):
+    cases = plan.expand(plan.load(electra(first_steps=steps)))
+    reasons = {case.framework: case.unsupported for case in cases}
+    assert f"{steps} leaves none of 64 updates to the second phase" in reasons["pytorch"]
