@@ -308,15 +308,19 @@ def ten_percent(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_document(patch: pytest.MonkeyPatch) -> None:
-    honest = text.Prose._batches
+    from dlperf.workloads.electra import input as electra_input
 
-    def batches(self: Any) -> Any:
-        made = honest(self)
-        first = [next(made) for _ in range(3)]
-        while True:
-            yield from first
+    def repeating(honest: Any) -> Any:
+        def batches(self: Any) -> Any:
+            made = honest(self)
+            first = [next(made) for _ in range(3)]
+            while True:
+                yield from first
 
-    patch.setattr(text.Prose, "_batches", batches)
+        return batches
+
+    for reader in (text.Prose, electra_input.Prose):
+        patch.setattr(reader, "_batches", repeating(reader._batches))
 
 
 def never_another_word(patch: pytest.MonkeyPatch) -> None:

@@ -139,10 +139,11 @@ def _of_case(
     }
     target = settings.get("target", 0)
     rows = [_row(each, shared, values, target) for each in repetitions]
-    if workloads.is_split(case.workload, case.dimensions, case.layout.mesh(case.devices)):
-        for row in rows:
-            row["weights_distinct"] = None  # each rank has its own part of them
     ok = [row for row in rows if row["status"] == "ok"]
+    # an unsupported case's devices may not be divisible by its layout
+    if ok and workloads.is_split(case.workload, case.dimensions, case.layout.mesh(case.devices)):
+        for row in ok:
+            row["weights_distinct"] = None  # each rank has its own part of them
     own = metrics.own(case.scenario)
     for row, mark in zip(ok, outliers([row[own] for row in ok]), strict=True):
         row["outlier"] = mark
