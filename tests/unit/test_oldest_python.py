@@ -51,18 +51,8 @@ def imported_at_the_top(path: Path) -> set[str]:
 
 def needs_a_framework(path: Path) -> bool:
     pages = path.parent.name in (*workloads.NAMES, "encoders") or path.stem == "formulas"
-    own = ("training", "inference", "sparse", "formats", "transformer", "adam", "lamb")
-    own += (
-        "adamw",
-        "clip",
-        "norms",
-        "parallel",
-        "foreach",
-        "cpu",
-        "split_head",
-        "convolutions",
-        "phases",
-    )
+    own = ("training", "inference", "phases", "sparse", "formats", "transformer", "adam", "lamb")
+    own += ("adamw", "clip", "norms", "parallel", "foreach", "cpu", "split_head", "convolutions")
     reader = path.parent.name == "readers" and path.stem not in ("__init__", "files")
     return pages or reader or ("frameworks" in path.parts and path.stem in own)
 
