@@ -100,7 +100,7 @@ def main():
         "limits": [limiting(results)],
         "cells": [summarising(results)],
         "tables": [shown("table", results, name) for name in names.table_ids(cases)],
-        "figures": [steps.FIGURES.arguments(results, cases)],
+        "figures": [steps.FIGURES.arguments(results, cases, {"only": None})],
     }
     rows = []
     for step, commands in made.items():
