@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 from dlperf import scenarios
 from dlperf.analysis.round import ran
 from dlperf.analysis.round.flags import DIFFERENT
+from dlperf.analysis.round.records import whole
 from dlperf.analysis.schema import columns
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.analysis.schema.rows import Check
@@ -68,8 +69,8 @@ def read(config: Config, cases: Iterable[Case], folder: Path) -> list[Check]:
         except ValueError as error:
             problems.append(str(error))
             continue
-        wanted, made = case.identity(config.round, 1), run["identity"]
-        if made != wanted:
+        wanted = case.identity(config.round, 1)
+        if run["identity"] != wanted and whole(run["identity"], case.workload) != wanted:
             problems.append(f"{folder / paths[0]}: is of another case than its path says")
             continue
         provenance = run["provenance"]

@@ -8,7 +8,7 @@ be a wrong number.
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +20,7 @@ from dlperf import frameworks, plan, scenarios, workloads
 from dlperf.analysis.schema import documents
 from dlperf.analysis.schema.files import AnalysisError
 from dlperf.contract import searched, storage
-from dlperf.contract.case import INFERRING, UNSAID, upgraded, with_choices
+from dlperf.contract.case import INFERRING, UNSAID, upgraded
 from dlperf.measure import outside
 from dlperf.plan import Case, Config, searches
 from dlperf.scenarios import early_return, quality, server, train
@@ -159,8 +159,7 @@ def parse(
 def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
     identity, settings = record["identity"], record["settings"]
     if identity != wanted["identity"]:
-        identity = upgraded(identity)
-        identity = with_choices(identity, workloads.dimensions(wanted["identity"]["workload"]))
+        identity = whole(identity, wanted["identity"]["workload"])
         for key in sorted({*identity, *wanted["identity"]}):
             there, asked = identity.get(key), wanted["identity"].get(key)
             if there != asked:
@@ -175,6 +174,15 @@ def _disagreements(record: dict[str, Any], wanted: dict[str, Any]) -> Iterator[s
     curved = scenarios.curved(wanted["identity"]["scenario"])  # there a repetition is a seed
     if curved and settings.get("seed") != wanted["settings"]["seed"]:
         yield f"was trained from seed {settings.get('seed')!r}, not {wanted['settings']['seed']!r}"
+
+
+def whole(identity: Mapping[str, Any], workload: str) -> dict[str, Any]:
+    """A document's identity with all fields that one has now.
+
+    A dimension that it does not name came later, and had its standard value before.
+    """
+    declared = workloads.dimensions(workload)
+    return {**{name: each.standard for name, each in declared.items()}, **upgraded(identity)}
 
 
 def _contradictions(record: dict[str, Any], case: Case) -> Iterator[str]:

@@ -207,6 +207,22 @@ def test_a_record_that_disagrees_with_its_path_is_an_error(key, value):
     assert any(f"identity.{key} is {value!r}, but its path says" in p for p in problems(document))
 
 
+def test_a_record_from_before_a_dimension_is_taken_where_that_is_standard():
+    """ELECTRA's phases came when its trainings had long been measured; sizes as well as choices."""
+    electra = {"batch_sizes": {"fp32": [2]}, "precisions": ["fp32"], "sequence_length": 16}
+    mapping = config(frameworks=["pytorch"], topologies=["1n1d"], repetitions=1)
+    made = plan.load({**mapping, "workloads": {"electra": electra}})
+    (case,) = plan.expand(made)
+    before = record(case, made, 1)
+    for name in ("first_steps", "second_length"):
+        del before["identity"][name]
+    wanted = plan.document(case, made, 1)
+    assert parse(json.dumps(before).encode(), wanted, case) == (before, [])
+    del before["identity"]["sequence_length"]
+    _, (said,) = parse(json.dumps(before).encode(), wanted, case)
+    assert "identity.sequence_length is 128, but its path says 16" in said
+
+
 def test_a_record_of_other_settings_is_an_error():
     document = copy.deepcopy(OK)
     document["settings"]["measured_steps"] = 20
