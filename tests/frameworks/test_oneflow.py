@@ -49,6 +49,7 @@ def test_what_a_graph_cannot_clip_on_a_cpu_it_still_infers():
 def test_what_its_graph_cannot_train_is_eager(workload, reason):
     case = {"workload": workload, "precision": "fp32", "compiler": "graph", "device": "cpu"}
     case.update(framework="oneflow", scenario="train", layout=ONE_STEP, adam="dense")
+    case.update(nodes=1, devices_per_node=1)
     assert reason in frameworks.unsupported(case)
     assert not frameworks.unsupported(dict(case, compiler="none"))
     graph_infers = not frameworks.unsupported(dict(case, scenario="infer"))
