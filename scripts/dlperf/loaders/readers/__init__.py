@@ -13,7 +13,7 @@ A module has
     open_images(run, layout, epoch=0) -> Reader
 
 `epoch` is the epoch in which a run is resumed. Class folders then give exactly the batches of that
-epoch. The other formats use the frameworks' own generators and give another shuffle.
+epoch. DALI and the other formats use generators of their own and give another shuffle.
 
 Python 3.7 and newer, as loaders/images.py.
 """

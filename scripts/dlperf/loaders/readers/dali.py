@@ -2,8 +2,8 @@
 and CUDA.
 
 On a GPU, the GPU decodes (nvJPEG), resizes and normalises the images. On a CPU threads do so, one
-for each core. The first epoch has the same order as with the reader of class folders (files.py);
-DALI shuffles each epoch after it. This has not run on a GPU.
+for each core. DALI gets the images in the order that the run's seed gives the epoch (files.py), and
+shuffles them once more before each epoch, the first one too. This has not run on a GPU.
 
 DALI's bilinear is antialiased, like Pillow's.
 """
