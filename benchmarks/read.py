@@ -21,7 +21,6 @@ from dlperf import frameworks
 from dlperf.contract.layout import Layout
 from dlperf.contract.run import Run
 from dlperf.loaders import DataError, images, readers
-from dlperf.workloads.inputs import open_batches
 
 LAYOUTS = {"pytorch": "NHWC", "tensorflow": "NHWC", "tensorflow1": "NHWC", "jax": "NHWC"}
 STARTED = "DLPERF_READ"  # set in a process that has the framework's variables
@@ -77,7 +76,7 @@ def opened(run, shared=False):
             import tensorflow as tf
 
             stack.enter_context(frameworks.load_training(run.framework).graph(run))
-        reader = stack.enter_context(open_batches(run, layout))
+        reader = stack.enter_context(readers.open_images(run, layout))
         if run.framework == "tensorflow1":
             config = frameworks.load_training(run.framework).session_config(run)
             reader.connect(stack.enter_context(tf.compat.v1.Session(config=config)))

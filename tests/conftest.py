@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,8 @@ SCRIPTS = ROOT / "scripts"
 sys.path[:0] = [str(SCRIPTS), str(ROOT / "tests/support")]
 
 from chromium import browser  # noqa: E402, F401  a fixture
+
+from dlperf.loaders import libraries  # noqa: E402
 
 # A test does not fail because the machine is slow.
 hypothesis.settings.register_profile("dlperf", deadline=None)
@@ -150,6 +153,25 @@ def environments() -> Path:
         built = json.loads((ROOT / name).read_text())
         assert built["status"] == "ok", f"{name}: {built['reason']}"
     return ROOT / "results/environments"
+
+
+@pytest.fixture(scope="session")
+def dali(environments, tmp_path_factory) -> Path:
+    """A folder with DALI as PyTorch's environment for CUDA has it, for environments of the CPU.
+
+    PaddlePaddle's is the same version, built for another CUDA.
+    """
+    versions = set()
+    for name in libraries.DALI:
+        lock = (ROOT / f"envs/{name}.cuda.lock.txt").read_text()
+        versions |= set(re.findall(r"^nvidia-dali-cuda\d+==(\S+)", lock, re.MULTILINE))
+    assert len(versions) == 1, versions
+    folder = tmp_path_factory.mktemp("dali")
+    command = [ROOT / ".venv/bin/uv", "pip", "install", "--quiet", "--target", folder]
+    command += ["--python", environments / "pytorch.cpu/bin/python"]
+    command += ["--constraint", ROOT / "envs/pytorch.cuda.lock.txt", "nvidia-dali-cuda130"]
+    subprocess.run(list(map(str, command)), check=True, timeout=600)
+    return folder
 
 
 def made_data(folder: str) -> Callable[[], Path]:

@@ -62,6 +62,29 @@ WRONG = {
         'files.normalised(pixels.numpy(), "NHWC")[:, ::-1].copy())',
     ),
 }
+#: The same of DALI's pipeline, and of what takes its batches in a framework.
+WRONG_DALI = {
+    ("dali", "no flips"): ("mirror=fn.random.coin_flip()", "mirror=0"),
+    ("dali", "flips alone"): ("mirror=fn.random.coin_flip()", "mirror=1"),
+    ("dali", "large crops alone"): ("random_area=list(CROP_AREA)", "random_area=[0.4, 1.0]"),
+    ("dali", "squares alone"): (
+        "random_aspect_ratio=list(CROP_ASPECT)",
+        "random_aspect_ratio=[1.0, 1.0]",
+    ),
+    ("dali", "another mean"): ("mean=MEAN.tolist()", "mean=(1.15 * MEAN).tolist()"),
+    ("dali", "another deviation"): ("std=(1 / SCALE).tolist()", "std=(0.9 / SCALE).tolist()"),
+    ("dali", "labels by one"): ("dtype=types.INT64)", "dtype=types.INT64) + 1"),
+    ("dali", "no shuffle"): ("shuffle_after_epoch=True", "shuffle_after_epoch=False"),
+    ("paddlepaddle_dali", "the first batch again"): (
+        "        tensors = [each.as_tensor() for each in pipeline.run()]",
+        "        tensors = locals().get('tensors') or [x.as_tensor() for x in pipeline.run()]",
+    ),
+    ("paddlepaddle_dali", "rows for columns"): (
+        "dali.open_pipeline(run, shards, layout, epoch)",
+        "dali.open_pipeline(run, shards, layout[0] + 'CWH', epoch)",
+    ),
+    ("pytorch_dali", "rows for columns"): ("permute(0, 3, 1, 2)", "permute(0, 3, 2, 1)"),
+}
 
 
 @pytest.fixture(scope="session")
@@ -85,14 +108,24 @@ def ramps(environments, tmp_path_factory):
     return made
 
 
-def problems(framework: str, environments: Path, folder: Path, scratch: Path, scripts: Path):
-    """What is wrong with a reader's batches."""
+def problems(
+    framework: str,
+    environments: Path,
+    folder: Path,
+    scratch: Path,
+    scripts: Path = SCRIPTS,
+    dali: Path | None = None,
+) -> list[str]:
+    """What is wrong with a reader's batches. dali: a folder that has DALI, which then reads."""
     changes = {"batch_size": BATCH_SIZE, "ranks": 1, "local_ranks": 1, "seed": 12345}
     changes["dimensions"] = {"image_size": SIZE}
+    if dali:
+        changes["data"] = "sample_dali"
     run = a_run(framework, environments, folder, scratch, **changes)
     spec, out = scratch / "run.json", scratch / "batches.npz"
     run.save(spec)
-    path = os.pathsep.join(map(str, (scripts, ROOT / "benchmarks")))
+    packages = [scripts, ROOT / "benchmarks", *([dali] if dali else [])]
+    path = os.pathsep.join(map(str, packages))
     environ = dict(os.environ, PYTHONPATH=path, CUDA_VISIBLE_DEVICES="")
     environ |= frameworks.load(framework).environment(run)
     command = [run.interpreter, "-c", READ, spec, BATCHES, out]
@@ -116,7 +149,7 @@ def problems(framework: str, environments: Path, folder: Path, scratch: Path, sc
     ],
 )
 def test_a_frameworks_own_reader_reads_as_it_says(framework, environments, ramps, tmp_path):
-    found = problems(framework, environments, ramps(framework), tmp_path, SCRIPTS)
+    found = problems(framework, environments, ramps(framework), tmp_path)
     assert found == []
 
 
@@ -128,12 +161,42 @@ def test_a_frameworks_own_reader_reads_as_it_says(framework, environments, ramps
     ],
 )
 def test_a_reader_that_reads_otherwise_is_found(framework, way, environments, ramps, tmp_path):
-    scripts = tmp_path / "scripts"
-    shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    module, (honest, wrong) = f"dlperf/loaders/readers/{framework}.py", WRONG[framework, way]
-    text = (scripts / module).read_text()
-    assert text.count(honest) == 1
-    (scripts / module).write_text(text.replace(honest, wrong))
+    scripts = with_wrong(framework, *WRONG[framework, way], tmp_path)
     found = problems(framework, environments, ramps(framework), tmp_path, scripts)
+    print(json.dumps(found))
+    assert found
+
+
+def with_wrong(module: str, honest: str, wrong: str, scratch: Path) -> Path:
+    """A copy of this package in which a reader's module does something else."""
+    scripts = scratch / "scripts"
+    shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
+    path = scripts / f"dlperf/loaders/readers/{module}.py"
+    text = path.read_text()
+    assert text.count(honest) == 1
+    path.write_text(text.replace(honest, wrong))
+    return scripts
+
+
+FRAMEWORKS = ["paddlepaddle", pytest.param("pytorch", marks=pytest.mark.full)]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_dali_reads_as_it_says(framework, environments, ramps, dali, tmp_path):
+    found = problems(framework, environments, ramps(framework), tmp_path, dali=dali)
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("module", "way"),
+    [
+        each if each == ("dali", "no flips") else pytest.param(*each, marks=pytest.mark.full)
+        for each in WRONG_DALI
+    ],
+)
+def test_dali_that_reads_otherwise_is_found(module, way, environments, ramps, dali, tmp_path):
+    framework = "pytorch" if module == "pytorch_dali" else "paddlepaddle"
+    scripts = with_wrong(module, *WRONG_DALI[module, way], tmp_path)
+    found = problems(framework, environments, ramps(framework), tmp_path, scripts, dali)
     print(json.dumps(found))
     assert found

@@ -15,7 +15,7 @@ from PIL import Image
 from dlperf import frameworks
 from dlperf.contract.layout import Layout
 from dlperf.contract.run import Run
-from dlperf.loaders import readers
+from dlperf.loaders import libraries, readers
 from dlperf.loaders.formats import OF_FRAMEWORK
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,17 +84,6 @@ def shards(environments, tmp_path_factory):
         return out
 
     return made
-
-
-@pytest.fixture(scope="session")
-def dali(environments, tmp_path_factory) -> Path:
-    """A folder with DALI as PyTorch's environment for CUDA has it, for that of the CPU."""
-    folder = tmp_path_factory.mktemp("dali")
-    command = [ROOT / ".venv/bin/uv", "pip", "install", "--quiet", "--target", folder]
-    command += ["--python", environments / "pytorch.cpu/bin/python"]
-    command += ["--constraint", ROOT / "envs/pytorch.cuda.lock.txt", "nvidia-dali-cuda130"]
-    subprocess.run(list(map(str, command)), check=True, timeout=600)
-    return folder
 
 
 def a_run(framework: str, environments: Path, folder: Path, scratch: Path, **changes) -> Run:
@@ -174,8 +163,46 @@ def test_each_image_comes_once_an_epoch_on_one_rank(framework, environments, sha
     check_epochs(a_run(framework, environments, shards(framework), tmp_path), tmp_path)
 
 
-def test_dali_too_gives_each_image_once_an_epoch(environments, shards, dali, tmp_path):
-    check_epochs(a_run("pytorch", environments, shards("pytorch"), tmp_path), tmp_path, dali)
+@pytest.mark.parametrize(
+    ("framework", "data"),
+    [
+        ("paddlepaddle", "sample_dali"),
+        pytest.param("pytorch", "sample_dali", marks=pytest.mark.full),
+        ("pytorch", "sample_native"),  # PyTorch takes DALI wherever its environment has it
+    ],
+)
+def test_dali_too_gives_each_image_once_an_epoch(
+    framework, data, environments, shards, dali, tmp_path
+):
+    run = a_run(framework, environments, shards(framework), tmp_path, data=data)
+    check_epochs(run, tmp_path, dali)
+
+
+def test_paddlepaddle_reads_by_its_own_loader_beside_dali(environments, shards, dali, tmp_path):
+    run = a_run("paddlepaddle", environments, shards("paddlepaddle"), tmp_path)
+    (found,) = answer(start(run, tmp_path, [0], 1, dali))
+    assert found["data_loader"].startswith("paddle.io.DataLoader")
+
+
+@pytest.mark.parametrize("framework", ["paddlepaddle", "tensorflow"])
+def test_dali_is_asked_for_where_it_is_not(framework, environments, shards, tmp_path):
+    """Not in the environment, or not for the framework: no other reader takes its place."""
+    run = a_run(framework, environments, shards(framework), tmp_path, data="sample_dali")
+    reason = "needs NVIDIA DALI, which .* does not have; .*`environments: interpreters"
+    if framework not in libraries.DALI:
+        reason = "NVIDIA DALI reads here for pytorch and paddlepaddle, not for tensorflow"
+    with pytest.raises(readers.DataError, match=reason):
+        readers.open_images(run, "NHWC")
+
+
+def test_dali_that_cannot_be_imported_is_not_taken_for_none(tmp_path, monkeypatch):
+    package = tmp_path / "nvidia/dali"
+    package.mkdir(parents=True)
+    assert not readers.has_dali()
+    (package / "__init__.py").write_text("import what_is_not_installed")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ModuleNotFoundError, match="what_is_not_installed"):
+        readers.has_dali()
 
 
 def check_epochs(run: Run, scratch: Path, *more: Path) -> None:
@@ -185,7 +212,7 @@ def check_epochs(run: Run, scratch: Path, *more: Path) -> None:
     first, second, again = answer(process)
     for found in (first, second):
         check_batches(run.framework, found)
-        assert ("DALI" in found["data_loader"]) == bool(more)
+        assert found["data_loader"].startswith("NVIDIA DALI 2.") == bool(more)
     for epoch in (slice(0, share), slice(share, None)):
         both = first["labels"][epoch] + second["labels"][epoch]
         assert sorted(both) == list(range(IMAGES))
@@ -220,6 +247,14 @@ def test_other_shards_are_refused_with_the_mend(framework, environments, shards,
 
 @pytest.mark.parametrize("framework", ["tensorflow1", "mxnet"])
 def test_it_trains_on_its_own_reader(framework, environments, shards, tmp_path):
+    environment = f"results/environments/{framework}.cpu/env.json"
+    command = [sys.executable, "-m", "dlperf.measure", "--environment", environment]
+    record = trained(framework, "sample_native", shards(framework), tmp_path, command)
+    assert record["parity"]["data_loader"].endswith("1 thread")
+
+
+def trained(framework: str, data: str, folder: Path, scratch: Path, command: list, *more) -> dict:
+    """The record of a few steps on two ranks. `more`: folders of packages beside the others."""
     case = {
         "identity": {
             "round": "test",
@@ -232,7 +267,7 @@ def test_it_trains_on_its_own_reader(framework, environments, shards, tmp_path):
             "devices_per_node": 2,
             "layout": dataclasses.asdict(Layout()),
             "batch_size": BATCH_SIZE,
-            "data": "sample_native",
+            "data": data,
             "repetition": 1,
             "image_size": 64,
         },
@@ -243,19 +278,19 @@ def test_it_trains_on_its_own_reader(framework, environments, shards, tmp_path):
             "cores_per_device": 1,
             "timeout_seconds": 240,
             "seed": 1,
-            "data_dir": str(shards(framework)),
+            "data_dir": str(folder),
         },
     }
-    out = tmp_path / "rep1.json"
-    command = [sys.executable, "-m", "dlperf.measure", "--case", json.dumps(case)]
-    command += ["--out", out, "--environment", f"results/environments/{framework}.cpu/env.json"]
-    environ = dict(os.environ, PYTHONPATH=str(ROOT / "scripts"))
+    out = scratch / "rep1.json"
+    command = [*map(str, command), "--case", json.dumps(case), "--out", str(out)]
+    path = os.pathsep.join(map(str, (ROOT / "scripts", *more)))
+    environ = dict(os.environ, PYTHONPATH=path)
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     record = json.loads(out.read_text())
     assert record["status"] == "ok", record["reason"] + done.stderr[-3000:]
     jsonschema.validate(record, SCHEMA)
     assert record["samples"] == 3 * BATCH_SIZE * 2
-    assert record["parity"]["data_loader"].endswith("1 thread")
     assert record["steps"]["loader_seconds"] > 0
     assert all(4 < loss < 10 for loss in record["steps"]["loss"])
+    return record

@@ -12,6 +12,7 @@ from pathlib import Path
 from dlperf import frameworks, workloads
 from dlperf.analysis.publications import config as publications
 from dlperf.analysis.publications import values
+from dlperf.analysis.publications.published import data_as_read
 from dlperf.contract.case import Case
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,10 +127,8 @@ def _cells(value: values.Value, row: dict[str, str], card: str) -> Iterator[Publ
         value.batch_size,
         "batch_size" if value.batch_label == "max" else "",
         xla if {"xla"} <= set(frameworks.find(value.framework).compilers) else None,
-        value.data,
+        data_as_read(value.implementation, value.data),
         int(row["epochs"]) if row.get("epochs") else None,
-        # PaddlePaddle is published with DALI and without
-        beyond=("reader",) if value.implementation.endswith(", DALI") else (),
     )
     yield from OF_WORKLOAD.get(value.workload, _with_dimensions)(cell, value, row)
 

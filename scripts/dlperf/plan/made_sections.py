@@ -66,9 +66,12 @@ def _quality(name: str) -> type[Quality]:
 
 
 def _also(name: str) -> Any:
-    """The entries of `also` of a workload: with its own dimensions."""
-    fields = dict[str, Any]()
-    for own, each in workloads.of(name).dimensions.items():
+    """The entries of `also` of a workload: with its kinds of data and its own dimensions."""
+    workload, fields = workloads.of(name), dict[str, Any]()
+    text = "Kinds of data, instead of those of the section."
+    field = Field(default=None, description=text, examples=[["synthetic"]])
+    fields["data"] = (_words("a kind of data", workload.data) | None, field)
+    for own, each in workload.dimensions.items():
         field = Field(
             default=None,
             description="Instead of that of the section.",

@@ -77,6 +77,16 @@ def test_more_cases_differ_in_what_their_entry_says():
     assert "did you mean 'image_size'" in line
 
 
+def test_an_entry_may_have_data_of_its_own():
+    also = [{"data": ["sample"], "topologies": ["1n1d"]}]
+    asked = on_two(data=["synthetic"], compilers=["off"], also=also)
+    found = [(case.topology, case.data) for case in expand(load(asked))]
+    assert found == [("1n1d", "synthetic"), ("1n2d", "synthetic"), ("1n1d", "sample")]
+    line = only_problem(on_two(also=[{"data": ["sampel"]}]))
+    assert line.startswith("mine.yaml: workloads.resnet50.also[0].data[0]: 'sampel' is not a kind")
+    assert "did you mean 'sample'" in line
+
+
 def test_an_entry_may_have_a_precision_of_its_own():
     also = [{"precisions": ["amp"], "batch_sizes": {"amp": [16]}, "topologies": ["1n1d"]}]
     asked = on_two(batch_sizes={"fp32": [4]}, compilers=["off"], also=also)

@@ -12,6 +12,7 @@ from dlperf import workloads
 from dlperf.analysis.compare import conditions, estimators
 from dlperf.analysis.compare.pairs import Pair, metric_key
 from dlperf.analysis.compare.published_values import MEMORY
+from dlperf.analysis.publications.published import data_as_read
 from dlperf.analysis.round import flags, labels
 from dlperf.analysis.schema import columns, forms
 from dlperf.analysis.schema.rows import value_of
@@ -67,10 +68,13 @@ def other_work(pair: Pair) -> Iterator[str]:
     if own["activation_checkpointing"] != other["activation_checkpointing"]:  # of a publication
         ours = "are" if own["activation_checkpointing"] else "are not"
         yield f"activations {ours} computed again here, which is not known of there"
-    if not other["data"]:
+    data = other["data"]
+    if pair.published:
+        data = data_as_read(other.get("implementation") or "", data)
+    if not data:
         yield f"other data, as far as is known: {own['data']} here, not known there"
-    elif own["data"] != other["data"]:
-        yield f"other data: {own['data']} here, {other['data']} there"
+    elif own["data"] != data:
+        yield f"other data: {own['data']} here, {data} there"
     for name, each in workloads.of(own["workload"]).dimensions.items():
         if not each.is_choice and value_of(own, name) != value_of(other, name):
             ours, theirs = value_of(own, name), value_of(other, name)

@@ -12,6 +12,7 @@ from typing import Any
 from dlperf import frameworks, workloads
 from dlperf.analysis.publications.values import NO_COMPILER, Problems, Table, not_a_number
 from dlperf.contract.published import Published
+from dlperf.loaders import libraries
 
 NEEDED = {"report", "table", "framework", "model", "gpus_per_node", "metric", "value"}
 #: What it has besides, if it has those.
@@ -45,6 +46,8 @@ IMPLEMENTATIONS = {
     "HugeCTR": ("hugectr", "HugeCTR"),
     "Megatron-LM": ("megatron", "Megatron-LM"),
 }
+#: What stands behind the label of an implementation that is published with NVIDIA DALI and without.
+WITH_DALI = ", DALI"
 #: How it calls a model -> (workload, what is published of it).
 MODELS = {
     model: (workload, published)
@@ -76,6 +79,11 @@ DIMENSIONS = (
     *("hidden", "layers", "heads", "seq_len", "params_billion"),
     *("phase", "accumulation_steps", "epochs", "percentile"),
 )
+
+
+def data_as_read(implementation: str, data: str) -> str:
+    """The kind of data of a published figure: ImageNet is the same for DALI, its speed is not."""
+    return libraries.by_dali(data) if data and implementation.endswith(WITH_DALI) else data
 
 
 def of_model(model: str) -> Published:
@@ -149,7 +157,7 @@ def _fields(row: dict[str, str]) -> dict[str, Any]:
     framework, implementation = IMPLEMENTATIONS[row["framework"]]
     workload, published = MODELS[row["model"]]
     if row.get("dali") == "yes" and framework == "paddlepaddle":
-        implementation += ", DALI"  # the others that have it, have nothing else
+        implementation += WITH_DALI  # the others that have it, have nothing else
     batch = row.get("bsz_per_device", "")
     seed = re.fullmatch(r"seed(\d+)", row.get("stat", ""))
     found = {

@@ -13,7 +13,7 @@ A module has
     open_images(run, layout, epoch=0) -> Reader
 
 `epoch` is the epoch in which a run is resumed. Class folders then give exactly the batches of that
-epoch. The other formats use the frameworks' own generators and give another shuffle.
+epoch. DALI and the other formats use generators of their own and give another shuffle.
 
 Python 3.7 and newer, as loaders/images.py.
 """
@@ -26,7 +26,7 @@ import time
 
 import numpy as np
 
-from dlperf.loaders import DataError
+from dlperf.loaders import DataError, libraries
 from dlperf.loaders.formats import OF_FRAMEWORK
 from dlperf.loaders.images import NOISE, noise
 from dlperf.loaders.manifest import how_to_fix, sha256_of_file
@@ -49,11 +49,40 @@ def open_batches(run, layout, kind):
 
 
 def open_images(run, layout, epoch=0):
-    """The reader of the run's framework. Raises DataError as `Shards` does."""
+    """The reader of the run's framework, or NVIDIA DALI if the data say so.
+
+    Raises DataError as `Shards` does, and if DALI is asked for and not there.
+    """
     if run.framework not in OF_FRAMEWORK:
         raise DataError("%s has no reader of images; it is one of %s" % (run.framework, known()))
-    module = importlib.import_module("dlperf.loaders.readers." + run.framework)
+    name = run.framework
+    if libraries.is_read_by_dali(run.data):
+        if name not in libraries.DALI:
+            raise DataError(
+                "data %r: NVIDIA DALI reads here for %s, not for %s"
+                % (run.data, " and ".join(libraries.DALI), name)
+            )
+        if not has_dali():
+            raise DataError(
+                "data %r needs NVIDIA DALI, which %s does not have; the environment for CUDA has "
+                "it, and `environments: interpreters: %s` can name another one"
+                % (run.data, run.interpreter, name)
+            )
+        name += "_dali"
+    module = importlib.import_module("dlperf.loaders.readers." + name)
     return module.open_images(run, layout, epoch)
+
+
+def has_dali():
+    """Whether this environment has NVIDIA DALI. If it has and it cannot be imported, that is an
+    error."""
+    try:
+        import nvidia.dali  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name in ("nvidia", "nvidia.dali"):
+            return False
+        raise
+    return True
 
 
 class Later(Batches):

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from dlperf.loaders.images import MEAN, SCALE
-from dlperf.loaders.readers import AHEAD, Reader, Shards, counted, files
+from dlperf.loaders.readers import AHEAD, Reader, Shards, counted, files, has_dali
 
 
 class Batches(Dataset):
@@ -38,14 +38,11 @@ class Keys:
 
 
 def open_images(run, layout, epoch=0):
-    shards = Shards(run)
-    try:
-        import nvidia.dali  # noqa: F401
-    except ModuleNotFoundError:  # if it is installed but cannot be imported, that is an error
-        return with_loader(run, shards, epoch)
+    if not has_dali():
+        return with_loader(run, Shards(run), epoch)
     from dlperf.loaders.readers import pytorch_dali
 
-    return pytorch_dali.open_images(run, shards, epoch)
+    return pytorch_dali.open_images(run, layout, epoch)
 
 
 def with_loader(run, shards, epoch):

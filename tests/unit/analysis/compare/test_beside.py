@@ -222,6 +222,16 @@ def test_what_is_not_the_same_is_not_testable(steady, changes, said):
     assert row["ratio"] is None and row["p"] is None
 
 
+def test_another_reader_than_the_published_is_a_reason(tmp_path):
+    results = made(tmp_path, frameworks=["paddlepaddle"], resnet50_data=["imagenet"])
+    told = {"framework": "paddlepaddle", "data": "imagenet"}
+    (row,) = held_against(results, figure(results, implementation="PaddlePaddle", **told))
+    assert row["verdict"] == "reproduced"
+    (row,) = held_against(results, figure(results, implementation="PaddlePaddle, DALI", **told))
+    assert row["verdict"] == "not testable"
+    assert row["reason"] == "other data: imagenet here, imagenet_dali there"
+
+
 def test_every_reason_is_said(steady):
     changes = {"hardware": "V100", "batch_size": 16, "data": "imagenet", "image_size": 224}
     (row,) = held_against(steady, figure(steady, **changes, estimator=""))
