@@ -57,7 +57,11 @@ class Made:
 
 def trained(work, steps=6, evaluations=3):
     run = SimpleNamespace(
-        workload="resnet50", device="cpu", measured_steps=steps, evaluations=evaluations
+        workload="resnet50",
+        device="cpu",
+        measured_steps=steps,
+        evaluations=evaluations,
+        weights_dir="",
     )
     stopwatch = SimpleNamespace(
         mark=lambda: None,
