@@ -218,4 +218,5 @@ rule evaluation_replay:
         environment=environment_of("pytorch"),
     shell:
         PYTHON + " -m dlperf.certify.evaluated --environment {params.environment:q}"
-        f" --weights={WEIGHTS} --out {{output:q}} {{input.record:q}} > {{log:q}} 2>&1"
+        f" --weights={WEIGHTS} --seconds {CONFIG.checks.seconds}"
+        " --out {output:q} {input.record:q} > {log:q} 2>&1"

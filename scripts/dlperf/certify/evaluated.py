@@ -15,6 +15,7 @@ removed then. No judgement: that is the analysis's.
 import argparse
 import hashlib
 import json
+import random
 import shutil
 import time
 
@@ -28,6 +29,7 @@ from dlperf.contract.run import Input
 from dlperf.contract.tensor import shapes
 from dlperf.loaders import DataError
 from dlperf.loaders.photos import Photos
+from dlperf.measure import bounds
 from dlperf.scenarios import evaluated
 from dlperf.workloads import inputs
 from dlperf.workloads.cases import case_of
@@ -46,6 +48,9 @@ def main(arguments=None):
     parser.add_argument("--environment", help="env.json whose interpreter has PyTorch")
     parser.add_argument("--lock-sha256", default="", help="of the lock that PyTorch comes from")
     parser.add_argument("--out", required=True)
+    parser.add_argument(
+        "--seconds", type=float, help="replay as many samples as take no longer, about; else all"
+    )
     asked = parser.parse_args(arguments)
     if asked.environment:
         run_in(asked, arguments, MODULE, SCHEMA)
@@ -67,15 +72,15 @@ def replay(asked):
     document["record_sha256"] = hashlib.sha256(content).hexdigest()
     document["provenance"] = provenance(workload, asked.lock_sha256)
     try:
-        document.update(replayed(record, asked.weights))
+        document.update(replayed(record, asked.weights, asked.seconds))
     except (Unavailable, DataError) as reason:
         document.update(status="unavailable", reason=str(reason))
     document["provenance"]["seconds"] = round(time.time() - started, 1)
     return document
 
 
-def replayed(record, folder):
-    """`answers`, by rank, and `weights_sha256`."""
+def replayed(record, folder, seconds=None):
+    """`answers`, by rank, and `weights_sha256`; of each rank as many samples as `seconds` allow."""
     if record["status"] != "ok":
         raise Unavailable("the repetition did not end well")
     shown = record.get("evaluated")
@@ -92,13 +97,30 @@ def replayed(record, folder):
         batch, own = test_of(case, record["settings"]["data_dir"], asked["rank"], asked["batch"])
         if evaluated.sha256_of(batch) != asked["sha256"]:
             raise Unavailable("batch %(batch)d of rank %(rank)d is another one here" % asked)
-        outputs, decided = outputs_of(case, weights, running, batch)
-        answers = evaluated.summary_of(outputs[:own], asked["signs"])
-        if not decided[:own].all():
-            kept_samples = zip(answers["samples"], decided[:own])
-            answers["samples"] = [each if is_decided else None for each, is_decided in kept_samples]
-        found.append(answers)
+        count = own if seconds is None else min(own, bounds.samples(case, seconds))
+        rows = drawn_rows(asked, own, count)
+        answers = outputs_of(case, weights, running, [each[rows] for each in batch])
+        outputs = np.zeros((own, *answers[0].shape[1:]))
+        outputs[rows], decided = answers
+        summary = evaluated.summary_of(outputs, asked["signs"])
+        there = set(rows[decided])
+        if len(summary["samples"]) == own:
+            summary["samples"] = [
+                each if row in there else None for row, each in enumerate(summary["samples"])
+            ]
+        found.append(summary)
     return {"answers": found, "weights_sha256": sha256}
+
+
+def drawn_rows(asked, own, count):
+    """So many places of a batch's samples, in order; all where they are judged together.
+
+    They come of the seed that was drawn behind the window.
+    """
+    if len(asked["samples"]) < own:
+        return np.arange(own)
+    dice = random.Random("%(signs)d samples" % asked)
+    return np.array(sorted(dice.sample(range(own), count)))
 
 
 def kept(case, folder, ranks):

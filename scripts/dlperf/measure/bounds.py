@@ -21,7 +21,7 @@ REPLAYED = 1.5
 COPIES_OF_INFERENCE = 2
 #: Answers that are replayed: two of each of a group's frameworks.
 ANSWERS = 16
-#: Answers of a test: a global batch, twice where the model could draw random numbers.
+#: Answers to a sample of a test: two, as the model could draw random numbers.
 EVALUATED = 2
 #: Steps of the short window, which is drawn, that are counted on.
 SHORT_STEPS = 2
@@ -59,10 +59,21 @@ def unreplayed(case, seconds, gigabytes):
     grid = case.layout.mesh(case.devices)
     if case.layout.zero_stage or workloads.is_split(case.workload, case.dimensions, grid):
         return "no rank has all weights"
-    flops = workloads.of(case.workload).flops_per_sample(case.dimensions, "infer")
-    took = flops * case.global_batch_size * EVALUATED / (GFLOPS * 1e9)
+    took = case.devices * seconds_of_sample(case)
     size = COPIES_OF_INFERENCE * 8 * workloads.parameter_count(case.workload, case.dimensions) / 1e9
     return _beyond(took, size, seconds, gigabytes)
+
+
+def seconds_of_sample(case):
+    """What the answer to one sample takes, about."""
+    flops = workloads.of(case.workload).flops_per_sample(case.dimensions, "infer")
+    return EVALUATED * flops / (GFLOPS * 1e9)
+
+
+def samples(case, seconds):
+    """How many samples of each rank's batch are replayed, in so many seconds: one at least."""
+    each = seconds / (case.devices * seconds_of_sample(case))
+    return int(max(1, min(case.batch_size, each)))
 
 
 def _beyond(took, size, seconds, gigabytes):
