@@ -73,7 +73,7 @@ def replay(asked):
     document["provenance"] = provenance(workload, asked.lock_sha256)
     try:
         document.update(replayed(record, asked.weights, asked.seconds))
-    except (Unavailable, DataError) as reason:
+    except (Unavailable, DataError, OSError) as reason:  # such as data that are gone
         document.update(status="unavailable", reason=str(reason))
     document["provenance"]["seconds"] = round(time.time() - started, 1)
     return document

@@ -135,15 +135,16 @@ def test(run, work, tests, see=None):
 def counted(run, batch, own, outputs):
     """What counts of a batch's answers: its sums, or what is kept of each sample.
 
-    The latter is copied: whoever answered may have the array still.
+    What is kept is no part of the outputs: whoever answered may have that array still.
     """
     import numpy as np  # not for the plan
 
     judge = workloads.of(run.workload).quality
     given = [outputs[:own]] + [each[:own] for each in batch]
-    if judge.kept:
-        return [np.array(each) for each in judge.kept(*given)]
-    return judge.tally(*given)
+    if not judge.kept:
+        return judge.tally(*given)
+    found = judge.kept(*given)
+    return [each.copy() if np.may_share_memory(each, outputs) else each for each in found]
 
 
 def add(sums, more):
