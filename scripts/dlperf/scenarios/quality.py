@@ -11,6 +11,7 @@ Of the last test one batch is drawn, whose answers are replayed later from the w
 import dataclasses
 import functools
 import itertools
+import json
 import math
 from typing import Dict
 
@@ -33,6 +34,14 @@ class Run(contract.Run):
     """What a rank is told beside: the folder for the weights behind its last test, "" for none."""
 
     weights_dir: str = ""
+
+    def save(self, path):
+        """As contract.Run's without a folder: a certificate's rank, which loads that, has none."""
+        known = dataclasses.asdict(self)
+        if not self.weights_dir:
+            del known["weights_dir"]
+        with open(path, "w") as stream:
+            json.dump(known, stream)
 
 
 RUN = Run

@@ -1,15 +1,17 @@
 """The quality scenario: when it is tested, what counts, and what it refuses."""
 
+import dataclasses
 import time
 from types import SimpleNamespace
 
+import gpu_runs
 import numpy as np
 import pytest
 from user_time import compute
 
 from dlperf import workloads
 from dlperf.contract.dimension import Dimensions
-from dlperf.contract.run import Input
+from dlperf.contract.run import Input, Run
 from dlperf.contract.work import feed
 from dlperf.scenarios import early_return, quality, train
 from dlperf.workloads import inputs
@@ -266,3 +268,13 @@ def test_a_score_of_all_samples_together_is_computed_once_from_what_is_kept_of_e
     # of clicks at 3 and 2.5, and others at 1 and 2, all pairs are in order: also across batches
     assert quality.test(run, work, batches) == ([4.0, 4.0], 4)
     assert quality.test(run, work, []) == ([], 0), "of another rank"
+
+
+@pytest.mark.parametrize("folder", ["", "/there"])
+def test_a_certificates_rank_is_told_of_no_folder_for_weights(tmp_path, folder):
+    told = dataclasses.asdict(gpu_runs.a_run("pytorch", scenario="quality"))
+    spec = tmp_path / "spec.json"
+    quality.Run(**told, weights_dir=folder).save(spec)
+    assert quality.Run.load(spec).weights_dir == folder
+    if not folder:
+        assert Run.load(spec) == Run(**told)
