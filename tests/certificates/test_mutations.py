@@ -240,12 +240,12 @@ def test_dropout_of_other_random_numbers_does_not_pass(mutation, certificate):
     assert mutation.tier in failed and all(each.startswith("dropout-") for each in failed)
 
 
-@pytest.mark.parametrize("mutation", one_in(7, BERT))
+@pytest.mark.parametrize("mutation", one_in(14, BERT))
 def test_a_wrong_setting_of_bert_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 
-@pytest.mark.parametrize("mutation", one_in(4, WIDE_DEEP))
+@pytest.mark.parametrize("mutation", one_in(8, WIDE_DEEP))
 def test_a_wrong_setting_of_wide_and_deep_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
@@ -255,7 +255,7 @@ def test_a_wrong_setting_of_sharded_tables_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 
-@pytest.mark.parametrize("mutation", one_in(9, ELECTRA))
+@pytest.mark.parametrize("mutation", one_in(18, ELECTRA))
 def test_a_wrong_setting_of_electra_does_not_pass(mutation, certificate):
     if mutation.edit:
         assert_fails(certificate(mutation))
@@ -281,7 +281,7 @@ def test_a_padded_vocabulary_has_no_share_in_any_framework(mutation, certificate
         assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
 
 
-@pytest.mark.parametrize("mutation", one_in(12, SQUAD + INFER + QUALITY))
+@pytest.mark.parametrize("mutation", one_in(24, SQUAD + INFER + QUALITY))
 def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
     if mutation.edit:
         assert_fails(certificate(mutation))
@@ -291,8 +291,8 @@ def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
 
 @pytest.mark.parametrize(
     "mutation",
-    one_in(5, ALONE)
-    + one_in(4, SPLIT)
+    one_in(10, ALONE)
+    + one_in(8, SPLIT)
     + one_in(7, GPT_JAX)
     + first(1, GPT_DEEPSPEED)
     + first(1, SPLIT_IN_TENSORFLOW)
