@@ -172,14 +172,10 @@ def more_records(copy):
 def tables(copy):
     analysis = [sys.executable, "-m", "dlperf.analysis"]
     folder = Path("results/more")
-    measurements, cells = folder / "measurements.tsv.gz", folder / "cells.tsv"
-    run([*analysis, *analysis_steps.merging(folder)], copy)
-    made = ["--measurements", measurements, "--certificates", folder / "certificates.tsv"]
-    run([*analysis, "cells", *made, "--out", cells], copy)
+    for arguments in (analysis_steps.merging, analysis_steps.limiting, analysis_steps.summarising):
+        run([*analysis, *arguments(folder)], copy)
     for table in names.table_ids(plan.expand(plan.load(MORE))):
-        outputs = [(f"--{kind}", folder / f"{table}.{kind}") for kind in ("tsv", "md", "html")]
-        command = [*analysis, "table", "--cells", cells, "--table", table]
-        run([*command, *(each for pair in outputs for each in pair)], copy)
+        run([*analysis, *analysis_steps.shown("table", folder, table)], copy)
 
 
 if __name__ == "__main__":
