@@ -40,7 +40,7 @@ class Run(contract.Run):
         known = dataclasses.asdict(self)
         if not self.weights_dir:
             del known["weights_dir"]
-        with open(path, "w") as stream:
+        with open(path, "w", encoding="utf-8") as stream:
             json.dump(known, stream)
 
 
