@@ -80,7 +80,8 @@ def replay(asked):
 
 
 def replayed(record, folder, seconds=None):
-    """`answers`, by rank, and `weights_sha256`; of each rank as many samples as `seconds` allow."""
+    """`answers`, by rank, and `weights_sha256`; of each rank as many samples as `seconds` allow,
+    whose places are `replayed`."""
     if record["status"] != "ok":
         raise Unavailable("the repetition did not end well")
     shown = record.get("evaluated")
@@ -103,11 +104,8 @@ def replayed(record, folder, seconds=None):
         outputs = np.zeros((own, *answers[0].shape[1:]))
         outputs[rows], decided = answers
         summary = evaluated.summary_of(outputs, asked["signs"])
-        there = set(rows[decided])
-        if len(summary["samples"]) == own:
-            summary["samples"] = [
-                each if row in there else None for row, each in enumerate(summary["samples"])
-            ]
+        together = len(summary["samples"]) < own
+        summary["replayed"] = [0] if together else rows[decided].tolist()
         found.append(summary)
     return {"answers": found, "weights_sha256": sha256}
 

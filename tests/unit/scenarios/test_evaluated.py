@@ -71,6 +71,7 @@ def test_images_have_one_sha256_whichever_axis_has_the_colours():
 
 def work(pairs, statistics=()) -> Work:
     weights = SimpleNamespace(read=lambda: iter(pairs), statistics=lambda: iter(statistics))
+    # nothing but the weights is asked for
     return Work(None, None, None, 0, None, {}, weights)  # type: ignore[arg-type]
 
 

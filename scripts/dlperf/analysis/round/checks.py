@@ -209,10 +209,10 @@ def _judged_test(
         yield {"status": ALONE, "reason": "a record names no batch of its last evaluation"}
     elif replay is None:
         yield {"status": MISSING, "reason": "not made yet"}
+    elif replay["status"] != "ok":  # without PyTorch's environment it knows nothing of a record
+        yield {"status": ALONE, "reason": replay["reason"]}
     elif replay["record_sha256"] != sha256:
         yield {"status": MISSING, "reason": "its replay is of another record than is there now"}
-    elif replay["status"] != "ok":
-        yield {"status": ALONE, "reason": replay["reason"]}
     else:
         kind = required.kind(case.precision, record["parity"].get("compute_dtype") or "")
         allowed = bounds.allowed_answers(case, kind)
@@ -293,17 +293,21 @@ def evaluation_tiers(
 def _samples(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
     """How far a sample's outputs are from what is expected, by projections: the worst one.
 
-    Nothing is expected of a sample in which rounding decides something, or whose outputs are not
-    finite in the reference either.
+    A sample is None whose outputs are not finite: then those that are expected may not be, either.
+    Of a test, those count that were replayed, and rounding decides nothing in them.
     """
     if answer["shape"] != expected["shape"]:
         return math.inf
-    far = [
-        _ratio(_apart(own[1], wanted[1]), wanted[0]) if own else math.inf
-        for own, wanted in zip(answer["samples"], expected["samples"], strict=True)
-        if wanted
-    ]
-    return max((math.inf if math.isnan(each) else each for each in far), default=0.0)
+    pairs = list(zip(answer["samples"], expected["samples"], strict=True))
+    far = [_off(*pairs[place]) for place in expected.get("replayed", range(len(pairs)))]
+    return max(math.inf if math.isnan(each) else each for each in far)
+
+
+def _off(own: Any, wanted: Any) -> float:
+    """How far the outputs of one sample are off, relative."""
+    if own is None or wanted is None:
+        return 0.0 if own is wanted else math.inf
+    return _ratio(_apart(own[1], wanted[1]), wanted[0])
 
 
 def _apart(sums: Sequence[float], others: Sequence[float]) -> float:

@@ -136,10 +136,27 @@ def test_a_model_that_diverged_is_what_it_says(tmp_path):
 
 
 def test_samples_that_rounding_decides_are_left_out(tmp_path):
-    answers = summary_of(RIGHT, SIGNS)
-    answers["samples"][4] = None
+    answers = {**summary_of(RIGHT, SIGNS), "replayed": [0, 1, 2, 3]}
     write(tmp_path, 1, changed(4), replay={"answers": [answers]})
     assert statuses(read(tmp_path, repetitions=1)) == {checks.PASSED}
+
+
+@pytest.mark.parametrize("replayed", [[0, 2, 4], [2], []])
+def test_answers_of_weights_that_are_not_finite_are_no_answers(tmp_path, replayed):
+    """One weight that is no number, and the reference knows no answer: so nobody may."""
+    answers = {**summary_of(changed(2, math.nan), SIGNS), "replayed": replayed}
+    write(tmp_path, 1, replay={"answers": [answers]})
+    assert statuses(read(tmp_path, repetitions=1)) == {checks.FAILED}
+
+
+def test_without_an_environment_that_replays_a_case_has_its_certificate_only(tmp_path):
+    """Such a file knows nothing of the record."""
+    write(tmp_path, 1)
+    (path,) = (tmp_path / "checks").rglob("*.rep1.json")
+    no = {"schema": "dlperf.evaluated/1", "status": "unavailable", "reason": "no environment"}
+    path.write_text(json.dumps(no))
+    (row,) = read(tmp_path, repetitions=1)
+    assert (row["status"], row["reason"]) == (checks.ALONE, "no environment")
 
 
 @pytest.mark.parametrize(
