@@ -3,9 +3,6 @@ PYTHON ?= python3.11
 SNAKEMAKE = .venv/bin/snakemake --profile local
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
-# Tests that mostly start short processes and wait for them; the others' frameworks take all cores.
-WAITING = tests/browser tests/conda tests/gpu tests/search tests/workflow
-
 .PHONY: laptop full quick plan test test-full certificates lint clean-results
 
 laptop: .venv/ready       ## set up, measure the laptop round, write results/laptop/report.html
@@ -20,10 +17,10 @@ quick: .venv/ready        ## measure three frameworks, in a few minutes
 plan: .venv/ready         ## show what the laptop round would run, and how long it takes
 	$(SNAKEMAKE) plan
 
-test: .venv/ready         ## set up and run the tests
+test: .venv/ready         ## set up and run the tests; those of the stopwatch alone, others two at a time
 	.venv/bin/python -m pytest -n 2 tests/unit
-	.venv/bin/python -m pytest -n 2 --dist loadfile $(WAITING)
-	.venv/bin/python -m pytest --ignore tests/unit $(WAITING:%=--ignore %) tests
+	.venv/bin/python -m pytest -n 2 --dist loadfile --ignore tests/unit --ignore tests/stopwatch tests
+	.venv/bin/python -m pytest tests/stopwatch
 
 test-full: .venv/ready    ## run the long tests too: BERT's whole certificates, more of each framework
 	.venv/bin/python -m pytest -m "full or not full" tests

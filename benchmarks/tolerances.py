@@ -4,10 +4,10 @@
 
 Makes the certificates of a round, of those that come with the code unless `--round` names another
 one, once for each pair of seeds, of neutral weights and of batches, each pair in a copy of the
-package of its own. What is
-there already is kept, so the same command resumes; other code begins anew. Prints, for each tier,
-the largest distance of any framework and pair of seeds beside its tolerance, and writes every
-distance to results/benchmarks/tolerances-<workload>.tsv.
+package of its own. Certificates that are there already are kept, so the same command resumes; a
+pair's reference is removed behind them; other code begins anew. Prints, for each tier, the largest
+distance of any framework and pair of seeds beside its tolerance, and writes every distance to
+results/benchmarks/tolerances-<workload>.tsv.
 
 A tolerance should be at least MARGIN times the worst of ten pairs, and at most a third of what the
 smallest wrong setting does (docs/certificates.md has both).
@@ -120,6 +120,8 @@ class Certified:
             self._make_reference(variant)
         with ThreadPoolExecutor(jobs) as pool:
             list(pool.map(self._certify, missing))
+        for variant in dict.fromkeys(case.variant for case in missing):
+            shutil.rmtree(self.folder / f"reference-{variant}")  # 5 GB of BERT's
 
     def _copy(self):
         """The package with these seeds."""

@@ -6,16 +6,20 @@ system's randomness; a spot run of each of these cases: the command of a repetit
 and batches, whose time is not used; and for each group a replay of its spot runs by the reference. The
 verdict is merge's.
 
+Of the quality scenario, whose repetitions have no spot runs: for each repetition a replay of one batch
+of its last evaluation, from the weights that its ranks left in results/.weights. These are removed then.
+
 A spot run is made again where its case's records were made with other code.
 """
 
 from dlperf import scenarios
 from dlperf.contract import draws
-from dlperf.plan.checked import unchecked
+from dlperf.plan.checked import unchecked, unreplayed
 
 DRAW = f"{RESULTS}/checks/draws/{{group}}.json"
 SPOT_RUN = f"{RESULTS}/checks/{{workload}}/{{framework}}/{{case}}.run.json"
 REPLAY = f"{RESULTS}/checks/replays/{{group}}.json"
+EVALUATED = f"{RESULTS}/checks/{{workload}}/{{framework}}/{{case}}.rep{{repetition}}.json"
 
 
 wildcard_constraints:
@@ -37,7 +41,49 @@ def spot_checks(wildcards=None):
     """Every spot run and replay of the round."""
     runs = [draws.spot_run_of(case) for own in groups().values() for case in own]
     replays = [draws.replay_of(own[0]) for own in groups().values()]
-    return [f"{RESULTS}/{path}" for path in runs + replays]
+    return [f"{RESULTS}/{path}" for path in [*runs, *replays, *evaluations()]]
+
+
+def evaluations():
+    """The replay of each repetition of the quality scenario. A record that names no batch, such as an
+    older one, has none."""
+    return [
+        draws.evaluation_of(case, repetition)
+        for case in CASES
+        if scenarios.curved(case.scenario) and not unreplayed(CONFIG, case)
+        for repetition in REPETITIONS
+        if names_batch(case, repetition)
+    ]
+
+
+def names_batch(case, repetition):
+    """Whether a record names a batch of its last evaluation, or may do so when it is measured."""
+    path = f"{RESULTS}/runs/{case.folder}/rep{repetition}.json"
+    record = existing(path)
+    if record.get("status") != "ok" or "evaluated" in record:
+        return True
+    settings = plan.document(case, CONFIG, repetition)["settings"]
+    return state.is_due(CONFIG, state.state_of_record(Path(path), settings))
+
+
+def is_replayed(wildcards):
+    """Whether the existing replay is of the existing record, which stays."""
+    record, path = record_of(wildcards), EVALUATED.format(**wildcards)
+    replay = existing(path)
+    if not replay or not os.path.exists(record) or is_due(record, wildcards):
+        return False
+    return replay.get("record_sha256") == hashlib.sha256(Path(record).read_bytes()).hexdigest()
+
+
+@of_each_job
+def inputs_of_evaluation(wildcards):
+    """What a replay waits for. Where it stays, all is ancient or left out: its weights are gone."""
+    stays = is_replayed(wildcards)
+    paths = [environment_of("pytorch"), *manifests_of_case(case_of(wildcards))]
+    if stays:
+        paths = [ancient(path) for path in paths if os.path.exists(path)]
+    record = record_of(wildcards)
+    return {"beside": paths, "record": ancient(record) if stays else record}
 
 
 def has_draw(case):
@@ -150,3 +196,27 @@ rule spot_replay:
     shell:
         PYTHON + " -m dlperf.certify.replay --environment {input.environment:q} --out {output:q}"
         " {input.runs:q} > {log:q} 2>&1"
+
+
+rule evaluation_replay:
+    input:
+        unpack(inputs_of_evaluation),
+    output:
+        EVALUATED,
+    log:
+        f"{EVALUATED.removesuffix('.json')}.log",
+    priority: CERTIFICATE
+    threads: lambda wildcards: all_cores(2)
+    resources:
+        mem_mb=lambda wildcards: 2000
+        + 3
+        * 8
+        * workloads.parameter_count(wildcards.workload, case_of(wildcards).dimensions)
+        // 10**6,
+        runtime=CONFIG.checks.seconds // 20 + 10,
+    params:
+        environment=environment_of("pytorch"),
+    shell:
+        PYTHON + " -m dlperf.certify.evaluated --environment {params.environment:q}"
+        f" --weights={WEIGHTS} --seconds {CONFIG.checks.seconds}"
+        " --out {output:q} {input.record:q} > {log:q} 2>&1"

@@ -120,6 +120,12 @@ MEASURE = (
 )
 SPOT = MEASURE
 MEASURE += f" --attempts {RESULTS}/attempts"
+MEASURE += f" --checks {CONFIG.checks.seconds} {CONFIG.checks.gigabytes}"
+# Outside of the round: what nobody replays any more is no part of it.
+WEIGHTS = (
+    f"results/.weights/{CONFIG.round}/{{wildcards.workload}}/{{wildcards.framework}}"
+    "/{wildcards.case}/rep{wildcards.repetition}"
+)
 
 
 rule repetition:
@@ -143,4 +149,5 @@ rule repetition:
         + PYTHON
         + MEASURE.replace("{", "{{").replace("}", "}}")
         + " --case {params.case:q} --environment {input.environment} --draw={input.draw}"
+        + f" --weights={WEIGHTS}"
         " --out {output} > {log} 2>&1"

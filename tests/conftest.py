@@ -113,12 +113,19 @@ PROVED_SHORT = [
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """One Snakemake at a time in a folder: unit tests run in two processes."""
+    """One Snakemake at a time in a folder: tests run in two processes."""
     if folder != ROOT:
         yield
         return
+    with locked("tests"):
+        yield
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """One at a time of all processes that run tests here."""
     (ROOT / "results").mkdir(exist_ok=True)
-    with open(ROOT / "results/.tests.lock", "w") as lock:
+    with open(ROOT / f"results/.{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -206,22 +213,23 @@ def certificates(environments, reference) -> Path:
     return ROOT / "results/certificates"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory) -> Iterator:
     """A real Slurm of four nodes. Without: a failure where CI=true, else the tests are skipped."""
     import cluster as slurm  # of tests/slurm/, which is on the path when its tests run
 
-    if problem := slurm.missing():
-        if os.environ.get("CI") == "true":
-            pytest.fail(problem)
-        pytest.skip(problem)
-    own = slurm.Cluster(tmp_path_factory.mktemp("slurm"))
-    try:
-        own.start()
-        yield own
-    finally:
-        own.stop()
-    assert not slurm.processes_of(str(own.folder)), "the cluster left processes"
+    with locked("slurm"):  # a machine has one /etc/slurm
+        if problem := slurm.missing():
+            if os.environ.get("CI") == "true":
+                pytest.fail(problem)
+            pytest.skip(problem)
+        own = slurm.Cluster(tmp_path_factory.mktemp("slurm"))
+        try:
+            own.start()
+            yield own
+        finally:
+            own.stop()
+        assert not slurm.processes_of(str(own.folder)), "the cluster left processes"
 
 
 @pytest.fixture

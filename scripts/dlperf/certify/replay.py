@@ -29,13 +29,14 @@ from dlperf.certify import KEPT_MEMORY
 from dlperf.certify.reference import Plain, provenance
 from dlperf.contract import files, strict_json
 from dlperf.contract.ownership import Part
-from dlperf.contract.projection import projected
+from dlperf.contract.projection import projected, summary
 from dlperf.contract.run import Input
 from dlperf.contract.work import as_array
-from dlperf.measure import answers, bounds, code
+from dlperf.measure import bounds, code
 from dlperf.workloads.cases import case_of
 
 SCHEMA = "dlperf.replay/1"
+MODULE = "dlperf.certify.replay"
 
 
 class Unavailable(Exception):
@@ -43,14 +44,14 @@ class Unavailable(Exception):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="python -m dlperf.certify.replay")
+    parser = argparse.ArgumentParser(prog="python -m " + MODULE)
     parser.add_argument("runs", nargs="+", help="spot runs of a group")
     parser.add_argument("--environment", help="env.json whose interpreter has PyTorch")
     parser.add_argument("--lock-sha256", default="", help="of the lock that PyTorch comes from")
     parser.add_argument("--out", required=True)
     asked = parser.parse_args(arguments)
     if asked.environment:
-        run_in(asked, sys.argv[1:] if arguments is None else arguments)
+        run_in(asked, arguments, MODULE, SCHEMA)
     document = replay(asked)
     files.write(asked.out, json.dumps(document) + "\n")
     print(
@@ -118,8 +119,8 @@ def replayed(case, runs):
 
 
 def answered(case, runs):
-    """`answers`: of each framework and compiler, by rank what answers.summary says of the outputs
-    for those batches that its spot run shows."""
+    """`answers`: of each framework and compiler, by rank what projection.summary says of the
+    outputs for those batches that its spot run shows."""
     import torch
 
     drawn, data_dir = runs[0]["drawn"], runs[0]["settings"]["data_dir"]
@@ -139,7 +140,7 @@ def answered(case, runs):
         (window,) = each["windows"]
         found[key_of(each)] = [
             {
-                name: answers.summary(
+                name: summary(
                     plain.outputs_of(source.batch(shown["number"]), running), window["signs"]
                 )
                 for name, shown in asked.items()
@@ -241,17 +242,19 @@ def key_of(run):
     return "%s/%s" % (run["identity"]["framework"], run["identity"]["compiler"])
 
 
-def run_in(asked, arguments):
-    """Become the same command under the environment's interpreter."""
+def run_in(asked, arguments, module, schema):
+    """Become the same command, of a module whose documents are of `schema`, under the environment's
+    interpreter."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     with open(asked.environment, encoding="utf-8") as stream:
         environment = json.load(stream)
     if environment["status"] != "ok":
         reason = "no replay without PyTorch's environment: %s" % environment["reason"]
-        document = {"schema": SCHEMA, "status": "unavailable", "reason": reason}
+        document = {"schema": schema, "status": "unavailable", "reason": reason}
         files.write(asked.out, json.dumps(dict(document, windows=[], projections={})) + "\n")
         sys.exit()
     at = arguments.index("--environment")
-    command = [environment["interpreter"], "-m", "dlperf.certify.replay"]
+    command = [environment["interpreter"], "-m", module]
     command += arguments[:at] + arguments[at + 2 :]
     command.append("--lock-sha256=" + code.applied_lock(environment))
     os.execve(command[0], command, dict(os.environ, **KEPT_MEMORY, **environment["environ"]))

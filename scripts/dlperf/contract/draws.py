@@ -98,6 +98,11 @@ def spot_run_of(case):
     return "checks/%s.run.json" % case.folder
 
 
+def evaluation_of(case, repetition):
+    """That of the replay of what a repetition of the quality scenario was tested with last."""
+    return "checks/%s.rep%d.json" % (case.folder, repetition)
+
+
 def write(path, group):
     """Draw a group's number from the system's randomness, once: what is there stays."""
     if os.path.exists(path):

@@ -9,7 +9,9 @@ of 1.6 in 95 % of cases.
 """
 
 import hashlib
+import math
 
+from dlperf.contract.ownership import Part
 from dlperf.contract.work import side_by_side
 
 PROJECTIONS = 8
@@ -36,6 +38,22 @@ def projected(part, shape, array, begin, seed):
             by_byte += np.bincount(_hash(np, at, key), gone, 256)  # a byte is eight signs
         place += rows.size
     return squares, (by_byte @ _signs(np)).tolist()
+
+
+def summary(outputs, signs):
+    """{shape, samples: [[norm, projections] of each sample's outputs]}.
+
+    Where a sample has a single one, of all together: a logit may be next to 0.
+    """
+    import numpy as np  # not for the plan
+
+    rows = outputs.reshape(len(outputs) if outputs.ndim > 1 else 1, -1)
+    nothing, samples = np.zeros(rows.shape[1]), []
+    for number, row in enumerate(rows):
+        part = Part("sample %d" % number)
+        squares, sums = projected(part, row.shape, row, nothing, signs)
+        samples.append([math.sqrt(squares), sums])
+    return {"shape": list(outputs.shape), "samples": samples}
 
 
 def _signs(np):

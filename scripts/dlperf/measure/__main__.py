@@ -19,7 +19,7 @@ import sys
 from dlperf import frameworks
 from dlperf.contract import draws, searched, storage, terminal
 from dlperf.contract.case import CaseError, load
-from dlperf.measure import by_hand, node, processes, record
+from dlperf.measure import bounds, by_hand, node, processes, record
 from dlperf.measure.lock import held
 from dlperf.workloads.cases import case_of, known
 
@@ -42,6 +42,16 @@ def main(arguments=None):
     parser.add_argument("--draw", help="the draw of the case's group, whose seeds are taken")
     parser.add_argument(
         "--spot", action="store_true", help="make the spot run of that draw: nothing is timed"
+    )
+    parser.add_argument(
+        "--weights", help="folder for the weights behind the last test of the quality scenario"
+    )
+    parser.add_argument(
+        "--checks",
+        type=float,
+        nargs=2,
+        metavar=("SECONDS", "GIGABYTES"),
+        help="keep no weights where a replay of that test would take more",
     )
     parser.add_argument("--lock", help="lock file, so that only one repetition runs on a node")
     parser.add_argument(
@@ -85,6 +95,7 @@ def main(arguments=None):
             known=ended,
             draw=draw,
             spot=asked.spot,
+            weights_dir=_weights_dir(asked, case),
         )
     try:
         record.write(document, asked.out, asked.attempts)
@@ -93,6 +104,14 @@ def main(arguments=None):
     print(_summary(document, asked.out))
     if asked.on_failure == "stop" and document["status"] not in ("ok", "unsupported"):
         sys.exit(1)
+
+
+def _weights_dir(asked, case):
+    """Where ranks write weights; "": nowhere, as nobody would replay what they are asked."""
+    own = case_of(case["identity"])
+    if not asked.weights or (asked.checks and bounds.unreplayed(own, *asked.checks)):
+        return ""
+    return os.path.abspath(asked.weights)
 
 
 def _from_standard_input():

@@ -5,11 +5,9 @@ names, for each sample the norm of its outputs and their projections (contract/p
 signs that come of that number. Nobody knows before which answer that will be.
 """
 
-import math
 import random
 
-from dlperf.contract.ownership import Part
-from dlperf.contract.projection import projected
+from dlperf.contract.projection import summary
 
 
 def shown(signs, kept):
@@ -25,19 +23,3 @@ def shown(signs, kept):
 def place(signs, name, count):
     """Which of so many answers of a kind is shown."""
     return random.Random("%d %s" % (signs, name)).randrange(count)
-
-
-def summary(outputs, signs):
-    """{shape, samples: [[norm, projections] of each sample's outputs]}.
-
-    Where a sample has a single one, of all together: a logit may be next to 0.
-    """
-    import numpy as np  # not for the plan
-
-    rows = outputs.reshape(len(outputs) if outputs.ndim > 1 else 1, -1)
-    nothing, samples = np.zeros(rows.shape[1]), []
-    for number, row in enumerate(rows):
-        part = Part("sample %d" % number)
-        squares, sums = projected(part, row.shape, row, nothing, signs)
-        samples.append([math.sqrt(squares), sums])
-    return {"shape": list(outputs.shape), "samples": samples}

@@ -21,6 +21,8 @@ REPLAYED = 1.5
 COPIES_OF_INFERENCE = 2
 #: Answers that are replayed: two of each of a group's frameworks.
 ANSWERS = 16
+#: Answers to a sample of a test: two, as the model could draw random numbers.
+EVALUATED = 2
 #: Steps of the short window, which is drawn, that are counted on.
 SHORT_STEPS = 2
 
@@ -45,7 +47,37 @@ def reason(case, measured_steps, precision_kinds, seconds, gigabytes):
         return "of an inference, only synthetic batches can be drawn once more"
     if case.searched:
         return "the size is not known before a search"
-    took, size = cost(case, measured_steps)
+    return _beyond(*cost(case, measured_steps), seconds, gigabytes)
+
+
+def unreplayed(case, seconds, gigabytes):
+    """Why no test of a Case is replayed, or "": of the quality scenario, the last one is."""
+    if not scenarios.load(case.scenario).CURVED:
+        return "models are evaluated in the quality scenario alone"
+    if not any(allowed_answers(case, each) for each in kinds(case.precision)):
+        return "no tolerances of outputs are known in %s" % case.precision
+    grid = case.layout.mesh(case.devices)
+    if case.layout.zero_stage or workloads.is_split(case.workload, case.dimensions, grid):
+        return "no rank has all weights"
+    took = case.devices * seconds_of_sample(case)
+    size = COPIES_OF_INFERENCE * 8 * workloads.parameter_count(case.workload, case.dimensions) / 1e9
+    return _beyond(took, size, seconds, gigabytes)
+
+
+def seconds_of_sample(case):
+    """What the answer to one sample takes, about."""
+    flops = workloads.of(case.workload).flops_per_sample(case.dimensions, "infer")
+    return EVALUATED * flops / (GFLOPS * 1e9)
+
+
+def samples(case, seconds):
+    """How many samples of each rank's batch are replayed, in so many seconds: one at least."""
+    each = seconds / (case.devices * seconds_of_sample(case))
+    return int(max(1, min(case.batch_size, each)))
+
+
+def _beyond(took, size, seconds, gigabytes):
+    """Which bound a replay is beyond, or ""."""
     if took > seconds:
         return "a replay would take about %.0f s; checks.seconds: %g" % (took, seconds)
     if size > gigabytes:
@@ -72,7 +104,12 @@ def allowed(case, kind):
     proof = workloads.proof(case.workload)
     if scenarios.load(case.scenario).TRAINS:
         return proof.spot.get(kind)
-    found = proof.tolerances.get(kind)
+    return allowed_answers(case, kind)
+
+
+def allowed_answers(case, kind):
+    """The same of a case's outputs: of an inference, or of a test."""
+    found = workloads.proof(case.workload).tolerances.get(kind)
     return number(found.outputs) if found and applies(found.outputs) else None
 
 

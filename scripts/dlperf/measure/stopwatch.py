@@ -53,6 +53,7 @@ def measure(
     known=None,
     draw=None,
     spot=False,
+    weights_dir="",
 ):
     """Run the repetition that `case` (a document of contract/case.py) describes; return its record.
 
@@ -60,7 +61,8 @@ def measure(
     set for them; without one, this interpreter runs them. launcher, interface: for several nodes,
     see launch.Launch. known: (status, reason) of a repetition of which it is known before it runs
     how it ends. draw: the Draw of the case's group, whose seeds it takes in place of the settings'.
-    spot: whether it is the group's spot run, whose document (spot.py) is returned.
+    spot: whether it is the group's spot run, whose document (spot.py) is returned. weights_dir:
+    where ranks write the weights behind the last test of the quality scenario; "": nowhere.
     """
     built = {}
     if environment:
@@ -90,7 +92,7 @@ def measure(
         document["host"] = host.facts()
     else:
         where = dict(launcher=launcher, interface=interface, told=told(orders))
-        attempt = attempted(seeded(case, orders.seed), built, log, **where)
+        attempt = attempted(seeded(case, orders.seed, weights_dir), built, log, **where)
         document.update(attempt.shown() if spot else attempt.outcome())
         document["host"] = attempt.hosts()
         if spot and document["status"] == "ok" and has_undrawn(case_of(case["identity"])):
@@ -140,9 +142,9 @@ def has_undrawn(case):
     return scenarios.load(case.scenario).TRAINS and workloads.draws(case)
 
 
-def seeded(case, seed):
-    """The case with this seed."""
-    return dict(case, settings=dict(case["settings"], seed=seed))
+def seeded(case, seed, weights_dir=""):
+    """The case with this seed, and where ranks write weights if their scenario is told so."""
+    return dict(case, settings=dict(case["settings"], seed=seed, weights_dir=weights_dir))
 
 
 def told(orders):

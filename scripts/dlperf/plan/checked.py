@@ -4,7 +4,7 @@ In: the config, cases, and what a round has already. Out: reasons, and lines of 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dlperf import scenarios, workloads
@@ -25,6 +25,12 @@ def unchecked(config: Config, case: Case) -> str:
     )
 
 
+def unreplayed(config: Config, case: Case) -> str:
+    """Why no test of a case of the quality scenario is replayed in this round, or ""."""
+    allowed = config.checks
+    return case.unsupported or bounds.unreplayed(case, allowed.seconds, allowed.gigabytes)
+
+
 def runs_of(case: Case) -> int:
     """How many trainings, or inferences, a spot run is."""
     return 2 if scenarios.load(case.scenario).TRAINS and workloads.draws(case) else 1
@@ -38,6 +44,7 @@ def lines(
     results: Path,
 ) -> Iterator[str]:
     """What the plan says: how many spot runs and replays, what they take, and who has none."""
+    yield from _lines_of_tests(config, cases, results)
     counted = [case for case in cases if scenarios.load(case.scenario).COUNTED]
     timed = [case for case in cases if case not in counted and not case.unsupported]
     reasons = {case: unchecked(config, case) for case in timed}
@@ -59,5 +66,26 @@ def lines(
     elif wanted:
         said += ", all are there"
     yield said
-    for reason, count in Counter(filter(None, reasons.values())).items():
+    yield from _alone(reasons.values())
+
+
+def _lines_of_tests(config: Config, cases: Sequence[Case], results: Path) -> Iterator[str]:
+    """The same of the quality scenario."""
+    own = [case for case in cases if scenarios.curved(case.scenario) and not case.unsupported]
+    if not own:
+        return
+    reasons = {case: unreplayed(config, case) for case in own}
+    wanted = [
+        draws.evaluation_of(case, number)
+        for case in own
+        if not reasons[case]
+        for number in range(1, config.repetitions + 1)
+    ]
+    there = sum((results / config.round / path).exists() for path in wanted)
+    yield f"Replays of a batch of the last evaluation: {len(wanted)}, {there} are there"
+    yield from _alone(reasons.values())
+
+
+def _alone(reasons: Iterable[str]) -> Iterator[str]:
+    for reason, count in Counter(filter(None, reasons)).items():
         yield f"  certificate only: {count} {'case' if count == 1 else 'cases'}: {reason}"

@@ -4,25 +4,38 @@ A repetition trains a fixed number of epochs and is tested at fixed numbers of s
 gives the curve, the final metric and the time to any target. The clock starts before the first
 sample to train on is touched, after start-up and compilation on noise, with the weights written
 anew; it includes the tests, as in MLPerf [mlcommons/training_policies]. A repetition is a seed.
+Of the last test one batch is drawn, whose answers are replayed later from the weights behind it
+(evaluated.py).
 """
 
+import dataclasses
 import functools
 import itertools
 import math
 from typing import Dict
 
 from dlperf import workloads
-from dlperf.contract.run import Run, Unsupported
+from dlperf.contract import run as contract
+from dlperf.contract.run import Unsupported
 from dlperf.contract.timer import perf_counter
-from dlperf.scenarios import Metric, early_return, train
+from dlperf.scenarios import Metric, early_return, evaluated, train
 
 TITLE = "time to quality"
 TRAINS = True
 COUNTED = True  # rates follow a schedule
-RUN = Run
 QUEUED = True
 CURVED = True
 MARKED: Dict[str, float] = {}  # no latencies
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(contract.Run):
+    """What a rank is told beside: the folder for the weights behind its last test, "" for none."""
+
+    weights_dir: str = ""
+
+
+RUN = Run
 
 
 def prepare(run, implementation):
@@ -30,7 +43,7 @@ def prepare(run, implementation):
     if work.evaluate is None:
         name = "%s of %s" % (run.workload, run.framework)
         raise Unsupported("%s cannot test a model while it is trained, yet" % name)
-    return work
+    return evaluated.keeping(run, work) if run.weights_dir else work
 
 
 def warm(run, work, handle, initial):
@@ -44,7 +57,7 @@ def window(run, work, stopwatch):
     """Train all epochs and test at the evaluations' steps; a rank's raw facts."""
     clock, step, mark = perf_counter, work.step, stopwatch.mark
     tested_at = set(evaluated_at(run.measured_steps, run.evaluations))
-    handles, losses, points = [], [], []
+    handles, losses, points, drawn = [], [], [], evaluated.Drawn()
     computed = stopwatch.taken().user
     stopwatch.open()
     start = clock()
@@ -64,7 +77,8 @@ def window(run, work, stopwatch):
                 early_return.check(run, read, *of_a_step, stopwatch.taken, at_rest=False)
             if tests is None:
                 tests = work.batches.tests()
-            sums, count = test(run, work, tests)
+            is_last = number == run.measured_steps
+            sums, count = test(run, work, tests, drawn.see if is_last else None)
             losses += [work.loss(handle) for handle in handles] if work.loss else []
             handles = []
             points.append([number, trained - start, clock() - start, sums, count])
@@ -77,6 +91,7 @@ def window(run, work, stopwatch):
         "window": stopwatch.window(start, end),
         "loss": losses or None,
         "points": points,
+        "evaluated": drawn.shown(run, counted) if run.weights_dir else None,
     }
 
 
@@ -89,7 +104,7 @@ def evaluated_at(steps, evaluations):
     return [round(steps * (index + 1) / evaluations) for index in range(evaluations)]
 
 
-def test(run, work, tests):
+def test(run, work, tests, see=None):
     """(sums over this rank's test samples, how many they are).
 
     A model is asked with zeros in place of the answers. Outputs are judged by the workload's facts,
@@ -97,22 +112,39 @@ def test(run, work, tests):
     have `kept` too: a rank tests them all. What is not in a batch's arrays, such as the text of
     paragraphs, the loader has as `known()`.
     Where a batch's rows are parts of a test sample, the facts' `judged` says how many there are.
+    see(batch, own, outputs, counted): is told of each batch when it was answered and counted.
     """
     judge, sums, count, kept = workloads.of(run.workload).quality, [], 0, []
     for batch, own in tests:
         # whoever answers gets no answers, and none of these arrays
         outputs = work.evaluate(*workloads.asked(run.workload, batch, apart=True))
-        given = [outputs[:own]] + [each[:own] for each in batch]
+        found = counted(run, batch, own, outputs)
         if judge.kept:
-            kept.append(judge.kept(*given))
+            kept.append(found)
         else:
-            found = judge.tally(*given)
             sums = add(sums or [0.0] * len(found), found)
         count += own
+        if see:
+            see(batch, own, outputs, found)
     if kept:
         sums = judge.tally(*zip(*kept), *work.batches.known())
         count = judge.judged(sums) if judge.judged else count
     return sums, count
+
+
+def counted(run, batch, own, outputs):
+    """What counts of a batch's answers: its sums, or what is kept of each sample.
+
+    What is kept is no part of the outputs: whoever answered may have that array still.
+    """
+    import numpy as np  # not for the plan
+
+    judge = workloads.of(run.workload).quality
+    given = [outputs[:own]] + [each[:own] for each in batch]
+    if not judge.kept:
+        return judge.tally(*given)
+    found = judge.kept(*given)
+    return [each.copy() if np.may_share_memory(each, outputs) else each for each in found]
 
 
 def add(sums, more):
@@ -140,6 +172,8 @@ def summary(facts, case, settings):
             }
         )
     found["curve"] = points
+    if all(each.get("evaluated") for each in facts):
+        found["evaluated"] = [each["evaluated"] for each in facts]
     return found
 
 

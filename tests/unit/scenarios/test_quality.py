@@ -57,7 +57,11 @@ class Made:
 
 def trained(work, steps=6, evaluations=3):
     run = SimpleNamespace(
-        workload="resnet50", device="cpu", measured_steps=steps, evaluations=evaluations
+        workload="resnet50",
+        device="cpu",
+        measured_steps=steps,
+        evaluations=evaluations,
+        weights_dir="",
     )
     stopwatch = SimpleNamespace(
         mark=lambda: None,
@@ -88,6 +92,14 @@ def test_it_is_tested_evenly_and_nothing_is_read_before_the_clock_runs():
     assert found["loss"] == [1.0 / number for number in range(1, 7)]
     seconds = [value for point in found["points"] for value in point[1:3]]
     assert seconds == sorted(seconds) and seconds[0] > 0
+
+
+def test_what_counts_of_answers_stays_what_it_was_when_they_came():
+    run = SimpleNamespace(workload="wide_deep")
+    logits, labels = np.ones(4, "float32"), np.zeros(4, "float32")
+    found = quality.counted(run, (labels, labels, labels, labels), 3, logits)
+    logits[:] = 2
+    assert found[0].tolist() == [1, 1, 1]
 
 
 def test_tests_are_evenly_spaced_and_the_last_one_is_at_the_end():

@@ -1,15 +1,15 @@
-"""Spot runs and their replays -> checks.tsv, and what they mean for a cell.
+"""Spot runs, tests and their replays -> checks.tsv, and what they mean for a cell.
 
-In: the plan, and checks/ of the round. Out: a row a tier of every case's check; where there is none
-a row with its reason. The verdict is computed here, from the proof's tolerances, and so by an
-audit, too; what a replay computed is taken from its file. As with records, a file that is not what
-its path says stops the merge.
+In: the plan, checks/ of the round, and records of the quality scenario. Out: a row a tier of every
+case's check; where there is none a row with its reason. The verdict is computed here, from the
+proof's tolerances, and so by an audit, too; what a replay computed is taken from its file. As with
+records, a file that is not what its path says stops the merge.
 """
 
 import hashlib
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -25,7 +25,7 @@ from dlperf.contract import draws, strict_json
 from dlperf.contract.proof import Spot, applies, number
 from dlperf.measure import bounds, spot
 from dlperf.plan import Case, Config
-from dlperf.plan.checked import unchecked
+from dlperf.plan.checked import unchecked, unreplayed
 
 #: How many deviations of chance, as a dozen draws of the formulas have them, a loss or the norms
 #: may be off. By Student's t one honest run in 100,000 is further.
@@ -38,7 +38,9 @@ PASSED, FAILED, ALONE, MISSING, STALE = (
     "missing",
     "stale",
 )
-REPLAY = "dlperf.replay/1"
+REPLAY, EVALUATED, RECORD = "dlperf.replay/1", "dlperf.evaluated/1", "dlperf.record/2"
+#: What a replay raises that is of another run.
+UNLIKE = (KeyError, IndexError, TypeError, ValueError, OverflowError)
 
 Tier = tuple[str, float, float, str]
 
@@ -48,12 +50,16 @@ def read(config: Config, cases: Iterable[Case], folder: Path) -> list[Check]:
 
     Raises AnalysisError, which names every file that is none or is another one's.
     """
-    rows, problems = [], []
+    rows: list[dict[str, Any]] = []
+    problems: list[str] = []
     replays: dict[str, tuple[Any, str]] = {}
     for case in cases:
-        if case.unsupported or scenarios.load(case.scenario).COUNTED:
+        if case.unsupported:
             continue
         own = {"workload": case.workload, "framework": case.framework, "case": case.name}
+        if scenarios.curved(case.scenario):
+            rows += [{**own, **each} for each in _of_tests(config, case, folder, problems)]
+            continue
         if why := unchecked(config, case):
             rows.append({**own, "status": ALONE, "reason": why})
             continue
@@ -117,17 +123,26 @@ def _judged(
     if allowed is None:
         yield {"status": ALONE, "reason": f"no tolerances of spot runs are known in {kind}"}
         return
+    if not scenarios.load(case.scenario).TRAINS:
+        yield from _rows_of(lambda: answer_tiers(run, replay, allowed))
+        return
     try:
-        if not scenarios.load(case.scenario).TRAINS:
-            found = list(answer_tiers(run, replay, allowed))
-        elif why := drowned(replay, allowed):
-            yield {"status": ALONE, "reason": why}
-            return
-        else:
-            found = list(tiers(run, replay, allowed))
-    except (KeyError, IndexError, TypeError) as error:
-        reason = f"spot run and replay do not fit each other: {type(error).__name__}: {error}"
-        yield {"status": FAILED, "reason": reason}
+        why = drowned(replay, allowed)
+    except UNLIKE as error:
+        yield _unlike(error)
+        return
+    if why:
+        yield {"status": ALONE, "reason": why}
+    else:
+        yield from _rows_of(lambda: tiers(run, replay, allowed))
+
+
+def _rows_of(measure: Callable[[], Iterable[Tier]]) -> Iterator[dict[str, Any]]:
+    """A row a tier, of what `measure` gives."""
+    try:
+        found = list(measure())
+    except UNLIKE as error:
+        yield _unlike(error)
         return
     status = PASSED if all(judge.passes(each[1], each[2]) for each in found) else FAILED
     for name, measured, tolerance, tensor in found:
@@ -141,6 +156,90 @@ def _judged(
             "worst_tensor": tensor,
             "reason": "" if finite else "what it measured is not a finite number",
         }
+
+
+def _unlike(error: Exception) -> dict[str, Any]:
+    reason = f"spot run and replay do not fit each other: {type(error).__name__}: {error}"
+    return {"status": FAILED, "reason": reason}
+
+
+def _of_tests(
+    config: Config, case: Case, folder: Path, problems: list[str]
+) -> Iterator[dict[str, Any]]:
+    """Rows of a case of the quality scenario: of all its repetitions the worst one of each tier.
+
+    A repetition that did not end well has no score, and needs no proof. Files that are no replays
+    are added to `problems`.
+    """
+    if why := unreplayed(config, case):
+        yield {"status": ALONE, "reason": why}
+        return
+    found: list[dict[str, Any]] = []
+    for repetition in range(1, config.repetitions + 1):
+        paths = f"runs/{case.folder}/rep{repetition}.json", draws.evaluation_of(case, repetition)
+        try:
+            record, record_sha256 = _document(folder / paths[0], RECORD)
+        except FileNotFoundError:
+            continue
+        except ValueError:
+            return  # the merge of records says what is wrong with it
+        if record["status"] != "ok":
+            continue
+        own = {key: record["provenance"].get(key, "") for key in columns.MADE_WITH}
+        own |= {**ran.of_document(record), "spot_run": paths[0], "spot_run_sha256": record_sha256}
+        replay = None
+        if record.get("evaluated"):
+            try:
+                replay, own["replay_sha256"] = _document(folder / paths[1], EVALUATED)
+                own["replay"] = paths[1]
+            except FileNotFoundError:
+                pass
+            except ValueError as error:
+                problems.append(str(error))
+                return
+        found += [{**own, **each} for each in _judged_test(case, record, record_sha256, replay)]
+    yield from _worst_of(found)
+
+
+def _judged_test(
+    case: Case, record: Mapping[str, Any], sha256: str, replay: Mapping[str, Any] | None
+) -> Iterator[dict[str, Any]]:
+    """Rows of a repetition of the quality scenario."""
+    if not record.get("evaluated"):
+        yield {"status": ALONE, "reason": "a record names no batch of its last evaluation"}
+    elif replay is None:
+        yield {"status": MISSING, "reason": "not made yet"}
+    elif replay["record_sha256"] != sha256:
+        yield {"status": MISSING, "reason": "its replay is of another record than is there now"}
+    elif replay["status"] != "ok":
+        yield {"status": ALONE, "reason": replay["reason"]}
+    else:
+        kind = required.kind(case.precision, record["parity"].get("compute_dtype") or "")
+        allowed = bounds.allowed_answers(case, kind)
+        if allowed is None:
+            yield {"status": ALONE, "reason": f"no tolerances of outputs are known in {kind}"}
+            return
+        yield from _rows_of(lambda: evaluation_tiers(record, replay, allowed))
+
+
+def _worst_of(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Of rows of all repetitions those of a case: if one failed, it has failed; if one is not
+    proved, it is not."""
+    for status in (FAILED, MISSING, ALONE):
+        found = [row for row in rows if row["status"] == status]
+        if found and not any(row.get("tier") for row in found):
+            yield found[0]
+            return
+        if found:
+            rows = found
+            break
+    for name in dict.fromkeys(row["tier"] for row in rows if row.get("tier")):
+        yield max((row for row in rows if row.get("tier") == name), key=_excess)
+
+
+def _excess(row: Mapping[str, Any]) -> float:
+    """What orders rows of a tier by how bad they are."""
+    return math.inf if row["measured"] is None else row["measured"]
 
 
 def tiers(run: Mapping[str, Any], replay: Mapping[str, Any], allowed: Spot) -> Iterator[Tier]:
@@ -180,15 +279,31 @@ def answer_tiers(
         yield f"spot-{name}", max(far), allowed, ""
 
 
+def evaluation_tiers(
+    record: Mapping[str, Any], replay: Mapping[str, Any], allowed: float
+) -> Iterator[Tier]:
+    """The same of a test: of all ranks the sample that is furthest off, relative; and whether the
+    weights that it was replayed from are those that every rank ended with."""
+    pairs = zip(record["evaluated"], replay["answers"], strict=True)
+    yield "spot-evaluated", max(_samples(*pair) for pair in pairs if pair[1]), allowed, ""
+    ended = {each["sha256"] for each in record["weights"]}
+    yield "spot-weights", float(ended != {replay["weights_sha256"]}), 0.0, ""
+
+
 def _samples(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
-    """How far a sample's outputs are from what is expected, by projections: the worst one."""
+    """How far a sample's outputs are from what is expected, by projections: the worst one.
+
+    Nothing is expected of a sample in which rounding decides something, or whose outputs are not
+    finite in the reference either.
+    """
     if answer["shape"] != expected["shape"]:
         return math.inf
     far = [
-        _ratio(_apart(sums, wanted), norm)
-        for (_, sums), (norm, wanted) in zip(answer["samples"], expected["samples"], strict=True)
+        _ratio(_apart(own[1], wanted[1]), wanted[0]) if own else math.inf
+        for own, wanted in zip(answer["samples"], expected["samples"], strict=True)
+        if wanted
     ]
-    return max(math.inf if math.isnan(each) else each for each in far)
+    return max((math.inf if math.isnan(each) else each for each in far), default=0.0)
 
 
 def _apart(sums: Sequence[float], others: Sequence[float]) -> float:

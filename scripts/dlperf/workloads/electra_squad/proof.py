@@ -55,9 +55,16 @@ PROOF = Proof(
     # The second lies above the clip's norm, the others below; and an epsilon of 1e-6 shows beside
     # the first.
     given_scales=(1e-5, 1.0, 1e-4),
-    # scores are far apart: with the seeds 2/101 TensorFlow's loss is 1.4e-6 off
-    tolerances=encoders.tolerances(fp32={"step": {"loss": 5e-6}}, tf32={"step": {"loss": 1e-4}}),
-    #: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`
+    # Three times the worst of ten pairs of seeds in MindSpore, whose tanh is 9e-6 off on a CPU:
+    # docs/certificates.md has them.
+    tolerances=encoders.tolerances(
+        fp32={
+            "step": {"loss": 1e-5, "gradient": 2e-4, "gradient_median": 1e-4},
+            "dropout": 1.5e-5,
+        },
+        tf32={"step": {"loss": 1e-4}},
+    ),
+    # PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`
     spot=SPOT,
     long_runs={"": (1.3410, 1.1785, 0.9622, 0.7630, 1.0904)},
     dropouts=encoders.DROPOUTS,
