@@ -253,6 +253,15 @@ def test_it_trains_on_its_own_reader(framework, environments, shards, tmp_path):
     assert record["parity"]["data_loader"].endswith("1 thread")
 
 
+@pytest.mark.full
+def test_paddlepaddle_trains_on_what_dali_reads(environments, shards, dali, tmp_path):
+    """Under an interpreter that finds DALI too, as users name theirs."""
+    command = [environments / "paddlepaddle.cpu/bin/python", "-m", "dlperf.measure"]
+    folder = shards("paddlepaddle")
+    record = trained("paddlepaddle", "sample_dali", folder, tmp_path, command, dali)
+    assert record["parity"]["data_loader"].startswith("NVIDIA DALI 2.")
+
+
 def trained(framework: str, data: str, folder: Path, scratch: Path, command: list, *more) -> dict:
     """The record of a few steps on two ranks. `more`: folders of packages beside the others."""
     case = {

@@ -14,6 +14,7 @@ from dlperf import frameworks, scenarios, workloads
 from dlperf.contract.case import SCHEMA, Case, made_as
 from dlperf.contract.choices import MAX
 from dlperf.contract.dimension import Dimensions
+from dlperf.loaders import libraries
 from dlperf.loaders.formats import IN_GRAPH
 from dlperf.plan.config import Config
 from dlperf.plan.sections import Workload
@@ -234,12 +235,26 @@ def _unsupported(case: Case, config: Config) -> str:
         return f"no such compiler; {framework.title} has: {', '.join(framework.compilers)}"
     if not inputs.reads(case):
         return f"no reader of its own for data: {case.data}"
+    if reason := _unread(case, config):
+        return reason
     if problem := case.layout.problem(case.devices):
         return problem
     for name in case.layout.asked():
         if name not in workloads.of(case.workload).ways:
             return f"no implementation of {workloads.of(case.workload).title} has {name}"
     return workloads.unsupported(identity) or frameworks.unsupported({**identity, **own})
+
+
+def _unread(case: Case, config: Config) -> str:
+    """Why a library does not read the case's data for its framework, or ""."""
+    if not libraries.is_read_by_dali(case.data):
+        return ""
+    if case.framework not in libraries.DALI:
+        titles = " and ".join(frameworks.of(name).title for name in libraries.DALI)
+        return f"NVIDIA DALI reads for {titles} alone here: data: {case.data} is theirs"
+    if config.device != "cuda" and case.framework not in config.environments.interpreters:
+        return "only the environments for CUDA have NVIDIA DALI, or an interpreter that is named"
+    return ""
 
 
 def order(config: Config, cases: Sequence[Case] | None = None) -> dict[tuple[Case, int], int]:

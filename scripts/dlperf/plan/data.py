@@ -66,7 +66,9 @@ def missing(
         clicks = known.prepared.clicks.get(kind)
         questions = known.prepared.questions.get(kind)
         tokens = known.prepared.tokens.get(kind)
-        prepared = text or clicks or questions or tokens or known.prepared.images.get(kind)
+        # several kinds of data may read a set of images, whose folder is named by it
+        images = known.prepared.images.get(folder.rpartition("-")[0])
+        prepared = text or clicks or questions or tokens or images
         if prepared is None or prepared.source is None:
             continue
         also = (getattr(prepared, key, None) for key in ("vocabulary", "weights"))

@@ -47,6 +47,17 @@ def test_the_plan_says_what_data_download_and_what_one_source_is_for(tmp_path):
     assert data.missing(cases, tmp_path, ROOT / "config/data.yaml") == []
 
 
+def test_images_that_several_kinds_of_data_read_are_downloaded_once(tmp_path):
+    section = {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}}
+    asked = {**CONFIG, "device": "cuda", "frameworks": ["paddlepaddle"]}
+    for kinds in (["imagenet_dali"], ["imagenet", "imagenet_dali"]):
+        cases = expand(load({**asked, "workloads": {"resnet50": {**section, "data": kinds}}}))
+        assert not any(case.unsupported for case in cases)
+        (found,) = data.missing(cases, tmp_path, ROOT / "config/data.yaml")
+        assert found.folder == "imagenet-folders"
+        assert found.downloads == {"imagenet-train": 147_897_477_120}
+
+
 def test_too_small_a_disk_for_the_data_is_said(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     asked = {

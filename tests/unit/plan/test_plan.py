@@ -1,6 +1,7 @@
 """The plan of a round: its cases, their names, their order."""
 
 import json
+import sys
 from collections import Counter
 
 import pytest
@@ -12,6 +13,7 @@ from known_framework import known_framework
 from dlperf import frameworks, plan, workloads
 from dlperf.contract.dimension import Dimensions
 from dlperf.contract.layout import NAMES, Layout, Proved
+from dlperf.loaders import libraries
 from dlperf.plan import Case, document, expand, load, order
 from dlperf.workloads.cases import base_case, case_of, case_of_row, parse_case
 
@@ -182,6 +184,33 @@ def test_tf32_is_a_precision_of_gpus(device, why):
     (case,) = expand(round)
     assert case.unsupported.startswith(why) and bool(case.unsupported) == bool(why)
     assert case.folder == "resnet50/pytorch/train-tf32-1n1d-b8-synthetic"
+
+
+@pytest.mark.parametrize(
+    ("device", "interpreters", "planned"),
+    [
+        ("cuda", {}, {"pytorch", "paddlepaddle"}),
+        ("cpu", {}, set()),
+        ("cpu", {"paddlepaddle": sys.executable}, {"paddlepaddle"}),
+        ("cpu", {"jax": sys.executable}, set()),
+    ],
+)
+def test_dali_reads_where_an_environment_has_it(device, interpreters, planned):
+    """That is planned; what else has its own reader in its data."""
+    changes = {"environments": {"interpreters": interpreters}, "device": device}
+    asked = ["pytorch", "paddlepaddle", "oneflow", "jax"]
+    for data in ("sample_dali", "imagenet_dali"):
+        found = expand(config(asked, data=[data], **changes))
+        assert {case.framework for case in found if not case.unsupported} == planned
+        for case in found:
+            if case.framework not in libraries.DALI:
+                reason = "NVIDIA DALI reads for PyTorch and PaddlePaddle alone here"
+                assert case.unsupported.startswith(reason)
+            elif case.unsupported:
+                assert case.unsupported.startswith("only the environments for CUDA have NVIDIA")
+    # without it the same case is another one, with its own reader
+    (own,) = expand(config(["paddlepaddle"], data=["sample_native"], **changes))
+    assert not own.unsupported and own.folder.endswith("-sample_native")
 
 
 def test_a_compiler_by_name_is_unsupported_where_it_is_another_framework_s():

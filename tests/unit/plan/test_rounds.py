@@ -110,7 +110,8 @@ def test_whatever_stands_there_is_merged_as_snakemake_merges_it(base, over):
 def test_the_plan_takes_several_files(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     over = tmp_path / "mine.yaml"
-    over.write_text("round: mine\ntopologies: [1n1d]\nworkloads: {resnet50: {data: [synthetic]}}\n")
+    section = "{data: [synthetic], also: []}"
+    over.write_text(f"round: mine\ntopologies: [1n1d]\nworkloads: {{resnet50: {section}}}\n")
     files = ["--config", "config/rounds/dlperf-v1.yaml", os.fspath(over)]
     assert main(["tsv", *files]) == 0
     rows = capsys.readouterr().out.splitlines()[1:]

@@ -11,6 +11,7 @@ from dlperf import workloads
 from dlperf.contract import tensor, work
 from dlperf.contract.layout import Layout
 from dlperf.contract.ownership import Part
+from dlperf.loaders import libraries
 
 
 def test_initial_weights_are_the_same_everywhere_and_each_tensors_own():
@@ -147,3 +148,16 @@ def test_a_large_table_is_drawn_by_rows_and_nowhere_whole(monkeypatch):
     whole = workloads.Initial("wide_deep", sizes, seed=1)[name]
     assert drawn.shape == whole.shape
     assert hashlib.sha256(whole).hexdigest() == digest.hexdigest()
+
+
+def test_what_dali_reads_is_what_a_framework_reads_itself():
+    """The same set of images, to train on and to test with: only the reader differs."""
+    kinds = workloads.data("resnet50")
+    own = {"sample_dali": "sample_native", "imagenet_dali": "imagenet"}
+    assert {kind for kind in kinds if libraries.is_read_by_dali(kind)} == set(own)
+    for kind, other in own.items():
+        words = {"title": "", "description": ""}
+        assert kinds[kind]._replace(**words) == kinds[other]._replace(**words)
+    for name in workloads.NAMES:
+        if name != "resnet50":
+            assert not any(map(libraries.is_read_by_dali, workloads.data(name)))

@@ -75,6 +75,16 @@ DATA = OrderedDict(
         target=0.5,
         test_folder="sample-test-folders",
     ),
+    sample_dali=Data(
+        "sample-{format}",
+        "readers",
+        "sample photographs, by NVIDIA DALI",
+        "the same photographs, by NVIDIA DALI (PyTorch, PaddlePaddle)",
+        samples=400,
+        tests=100,
+        target=0.5,
+        test_folder="sample-test-folders",
+    ),
     imagenet=Data(
         "imagenet-{format}",
         "readers",
@@ -83,6 +93,16 @@ DATA = OrderedDict(
         samples=1281167,
         tests=50000,
         target=0.759,  # MLPerf's
+        test_folder="imagenet-test-folders",
+    ),
+    imagenet_dali=Data(
+        "imagenet-{format}",
+        "readers",
+        "ImageNet, by NVIDIA DALI",
+        "ImageNet, by NVIDIA DALI (PyTorch, PaddlePaddle)",
+        samples=1281167,
+        tests=50000,
+        target=0.759,
         test_folder="imagenet-test-folders",
     ),
 )
