@@ -17,9 +17,12 @@ quick: .venv/ready        ## measure three frameworks, in a few minutes
 plan: .venv/ready         ## show what the laptop round would run, and how long it takes
 	$(SNAKEMAKE) plan
 
-test: .venv/ready         ## set up and run the tests; those of the stopwatch alone, others two at a time
-	.venv/bin/python -m pytest -n 2 tests/unit
-	.venv/bin/python -m pytest -n 2 --dist loadfile --ignore tests/unit --ignore tests/stopwatch tests
+# The longest files first, so that the short ones of tests/unit fill the time at the end.
+TESTS = $(addprefix tests/,certificates/test_mutations.py browser certificates slurm workflow \
+    frameworks conda gpu search unit)
+
+test: .venv/ready         ## set up and run the tests: two files at a time, those of the stopwatch alone
+	.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 	.venv/bin/python -m pytest tests/stopwatch
 
 test-full: .venv/ready    ## run the long tests too: BERT's whole certificates, more of each framework

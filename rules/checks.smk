@@ -7,7 +7,8 @@ and batches, whose time is not used; and for each group a replay of its spot run
 verdict is merge's.
 
 Of the quality scenario, whose repetitions have no spot runs: for each repetition a replay of one batch
-of its last evaluation, from the weights that its ranks left in results/.weights. These are removed then.
+of the evaluation that first met the target, and of one of the last evaluation, from the weights that its
+ranks left in results/.weights. These are removed then.
 
 A spot run is made again where its case's records were made with other code.
 """
@@ -57,7 +58,7 @@ def evaluations():
 
 
 def names_batch(case, repetition):
-    """Whether a record names a batch of its last evaluation, or may do so when it is measured."""
+    """Whether a record names a batch of its evaluations, or may do so when it is measured."""
     path = f"{RESULTS}/runs/{case.folder}/rep{repetition}.json"
     record = existing(path)
     if record.get("status") != "ok" or "evaluated" in record:
@@ -92,9 +93,9 @@ def has_draw(case):
     return not scenarios.load(case.scenario).COUNTED
 
 
-def draw_before(wildcards):
+@cache
+def draw_of(case):
     """What a repetition takes its seeds from; `ancient`, as it is made once."""
-    case = case_of(wildcards)
     return ancient(f"{RESULTS}/{draws.draw_of(case)}") if has_draw(case) else []
 
 
@@ -218,5 +219,5 @@ rule evaluation_replay:
         environment=environment_of("pytorch"),
     shell:
         PYTHON + " -m dlperf.certify.evaluated --environment {params.environment:q}"
-        f" --weights={WEIGHTS} --seconds {CONFIG.checks.seconds}"
+        f" --weights={WEIGHTS}{{input.record}} --seconds {CONFIG.checks.seconds}"
         " --out {output:q} {input.record:q} > {log:q} 2>&1"

@@ -171,6 +171,7 @@ def environment_of(framework):
     return f"results/environments/{framework}.{CONFIG.device}/env.json"
 
 
+@cache
 def manifests_of_case(case):
     """The manifests of a case's data, and of what it is tested with; [] if that is synthetic."""
     return [f"results/data/{folder}/manifest.json" for folder in inputs.folders(case)]

@@ -27,10 +27,18 @@ def turn(wildcards):
     return len(turns()) - turns()[case_of(wildcards), int(wildcards.repetition)]
 
 
+@cache
+def first_document(case):
+    return plan.document(case, CONFIG, 1)
+
+
 @of_each_job
 def document(wildcards):
     """The case as JSON, so that the stopwatch gets exactly what the path says."""
-    return json.dumps(plan.document(case_of(wildcards), CONFIG, repetition_of(wildcards)))
+    case, repetition = case_of(wildcards), repetition_of(wildcards)
+    if case.searched:  # its size may be found meanwhile
+        return json.dumps(plan.document(case, CONFIG, repetition))
+    return json.dumps(plan.of_repetition(first_document(case), case, CONFIG, repetition))
 
 
 def record_of(wildcards):
@@ -77,7 +85,7 @@ def inputs_of(wildcards):
         "data": data,
         "again": again_if(due),
         "search": search_before(wildcards),
-        "draw": draw_before(wildcards),
+        "draw": draw_of(case_of(wildcards)),
     }
 
 
@@ -121,11 +129,9 @@ MEASURE = (
 SPOT = MEASURE
 MEASURE += f" --attempts {RESULTS}/attempts"
 MEASURE += f" --checks {CONFIG.checks.seconds} {CONFIG.checks.gigabytes}"
-# Outside of the round: what nobody replays any more is no part of it.
-WEIGHTS = (
-    f"results/.weights/{CONFIG.round}/{{wildcards.workload}}/{{wildcards.framework}}"
-    "/{wildcards.case}/rep{wildcards.repetition}"
-)
+# Before the path of a record: the folder of the weights that it was tested with. It is outside of the
+# round, as what nobody replays any more is no part of it.
+WEIGHTS = "results/.weights/"
 
 
 rule repetition:
@@ -149,5 +155,5 @@ rule repetition:
         + PYTHON
         + MEASURE.replace("{", "{{").replace("}", "}}")
         + " --case {params.case:q} --environment {input.environment} --draw={input.draw}"
-        + f" --weights={WEIGHTS}"
+        + f" --weights={WEIGHTS}{{output}}"
         " --out {output} > {log} 2>&1"

@@ -8,7 +8,7 @@ campaign imports it again.
 from dlperf.contract.case import Case
 from dlperf.contract.problems import ConfigError, read_written
 from dlperf.contract.written import Written, take_arguments
-from dlperf.plan.cases import document, expand, order, search_of, seed
+from dlperf.plan.cases import document, expand, of_repetition, order, search_of, seed
 from dlperf.plan.config import Config
 from dlperf.plan.files import dump
 from dlperf.plan.here import check_beside, label_beside, problems_here
@@ -21,6 +21,7 @@ __all__ = [
     "Written",
     "check_beside",
     "document",
+    "of_repetition",
     "dump",
     "expand",
     "label_beside",

@@ -6,7 +6,7 @@ run. A case that a framework cannot run is included, with the reason.
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,21 @@ def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
 
     A size that is not found yet is the least that can be.
     """
+    return of_repetition(_first_document(case, config), case, config, repetition)
+
+
+def of_repetition(
+    document: Mapping[str, Any], case: Case, config: Config, repetition: int
+) -> dict[str, Any]:
+    """The document of a repetition from that of another one: a quick `document`."""
+    return {
+        **document,
+        "identity": {**document["identity"], "repetition": repetition},
+        "settings": {**document["settings"], "seed": seed(case, config, repetition)},
+    }
+
+
+def _first_document(case: Case, config: Config) -> dict[str, Any]:
     steps, folder = config.steps_of(case.workload, case.scenario), inputs.folder(case)
     if case.searched and not size_of(case):
         case = case.sized(search_of(case, config)["least"])
@@ -40,14 +55,14 @@ def document(case: Case, config: Config, repetition: int) -> dict[str, Any]:
         tested["target"] = quality.target or target
     return {
         "schema": SCHEMA,
-        "identity": case.identity(config.round, repetition),
+        "identity": case.identity(config.round, 1),
         "settings": {
             "device": config.device,
             "warmup_steps": steps.warmup,
             "measured_steps": _steps(case) if quality else steps.measured,
             "cores_per_device": config.cores_per_device,
             "timeout_seconds": config.timeout_of(case.workload, case.scenario),
-            "seed": seed(case, config, repetition),
+            "seed": seed(case, config, 1),
             "data_dir": f"results/data/{folder}" if folder else "",
             **tested,
             **({"memory_limit_bytes": limit} if limit else {}),

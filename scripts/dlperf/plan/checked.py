@@ -82,7 +82,7 @@ def _lines_of_tests(config: Config, cases: Sequence[Case], results: Path) -> Ite
         for number in range(1, config.repetitions + 1)
     ]
     there = sum((results / config.round / path).exists() for path in wanted)
-    yield f"Replays of a batch of the last evaluation: {len(wanted)}, {there} are there"
+    yield f"Replays of evaluations: {len(wanted)}, {there} are there"
     yield from _alone(reasons.values())
 
 

@@ -1,25 +1,33 @@
 """Answers of a trained model and the weights that they are of: what a replay of them needs.
 
-In: the batches of the last test of the quality scenario, as they are answered and counted; and the
-training's weights. Out: of one batch, which is drawn, its number, its sha256, and of each sample's
-answers the norm and their projections (contract/projection.py); and a file of the weights and of
-batch-norm's running statistics. All of that is made behind the window. While a model is tested, a
-number is drawn for each batch, behind its answer: nobody who answers knows whether it is replayed.
+In: the batches of two tests of the quality scenario, the last one and the one that first met the
+target, as they are answered and counted; and the training's weights. Out: of each test of one
+batch, which is drawn, its number, its sha256, and of each sample's answers the norm and their
+projections (contract/projection.py); and a file of the weights and of batch-norm's running
+statistics. All of that is made behind the window, but the file of the weights that met the target,
+for which the clock stops. While a model is tested, a number is drawn for each batch, behind its
+answer: nobody who answers knows whether it is replayed.
 """
 
 import dataclasses
+import functools
 import hashlib
+import json
 import math
 import os
 import random
 
+from dlperf import workloads
 from dlperf.contract.draws import BITS
 from dlperf.contract.ownership import as_part
 from dlperf.contract.projection import summary
+from dlperf.contract.timer import perf_counter
 from dlperf.contract.work import Table, parts
 
 #: What a file has before the tensors of each kind.
 WEIGHT, STATISTIC = "weight", "statistic"
+#: The folder, among the weights behind the last test, for those that first met the target.
+TARGET = "target"
 
 
 class Drawn:
@@ -85,6 +93,80 @@ def sha256_of(batch):
     return digest.hexdigest()
 
 
+class AtTarget:
+    """The test that first met the target, before the last one: its Drawn, and its weights.
+
+    Ranks test a share each: they tell each other what counts by files in `run.weights_dir`, and all
+    know then whether the target is met. seconds, computed: how long the clock stood still for that,
+    and the user time of the rank's processes meanwhile.
+    """
+
+    def __init__(self, run, work, stopwatch):
+        self._run, self._work, self._stopwatch = run, work, stopwatch
+        self.seconds = self.computed = 0.0
+        self.drawn = None
+
+    def tested(self, number, drawn, sums, count):
+        """Behind a test that is not the last one: keep it if it is the first to meet the target.
+
+        number: of the step that it was behind. sums, count: what counts of this rank's answers.
+        """
+        if self._run.ranks == 1 and self.drawn:
+            return
+        self._tell(number, sums, count)
+        begun, computed = perf_counter(), self._stopwatch.taken().user
+        if not self.drawn and self._is_met(self._of_all(number, sums)):
+            self.drawn = drawn
+            self._work.weights.keep(os.path.join(self._run.weights_dir, TARGET))
+        # all of them, also if one could not read what others told
+        self._meet("kept %d" % number)
+        self.computed += self._stopwatch.taken().user - computed
+        self.seconds += perf_counter() - begun
+
+    def _is_met(self, sums):
+        judge = workloads.of(self._run.workload).quality
+        return bool(sums) and judge.score.reached(judge.value(sums), self._run.target)
+
+    def _tell(self, number, sums, count):
+        if self._run.ranks == 1:
+            return
+        try:
+            os.makedirs(self._run.weights_dir, exist_ok=True)
+            with open(self._path_of(number, self._run.rank), "w") as stream:
+                json.dump([sums, count], stream)
+        except OSError:  # as on a full disk: the others find nothing
+            pass
+        self._meet("tested %d" % number)
+
+    def _of_all(self, number, sums):
+        """The sums of all ranks; [] where those of another one cannot be read."""
+        if self._run.ranks == 1:
+            return sums
+        paths = [self._path_of(number, rank) for rank in range(self._run.ranks)]
+        try:
+            told = [_read_json(path) for path in paths]
+        except (OSError, ValueError):
+            return []
+        return functools.reduce(added, (own for own, tested in told if tested), [])
+
+    def _path_of(self, number, rank):
+        return os.path.join(self._run.weights_dir, "tested%d.rank%d.json" % (number, rank))
+
+    def _meet(self, name):
+        if self._run.ranks > 1:
+            self._stopwatch.meet(name)
+
+
+def _read_json(path):
+    with open(path) as stream:
+        return json.load(stream)
+
+
+def added(sums, more):
+    """What counts of two tests together; [] counts nothing."""
+    return [float(one + other) for one, other in zip(sums or [0.0] * len(more), more)]
+
+
 def path_of(folder, rank):
     """The file of a rank's weights."""
     return os.path.join(folder, "rank%d" % rank)
@@ -93,7 +175,8 @@ def path_of(folder, rank):
 def keeping(run, work):
     """The same Work, whose weights are written to `run.weights_dir` as they are read.
 
-    So the file has what the record has the sha256 of, and nothing is read once more.
+    So the file has what the record has the sha256 of, and nothing is read once more. They have
+    `keep(folder)` too, which writes them there.
     """
     return dataclasses.replace(work, weights=_Kept(run, work.weights))
 
@@ -108,7 +191,15 @@ class _Kept:
         return getattr(self._weights, name)
 
     def read(self):
-        file = _File(path_of(self._run.weights_dir, self._run.rank))
+        return self._kept(self._run.weights_dir)
+
+    def keep(self, folder):
+        for _, array in self._kept(folder):
+            for _ in parts(array):
+                pass
+
+    def _kept(self, folder):
+        file = _File(path_of(folder, self._run.rank))
         for key, array in self._weights.read():
             if self._run.rank == 0:
                 array = file.add(WEIGHT, key, array)

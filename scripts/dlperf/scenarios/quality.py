@@ -4,8 +4,9 @@ A repetition trains a fixed number of epochs and is tested at fixed numbers of s
 gives the curve, the final metric and the time to any target. The clock starts before the first
 sample to train on is touched, after start-up and compilation on noise, with the weights written
 anew; it includes the tests, as in MLPerf [mlcommons/training_policies]. A repetition is a seed.
-Of the last test one batch is drawn, whose answers are replayed later from the weights behind it
-(evaluated.py).
+Of the last test, and of the one that first met the target, one batch is drawn, whose answers are
+replayed later from the weights at that moment (evaluated.py). While those that met the target are
+written, the clock stands still.
 """
 
 import dataclasses
@@ -31,15 +32,19 @@ MARKED: Dict[str, float] = {}  # no latencies
 
 @dataclasses.dataclass(frozen=True)
 class Run(contract.Run):
-    """What a rank is told beside: the folder for the weights behind its last test, "" for none."""
+    """What a rank is told beside, in order to prove its tests.
+
+    weights_dir: the folder for weights, "" for none. target: a value of the workload's score.
+    """
 
     weights_dir: str = ""
+    target: float = 0.0
 
     def save(self, path):
         """As contract.Run's without a folder: a certificate's rank, which loads that, has none."""
         known = dataclasses.asdict(self)
         if not self.weights_dir:
-            del known["weights_dir"]
+            del known["weights_dir"], known["target"]
         with open(path, "w", encoding="utf-8") as stream:
             json.dump(known, stream)
 
@@ -66,7 +71,8 @@ def window(run, work, stopwatch):
     """Train all epochs and test at the evaluations' steps; a rank's raw facts."""
     clock, step, mark = perf_counter, work.step, stopwatch.mark
     tested_at = set(evaluated_at(run.measured_steps, run.evaluations))
-    handles, losses, points, drawn = [], [], [], evaluated.Drawn()
+    handles, losses, points = [], [], []
+    at_target = evaluated.AtTarget(run, work, stopwatch)
     computed = stopwatch.taken().user
     stopwatch.open()
     start = clock()
@@ -78,30 +84,33 @@ def window(run, work, stopwatch):
         mark()
         if number in tested_at:
             work.wait()
-            trained = clock()
-            if number == run.measured_steps:  # milliseconds, in the time of the last test
-                computed = stopwatch.taken().user - computed
-                of_a_step = (trained - start) / number, computed / number
+            trained, is_last = clock() - start - at_target.seconds, number == run.measured_steps
+            if is_last:  # milliseconds, in the time of the last test
+                computed = stopwatch.taken().user - computed - at_target.computed
+                of_a_step = trained / number, computed / number
                 read = functools.partial(train.read, work, handles[-1])
                 early_return.check(run, read, *of_a_step, stopwatch.taken, at_rest=False)
             if tests is None:
                 tests = work.batches.tests()
-            is_last = number == run.measured_steps
-            sums, count = test(run, work, tests, drawn.see if is_last else None)
+            drawn = evaluated.Drawn()
+            sums, count = test(run, work, tests, drawn.see)
             losses += [work.loss(handle) for handle in handles] if work.loss else []
             handles = []
-            points.append([number, trained - start, clock() - start, sums, count])
+            tested = clock() - start - at_target.seconds
+            points.append([number, trained, tested, sums, count])
+            if run.weights_dir and not is_last:
+                at_target.tested(number, drawn, sums, count)
     end = clock()
     stopwatch.ended()
     stopwatch.close()
     if not all(math.isfinite(value) for value in losses):
         raise ValueError("the loss is not finite: step %d" % (_first_wrong(losses) + 1))
-    return {
-        "window": stopwatch.window(start, end),
-        "loss": losses or None,
-        "points": points,
-        "evaluated": drawn.shown(run, counted) if run.weights_dir else None,
-    }
+    found = {"window": stopwatch.window(start, end), "loss": losses or None, "points": points}
+    if run.weights_dir:
+        found["evaluated"] = drawn.shown(run, counted)
+        if at_target.drawn:
+            found["at_target"] = at_target.drawn.shown(run, counted)
+    return found
 
 
 def _first_wrong(losses):
@@ -131,7 +140,7 @@ def test(run, work, tests, see=None):
         if judge.kept:
             kept.append(found)
         else:
-            sums = add(sums or [0.0] * len(found), found)
+            sums = evaluated.added(sums, found)
         count += own
         if see:
             see(batch, own, outputs, found)
@@ -156,10 +165,6 @@ def counted(run, batch, own, outputs):
     return [each.copy() if np.may_share_memory(each, outputs) else each for each in found]
 
 
-def add(sums, more):
-    return [float(one + other) for one, other in zip(sums, more)]
-
-
 def summary(facts, case, settings):
     """What the record says of all ranks: `steps`, `samples`, and the `curve`.
 
@@ -176,13 +181,14 @@ def summary(facts, case, settings):
                 "samples": ranks[0][0] * case.global_batch_size,
                 "seconds_trained": max(each[1] for each in ranks),
                 "seconds_tested": max(each[2] for each in ranks),
-                "sums": functools.reduce(add, (each[3] for each in ranks if each[4])),
+                "sums": functools.reduce(evaluated.added, (each[3] for each in ranks if each[4])),
                 "count": sum(each[4] for each in ranks),
             }
         )
     found["curve"] = points
-    if all(each.get("evaluated") for each in facts):
-        found["evaluated"] = [each["evaluated"] for each in facts]
+    for name in ("evaluated", "at_target"):
+        if all(name in each for each in facts):
+            found[name] = [each[name] for each in facts]
     return found
 
 
@@ -219,7 +225,12 @@ def points(record):
 
 def reached(record):
     """The first point at which the target is met; None where it never is."""
-    target, score = record["settings"]["target"], quality_of(record).score
+    return first_at(record, record["settings"]["target"])
+
+
+def first_at(record, target):
+    """The same of any target."""
+    score = quality_of(record).score
     for point, value in zip(record["curve"], scores(record)):
         if score.reached(value, target):
             return point

@@ -1,5 +1,6 @@
 """One batch of a test is drawn behind its answer, and the weights are kept as they are read."""
 
+import threading
 from collections import Counter
 from types import SimpleNamespace
 
@@ -116,3 +117,74 @@ def test_parts_of_a_model_are_not_kept(tmp_path):
     with pytest.raises(OSError):
         kept(tmp_path, [(Part("a", 0, ((0, 3),)), RIGHT), ("b", RIGHT)])
     assert not list((tmp_path / "weights").iterdir())
+
+
+class Kept:
+    """Weights that say where they were written."""
+
+    def __init__(self):
+        self.folders = []
+
+    def keep(self, folder):
+        self.folders.append(folder)
+
+
+def behind_tests(folder, points, rank=0, ranks=1, meet=None):
+    """(the AtTarget of a rank behind these tests of ResNet-50, the folders of kept weights).
+
+    points: of each test how many of ten answers are right. The target is 0.8.
+    """
+    run = SimpleNamespace(
+        workload="resnet50", rank=rank, ranks=ranks, target=0.8, weights_dir=str(folder)
+    )
+    weights = Kept()
+    stopwatch = SimpleNamespace(taken=lambda: SimpleNamespace(user=1.0), meet=meet)
+    at_target = evaluated.AtTarget(run, SimpleNamespace(weights=weights), stopwatch)
+    for number, right in enumerate(points, 1):
+        at_target.tested(number, number, [float(right), 10.0], 10)
+    return at_target, weights.folders
+
+
+def test_the_first_test_that_meets_the_target_is_kept_with_its_weights(tmp_path):
+    at_target, folders = behind_tests(tmp_path, [1, 8, 7, 9])
+    assert at_target.drawn == 2
+    assert folders == [str(tmp_path / "target")] and at_target.seconds > 0
+    assert behind_tests(tmp_path, [1, 7])[0].drawn is None
+
+
+def both_ranks(folder, points):
+    """What `behind_tests` gives of two ranks, which meet as the stopwatch lets them."""
+    barrier, found = threading.Barrier(2, timeout=20), {}
+
+    def rank(number):
+        meet = lambda name: barrier.wait()  # noqa: E731
+        found[number] = behind_tests(folder, points[number], number, 2, meet)
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in (0, 1)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return [found[number] for number in (0, 1)]
+
+
+def test_the_target_is_met_by_what_all_ranks_answered_together(tmp_path):
+    found = both_ranks(tmp_path, [[9, 6, 10], [6, 10, 10]])  # 0.75, 0.8, 1
+    assert [at_target.drawn for at_target, _ in found] == [2, 2]
+    assert [len(folders) for _, folders in found] == [1, 1]
+
+
+def test_ranks_that_cannot_tell_each_other_go_on_and_keep_nothing(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    found = both_ranks(tmp_path / "file", [[9, 9], [9, 9]])
+    assert [at_target.drawn for at_target, _ in found] == [None, None]
+
+
+def test_weights_that_met_the_target_have_a_folder_of_their_own(tmp_path):
+    run = SimpleNamespace(rank=0, weights_dir=str(tmp_path))
+    rows = table((3, 2), lambda first, last: RIGHT[first:last], 2)
+    keeping = evaluated.keeping(run, work([("a", RIGHT), ("b", rows)], [("running", RIGHT[0])]))
+    keeping.weights.keep(str(tmp_path / "target"))
+    found = dict(evaluated.read(tmp_path / "target/rank0"))
+    assert np.array_equal(found["weight", "b"], RIGHT) and len(found) == 3
+    assert not (tmp_path / "rank0").exists()

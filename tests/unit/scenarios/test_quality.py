@@ -57,13 +57,13 @@ class Made:
         self.asked.append("restart")
 
 
-def trained(work, steps=6, evaluations=3):
+def trained(work, steps=6, evaluations=3, **more):
     run = SimpleNamespace(
         workload="resnet50",
         device="cpu",
         measured_steps=steps,
         evaluations=evaluations,
-        weights_dir="",
+        **{"weights_dir": "", **more},
     )
     stopwatch = SimpleNamespace(
         mark=lambda: None,
@@ -94,6 +94,18 @@ def test_it_is_tested_evenly_and_nothing_is_read_before_the_clock_runs():
     assert found["loss"] == [1.0 / number for number in range(1, 7)]
     seconds = [value for point in found["points"] for value in point[1:3]]
     assert seconds == sorted(seconds) and seconds[0] > 0
+
+
+def test_the_clock_stands_still_while_weights_that_met_the_target_are_written(tmp_path):
+    work = Made()
+    work.weights.keep = lambda folder: time.sleep(0.5)
+    told = {"rank": 0, "ranks": 1, "target": 0.9, "weights_dir": str(tmp_path)}
+    found = trained(work, **told)
+    assert [point[3] for point in found["points"]] == [[1.0, 3.0], [3.0, 3.0], [3.0, 3.0]]
+    assert found["points"][-1][2] < 0.5
+    assert {found[name]["batch"] for name in ("evaluated", "at_target")} == {0}
+    missed = trained(Made(), **{**told, "target": 1.1})
+    assert "evaluated" in missed and "at_target" not in missed
 
 
 def test_what_counts_of_answers_stays_what_it_was_when_they_came():

@@ -24,8 +24,9 @@ from dlperf.certify import judge, required
 from dlperf.contract import draws, strict_json
 from dlperf.contract.proof import Spot, applies, number
 from dlperf.measure import bounds, spot
-from dlperf.plan import Case, Config
+from dlperf.plan import Case, Config, document
 from dlperf.plan.checked import unchecked, unreplayed
+from dlperf.scenarios import quality
 
 #: How many deviations of chance, as a dozen draws of the formulas have them, a loss or the norms
 #: may be off. By Student's t one honest run in 100,000 is further.
@@ -174,6 +175,7 @@ def _of_tests(
     if why := unreplayed(config, case):
         yield {"status": ALONE, "reason": why}
         return
+    target = document(case, config, 1)["settings"]["target"]
     found: list[dict[str, Any]] = []
     for repetition in range(1, config.repetitions + 1):
         paths = f"runs/{case.folder}/rep{repetition}.json", draws.evaluation_of(case, repetition)
@@ -197,16 +199,26 @@ def _of_tests(
             except ValueError as error:
                 problems.append(str(error))
                 return
-        found += [{**own, **each} for each in _judged_test(case, record, record_sha256, replay)]
+        judged = _judged_test(case, target, record, record_sha256, replay)
+        found += [{**own, **each} for each in judged]
     yield from _worst_of(found)
 
 
 def _judged_test(
-    case: Case, record: Mapping[str, Any], sha256: str, replay: Mapping[str, Any] | None
+    case: Case,
+    target: float,
+    record: Mapping[str, Any],
+    sha256: str,
+    replay: Mapping[str, Any] | None,
 ) -> Iterator[dict[str, Any]]:
-    """Rows of a repetition of the quality scenario."""
+    """Rows of a repetition of the quality scenario. target: the config's."""
     if not record.get("evaluated"):
-        yield {"status": ALONE, "reason": "a record names no batch of its last evaluation"}
+        yield {"status": ALONE, "reason": "a record names no batch of its evaluations"}
+    elif not _names_what_met(record, target):
+        yield {
+            "status": ALONE,
+            "reason": f"no batch of the evaluation that first met the target, {target:g}, is named",
+        }
     elif replay is None:
         yield {"status": MISSING, "reason": "not made yet"}
     elif replay["status"] != "ok":  # without PyTorch's environment it knows nothing of a record
@@ -220,6 +232,19 @@ def _judged_test(
             yield {"status": ALONE, "reason": f"no tolerances of outputs are known in {kind}"}
             return
         yield from _rows_of(lambda: evaluation_tiers(record, replay, allowed))
+
+
+def _names_what_met(record: Mapping[str, Any], target: float) -> bool:
+    """Whether a batch is named of the test at which the training first met this target.
+
+    The config may have had another target when the training was measured.
+    """
+    try:
+        met, then = quality.first_at(record, target), quality.reached(record)
+        last = record["curve"][-1]
+    except UNLIKE:
+        return True  # the merge of records says what is wrong with it
+    return met is None or met is last or (met is then and "at_target" in record)
 
 
 def _worst_of(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -282,12 +307,20 @@ def answer_tiers(
 def evaluation_tiers(
     record: Mapping[str, Any], replay: Mapping[str, Any], allowed: float
 ) -> Iterator[Tier]:
-    """The same of a test: of all ranks the sample that is furthest off, relative; and whether the
-    weights that it was replayed from are those that every rank ended with."""
-    pairs = zip(record["evaluated"], replay["answers"], strict=True)
-    yield "spot-evaluated", max(_samples(*pair) for pair in pairs if pair[1]), allowed, ""
+    """The same of tests: of all ranks the sample that is furthest off, relative, in the last test,
+    and in the one that first met the target, where that is another one; and whether the weights
+    that the last one was replayed from are those that every rank ended with."""
+    yield "spot-evaluated", _furthest(record["evaluated"], replay), allowed, ""
+    if "at_target" in record:
+        yield "spot-target", _furthest(record["at_target"], replay["at_target"]), allowed, ""
     ended = {each["sha256"] for each in record["weights"]}
     yield "spot-weights", float(ended != {replay["weights_sha256"]}), 0.0, ""
+
+
+def _furthest(shown: Sequence[Mapping[str, Any]], replay: Mapping[str, Any]) -> float:
+    """Of all ranks' batches of a test the sample that is furthest off."""
+    pairs = zip(shown, replay["answers"], strict=True)
+    return max(_samples(*pair) for pair in pairs if pair[1])
 
 
 def _samples(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> float:

@@ -14,6 +14,7 @@ from dlperf.contract import draws
 from dlperf.scenarios.evaluated import summary_of
 
 SIGNS, SHA256 = 7, "a" * 64
+TARGET = 0.97  # of `digits`
 RIGHT = np.random.RandomState(1).standard_normal((5, 10))
 
 
@@ -43,10 +44,21 @@ def entry(outputs):
     return {"rank": 0, "batch": 3, "sha256": SHA256, "signs": SIGNS, **summary_of(outputs, SIGNS)}
 
 
+def curve(*right):
+    """A curve of tests in which so many of ten images are right."""
+    return [{"sums": [float(each), 10.0]} for each in right]
+
+
 def write(folder, number, outputs=RIGHT, replay=None, **record):
-    """A repetition's record, and what was replayed of it unless `replay` is False."""
+    """A repetition's record, and what was replayed of it unless `replay` is False.
+
+    It meets its target in no test.
+    """
     (case,) = plan.expand(made())
     content = {
+        "identity": {"workload": "resnet50"},
+        "settings": {"target": TARGET},
+        "curve": curve(1, 9),
         "schema": "dlperf.record/2",
         "status": "ok",
         "provenance": {"code_sha256": "c", "lock_sha256": "l"},
@@ -121,6 +133,62 @@ def test_one_repetition_that_fails_is_enough(tmp_path, outputs, replay, tier):
 
 def test_ranks_that_ended_with_other_weights_fail(tmp_path):
     write(tmp_path, 1, weights=[{"sha256": SHA256}, {"sha256": "b" * 64}])
+    assert statuses(read(tmp_path, repetitions=1)) == {checks.FAILED}
+
+
+def early(outputs=RIGHT, replayed=RIGHT, **record):
+    """What `write` takes of a repetition that met its target in its first test."""
+    replay = {"answers": [summary_of(replayed, SIGNS)], "weights_sha256": "b" * 64}
+    return {
+        "curve": curve(10, 10),
+        "at_target": [entry(outputs)],
+        "replay": {"at_target": replay},
+        **record,
+    }
+
+
+def test_the_evaluation_that_first_met_the_target_is_held_to_its_weights(tmp_path):
+    write(tmp_path, 1, **early())
+    write(tmp_path, 2)  # which never met it
+    rows = read(tmp_path)
+    assert [row["tier"] for row in rows] == ["spot-evaluated", "spot-target", "spot-weights"]
+    assert statuses(rows) == {checks.PASSED}
+    write(tmp_path, 2, **early(changed(4)))
+    rows = read(tmp_path)
+    assert statuses(rows) == {checks.FAILED}
+    assert checks.first_failed(rows)["tier"] == "spot-target"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"at_target": None, "replay": None},  # from before
+        {"settings": {"target": 0.5}, "curve": curve(6, 10, 10)},  # another one met what it had
+    ],
+)
+def test_a_time_to_a_target_that_no_batch_shows_is_not_proved(tmp_path, how):
+    write(tmp_path, 1, **early(**how))
+    (row,) = read(tmp_path, repetitions=1)
+    assert row["status"] == checks.ALONE and "first met the target, 0.97" in row["reason"]
+
+
+@pytest.mark.parametrize(
+    "right",
+    [(1, 9), (9, 10)],  # never, and in the last test
+)
+def test_a_target_that_no_earlier_test_met_needs_the_last_one_alone(tmp_path, right):
+    write(tmp_path, 1, curve=curve(*right))
+    assert statuses(read(tmp_path, repetitions=1)) == {checks.PASSED}
+
+
+def test_a_batch_that_met_another_target_than_the_configs_is_held_to_its_weights_too(tmp_path):
+    own = {"settings": {"target": 0.5}, "curve": curve(6, 9)}
+    write(tmp_path, 1, **early(changed(4), **own))
+    assert statuses(read(tmp_path, repetitions=1)) == {checks.FAILED}
+
+
+def test_a_replay_without_the_batch_that_met_the_target_fails(tmp_path):
+    write(tmp_path, 1, **early(replay=None))
     assert statuses(read(tmp_path, repetitions=1)) == {checks.FAILED}
 
 
