@@ -9,7 +9,7 @@ from conftest import ROOT, SCRIPTS
 from spot import called
 
 from dlperf import plan, workloads
-from dlperf.analysis.round import checks
+from dlperf.analysis.round import tiers
 from dlperf.measure import bounds
 from dlperf.workloads.cases import case_of
 
@@ -36,7 +36,7 @@ class Evaluation(NamedTuple):
     is_met_early: bool = False
 
 
-def check(made: Evaluation, scripts: Path, folder: Path, digits: Path) -> list[checks.Tier]:
+def check(made: Evaluation, scripts: Path, folder: Path, digits: Path) -> list[tiers.Tier]:
     """The tiers of an implementation in this copy of the code. digits: the folder of that data.
 
     The replay and the verdict are those of the code itself.
@@ -82,4 +82,4 @@ def check(made: Evaluation, scripts: Path, folder: Path, digits: Path) -> list[c
     kind = "amp" if made.precision == "amp" else made.precision
     allowed = bounds.allowed_answers(case_of(found["identity"]), kind)
     assert allowed
-    return list(checks.evaluation_tiers(found, replayed, allowed))
+    return list(tiers.of_tests(found, replayed, allowed))

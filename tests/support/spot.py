@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from conftest import ROOT, SCRIPTS
 
-from dlperf.analysis.round import checks
+from dlperf.analysis.round import tiers
 from dlperf.contract import draws
 from dlperf.measure import bounds
 from dlperf.workloads.cases import case_of
@@ -40,7 +40,7 @@ class Spot(NamedTuple):
     scenario: str = "train"
 
 
-def check(spot: Spot, scripts: Path, folder: Path, draw: Path | None = None) -> list[checks.Tier]:
+def check(spot: Spot, scripts: Path, folder: Path, draw: Path | None = None) -> list[tiers.Tier]:
     """The tiers of an implementation in this copy of the code, from a new draw unless one is given.
 
     The replay and the verdict are those of the code itself.
@@ -71,7 +71,7 @@ def check(spot: Spot, scripts: Path, folder: Path, draw: Path | None = None) -> 
     replayed = json.loads(replay.read_text())
     assert replayed["status"] == "ok", replayed["reason"]
     allowed = bounds.allowed(case_of(document["identity"]), spot.precision)
-    judged = checks.tiers if spot.scenario == "train" else checks.answer_tiers
+    judged = tiers.of_training if spot.scenario == "train" else tiers.of_inference
     return list(judged(document, replayed, allowed))
 
 
@@ -88,6 +88,6 @@ def called(scripts: Path, module: str, *arguments: str) -> str:
     return done.stdout
 
 
-def failed(tiers: list[checks.Tier]) -> list[str]:
+def failed(found: list[tiers.Tier]) -> list[str]:
     """The names of tiers that do not pass."""
-    return [name for name, measured, allowed, _ in tiers if not 0 <= measured <= allowed]
+    return [name for name, measured, allowed, _ in found if not 0 <= measured <= allowed]

@@ -11,7 +11,7 @@ from analysis_steps import everything
 from generated_round import config, write_round
 
 from dlperf import workloads
-from dlperf.analysis.round import checks
+from dlperf.analysis.round import checks, tiers
 from dlperf.analysis.schema.files import read_table
 from dlperf.contract.proof import Spot
 from dlperf.measure import answers
@@ -74,7 +74,9 @@ def pair(short=1, tensors=("a", "b", "c"), short_first=True, chance=False):
 
 
 def failed(run, replay, allowed=ALLOWED):
-    return [each[0] for each in checks.tiers(run, replay, allowed) if not 0 <= each[1] <= each[2]]
+    return [
+        each[0] for each in tiers.of_training(run, replay, allowed) if not 0 <= each[1] <= each[2]
+    ]
 
 
 def inference(change=lambda outputs, rank: outputs, ranks=2):
@@ -94,7 +96,7 @@ def inference(change=lambda outputs, rank: outputs, ranks=2):
         ],
     }
     expected = [{"queued": answers.summary(outputs, 5)} for outputs in right]
-    return list(checks.answer_tiers(run, {"answers": {"pytorch/none": expected}}, 1e-5))
+    return list(tiers.of_inference(run, {"answers": {"pytorch/none": expected}}, 1e-5))
 
 
 def test_answers_that_are_the_references_pass():
@@ -150,10 +152,10 @@ def test_which_answer_is_shown_depends_on_a_number_that_is_drawn_behind_the_wind
 @pytest.mark.parametrize("short", [1, 2])
 def test_what_is_its_replay_passes(short, short_first, chance):
     run, replay = pair(short, short_first=short_first, chance=chance)
-    tiers = list(checks.tiers(run, replay, ALLOWED))
+    found = list(tiers.of_training(run, replay, ALLOWED))
     assert not failed(run, replay)
-    assert ("spot-losses" in [each[0] for each in tiers]) == (short == 2)
-    assert all(each[1] == 0 for each in tiers)
+    assert ("spot-losses" in [each[0] for each in found]) == (short == 2)
+    assert all(each[1] == 0 for each in found)
 
 
 def test_each_tier_fails_for_what_it_holds():
@@ -233,15 +235,15 @@ def test_of_a_training_that_draws_its_undrawn_run_is_replayed_and_chance_is_told
 def test_where_rounding_alone_moves_the_formulas_as_far_nobody_is_accused():
     run, replay = pair(2)
     run["windows"][0]["loss"][0] = 9.0
-    assert failed(run, replay) == ["spot-loss"] and checks.drowned(replay, ALLOWED) == ""
+    assert failed(run, replay) == ["spot-loss"] and tiers.drowned(replay, ALLOWED) == ""
     replay["windows"][0]["rounded"]["far"] = dict.fromkeys("abc", 0.5)
-    assert checks.drowned(replay, ALLOWED) == (
+    assert tiers.drowned(replay, ALLOWED) == (
         "at this size rounding alone moves the formulas themselves by 0.5 in spot-change, "
         "where 0.02 is allowed"
     )
     _, other = pair()
     other["windows"][1]["rounded"]["loss"][0] = 2.1
-    assert "spot-loss" in checks.drowned(other, ALLOWED)
+    assert "spot-loss" in tiers.drowned(other, ALLOWED)
 
 
 def test_every_workload_has_tolerances_of_full_precision():

@@ -1,0 +1,235 @@
+"""What a check holds: of a spot run, or of tests, beside its replay how far they are apart.
+
+In: documents of measure/spot.py and certify/replay.py, or a record of the quality scenario and that
+of certify/evaluated.py; and what may be measured at most. Out: `Tier`s, of which checks.py makes
+verdicts. Documents that do not fit each other raise one of UNLIKE.
+"""
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dlperf.certify import judge
+from dlperf.contract.proof import Spot, applies, number
+
+#: How many deviations of chance, as a dozen draws of the formulas have them, a loss or the norms
+#: may be off. By Student's t one honest run in 100,000 is further.
+DEVIATIONS = 8.0
+#: What documents raise that are of different runs.
+UNLIKE = (KeyError, IndexError, TypeError, ValueError, OverflowError)
+
+#: (name, what it measured, what it may measure at most, the worst tensor)
+Tier = tuple[str, float, float, str]
+
+
+def of_training(run: Mapping[str, Any], replay: Mapping[str, Any], allowed: Spot) -> Iterator[Tier]:
+    """(name, what it measured, what it may measure at most, the worst tensor) of each tier."""
+    own = run.get("undrawn") or run
+    if own["status"] != "ok":
+        yield "undrawn", math.inf, 0.0, ""
+        return
+    made_with = f"{run['identity']['framework']}/{run['identity']['compiler']}"
+    compared = [
+        Compared(
+            [_far(*each) for each in zip(window["loss"], replayed["loss"], strict=True)],
+            _changes(window, replayed, expected),
+            _norms(window, replayed),
+            replayed["norms"],
+        )
+        for window, replayed, expected in zip(
+            own["windows"], replay["windows"], replay["projections"][made_with], strict=True
+        )
+    ]
+    yield from _exact(compared, allowed)
+    if "undrawn" in run:
+        chance = replay["chance"]
+        yield from _by_chance(run["windows"][chance["window"]], chance, allowed)
+
+
+def of_inference(
+    run: Mapping[str, Any], replay: Mapping[str, Any], allowed: float
+) -> Iterator[Tier]:
+    """The same of an inference: of all ranks the sample that is furthest off, relative, which is
+    held to the tolerance of certificates."""
+    made_with = f"{run['identity']['framework']}/{run['identity']['compiler']}"
+    (window,) = run["windows"]
+    ranks = list(zip(window["answers"], replay["answers"][made_with], strict=True))
+    for name in window["answers"][0]:
+        far = [_samples(answers[name], expected[name]) for answers, expected in ranks]
+        yield f"spot-{name}", max(far), allowed, ""
+
+
+def of_tests(
+    record: Mapping[str, Any], replay: Mapping[str, Any], allowed: float
+) -> Iterator[Tier]:
+    """The same of tests: of all ranks the sample that is furthest off, relative, in the last test,
+    and in the one that first met the target, where that is another one; and whether the weights
+    that the last one was replayed from are those that every rank ended with."""
+    yield "spot-evaluated", _furthest(record["evaluated"], replay), allowed, ""
+    if "at_target" in record:
+        yield "spot-target", _furthest(record["at_target"], replay["at_target"]), allowed, ""
+    ended = {each["sha256"] for each in record["weights"]}
+    yield "spot-weights", float(ended != {replay["weights_sha256"]}), 0.0, ""
+
+
+def _furthest(shown: Sequence[Mapping[str, Any]], replay: Mapping[str, Any]) -> float:
+    """Of all ranks' batches of a test the sample that is furthest off."""
+    pairs = zip(shown, replay["answers"], strict=True)
+    return max(_samples(*pair) for pair in pairs if pair[1])
+
+
+def _samples(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
+    """How far a sample's outputs are from what is expected, by projections: the worst one.
+
+    A sample is None whose outputs are not finite: then those that are expected may not be, either.
+    Of a test, those count that were replayed, and rounding decides nothing in them.
+    """
+    if answer["shape"] != expected["shape"]:
+        return math.inf
+    pairs = list(zip(answer["samples"], expected["samples"], strict=True))
+    far = [_off(*pairs[place]) for place in expected.get("replayed", range(len(pairs)))]
+    return max(math.inf if math.isnan(each) else each for each in far)
+
+
+def _off(own: Any, wanted: Any) -> float:
+    """How far the outputs of one sample are off, relative."""
+    if own is None or wanted is None:
+        return 0.0 if own is wanted else math.inf
+    return _ratio(_apart(own[1], wanted[1]), wanted[0])
+
+
+def _apart(sums: Sequence[float], others: Sequence[float]) -> float:
+    """The root mean square of the differences of two arrays' projections."""
+    return math.sqrt(
+        statistics.fmean((one - other) ** 2 for one, other in zip(sums, others, strict=True))
+    )
+
+
+class Compared(NamedTuple):
+    """A window beside its replay: of each step's loss, of each tensor's change and of its norm how
+    far it is, relative; and the norms of the replay's changes."""
+
+    losses: list[float]
+    changes: dict[str, float]
+    norms: dict[str, float]
+    lengths: Mapping[str, float]
+
+
+def _exact(windows: Sequence[Compared], allowed: Spot) -> Iterator[Tier]:
+    """The tiers of a training that draws no random numbers."""
+    short, *others = sorted(windows, key=lambda each: len(each.losses))
+    yield "spot-loss", max(each.losses[0] for each in windows), allowed.loss, ""
+    if short.losses[1:]:
+        yield "spot-losses", max(short.losses[1:]), allowed.losses, ""
+    place = min(len(short.losses), 2) - 1
+    yield "spot-change", _median(short.changes), allowed.change[place], ""
+    tensor, worst = _worst(short.changes, short.lengths)
+    yield "spot-change-worst", worst, allowed.change_worst[place], tensor
+    for long in others:
+        yield "window-norm", _median(long.norms), allowed.norm, ""
+        tensor, worst = _worst(long.norms, long.lengths)
+        yield "window-norm-worst", worst, allowed.norm_worst, tensor
+        if applies(allowed.long_change):
+            yield "window-change", _median(long.changes), number(allowed.long_change), ""
+
+
+def drowned(replay: Mapping[str, Any], allowed: Spot) -> str:
+    """Why a replay shows nothing, or "": in float32 the formulas themselves are as far from it as
+    an implementation may be. Of two values a channel, batch-norm makes anything of a rounding."""
+    windows = []
+    for each in replay["windows"]:
+        rounded, lengths = each["rounded"], each["norms"]
+        windows.append(
+            Compared(
+                [_far(*pair) for pair in zip(rounded["loss"], each["loss"], strict=True)],
+                {name: _ratio(far, lengths[name]) for name, far in rounded["far"].items()},
+                {
+                    name: _ratio(abs(norm - lengths[name]), lengths[name])
+                    for name, norm in rounded["norms"].items()
+                },
+                lengths,
+            )
+        )
+    for name, measured, tolerance, _ in _exact(windows, allowed):
+        if not judge.passes(measured, tolerance):
+            return (
+                f"at this size rounding alone moves the formulas themselves by {measured:.2g} in "
+                f"{name}, where {tolerance:g} is allowed"
+            )
+    return ""
+
+
+def _by_chance(
+    window: Mapping[str, Any], chance: Mapping[str, Any], allowed: Spot
+) -> Iterator[Tier]:
+    """How many deviations a training that draws random numbers is from the formulas' own draws.
+
+    Rounding counts as chance: in some tensors, such as scales, it moves a norm more than dropout
+    does. As much of it as an exact replay may show is DEVIATIONS of these.
+    """
+
+    def deviations(found: float, drawn: Sequence[float], rounding: float) -> float:
+        mean, deviation = drawn
+        by_draws = deviation**2 * (1 + 1 / chance["draws"])  # the mean of a dozen is uncertain, too
+        by_rounding = (rounding * mean / DEVIATIONS) ** 2
+        return abs(found - mean) / max(math.sqrt(by_draws + by_rounding), 1e-300)
+
+    loss = deviations(window["loss"][0], chance["loss"][0], allowed.loss)
+    yield "chance-loss", loss, DEVIATIONS, ""
+    squares = [
+        deviations(norm, drawn, allowed.norm_worst) ** 2
+        for name, drawn in chance["norms"].items()
+        for norm, _ in window["tensors"][name]
+    ]
+    yield "chance-norms", math.sqrt(statistics.fmean(squares)), DEVIATIONS, ""
+
+
+def _far(found: float, expected: float) -> float:
+    return abs(found - expected) / max(abs(expected), 1e-300)
+
+
+def _changes(
+    window: Mapping[str, Any], replayed: Mapping[str, Any], expected: Mapping[str, Sequence[float]]
+) -> dict[str, float]:
+    """How far each tensor's change is from the replay's, over its norm: of its copies the worst.
+
+    By projections: contract/projection.py.
+    """
+    found = {}
+    for name, norm in replayed["norms"].items():
+        far = [_apart(sums, expected[name]) for _, sums in window["tensors"][name]]
+        found[name] = _ratio(max(far), norm)
+    return found
+
+
+def _norms(window: Mapping[str, Any], replayed: Mapping[str, Any]) -> dict[str, float]:
+    """How far the norm of each tensor's change is from the replay's."""
+    return {
+        name: _ratio(max(abs(own - norm) for own, _ in window["tensors"][name]), norm)
+        for name, norm in replayed["norms"].items()
+    }
+
+
+def _ratio(difference: float, norm: float) -> float:
+    return difference / norm if norm else (0.0 if not difference else math.inf)
+
+
+def _median(ratios: Mapping[str, float]) -> float:
+    values = [math.inf if math.isnan(each) else each for each in ratios.values()]
+    return statistics.median(values)
+
+
+def _worst(ratios: Mapping[str, float], norms: Mapping[str, float]) -> tuple[str, float]:
+    """(name, ratio) of the tensor that is furthest off.
+
+    Each is held to at least a small share of all changes: what a shift before a norm becomes is
+    nothing but rounding.
+    """
+    least = judge.SHARE * math.sqrt(math.fsum(norm**2 for norm in norms.values()))
+    held = {
+        name: ratio * norms[name] / max(norms[name], least) if norms[name] else ratio
+        for name, ratio in ratios.items()
+    }
+    name = max(held, key=lambda each: math.inf if math.isnan(held[each]) else held[each])
+    return name, held[name]
