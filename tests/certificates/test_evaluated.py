@@ -25,6 +25,7 @@ HONEST = [
             Evaluation("wide_deep", "mindspore", is_met_early=True),
             Evaluation("wide_deep", "paddlepaddle", is_met_early=True),
             Evaluation("bert", "oneflow", is_met_early=True),
+            Evaluation("electra_squad", "pytorch", is_met_early=True),
         )
     ),
 ]
@@ -47,7 +48,7 @@ def digits(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("made", HONEST, ids=name_of)
 def test_answers_that_follow_from_the_weights_pass(
-    environments, criteo, prose, digits, tmp_path, made
+    environments, criteo, prose, squad_sample, digits, tmp_path, made
 ):
     tiers = check(made, SCRIPTS, tmp_path / "made", digits)
     assert not failed(tiers), tiers
@@ -59,7 +60,7 @@ def test_answers_that_follow_from_the_weights_pass(
     [*FALSE[:FEW], *(pytest.param(each, marks=pytest.mark.full) for each in FALSE[FEW:])],
     ids=name_of,
 )
-def test_answers_that_do_not_are_found(environments, criteo, digits, tmp_path, false):
+def test_answers_that_do_not_are_found(environments, criteo, squad_sample, digits, tmp_path, false):
     scripts = copied(SCRIPTS, tmp_path)
     made = false.made
     edit_file(false.edit, scripts / f"dlperf/workloads/{made.workload}/{made.framework}.py")

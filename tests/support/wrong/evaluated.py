@@ -134,6 +134,10 @@ def wide_deep(framework: str, **how: Any) -> Evaluation:
     return Evaluation("wide_deep", framework, **how)
 
 
+def squad(framework: str, **how: Any) -> Evaluation:
+    return Evaluation("electra_squad", framework, **how)
+
+
 def early(name: str, made: Evaluation, change: str, before: str = "") -> False_:
     """Answers that are false until the last test, for the sake of the time to the target."""
     told = "\n".join("    " + each for each in change.strip().splitlines())
@@ -211,4 +215,15 @@ FALSE = [
     ),
     early("half of a batch", resnet50("tensorflow1", is_met_early=True), HALF),
     early("other statistics", resnet50("jax", is_met_early=True), OTHER_STATISTICS),
+    False_(
+        "weights before the last step",
+        squad("jax"),
+        answering("return by(seen, batch)", BEFORE_THE_LAST),
+    ),
+    early(
+        "an exponential average",
+        squad("tensorflow", is_met_early=True),
+        "return by(seen, batch)",
+        AVERAGED,
+    ),
 ]
