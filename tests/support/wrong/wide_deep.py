@@ -12,6 +12,7 @@ from wrong import TIMED, Mutation, common
 pytorch = partial(Mutation, "wide_deep", "pytorch")
 mxnet = partial(Mutation, "wide_deep", "mxnet")
 paddlepaddle = partial(Mutation, "wide_deep", "paddlepaddle")
+mindspore = partial(Mutation, "wide_deep", "mindspore")
 
 SUMMED = "summed(_table.grad._indices()[0], _table.grad._values())"
 #: Where the dense layers' Adam gets its epsilon.
@@ -115,6 +116,7 @@ WIDE_DEEP = [
 ]
 sharded = partial(pytorch, layout="dp2", variant="sharded")
 sharded_in_mxnet = partial(mxnet, layout="dp2", variant="sharded")
+sharded_in_mindspore = partial(mindspore, layout="dp2", variant="sharded", **TIMED)
 SHARDED = [
     sharded(
         "gradients added up over ranks, of sharded tables",
@@ -175,6 +177,32 @@ SHARDED = [
             "0 * mx.nd.ones_like(_x)",
         ),
         tier="float64-loss",
+    ),
+    sharded_in_mindspore(
+        "gradients added up over ranks, of sharded tables",
+        Replace("Columns.bprop", "_own / self.ranks", "_own"),
+        tier="timed-gradient",
+    ),
+    sharded_in_mindspore(
+        "gradients of the next rank's columns, of sharded tables",
+        Replace(
+            "Columns.bprop",
+            "self.rank * self.columns",
+            "(self.rank + 1) % self.ranks * self.columns",
+        ),
+        tier="timed-gradient",
+    ),
+    sharded_in_mindspore(
+        "gradients of other ranks' rows, of sharded tables",
+        Replace("Rows.bprop", "_gradient * is_own / self.ranks", "_gradient / self.ranks"),
+    ),
+    sharded_in_mindspore(
+        "rows of other ranks looked up as the first one",
+        Replace(
+            "Sharded.construct",
+            "ops.full_like(everyone, self.block)",
+            "ops.zeros_like(everyone)",
+        ),
     ),
 ]
 INFER = [

@@ -59,7 +59,7 @@ FRAMEWORK = Framework(
     # minutes.
     float64_compilers=(),
     float64_exchange=False,
-    shards_tables=False,
+    shards_tables=True,
     unsupported=unsupported,
     ways=("tensor_parallel",),
 )

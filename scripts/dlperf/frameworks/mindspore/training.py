@@ -76,7 +76,7 @@ def train(
         step=step,
         wait=lambda: synchronize(run),
         loss=lambda value: float(value.asnumpy()),
-        parameters=sum(p.size for p in network.trainable_params()),
+        parameters=weights.count(),
         batches=batches,
         parity=dict(
             # `if finite` is a branch of the graph, which the host takes
@@ -189,21 +189,36 @@ class Weights:
     """A network's parameters by canonical name; MindSpore's layouts are the canonical ones.
 
     running: batch-norm's statistics, likewise. parts: canonical name -> Part of what a rank has a
-    part of alone.
+    part of alone. shards: canonical name -> Shard of tables that replicas divide.
     """
 
-    def __init__(self, named, running=None, parts=None):
+    def __init__(self, named, running=None, parts=None, shards=None):
         self.named, self.running, self.parts = named, running or {}, parts or {}
+        self.shards = shards or {}
+
+    def count(self):
+        """How many values this rank has."""
+        return sum(
+            self.shards[name].size if name in self.shards else parameter.size
+            for name, parameter in self.named.items()
+        )
 
     def statistics(self):
         return ((name, each.asnumpy()) for name, each in self.running.items())
 
     def read(self):
-        return ((self.parts.get(name, name), p.asnumpy()) for name, p in self.named.items())
+        for name, parameter in self.named.items():
+            if name in self.shards:
+                shard = self.shards[name]
+                yield shard.part, parameter.asnumpy()[: shard.held]
+            else:
+                yield self.parts.get(name, name), parameter.asnumpy()
 
     def write(self, arrays):
         for name, parameter in self.named.items():
             array = arrays[name]
+            if name in self.shards:
+                array = self.shards[name].own(array)
             if name in self.parts:
                 array = self.parts[name].of(array)
             if isinstance(array, Table):

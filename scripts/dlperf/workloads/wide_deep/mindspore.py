@@ -2,15 +2,19 @@
 
 As fast as it gets: sparse gradients of both tables, of which one operator sums and updates the rows
 that a batch looks up; the whole step in one graph. With `adam: dense`, tables are parameters like
-others.
+others; with `tables: sharded`, each rank has a part of them.
 """
 
 from mindspore import nn, ops
 
+from dlperf.contract.shards import Shard
 from dlperf.frameworks.mindspore import inference as answers
 from dlperf.frameworks.mindspore import sparse
 from dlperf.frameworks.mindspore import training as framework
 from dlperf.workloads.wide_deep import facts
+
+#: Names in the network -> canonical ones.
+TABLES = {"wide.weight": "wide_embedding", "deep.weight": "deep_embedding"}
 
 
 def dense(inputs, outputs):
@@ -23,10 +27,8 @@ class WideDeep(nn.Cell):
 
     def __init__(self, run):
         super().__init__()
-        rows, lazy = run.dimensions["vocabulary"], bool(facts.sparse(run.dimensions))
         columns = [facts.inputs(run.dimensions)] + run.dimensions["layers"] * [facts.UNITS]
-        self.wide = sparse.Table(rows, 1, lazy)
-        self.deep = sparse.Table(rows, run.dimensions["width"], lazy)
+        self.wide, self.deep = tables(run)
         self.hidden = nn.CellList(list(map(dense, columns, columns[1:])))
         self.output = dense(facts.UNITS, 1)
         # each with a seed of its own, and ranks too: one for all would drop the same elements
@@ -45,6 +47,15 @@ class WideDeep(nn.Cell):
         return (self.output(x) + self.wide(wide).sum(1)).reshape(-1)
 
 
+def tables(run):
+    """The wide one and the deep one."""
+    tensors = facts.parameters(run.dimensions)
+    if facts.sharded(run.dimensions):
+        return [sparse.Sharded(Shard(run, name, tensors[name])) for name in TABLES.values()]
+    lazy = bool(facts.sparse(run.dimensions))
+    return [sparse.Table(*tensors[name].shape, lazy) for name in TABLES.values()]
+
+
 def model(run):
     return WideDeep(run).set_train()
 
@@ -53,11 +64,12 @@ def weights(run, network):
     """The parameters by the names of facts.parameters."""
     named = {}
     for own, parameter in network.parameters_and_names():
-        name = own.replace("hidden.", "hidden")
-        named[{"wide.weight": "wide_embedding", "deep.weight": "deep_embedding"}.get(own, name)] = (
-            parameter
-        )
-    return framework.Weights(named)
+        named[TABLES.get(own) or own.replace("hidden.", "hidden")] = parameter
+    shards = {}
+    if facts.sharded(run.dimensions):
+        tensors = facts.parameters(run.dimensions)
+        shards = {name: Shard(run, name, tensors[name]) for name in TABLES.values()}
+    return framework.Weights(named, shards=shards)
 
 
 def loss(network, *batch):
@@ -84,7 +96,10 @@ def training(run):
         optimizer(run, network),
         weights(run, network),
         framework.put,
-        parity={"optimizer": "ops.Adam; of the tables " + run.dimensions["adam"]},
+        parity={
+            "optimizer": "ops.Adam; of the tables " + run.dimensions["adam"],
+            **facts.travel(run, "all-gather, of which a rank takes its part"),
+        },
         schedule=facts.schedule(run),
         outputs=outputs,
     )
