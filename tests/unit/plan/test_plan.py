@@ -55,7 +55,7 @@ def config(frameworks=("pytorch", "jax"), **changes):
 
 section_keys = (
     *("precisions", "compilers", "batch_sizes", "data", "image_size"),
-    *("scenarios", "fold"),
+    *("scenarios", "fold", "quality"),
 )
 
 
@@ -284,6 +284,20 @@ def test_a_document_says_all_that_a_repetition_needs_to_know():
     }
     assert list(document["identity"]) == list(case.identity("mine", 3))
     assert json.loads(json.dumps(document)) == document
+
+
+@pytest.mark.parametrize("scenario", ["train", "quality"])  # in the latter each has its own seed
+def test_a_document_can_be_made_of_that_of_another_repetition(scenario):
+    quality = {"epochs": [1], "data": ["digits"], "image_size": 32}
+    own = {"scenarios": [scenario], "quality": quality} if scenario == "quality" else {}
+    round = config(["pytorch"], repetitions=3, **own)
+    (case,) = expand(round)
+    first = plan.document(case, round, 1)
+    for repetition in (1, 2, 3):
+        made = plan.of_repetition(first, case, round, repetition)
+        assert made == plan.document(case, round, repetition)
+        assert made["settings"]["seed"] == 1 + (repetition - 1 if own else 0)
+    assert first["identity"]["repetition"] == 1 and first["settings"]["seed"] == 1
 
 
 def test_synthetic_data_have_no_folder():
