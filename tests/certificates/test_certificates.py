@@ -59,7 +59,7 @@ def assert_passes(key: tuple[str, str, str]) -> None:
         assert {"timed-dropout", "timed-attention-dropout"} <= names
     if workload == "wide_deep" and "float64-loss" not in names:
         assert "timed-update-worst" in names or layout.endswith("dp2")
-    elif framework != "mindspore":  # it has no float64 convolution on a CPU
+    elif frameworks.of(framework).float64_compilers:
         assert {"float64-loss", "float64-gradient", "float64-losses", "float64-update"} <= names
     if layout in ("1", "adamdense-1"):
         assert "optimizer" in names  # alone, it follows the formula
