@@ -132,7 +132,8 @@ class AtTarget:
             return
         try:
             os.makedirs(self._run.weights_dir, exist_ok=True)
-            with open(self._path_of(number, self._run.rank), "w") as stream:
+            path = self._path_of(number, self._run.rank)
+            with open(path, "w", encoding="utf-8") as stream:
                 json.dump([sums, count], stream)
         except OSError:  # as on a full disk: the others find nothing
             pass
@@ -158,7 +159,7 @@ class AtTarget:
 
 
 def _read_json(path):
-    with open(path) as stream:
+    with open(path, encoding="utf-8") as stream:
         return json.load(stream)
 
 
