@@ -23,6 +23,7 @@ from dlperf.analysis.report.drawing import (
     highest_end,
     pale,
     plain,
+    unit_title,
 )
 from dlperf.analysis.round import flags, labels, metrics, names, origins
 from dlperf.analysis.schema import forms
@@ -80,7 +81,7 @@ def layouts(rows: Sequence[Cell], series: Sequence[Series]) -> Figure:
             where = f"{shown[0]['nodes']}n{shown[0]['devices_per_node']}d"
             title = f"{where}, {metrics.of_row(shown[0]).title.lower()}"
             axes.set_title(title, loc="left", size=9.5, weight="bold", pad=4)
-            axes.set_xlabel(axis_title(shown[0]), size=8.5)
+            axes.set_xlabel(unit_title(shown[0]), size=8.5)
         ceiling -= (height + gap) * inch
     return made
 

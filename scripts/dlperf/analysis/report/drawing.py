@@ -253,9 +253,13 @@ def canvas(
 
 def axis_title(row: Cell) -> str:
     """'throughput, images/s'; which way is better where that is not up."""
-    metric = metrics.of_row(row)
-    better = " (lower is better)" if metric.lower_is_better else ""
-    return f"{metric.title.lower()}, {labels.unit(row)}{better}"
+    return f"{metrics.of_row(row).title.lower()}, {unit_title(row)}"
+
+
+def unit_title(row: Cell) -> str:
+    """The same of an axis whose panel has the metric in its title: 'ms (lower is better)'."""
+    better = " (lower is better)" if metrics.of_row(row).lower_is_better else ""
+    return f"{labels.unit(row)}{better}"
 
 
 def measured(series: Series, key: str = "median") -> list[Cell]:

@@ -1,15 +1,18 @@
 """Tables, figures and their names: everything asked for is shown, and said in words."""
 
 import csv
+import io
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from analysed_round import NAME, SMALL, analyse, mxnet_fails, write_figure, write_table
 from generated_round import config, stretch, write_round
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
@@ -112,6 +115,16 @@ def test_layouts_are_drawn_where_a_topology_has_several(tmp_path):
     assert "JAX [xla], tp2" in drawn and ", batch " not in drawn.partition("</title>")[2]
     apart = {**with_gpt(layouts=[{}, {"zero_stage": 1}]), "frameworks": ["jax"]}
     assert not [each for each in names.figure_ids(cases(apart)) if each.endswith("-layouts")]
+
+
+def test_no_title_of_layouts_is_cut_however_long_their_names_are(tmp_path):
+    layouts = [{}, {"data_parallel": 1, "pipeline_parallel": 2, "accumulation": 4}]
+    mapping = {**with_gpt(layouts=layouts), "frameworks": ["pytorch", "paddlepaddle"]}
+    results = write_round(tmp_path, {**mapping, "repetitions": 4, "topologies": ["1n2d"]})
+    analyse(results)
+    _, png = write_figure(results, "gpt-train-fp32-b4-layouts")
+    pixels = np.asarray(Image.open(io.BytesIO(png)).convert("L"))
+    assert pixels.max() == 255 and (pixels[:, -3:] == 255).all()
 
 
 def with_gpt(**changes) -> dict:
