@@ -194,14 +194,14 @@ SHARDED = [
     ),
     sharded_in_mindspore(
         "gradients of other ranks' rows, of sharded tables",
-        Replace("Rows.bprop", "_gradient * is_own / self.ranks", "_gradient / self.ranks"),
+        Replace("Rows.bprop", "_gradient * _own / self.ranks", "_gradient / self.ranks"),
     ),
     sharded_in_mindspore(
         "rows of other ranks looked up as the first one",
         Replace(
             "Sharded.construct",
-            "ops.full_like(everyone, self.block)",
-            "ops.zeros_like(everyone)",
+            "ops.full_like(_ids, self.block)",
+            "ops.zeros_like(_ids)",
         ),
     ),
 ]
