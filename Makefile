@@ -17,12 +17,13 @@ quick: .venv/ready        ## measure three frameworks, in a few minutes
 plan: .venv/ready         ## show what the laptop round would run, and how long it takes
 	$(SNAKEMAKE) plan
 
-# The longest files first, so that the short ones of tests/unit fill the time at the end.
-TESTS = $(addprefix tests/,certificates/test_mutations.py browser certificates slurm workflow \
-    frameworks conda gpu search unit)
+# The folders of the longest files first, so that short ones fill the time at the end.
+LONGEST = $(addprefix tests/,certificates browser slurm workflow frameworks)
+OTHERS = $(filter-out $(LONGEST) tests/stopwatch tests/support tests/__pycache__,\
+    $(patsubst %/,%,$(wildcard tests/*/)))
 
 test: .venv/ready         ## set up and run the tests: two files at a time, those of the stopwatch alone
-	.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
+	.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(LONGEST) $(OTHERS)
 	.venv/bin/python -m pytest tests/stopwatch
 
 test-full: .venv/ready    ## run the long tests too: BERT's whole certificates, more of each framework
