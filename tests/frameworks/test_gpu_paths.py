@@ -86,9 +86,13 @@ class Network(nn.Cell):
     def construct(self):
         return (3 * self.weight).sum()
 
+class Weights:
+    def count(self):
+        return 1
+
 network = Network()
 optimizer = nn.SGD(network.trainable_params(), learning_rate=1.0)
-work = training.train(run, network, lambda network: network(), optimizer, None, lambda run: ())
+work = training.train(run, network, lambda network: network(), optimizer, Weights(), lambda run: ())
 work.step()
 print("weight:", float(network.weight.asnumpy()[0]), work.parity["loss_scaling"])
 """
