@@ -105,10 +105,9 @@ PROVED = _proved()
 PROVED_SHORT = [
     (workload, framework, layout)
     for workload, framework, layout in PROVED
-    if (workload == "wide_deep" and (layout == "1" or framework == "pytorch"))
-    or (workload == "resnet50" and framework == "pytorch")
+    if (workload == "wide_deep" and layout == "1")
     # what a round of SMALL_ROUND takes, and the one framework that compiles a whole step
-    or (workload == "resnet50" and framework == "mxnet" and layout in ("1", "dp2"))
+    or (workload == "resnet50" and framework in ("pytorch", "mxnet") and layout in ("1", "dp2"))
     or (workload == "resnet50" and framework == "jax" and layout == "1")
 ]
 

@@ -1,8 +1,8 @@
 """Every framework proves its work, in the modes that the laptop round times.
 
-`make test` has Wide & Deep's on one device in all, all of it and of ResNet-50 in PyTorch, and
-ResNet-50's training in MXNet and JAX; `make test-full` has all, and three at random once more. Of
-BERT and ELECTRA, test_mutations.py has two layers.
+`make test` has Wide & Deep's training on one device in all, and ResNet-50's in PyTorch, MXNet and
+JAX; `make test-full` has all, and three at random once more. Of the other layouts and scenarios,
+and of the other workloads, test_mutations.py, test_inference.py and test_quality.py have some.
 """
 
 import json

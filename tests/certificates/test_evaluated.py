@@ -30,7 +30,7 @@ HONEST = [
     ),
 ]
 #: `make test` has so many of each; the full tests have all.
-FEW = 4
+FEW = 2
 
 
 def name_of(each: Evaluation | False_) -> str:

@@ -173,6 +173,7 @@ def test_a_round_over_one_and_two_nodes(cluster, site):
 
 
 @pytest.mark.full
+@pytest.mark.full
 def test_a_round_of_electra_with_micro_steps_over_two_nodes(cluster, site):
     facts = site / "scripts/dlperf/workloads/electra/facts.py"
     edit_file(assignment("LAYERS", "1"), facts)  # of each: seconds
