@@ -120,10 +120,6 @@ def _combinations(config: Config) -> Iterator[Case]:
                     yield from _of_matrix(workload, part, scenario, precision, topologies, config)
 
 
-class _Total(int):
-    """A batch of all devices together."""
-
-
 def _of_matrix(
     workload: str,
     section: Workload,
@@ -132,9 +128,12 @@ def _of_matrix(
     topologies: list[str] | None,
     config: Config,
 ) -> Iterator[Case]:
-    total = section.global_batch_sizes_of(scenario, precision)
+    # (size, whether it is of all devices together)
+    sizes: list[tuple[int | str, bool]]
+    sizes = [(size, False) for size in section.batch_sizes_of(scenario, precision)]
+    sizes += [(size, True) for size in section.global_batch_sizes_of(scenario, precision)]
     for (
-        batch_size,
+        (batch_size, together),
         asked,
         data,
         dimensions,
@@ -144,7 +143,7 @@ def _of_matrix(
         word,
         framework,
     ) in itertools.product(
-        [*section.batch_sizes_of(scenario, precision), *map(_Total, total)],
+        sizes,
         section.layouts_of(scenario),
         section.data_of(scenario),
         section.dimensions_of(scenario),
@@ -158,11 +157,10 @@ def _of_matrix(
         if not asked.is_planned(nodes * devices):
             continue
         layout = asked.layout
-        together = isinstance(batch_size, _Total)
         if together:  # 0 where the case is unsupported
             shares = layout.global_batch_size(1, nodes * devices)
-            batch_size = batch_size // shares if shares else 1
-        sizes, searched = _dimensions(workload, scenario, dimensions)
+            batch_size = int(batch_size) // shares if shares else 1
+        own, searched = _dimensions(workload, scenario, dimensions)
         case = Case(
             workload,
             framework,
@@ -174,7 +172,7 @@ def _of_matrix(
             layout,
             0 if batch_size == MAX else int(batch_size),
             data,
-            sizes,
+            own,
             "batch_size" if batch_size == MAX else searched,
             epochs,
             arrival_rate,

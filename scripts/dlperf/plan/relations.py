@@ -46,7 +46,8 @@ def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
     for name, section in sections.items() if isinstance(sections, Mapping) else ():
         if not isinstance(section, Mapping):
             continue
-        asked = {"batch_sizes": (section.get("precisions"), section.get("batch_sizes"))}
+        trains = section.get("scenarios") in (None, ["train"])
+        asked = {"batch_sizes": (section.get("precisions"), _sizes(section, trains))}
         for scenario in ("infer", "quality"):
             own = section.get(scenario)
             if isinstance(own, Mapping):
@@ -56,7 +57,7 @@ def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
                 own = {key: value for key, value in entry.items() if value is not None}
                 given = [key for key in ("batch_sizes", "global_batch_sizes") if key in own]
                 key = given[0] if given else "batch_sizes"
-                sizes = {**section, **own}.get(key)
+                sizes = own[key] if given else _sizes({**section, **own}, True)
                 asked[f"also[{index}].{key}"] = own.get("precisions"), sizes
         for place, (precisions, sizes) in asked.items():
             if not isinstance(precisions, list) or not isinstance(sizes, Mapping):
@@ -65,6 +66,14 @@ def without_batch_size(data: Mapping[str, Any]) -> Iterator[Problem]:
                 if precision in precisions and precision not in sizes:
                     key = f"workloads.{name}.{place}.{precision}"
                     yield Problem(key, "", f"is missing, but `precisions` has '{precision}'")
+
+
+def _sizes(section: Mapping[str, Any], trains: bool) -> Any:
+    """The batch sizes of a section by precision; where it only trains, the global ones too."""
+    own, together = (section.get(key) or {} for key in ("batch_sizes", "global_batch_sizes"))
+    if trains and isinstance(own, Mapping) and isinstance(together, Mapping):
+        return {**own, **together}
+    return own
 
 
 def without_section(data: Mapping[str, Any]) -> Iterator[Problem]:

@@ -183,9 +183,11 @@ class Workload(Section):
         examples=[["default"], ["off", "on"], ["inductor"]],
     )
     batch_sizes: dict[Precision, Choices[BatchSize]] = Field(
+        default={},
         description="Batch sizes of one device: a list for each precision in `precisions`. `max` "
         "is the largest that fits, which a search finds for each case "
-        "([docs/largest-batch.md](../docs/largest-batch.md)).",
+        "([docs/largest-batch.md](../docs/largest-batch.md)). May be left out where only `train` "
+        "is asked for, and `global_batch_sizes` has the precision.",
         examples=[{"fp32": [128], "amp": [256, MAX]}],
     )
     global_batch_sizes: dict[Precision, Choices[PositiveInt]] | None = Field(

@@ -104,6 +104,18 @@ def test_an_entry_may_have_a_precision_of_its_own():
     assert "also[0].batch_sizes.amp: is missing" in only_problem(on_two(also=also))
 
 
+def test_global_batches_alone_are_enough_to_train():
+    asked = on_two(batch_sizes=None, global_batch_sizes={"fp32": [8]}, compilers=["off"])
+    del asked["workloads"]["resnet50"]["batch_sizes"]
+    found = expand(load(asked))
+    assert [(case.topology, case.batch_size) for case in found] == [("1n1d", 8), ("1n2d", 4)]
+    assert all(case.together for case in found)
+    asked["workloads"]["resnet50"]["precisions"] = ["fp32", "amp"]
+    assert only_problem(asked).endswith("batch_sizes.amp: is missing, but `precisions` has 'amp'")
+    asked["workloads"]["resnet50"] |= {"precisions": ["fp32"], "scenarios": ["train", "infer"]}
+    assert only_problem(asked).endswith("batch_sizes.fp32: is missing, but `precisions` has 'fp32'")
+
+
 def published_by_dlperf(model):
     """(precision, XLA or other compiler, clip, topology, batch) of its report's throughputs."""
     with open(ROOT / "config/published/dlperf-v1-common.csv") as stream:
