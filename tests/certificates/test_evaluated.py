@@ -26,6 +26,8 @@ HONEST = [
             Evaluation("wide_deep", "paddlepaddle", is_met_early=True),
             Evaluation("bert", "oneflow", is_met_early=True),
             Evaluation("electra_squad", "pytorch", is_met_early=True),
+            Evaluation("electra", "pytorch", is_met_early=True),
+            Evaluation("electra", "jax"),
         )
     ),
 ]

@@ -16,6 +16,7 @@ analysis's.
 import argparse
 import hashlib
 import json
+import math
 import os
 import random
 import shutil
@@ -33,7 +34,7 @@ from dlperf.loaders import DataError
 from dlperf.loaders.photos import Photos
 from dlperf.measure import bounds
 from dlperf.scenarios import evaluated
-from dlperf.workloads import inputs
+from dlperf.workloads import drawn, inputs
 from dlperf.workloads.cases import case_of
 
 SCHEMA = "dlperf.evaluated/1"
@@ -113,10 +114,15 @@ def replay_of_test(record, shown, folder, seconds):
             raise Unavailable("batch %(batch)d of rank %(rank)d is another one here" % asked)
         count = own if seconds is None else min(own, bounds.samples(case, seconds))
         rows = drawn_rows(asked, own, count)
-        answers = outputs_of(case, weights, running, [each[rows] for each in batch])
+        batch = [each[rows] for each in batch]
+        chance = {}
+        if "drawn" in asked:
+            answers, chance = outputs_as_drawn(case, weights, running, batch, asked["drawn"], rows)
+        else:
+            answers = outputs_of(case, weights, running, batch)
         outputs = np.zeros((own, *answers[0].shape[1:]))
         outputs[rows], decided = answers
-        summary = evaluated.summary_of(outputs, asked["signs"])
+        summary = {**evaluated.summary_of(outputs, asked["signs"]), **chance}
         together = len(summary["samples"]) < own
         summary["replayed"] = [0] if together else rows[decided].tolist()
         found.append(summary)
@@ -204,17 +210,8 @@ def outputs_of(case, weights, statistics, batch):
 
     Raises Unavailable where the formulas draw random numbers: those of the model are not known.
     """
-    import torch
-
-    reference, undrawn = workloads.reference(case.workload), workloads.proof(case.workload).undrawn
-    evaluate, running = reference.evaluated or reference.outputs, in_float64(statistics)
-
-    def answer(batch, seed=0):
-        torch.manual_seed(seed)
-        tensors = reference.tensors(*batch, dtype=torch.float64)
-        with torch.no_grad():
-            return evaluate(weights, running, tensors, case.dimensions).numpy()
-
+    undrawn = workloads.proof(case.workload).undrawn
+    answer = answering(case, weights, statistics)
     with workloads.settings(case.workload, undrawn):
         try:
             outputs, decided = answer(batch), np.ones(len(batch[0]), bool)
@@ -225,6 +222,42 @@ def outputs_of(case, weights, statistics, batch):
         if far(again, outputs[rows]) > SAME:
             raise Unavailable("the model draws random numbers of its own while it is tested")
     return outputs, decided
+
+
+def answering(case, weights, statistics):
+    """answer(batch, seed=0): the formulas' outputs in float64, a NumPy array."""
+    import torch
+
+    reference = workloads.reference(case.workload)
+    evaluate, running = reference.evaluated or reference.outputs, in_float64(statistics)
+
+    def answer(batch, seed=0):
+        torch.manual_seed(seed)
+        tensors = reference.tensors(*batch, dtype=torch.float64)
+        with torch.no_grad():
+            return evaluate(weights, running, tensors, case.dimensions).numpy()
+
+    return answer
+
+
+def outputs_as_drawn(case, weights, statistics, batch, told, rows):
+    """(the same as of `outputs_of`, {how many deviations the draws are from chance}).
+
+    told: what the model drew for each of the batch's samples, of which `rows` are these. The
+    deviations are None where it does not say what it drew.
+    """
+    model, answer = drawn.of(case.workload), answering(case, weights, statistics)
+    words = np.array([told[row] for row in rows])
+    all_said, words = bool((words >= 0).all()), words.clip(0)
+    with workloads.settings(case.workload, workloads.proof(case.workload).undrawn):
+        # one by one: the noise of a whole batch may be gigabytes
+        alone = ([each[row : row + 1] for each in batch] for row in range(len(words)))
+        outputs = np.concatenate(
+            [answer(model.given(own, words[row : row + 1])) for row, own in enumerate(alone)]
+        )
+    off = model.deviations(outputs, batch, words)
+    off = off if all_said and math.isfinite(off) else None
+    return (outputs, np.ones(len(outputs), bool)), {"drawn_deviations": off}
 
 
 def far(found, wanted):

@@ -23,6 +23,7 @@ from dlperf.contract.ownership import as_part
 from dlperf.contract.projection import summary
 from dlperf.contract.timer import perf_counter
 from dlperf.contract.work import Table, parts
+from dlperf.workloads import drawn
 
 #: What a file has before the tensors of each kind.
 WEIGHT, STATISTIC = "weight", "statistic"
@@ -63,13 +64,17 @@ class Drawn:
             if np.asarray(before).tobytes() != np.asarray(now).tobytes():
                 raise RuntimeError("the answers of a test were changed after they were counted")
         signs = self._dice.getrandbits(BITS)
-        return {
+        found = {
             "rank": run.rank,
             "batch": number,
             "sha256": sha256_of(batch),
             "signs": signs,
             **summary_of(outputs[:own], signs),
         }
+        model = drawn.of(run.workload)
+        if model:
+            found["drawn"] = model.words(outputs[:own], batch).tolist()
+        return found
 
 
 def summary_of(outputs, signs):

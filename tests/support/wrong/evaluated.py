@@ -124,6 +124,42 @@ found[len(found) // 2 :] = found[: -(-len(found) // 2)][: len(found) - len(found
 return found
 """
 BEFORE_THE_LAST = "seen.update(now())"
+#: Of ELECTRA's answers: first the generator's scores, then the words that were drawn, then what the
+#: discriminator says.
+PARTS = """
+found = np.array(right(*batch))
+places = batch[3].shape[1]
+first, last = places * 30522, places * 30523
+"""
+OTHER_WORDS = f"""{PARTS}
+found[:, first:last] = np.roll(found[:, first:last], 1, 0)
+return found
+"""
+NO_WORDS = f"""{PARTS}
+found[:, first:last] = -1
+return found
+"""
+SHARPER = f"""{PARTS}
+found[:, :first] *= 1.01
+return found
+"""
+SURER = f"""{PARTS}
+found[:, last:] *= 1.1
+return found
+"""
+
+
+def drawing(words: str) -> Wrap:
+    """A page whose generator draws these words of its scores, where no noise is given."""
+    return Wrap(
+        "sample",
+        f"""
+def other(sample):
+    def drawn(scores, noise=None):
+        return sample(scores, noise) if noise is not None else {words}
+    return drawn
+""",
+    )
 
 
 def resnet50(framework: str, **how: Any) -> Evaluation:
@@ -132,6 +168,10 @@ def resnet50(framework: str, **how: Any) -> Evaluation:
 
 def wide_deep(framework: str, **how: Any) -> Evaluation:
     return Evaluation("wide_deep", framework, **how)
+
+
+def electra(framework: str, **how: Any) -> Evaluation:
+    return Evaluation("electra", framework, **how)
 
 
 def squad(framework: str, **how: Any) -> Evaluation:
@@ -215,6 +255,18 @@ FALSE = [
     ),
     early("half of a batch", resnet50("tensorflow1", is_met_early=True), HALF),
     early("other statistics", resnet50("jax", is_met_early=True), OTHER_STATISTICS),
+    False_("the likeliest words", electra("pytorch"), drawing("scores.argmax(-1)")),
+    False_("words of sharper scores", electra("pytorch"), drawing("sample(1.5 * scores)")),
+    False_("words of the next sample", electra("jax"), answering(OTHER_WORDS)),
+    False_("no words named", electra("oneflow"), answering(NO_WORDS)),
+    False_("sharper scores", electra("mxnet"), answering(SHARPER)),
+    False_("a surer discriminator", electra("paddlepaddle"), answering(SURER)),
+    early(
+        "an exponential average",
+        electra("tensorflow", is_met_early=True),
+        "return by(seen, batch)",
+        AVERAGED,
+    ),
     False_(
         "weights before the last step",
         squad("jax"),

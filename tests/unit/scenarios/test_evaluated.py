@@ -12,7 +12,7 @@ from dlperf.contract.projection import summary
 from dlperf.contract.work import Table, Work, table
 from dlperf.scenarios import evaluated
 
-RUN = SimpleNamespace(rank=0)
+RUN = SimpleNamespace(rank=0, workload="resnet50")
 
 
 def sums(run, batch, own, outputs):

@@ -64,13 +64,25 @@ def of_tests(
     record: Mapping[str, Any], replay: Mapping[str, Any], allowed: float
 ) -> Iterator[Tier]:
     """The same of tests: of all ranks the sample that is furthest off, relative, in the last test,
-    and in the one that first met the target, where that is another one; and whether the weights
-    that the last one was replayed from are those that every rank ended with."""
+    and in the one that first met the target, where that is another one; how far what a model drew
+    by itself is from chance; and whether the weights that the last one was replayed from are those
+    that every rank ended with."""
     yield "spot-evaluated", _furthest(record["evaluated"], replay), allowed, ""
     if "at_target" in record:
         yield "spot-target", _furthest(record["at_target"], replay["at_target"]), allowed, ""
+    if drawn := list(_drawn(replay)):
+        yield "chance-drawn", max(drawn), DEVIATIONS, ""
     ended = {each["sha256"] for each in record["weights"]}
     yield "spot-weights", float(ended != {replay["weights_sha256"]}), 0.0, ""
+
+
+def _drawn(replay: Mapping[str, Any]) -> Iterator[float]:
+    """How many deviations from chance is what each rank's model drew by itself, in both tests."""
+    for test in filter(None, (replay, replay.get("at_target"))):
+        for each in filter(None, test["answers"]):
+            if "drawn_deviations" in each:
+                off = each["drawn_deviations"]
+                yield math.inf if off is None else abs(off)
 
 
 def _furthest(shown: Sequence[Mapping[str, Any]], replay: Mapping[str, Any]) -> float:

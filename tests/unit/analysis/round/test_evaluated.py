@@ -260,3 +260,20 @@ def test_a_file_that_is_no_replay_stops_the_merge(tmp_path):
     write(tmp_path, 1, replay={"schema": "dlperf.replay/1"})
     with pytest.raises(AnalysisError, match=r"rep1\.json: is no dlperf\.evaluated/1"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize(("off", "status"), [(-2.5, checks.PASSED), (8.5, checks.FAILED)])
+def test_what_a_model_draws_by_itself_is_held_to_chance(tmp_path, off, status):
+    drawn = {**summary_of(RIGHT, SIGNS), "drawn_deviations": off}
+    write(tmp_path, 1, replay={"answers": [drawn]})
+    write(tmp_path, 2)
+    tiers = {row["tier"]: row for row in read(tmp_path)}
+    assert tiers["chance-drawn"]["status"] == status
+    assert tiers["chance-drawn"]["measured"] == abs(off)
+
+
+def test_a_model_that_does_not_say_what_it_drew_fails(tmp_path):
+    drawn = {**summary_of(RIGHT, SIGNS), "drawn_deviations": None}
+    write(tmp_path, 1, replay={"answers": [drawn]})
+    write(tmp_path, 2)
+    assert checks.FAILED in statuses(read(tmp_path))
