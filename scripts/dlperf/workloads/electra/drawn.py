@@ -33,8 +33,8 @@ def given(batch, drawn):
 def deviations(outputs, batch, drawn):
     """How far these words are from what chance draws by the softmax of the formulas' scores.
 
-    By the words' log-probabilities: their sum in all chosen places, less what it is on average, over
-    its standard deviation; 0.0 without a place. outputs: the formulas', in float64.
+    By the words' log-probabilities: their sum in all chosen places, less its mean, over its
+    standard deviation; 0.0 without a place. outputs: the formulas', in float64.
     """
     places, off, variance = drawn.shape[1], 0.0, 0.0
     for own, chosen, words in zip(outputs, batch[5] > 0, drawn):
