@@ -29,6 +29,7 @@ CARDS = {
     "nvidia-electra-squad-v100-32gb": "V100-32GB",
     "nvidia-resnet50": "A100-80GB",
     "nvidia-resnet50-dgx-1": "V100-16GB",
+    "nvidia-resnet50-dgx-1-mixup": "V100-16GB",
     "nvidia-resnet50-dgx-1-stability": "V100-16GB",
     "nvidia-resnet50-dgx-2": "V100-32GB",
     "nvidia-resnet50-photographs": "A100-80GB",
@@ -194,7 +195,8 @@ def _electra(cell: Published, value: values.Value, row: dict[str, str]):
 def _resnet50(cell: Published, value: values.Value, row: dict[str, str]):
     """Trainings of 250 epochs mix images; only some of their rows say so."""
     (found,) = _with_dimensions(cell, value, row)
-    yield replace(found, beyond=("mixup",)) if found.epochs == 250 else found
+    mixup = int(found.epochs == 250)
+    yield replace(found, sizes=(*found.sizes, ("mixup", mixup)))
 
 
 def _insightface(cell: Published, value: values.Value, row: dict[str, str]):
