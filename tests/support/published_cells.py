@@ -192,13 +192,6 @@ def _electra(cell: Published, value: values.Value, row: dict[str, str]):
     yield replace(cell, layout=layout, sizes=sizes)
 
 
-def _resnet50(cell: Published, value: values.Value, row: dict[str, str]):
-    """Trainings of 250 epochs mix images; only some of their rows say so."""
-    (found,) = _with_dimensions(cell, value, row)
-    mixup = int(found.epochs == 250)
-    yield replace(found, sizes=(*found.sizes, ("mixup", mixup)))
-
-
 def _insightface(cell: Published, value: values.Value, row: dict[str, str]):
     (found,) = _with_dimensions(cell, value, row)
     largest = value.metric == "max_num_classes"
@@ -206,7 +199,6 @@ def _insightface(cell: Published, value: values.Value, row: dict[str, str]):
 
 
 OF_WORKLOAD = {
-    "resnet50": _resnet50,
     "wide_deep": _wide_deep,
     "insightface": _insightface,
     "gpt": _gpt,

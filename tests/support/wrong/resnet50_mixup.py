@@ -21,17 +21,17 @@ DRAWN = "coefficients(run.seed, run.replica, next(_coming), run.batch_size)"
 MIXUP = [
     pytorch(
         "labels not mixed",
-        Replace("mixed_loss", "_share * _one + (1 - _share) * _other", "_one"),
+        Replace("mixed_loss", "(_share * _one + (1 - _share) * _other).mean()", "_one.mean()"),
         tier="float64-loss",
     ),
     jax(
-        "images rolled, not reversed, of JAX",
+        "all rolled, not reversed, of JAX",
         Replace("mixed", "_rows[::-1]", "jnp.roll(_rows, 1, 0)"),
         tier="float64-loss",
     ),
     tensorflow(
-        "labels not mixed, of TensorFlow",
-        Replace("loss", "_target = mixed(_target, _share)", "pass"),
+        "all rolled, not reversed, of TensorFlow",
+        Replace("mixed", "tf.reverse(_rows, [0])", "tf.roll(_rows, 1, 0)"),
         tier="float64-loss",
     ),
     tensorflow1(
@@ -45,7 +45,11 @@ MIXUP = [
     ),
     mxnet(
         "labels not reversed, of MXNet",
-        Replace("MixedCriterion.hybrid_forward", "F.reverse(_labels, axis=0)", "_labels"),
+        Replace(
+            "MixedCriterion.hybrid_forward",
+            "(_labels, _f.reverse(_labels, axis=0))",
+            "(_labels, _labels)",
+        ),
         tier="float64-loss",
     ),
     paddlepaddle(
@@ -55,7 +59,7 @@ MIXUP = [
     ),
     oneflow(
         "labels not mixed, of OneFlow",
-        Replace("mixed_loss", "_share * _one + (1 - _share) * _other", "_one"),
+        Replace("mixed_loss", "(_share * _one + (1 - _share) * _other).mean()", "_one.mean()"),
         tier="float64-loss",
     ),
     mindspore(
@@ -70,7 +74,7 @@ MIXUP = [
     ),
     pytorch(
         "images rolled, not reversed",
-        Replace("mixed_loss", "_images.flip(0)", "_images.roll(1, 0)"),
+        Replace("mixed_loss", "(1 - _own) * _images.flip(0)", "(1 - _own) * _images.roll(1, 0)"),
         tier="float64-loss",
     ),
     pytorch(

@@ -274,6 +274,8 @@ def published_fields(row, columns):
     """
     own = dict(columns, image_size="224")
     own.pop("dataset", None)  # the kind of data says it
+    if row.get("epochs"):  # NVIDIA's 250 are with mixup, which only some of their rows say
+        own["mixup"] = "1" if row["epochs"] == "250" else "0"
     return {"dimensions": own}
 
 
