@@ -158,7 +158,9 @@ rule reference:
         variant=lambda wildcards: wildcards.variant.removeprefix("-"),
         data=subpath(input.data, parent=True),
         # time to quality with a choice of its own
-        module=lambda wildcards: "chosen" if wildcards.variant[1:].endswith("-quality") else "reference",
+        module=lambda wildcards: (
+            "chosen" if wildcards.variant[1:].endswith("-quality") else "reference"
+        ),
     shell:
         PYTHON + " -m dlperf.certify.{params.module} --workload {wildcards.workload:q}"
         " --variant={params.variant:q} --environment {input.environment:q} --data-dir {params.data:q} --out {params.folder:q}"
