@@ -135,6 +135,7 @@ class MixedCriterion(nn.HybridBlock):
     def __init__(self, network, criterion, share):
         super().__init__()
         self.network, self.criterion, self.share = network, criterion, share
+        self.params.update({share.name: share})  # else a graph does not know it
 
     def hybrid_forward(self, F, images, labels, share):
         own = F.reshape(share, (-1, 1, 1, 1))
