@@ -271,6 +271,7 @@ def test_a_document_says_all_that_a_repetition_needs_to_know():
             "repetition": 3,
             "image_size": 64,
             "fold": 0,
+            "mixup": 0,
         },
         "settings": {
             "device": "cpu",
