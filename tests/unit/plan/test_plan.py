@@ -471,4 +471,3 @@ def test_nvidias_resnet50_is_trained_for_50_90_and_with_mixed_images_250_epochs_
         found = {(each.epochs, each.devices, each.dimensions["mixup"]) for each in cases}
         assert found == {(epochs, 8, mixup) for epochs in asked}
         assert {each.variant for each in cases} == {"mixup1-quality" if mixup else "quality"}
-        assert not [each.unsupported for each in cases if each.unsupported]
