@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from conftest import SCRIPTS
 from test_mutations import assert_fails, certificate_of, made_reference
-from wrong import Mutation, resnet50, wide_deep
+from wrong import Mutation, resnet50, resnet50_mixup, wide_deep
 
 SHOWN = resnet50.QUALITY[1:3]  # `make test` takes these
 FULL = [
@@ -27,6 +27,38 @@ def test_a_wrong_setting_does_not_pass(mutation, reference_quality, sample_data,
     found = certificate_of(mutation, SCRIPTS, reference_quality, sample_data, tmp_path)
     assert found["variant"] == "quality"
     assert_fails(found, mutation.tier)
+
+
+@pytest.fixture(scope="module")
+def reference_mixup(environments, sample_data, tmp_path_factory) -> Path:
+    """The same on mixed images."""
+    folder = tmp_path_factory.mktemp("mixup")
+    return made_reference(SCRIPTS, "resnet50", "mixup1-quality", environments, sample_data, folder)
+
+
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        pytest.param(each, marks=[pytest.mark.full] * (place > 0), id=each.name)
+        for place, each in enumerate(resnet50_mixup.MIXUP)
+    ],
+)
+def test_images_that_are_mixed_in_another_way_do_not_pass(
+    mutation, reference_mixup, sample_data, tmp_path
+):
+    found = certificate_of(mutation, SCRIPTS, reference_mixup, sample_data, tmp_path)
+    assert found["variant"] == "mixup1-quality"
+    assert_fails(found, mutation.tier)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("layout", ["1", "dp2"])
+def test_mixed_images_pass_also_where_each_rank_mixes_its_own(
+    layout, reference_mixup, sample_data, tmp_path
+):
+    as_it_is = Mutation("resnet50", "pytorch", "as it is", None, layout, variant="mixup1-quality")
+    found = certificate_of(as_it_is, SCRIPTS, reference_mixup, sample_data, tmp_path)
+    assert found["passed"], found["tiers"]
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,7 @@ WIDE_DEEP = {"vocabulary": 52, "width": 4, "layers": 1, "adam": "lazy", "tables"
 LAZY = {"wide_deep": (WIDE_DEEP, {})}
 DENSE = {"wide_deep": ({**WIDE_DEEP, "adam": "dense"}, {})}
 SHARDED = {"wide_deep": ({**WIDE_DEEP, "tables": "sharded"}, {})}
-RESNET50 = {"resnet50": ({"image_size": 32, "fold": 0}, {})}
+RESNET50 = {"resnet50": ({"image_size": 32, "fold": 0, "mixup": 0}, {})}
 #: LAMB.
 WIDTHS = ("WIDTH", "INNER_WIDTH", "GENERATOR_WIDTH", "GENERATOR_INNER_WIDTH")
 SMALL = {"LAYERS": 1, "HEADS": 1, "GENERATOR_HEADS": 1, **dict.fromkeys(WIDTHS, 64)}

@@ -16,7 +16,7 @@ def a_run(framework: str, **changes) -> Run:
         batch_size=8,
         data="synthetic",
         layout=Layout(),
-        dimensions={"image_size": 64, "fold": 0},
+        dimensions={"image_size": 64, "fold": 0, "mixup": 0},
         device="cuda",
         warmup_steps=1,
         measured_steps=3,

@@ -25,7 +25,7 @@ run = Run(**json.loads(sys.argv[1]))
 def rank(framework: str, workload: str = "resnet50", **changes) -> Run:
     """The only rank of a small training on synthetic data."""
     dimensions = {
-        "resnet50": {"image_size": 8, "fold": 0},
+        "resnet50": {"image_size": 8, "fold": 0, "mixup": 0},
         "bert": {"sequence_length": 16, "clip": True, "padded_vocabulary": 0},
     }
     dimensions["electra"] = {"sequence_length": 16}

@@ -29,6 +29,7 @@ CARDS = {
     "nvidia-electra-squad-v100-32gb": "V100-32GB",
     "nvidia-resnet50": "A100-80GB",
     "nvidia-resnet50-dgx-1": "V100-16GB",
+    "nvidia-resnet50-dgx-1-mixup": "V100-16GB",
     "nvidia-resnet50-dgx-1-stability": "V100-16GB",
     "nvidia-resnet50-dgx-2": "V100-32GB",
     "nvidia-resnet50-photographs": "A100-80GB",
@@ -191,12 +192,6 @@ def _electra(cell: Published, value: values.Value, row: dict[str, str]):
     yield replace(cell, layout=layout, sizes=sizes)
 
 
-def _resnet50(cell: Published, value: values.Value, row: dict[str, str]):
-    """Trainings of 250 epochs mix images; only some of their rows say so."""
-    (found,) = _with_dimensions(cell, value, row)
-    yield replace(found, beyond=("mixup",)) if found.epochs == 250 else found
-
-
 def _insightface(cell: Published, value: values.Value, row: dict[str, str]):
     (found,) = _with_dimensions(cell, value, row)
     largest = value.metric == "max_num_classes"
@@ -204,7 +199,6 @@ def _insightface(cell: Published, value: values.Value, row: dict[str, str]):
 
 
 OF_WORKLOAD = {
-    "resnet50": _resnet50,
     "wide_deep": _wide_deep,
     "insightface": _insightface,
     "gpt": _gpt,

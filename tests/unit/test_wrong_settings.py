@@ -27,6 +27,7 @@ from wrong import (
     insightface_paddlepaddle,
     insightface_tensorflow,
     resnet50,
+    resnet50_mixup,
     sources_of,
     wide_deep,
 )
@@ -37,6 +38,7 @@ ALL = [
     mutation
     for table in (
         *(resnet50.RESNET50, resnet50.INFER, resnet50.FOLDED, resnet50.QUALITY),
+        resnet50_mixup.MIXUP,
         *(bert.BERT, bert.PADDED),
         *(wide_deep.WIDE_DEEP, wide_deep.SHARDED, wide_deep.INFER, wide_deep.QUALITY),
         *(electra.ELECTRA, electra.QUALITY),

@@ -234,11 +234,10 @@ class Case:
 
     @property
     def variant(self):
-        """'', 'clip0', 'infer', 'fold1-infer', 'quality': what its certificate is of."""
-        if self.scenario == "quality":
-            return self.scenario
-        inferring = "infer" if self.scenario in INFERRING else ""
-        return "-".join(filter(None, (self.dimensions.variant(), inferring)))
+        """'', 'clip0', 'infer', 'fold1-infer', 'mixup1-quality': what its certificate is of."""
+        last = "infer" if self.scenario in INFERRING else self.scenario
+        last = "" if last == "train" else last
+        return "-".join(filter(None, (self.dimensions.variant(), last)))
 
     @property
     def devices(self):

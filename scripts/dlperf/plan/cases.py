@@ -240,8 +240,8 @@ def _unsupported(case: Case, config: Config) -> str:
         return f"data: {case.data} has no test set"
     if evaluated and native and case.framework in IN_GRAPH:
         return "its own reader is in the graph: it would touch the data before the clock starts"
-    if evaluated and case.dimensions.variant():
-        return "the certificate of the quality scenario is of the standard choices alone"
+    if evaluated and _of_training(case):
+        return "the certificate of the quality scenario is of training's standard choices alone"
     if evaluated and not _steps(case):
         return f"data: {case.data} has fewer samples than a global batch"
     if case.compiler not in framework.compilers:
@@ -256,6 +256,15 @@ def _unsupported(case: Case, config: Config) -> str:
         if name not in workloads.of(case.workload).ways:
             return f"no implementation of {workloads.of(case.workload).title} has {name}"
     return workloads.unsupported(identity) or frameworks.unsupported({**identity, **own})
+
+
+def _of_training(case: Case) -> bool:
+    """Whether a choice that training has too is another one than the standard."""
+    declared = workloads.dimensions(case.workload)
+    return any(
+        each.is_choice and each.applies("train") and case.dimensions[name] != each.standard
+        for name, each in declared.items()
+    )
 
 
 def _unread(case: Case, config: Config) -> str:

@@ -402,11 +402,19 @@ def test_a_variant_has_the_dimensions_that_it_spells():
     assert long.variant() == "clip0"
     small = Dimensions(workloads.dimensions("resnet50"), {"image_size": 32})
     assert small.variant() == ""
-    assert dict(workloads.certified("resnet50", "infer")) == {"image_size": 64, "fold": 0}
-    assert dict(workloads.certified("resnet50", "fold1-infer")) == {"image_size": 64, "fold": 1}
+    assert dict(workloads.certified("resnet50", "infer")) == {
+        "image_size": 64,
+        "fold": 0,
+        "mixup": 0,
+    }
+    folded = {"image_size": 64, "fold": 1, "mixup": 0}
+    assert dict(workloads.certified("resnet50", "fold1-infer")) == folded
+    mixed = {"image_size": 64, "fold": 0, "mixup": 1}
+    assert dict(workloads.certified("resnet50", "mixup1-quality")) == mixed
     heads = ["headmodel", "headpartial"]
-    others = ["adamdense", "clip0", "cosface", "fold1-infer", *heads, "pad1", "r50", "sharded"]
-    assert workloads.variants() == [*others, "y1"]
+    others = ["adamdense", "clip0", "cosface", "fold1-infer", *heads]
+    mixed = "mixup1-infer"  # whose last word is of the rules alone, which take both apart
+    assert workloads.variants() == [*others, mixed, "pad1", "r50", "sharded", "y1"]
 
 
 def test_comparison_is_by_norm_of_the_whole_tensor(tmp_path):

@@ -271,6 +271,7 @@ def test_a_document_says_all_that_a_repetition_needs_to_know():
             "repetition": 3,
             "image_size": 64,
             "fold": 0,
+            "mixup": 0,
         },
         "settings": {
             "device": "cpu",
@@ -463,9 +464,10 @@ def test_nvidias_resnet50_round_is_the_published_matrix():
     assert (settings["evaluations"], settings["target"]) == (25, 0.759)
 
 
-def test_nvidias_resnet50_is_trained_for_50_90_and_250_epochs_on_a_dgx_1():
+def test_nvidias_resnet50_is_trained_for_50_90_and_with_mixed_images_250_epochs_on_a_dgx_1():
     base = ROOT / "config/rounds/nvidia-resnet50"
-    config = load([f"{base}.yaml", base / "dgx-1-stability.yaml"])
-    assert {(case.scenario, case.epochs, case.devices) for case in expand(config)} == {
-        ("quality", epochs, 8) for epochs in (50, 90, 250)
-    }
+    for name, mixup, asked in (("stability", 0, (50, 90)), ("mixup", 1, (250,))):
+        cases = expand(load([f"{base}.yaml", base / f"dgx-1-{name}.yaml"]))
+        found = {(each.epochs, each.devices, each.dimensions["mixup"]) for each in cases}
+        assert found == {(epochs, 8, mixup) for epochs in asked}
+        assert {each.variant for each in cases} == {"mixup1-quality" if mixup else "quality"}

@@ -59,6 +59,7 @@ DATA = {
         "resnet50 infer": {"synthetic", "sample"},
         "resnet50 quality": {"imagenet"},
     },
+    "nvidia-resnet50-dgx-1-mixup": {"resnet50 quality": {"imagenet"}},
     "nvidia-resnet50-dgx-1-stability": {"resnet50 quality": {"imagenet"}},
     "nvidia-resnet50-dgx-2": {"resnet50 train": {"synthetic", "imagenet"}},
     "nvidia-resnet50-t4": {"resnet50 infer": {"synthetic", "sample"}},

@@ -15,7 +15,7 @@ from flax import linen as nn
 
 from dlperf.frameworks.jax import inference as answers
 from dlperf.frameworks.jax import training as framework
-from dlperf.workloads.resnet50 import facts, folding
+from dlperf.workloads.resnet50 import facts, folding, mixup
 
 
 @jax.custom_vjp
@@ -134,18 +134,37 @@ def variables(run, network):
     return framework.shapes_of(run, network, np.zeros((1, px, px, 3), np.float32))
 
 
+class Weights(framework.Weights):
+    """Writes what else a step carries, too."""
+
+    def connect(self, tree, write, carried, write_carried=None):
+        super().connect(tree, write, carried, write_carried)
+        self.write_carried = write_carried
+
+
 def weights(run, network):
     """The parameters by the names of facts.parameters."""
     shapes = variables(run, network)["params"]
-    return framework.Weights(run, framework.named(shapes), shapes)
+    return Weights(run, framework.named(shapes), shapes)
 
 
-def loss(run, network, parameters, statistics, images, labels):
-    """(cross-entropy against smoothed labels, batch-norm's statistics)"""
-    taken = dict(statistics, params=parameters)
+def loss(run, network, parameters, carried, images, labels):
+    """(cross-entropy against smoothed labels, batch-norm's statistics)
+
+    Of mixed images and labels, where each one's own `share`, (batch,), is carried too.
+    """
+    targets = optax.smooth_labels(jax.nn.one_hot(labels, facts.CLASSES), facts.LABEL_SMOOTHING)
+    if "share" in carried:
+        images, targets = (mixed(each, carried["share"]) for each in (images, targets))
+    taken = {"params": parameters, "batch_stats": carried["batch_stats"]}
     logits, statistics = network.apply(taken, images, mutable=["batch_stats"])
-    labels = optax.smooth_labels(jax.nn.one_hot(labels, facts.CLASSES), facts.LABEL_SMOOTHING)
-    return optax.softmax_cross_entropy(logits, labels).mean(), statistics
+    return optax.softmax_cross_entropy(logits, targets).mean(), dict(carried, **statistics)
+
+
+def mixed(rows, share):
+    """Each row with that of the other end, by its own share."""
+    share = share.reshape(-1, *[1] * (rows.ndim - 1))
+    return share * rows + (1 - share) * rows[::-1]
 
 
 def optimizer(run, network):
@@ -165,6 +184,15 @@ def put(run, images, labels):
 
 
 def training(run):
+    if not mixup.is_on(run):
+        return train(run)
+    dtype = np.float64 if run.float64 else np.float32
+    work = train(run, share=np.ones(run.batch_size, dtype))
+    write = work.weights.write_carried
+    return mixup.each_step(run, work, lambda array: write({"share": array.astype(dtype)}))
+
+
+def train(run, **carried):
     network = model(run)
     return framework.train(
         run,
@@ -173,7 +201,7 @@ def training(run):
         optimizer(run, network),
         weights(run, network),
         put,
-        carried=statistics(run, network),
+        carried=dict(statistics(run, network), **carried),
         shapes=shapes(run, run.batch_size * run.data_parallel),
         layout="NHWC",
         parity={"layout": "NHWC", "optimizer": "optax.sgd, fused by XLA", "fused_optimizer": True},
@@ -215,6 +243,7 @@ def inference(run):
     return folding.beforehand(run, work)
 
 
-def outputs(run, network, parameters, statistics, images, labels):
+def outputs(run, network, parameters, carried, images, labels):
     network = network.clone(training=False)
-    return network.apply(dict(statistics, params=parameters), images)
+    taken = {"params": parameters, "batch_stats": carried["batch_stats"]}
+    return network.apply(taken, images)

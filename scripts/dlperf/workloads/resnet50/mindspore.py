@@ -12,7 +12,7 @@ from mindspore import nn, ops
 
 from dlperf.frameworks.mindspore import inference as answers
 from dlperf.frameworks.mindspore import training as framework
-from dlperf.workloads.resnet50 import facts, folding
+from dlperf.workloads.resnet50 import facts, folding, mixup
 
 
 def conv(inputs, outputs, size, stride=1, bias=False):
@@ -108,6 +108,22 @@ def loss(network, images, labels):
     return ops.cross_entropy(outputs, labels, label_smoothing=facts.LABEL_SMOOTHING)
 
 
+def mixed_by(share):
+    """The same of mixed images and labels; share: of each its own, a Parameter of (batch,)."""
+
+    def mixed_loss(network, images, labels):
+        own = share.reshape((-1, 1, 1, 1))
+        mixed = own * images + (1 - own) * ops.flip(images, (0,))
+        outputs = network(mixed).astype(ms.float32)
+        smoothing = facts.LABEL_SMOOTHING
+        one = ops.cross_entropy(outputs, labels, reduction="none", label_smoothing=smoothing)
+        labels = ops.flip(labels, (0,))
+        other = ops.cross_entropy(outputs, labels, reduction="none", label_smoothing=smoothing)
+        return (share * one + (1 - share) * other).mean()
+
+    return mixed_loss
+
+
 def optimizer(run, network):
     return nn.Momentum(
         framework.by_decay(network, facts.WEIGHT_DECAY),
@@ -117,6 +133,15 @@ def optimizer(run, network):
 
 
 def training(run):
+    if not mixup.is_on(run):
+        return train(run, loss)
+    ones = ops.ones((run.batch_size,), ms.float32)
+    share = ms.Parameter(ones, name="share", requires_grad=False)
+    work = train(run, mixed_by(share))
+    return mixup.each_step(run, work, lambda array: framework.assign(share, ms.Tensor(array)))
+
+
+def train(run, loss):
     network = model(run)
     return framework.train(
         run,

@@ -13,7 +13,7 @@ from mxnet.gluon import nn
 
 from dlperf.frameworks.mxnet import inference as answers
 from dlperf.frameworks.mxnet import training as framework
-from dlperf.workloads.resnet50 import facts, folding
+from dlperf.workloads.resnet50 import facts, folding, mixup
 
 
 def conv(inputs, outputs, size, stride=1, layout="NCHW", bias=False):
@@ -129,6 +129,23 @@ class Criterion(nn.HybridBlock):
         return self.criterion(self.network(images), labels)
 
 
+class MixedCriterion(nn.HybridBlock):
+    """The same of mixed images and labels; share: of each its own, a Parameter of (batch,)."""
+
+    def __init__(self, network, criterion, share):
+        super().__init__()
+        self.network, self.criterion, self.share = network, criterion, share
+        self.params.update({share.name: share})  # else a graph does not know it
+
+    def hybrid_forward(self, F, images, labels, share):
+        own = F.reshape(share, (-1, 1, 1, 1))
+        one = F.broadcast_mul(own, images)
+        other = F.broadcast_mul(1 - own, F.reverse(images, axis=0))
+        logits = self.network(one + other)
+        one, other = (self.criterion(logits, each) for each in (labels, F.reverse(labels, axis=0)))
+        return share * one + (1 - share) * other
+
+
 def model(run):
     network = framework.initialized(run, ResNet50(layout(run), run.dimensions["fold"]))
     for parameter in network.collect_params().values():
@@ -189,6 +206,20 @@ def put(run, images, labels):
 
 
 def training(run):
+    if not mixup.is_on(run):
+        return train(run, loss)
+    share = gluon.Parameter("share", "null", (run.batch_size,), init="ones")
+    share.initialize(ctx=framework.device(run))
+    if run.float64:
+        share.cast("float64")
+
+    def mixed_loss(run, network):
+        return MixedCriterion(network, SmoothedCrossEntropy(), share)
+
+    return mixup.each_step(run, train(run, mixed_loss), share.set_data)
+
+
+def train(run, loss):
     network = model(run)
     trainer = optimizer(run, network)
     many = max(1, trainer.optimizer.aggregate_num)

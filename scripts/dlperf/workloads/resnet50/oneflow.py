@@ -15,7 +15,7 @@ from oneflow import nn
 
 from dlperf.frameworks.oneflow import inference as answers
 from dlperf.frameworks.oneflow import training as framework
-from dlperf.workloads.resnet50 import facts, folding
+from dlperf.workloads.resnet50 import facts, folding, mixup
 
 
 class Conv2d(framework.Undrawn, nn.Conv2d):
@@ -125,6 +125,17 @@ def loss(run, network, images, labels):
     return F.cross_entropy(network(images), labels, label_smoothing=facts.LABEL_SMOOTHING)
 
 
+def mixed_loss(share, run, network, images, labels):
+    """The same of mixed images and labels; share: of each its own, (batch,)."""
+    own = share.reshape(-1, 1, 1, 1)
+    logits = network(own * images + (1 - own) * flow.flip(images, [0]))
+    one, other = (
+        F.cross_entropy(logits, each, label_smoothing=facts.LABEL_SMOOTHING, reduction="none")
+        for each in (labels, flow.flip(labels, [0]))
+    )
+    return (share * one + (1 - share) * other).mean()
+
+
 def optimizer(run, network):
     return flow.optim.SGD(
         framework.by_decay(network, facts.WEIGHT_DECAY),
@@ -135,6 +146,14 @@ def optimizer(run, network):
 
 
 def training(run):
+    if not mixup.is_on(run):
+        return train(run, loss)
+    (share,) = framework.put(run, np.ones(run.batch_size, np.float32))
+    work = train(run, functools.partial(mixed_loss, share))
+    return mixup.each_step(run, work, lambda array: share.copy_(*framework.put(run, array)))
+
+
+def train(run, loss):
     network = model(run)
     return framework.train(
         run,

@@ -20,7 +20,7 @@ from paddle import nn
 
 from dlperf.frameworks.paddlepaddle import inference as answers
 from dlperf.frameworks.paddlepaddle import training as framework
-from dlperf.workloads.resnet50 import facts, folding
+from dlperf.workloads.resnet50 import facts, folding, mixup
 
 
 class BatchNorm(nn.BatchNorm2D):
@@ -150,14 +150,18 @@ def weights(run, network):
     return framework.Weights(run, trained, running)
 
 
+def smoothed_targets():
+    """(classes, classes): a row for each label."""
+    hit = (1 - facts.LABEL_SMOOTHING) * np.eye(facts.CLASSES)
+    return paddle.to_tensor(hit + facts.LABEL_SMOOTHING / facts.CLASSES, paddle.get_default_dtype())
+
+
 class ExactCrossEntropy(nn.Layer):
     """Cross-entropy against smoothed labels; Paddle's own keeps the smoothing in float32."""
 
     def __init__(self):
         super().__init__()
-        hit = (1 - facts.LABEL_SMOOTHING) * np.eye(facts.CLASSES)
-        targets = hit + facts.LABEL_SMOOTHING / facts.CLASSES
-        self.register_buffer("targets", paddle.to_tensor(targets))
+        self.register_buffer("targets", smoothed_targets())
 
     def forward(self, logits, labels):
         return F.cross_entropy(logits, paddle.gather(self.targets, labels), soft_label=True)
@@ -167,6 +171,25 @@ def loss(run, network):
     if paddle.get_default_dtype() == "float64":
         return TrainingLoss(network, ExactCrossEntropy())
     return TrainingLoss(network, nn.CrossEntropyLoss(label_smoothing=facts.LABEL_SMOOTHING))
+
+
+class MixedLoss(nn.Layer):
+    """As TrainingLoss, of mixed images and labels; share: of each its own, (batch,)."""
+
+    def __init__(self, network, share):
+        super().__init__()
+        self.network = network
+        self.register_buffer("targets", smoothed_targets())
+        self.register_buffer("share", share)
+
+    def forward(self, images, labels):
+        logits = self.network(self.mixed(images, [-1, 1, 1, 1]))
+        targets = self.mixed(paddle.gather(self.targets, labels), [-1, 1])
+        return F.cross_entropy(logits, targets, soft_label=True)
+
+    def mixed(self, rows, shape):
+        share = self.share.reshape(shape)
+        return share * rows + (1 - share) * paddle.flip(rows, [0])
 
 
 def optimizer(run, network):
@@ -185,6 +208,15 @@ def optimizer(run, network):
 
 
 def training(run):
+    if not mixup.is_on(run):
+        return train(run, loss)
+    dtype = paddle.get_default_dtype()
+    share = paddle.ones([run.batch_size], dtype)
+    work = train(run, lambda run, network: MixedLoss(network, share))
+    return mixup.each_step(run, work, lambda array: share.set_value(array.astype(dtype)))
+
+
+def train(run, loss):
     network = model(run)
     return framework.train(
         run,

@@ -52,7 +52,8 @@ GRADIENT_LEARNING_RATE = 2.0**10  # so large that float32 weights do not swamp i
 TOLERANCES = {
     "fp32": Tolerances(
         step=Step(loss=1e-5, gradient=0.1, gradient_median=1e-3, gradient_last=2e-5),
-        neutral=Step(loss=1e-5, gradient=0.2, gradient_median=0.05, gradient_last=SHOWN_BY_ALL),
+        # the median is three times what MindSpore measures, which alone has this step: 0.031
+        neutral=Step(loss=1e-5, gradient=0.2, gradient_median=0.1, gradient_last=SHOWN_BY_ALL),
         least_error=FULL_PRECISION,
         statistics=1e-4,
         dropout=NO_DROPOUT,

@@ -12,7 +12,7 @@ from torch import nn
 
 from dlperf.frameworks.pytorch import inference as answers
 from dlperf.frameworks.pytorch import training as framework
-from dlperf.workloads.resnet50 import facts, folding
+from dlperf.workloads.resnet50 import facts, folding, mixup
 
 
 def conv(inputs, outputs, size, stride=1, bias=False):
@@ -103,6 +103,17 @@ def loss(run, network, images, labels):
     return F.cross_entropy(network(images), labels, label_smoothing=facts.LABEL_SMOOTHING)
 
 
+def mixed_loss(share, run, network, images, labels):
+    """The same of mixed images and labels; share: of each its own, (batch,)."""
+    own = share.view(-1, 1, 1, 1)
+    logits = network(own * images + (1 - own) * images.flip(0))
+    one, other = (
+        F.cross_entropy(logits, each, label_smoothing=facts.LABEL_SMOOTHING, reduction="none")
+        for each in (labels, labels.flip(0))
+    )
+    return (share * one + (1 - share) * other).mean()
+
+
 def optimizer(run, network):
     sgd = torch.optim.SGD(
         framework.by_decay(network, facts.WEIGHT_DECAY),
@@ -123,6 +134,14 @@ def put(run, images, labels):
 
 
 def training(run):
+    if not mixup.is_on(run):
+        return train(run, loss)
+    share = torch.ones(run.batch_size, device=run.device)
+    work = train(run, functools.partial(mixed_loss, share))
+    return mixup.each_step(run, work, lambda array: share.copy_(*framework.put(run, array)))
+
+
+def train(run, loss):
     network = model(run)
     return framework.train(
         run,

@@ -64,17 +64,29 @@ def outputs(weights, statistics, batch, dimensions):
 
 
 def loss(weights, batch, seen, dimensions):
-    """Mean over the batch of the cross-entropy against smoothed labels; `seen`: Statistics."""
-    images, labels = batch
+    """Mean over the batch of the cross-entropy against smoothed labels; `seen`: Statistics.
+
+    Of a batch with `coefficients`, image and label i are c x_i + (1 - c) x_(n-1-i), c the i-th.
+    """
+    images, labels, *coefficients = batch
+    targets = F.one_hot(labels, facts.CLASSES).to(images.dtype)
+    targets = (1 - facts.LABEL_SMOOTHING) * targets + facts.LABEL_SMOOTHING / facts.CLASSES
+    if coefficients:
+        share = torch.from_numpy(next(*coefficients)).to(images.dtype)
+        images, targets = (mixed(each, share) for each in (images, targets))
     log_shares = torch.log_softmax(logits(weights, images, seen), 1)
-    hit = log_shares.gather(1, labels[:, None])[:, 0]
-    smoothing = facts.LABEL_SMOOTHING
-    return -((1 - smoothing) * hit + smoothing * log_shares.mean(1)).mean()
+    return -(targets * log_shares).sum(1).mean()
 
 
-def tensors(images, labels, dtype=torch.float64):
-    """A NumPy batch, NCHW -> tensors."""
-    return torch.from_numpy(images).to(dtype), torch.from_numpy(labels).long()
+def mixed(rows, share):
+    """Each row with that of the other end, by its own share."""
+    share = share.view(-1, *[1] * (rows.ndim - 1))
+    return share * rows + (1 - share) * rows.flip(0)
+
+
+def tensors(images, labels, *coefficients, dtype=torch.float64):
+    """A NumPy batch, NCHW -> tensors; coefficients: an iterator of them, which stays."""
+    return (torch.from_numpy(images).to(dtype), torch.from_numpy(labels).long(), *coefficients)
 
 
 REFERENCE = Reference(

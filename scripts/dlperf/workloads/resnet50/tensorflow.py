@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from dlperf.frameworks.tensorflow import inference as answers
 from dlperf.frameworks.tensorflow import training as framework
-from dlperf.workloads.resnet50 import facts, folding
+from dlperf.workloads.resnet50 import facts, folding, mixup
 
 
 def pads(edge):
@@ -197,12 +197,23 @@ def weights(run, network):
     return framework.Weights(run, named, running)
 
 
-def loss(run, network, images, labels):
+def loss(run, network, images, labels, share=None):
+    """share: of each image and label its own, (batch,), where they are mixed."""
+    if share is not None:
+        images = mixed(images, share)
     logits = network(tf.cast(images, framework.compute_dtype(run)))
     smoothing = facts.LABEL_SMOOTHING
     target = tf.one_hot(labels, facts.CLASSES, dtype=logits.dtype)
     target = (1 - smoothing) * target + smoothing / facts.CLASSES
+    if share is not None:
+        target = mixed(target, share)
     return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(target, logits))
+
+
+def mixed(rows, share):
+    """Each row with that of the other end, by its own share."""
+    share = tf.reshape(share, [-1] + [1] * (rows.shape.rank - 1))
+    return share * rows + (1 - share) * tf.reverse(rows, [0])
 
 
 def optimizer(run, network):
@@ -221,6 +232,15 @@ def specs(run):
 
 
 def training(run):
+    if not mixup.is_on(run):
+        return train(run, loss)
+    share = tf.Variable(tf.ones([run.batch_size], framework.dtype()), trainable=False)
+    work = train(run, functools.partial(loss, share=share))
+    write = share.assign
+    return mixup.each_step(run, work, lambda array: write(array.astype(share.dtype.as_numpy_dtype)))
+
+
+def train(run, loss):
     network = model(run)
     return framework.train(
         run,

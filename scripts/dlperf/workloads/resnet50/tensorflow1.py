@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from dlperf.frameworks.tensorflow1 import inference as answers
 from dlperf.frameworks.tensorflow1 import training as framework
-from dlperf.workloads.resnet50 import facts, folding
+from dlperf.workloads.resnet50 import facts, folding, mixup
 
 
 def layout(run):
@@ -147,11 +147,28 @@ def weights(run, network):
 
 
 def loss(run, network, images, labels):
+    """Of mixed images and labels, where the run has them; SHARE: of each its own, (batch,)."""
+    if mixup.is_on(run):
+        share = tf.get_variable(
+            SHARE, [run.batch_size], initializer=tf.ones_initializer(), trainable=False
+        )
+        images = mixed(images, share)
     logits, smoothing = network(images), facts.LABEL_SMOOTHING
     target = tf.one_hot(labels, facts.CLASSES, dtype=logits.dtype)
     target = (1 - smoothing) * target + smoothing / facts.CLASSES
+    if mixup.is_on(run):
+        target = mixed(target, share)
     # not tf.losses, which casts to float32 what a certificate has in float64
     return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits_v2(target, logits))
+
+
+SHARE = "share"
+
+
+def mixed(rows, share):
+    """Each row with that of the other end, by its own share."""
+    share = tf.reshape(share, [-1] + [1] * (rows.shape.ndims - 1))
+    return share * rows + (1 - share) * tf.reverse(rows, [0])
 
 
 class SGD(tf.train.MomentumOptimizer):
@@ -174,7 +191,7 @@ def optimizer(run, network, rate=None):
 
 
 def training(run):
-    return framework.train(
+    work = framework.train(
         run,
         model(run),
         loss,
@@ -186,6 +203,14 @@ def training(run):
         schedule=facts.schedule(run),
         outputs=outputs,
     )
+    if not mixup.is_on(run):
+        return work
+    session = work.weights.session
+    with session.graph.as_default():
+        (share,) = (each for each in tf.global_variables() if each.op.name == SHARE)
+        coming = tf.placeholder(share.dtype.base_dtype, share.shape)
+        write = session.make_callable(share.assign(coming).op, feed_list=[coming])
+    return mixup.each_step(run, work, write)
 
 
 def fields(run):
