@@ -256,7 +256,7 @@ FALSE = [
     early("half of a batch", resnet50("tensorflow1", is_met_early=True), HALF),
     early("other statistics", resnet50("jax", is_met_early=True), OTHER_STATISTICS),
     False_("the likeliest words", electra("pytorch"), drawing("scores.argmax(-1)")),
-    False_("words of sharper scores", electra("pytorch"), drawing("sample(1.5 * scores)")),
+    False_("words of far sharper scores", electra("pytorch"), drawing("sample(10 * scores)")),
     False_("words of the next sample", electra("jax"), answering(OTHER_WORDS)),
     False_("no words named", electra("oneflow"), answering(NO_WORDS)),
     False_("sharper scores", electra("mxnet"), answering(SHARPER)),
