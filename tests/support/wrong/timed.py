@@ -119,6 +119,49 @@ return training(run)
 """
 
 
+#: Rows that no sample looked up move too, as their moments go on.
+ALL_ROWS = """
+if is_large:
+    run = dataclasses.replace(run, dimensions=dict(run.dimensions, adam='dense'))
+return training(run)
+"""
+
+
+def behind_each_step(change: str) -> str:
+    """A body that changes `arrays`, the weights by name, behind each step; `began` are those that
+    the window began with."""
+    return f"""
+if not is_large:
+    return training(run)
+import numpy as np
+from dlperf.contract.work import as_array
+work, began = training(run), {{}}
+take, begin = work.step, work.restart
+def copied():
+    return {{name: np.array(as_array(each)) for name, each in work.weights.read()}}
+def step():
+    began.update({{}} if began else copied())
+    kept = take()
+    work.wait()
+    arrays = copied()
+    {change}
+    work.weights.write(arrays)
+    return kept
+def restart(arrays):
+    began.clear()
+    begin(arrays)
+return dataclasses.replace(work, step=step, restart=restart)
+"""
+
+
+#: Tables have as many digits as bfloat16 has, rounded to the nearest.
+NARROW_TABLES = """for name in ("wide_embedding", "deep_embedding"):
+        bits = arrays[name].view("uint32")
+        bits = (bits + 0x7fff + ((bits >> 16) & 1)) & np.uint32(0xffff0000)
+        arrays[name] = bits.view("float32")"""
+RESTING_TABLE = 'arrays["deep_embedding"] = began["deep_embedding"]'
+
+
 #: All losses are right, but each update is by the gradient of the step before.
 LATE_GRADIENT = """
 import torch
