@@ -5,7 +5,7 @@ from conftest import SCRIPTS
 from edits import edit_file
 from spot import Spot, check, failed
 from test_mutations import copied
-from wrong.timed import FALSE, FALSE_ANSWERS, False_, infers, of
+from wrong.timed import FALSE, FALSE_ANSWERS, FALSE_IN_BFLOAT16, False_, infers, of
 
 HONEST = [
     of("gpt", "pytorch"),
@@ -56,12 +56,9 @@ def test_an_honest_implementation_passes(environments, tmp_path, spot):
 @pytest.mark.parametrize(
     "false",
     [
-        *FALSE[:FEW],
-        *FALSE_ANSWERS[:FEW],
-        *(
-            pytest.param(each, marks=pytest.mark.full)
-            for each in [*FALSE[FEW:], *FALSE_ANSWERS[FEW:]]
-        ),
+        each if place < FEW else pytest.param(each, marks=pytest.mark.full)
+        for kind in (FALSE, FALSE_ANSWERS, FALSE_IN_BFLOAT16)
+        for place, each in enumerate(kind)
     ],
     ids=name_of,
 )

@@ -154,11 +154,6 @@ return dataclasses.replace(work, step=step, restart=restart)
 """
 
 
-#: Tables have as many digits as bfloat16 has, rounded to the nearest.
-NARROW_TABLES = """for name in ("wide_embedding", "deep_embedding"):
-        bits = arrays[name].view("uint32")
-        bits = (bits + 0x7fff + ((bits >> 16) & 1)) & np.uint32(0xffff0000)
-        arrays[name] = bits.view("float32")"""
 RESTING_TABLE = 'arrays["deep_embedding"] = began["deep_embedding"]'
 
 
@@ -304,4 +299,23 @@ FALSE = [
         decorated(constant("LABEL_SMOOTHING", "0.0")),
     ),
     False_("honest behind the first restart", of("gpt", "pytorch"), decorated(with_step(FIRST))),
+]
+
+
+def in_bfloat16(name: str, framework: str, body: str) -> False_:
+    """The same where what is honest computes in bfloat16, and is further off."""
+    return False_(name, of("wide_deep", framework, precision="amp"), decorated(body))
+
+
+#: Dropout left out, a beta2 of 0.99 and tables in bfloat16 are not found here; certificates show
+#: the first two.
+FALSE_IN_BFLOAT16 = [
+    in_bfloat16("another epsilon above a size", "pytorch", constant("EPSILON", "1e-6")),
+    in_bfloat16("half of the batch above a size", "mxnet", HALF),
+    in_bfloat16("another epsilon above a size", "mxnet", constant("EPSILON", "1e-6")),
+    in_bfloat16("half of the batch above a size", "jax", HALF),
+    in_bfloat16("a table that rests", "jax", behind_each_step(RESTING_TABLE)),
+    in_bfloat16("a table that rests", "tensorflow", behind_each_step(RESTING_TABLE)),
+    in_bfloat16("each second step, from the third on", "jax", with_step(AFTER_TWO)),
+    in_bfloat16("all rows of tables move", "mxnet", ALL_ROWS),
 ]
