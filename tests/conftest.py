@@ -67,7 +67,8 @@ def one_of_all(first: str) -> list:
 def _proved() -> dict[tuple[str, str, str], str]:
     """The released certificates: (workload, framework, layout) -> path below results/.
 
-    The layout of another variant than plain training has its name: `infer-1`, `quality-1`.
+    The layout of another variant than plain training has its name, and that of another precision
+    than fp32 too: `infer-1`, `quality-1`, `amp-1`.
     """
     from dlperf import plan
 
@@ -76,7 +77,7 @@ def _proved() -> dict[tuple[str, str, str], str]:
         (
             case.workload,
             case.framework,
-            "-".join(filter(None, (case.variant, case.proved))),
+            "-".join(filter(None, (case.precision.replace("fp32", ""), case.variant, case.proved))),
         ): case.certificate(config.device)
         for case in plan.expand(config)
         if not case.unsupported

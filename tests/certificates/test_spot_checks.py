@@ -5,19 +5,21 @@ from conftest import SCRIPTS
 from edits import edit_file
 from spot import Spot, check, failed
 from test_mutations import copied
-from wrong.timed import FALSE, FALSE_ANSWERS, False_, infers, of
+from wrong.timed import FALSE, FALSE_ANSWERS, FALSE_IN_BFLOAT16, False_, infers, of
 
 HONEST = [
     of("gpt", "pytorch"),
     of("gpt", "jax", devices=2, layout=(("tensor_parallel", 2),)),
     of("wide_deep", "mxnet", devices=2),
     of("wide_deep", "mxnet", devices=2, scenario="infer"),
+    of("wide_deep", "pytorch", precision="amp"),
     *(
         pytest.param(each, marks=pytest.mark.full)
         for each in (
             of("gpt", "pytorch", devices=2, layout=(("pipeline_parallel", 2), ("accumulation", 2))),
             of("gpt", "deepspeed", devices=2, layout=(("zero_stage", 3),)),
             of("wide_deep", "oneflow"),
+            *(of("wide_deep", each, precision="amp") for each in ("tensorflow", "jax", "mxnet")),
             of("resnet50", "pytorch"),
             of("resnet50", "jax", devices=2),
             of("insightface", "pytorch", devices=2),
@@ -39,7 +41,9 @@ def name_of(each: Spot | False_) -> str:
     own = [each.name.replace(" ", "-")] if isinstance(each, False_) else []
     layout = [f"{key}{value}" for key, value in spot.layout]
     scenario = [] if spot.scenario == "train" else [spot.scenario]
-    return "-".join([spot.workload, spot.framework, *scenario, f"{spot.devices}d", *layout, *own])
+    precision = [] if spot.precision == "fp32" else [spot.precision]
+    size = [*scenario, *precision, f"{spot.devices}d", *layout]
+    return "-".join([spot.workload, spot.framework, *size, *own])
 
 
 @pytest.mark.parametrize("spot", HONEST, ids=name_of)
@@ -52,12 +56,9 @@ def test_an_honest_implementation_passes(environments, tmp_path, spot):
 @pytest.mark.parametrize(
     "false",
     [
-        *FALSE[:FEW],
-        *FALSE_ANSWERS[:FEW],
-        *(
-            pytest.param(each, marks=pytest.mark.full)
-            for each in [*FALSE[FEW:], *FALSE_ANSWERS[FEW:]]
-        ),
+        each if place < FEW else pytest.param(each, marks=pytest.mark.full)
+        for kind in (FALSE, FALSE_ANSWERS, FALSE_IN_BFLOAT16)
+        for place, each in enumerate(kind)
     ],
     ids=name_of,
 )

@@ -28,7 +28,8 @@ class WideDeep(nn.Cell):
     def __init__(self, run):
         super().__init__()
         columns = [facts.inputs(run.dimensions)] + run.dimensions["layers"] * [facts.UNITS]
-        self.wide, self.deep = tables(run)
+        self.shards = shards(run)
+        self.wide, self.deep = tables(run, self.shards)
         self.hidden = nn.CellList(list(map(dense, columns, columns[1:])))
         self.output = dense(facts.UNITS, 1)
         # each with a seed of its own, and ranks too: one for all would drop the same elements
@@ -47,11 +48,18 @@ class WideDeep(nn.Cell):
         return (self.output(x) + self.wide(wide).sum(1)).reshape(-1)
 
 
-def tables(run):
-    """The wide one and the deep one."""
+def shards(run):
+    """The Shards of the tables that ranks share out, by canonical name."""
     tensors = facts.parameters(run.dimensions)
-    if facts.sharded(run.dimensions):
-        return [sparse.Sharded(Shard(run, name, tensors[name])) for name in TABLES.values()]
+    names = TABLES.values() if facts.sharded(run.dimensions) else ()
+    return {name: Shard(run, name, tensors[name]) for name in names}
+
+
+def tables(run, shards):
+    """The wide one and the deep one."""
+    if shards:
+        return [sparse.Sharded(each) for each in shards.values()]
+    tensors = facts.parameters(run.dimensions)
     lazy = bool(facts.sparse(run.dimensions))
     return [sparse.Table(*tensors[name].shape, lazy) for name in TABLES.values()]
 
@@ -65,11 +73,7 @@ def weights(run, network):
     named = {}
     for own, parameter in network.parameters_and_names():
         named[TABLES.get(own) or own.replace("hidden.", "hidden")] = parameter
-    shards = {}
-    if facts.sharded(run.dimensions):
-        tensors = facts.parameters(run.dimensions)
-        shards = {name: Shard(run, name, tensors[name]) for name in TABLES.values()}
-    return framework.Weights(named, shards=shards)
+    return framework.Weights(named, shards=network.shards)
 
 
 def loss(network, *batch):
