@@ -22,8 +22,6 @@ HONEST = [
             of("resnet50", "jax", devices=2),
             of("insightface", "pytorch", devices=2),
             of("insightface", "mxnet", devices=2, layout=(("head", "partial"),)),
-            of("insightface", "tensorflow", precision="amp"),
-            of("insightface", "mxnet", precision="amp"),
             infers("wide_deep", "tensorflow1"),
             infers("wide_deep", "paddlepaddle", "server"),
             infers("resnet50", "mindspore"),
@@ -41,9 +39,7 @@ def name_of(each: Spot | False_) -> str:
     own = [each.name.replace(" ", "-")] if isinstance(each, False_) else []
     layout = [f"{key}{value}" for key, value in spot.layout]
     scenario = [] if spot.scenario == "train" else [spot.scenario]
-    precision = [] if spot.precision == "fp32" else [spot.precision]
-    made_with = [spot.workload, spot.framework, *precision, *scenario]
-    return "-".join([*made_with, f"{spot.devices}d", *layout, *own])
+    return "-".join([spot.workload, spot.framework, *scenario, f"{spot.devices}d", *layout, *own])
 
 
 @pytest.mark.parametrize("spot", HONEST, ids=name_of)

@@ -261,24 +261,4 @@ FALSE = [
         decorated(constant("LABEL_SMOOTHING", "0.0")),
     ),
     False_("honest behind the first restart", of("gpt", "pytorch"), decorated(with_step(FIRST))),
-    False_(
-        "half of the batch above a size",
-        of("insightface", "pytorch", precision="amp"),
-        decorated(HALF),
-    ),
-    False_(
-        "no margin above a size",
-        of("insightface", "tensorflow", precision="amp"),
-        decorated(constant("ARC_MARGIN", "0.0")),
-    ),
-    False_(
-        "a scale of 30 above a size",
-        of("insightface", "mxnet", precision="amp"),
-        decorated(constant("SCALE", "30.0")),
-    ),
-    False_(
-        "each third step is left out",
-        of("insightface", "mxnet", precision="amp"),
-        decorated(with_step(LEFT_OUT)),
-    ),
 ]

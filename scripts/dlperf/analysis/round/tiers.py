@@ -166,23 +166,19 @@ def _by_chance(
     """How many deviations a training that draws random numbers is from the formulas' own draws.
 
     Rounding counts as chance: in some tensors, such as scales, it moves a norm more than dropout
-    does. As much of it as an exact replay may show is DEVIATIONS of these, in each tensor that of
-    at least a small share of all changes, as in `_worst`.
+    does. As much of it as an exact replay may show is DEVIATIONS of these.
     """
 
-    def deviations(
-        found: float, drawn: Sequence[float], rounding: float, least: float = 0.0
-    ) -> float:
+    def deviations(found: float, drawn: Sequence[float], rounding: float) -> float:
         mean, deviation = drawn
         by_draws = deviation**2 * (1 + 1 / chance["draws"])  # the mean of a dozen is uncertain, too
-        by_rounding = (rounding * max(mean, least) / DEVIATIONS) ** 2
+        by_rounding = (rounding * mean / DEVIATIONS) ** 2
         return abs(found - mean) / max(math.sqrt(by_draws + by_rounding), 1e-300)
 
     loss = deviations(window["loss"][0], chance["loss"][0], allowed.loss)
     yield "chance-loss", loss, DEVIATIONS, ""
-    least = judge.SHARE * math.sqrt(math.fsum(mean**2 for mean, _ in chance["norms"].values()))
     squares = [
-        deviations(norm, drawn, allowed.norm_worst, least) ** 2
+        deviations(norm, drawn, allowed.norm_worst) ** 2
         for name, drawn in chance["norms"].items()
         for norm, _ in window["tensors"][name]
     ]
