@@ -214,6 +214,32 @@ def test_a_round_of_wide_and_deep_with_tables_that_two_nodes_share(cluster, site
 
 
 @pytest.mark.full
+def test_a_round_of_insightface_with_centres_that_two_nodes_share(cluster, site, faces_sample):
+    section = {
+        "precisions": ["fp32"],
+        "batch_sizes": {"fp32": [8]},
+        "data": ["sample"],
+        **{"backbone": ["y1"], "image_size": 48},
+        "num_classes": 1001,  # one node has a row less than the other
+        "head": ["data", "model", "partial"],
+    }
+    frameworks = ["pytorch", "jax"]
+    ask(site, frameworks=frameworks, workloads={"insightface": section}, topologies=["2n1d"])
+    records = measured(site)
+    losses = {
+        (each["identity"]["framework"], each["identity"]["head"]): each["steps"]["loss"][0]
+        for each in records
+    }
+    assert len(losses) == 6
+    whole = losses["pytorch", "data"]
+    for framework in frameworks:
+        # the same function, wherever its centres are; of a tenth of them, a smaller sum
+        for head in ("data", "model"):
+            assert losses[framework, head] == pytest.approx(whole, rel=1e-5)
+        assert 0.5 * whole < losses[framework, "partial"] < 0.98 * whole
+
+
+@pytest.mark.full
 def test_a_round_of_gpt_that_is_split_over_two_nodes(cluster, site):
     section = {
         "precisions": ["fp32"],

@@ -8,6 +8,7 @@ from dlperf.contract.dimension import Dimensions
 from dlperf.contract.ownership import Part
 from dlperf.workloads.cases import base_case, parse_case
 from dlperf.workloads.insightface import facts, proof, sampling
+from dlperf.workloads.insightface.backbones import named_layers
 
 
 def sized(**changes):
@@ -31,6 +32,31 @@ def test_a_backbone_has_as_many_parameters_and_multiply_adds_as_the_public_one(
     assert facts.multiply_adds(asked) == pytest.approx(gmac * 1e9, rel=3e-4)
     flops = facts.flops_per_sample(asked, "train")
     assert flops - 6 * centres == pytest.approx(gflop * 1e9, rel=3e-4)
+
+
+@pytest.mark.parametrize("backbone", ["y1", "r50", "r100"])
+def test_pages_make_the_layers_that_parameters_are_named_after(backbone):
+    def made(*channels, **settings):
+        return channels[:2]
+
+    found = list(named_layers(backbone, made, made, made))
+    layers = dict.fromkeys(
+        name.partition(".")[0] for name in facts.parameters(sized(backbone=backbone))
+    )
+    assert [*(name for name, _ in found), "output", "centres"] == list(layers)
+    # each takes what the one before it gives
+    widths = {each.name: each.outer for each in facts.bottlenecks()} if backbone == "y1" else {}
+    inputs = 3
+    for name, (taken, given) in found:
+        assert taken == inputs, name
+        inputs = widths.get(name, given)
+    assert inputs == (facts.MOBILE_LAST if backbone == "y1" else facts.RESNET_WIDTHS[-1])
+
+
+def test_long_runs_do_not_depend_on_where_the_centres_are():
+    for variant, means in proof.LONG_RUNS.items():
+        if variant.endswith("-headmodel"):
+            assert means == proof.LONG_RUNS[variant.removesuffix("-headmodel")]
 
 
 def test_flops_of_partial_fc_are_of_the_centres_that_a_step_samples():

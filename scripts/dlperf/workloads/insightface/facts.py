@@ -189,6 +189,11 @@ def embedding(dimensions):
     return EMBEDDINGS[dimensions["backbone"]]
 
 
+def epsilon(backbone):
+    """That of a backbone's batch-norms, but of the last one."""
+    return MOBILE_EPSILON if backbone == "y1" else BATCH_NORM_EPSILON
+
+
 def is_split(dimensions):
     """Whether ranks share the centres out."""
     return dimensions["head"] != "data"

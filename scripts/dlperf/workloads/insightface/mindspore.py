@@ -6,6 +6,7 @@ exchange included, in one graph. Under mixed precision the backbone computes in 
 from its output on in float32.
 """
 
+import functools
 import math
 import re
 from collections import OrderedDict
@@ -19,6 +20,7 @@ from dlperf.contract.shards import RowBlock
 from dlperf.frameworks.mindspore import split_head
 from dlperf.frameworks.mindspore import training as framework
 from dlperf.workloads.insightface import facts
+from dlperf.workloads.insightface.backbones import named_layers
 
 
 def conv(inputs, outputs, size, stride=1, padding=None, groups=1):
@@ -120,23 +122,6 @@ class Bottleneck(nn.Cell):
         y = self.slope2(self.bn2(self.conv2(y)))
         y = self.bn3(self.conv3(y))
         return x + y if self.adds else y
-
-
-def resnet(backbone):
-    """An improved ResNet, but its output, as pairs of canonical name and layer."""
-    yield "stem", Activated(3, facts.RESNET_WIDTHS[0], 3, epsilon=facts.BATCH_NORM_EPSILON)
-    for each in facts.residuals(backbone):
-        yield each.name, Block(each.inputs, each.width, each.stride)
-
-
-def mobile():
-    """MobileFaceNet likewise."""
-    epsilon, channels = facts.MOBILE_EPSILON, facts.MOBILE_STEM
-    yield "stem", Activated(3, channels, 3, 2, epsilon=epsilon)
-    yield "depthwise", Activated(channels, channels, 3, groups=channels, epsilon=epsilon)
-    for each in facts.bottlenecks():
-        yield each.name, Bottleneck(each.inputs, each.inner, each.outer, each.stride)
-    yield "last", Activated(each.outer, facts.MOBILE_LAST, 1, epsilon=epsilon)
 
 
 class Output(nn.Cell):
@@ -258,7 +243,8 @@ class Face(nn.Cell):
     def __init__(self, run):
         super().__init__()
         backbone = run.dimensions["backbone"]
-        layers = mobile() if backbone == "y1" else resnet(backbone)
+        activated = functools.partial(Activated, epsilon=facts.epsilon(backbone))
+        layers = named_layers(backbone, activated, Block, Bottleneck)
         self.backbone = nn.SequentialCell(OrderedDict(layers))
         if run.amp:  # convolutions and slopes in half precision, batch-norm in float32
             self.backbone = ms.amp.auto_mixed_precision(self.backbone, "O2", dtype=ms.float16)

@@ -6,6 +6,7 @@ labels and three numbers an image. NCHW, which oneDNN blocks by itself. Under mi
 backbone computes in half, and what comes from its output on, whose products are `dot`, in float32.
 """
 
+import functools
 import math
 
 import mxnet as mx
@@ -15,6 +16,7 @@ from dlperf.contract.shards import RowBlock
 from dlperf.frameworks.mxnet import split_head
 from dlperf.frameworks.mxnet import training as framework
 from dlperf.workloads.insightface import facts
+from dlperf.workloads.insightface.backbones import named_layers
 
 
 def conv(inputs, outputs, size, stride=1, padding=None, groups=1):
@@ -106,21 +108,19 @@ class Bottleneck(nn.HybridBlock):
         return F.elemwise_add(x, y) if self.adds else y
 
 
-def resnet(run, backbone):
-    """An improved ResNet, but its output, as pairs of canonical name and layer."""
-    yield "stem", Activated(run, 3, facts.RESNET_WIDTHS[0], 3, epsilon=facts.BATCH_NORM_EPSILON)
-    for each in facts.residuals(backbone):
-        yield each.name, Block(run, each.inputs, each.width, each.stride)
+class WholeImage(nn.HybridBlock):
+    """A depthwise convolution whose kernel is as large as the images, as a sum of products.
 
+    Mixed precision would narrow a convolution; this it leaves in float32.
+    """
 
-def mobile(run):
-    """MobileFaceNet likewise."""
-    epsilon, channels = facts.MOBILE_EPSILON, facts.MOBILE_STEM
-    yield "stem", Activated(run, 3, channels, 3, 2, epsilon=epsilon)
-    yield "depthwise", Activated(run, channels, channels, 3, groups=channels, epsilon=epsilon)
-    for each in facts.bottlenecks():
-        yield each.name, Bottleneck(run, each.inputs, each.inner, each.outer, each.stride)
-    yield "last", Activated(run, each.outer, facts.MOBILE_LAST, 1, epsilon=epsilon)
+    def __init__(self, channels, side):
+        super().__init__()
+        self.weight = self.params.get("weight", shape=(channels, 1, side, side), init="zeros")
+
+    def hybrid_forward(self, F, x, weight):
+        kernels = F.swapaxes(weight, dim1=0, dim2=1)
+        return F.sum(F.broadcast_mul(x, kernels), axis=(2, 3), keepdims=True)
 
 
 class Output(nn.HybridBlock):
@@ -135,7 +135,7 @@ class Output(nn.HybridBlock):
         self.small = dimensions["backbone"] == "y1"
         if self.small:
             inputs = facts.MOBILE_LAST
-            self.conv = conv(inputs, inputs, side, padding=0, groups=inputs)
+            self.conv = WholeImage(inputs, side)
             self.bn = batch_norm(inputs, facts.MOBILE_EPSILON)
         else:
             self.bn = batch_norm(facts.RESNET_WIDTHS[-1], facts.BATCH_NORM_EPSILON)
@@ -147,8 +147,9 @@ class Output(nn.HybridBlock):
         self.norm = batch_norm(self.width, facts.BATCH_NORM_EPSILON, center=False, scale=False)
 
     def hybrid_forward(self, F, x, weight, bias):
+        x = F.cast(x, self.dtype)
         x = self.bn(self.conv(x)) if self.small else self.dropout(self.bn(x))
-        x = F.dot(F.flatten(F.cast(x, self.dtype)), weight, transpose_b=True)
+        x = F.dot(F.flatten(x), weight, transpose_b=True)
         before, shift = (
             F.slice_axis(bias, 0, *ends) for ends in ((0, self.width), (self.width, None))
         )
@@ -209,9 +210,10 @@ class Embeddings(nn.HybridBlock):
         super().__init__()
         backbone = run.dimensions["backbone"]
         self.backbone = nn.HybridSequential()
-        layers = mobile(run) if backbone == "y1" else resnet(run, backbone)
+        activated = functools.partial(Activated, run, epsilon=facts.epsilon(backbone))
+        others = (functools.partial(each, run) for each in (Block, Bottleneck))
         self.names = []
-        for name, layer in layers:
+        for name, layer in named_layers(backbone, activated, *others):
             self.backbone.add(layer)
             self.names.append(name)
         self.output = Output(run)

@@ -6,6 +6,7 @@ centres. On a CPU nearly all of y1's time goes to depthwise convolutions, for wh
 kernel of their own there.
 """
 
+import functools
 import math
 import re
 from collections import OrderedDict
@@ -18,6 +19,7 @@ from oneflow import nn
 from dlperf.frameworks.oneflow import split_head
 from dlperf.frameworks.oneflow import training as framework
 from dlperf.workloads.insightface import facts
+from dlperf.workloads.insightface.backbones import named_layers
 
 
 class Conv2d(framework.Undrawn, nn.Conv2d):
@@ -83,23 +85,6 @@ class Bottleneck(nn.Module):
         y = self.slope2(self.bn2(self.conv2(y)))
         y = self.bn3(self.conv3(y))
         return x + y if self.adds else y
-
-
-def resnet(backbone):
-    """An improved ResNet, but its output, as pairs of canonical name and layer."""
-    yield "stem", Activated(3, facts.RESNET_WIDTHS[0], 3, epsilon=facts.BATCH_NORM_EPSILON)
-    for each in facts.residuals(backbone):
-        yield each.name, Block(each.inputs, each.width, each.stride)
-
-
-def mobile():
-    """MobileFaceNet likewise."""
-    epsilon, channels = facts.MOBILE_EPSILON, facts.MOBILE_STEM
-    yield "stem", Activated(3, channels, 3, 2, epsilon=epsilon)
-    yield "depthwise", Activated(channels, channels, 3, groups=channels, epsilon=epsilon)
-    for each in facts.bottlenecks():
-        yield each.name, Bottleneck(each.inputs, each.inner, each.outer, each.stride)
-    yield "last", Activated(each.outer, facts.MOBILE_LAST, 1, epsilon=epsilon)
 
 
 class Standardized(nn.BatchNorm1d):
@@ -198,7 +183,8 @@ class Face(nn.Module):
     def __init__(self, run):
         super().__init__()
         backbone = run.dimensions["backbone"]
-        layers = mobile() if backbone == "y1" else resnet(backbone)
+        activated = functools.partial(Activated, epsilon=facts.epsilon(backbone))
+        layers = named_layers(backbone, activated, Block, Bottleneck)
         self.backbone = nn.Sequential(OrderedDict(layers))
         self.output, self.head = Output(run.dimensions), Head(run)
 

@@ -11,6 +11,7 @@ fp32 master weights) of the backbone under AMP, as PLSC has it; what comes behin
 float32.
 """
 
+import functools
 import math
 import re
 
@@ -22,6 +23,7 @@ from dlperf.contract.shards import RowBlock
 from dlperf.frameworks.paddlepaddle import split_head
 from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.workloads.insightface import facts
+from dlperf.workloads.insightface.backbones import named_layers
 
 
 class PReLU(nn.PReLU):
@@ -127,23 +129,6 @@ class Bottleneck(nn.Layer):
         return x + y if self.adds else y
 
 
-def resnet(make, backbone):
-    """An improved ResNet, but its output, as pairs of canonical name and layer."""
-    yield "stem", Activated(make, 3, facts.RESNET_WIDTHS[0], 3)
-    for each in facts.residuals(backbone):
-        yield each.name, Block(make, each.inputs, each.width, each.stride)
-
-
-def mobile(make):
-    """MobileFaceNet likewise."""
-    channels = facts.MOBILE_STEM
-    yield "stem", Activated(make, 3, channels, 3, 2)
-    yield "depthwise", Activated(make, channels, channels, 3, groups=channels)
-    for each in facts.bottlenecks():
-        yield each.name, Bottleneck(make, each.inputs, each.inner, each.outer, each.stride)
-    yield "last", Activated(make, each.outer, facts.MOBILE_LAST, 1)
-
-
 class Output(nn.Layer):
     """From a backbone's last images to embeddings: in float32 also under mixed precision."""
 
@@ -192,9 +177,10 @@ class Embedding(nn.Layer):
     def __init__(self, run):
         super().__init__()
         backbone, is_own = run.dimensions["backbone"], has_onednn(run)
-        epsilon = facts.MOBILE_EPSILON if backbone == "y1" else facts.BATCH_NORM_EPSILON
+        epsilon = facts.epsilon(backbone)
         make = Layers(layout(run), epsilon, is_own)
-        layers = mobile(make) if backbone == "y1" else resnet(make, backbone)
+        kinds = (functools.partial(each, make) for each in (Activated, Block, Bottleneck))
+        layers = named_layers(backbone, *kinds)
         self.backbone = (Backbone if is_own else nn.Sequential)(*layers)
         self.output = Output(Layers(layout(run), epsilon, False), run.dimensions)
 

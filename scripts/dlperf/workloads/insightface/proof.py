@@ -33,7 +33,8 @@ DROPOUTS = ("DROPOUT",)
 #: At least three times what 16 honest spot runs measured: y1 in five frameworks, at 64 and 112 px,
 #: with each head on two devices, and r50. Of a window of one step the median tensor's change was
 #: 0.6 % off, of two steps 5.3 %; the worst ones 1.7 % and 11 %; norms 2.3 % and 16 %; the first
-#: loss 4.4e-7, the second one 1.3e-4.
+#: loss 4.4e-7, the second one 1.3e-4. bfloat16 has none: of 9 spot runs of y1 in four frameworks
+#: the change was 31 % off after one step and 91 % after two, so that three times that shows nothing.
 SPOT = {
     "fp32": Spot(
         loss=1.5e-6,
@@ -58,9 +59,9 @@ DROWNED = Inapplicable("they differ by as much as they are long")
 #: 2.6e-7, 2.4e-4 and 3.2e-5; statistics 5.8e-5, dropout 2.5e-7, optimiser 9.6e-8. Where float64 is
 #: missing, `losses` and `update` are ResNet-50's. In bfloat16, PyTorch measured 1.4e-5 (r50 2.4e-5)
 #: in the timed step's loss, 0.24 in the worst, 0.093 in the median and 2e-3 in the centres'
-#: gradient. A head in bfloat16 changes y1's loss by 2.8e-3, a softmax of scores in bfloat16 by
-#: 7e-4. Those of float16 and TF32 are not
-#: measured.
+#: gradient; y1 in four frameworks at most 4.0e-5, 0.089, 0.070 and 2.1e-3, and 0.047 in statistics.
+#: A head in bfloat16 changes y1's loss by 2.8e-3, a softmax of scores in bfloat16 by 7e-4. Those of
+#: float16 and TF32 are not measured.
 TOLERANCES = {
     "fp32": Tolerances(
         step=Step(loss=1e-6, gradient=5e-4, gradient_median=1.2e-4, gradient_last=SHOWN_BY_ALL),
@@ -90,7 +91,7 @@ TOLERANCES = {
         step=Step(loss=2e-4, gradient=0.9, gradient_median=0.3, gradient_last=0.02),
         neutral=Step(loss=1e-2, gradient=DROWNED, gradient_median=DROWNED, gradient_last=0.5),
         least_error=1e-3,
-        statistics=0.1,
+        statistics=0.15,
         dropout=1e-2,
         losses=0.1,
         update=2.0,
@@ -120,6 +121,8 @@ LONG_RUNS = {
     "y1-cosface-headmodel": (53.0156, 52.1392, 52.7062, 56.5636, 52.1838),
     "y1-cosface-headpartial": (51.3863, 49.0645, 49.6689, 52.0160, 49.8943),
     "y1-headpartial": (48.3963, 46.3181, 47.5534, 49.0449, 47.2061),
+    "r50": (54.4297, 54.7747, 53.8740, 54.3846, 54.7465),
+    "r50-headmodel": (54.4297, 54.7747, 53.8740, 54.3846, 54.7465),
 }
 GIVEN_SCALES = (1.0, 1.0, 1.0)  # of the gradients given to the optimiser alone, a step each
 

@@ -5,6 +5,7 @@ features, labels and three numbers an image. Under mixed precision the backbone 
 and what comes from its output on in float32.
 """
 
+import functools
 import re
 from collections import OrderedDict
 
@@ -16,6 +17,7 @@ from dlperf.contract.shards import RowBlock
 from dlperf.frameworks.pytorch import split_head
 from dlperf.frameworks.pytorch import training as framework
 from dlperf.workloads.insightface import facts
+from dlperf.workloads.insightface.backbones import named_layers
 
 
 def conv(inputs, outputs, size, stride=1, padding=None, groups=1):
@@ -86,23 +88,6 @@ class Bottleneck(nn.Module):
         y = self.slope2(self.bn2(self.conv2(y)))
         y = self.bn3(self.conv3(y))
         return x + y if self.adds else y
-
-
-def resnet(backbone):
-    """An improved ResNet, but its output, as pairs of canonical name and layer."""
-    yield "stem", Activated(3, facts.RESNET_WIDTHS[0], 3, epsilon=facts.BATCH_NORM_EPSILON)
-    for each in facts.residuals(backbone):
-        yield each.name, Block(each.inputs, each.width, each.stride)
-
-
-def mobile():
-    """MobileFaceNet likewise."""
-    epsilon, channels = facts.MOBILE_EPSILON, facts.MOBILE_STEM
-    yield "stem", Activated(3, channels, 3, 2, epsilon=epsilon)
-    yield "depthwise", Activated(channels, channels, 3, groups=channels, epsilon=epsilon)
-    for each in facts.bottlenecks():
-        yield each.name, Bottleneck(each.inputs, each.inner, each.outer, each.stride)
-    yield "last", Activated(each.outer, facts.MOBILE_LAST, 1, epsilon=epsilon)
 
 
 class Output(nn.Module):
@@ -188,7 +173,8 @@ class Face(nn.Module):
     def __init__(self, run):
         super().__init__()
         backbone = run.dimensions["backbone"]
-        layers = mobile() if backbone == "y1" else resnet(backbone)
+        activated = functools.partial(Activated, epsilon=facts.epsilon(backbone))
+        layers = named_layers(backbone, activated, Block, Bottleneck)
         self.device = run.device
         self.backbone = nn.Sequential(OrderedDict(layers))
         self.output, self.head = Output(run.dimensions), Head(run)

@@ -6,6 +6,7 @@ share the centres out exchange features, labels and three numbers an image. Unde
 computes in bfloat16 or float16, and what comes from its output on in float32.
 """
 
+import functools
 import math
 
 import tensorflow as tf
@@ -14,6 +15,7 @@ from dlperf.contract.shards import RowBlock
 from dlperf.frameworks.tensorflow import split_head
 from dlperf.frameworks.tensorflow import training as framework
 from dlperf.workloads.insightface import facts, input
+from dlperf.workloads.insightface.backbones import named_layers
 
 
 def pads(edge):
@@ -133,11 +135,13 @@ class Block(tf.Module):
 class Activated(tf.Module):
     """A convolution, its norm and a PReLU for each channel."""
 
-    def __init__(self, conv, epsilon):
+    def __init__(self, inputs, outputs, size, stride=1, groups=1, epsilon=None):
         super().__init__()
-        channels = conv.weight.shape[-1]
-        self.conv, self.bn = conv, BatchNorm(channels, epsilon)
-        self.slope = variable(channels)
+        if groups > 1:
+            self.conv = Depthwise(outputs, size, stride)
+        else:
+            self.conv = Conv(inputs, outputs, size, stride)
+        self.bn, self.slope = BatchNorm(outputs, epsilon), variable(outputs)
 
     def __call__(self, x):
         return prelu(self.bn(self.conv(x)), self.slope)
@@ -160,23 +164,6 @@ class Bottleneck(tf.Module):
         y = prelu(self.bn2(self.conv2(y)), self.slope2)
         y = self.bn3(self.conv3(y))
         return x + y if self.adds else y
-
-
-def resnet(backbone):
-    """An improved ResNet, but its output, as pairs of canonical name and layer."""
-    yield "stem", Activated(Conv(3, facts.RESNET_WIDTHS[0], 3), facts.BATCH_NORM_EPSILON)
-    for each in facts.residuals(backbone):
-        yield each.name, Block(each.inputs, each.width, each.stride)
-
-
-def mobile():
-    """MobileFaceNet likewise."""
-    epsilon, channels = facts.MOBILE_EPSILON, facts.MOBILE_STEM
-    yield "stem", Activated(Conv(3, channels, 3, 2), epsilon)
-    yield "depthwise", Activated(Depthwise(channels, 3), epsilon)
-    for each in facts.bottlenecks():
-        yield each.name, Bottleneck(each.inputs, each.inner, each.outer, each.stride)
-    yield "last", Activated(Conv(each.outer, facts.MOBILE_LAST, 1), epsilon)
 
 
 class Output(tf.Module):
@@ -276,7 +263,8 @@ class Face(tf.Module):
     def __init__(self, run):
         super().__init__()
         backbone = run.dimensions["backbone"]
-        layers = mobile() if backbone == "y1" else resnet(backbone)
+        activated = functools.partial(Activated, epsilon=facts.epsilon(backbone))
+        layers = named_layers(backbone, activated, Block, Bottleneck)
         self.run, (self.names, self.layers) = run, zip(*layers)
         self.output, self.head = Output(run.dimensions), Head(run)
 
