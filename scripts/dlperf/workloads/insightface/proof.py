@@ -34,7 +34,7 @@ DROPOUTS = ("DROPOUT",)
 #: with each head on two devices, and r50. Of a window of one step the median tensor's change was
 #: 0.6 % off, of two steps 5.3 %; the worst ones 1.7 % and 11 %; norms 2.3 % and 16 %; the first
 #: loss 4.4e-7, the second one 1.3e-4. bfloat16 has none: of 9 spot runs of y1 in four frameworks
-#: the change was 31 % off after one step and 91 % after two, so that three times that shows nothing.
+#: the change was 31 % off after one step and 91 % after two: three times that would show nothing.
 SPOT = {
     "fp32": Spot(
         loss=1.5e-6,
