@@ -199,11 +199,11 @@ def test_a_dimension_that_says_so_is_searched_by_the_same_search(searched_width)
     section = plan.made_sections._section("resnet50")
     asked = {"precisions": ["fp32"], "batch_sizes": {"fp32": [8]}, "width": "max"}
     assert section.model_validate(asked).dimensions_of("train") == [
-        {"image_size": 224, "fold": 0, "width": "max"}
+        {"image_size": 224, "fold": 0, "mixup": 0, "width": "max"}
     ]
     own = plan.load(config({"batch_sizes": {"fp32": [8]}}))
     sizes, name = plan.cases._dimensions("resnet50", "train", {"image_size": 64, "width": "max"})
-    assert (dict(sizes), name) == ({"image_size": 64, "fold": 0, "width": 0}, "width")
+    assert (dict(sizes), name) == ({"image_size": 64, "fold": 0, "mixup": 0, "width": 0}, "width")
     (case,) = plan.expand(own)
     case = case.__class__(**{**vars(case), "dimensions": sizes, "searched": name})
     assert case.name == "train-fp32-1n1d-b8-synthetic-px64-wmax"

@@ -260,7 +260,7 @@ def test_plan_tsv_has_one_row_a_repetition_with_the_path_of_its_record(config):
         *("devices_per_node", "tensor_parallel", "pipeline_parallel", "zero_stage"),
         *("accumulation", "activation_checkpointing", "batch_size", "searched", "epochs"),
         *("arrival_rate", "data"),
-        *("image_size", "fold"),
+        *("image_size", "fold", "mixup"),
         *("repetition", "unsupported", "record"),
     ]
     assert {row["unsupported"] for row in rows} == {"", "too slow"}

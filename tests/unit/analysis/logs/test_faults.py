@@ -804,7 +804,7 @@ def test_a_wrong_window_gets_one_message(capsys, more, message, tmp_path):
 def test_a_row_has_the_case_its_dimensions_and_the_logs_sum(tmp_path):
     given = [*EIGHT, "image_size=192", "repetition=3", "compiler=inductor"]
     row = imported(tmp_path, "dllogger", LOG, case=given, window=WINDOW)[0]
-    assert list(row) == [*COLUMNS, "image_size", "fold"]  # what an import reads
+    assert list(row) == [*COLUMNS, "image_size", "fold", "mixup"]  # what an import reads
     assert row["framework"] == "pytorch" and row["implementation"] == "NVIDIA DeepLearningExamples"
     assert (row["repetition"], row["compiler"], row["image_size"]) == ("3", "inductor", "192")
     (unsaid, *_) = imported(tmp_path, "dllogger", LOG, case=EIGHT, window=WINDOW)

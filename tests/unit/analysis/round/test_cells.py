@@ -429,12 +429,12 @@ def test_measurements_can_be_read_with_anything(tmp_path):
     with gzip.open(results / "measurements.tsv.gz", "rt") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     assert len(rows) == 12
-    assert list(rows[0])[:21] == [
+    assert list(rows[0])[:22] == [
         *("round", "workload", "framework", "scenario", "precision", "compiler", "nodes"),
         *("devices_per_node", "tensor_parallel", "pipeline_parallel", "zero_stage"),
         *("accumulation", "activation_checkpointing", "batch_size", "searched", "epochs"),
         *("arrival_rate", "data"),
-        *("image_size", "fold"),
+        *("image_size", "fold", "mixup"),
         "repetition",
     ]
     assert all(math.isfinite(float(row["throughput"])) for row in rows)
