@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = "docs/certificates.md"
 BEGIN = "<!-- measured: made by `python -m dlperf.certify.summary`; do not edit -->"
 END = "<!-- /measured -->"
+#: Words of layouts that split a model.
+SPLIT = ("tp", "pp", "zero")
 TITLES = {"train": "Training", "infer": "Inference", "quality": "Time to quality"}
 
 Key = tuple[str, str, str]  # a workload, a variant of it, and a precision
@@ -47,6 +49,42 @@ def tables(documents: Iterable[Mapping[str, Any]]) -> str:
             named = title if precision == PRECISIONS[0] else f"{title}, {precision}"
             parts.append(f"{named}:\n\n{_table(keys, measured)}")
     return "\n\n".join(parts)
+
+
+def layouts(documents: Iterable[Mapping[str, Any]]) -> str:
+    """A table a workload that can be split: a line a framework, a column a layout.
+
+    A cell has the tier that is nearest to its tolerance, and what share of it was measured.
+    """
+    nearest: dict[str, dict[str, dict[str, str]]] = {}
+    for each in documents:
+        if each["variant"] or each["precision"] != PRECISIONS[0]:
+            continue
+        shares = [
+            (tier["measured"] / tier["tolerance"], tier["name"])
+            for tier in each["tiers"]
+            if tier.get("measured") is not None and tier["tolerance"]
+        ]
+        if shares:
+            share, name = max(shares)
+            own = nearest.setdefault(each["workload"], {}).setdefault(each["framework"], {})
+            own[each["layout"]] = f"`{name}` {share:.2f}"
+    parts = []
+    for workload, rows in sorted(nearest.items()):
+        columns = sorted({layout for own in rows.values() for layout in own}, key=_size)
+        if any(word in layout for layout in columns for word in SPLIT):
+            lines = [["", *(f"`{each}`" for each in columns)], ["---"] * (1 + len(columns))]
+            lines += [
+                [frameworks.of(name).title, *(own.get(each, "") for each in columns)]
+                for name, own in sorted(rows.items())
+            ]
+            title = f"{workloads.of(workload).title} by layout, shares of the tolerance:"
+            parts.append(title + "\n\n" + "\n".join(f"| {' | '.join(one)} |" for one in lines))
+    return "\n\n".join(parts)
+
+
+def _size(layout: str) -> tuple[int, str]:
+    return len(layout), layout
 
 
 def _table(keys: Sequence[Key], measured: Mapping[Key, Mapping[str, Sequence[Found]]]) -> str:
@@ -85,7 +123,8 @@ def written(text: str, root: Path) -> str:
     paths = sorted((root / "certificates").rglob("*.json"))
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    made = tables(map(strict_json.read, paths))
+    documents = list(map(strict_json.read, paths))
+    made = "\n\n".join(filter(None, (tables(documents), layouts(documents))))
     return f"{before}{BEGIN}\n{made}\n{END}{after}"
 
 

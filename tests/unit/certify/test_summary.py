@@ -44,6 +44,36 @@ def test_a_tier_has_its_least_and_its_largest_number_and_whose_that_is():
     assert inference.splitlines()[-1] == "| `timed-outputs` | 0.015 (MXNet) |"
 
 
+def test_a_workload_that_is_split_has_a_table_of_its_layouts():
+    def of(framework, layout, measured, workload="gpt"):
+        tiers = [
+            {"name": "shapes", "measured": 0, "tolerance": 0},
+            {"name": "float64-loss", "measured": None, "tolerance": None},
+            {"name": "timed-loss", "measured": measured, "tolerance": 1e-6},
+            {"name": "optimizer", "measured": 1e-7, "tolerance": 1e-5},
+        ]
+        named = {"workload": workload, "framework": framework, "layout": layout, "tiers": tiers}
+        return {**named, "variant": "", "precision": "fp32"}
+
+    made = summary.layouts(
+        [
+            of("pytorch", "dp2zero3", 0),
+            of("pytorch", "1", 5e-7),
+            of("jax", "tp2", 2.5e-8),
+            of("jax", "dp2", 1e-7, "bert"),
+            {**of("jax", "1", 9e-7), "precision": "amp"},
+        ]
+    )
+    assert made.splitlines() == [
+        "GPT by layout, shares of the tolerance:",
+        "",
+        "|  | `1` | `tp2` | `dp2zero3` |",
+        "| --- | --- | --- | --- |",
+        "| JAX |  | `timed-loss` 0.03 |  |",
+        "| PyTorch | `timed-loss` 0.50 |  | `optimizer` 0.01 |",
+    ]
+
+
 def test_each_precision_has_a_table_of_its_own():
     made = summary.tables(
         [
