@@ -22,7 +22,7 @@ import yaml
 from conftest import ROOT, SMALL_ROUND, copy_repository, one_of_all
 from edits import assignment, edit_file
 
-from dlperf import frameworks, plan
+from dlperf import frameworks, plan, workloads
 from dlperf.contract.layout import Layout
 
 ROUND = {
@@ -74,14 +74,16 @@ def measured(folder: Path) -> list[dict]:
     names = [f"results/four/runs/{case.folder}/rep1.json" for case in cases]
     assert run(folder, *names, seconds=600) == 0, log_of(folder)
     records = [read(folder, name) for name in names]
-    for record in records:
+    for case, record in zip(cases, records, strict=True):
         assert record["status"] == "ok", record["reason"]
         nodes = {window["node"] for window in record["window"]}
         assert len(nodes) == record["identity"]["nodes"] and nodes <= set(slurm.NODES)
         assert record["provenance"]["scheduler_job"].isdigit()
-        layout = Layout(**record["identity"]["layout"])
+        mesh = case.layout.mesh(case.devices)
+        shared = not mesh.is_split and workloads.is_split(case.workload, case.dimensions, mesh)
         different = len({rank["sha256"] for rank in record["weights"]})
-        assert different == layout.devices_per_replica, "the same on every replica"
+        wanted = case.devices if shared else case.layout.devices_per_replica
+        assert different == wanted, "the same on every replica, but what ranks share out"
     return records
 
 
