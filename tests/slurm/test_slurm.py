@@ -231,6 +231,7 @@ def test_a_round_of_insightface_with_centres_that_two_nodes_share(cluster, site,
         frameworks=["pytorch", "jax"],
         workloads={"insightface": section},
         topologies=["2n1d"],
+        timeout_seconds=400,  # two nodes that compile on one busy machine
     )
     records = measured(site)
     losses = {
