@@ -70,6 +70,9 @@ CONTENTS = (
     ("reproduce", "Measure it again"),
     ("provenance", "Provenance"),
 )
+HASH = re.compile(r"[0-9a-f]{40,64}")
+#: Hashes that a line of a parity sheet names one by one.
+FEW_HASHES = 2
 # The figures' colours that follow the page's light or dark scheme: see templates/style.css.
 FIGURE_COLOURS = {
     "#1f2328": "var(--ink)",
@@ -464,10 +467,7 @@ def _parity(rows: Sequence[Parity]) -> list[dict[str, Any]]:
         lines = []
         own: dict[str, list[tuple[str, str]]] = {}
         for key, by_series in values.items():
-            shown = {
-                each: " / ".join(map(_short_hash, reported)) or "(empty)"
-                for each, reported in by_series.items()
-            }
+            shown = {each: _reported(reported) for each, reported in by_series.items()}
             if len(shown) == 1 < len(series):
                 ((each, value),) = shown.items()
                 own.setdefault(names.series_title(*each), []).append((key, value))
@@ -491,6 +491,21 @@ def _parity(rows: Sequence[Parity]) -> list[dict[str, Any]]:
     return sheets
 
 
+def _reported(values: Sequence[str]) -> str:
+    """What a series reports of one key, its repetitions' values together.
+
+    Each repetition has batches of its own, so there are as many digests: one of all says as much.
+    """
+    if len(values) > FEW_HASHES and all(map(_is_hash, values)):
+        together = hashlib.sha256("".join(sorted(values)).encode()).hexdigest()
+        return f"{len(values)} hashes, together {_short_hash(together)}"
+    return " / ".join(map(_short_hash, values)) or "(empty)"
+
+
+def _is_hash(value: str) -> bool:
+    return bool(HASH.fullmatch(value))
+
+
 def _short_hash(value: str) -> str:
     """The first 12 digits of a sha256, and anything else as it is."""
-    return f"{value[:12]}…" if re.fullmatch(r"[0-9a-f]{40,64}", value) else value
+    return f"{value[:12]}…" if _is_hash(value) else value

@@ -94,6 +94,23 @@ def test_settings_that_differ_are_marked(results):
     assert re.search(r'<tr><th scope="row">threads</th>', text)
 
 
+def test_many_repetitions_hashes_stand_as_one_of_all(tmp_path):
+    def drawn(record):
+        batches = f"{record['identity']['repetition']}".encode()
+        digest = hashlib.sha256(batches).hexdigest()
+        if record["identity"]["framework"] == "mxnet":
+            digest = hashlib.sha256(b"others" + batches).hexdigest()
+        record["parity"]["data_digest"] = digest
+
+    results = write_round(tmp_path, config(frameworks=["pytorch", "jax", "mxnet"]), change=drawn)
+    analyse(results)
+    write_report(results)
+    page = (results / "report.html").read_text()
+    found = re.findall(r"hashes, together ([0-9a-f]{12})", page)
+    assert len(found) == 3 and len(set(found)) == 2  # PyTorch and JAX have the same batches
+    assert hashlib.sha256(b"1").hexdigest()[:12] not in page
+
+
 def test_a_round_in_which_everything_failed_says_so(tmp_path):
     def crash(case, repetition):
         return "crashed", "ImportError: <no> library"
