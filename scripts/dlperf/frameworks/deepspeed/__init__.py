@@ -11,6 +11,7 @@ from dlperf.frameworks.deepspeed.process import (  # noqa: F401
     environment,
     memory,
     parity,
+    reset_peak,
     services,
     start,
     step_timer,

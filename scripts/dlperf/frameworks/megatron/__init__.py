@@ -12,6 +12,7 @@ from dlperf.frameworks.megatron.process import (  # noqa: F401
     environment,
     memory,
     parity,
+    reset_peak,
     services,
     start,
     step_timer,
