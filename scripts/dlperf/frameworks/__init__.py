@@ -13,8 +13,9 @@ read what it can do without having it. In every package:
                     memory(run) -> dict         device_peak_bytes, device_total_peak_bytes (None on
                                                 a CPU)
                     parity(run) -> dict         what the process really had, read back from it
-                    reset_peak(run)             where it can: count the peak of device memory anew,
-                                                and return what it was, or None where it goes on
+                    reset_peak(run)             where it `resets_peak`: count the peak of device
+                                                memory anew, and return what it was, or None where
+                                                it goes on
                     stop(run)                   leave the group
     training.py     train(run, network, loss, optimizer, weights, put, layout, parity) -> Work
                                                 data parallel, mixed precision, compiling,
@@ -66,8 +67,7 @@ def reset_peak(name, run):
 
     None where the framework counts on: its peak is the whole process's.
     """
-    own = getattr(load(name), "reset_peak", None)
-    return own(run) if own else None
+    return load(name).reset_peak(run) if of(name).resets_peak else None
 
 
 def load_training(name):

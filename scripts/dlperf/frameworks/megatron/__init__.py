@@ -36,6 +36,7 @@ FRAMEWORK = Framework(
     float64_compilers=(),  # gradients and the loss are float32
     float64_exchange=False,
     shards_tables=False,
+    resets_peak=True,
     ways=("tensor_parallel", "pipeline_parallel", "zero_stage", "activation_checkpointing"),
     unsupported=unsupported,
     # Inductor's, Triton's, and those of operators that are compiled when they are used first

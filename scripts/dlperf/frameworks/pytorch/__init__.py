@@ -39,6 +39,7 @@ FRAMEWORK = Framework(
     float64_compilers=("none", "inductor"),
     float64_exchange=True,
     shards_tables=True,
+    resets_peak=True,
     ways=("tensor_parallel", "pipeline_parallel", "zero_stage", "activation_checkpointing"),
     unsupported=unsupported,
     # Inductor's, Triton's, and those of operators that are compiled when they are used first
