@@ -26,11 +26,21 @@ from dlperf.workloads.cases import case_of, known
 
 #: What a user of one device expects, where the option is left out; of steps, as in a round.
 DEFAULTS = {
-    "cuda": {"precision": "amp", "warmup_steps": 20, "measured_steps": 100, "cores_per_device": 4},
-    "cpu": {"precision": "fp32", "warmup_steps": 2, "measured_steps": 5, "cores_per_device": 1},
+    "cuda": {
+        "precision": "amp",
+        "warmup_steps": 20,
+        "measured_steps": 100,
+        "minimum_seconds": MINIMUM_SECONDS["cuda"],
+        "cores_per_device": 4,
+    },
+    "cpu": {
+        "precision": "fp32",
+        "warmup_steps": 2,
+        "measured_steps": 5,
+        "minimum_seconds": MINIMUM_SECONDS["cpu"],
+        "cores_per_device": 1,
+    },
 }
-for _device, _seconds in MINIMUM_SECONDS.items():
-    DEFAULTS[_device]["minimum_seconds"] = _seconds
 ALIKE = {
     "round": "by-hand",
     "scenario": "train",
