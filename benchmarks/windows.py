@@ -47,7 +47,7 @@ def main(spec, meetings):
                 pair["bare"] += bare(run, work)
             else:
                 guest = Guest(next(meetings), run.rank, token)
-                stopwatch = Stopwatch(run, framework, work, guest, run.measured_steps)
+                stopwatch = Stopwatch(run, framework, work, guest, *2 * [run.measured_steps])
                 window(run, work, stopwatch)
         pairs.append(pair)
     with open(run.result, "w") as stream:

@@ -155,7 +155,8 @@ def of(workload, framework, compiler, precision, asked, own=None):
         values.update(INFERRED)
     if asked.small:
         steps = 6 if scenario in ("infer", "server") else 2  # 6: the fewest that have a p50
-        values.update(SMALL[workload], warmup_steps=1, measured_steps=steps, cores_per_device=1)
+        values.update(SMALL[workload], warmup_steps=1, measured_steps=steps)
+        values.update(minimum_seconds=0, cores_per_device=1)
         if scenario == "server":
             values.update(batch_size=1, arrival_rate=2)
         if scenario == "quality":  # it is tested with as many, all over the test set

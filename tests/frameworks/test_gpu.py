@@ -3,6 +3,8 @@
 import json
 import os
 import subprocess
+import sys
+import types
 
 import in_framework
 import pytest
@@ -57,6 +59,51 @@ def test_a_whole_step_of_one_rank_is_captured_in_cuda_graphs(changes, captured):
 
     run = in_framework.rank("pytorch", **{"compiler": "inductor", "device": "cuda", **changes})
     assert cuda_graphs(run) == captured
+
+
+class Allocator:
+    """A stand-in for `torch.cuda`: a peak that a reset brings to what is allocated now."""
+
+    def __init__(self):
+        self.peak, self.now = 900, 300
+
+    def max_memory_allocated(self):
+        return self.peak
+
+    def reset_peak_memory_stats(self):
+        self.peak = self.now
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "megatron", "deepspeed"])
+def test_the_peak_of_memory_is_the_windows_and_that_of_warm_up_is_kept(framework, monkeypatch):
+    cuda = Allocator()
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
+    run = in_framework.rank("pytorch", device="cuda", compiler="none")
+    assert frameworks.reset_peak(framework, run) == 900
+    assert cuda.peak == 300
+
+
+def test_with_cuda_graphs_the_peak_goes_on_as_replays_allocate_nothing(monkeypatch):
+    cuda = Allocator()
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
+    run = in_framework.rank("pytorch", device="cuda", compiler="inductor")
+    assert frameworks.reset_peak("pytorch", run) is None and cuda.peak == 900
+    on_a_cpu = in_framework.rank("pytorch", compiler="none")
+    assert frameworks.reset_peak("pytorch", on_a_cpu) is None and cuda.peak == 900
+
+
+def test_other_frameworks_count_the_peak_of_the_whole_process():
+    run = in_framework.rank("jax", device="cuda")
+    assert frameworks.reset_peak("jax", run) is None
+
+
+def test_jax_says_what_was_in_use_and_not_the_pool_that_it_reserves(monkeypatch):
+    said = {"bytes_in_use": 5, "peak_bytes_in_use": 7, "pool_bytes": 900, "bytes_limit": 920}
+    device = types.SimpleNamespace(memory_stats=lambda: said)
+    monkeypatch.setitem(sys.modules, "jax", types.SimpleNamespace(local_devices=lambda: [device]))
+    run = in_framework.rank("jax", device="cuda")
+    memory = frameworks.load("jax").memory(run)
+    assert memory == {"device_peak_bytes": 7, "device_total_peak_bytes": None}
 
 
 def test_variables_that_the_user_set_are_kept(monkeypatch):

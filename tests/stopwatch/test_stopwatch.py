@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import re
 import shutil
@@ -130,6 +131,32 @@ def test_two_ranks_give_one_record_with_both_windows(environments, tmp_path):
     assert second == {**first, "rank": 1}, "the ranks end with the same weights"
     # of two values a channel, in the last blocks, batch-norm makes enormous gradients
     assert 1e-6 < first["change"] < 1e4 and first["unchanged"] == 0
+
+
+def test_a_window_has_as_many_steps_as_fill_the_time_that_it_should_last(environments, tmp_path):
+    """The trial of one step may be slower than the window's, but hardly by half."""
+    record = run(environments, case(measured_steps=1, minimum_seconds=3), tmp_path / "rep1.json")
+    assert record["status"] == "ok", record["reason"]
+    steps, settings = record["steps"], record["settings"]
+    start, end = record["window"][0]["start"], max(each["end"] for each in record["window"])
+    assert end - start > 1.5
+    assert (settings["measured_steps"], settings["minimum_seconds"]) == (1, 3)
+    assert steps["measured"] == math.ceil(3 / steps["trial"]["seconds"]) > 1
+    assert len(steps["seconds"]) == len(steps["loss"]) == steps["measured"]
+    assert record["samples"] == 2 * 2 * steps["measured"]
+    assert record["drawn"]["windows"] == [[1, steps["measured"]]]
+    first, second = record["weights"]
+    assert second == {**first, "rank": 1}, "both ranks had as many steps"
+
+
+def test_an_inference_times_more_batches_for_throughput_alone(environments, tmp_path):
+    asked = {"scenario": "infer", "devices_per_node": 1, "minimum_seconds": 1}
+    record = run(environments, case(**asked), tmp_path / "rep1.json")
+    assert record["status"] == "ok", record["reason"]
+    (rank,), steps = record["latency"]["ranks"], record["steps"]
+    assert len(rank["seconds"]) == 3 < len(steps["seconds"]) == steps["measured"]
+    assert record["samples"] == 2 * steps["measured"]
+    assert steps["trial"]["most"] > steps["measured"], "these outputs are small"
 
 
 def test_each_rank_is_pinned_to_its_own_core(environments, tmp_path):

@@ -253,7 +253,7 @@ def record(
     dice = random.Random(f"{case.folder}/{repetition}")
     document = plan.document(case, made, repetition)
     ranks, asked = case.devices, document["settings"]
-    steps = asked["measured_steps"]
+    steps, least = asked["measured_steps"], asked.get("minimum_seconds", 0)
     samples = case.global_batch_size * steps
     seconds = samples / (throughput(case) * (1 + noise * dice.uniform(-1, 1)))
     start = clock + timedelta(seconds=6)
@@ -303,6 +303,8 @@ def record(
             "measured": steps,
             "clock": "host",
             "seconds": each,
+            # as slow as the window should last: so it has no more steps than were asked for
+            **({"trial": {"seconds": float(least), "most": None}} if least else {}),
         },
         "window": [
             {

@@ -19,7 +19,11 @@ from dlperf.measure.meeting import Guest
 watch = beside.Watch()
 run = Run.load(sys.argv[1])
 guest = Guest(run.meeting, run.rank)
-_, [[_, steps]] = guest.wait("orders")
+_, [[_, steps]], trial_steps = guest.wait("orders")
+if trial_steps:
+    guest.wait("trial")
+    time.sleep(0.05 * trial_steps)
+    steps = guest.wait("paced")
 guest.wait("window")
 begin = time.perf_counter()
 time.sleep(0.05 * steps)
@@ -40,7 +44,6 @@ facts = {
     "seconds": [0.05] * steps,
     "loader_seconds": 0.0,
     "warmup_seconds": 0.1,
-    "energy": {"device": run.rank, "joules": 12.0, "counter": "nvml_total_energy"},
     "memory": {
         "rank": run.rank,
         "host_peak_rss_bytes": 1 << 20,

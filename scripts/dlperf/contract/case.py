@@ -7,6 +7,7 @@ is read as if it had the standard value.
 """
 
 import dataclasses
+import math
 import os
 import re
 from collections import OrderedDict
@@ -24,6 +25,10 @@ NO_JOB = "%d nodes need a job of a cluster: snakemake --profile slurm"
 SCENARIOS = ("train", "infer", "server", "quality")
 #: Those in which a model only gives outputs: certified alike.
 INFERRING = ("infer", "server")
+#: Those whose window can have more steps than `measured_steps`, so that it lasts `minimum_seconds`.
+PACED = ("train", "infer")
+#: Where it is not said, by device: a window below a second shows a GPU before it is warm.
+MINIMUM_SECONDS = {"cpu": 0, "cuda": 10}
 #: `amp` is the mixed precision that suits the device best; the others ask for one narrow type.
 PRECISIONS = ("fp32", "tf32", "amp", "amp_bf16", "amp_fp16")
 DEVICES = ("cpu", "cuda")
@@ -71,10 +76,12 @@ SETTINGS = OrderedDict(
         ("evaluations", Field(int, 0)),
         ("target", Field((int, float), 0)),
         ("memory_limit_bytes", Field(int, 0)),
+        ("minimum_seconds", Field((int, float), 0)),
     ]
 )
 #: What settings that lack a field stand for. memory_limit_bytes: of a device, 0 without a limit.
-UNSAID = {"evaluations": 0, "target": 0, "memory_limit_bytes": 0}
+#: minimum_seconds: how long a window should last at least, 0: as long as `measured_steps` take.
+UNSAID = {"evaluations": 0, "target": 0, "memory_limit_bytes": 0, "minimum_seconds": 0}
 #: The fields of an identity's `layout`.
 OF_LAYOUT = OrderedDict(
     [
@@ -394,7 +401,10 @@ def problems(document, known):
             found.extend(_choice_problems(values, dimensions))
         if section == "identity" and isinstance(values.get("layout"), dict):
             found.extend(_layout_problems(values))
-    return found or list(_quality_problems(document["identity"], document["settings"]))
+    if found:
+        return found
+    parts = document["identity"], document["settings"]
+    return [*_quality_problems(*parts), *_pace_problems(*parts)]
 
 
 def _quality_problems(identity, settings):
@@ -406,6 +416,15 @@ def _quality_problems(identity, settings):
         yield "identity.epochs: %d; %s" % (epochs, wanted)
     if trains and not 1 <= tests <= steps:
         yield "settings.evaluations: %d; from 1 to measured_steps, %d" % (tests, steps)
+
+
+def _pace_problems(identity, settings):
+    seconds = settings.get("minimum_seconds", 0)
+    if not math.isfinite(seconds):
+        yield "settings.minimum_seconds: %r; a finite number is needed" % seconds
+    elif seconds and identity["scenario"] not in PACED:
+        there = " and ".join(PACED)
+        yield "settings.minimum_seconds: %g; 0 but in the scenarios %s" % (seconds, there)
 
 
 def _rate_problems(identity):

@@ -32,17 +32,20 @@ class Orders(NamedTuple):
 
     seed: of batches, of what a training draws itself, and of an inference's weights, told at once.
     shown: whether what the weights became is told tensor by tensor, or an inference's answers.
+    trial_steps: behind the warm-up, whose pace says how many steps the only window has: at least
+    its own; 0: there is no trial.
     """
 
     seed: int
     warmup_steps: int
     windows: List[Window]
     shown: bool = False
+    trial_steps: int = 0
 
     @property
     def steps(self):
-        """All of them."""
-        return self.warmup_steps + sum(each.steps for each in self.windows)
+        """All of them; the window may have more."""
+        return self.warmup_steps + self.trial_steps + sum(each.steps for each in self.windows)
 
 
 class Draw(NamedTuple):

@@ -25,6 +25,8 @@ class Framework:
 
     one_rank_a_node: one process drives all devices of a node; False: each device has its own.
     counted: its reader takes files, for which it has to be told how many steps there are.
+    resets_peak: it can count the peak of device memory anew, before a window; False: its peak is
+    the whole process's.
     keeps_losses: all losses of a window are there after it; False: the last one alone.
     optimizer_alone: its optimiser can be given gradients; False: a certificate has no tier of that.
     unsupported(case): why it cannot do a case (its identity, and the device), or ""; what it cannot
@@ -45,6 +47,7 @@ class Framework:
     shards_tables: bool
     one_rank_a_node: bool = False
     counted: bool = False
+    resets_peak: bool = False
     keeps_losses: bool = True
     optimizer_alone: bool = True
     unsupported: Callable[[Mapping[str, Any]], str] = no_reason

@@ -13,6 +13,9 @@ read what it can do without having it. In every package:
                     memory(run) -> dict         device_peak_bytes, device_total_peak_bytes (None on
                                                 a CPU)
                     parity(run) -> dict         what the process really had, read back from it
+                    reset_peak(run)             where it `resets_peak`: count the peak of device
+                                                memory anew, and return what it was, or None where
+                                                it goes on
                     stop(run)                   leave the group
     training.py     train(run, network, loss, optimizer, weights, put, layout, parity) -> Work
                                                 data parallel, mixed precision, compiling,
@@ -57,6 +60,14 @@ def load(name):
 def of(name):
     """The contract.framework.Framework of framework `name`: what it can do."""
     return load(name).FRAMEWORK
+
+
+def reset_peak(name, run):
+    """Count the peak of device memory anew in framework `name`; return what it was before.
+
+    None where the framework counts on: its peak is the whole process's.
+    """
+    return load(name).reset_peak(run) if of(name).resets_peak else None
 
 
 def load_training(name):

@@ -19,15 +19,27 @@ from collections import OrderedDict
 from dlperf import frameworks, workloads
 from dlperf.contract import case as contract
 from dlperf.contract import words
-from dlperf.contract.case import IDENTITY, OF_LAYOUT, SETTINGS, Field
+from dlperf.contract.case import IDENTITY, MINIMUM_SECONDS, OF_LAYOUT, PACED, SETTINGS, Field
 from dlperf.contract.layout import Layout
 from dlperf.measure import host
 from dlperf.workloads.cases import case_of, known
 
 #: What a user of one device expects, where the option is left out; of steps, as in a round.
 DEFAULTS = {
-    "cuda": {"precision": "amp", "warmup_steps": 20, "measured_steps": 100, "cores_per_device": 4},
-    "cpu": {"precision": "fp32", "warmup_steps": 2, "measured_steps": 5, "cores_per_device": 1},
+    "cuda": {
+        "precision": "amp",
+        "warmup_steps": 20,
+        "measured_steps": 100,
+        "minimum_seconds": MINIMUM_SECONDS["cuda"],
+        "cores_per_device": 4,
+    },
+    "cpu": {
+        "precision": "fp32",
+        "warmup_steps": 2,
+        "measured_steps": 5,
+        "minimum_seconds": MINIMUM_SECONDS["cpu"],
+        "cores_per_device": 1,
+    },
 }
 ALIKE = {
     "round": "by-hand",
@@ -131,6 +143,8 @@ def document(given):
     values = dict(ALIKE, **DEFAULTS[device])
     values["cores_per_device"] = min(values["cores_per_device"], len(host.cores()))
     values["compiler"] = of_framework.default_compiler[device]
+    if given.get("scenario", ALIKE["scenario"]) not in PACED:
+        values["minimum_seconds"] = 0
     values.update(given, device=device)
     _one_of("--compiler", values["compiler"], of_framework.compilers)
     _one_of("--data", values["data"], described.data)

@@ -484,6 +484,10 @@ def gpu_busy(gpus, since_utc):
     return found
 
 
+#: What gpu_joules asks.
+ENERGY_COUNTER = "nvml_total_energy"
+
+
 def gpu_joules(gpus):
     """For each GPU the joules that it has taken since the driver was loaded; None: not known."""
     nvml = _nvml()
@@ -499,32 +503,3 @@ def gpu_joules(gpus):
 def own_gpus(run):
     """A rank's own of its node's GPUs."""
     return run.gpus[run.local_rank * run.devices :][: run.devices]
-
-
-class EnergyCounter:
-    """Joules of a rank's GPUs between start() and stop(), from NVML's totals; None without one."""
-
-    counter = "nvml_total_energy"
-
-    def __init__(self, run):
-        self._nvml = _nvml() if run.cuda else None
-        # by what the node gave it: a framework may let its ranks see more cards than their own
-        own = own_gpus(run) if self._nvml else []
-        self._handles = [_handle(self._nvml, each) for each in own]
-        self._before = None
-
-    def _millijoules(self):
-        if not self._handles or None in self._handles:
-            return None
-        asked = "nvmlDeviceGetTotalEnergyConsumption"
-        found = [_ask(self._nvml, asked, each) for each in self._handles]
-        return None if None in found else sum(found)
-
-    def start(self):
-        self._before = self._millijoules()
-
-    def stop(self):
-        after = self._millijoules()
-        if self._before is None or after is None:
-            return None
-        return (after - self._before) / 1000.0

@@ -1,10 +1,10 @@
 """Where ranks meet: a barrier over TCP that costs every framework the same.
 
 The stopwatch is the server. A rank connects once, says who it is (door.py), reports its phase and
-waits at named barriers. Each message is a line: a rank sends `phase NAME` and `wait NAME`, and
-receives `go`, with what is told to all ranks at that barrier, as JSON. `note NAME` says where a
-rank is, for the stopwatch to look at its clock and at the rank's processes; the answer, which comes
-at once, is what these have taken of the processor.
+waits at named barriers. Each message is a line: a rank sends `phase NAME` and `wait NAME VALUE`,
+where VALUE is what it says there, as JSON, and receives `go`, with what is told to all ranks at
+that barrier, as JSON. `note NAME` says where a rank is, for the stopwatch to look at its clock and
+at the rank's processes; the answer, which comes at once, is what these have taken of the processor.
 """
 
 import json
@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from typing import Dict, NamedTuple
+from typing import Any, Dict, NamedTuple
 
 from dlperf.measure.door import TOKEN, Door
 
@@ -30,7 +30,8 @@ def now():
 
 class Meeting:
     """The server. It knows `phases` (rank -> its last phase), and Moments of its own clock: `times`
-    (barrier -> when all were first let go) and `noted` (note -> rank -> when it last came).
+    (barrier -> when all were first let go) and `noted` (note -> rank -> when it last came); and
+    what ranks `said` (barrier -> rank -> value).
 
     Each of `ranks` ranks is let in once. When all have come, `listening` is closed. told: barrier
     -> a function that gives, when all are there, what they are told; of others nothing. on_release:
@@ -48,6 +49,7 @@ class Meeting:
         self.phases = {}
         self.times: Dict[str, Moment] = {}
         self.noted: Dict[str, Dict[int, Moment]] = {}
+        self.said: Dict[str, Dict[int, Any]] = {}
         self._door = None
         with self._lock:  # nobody is welcomed before there is a door to close
             self._door = Door(listening, token, self._welcome)
@@ -77,11 +79,13 @@ class Meeting:
                     if word == "phase":
                         self.phases[rank] = value
                     elif word == "wait":
-                        self._arrive(value, rank, connection)
+                        barrier, _, said = value.partition(" ")
+                        self.said.setdefault(barrier, {})[rank] = json.loads(said or "null")
+                        self._arrive(barrier, rank, connection)
                     elif word == "note":
                         self.noted.setdefault(value, {})[rank] = came
                         _go(connection, self._on_note and self._on_note(rank, value))
-        except OSError:
+        except (OSError, ValueError):  # ValueError: no JSON
             pass  # the watcher handles a dead rank
 
     def _arrive(self, barrier, rank, connection):
@@ -122,16 +126,16 @@ class Guest:
     def phase(self, name):
         self._send("phase " + name)
 
-    def wait(self, barrier):
+    def wait(self, barrier, said=None):
         """Return when every rank has reached `barrier`: what they are told there, or None."""
-        return self._ask("wait", barrier)
+        return self._ask("wait", barrier, " " + json.dumps(said))
 
     def note(self, name):
         """Say where this rank is; return what its processes have taken (early_return.Taken)."""
         return self._ask("note", name)
 
-    def _ask(self, word, name):
-        self._send("%s %s" % (word, name))
+    def _ask(self, word, name, said=""):
+        self._send("%s %s%s" % (word, name, said))
         line = self._lines.readline()
         if not line:
             raise ConnectionError("the stopwatch is gone while this rank waited at " + name)

@@ -79,8 +79,9 @@ def measure(run, watch):
         )
 
     # of what is told there, the implementation gets none
-    warmup_steps, windows = guest.wait("orders")
-    work.batches.expect((warmup_steps + sum(steps for _, steps in windows)) * run.accumulation)
+    warmup_steps, windows, trial_steps = guest.wait("orders")
+    before = warmup_steps + trial_steps
+    work.batches.expect((before + sum(steps for _, steps in windows)) * run.accumulation)
     by_rows, timed = workloads.drawn_by_rows(run), not scenario.CURVED
     start = functools.partial(workloads.Initial, run.workload, run.dimensions)
     initial = start(run.seed, run.data_dir, by_rows, timed)
@@ -97,8 +98,15 @@ def measure(run, watch):
     scenario.warm(run, work, handle, initial)
     warmup_seconds = perf_counter() - warmup_started
 
+    asked = [steps for _, steps in windows]
+    if trial_steps:
+        ((seed, _),) = windows
+        windows = [(seed, timed_steps(run, scenario, work, guest, trial_steps))]
+        work.batches.expect((before + windows[0][1]) * run.accumulation)
+        work.batches.fill()
+
     shown = []
-    for seed, steps in windows:
+    for (seed, steps), least in zip(windows, asked):
         work.batches.redraw(seed, steps if scenario.QUEUED else 0)
         restarts = scenario.TRAINS and work.restart
         if restarts:
@@ -110,7 +118,8 @@ def measure(run, watch):
             guest.note("restarted")
             early_return.check_restart(run, functools.partial(taken, guest))
             guest.note("rested")
-        stopwatch = Stopwatch(run, framework, work, guest, steps)
+        warmup_peak = frameworks.reset_peak(run.framework, run)
+        stopwatch = Stopwatch(run, framework, work, guest, steps, least)
         facts = scenario.window(run, work, stopwatch)
         signs, kept = guest.wait("signs"), facts.pop("kept", None)
         if signs is not None and scenario.TRAINS:
@@ -125,6 +134,8 @@ def measure(run, watch):
         rank=run.rank,
         host_peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     )
+    if warmup_peak is not None:
+        facts["memory"]["device_warmup_peak_bytes"] = warmup_peak
     parity = {
         "precision": run.precision,
         "compiler": run.compiler,
@@ -152,27 +163,37 @@ def measure(run, watch):
     return facts
 
 
+def timed_steps(run, scenario, work, guest, trial_steps):
+    """How many steps the window has, as the stopwatch tells all ranks by the pace of a trial."""
+    guest.phase("trial")
+    guest.wait("trial")
+    for _ in range(trial_steps):
+        handle = work.step()
+    work.wait()
+    return guest.wait("paced", scenario.most_steps(run, work, handle))
+
+
 def taken(guest):
     return early_return.Taken(*guest.note("taken"))
 
 
 class Stopwatch:
-    """Times a scenario's window: barriers, a clock for steps, energy.
+    """Times a scenario's window: barriers, and a clock for steps.
 
-    Between `open` and `ended` it only `mark`s the steps. steps: how many the window has.
+    Between `open` and `ended` it only `mark`s the steps. steps: how many the window has. asked: how
+    many the settings ask for, which it may have more of.
     """
 
-    def __init__(self, run, framework, work, guest, steps):
-        self._run, self._work, self._guest, self.steps = run, work, guest, steps
+    def __init__(self, run, framework, work, guest, steps, asked):
+        self._run, self._work, self._guest = run, work, guest
+        self.steps, self.asked = steps, asked
         self._timer = framework.step_timer(run)
-        self._energy = host.EnergyCounter(run)
         self.mark = self._timer.mark
 
     def open(self):
         """Pass the barrier before the window."""
         self._waited = self._work.batches.waited_seconds
         self._guest.phase("window")
-        self._energy.start()
         self._guest.wait("window")
         self._queued = queued()
 
@@ -182,7 +203,6 @@ class Stopwatch:
         if self._queued is not None:
             self._queued -= before or 0.0
         self._guest.note("ended")
-        self._joules = self._energy.stop()
 
     def taken(self):
         """What this rank's processes have taken so far, as the stopwatch reads it."""
@@ -203,18 +223,11 @@ class Stopwatch:
 
     def facts(self):
         """What was measured in addition to the window."""
-        found = {
+        return {
             "clock": self._timer.clock,
             "seconds": self._timer.seconds(),
             "loader_seconds": self._work.batches.waited_seconds - self._waited,
         }
-        if self._joules is not None:
-            found["energy"] = {
-                "device": self._run.rank,
-                "joules": self._joules,
-                "counter": self._energy.counter,
-            }
-        return found
 
 
 if __name__ == "__main__":

@@ -28,9 +28,9 @@ from dlperf.measure import (
 from dlperf.measure import spot as spot_run
 from dlperf.measure.door import listener, new_token
 from dlperf.measure.launch import Launch, LaunchError
-from dlperf.measure.meeting import Meeting
+from dlperf.measure.meeting import Meeting, now
 from dlperf.measure.node import Node, placed, placement
-from dlperf.scenarios import early_return
+from dlperf.scenarios import early_return, train
 from dlperf.workloads.cases import case_of
 
 POLL_SECONDS = 0.02
@@ -95,6 +95,9 @@ def measure(
         attempt = attempted(seeded(case, orders.seed, weights_dir), built, log, **where)
         document.update(attempt.shown() if spot else attempt.outcome())
         document["host"] = attempt.hosts()
+        if attempt.timed_steps:
+            ((seed, _),) = orders.windows
+            document["drawn"]["windows"] = [[seed, attempt.timed_steps]]
         if spot and document["status"] == "ok" and has_undrawn(case_of(case["identity"])):
             program = ("dlperf.measure.rank", "--undrawn")
             attempt = attempted(seeded(case, orders.seed), built, log, program, **where)
@@ -129,12 +132,16 @@ def ordered(case, draw=None, spot=False):
     settings, identity = case["settings"], case["identity"]
     counts = settings["warmup_steps"], settings["measured_steps"]
     scenario = scenarios.load(identity["scenario"])
+    if draw is not None and spot and not scenario.COUNTED:
+        # its window is replayed in float64, and takes no more steps than are asked for
+        return draw.spot_run(*counts, scenario.TRAINS)
     if draw is None or scenario.COUNTED:
         seed = settings["seed"]
-        return draws.Orders(seed, counts[0], [draws.Window(seed, counts[1])])
-    if spot:
-        return draw.spot_run(*counts, scenario.TRAINS)
-    return draw.repetition(identity["repetition"], *counts)
+        orders = draws.Orders(seed, counts[0], [draws.Window(seed, counts[1])])
+    else:
+        orders = draw.repetition(identity["repetition"], *counts)
+    paced = settings.get("minimum_seconds", 0) > 0 and not spot
+    return orders._replace(trial_steps=counts[1]) if paced else orders
 
 
 def has_undrawn(case):
@@ -151,7 +158,7 @@ def told(orders):
     """What ranks are told, by barrier: of signs only where there is something to look at."""
     dice = random.SystemRandom()
     return {
-        "orders": lambda: [orders.warmup_steps, orders.windows],
+        "orders": lambda: [orders.warmup_steps, orders.windows, orders.trial_steps],
         "signs": lambda: dice.getrandbits(draws.BITS) if orders.shown else None,
     }
 
@@ -221,7 +228,9 @@ class Attempt:
     rank has its own cores, as all timed ranks must. told: what ranks are told, by barrier, as of
     meeting.Meeting. own_loopback: why ranks of one node share the machine's own loopback, if they
     have to. begun: when the time of the repetition began, if that was before.
-    facts: the results of each rank, by rank. failure: (status, reason) if one failed.
+    facts: the results of each rank, by rank. failure: (status, reason) if one failed. trial,
+    timed_steps: of a window that lasts at least so long, what its number of steps is computed from
+    (scenarios.train.timed_steps), and that number, once it is told; else None.
     """
 
     def __init__(
@@ -237,7 +246,9 @@ class Attempt:
         own_loopback="",
         begun=None,
     ):
-        self._case, self._told, self._own_loopback = case, told, own_loopback
+        self._case, self._own_loopback = case, own_loopback
+        self._told = dict(told or {}, paced=self._paced)
+        self.trial = self.timed_steps = None
         self.begun = time.monotonic() if begun is None else begun
         self._deadline = self.begun + case["settings"]["timeout_seconds"]
         self._nodes, self._exits, self._results, self._after = [], {}, [], []
@@ -333,6 +344,15 @@ class Attempt:
         reading = outside.Reading(*found)
         return [reading.user, reading.computed]
 
+    def _paced(self):
+        """How many steps the window has, which all ranks are told at the end of their trial."""
+        if self.trial is None:
+            seconds = now().seconds - self._meeting.times["trial"].seconds
+            mosts = [most for most in self._meeting.said["paced"].values() if most is not None]
+            self.trial = {"seconds": seconds, "most": min(mosts, default=None)}
+            self.timed_steps = train.timed_steps(self._case["settings"], self.trial)
+        return self.timed_steps
+
     def _watch(self):
         """Return when all ranks are done; set the failure if one failed."""
         first_failure = None
@@ -406,7 +426,10 @@ class Attempt:
         outcome = {"status": "ok", "reason": ""}
         scenario = scenarios.load(identity["scenario"])
         case = case_of(identity)
-        outcome.update(scenario.summary(self.facts, case, settings))
+        timed = dict(settings, measured_steps=self._steps())
+        outcome.update(scenario.summary(self.facts, case, timed))
+        if self.trial:
+            outcome["steps"]["trial"] = self.trial
         windows, watched = self._windows(), self._watched()
         may_work = early_return.may_work(settings["device"], identity["data"])
         for entry, processes in zip(windows, watched):
@@ -432,23 +455,17 @@ class Attempt:
         return outcome
 
     def _energy(self):
-        """The record's `energy`: from the moment at which ranks were let go until each was done.
-
-        A rank reads its own before the barrier, for which it waits, and behind its last message. So
-        what its node read counts, where that can.
-        """
+        """The record's `energy`: from the moment at which ranks were let go until each was done."""
         found = []
-        for rank, facts in enumerate(self.facts):
+        for rank in range(len(self.facts)):
             ends = self._results[rank // self._local_ranks].get("joules", {}).get(rank, [])
             if len(ends) == 2 and None not in ends:
-                taken = {"joules": ends[1] - ends[0], "counter": host.EnergyCounter.counter}
+                taken = {"joules": ends[1] - ends[0], "counter": host.ENERGY_COUNTER}
                 found.append(dict(taken, device=rank))
-            elif "energy" in facts:
-                found.append(facts["energy"])
         return found
 
     def _steps(self):
-        return self._case["settings"]["measured_steps"]
+        return self.timed_steps or self._case["settings"]["measured_steps"]
 
     def _seen(self, rank):
         """moment -> Reading of a rank's processes."""

@@ -45,7 +45,7 @@ def _first_document(case: Case, config: Config) -> dict[str, Any]:
     steps, folder = config.steps_of(case.workload, case.scenario), inputs.folder(case)
     if case.searched and not size_of(case):
         case = case.sized(search_of(case, config)["least"])
-    limit = config.memory_limit_of(case)
+    limit, minimum = config.memory_limit_of(case), config.minimum_seconds_of(case.scenario)
     section = config.workloads.asked()[case.workload].quality
     quality = section if scenarios.curved(case.scenario) else None
     tested: dict[str, float] = {}
@@ -66,6 +66,7 @@ def _first_document(case: Case, config: Config) -> dict[str, Any]:
             "data_dir": f"results/data/{folder}" if folder else "",
             **tested,
             **({"memory_limit_bytes": limit} if limit else {}),
+            **({"minimum_seconds": minimum} if minimum else {}),
         },
     }
 

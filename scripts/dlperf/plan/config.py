@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from dlperf import scenarios
-from dlperf.contract.case import INFERRING, Case
+from dlperf.contract.case import INFERRING, MINIMUM_SECONDS, PACED, Case
 from dlperf.contract.choices import Choices, Section
 from dlperf.plan.made_sections import Workloads
 from dlperf.plan.peaks import DeviceName, PeakPrecision, Teraflops
@@ -61,6 +61,18 @@ class Config(Section):
         examples=[3, 7],
     )
     steps: Steps = Field(default=Steps(), description="The steps of a repetition.")
+    minimum_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        le=1_000_000,
+        allow_inf_nan=False,
+        description="About how long the timed window lasts at least, in `train` and for the "
+        "throughput of `infer`: where `steps.measured` take less, by the pace of as many steps "
+        "before the window, it has more steps, the same number on all ranks. A window below a "
+        "second shows a GPU's clocks before it is warm. Left out: 10 on `cuda`, 0 on `cpu`. Does "
+        "not apply to `quality`, to servers and to spot runs.",
+        examples=[10],
+    )
     cores_per_device: int = Field(
         default=1,
         ge=1,
@@ -142,6 +154,13 @@ class Config(Section):
         """What a device may commit in a repetition of this case, in bytes; 0 without a limit."""
         own = self.search.memory_limit if case.searched else None
         return own or self.memory_limit or 0
+
+    def minimum_seconds_of(self, scenario: str) -> float:
+        """How long the window of a repetition in this scenario lasts at least."""
+        if scenario not in PACED:
+            return 0
+        standard = MINIMUM_SECONDS[self.device]
+        return standard if self.minimum_seconds is None else self.minimum_seconds
 
     def timeout_of(self, workload: str, scenario: str = "train") -> int:
         """The longest time of one repetition of this workload, in seconds."""

@@ -90,6 +90,7 @@ class Measured(NamedTuple):
     cores: int  # of a device on a CPU
     total: float
     busy: float  # in steps; the rest is starting, compiling, and waiting for requests
+    speed: float  # in FLOP/s of a device, in steps
     machine: Machine
 
 
@@ -258,23 +259,26 @@ def read(path: Path) -> Measured | None:
         machine = _machine(record["host"])
         ranks = record["window"]
         window = max(each["end"] for each in ranks) - min(each["start"] for each in ranks)
-        share = flops_of_steps(case, settings) / flops_of_steps(case, settings, window_only=True)
+        timed = int(record["steps"]["measured"])
+        # the window of a server is as long as its requests take to arrive
+        speed = math.inf if case.arrival_rate else flops_of_window(case, settings, timed) / window
+        all_steps = seconds_of_steps(case, settings, speed)
+        busy = min(all_steps, total)
+        speed = speed if case.arrival_rate else speed * all_steps / busy
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
         return None
-    # the window of a server is as long as its requests take to arrive
-    busy = 0.0 if case.arrival_rate else min(window * share, total)
-    found = Measured(case, settings, device, cores, total, busy, machine)
-    return found if total > 0 and cores > 0 else None
+    found = Measured(case, settings, device, cores, total, busy, speed, machine)
+    return found if total > 0 and cores > 0 and speed > 0 else None
 
 
 def scaled(measured: Measured, case: Case, config: Config) -> float:
     """The seconds of a repetition of `case`, from those of one of the same or of another case."""
     settings = document(case, config, 1)["settings"]
-    work = flops_of_steps(case, settings) / flops_of_steps(measured.case, measured.settings)
+    speed = measured.speed
     if config.device == "cpu":
-        work *= measured.cores / config.cores_per_device
+        speed *= config.cores_per_device / measured.cores
     idle = measured.total - measured.busy - _waiting(measured.case, measured.settings)
-    seconds = max(idle, 0) + measured.busy * work + _waiting(case, settings)
+    seconds = max(idle, 0) + seconds_of_steps(case, settings, speed) + _waiting(case, settings)
     return min(seconds, config.timeout_of(case.workload, case.scenario))
 
 
@@ -290,19 +294,27 @@ def flops(case: Case) -> float:
     return replica / case.layout.devices_per_replica
 
 
-def flops_of_steps(case: Case, settings: Mapping[str, Any], window_only: bool = False) -> float:
-    """The FLOPs of a device in all steps of a repetition, or in those of its first window.
+def flops_of_window(case: Case, settings: Mapping[str, Any], steps: int) -> float:
+    """The FLOPs of a device in a repetition's first window, of so many steps.
 
     Each test of the quality scenario is a forward pass of so many samples.
     """
-    windows = 2 if case.scenario == "infer" and not window_only else 1
-    steps = windows * settings["measured_steps"] + (0 if window_only else settings["warmup_steps"])
     found = steps * flops(case)
     if scenarios.curved(case.scenario):
         own = workloads.of(case.workload)
         samples = workloads.data(case.workload)[case.data].tests * settings.get("evaluations", 0)
         found += samples * own.flops_per_sample(case.dimensions, "infer")
     return found
+
+
+def seconds_of_steps(case: Case, settings: Mapping[str, Any], speed: float) -> float:
+    """The seconds of all steps of a repetition on a device of this speed, in FLOP/s."""
+    asked, least = settings["measured_steps"], settings.get("minimum_seconds", 0)
+    step = flops(case) / speed
+    window = max(flops_of_window(case, settings, asked) / speed, least)
+    trial = asked * step if least else 0.0
+    answered = asked * step if case.scenario == "infer" else 0.0  # its window for latency
+    return settings["warmup_steps"] * step + trial + window + answered
 
 
 def default_seconds(case: Case, config: Config) -> float:
@@ -316,7 +328,7 @@ def default_seconds(case: Case, config: Config) -> float:
         speed = GPU_GFLOPS.get(case.precision, GPU_GFLOPS_MIXED)
         seconds = STARTUP_SECONDS + COMPILE_SECONDS.get(case.compiler, 30)
     seconds += SEVERAL_RANKS_SECONDS if case.devices > 1 else 0
-    seconds += flops_of_steps(case, settings) / 1e9 / speed + _waiting(case, settings)
+    seconds += seconds_of_steps(case, settings, 1e9 * speed) + _waiting(case, settings)
     return min(seconds, config.timeout_of(case.workload, case.scenario))
 
 

@@ -49,6 +49,8 @@ def show(
     for workload in config.workloads.asked():
         steps = config.steps_of(workload)
         lines.append(f"{workload}, each {steps.warmup} + {steps.measured} steps")
+        if least := config.minimum_seconds_of("train"):
+            lines[-1] += f", or more for windows of {least:g} s"
         if (inferred := config.steps_of(workload, "infer")) != steps:
             lines[-1] += f"; infer {inferred.warmup} + twice {inferred.measured} batches"
         if rates := config.workloads.asked()[workload].arrival_rates_of("server"):

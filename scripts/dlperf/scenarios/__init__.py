@@ -10,7 +10,12 @@ A module has
                                                  comes from the host
     prepare(run, implementation) -> Work         the implementation's work for this scenario
     window(run, work, stopwatch) -> dict         the timed window: a rank's raw facts
-    summary(facts, case, settings) -> dict       all ranks' raw facts -> the record's
+    summary(facts, case, settings) -> dict       all ranks' raw facts -> the record's; `settings`
+                                                 has as `measured_steps` how many were timed
+    most_steps(run, work, handle)                of scenarios in contract.case.PACED, whose windows
+                                                 last at least so long: how many steps a window may
+                                                 have beyond those that are asked for; None: any
+                                                 number. handle: of a step that was waited for
     METRICS                                      by name, the first one is the scenario's own
     SHOWN                                        names of those that always have a table and a
                                                  figure, the scenario's own first

@@ -3,7 +3,8 @@
 Two windows, and never a number of one from the other. In the first all batches are queued, and once
 it is waited until all their outputs are on the host. In the second one batch at a time goes from an
 array on the host to outputs on the host, a closed loop with one request in flight: the time of
-service, not of a response under load.
+service, not of a response under load. The first window may have more batches than are asked for,
+so that it lasts long enough; the second one has no more.
 """
 
 import itertools
@@ -45,6 +46,11 @@ def warm(run, work, handle, initial):
     work.batches.fill()
 
 
+def most_steps(run, work, handle):
+    """Of how many batches the outputs can be held: they are read behind the window."""
+    return max(1, (run.pool_bytes or KEPT_BYTES) // max(1, work.outputs(handle).nbytes))
+
+
 def window(run, work, stopwatch):
     """Time both windows."""
 
@@ -61,7 +67,7 @@ def window(run, work, stopwatch):
     if work.batches.pooled:
         batches = work.batches
         places = [batches.order[step % len(batches.order)] for step in range(stopwatch.steps)]
-        others = range(batches.distinct, batches.distinct + stopwatch.steps)
+        others = range(batches.distinct, batches.distinct + stopwatch.asked)
         check(work, queued=queued.numbered(places), answered=answered.numbered(others))
         kept = {"queued": queued.kept_of(places), "answered": answered.kept_of(others)}
     latency = {"rank": run.rank, "seconds": seconds, "outputs": answered.fingerprints[0]}
@@ -109,7 +115,7 @@ def latencies(run, work, stopwatch):
     clock, answer, next_batch = perf_counter, work.answer, work.batches.next
     seconds, answered = [], Answers()
     stopwatch.meet("latency")
-    for _ in range(stopwatch.steps):
+    for _ in range(stopwatch.asked):
         batch = next_batch()
         begin = clock()
         outputs = answer(*batch)

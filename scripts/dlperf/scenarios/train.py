@@ -29,6 +29,22 @@ def warm(run, work, handle, initial):
     work.batches.fill()
 
 
+def most_steps(run, work, handle):
+    """Any number: what a step leaves is a loss."""
+
+
+def timed_steps(settings, trial):
+    """How many steps a window has that lasts `minimum_seconds`: at least those that are asked for.
+
+    trial: the `seconds` that so many took before, and the `most` that ranks have room for.
+    """
+    asked = settings["measured_steps"]
+    paced = math.ceil(settings["minimum_seconds"] * asked / trial["seconds"])
+    if trial["most"] is not None:
+        paced = min(paced, trial["most"])
+    return max(asked, paced)
+
+
 def window(run, work, stopwatch):
     """Time the measured steps."""
     handles, window = timed(run, work, stopwatch, lambda handles: read(work, handles[-1]))
@@ -116,7 +132,7 @@ def throughput(record, case):
 
 def step_time(record, case):
     """Milliseconds an update: the window over its steps."""
-    return 1000 * window_seconds(record) / record["settings"]["measured_steps"]
+    return 1000 * window_seconds(record) / record["steps"]["measured"]
 
 
 def memory(record, case):

@@ -103,7 +103,7 @@ def document_of(case: Document, how: Search, value: int, kind: str) -> Document:
     """The case document of a try."""
     found = searched.sized(case, value)
     if kind == SHORT:
-        short = {"warmup_steps": 1, "measured_steps": how.steps - 1}
+        short = {"warmup_steps": 1, "measured_steps": how.steps - 1, "minimum_seconds": 0}
         found["settings"] = {**found["settings"], **short}
     return found
 

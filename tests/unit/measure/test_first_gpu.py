@@ -178,7 +178,8 @@ def record(**changed):
         "energy": [{"joules": 2560.0}],
         "host": {"gpus_before": [{"name": "NVIDIA H100 80GB HBM3"}]},
     }
-    return {**copy.deepcopy(found), **changed}
+    found = {**copy.deepcopy(found), **changed}
+    return {**found, "steps": {"measured": 100, **found["steps"]}}
 
 
 def test_a_record_becomes_a_row_with_mfu_beside_both_peaks():

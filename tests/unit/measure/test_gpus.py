@@ -155,27 +155,6 @@ def test_schemas_have_what_is_said_of_a_card(schema, source, insert, tmp_path):
 # Energy
 
 
-def a_run(gpus, local_rank, device="cuda"):
-    own = {"gpus": gpus, "local_rank": local_rank, "devices": 1}
-    return types.SimpleNamespace(cuda=device == "cuda", **own)
-
-
-def test_a_rank_counts_the_energy_of_its_own_card(insert, monkeypatch):
-    cards = [hopper(0), hopper(1), hopper(2)]
-    insert(*cards)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,1")  # as MindSpore's ranks see all of the node's
-    counters = [host.EnergyCounter(a_run(["2", "1"], local_rank)) for local_rank in (0, 1)]
-    for counter in counters:
-        counter.start()
-    cards[2].millijoules += 5000
-    cards[1].millijoules += 7000
-    assert [counter.stop() for counter in counters] == [5.0, 7.0]
-    named = host.EnergyCounter(a_run(["GPU-1a"], 0))
-    named.start()
-    cards[1].millijoules += 1000
-    assert named.stop() == 1.0
-
-
 def a_rank(rank, gpus):
     own = {"rank": rank, "local_rank": rank, "devices": 1, "cuda": True, "gpus": gpus}
     return types.SimpleNamespace(result="nowhere.json", **own)
@@ -212,39 +191,38 @@ def test_a_node_counts_the_energy_from_the_barrier_until_a_rank_is_done(insert, 
         found.stop()
 
 
-def energy_of(joules, *facts):
-    attempt = stopwatch.Attempt.__new__(stopwatch.Attempt)
-    attempt.facts, attempt._local_ranks = list(facts), len(facts)
-    attempt._results = [{"joules": joules}]
-    return attempt._energy()
-
-
-OWN = {"energy": {"device": 0, "joules": 12.0, "counter": "nvml_total_energy"}}
-
-
 @pytest.mark.parametrize(
-    ("joules", "facts", "expected"),
+    ("joules", "expected"),
     [
-        ({0: [2.0, 9.0]}, OWN, [7.0]),  # the rank's own began before the barrier
-        ({0: [2.0, 9.0]}, {}, [7.0]),  # its Python has no nvidia-ml-py, the stopwatch's has
-        ({0: [None, None]}, OWN, [12.0]),
-        ({0: [2.0, None]}, OWN, [12.0]),
-        ({0: [2.0]}, OWN, [12.0]),
-        ({}, OWN, [12.0]),
-        ({}, {}, []),
-        ({0: [2.0, 2.0]}, OWN, [0.0]),
+        ({0: [2.0, 9.0]}, [7.0]),
+        ({0: [2.0, 2.0]}, [0.0]),
+        ({0: [None, None]}, []),
+        ({0: [2.0, None]}, []),
+        ({0: [2.0]}, []),  # its window was not over
+        ({}, []),
     ],
 )
-def test_the_energy_is_what_the_node_counted_where_it_could(joules, facts, expected):
-    found = energy_of(joules, facts)
-    assert [each["joules"] for each in found] == expected
-    assert all(each["device"] == 0 and each["counter"] == "nvml_total_energy" for each in found)
+def test_the_energy_is_what_the_node_counted_where_it_could(joules, expected):
+    attempt = stopwatch.Attempt.__new__(stopwatch.Attempt)
+    attempt.facts, attempt._local_ranks, attempt._results = [{}], 1, [{"joules": joules}]
+    counted = attempt._energy()
+    assert [each["joules"] for each in counted] == expected
+    assert all(each["device"] == 0 and each["counter"] == "nvml_total_energy" for each in counted)
 
 
-def test_without_a_counter_there_is_no_energy():
-    counter = host.EnergyCounter(a_run(["0"], 0))
-    counter.start()
-    assert counter.stop() is None
+def test_a_node_counts_what_all_cards_of_a_rank_take(insert):
+    cards = [hopper(0), hopper(1), hopper(2)]
+    insert(*cards)
+    for gpus, devices, expected in ((["2", "1"], 1, 5.0), (["2", "1"], 2, 12.0)):
+        there = node.Node("cuda", 1, io.StringIO())
+        there._runs = [types.SimpleNamespace(**vars(a_rank(0, gpus)) | {"devices": devices})]
+        try:
+            before = there._taken(0)
+            cards[2].millijoules += 5000
+            cards[1].millijoules += 7000
+            assert there._taken(0) - before == expected
+        finally:
+            there.stop()
 
 
 # Cores

@@ -3,6 +3,7 @@
 import functools
 import io
 import json
+import math
 import os
 import sys
 
@@ -32,6 +33,7 @@ CONFIG = {
     "repetitions": 1,
     "steps": {"warmup": 1, "measured": 3},
     "timeout_seconds": 60,
+    "minimum_seconds": 0,
 }
 
 
@@ -73,6 +75,54 @@ def test_hugectr_has_one_process_and_a_record_of_all_its_nodes_gpus(cards, monke
     _, problems = parse(json.dumps(record).encode(), document, case)
     assert problems == []
     assert case.identity("clicks", 1) == record["identity"]
+
+
+def test_a_window_lasts_long_enough_and_its_record_says_how_many_steps_it_had(cards, monkeypatch):
+    """The stand-in's steps take 0.05 s, so that 0.4 s take 8 of them, or a few less on a busy
+    machine, where the trial is slower; a longer trial than the minimum asks for no more steps."""
+    config, found = cases(minimum_seconds=0.4)
+    case = found["hugectr"]
+    document = plan.document(case, config, 1)
+    assert document["settings"]["minimum_seconds"] == 0.4
+    record = measured(monkeypatch, document)
+    assert record["status"] == "ok", record["reason"]
+    count, trial = record["steps"]["measured"], record["steps"]["trial"]
+    assert trial["seconds"] >= 0.15 and trial["most"] is None
+    assert count == max(3, math.ceil(0.4 * 3 / trial["seconds"])) and 3 < count <= 8
+    assert record["samples"] == 2 * 16 * count and len(record["steps"]["seconds"]) == count
+    assert record["drawn"]["windows"] == [[document["settings"]["seed"], count]]
+    assert record["settings"] == document["settings"], "what was asked for stays as it is"
+    _, problems = parse(json.dumps(record).encode(), document, case)
+    assert problems == []
+
+
+def test_a_number_of_steps_that_the_trial_does_not_give_is_refused(cards, monkeypatch):
+    config, found = cases(minimum_seconds=0.4)
+    document = plan.document(found["hugectr"], config, 1)
+    record = measured(monkeypatch, document)
+
+    def refused(**steps):
+        wrong = {**record, "steps": {**record["steps"], **steps}}
+        _, problems = parse(json.dumps(wrong).encode(), document, found["hugectr"])
+        return problems
+
+    count = record["steps"]["measured"]
+    said = f"steps.measured is {count}, but by steps.trial it should be 3"
+    assert refused(trial={"seconds": 60.0, "most": None})[0] == said
+    assert refused(trial={"seconds": 0.01, "most": 2})[0] == said
+    assert refused(trial={"seconds": 0, "most": None})
+    del record["steps"]["trial"]
+    assert "steps.trial is missing: settings.minimum_seconds is not 0" in refused()
+
+
+def test_a_trial_that_nobody_asked_for_is_refused(cards, monkeypatch):
+    config, found = cases()
+    document = plan.document(found["hugectr"], config, 1)
+    assert "minimum_seconds" not in document["settings"]
+    record = measured(monkeypatch, document)
+    record["steps"]["trial"] = {"seconds": 1.0, "most": None}
+    _, problems = parse(json.dumps(record).encode(), document, found["hugectr"])
+    assert problems == ["steps.trial is there, but settings.minimum_seconds is 0"]
 
 
 def test_a_record_of_another_number_of_processes_is_refused(cards, monkeypatch):
@@ -125,15 +175,6 @@ def test_ranks_of_two_nodes_are_numbered_by_processes(framework, ranks, cores):
         2 * ranks,
     )
     assert first.get("devices", 1) == 2 // ranks
-
-
-def test_its_energy_is_that_of_all_its_cards(cards):
-    run = type("Rank", (), {"cuda": True, "gpus": ["0", "1"], "local_rank": 0, "devices": 2})
-    counter = host.EnergyCounter(run)
-    counter.start()
-    cards[0].millijoules += 5000
-    cards[1].millijoules += 7000
-    assert counter.stop() == 12.0
 
 
 def test_a_rank_has_the_capability_of_its_first_card(cards):

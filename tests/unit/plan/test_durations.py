@@ -53,6 +53,7 @@ def record(folder, total=20.0, seconds=4.0, round="mine", repetition=1, **change
         "status": "ok",
         "identity": parse_case(folder).identity(round, repetition),
         "settings": {**SETTINGS, **changes.pop("settings", {})},
+        "steps": {"measured": changes.pop("timed", 4)},
         "window": [
             {"rank": 0, "start": 50.0, "end": 49.9 + seconds},
             {"rank": 1, "start": 50.1, "end": 50.0 + seconds},
@@ -99,6 +100,20 @@ def test_other_steps_scale_what_steps_took_and_nothing_else(config):
     record(SMALL, 20.0, 4.0)
     more = load({**config.model_dump(), "steps": {"warmup": 2, "measured": 58}})
     assert expected(more, SMALL) == (pytest.approx(14 + 60), "records")
+
+
+def test_a_window_that_lasts_longer_and_its_trial_are_counted(config):
+    """Four steps take four seconds: the trial does too, and ten seconds are ten steps."""
+    record(SMALL, 20.0, 4.0)
+    longer = load({**config.model_dump(), "minimum_seconds": 10})
+    assert expected(longer, SMALL) == (pytest.approx(14 + 2 + 4 + 10), "records")
+    short = load({**config.model_dump(), "minimum_seconds": 3})
+    assert expected(short, SMALL) == (pytest.approx(14 + 2 + 4 + 4), "records")
+    shutil.rmtree("results/mine")
+    record(SMALL, 30.0, 10.0, settings={"minimum_seconds": 10}, timed=10)
+    assert expected(longer, SMALL) == (30.0, "records")
+    assert expected(longer, LARGE) == (pytest.approx(14 + 2 * 2 + 2 * 4 + 10), "similar")
+    assert expected(config, SMALL) == (pytest.approx(14 + 2 + 4), "records")
 
 
 def test_a_similar_case_is_scaled_by_flops(config):
@@ -215,7 +230,7 @@ def test_rounds_on_gpus_do_not_hide_the_older_ones_on_this_cpu(config):
 
 
 def test_a_plan_made_where_no_gpu_is_learns_from_the_nodes(config, monkeypatch):
-    gpu = load({**config.model_dump(), "device": "cuda"})
+    gpu = load({**config.model_dump(), "device": "cuda", "minimum_seconds": 0})
     on_node = {"cpu": "a node's", "cores": 64, "gpus": [{"name": "H100"}, {"name": "H100"}]}
     record(SMALL, 44.0, round="older", host=on_node, settings={"device": "cuda"})
     monkeypatch.setattr(host, "gpu_facts", lambda gpus: [])
@@ -249,6 +264,7 @@ def test_a_server_waits_for_its_requests_however_fast_it_is(config):
     content = {
         **own,
         "status": "ok",
+        "steps": {"measured": 40},
         "window": [{"rank": 0, "start": 0.0, "end": 20.0}],
         "host": {**host.facts(), "gpus": []},
         "provenance": {"seconds_total": 30.0},

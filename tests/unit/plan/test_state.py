@@ -73,6 +73,7 @@ def record(config, case: Case, repetition, status="ok", seconds=10.0):
         "status": status,
         "reason": "",
         **{key: document[key] for key in ("identity", "settings")},
+        "steps": {"measured": document["settings"]["measured_steps"]},
         "window": [{"rank": 0, "start": 100.0, "end": 102.0}],
         "host": {"cpu": "any", "cores": 2, "gpus": []},
         "provenance": {"seconds_total": seconds},

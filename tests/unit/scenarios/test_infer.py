@@ -166,7 +166,7 @@ class Alone:
     """The stopwatch of a rank without others, for so many steps."""
 
     def __init__(self, steps):
-        self.steps = steps
+        self.steps = self.asked = steps
 
     def open(self):
         pass

@@ -220,6 +220,7 @@ def _measured(record: Mapping[str, Any], case: plan.Case, values: Values, target
     return {
         **{name: value(record, case) for name, value in values.items()},
         "samples": record["samples"],
+        "timed_steps": steps["measured"],
         "window_seconds": seconds,
         "window_start_utc": utc(min(rank["start_utc"] for rank in window)),
         "window_end_utc": utc(max(rank["end_utc"] for rank in window)),
@@ -228,7 +229,7 @@ def _measured(record: Mapping[str, Any], case: plan.Case, values: Values, target
         "loader_share": _share(steps.get("loader_seconds"), seconds),
         # a framework may keep the last one alone
         "loss_first": steps["loss"][0] if len(steps.get("loss", ())) == steps["measured"] else None,
-        "loss_last": steps["loss"][-1] if steps.get("loss") else None,
+        "loss_last": _last_loss(record),
         # of the rank that trained least
         "weights_change": min((rank["change"] for rank in weights), default=None),
         "weights_unchanged": _largest(weights, "unchanged"),
@@ -241,6 +242,15 @@ def _measured(record: Mapping[str, Any], case: plan.Case, values: Values, target
         "energy_joules": sum(energy) if energy else None,
         "nodes_used": " ".join(sorted({rank["node"] for rank in window})),
     }
+
+
+def _last_loss(record: Mapping[str, Any]) -> float | None:
+    """The loss of the last step that every repetition has: a window may have more of its own."""
+    steps, asked = record["steps"], record["settings"]["measured_steps"]
+    losses = steps.get("loss", [])
+    if len(losses) == steps["measured"]:
+        return float(losses[asked - 1])
+    return float(losses[-1]) if losses and steps["measured"] == asked else None
 
 
 def _by_node(ranks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

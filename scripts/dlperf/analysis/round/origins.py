@@ -38,6 +38,8 @@ def _measured(cells: Rows) -> Origin:
     many, interval = labels.plural(row["n_asked"], "repetition"), labels.interval(row["n_asked"])
     what = {"infer": "batches", "server": "requests"}.get(row["scenario"], "steps")
     steps = f"{row['measured_steps']} {what} after {row['warmup_steps']} of warm-up"
+    if least := row.get("minimum_seconds"):
+        steps = f"at least {steps}, for about {least:g} s or more"
     fewer = any(row["n_ok"] < row["n_asked"] for row in cells if row["status"] == "ok")
     return Origin(
         first=[],

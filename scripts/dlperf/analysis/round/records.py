@@ -28,7 +28,7 @@ from dlperf.scenarios import early_return, quality, server, train
 #: Settings that change what a number means; a record measured with others is not of this round.
 BINDING_SETTINGS = (
     *("device", "warmup_steps", "measured_steps", "cores_per_device"),
-    *("evaluations", "memory_limit_bytes"),
+    *("evaluations", "memory_limit_bytes", "minimum_seconds"),
 )
 #: Records that a process reads in one go, and from which on another process is worth it.
 CHUNK, WORTH = 1000, 1500
@@ -188,9 +188,8 @@ def whole(identity: Mapping[str, Any], workload: str) -> dict[str, Any]:
 def _contradictions(record: dict[str, Any], case: Case) -> Iterator[str]:
     """What an ok record says of itself in two places must agree."""
     steps, ranks = record["steps"], _ranks(case)
-    measured = record["settings"]["measured_steps"]
-    if steps["measured"] != measured:
-        yield f"steps.measured is {steps['measured']}, but settings.measured_steps {measured}"
+    measured = steps["measured"]
+    yield from _count(record)
     if len(steps["seconds"]) != measured:
         yield f"steps.seconds has {len(steps['seconds'])} values for {measured} measured steps"
     samples = case.global_batch_size * measured
@@ -205,6 +204,21 @@ def _contradictions(record: dict[str, Any], case: Case) -> Iterator[str]:
     yield from _clocks(record)
     yield from _processes(record, ranks)
     yield from _parts(record, case)
+
+
+def _count(record: dict[str, Any]) -> Iterator[str]:
+    """Whether the window has as many steps as the settings, or the pace of the trial, say."""
+    steps, settings = record["steps"], {**UNSAID, **record["settings"]}
+    wanted, why = settings["measured_steps"], "settings.measured_steps"
+    if settings["minimum_seconds"] > 0:
+        if "trial" not in steps:
+            yield "steps.trial is missing: settings.minimum_seconds is not 0"
+            return
+        wanted, why = train.timed_steps(settings, steps["trial"]), "by steps.trial it should be"
+    elif "trial" in steps:
+        yield "steps.trial is there, but settings.minimum_seconds is 0"
+    if steps["measured"] != wanted:
+        yield f"steps.measured is {steps['measured']}, but {why} {wanted}"
 
 
 def _clocks(record: dict[str, Any]) -> Iterator[str]:
@@ -255,7 +269,7 @@ def _processes(record: dict[str, Any], ranks: int) -> Iterator[str]:
     lengths = {each["rank"]: each["end"] - each["start"] for each in record["window"]}
     cores = settings["cores_per_device"]
     for each in found:
-        if reason := outside.too_much(each, settings["measured_steps"], may_work):
+        if reason := outside.too_much(each, record["steps"]["measured"], may_work):
             yield f"processes of rank {each['rank']}: {reason}"
         if settings["device"] == "cpu" and len(each["cores_allowed"]) > cores:
             yield f"processes of rank {each['rank']}: it has more than the case's {cores} cores"

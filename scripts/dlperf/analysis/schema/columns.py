@@ -58,6 +58,7 @@ ALL = (
     Column("cores_per_device", int, "Cores per device"),
     Column("warmup_steps", int, "Steps of warm-up"),
     Column("measured_steps", int, "Steps"),
+    Column("minimum_seconds", float, "Seconds at least"),
     Column("memory_limit_bytes", int, "Memory limit per device", forms.size),
     # a try of a search
     Column("largest", int),
@@ -74,6 +75,7 @@ ALL = (
     Column("outlier"),
     Column("unit", str, "Unit"),
     Column("samples", int),
+    Column("timed_steps", int),
     Column("window_seconds", float),
     Column("window_start_utc"),
     Column("window_end_utc"),
@@ -266,7 +268,7 @@ _BY_NAME = {each.name: each for each in ALL}
 #: A case, without its workload's own dimensions.
 CASE = tuple(name for name in COLUMNS if name not in ("round", "repetition"))
 SETTINGS = (
-    *("device", "cores_per_device", "warmup_steps", "measured_steps"),
+    *("device", "cores_per_device", "warmup_steps", "measured_steps", "minimum_seconds"),
     "memory_limit_bytes",
 )
 #: Of searches.tsv.
@@ -335,6 +337,7 @@ MEASURED = (
     "outlier",
     "unit",
     "samples",
+    "timed_steps",
     "window_seconds",
     "window_start_utc",
     "window_end_utc",

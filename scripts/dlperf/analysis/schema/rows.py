@@ -53,6 +53,7 @@ class Asked(Case, total=False):
     cores_per_device: Maybe
     warmup_steps: int
     measured_steps: int
+    minimum_seconds: Maybe
     memory_limit_bytes: Maybe
 
 
@@ -102,6 +103,7 @@ class Measurement(Asked, total=False):
     outlier: str
     unit: str
     samples: Maybe
+    timed_steps: Maybe
     window_seconds: Maybe
     window_start_utc: str
     window_end_utc: str
@@ -341,6 +343,7 @@ class Comparison(Case, total=False):
     cores_per_device: Maybe
     warmup_steps: int
     measured_steps: int
+    minimum_seconds: Maybe
     memory_limit_bytes: Maybe
     reason: str
     metric: str

@@ -11,6 +11,7 @@ from dlperf.frameworks.deepspeed.process import (  # noqa: F401
     environment,
     memory,
     parity,
+    reset_peak,
     services,
     start,
     step_timer,
@@ -25,6 +26,7 @@ FRAMEWORK = Framework(
     float64_compilers=(),  # its master weights are float32
     float64_exchange=False,
     shards_tables=False,
+    resets_peak=True,
     ways=("zero_stage", "activation_checkpointing"),
     # Inductor's, Triton's, and those of operators that are compiled when they are used first
     compiles_into=("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR"),

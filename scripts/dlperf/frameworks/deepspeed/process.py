@@ -1,7 +1,7 @@
 """A rank's process under DeepSpeed: PyTorch's, and what DeepSpeed asks of its environment."""
 
 from dlperf.frameworks.pytorch import process as pytorch
-from dlperf.frameworks.pytorch.process import memory, services, step_timer  # noqa: F401
+from dlperf.frameworks.pytorch.process import memory, reset_peak, services, step_timer  # noqa: F401
 
 
 def environment(run):

@@ -12,6 +12,7 @@ from dlperf.frameworks.megatron.process import (  # noqa: F401
     environment,
     memory,
     parity,
+    reset_peak,
     services,
     start,
     step_timer,
@@ -35,6 +36,7 @@ FRAMEWORK = Framework(
     float64_compilers=(),  # gradients and the loss are float32
     float64_exchange=False,
     shards_tables=False,
+    resets_peak=True,
     ways=("tensor_parallel", "pipeline_parallel", "zero_stage", "activation_checkpointing"),
     unsupported=unsupported,
     # Inductor's, Triton's, and those of operators that are compiled when they are used first

@@ -11,6 +11,7 @@ from dlperf.frameworks.pytorch.process import (  # noqa: F401
     environment,
     memory,
     parity,
+    reset_peak,
     services,
     start,
     step_timer,
@@ -38,6 +39,7 @@ FRAMEWORK = Framework(
     float64_compilers=("none", "inductor"),
     float64_exchange=True,
     shards_tables=True,
+    resets_peak=True,
     ways=("tensor_parallel", "pipeline_parallel", "zero_stage", "activation_checkpointing"),
     unsupported=unsupported,
     # Inductor's, Triton's, and those of operators that are compiled when they are used first

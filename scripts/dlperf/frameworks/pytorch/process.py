@@ -76,6 +76,20 @@ def step_timer(run):
     return EventTimer() if run.cuda else HostTimer()
 
 
+def reset_peak(run):
+    """Count the peak of allocated memory anew; return what it was. None where it goes on.
+
+    Replays of CUDA graphs allocate nothing: of those only the capture shows the peak, in warm-up.
+    """
+    import torch
+
+    if not run.cuda or cuda_graphs(run):
+        return None
+    peak = torch.cuda.max_memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    return peak
+
+
 def memory(run):
     import torch
 

@@ -534,12 +534,28 @@ def test_in_a_long_run_weights_move_by_another_share(measured, expected):
     measured_ones = pandas.DataFrame(columns).assign(
         **{"repetition": 1, "table": "t", "workload": "wide_deep", "precision": "fp32"},
         **{"searched": "", "data": "sample", "nodes": 1, "devices_per_node": 1},
-        **{"warmup_steps": 2, "measured_steps": measured},
+        **{"warmup_steps": 2, "measured_steps": measured, "timed_steps": measured},
         **{"weights_unchanged": 0, "weights_distinct": 1},
         **dataclasses.asdict(Layout()),
     )
     rows = disturbances.placed(measured_ones)
     assert disturbances.strange_weights(rows) == expected
+
+
+def test_how_far_weights_went_is_not_compared_in_windows_of_their_own_number_of_steps():
+    def suspect(timed, unchanged=(0, 0, 0)):
+        columns = {"number": [0, 1, 2], "weights_change": [0.01, 0.01, 0.05]}
+        rows = pandas.DataFrame({**columns, "weights_unchanged": unchanged}).assign(
+            **{"repetition": 1, "table": "t", "workload": "wide_deep", "precision": "fp32"},
+            **{"searched": "", "data": "sample", "nodes": 1, "devices_per_node": 1},
+            **{"warmup_steps": 2, "measured_steps": 10, "timed_steps": timed},
+            **{"weights_distinct": 1, **dataclasses.asdict(Layout())},
+        )
+        return disturbances.strange_weights(disturbances.placed(rows))
+
+    assert suspect([10, 10, 10]) == {2}
+    assert suspect([10, 10, 50]) == suspect([30, 40, 50]) == set()
+    assert suspect([30, 40, 50], unchanged=(0, 0, 1)) == {2}, "but what did not move is"
 
 
 def suspects(tmp_path, change, **round_):
