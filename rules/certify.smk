@@ -157,12 +157,8 @@ rule reference:
         folder=subpath(output[0], parent=True),
         variant=lambda wildcards: wildcards.variant.removeprefix("-"),
         data=subpath(input.data, parent=True),
-        # time to quality with a choice of its own
-        module=lambda wildcards: (
-            "chosen" if wildcards.variant[1:].endswith("-quality") else "reference"
-        ),
     shell:
-        PYTHON + " -m dlperf.certify.{params.module} --workload {wildcards.workload:q}"
+        PYTHON + " -m dlperf.certify.reference --workload {wildcards.workload:q}"
         " --variant={params.variant:q} --environment {input.environment:q} --data-dir {params.data:q} --out {params.folder:q}"
         " > {log:q} 2>&1"
 

@@ -112,7 +112,7 @@ def made_reference(package, workload, variant, environments, data, folder) -> Pa
     """A workload's reference, by plain float64 formulas, as this copy of the code makes it."""
     run(
         package,
-        "dlperf.certify.chosen" if variant.endswith("-quality") else "dlperf.certify.reference",
+        "dlperf.certify.reference",
         f"--workload={workload}",
         f"--variant={variant}",
         f"--environment={environments}/pytorch.cpu/env.json",

@@ -182,7 +182,7 @@ class Plain:
             parts=parts,
             batches=steps,
             float64=precision == "fp64",
-            held_out=asked.variant == "quality",
+            held_out=asked.scenario == "quality",
         )
         return cls(input, start, precision)
 
@@ -281,13 +281,13 @@ def first_steps(asked, start, parts, keep):
             keep_statistics("first")
             optimizer = module.optimizer(first, asked.dimensions)
         rate = module.learning_rate
-        share = SHARES[step] if asked.variant == "quality" else 1.0
+        share = SHARES[step] if asked.scenario == "quality" else 1.0
         plain.weights = optimizer.update(plain.weights, gradients, rate * share)
         if step == 0:
             keep("%d-first" % parts, differences(plain.weights, first, -rate))
     keep("%d-last" % parts, differences(plain.weights, first))
     keep_statistics("last")
-    again = again_from(asked, plain, first, parts, keep) if asked.variant == "quality" else None
+    again = again_from(asked, plain, first, parts, keep) if asked.scenario == "quality" else None
     digests = [each.first_batch_sha256 for each in plain.sources]
     plain.close()
     own = {"gradient_norm": optimizer.norms, "data_digest": digests}
@@ -427,6 +427,7 @@ def main(arguments=None):
     if asked.environment:
         run_in(asked)
     proof = workloads.proof(asked.workload)
+    asked.scenario = workloads.scenario_of(asked.variant)
     asked.dimensions = workloads.certified(asked.workload, asked.variant)
     asked.rates = workloads.dropout_rates(asked.workload, asked.dimensions)
     with workloads.settings(asked.workload, proof.in_certificates):
@@ -434,8 +435,7 @@ def main(arguments=None):
             print_long_runs(asked)
         else:
             os.makedirs(asked.out, exist_ok=True)
-            inferring = workloads.scenario_of(asked.variant) == "infer"
-            made = make_outputs if inferring else make
+            made = make_outputs if asked.scenario == "infer" else make
             write_manifest(asked.out, made(asked, proof))
 
 
@@ -461,7 +461,7 @@ def make(asked, proof):
         keep("timed", timed.values())
         for count in [*counts, proof.timed_ranks]:
             parts.setdefault(str(count), {})["timed_loss"] = timed_step(asked, timed, count, keep)
-    if asked.variant == "quality":  # a test of the second batch, of a model that was not trained
+    if asked.scenario == "quality":  # a test of the second batch, of a model that was not trained
         plain = Plain.of(asked, start)
         plain.sources[0].next()
         ones = plain.torch.ones

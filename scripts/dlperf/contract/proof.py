@@ -91,26 +91,6 @@ class Tolerances:
 
 
 @dataclasses.dataclass(frozen=True)
-class Spot:
-    """What a spot run of one precision is held to beside its replay, all relative.
-
-    loss: of a window's first step. losses: of the short window's second one. change,
-    change_worst: how far what the short window adds is from the replay's, in the median tensor and
-    in the worst one; of a window of one step, and of two. norm, norm_worst: how far the norm of
-    what the long window adds is from that of the replay's. long_change: as `change`, of the long
-    window, where rounding does not grow in it.
-    """
-
-    loss: float
-    losses: float
-    change: Tuple[float, float]
-    change_worst: Tuple[float, float]
-    norm: float
-    norm_worst: float
-    long_change: Tolerance
-
-
-@dataclasses.dataclass(frozen=True)
 class Float64:
     """Of steps in float64: rounding stays below 1e-9; the reference is stored in float32, which
     adds 6e-8."""
@@ -147,7 +127,7 @@ class Proof:
     neutral(name, tensor, random): weights that make settings visible, by a NumPy RandomState.
     optimizer: the update as a formula, an UpdateRule. given_scales: of the gradients that are given
     to the optimiser alone, one a step. tolerances: by precision, `amp` for bfloat16 and `amp_fp16`
-    for float16. spot: what spot runs are held to, by precision. long_runs: variant -> mean losses
+    for float16. long_runs: variant -> mean losses
     of the reference's long runs, which the spread of a timed one is held to.
 
     undrawn: constants of the facts by which a training draws no random numbers of its own: what it
@@ -176,7 +156,6 @@ class Proof:
     long_runs: Mapping[str, Tuple[float, ...]]
     undrawn: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     by_chance: Optional[Callable[[int], Mapping[str, Any]]] = None
-    spot: Mapping[str, Spot] = dataclasses.field(default_factory=dict)
     timed: Optional[Callable[..., Any]] = None
     timed_ranks: int = 0
     neutral_statistics: Optional[Callable[..., Any]] = None

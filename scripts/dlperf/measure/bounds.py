@@ -101,9 +101,8 @@ def cost(case, measured_steps):
 
 def allowed(case, kind):
     """What a case's spot run is held to by tolerances of this kind; None: they are not known."""
-    proof = workloads.proof(case.workload)
     if scenarios.load(case.scenario).TRAINS:
-        return proof.spot.get(kind)
+        return workloads.spot(case.workload).get(kind)
     return allowed_answers(case, kind)
 
 

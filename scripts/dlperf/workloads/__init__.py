@@ -54,6 +54,11 @@ def proof(workload):
     return importlib.import_module("dlperf.workloads.%s.proof" % workload).PROOF
 
 
+def spot(workload):
+    """{precision: contract.spot.Spot} that spot runs of `workload` are held to."""
+    return importlib.import_module("dlperf.workloads.%s.spot" % workload).SPOT
+
+
 def dropout_rates(workload, dimensions):
     """{place of dropout: its rate}, as the facts have them now: certificates change them."""
     own = facts(workload)

@@ -9,7 +9,6 @@ from dlperf.contract.proof import (
     NO_INFERENCE,
     SHOWN_BY_ALL,
     Proof,
-    Spot,
     Step,
     Tolerances,
     UpdateRule,
@@ -28,19 +27,6 @@ TOLERANCES = {
         update_worst=MEDIAN_ALONE,
         outputs=NO_INFERENCE,
         optimizer=1e-5,
-    ),
-}
-
-
-SPOT = {
-    "fp32": Spot(
-        loss=1e-5,
-        losses=1e-4,
-        change=(0.01, 0.01),
-        change_worst=(0.1, 0.1),
-        norm=0.01,
-        norm_worst=0.1,
-        long_change=0.01,
     ),
 }
 
@@ -76,6 +62,5 @@ PROOF = Proof(
     optimizer=Optimizer,
     given_scales=(1.0, 1.0, 1.0),
     tolerances=TOLERANCES,
-    spot=SPOT,
     long_runs={"": (5.8620, 6.3633, 5.9567, 5.7963, 6.1113)},
 )

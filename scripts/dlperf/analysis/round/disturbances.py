@@ -197,7 +197,7 @@ def _beside_each_other(
 
 def _rounding_grows(workload: str) -> bool:
     """Whether a training's steps make rounding grow so far that its spot checks compare norms."""
-    spot = workloads.proof(workload).spot.get("fp32")
+    spot = workloads.spot(workload).get("fp32")
     return spot is not None and not applies(spot.long_change)
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dlperf.certify import judge
-from dlperf.contract.proof import Spot, applies, number
+from dlperf.contract.proof import applies, number
+from dlperf.contract.spot import Spot
 
 #: How many deviations of chance, as a dozen draws of the formulas have them, a loss or the norms
 #: may be off. By Student's t one honest run in 100,000 is further.

@@ -46,7 +46,6 @@ PROOF = Proof(
     # the first.
     given_scales=(1e-5, 1.0, 1e-4),
     tolerances=encoders.TOLERANCES,
-    spot=encoders.SPOT,
     long_runs=LONG_RUNS,
     dropouts=encoders.DROPOUTS,
 )

@@ -54,7 +54,6 @@ PROOF = Proof(
     given_scales=(1e-9, 1e-5, 1.0, 1e-4),
     tolerances=encoders.tolerances(tf32={"step": {"loss": 1e-4}}),
     #: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`
-    spot=encoders.SPOT,
     long_runs={"": (27.3374, 27.3078, 28.5631, 28.1795, 27.5335)},
     dropouts=encoders.DROPOUTS,
 )

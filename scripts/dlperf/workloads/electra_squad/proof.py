@@ -1,7 +1,5 @@
 """What proves equal work on SQuAD: neutral weights, the optimiser as formulas, tolerances."""
 
-import dataclasses
-
 from dlperf.contract.proof import Proof
 from dlperf.workloads.electra_squad import facts
 from dlperf.workloads.encoders import proof as encoders
@@ -18,13 +16,6 @@ def neutral(name, known, random):
     if known.shape[0] == 1:
         share = 4
     return encoders.neutral(share * facts.INITIAL_DEVIATION, known, random)
-
-
-#: In one run in PyTorch the worst tensor's change was 0.14 from the replay's and its norm 0.05, the
-#: median tensor's 5e-4; the worst ones may be three times as far.
-SPOT = {
-    "fp32": dataclasses.replace(encoders.SPOT["fp32"], change_worst=(0.45, 0.45), norm_worst=0.15)
-}
 
 
 class Optimizer(AdamW):
@@ -65,7 +56,6 @@ PROOF = Proof(
         tf32={"step": {"loss": 1e-4}},
     ),
     # PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`
-    spot=SPOT,
     long_runs={"": (1.3410, 1.1785, 0.9622, 0.7630, 1.0904)},
     dropouts=encoders.DROPOUTS,
 )

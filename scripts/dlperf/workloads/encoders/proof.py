@@ -6,7 +6,6 @@ from dlperf.contract.proof import (
     MEDIAN_ALONE,
     NO_BATCH_NORM,
     SHOWN_BY_ALL,
-    Spot,
     Step,
     Tolerances,
 )
@@ -20,20 +19,6 @@ WITHOUT_DROPOUT = dict.fromkeys(DROPOUTS, 0.0)
 #: and with a clip at a norm that none has, its scale shows too.
 GRADIENT_SETTINGS = {"EPSILON": 2.0**20, "WEIGHT_DECAY": 0.0, "CLIP_NORM": 2.0**20}
 GRADIENT_LEARNING_RATE = 2.0**20
-
-#: Of spot runs. Norms' scales move by a ten-thousandth of themselves in a step, where float32 has
-#: seven digits: that is the worst tensor's distance.
-SPOT = {
-    "fp32": Spot(
-        loss=3e-6,
-        losses=1e-5,
-        change=(2e-3, 2e-3),
-        change_worst=(0.15, 0.15),
-        norm=1e-3,
-        norm_worst=0.1,
-        long_change=0.01,
-    ),
-}
 
 #: BERT's in the precision that is timed: one step, and the optimiser alone. `amp` holds for
 #: bfloat16 and `amp_fp16` for float16: the type that the process reports decides. The optimiser's

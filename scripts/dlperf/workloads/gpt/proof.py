@@ -55,7 +55,6 @@ PROOF = Proof(
     optimizer=Optimizer,
     given_scales=(1e-2, 1e-4, 1e-5),  # the first is clipped
     tolerances=TOLERANCES,
-    spot=encoders.SPOT,
     long_runs={"": (11.1251, 11.1323, 11.1073, 11.0988, 11.1162)},
     dropouts=encoders.DROPOUTS,
 )

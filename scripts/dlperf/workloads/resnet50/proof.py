@@ -7,7 +7,6 @@ from dlperf.contract.proof import (
     SHOWN_BY_ALL,
     Inapplicable,
     Proof,
-    Spot,
     Step,
     Tolerances,
     UpdateRule,
@@ -27,20 +26,6 @@ TIMED_RANKS = 3
 # A power of two: some frameworks keep the rate in float32. No smaller: at 2**-10, five steps from
 # the neutral weights amplify a rounding of 1e-10 to 1e-1 (docs/certificates.md).
 LEARNING_RATE = 2.0**-7
-#: Its ReLUs amplify rounding: in float32 the median tensor's change differs by 1 % after a step,
-#: 10 to 30 % after two, and 50 % after five, but its norm by 1 to 2 %. What the second step does
-#: shows in its loss and in norms.
-SPOT = {
-    "fp32": Spot(
-        loss=1e-5,
-        losses=0.01,
-        change=(0.1, 1.0),
-        change_worst=(0.5, 2.0),
-        norm=0.06,
-        norm_worst=0.7,
-        long_change=Inapplicable("rounding grows too far in a window's steps"),
-    ),
-}
 SETTINGS = {}  # what certificates change of the facts' constants, in every run
 GRADIENT_SETTINGS = {}  # and where one step, at the rate below, shows the gradient
 GRADIENT_LEARNING_RATE = 2.0**10  # so large that float32 weights do not swamp it
@@ -175,7 +160,6 @@ PROOF = Proof(
     optimizer=Optimizer,
     given_scales=GIVEN_SCALES,
     tolerances=TOLERANCES,
-    spot=SPOT,
     long_runs=LONG_RUNS,
     timed=timed,
     timed_ranks=TIMED_RANKS,

@@ -13,7 +13,7 @@ from generated_round import config, write_round
 from dlperf import workloads
 from dlperf.analysis.round import checks, tiers
 from dlperf.analysis.schema.files import read_table
-from dlperf.contract.proof import Spot
+from dlperf.contract.spot import Spot
 from dlperf.measure import answers
 from dlperf.measure import spot as spot_runs
 
@@ -248,7 +248,7 @@ def test_where_rounding_alone_moves_the_formulas_as_far_nobody_is_accused():
 
 def test_every_workload_has_tolerances_of_full_precision():
     for name in workloads.NAMES:
-        assert "fp32" in workloads.proof(name).spot, name
+        assert "fp32" in workloads.spot(name), name
 
 
 def test_a_file_that_is_no_spot_run_stops_the_merge(tmp_path):

@@ -1,0 +1,30 @@
+"""What spot runs are held to: each workload's spot.py ends with `SPOT`, a Spot a precision.
+
+Apart from the proof: no process that is certified or timed imports it, so that a tolerance that is
+set anew makes no certificate stale.
+"""
+
+import dataclasses
+from typing import Tuple
+
+from dlperf.contract.proof import Tolerance
+
+
+@dataclasses.dataclass(frozen=True)
+class Spot:
+    """What a spot run of one precision is held to beside its replay, all relative.
+
+    loss: of a window's first step. losses: of the short window's second one. change,
+    change_worst: how far what the short window adds is from the replay's, in the median tensor and
+    in the worst one; of a window of one step, and of two. norm, norm_worst: how far the norm of
+    what the long window adds is from that of the replay's. long_change: as `change`, of the long
+    window, where rounding does not grow in it.
+    """
+
+    loss: float
+    losses: float
+    change: Tuple[float, float]
+    change_worst: Tuple[float, float]
+    norm: float
+    norm_worst: float
+    long_change: Tolerance
