@@ -43,17 +43,23 @@ def test_what_a_graph_cannot_clip_on_a_cpu_it_still_infers():
 
 
 @pytest.mark.parametrize(
-    "workload, reason",
-    [("wide_deep", "table of rates"), ("electra", "decay"), ("electra_squad", "layer to layer")],
+    "workload, reason", [("electra", "decay"), ("electra_squad", "layer to layer")]
 )
 def test_what_its_graph_cannot_train_is_eager(workload, reason):
     case = {"workload": workload, "precision": "fp32", "compiler": "graph", "device": "cpu"}
-    case.update(framework="oneflow", scenario="train", layout=ONE_STEP, adam="dense")
+    case.update(framework="oneflow", scenario="train", layout=ONE_STEP)
     case.update(nodes=1, devices_per_node=1)
     assert reason in frameworks.unsupported(case)
     assert not frameworks.unsupported(dict(case, compiler="none"))
     graph_infers = not frameworks.unsupported(dict(case, scenario="infer"))
     assert graph_infers == (workload != "electra")
+
+
+def test_what_is_evaluated_while_it_trains_is_eager():
+    case = {"precision": "fp32", "compiler": "graph", "device": "cpu", "layout": ONE_STEP}
+    assert "evaluated" in oneflow.unsupported(dict(case, scenario="quality"))
+    assert not oneflow.unsupported(dict(case, scenario="train"))
+    assert not oneflow.unsupported(dict(case, scenario="quality", compiler="none"))
 
 
 TABLE = """
@@ -85,3 +91,28 @@ def test_a_step_moves_the_rows_of_its_batch_by_the_sum_of_what_each_place_gave(e
     # row 3: a gradient of 3 in the first step, of 1 in the second; row 0: of 1 in the second
     assert first == pytest.approx([0.1, 0.1, 0.0, 0.9 * 0.3 + 0.1, 0.0], rel=1e-6)
     assert second == pytest.approx([0.001, 0.001, 0.0, 0.999 * 0.009 + 0.001, 0.0], rel=1e-4)
+
+
+RATES = """
+import oneflow as flow
+from dlperf.frameworks.oneflow import sparse
+
+adam = sparse.Adam(run, [flow.nn.Parameter(flow.zeros(2))], [], 1e-3, (0.9, 0.999), 1e-7)
+conf = flow.core.job.learning_rate_schedule_conf_pb2.LearningRateDecayConf()
+options = adam.graph_options()
+options["lr_sch"]._generate_conf_for_graph(conf)
+table = conf.piecewise_constant_conf
+print(json.dumps([list(table.boundaries), list(table.values), adam.lr, options["is_sparse"]]))
+"""
+
+
+def test_a_graphs_table_of_rates_holds_both_corrections_until_they_are_none(environments):
+    run = in_framework.rank("oneflow", "wide_deep", compiler="graph")
+    found = json.loads(in_framework.printed(run, RATES, environments / "oneflow.cpu"))
+    boundaries, values, rate, is_sparse = found
+    assert boundaries == list(range(len(values) - 1)), "a value for each step, and one behind them"
+    assert values[0] == pytest.approx(rate * 0.001**0.5 / 0.1, rel=1e-4)
+    assert values[99] == pytest.approx(rate * (1 - 0.999**100) ** 0.5 / (1 - 0.9**100), rel=1e-4)
+    assert values[-1] == rate
+    assert 0 < rate - values[-2] < 2**-26 * rate
+    assert not is_sparse

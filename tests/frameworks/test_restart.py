@@ -132,8 +132,13 @@ def test_the_steps_that_lamb_counts_are_as_they_began(framework, environments):
     repeated(environments, framework, ELECTRA)
 
 
-def test_a_compiled_graph_keeps_no_moments(environments):
-    repeated(environments, "oneflow", DENSE, compiler="graph")
+@pytest.mark.parametrize("trainings", [DENSE, LAZY], ids=["dense", "lazy"])
+def test_a_compiled_graph_keeps_no_moments(trainings, environments):
+    repeated(environments, "oneflow", trainings, compiler="graph")
+
+
+def test_a_compiled_graph_keeps_no_moments_of_a_ranks_rows(environments):
+    repeated(environments, "oneflow", SHARDED, ranks=2, compiler="graph")
 
 
 @pytest.mark.full

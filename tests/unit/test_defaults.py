@@ -38,6 +38,7 @@ OF_OTHERS = {
 #: What a framework's package and its pages read of its own tensors and optimisers -> what it is.
 OF_FRAMEWORKS = {
     "shard": "a tensor that is sharded has it",
+    "graph_options": "an optimiser that tells nn.Graph more than its settings has it",
     "forget": "an optimiser with state beside the framework's own has it",
     "lazy": "Wide & Deep's own optimiser of TensorFlow has it",
     "optimizer": "DeepSpeed's wrappers of an optimizer have it",

@@ -3,13 +3,17 @@
 OneFlow's eager mode has no sparse gradients: what it gives for a table is as large as the table. So
 the rows that a batch looks up are what is differentiated. A step takes no time for other rows. Of a
 table that ranks share out (`Part`), a rank has a part, and all is exchanged by all-gather.
+In nn.Graph a table is a parameter like others, of whose gradient a sparse optimiser takes the rows;
+what ranks share out is one global tensor (`Spread`).
 """
 
 import numpy as np
 import oneflow as flow
 from oneflow import nn
+from oneflow.nn.optimizer.lr_scheduler import LRScheduler
 
-from dlperf.contract.shards import COLUMNS
+from dlperf.contract.shards import COLUMNS, Shard
+from dlperf.frameworks.oneflow import parallel
 from dlperf.frameworks.oneflow import training as framework
 
 
@@ -80,6 +84,38 @@ class Part(Table):
         return flow.cat(ids), flow.cat(rows)
 
 
+class PaddedBlock(Shard):
+    """A rank's block of the rows of a tensor; of the last rank, rows of nobody may stand behind."""
+
+    def __init__(self, run, name, tensor):
+        super().__init__(run, name, tensor)
+        self.shape = (self.block, self.width)
+
+
+class Spread(nn.Module):
+    """A table that ranks share out, in a graph: a global tensor, which `spread` makes."""
+
+    lazy = False  # not by lookups: the graph's optimiser takes rows
+
+    def __init__(self, run, name, tensor):
+        super().__init__()
+        self.run = run
+        self.shard = (Shard if tensor.axis == COLUMNS else PaddedBlock)(run, name, tensor)
+        self.weight = nn.Parameter(flow.empty(1))
+
+    def spread(self):
+        """Behind `place`, which makes of each parameter one that all ranks have alike."""
+        shard = self.shard
+        rows, columns = shard.shape
+        shape = (rows, shard.width) if shard.by == COLUMNS else (rows * shard.ranks, columns)
+        where = dict(placement=parallel.placement(self.run), sbp=flow.sbp.split(shard.by))
+        self.weight = nn.Parameter(flow.zeros(*shape, dtype=self.weight.dtype, **where))
+
+    def forward(self, ids):
+        rows = flow._C.gather(self.weight, ids.to_global(sbp=flow.sbp.broadcast), axis=0)
+        return rows.to_global(sbp=parallel.rows(self.run))
+
+
 class Adam(flow.optim.Adam):
     """Adam whose epsilon is beside the root of the second moment as it is (facts.EPSILON).
 
@@ -87,9 +123,12 @@ class Adam(flow.optim.Adam):
     is told to correct neither, and the rate of each step holds both corrections. Rows of lazy
     tables are updated where a batch looked them up, by the sum of what each place gave; the others
     rest, moments and all. Steps are counted for all together.
+
+    tables: the lazy ones of eager mode. rows_alone: whether a graph updates the rows of lookups
+    alone.
     """
 
-    def __init__(self, run, parameters, tables, lr, betas, eps):
+    def __init__(self, run, parameters, tables, lr, betas, eps, rows_alone=False):
         # Betas are rounded as the kernel has them, so that the corrections belong to them; epsilon
         # keeps its size beside a root of 1 - beta2, which that changes by 6e-6.
         exact, betas = betas[1], tuple(float(np.float32(beta)) for beta in betas)
@@ -97,6 +136,7 @@ class Adam(flow.optim.Adam):
         options = dict(lr=lr, betas=betas, eps=eps, do_bias_correction=False, fused=run.cuda)
         super().__init__(parameters, **options)
         self.run, self.lr, self.betas, self.eps, self.steps = run, lr, betas, eps, 0
+        self.rows_alone = rows_alone
         self.tables = [
             (table, flow.zeros_like(table.weight), flow.zeros_like(table.weight))
             for table in tables
@@ -121,10 +161,19 @@ class Adam(flow.optim.Adam):
             for moment in moments:
                 moment.zero_()
 
+    def graph_options(self):
+        """What nn.Graph.add_optimizer takes beside the optimiser."""
+        return {"lr_sch": Corrected(self), "is_sparse": self.rows_alone}
+
+    def corrected(self, steps):
+        """The rate of a step, or of an array of them, with both corrections; the first one is 1."""
+        beta1, beta2 = self.betas
+        return self.lr * (1 - beta2**steps) ** 0.5 / (1 - beta1**steps)
+
     def step(self, closure=None):
         self.steps += 1
         beta1, beta2 = self.betas
-        rate = self.lr * (1 - beta2**self.steps) ** 0.5 / (1 - beta1**self.steps)
+        rate = self.corrected(self.steps)
         for group in self.param_groups:
             group["lr"] = rate
         super().step(closure)
@@ -139,6 +188,24 @@ class Adam(flow.optim.Adam):
                 second.index_add_(0, ids, by2)
                 change = m.add_(by1).div_(v.add_(by2).sqrt().add_(self.eps))
                 table.weight.index_add_(0, ids, change, alpha=-rate)
+
+
+class Corrected(LRScheduler):
+    """The rates of Adam's steps in a graph, which counts them itself: a table.
+
+    Behind its last step, the corrections no longer change a rate in float32.
+    """
+
+    def get_lr(self, base_lr, step):
+        return base_lr
+
+    def _generate_conf_for_graph(self, conf):
+        adam = self.optimizer
+        # behind them, beta^t is less than 2^-26, which float32 cannot take from 1
+        steps = int(np.ceil(np.log(2.0**-26) / np.log(max(adam.betas))))
+        table = conf.piecewise_constant_conf
+        table.boundaries.extend(range(steps))  # a value is that of steps up to its boundary, from 0
+        table.values.extend(adam.corrected(np.arange(1.0, steps + 1)).tolist() + [adam.lr])
 
 
 def summed(ids, rows):

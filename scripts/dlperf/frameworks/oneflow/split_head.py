@@ -10,20 +10,11 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
-from dlperf.contract.shards import Shard
 from dlperf.frameworks.oneflow import parallel, sparse
 from dlperf.frameworks.oneflow import training as framework
 
 NOBODY = -1  # the class of a row that stands for none
 NEVER = -1e30  # what its scores get
-
-
-class Rows(Shard):
-    """A rank's block of the rows of a tensor; of the last rank, rows of nobody may stand behind."""
-
-    def __init__(self, run, name, tensor):
-        super().__init__(run, name, tensor)
-        self.shape = (self.block, self.width)
 
 
 class Classes(nn.Module):
@@ -38,7 +29,7 @@ class Classes(nn.Module):
         super().__init__()
         self.run, self.sampled = run, sampled
         self.is_split = run.distributed and tensor.axis is not None
-        self.shard = Rows(run, name, tensor) if self.is_split else None
+        self.shard = sparse.PaddedBlock(run, name, tensor) if self.is_split else None
         shape = self.shard.shape if self.is_split else tensor.shape
         self.count = tensor.shape[0]
         self.first = self.shard.first if self.is_split else 0

@@ -210,7 +210,9 @@ class TrainingGraph(nn.Graph):
     def __init__(self, run, network, loss, optimizer):
         super().__init__()
         self.run, self.network, self.loss = run, network, loss
-        self.add_optimizer(optimizer)
+        # of an optimiser of ours: what a graph has to be told beside its settings
+        options = getattr(optimizer, "graph_options", dict)()
+        self.add_optimizer(optimizer, **options)
         self.config.allow_fuse_model_update_ops(True)
         self.config.allow_fuse_add_to_output(True)
         if run.accumulation > 1:
@@ -403,6 +405,12 @@ def graph_update(run, named, optimizer):
     """The training graph, on a loss that has the given gradients."""
     keys = ["parameter%d" % index for index in range(len(named))]  # no name may have a dot
 
+    def product(parameter, given):
+        if isinstance(given, list):  # ids and rows: a lookup, whose gradient is of rows alone
+            ids, given = given
+            parameter = flow._C.gather(parameter, ids, axis=0)
+        return (parameter * given).sum()
+
     class Products(nn.Module):
         def __init__(self):
             super().__init__()
@@ -410,10 +418,14 @@ def graph_update(run, named, optimizer):
                 self.register_parameter(key, parameter)
 
         def forward(self, numbers):
-            return [(getattr(self, key) * each).sum() for key, each in zip(keys, numbers)]
+            return [product(getattr(self, key), each) for key, each in zip(keys, numbers)]
 
     def loss(run, network, *numbers):
         return sum(network(numbers))
 
     graph = TrainingGraph(run, Products(), loss, optimizer)
-    return lambda gradients: graph(*gradients.values())
+
+    def update(gradients):
+        graph(*(list(each) if isinstance(each, Rows) else each for each in gradients.values()))
+
+    return update

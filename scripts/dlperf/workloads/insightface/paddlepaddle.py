@@ -20,7 +20,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from dlperf.contract.shards import RowBlock
-from dlperf.frameworks.paddlepaddle import split_head
+from dlperf.frameworks.paddlepaddle import layers, split_head
 from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.workloads.insightface import facts
 from dlperf.workloads.insightface.backbones import named_layers
@@ -33,16 +33,11 @@ class PReLU(nn.PReLU):
         return paddle.assign(super().forward(x))
 
 
-class BatchNorm(nn.BatchNorm2D):
-    """For oneDNN, which leaves the running statistics as they are and gives those of the batch."""
+class BatchNorm(layers.BatchNorm):
+    """Behind which a copy has to stand, too."""
 
     def forward(self, x):
-        kept, given = self._momentum, (self._mean, self._variance, self.weight, self.bias)
-        rest = (False, kept, self._epsilon, self._data_format, False, False)
-        y, _, _, mean, variance, _ = paddle._C_ops.batch_norm_(x, *given, *rest)
-        paddle.assign(kept * self._mean + (1 - kept) * mean, self._mean)
-        paddle.assign(kept * self._variance + (1 - kept) * variance, self._variance)
-        return paddle.assign(y)
+        return paddle.assign(super().forward(x))
 
 
 class Layers:
@@ -180,8 +175,8 @@ class Embedding(nn.Layer):
         epsilon = facts.epsilon(backbone)
         make = Layers(layout(run), epsilon, is_own)
         kinds = (functools.partial(each, make) for each in (Activated, Block, Bottleneck))
-        layers = named_layers(backbone, *kinds)
-        self.backbone = (Backbone if is_own else nn.Sequential)(*layers)
+        named = named_layers(backbone, *kinds)
+        self.backbone = (Backbone if is_own else nn.Sequential)(*named)
         self.output = Output(Layers(layout(run), epsilon, False), run.dimensions)
 
     def forward(self, images):

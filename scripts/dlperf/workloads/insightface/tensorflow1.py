@@ -10,6 +10,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from dlperf.frameworks.tensorflow1 import layers
 from dlperf.frameworks.tensorflow1 import training as framework
 from dlperf.workloads.insightface import facts
 
@@ -18,75 +19,42 @@ def layout(run):
     return "NCHW" if run.cuda else "NHWC"
 
 
-def spatial(order, height, width, rest):
-    """`rest` for batch and channels, `height` and `width`, in the layout's order."""
-    return [rest, rest, height, width] if order == "NCHW" else [rest, height, width, rest]
-
-
-def channels_of(x, order):
-    return int(x.shape[1 if order == "NCHW" else 3])
-
-
-def variable(name, *shape):
-    """By the canonical name, with slashes. The stopwatch writes all weights."""
-    return tf.get_variable(name, shape, initializer=tf.zeros_initializer())
-
-
-def padded(x, size, stride, order):
-    """(x, padding): at stride 2, "SAME" would pad an even image by (0, 1) in place of (1, 1)."""
-    if size == 1 or stride == 1:
-        return x, "SAME"
-    pad = [size // 2, size // 2]
-    return tf.pad(x, spatial(order, pad, pad, [0, 0])), "VALID"
-
-
 def conv(x, outputs, size, stride, order, name):
-    kernel = variable(name + "/weight", size, size, channels_of(x, order), outputs)
-    x, padding = padded(x, size, stride, order)
-    return tf.nn.conv2d(x, kernel, spatial(order, stride, stride, 1), padding, data_format=order)
+    kernel = layers.variable(name + "/weight", size, size, layers.channels_of(x, order), outputs)
+    return layers.conv(x, kernel, size, stride, order)
 
 
 def depthwise_kernel(channels, size, name):
     # canonical (height, width, 1, channels) lies in memory as (height, width, channels, 1)
-    return tf.reshape(variable(name + "/weight", size, size, 1, channels), [size, size, -1, 1])
+    kernel = layers.variable(name + "/weight", size, size, 1, channels)
+    return tf.reshape(kernel, [size, size, -1, 1])
 
 
 def depthwise(x, size, stride, order, name):
     """Each channel by itself."""
-    kernel = depthwise_kernel(channels_of(x, order), size, name)
-    x, padding = padded(x, size, stride, order)
-    strides = spatial(order, stride, stride, 1)
+    kernel = depthwise_kernel(layers.channels_of(x, order), size, name)
+    x, padding = layers.padded(x, size, stride, order)
+    strides = layers.spatial(order, stride, stride, 1)
     return tf.nn.depthwise_conv2d(x, kernel, strides, padding, data_format=order)
 
 
 def batch_norm(x, epsilon, order, name):
-    channels = channels_of(x, order)
-    weights = variable(name + "/weight", channels), variable(name + "/bias", channels)
+    channels = layers.channels_of(x, order)
+    weights = layers.variable(name + "/weight", channels), layers.variable(name + "/bias", channels)
     return standardized(x, *weights, epsilon, order, name)
 
 
 def standardized(x, scale, shift, epsilon, order, name):
     """Batch-norm whose scale and shift are given; its moving averages are updated by UPDATE_OPS."""
-    fixed = {"shape": [channels_of(x, order)], "trainable": False}
-    mean = tf.get_variable(name + "/mean", initializer=tf.zeros_initializer(), **fixed)
-    variance = tf.get_variable(name + "/variance", initializer=tf.ones_initializer(), **fixed)
-    if x.dtype == tf.float64:  # the fused operator has none; a CPU's layout is NHWC
-        batch_mean, batch_variance = tf.nn.moments(x, [0, 1, 2])
-        y = tf.nn.batch_normalization(x, batch_mean, batch_variance, shift, scale, epsilon)
-    else:
-        y, batch_mean, batch_variance = tf.raw_ops.FusedBatchNormV3(
-            x=x, scale=scale, offset=shift, mean=[], variance=[], epsilon=epsilon, data_format=order
-        )[:3]
-    share = 1 - facts.BATCH_NORM_MOMENTUM
-    for moving, new in ((mean, batch_mean), (variance, batch_variance)):
-        update = tf.assign_sub(moving, share * (moving - new))
-        tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
-    return y
+    running = layers.statistics(name, layers.channels_of(x, order))
+    share = facts.BATCH_NORM_MOMENTUM
+    return layers.standardized(x, scale, shift, running, epsilon, share, order)
 
 
 def prelu(x, order, name):
     """With a slope for each channel."""
-    slope = tf.reshape(variable(name, channels_of(x, order)), spatial(order, 1, 1, -1)[1:])
+    slope = layers.variable(name, layers.channels_of(x, order))
+    slope = tf.reshape(slope, layers.spatial(order, 1, 1, -1)[1:])
     return tf.where(x > 0, x, slope * x)
 
 
@@ -155,9 +123,9 @@ def embeddings(x, dimensions, order):
         x = tf.transpose(x, [0, 3, 1, 2])
     x = tf.reshape(x, [int(x.shape[0]), -1])
     width = facts.embedding(dimensions)
-    kernel = variable("output/weight", int(x.shape[1]), width)
+    kernel = layers.variable("output/weight", int(x.shape[1]), width)
     # behind the bias is the shift of the norm
-    bias, shift = tf.split(variable("output/bias", 2 * width), 2)
+    bias, shift = tf.split(layers.variable("output/bias", 2 * width), 2)
     x = tf.nn.bias_add(tf.matmul(x, kernel), bias)[:, None, None]
     epsilon, scale = facts.BATCH_NORM_EPSILON, tf.ones_like(shift)
     return standardized(x, scale, shift, epsilon, "NHWC", "output/norm")[:, 0, 0]
@@ -172,7 +140,7 @@ def scores(run, images, labels):
     else:
         x = resnet(images, backbone, order)
     x = embeddings(x, dimensions, order)
-    centres = variable("centres", dimensions["num_classes"], int(x.shape[1]))
+    centres = layers.variable("centres", dimensions["num_classes"], int(x.shape[1]))
     cosines = tf.matmul(normalized(x), normalized(centres), transpose_b=True)
     return facts.SCALE * with_margin(dimensions, cosines, labels)
 

@@ -19,23 +19,9 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from dlperf.frameworks.paddlepaddle import inference as answers
+from dlperf.frameworks.paddlepaddle import layers
 from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.workloads.resnet50 import facts, folding, mixup
-
-
-class BatchNorm(nn.BatchNorm2D):
-    """For oneDNN, which in a static program leaves the running statistics as they are.
-
-    It gives those of the batch, mean and variance.
-    """
-
-    def forward(self, x):
-        kept, given = self._momentum, (self._mean, self._variance, self.weight, self.bias)
-        rest = (False, kept, self._epsilon, self._data_format, False, False)
-        y, _, _, mean, variance, _ = paddle._C_ops.batch_norm_(x, *given, *rest)
-        paddle.assign(kept * self._mean + (1 - kept) * mean, self._mean)
-        paddle.assign(kept * self._variance + (1 - kept) * variance, self._variance)
-        return y
 
 
 class ConvBatchNorm(nn.Layer):
@@ -89,7 +75,7 @@ class ResNet50(nn.Layer):
         self.pool = own_max_pool if onednn else max_pool
         self.layout = layout
         own = onednn and paddle.get_default_dtype() != "float64"  # of which oneDNN has nothing
-        batch_norm = nn.Identity if fold else BatchNorm if own else nn.BatchNorm2D
+        batch_norm = nn.Identity if fold else layers.BatchNorm if own else nn.BatchNorm2D
         conv = functools.partial(ConvBatchNorm, layout=layout, batch_norm=batch_norm)
         self.stem = conv(3, 64, 7, 2)
         blocks, channels = [], 64

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from dlperf.frameworks.tensorflow1 import inference as answers
+from dlperf.frameworks.tensorflow1 import layers
 from dlperf.frameworks.tensorflow1 import training as framework
 from dlperf.workloads.resnet50 import facts, folding, mixup
 
@@ -22,49 +23,20 @@ def layout(run):
     return "NCHW" if run.cuda and not run.amp else "NHWC"
 
 
-def spatial(order, height, width, rest):
-    """`rest` for batch and channels, `height` and `width`, in the layout's order."""
-    return [rest, rest, height, width] if order == "NCHW" else [rest, height, width, rest]
-
-
-def variable(name, *shape):
-    """The stopwatch writes all weights."""
-    return tf.get_variable(name, shape, initializer=tf.zeros_initializer())
-
-
 def conv(x, outputs, size, stride, order, name):
-    inputs = int(x.shape[1 if order == "NCHW" else 3])
-    kernel = variable(name + "/kernel", size, size, inputs, outputs)
-    padding = "SAME"
-    if size > 1 and stride > 1:  # "SAME" would pad an even image by (0, 1) in place of (1, 1)
-        pad = [size // 2, size // 2]
-        x, padding = tf.pad(x, spatial(order, pad, pad, [0, 0])), "VALID"
-    strides = spatial(order, stride, stride, 1)
-    return tf.nn.conv2d(x, kernel, strides, padding, data_format=order)
+    kernel = layers.variable(name + "/kernel", size, size, layers.channels_of(x, order), outputs)
+    return layers.conv(x, kernel, size, stride, order)
 
 
 def batch_norm(x, order, name, training):
-    channels = int(x.shape[1 if order == "NCHW" else 3])
-    scale, shift = variable(name + "/gamma", channels), variable(name + "/beta", channels)
-    fixed = {"shape": [channels], "trainable": False}
-    mean = tf.get_variable(name + "/mean", initializer=tf.zeros_initializer(), **fixed)
-    variance = tf.get_variable(name + "/variance", initializer=tf.ones_initializer(), **fixed)
-    epsilon = facts.BATCH_NORM_EPSILON
+    channels, epsilon = layers.channels_of(x, order), facts.BATCH_NORM_EPSILON
+    scale = layers.variable(name + "/gamma", channels)
+    shift = layers.variable(name + "/beta", channels)
+    running = layers.statistics(name, channels)
     if not training:
-        return normalised(x, mean, variance, shift, scale, epsilon, order)
-    if x.dtype == tf.float64:  # the fused operator has none; a CPU's layout is NHWC
-        batch_mean, batch_variance = tf.nn.moments(x, [0, 1, 2])
-        y = tf.nn.batch_normalization(x, batch_mean, batch_variance, shift, scale, epsilon)
-    else:
-        # not tf.nn.fused_batch_norm, which raises epsilon to 1.001e-5
-        y, batch_mean, batch_variance = tf.raw_ops.FusedBatchNormV3(
-            x=x, scale=scale, offset=shift, mean=[], variance=[], epsilon=epsilon, data_format=order
-        )[:3]
-    share = 1 - facts.BATCH_NORM_MOMENTUM
-    for moving, new in ((mean, batch_mean), (variance, batch_variance)):
-        update = tf.assign_sub(moving, share * (moving - new))
-        tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
-    return y
+        return normalised(x, *running, shift, scale, epsilon, order)
+    share = facts.BATCH_NORM_MOMENTUM
+    return layers.standardized(x, scale, shift, running, epsilon, share, order)
 
 
 def normalised(x, mean, variance, shift, scale, epsilon, order):
@@ -85,7 +57,7 @@ def normalised(x, mean, variance, shift, scale, epsilon, order):
 
 def folded(x, order, name):
     """The bias of the convolution into which batch-norm is folded, in place of that."""
-    bias = variable(name.replace("bn", "conv") + "/bias", int(x.shape[1 if order == "NCHW" else 3]))
+    bias = layers.variable(name.replace("bn", "conv") + "/bias", layers.channels_of(x, order))
     return tf.nn.bias_add(x, bias, data_format=order)
 
 
@@ -112,8 +84,8 @@ def resnet50(run, images, training=True):
     x = conv(images, 64, 7, 2, order, "conv1")
     x = tf.nn.relu(norm(x, order, "bn1"))
     # zeros are as good as minus infinity under a maximum: nothing is below zero after a ReLU
-    x = tf.pad(x, spatial(order, [1, 1], [1, 1], [0, 0]))
-    window, strides = spatial(order, 3, 3, 1), spatial(order, 2, 2, 1)
+    x = tf.pad(x, layers.spatial(order, [1, 1], [1, 1], [0, 0]))
+    window, strides = layers.spatial(order, 3, 3, 1), layers.spatial(order, 2, 2, 1)
     x = tf.nn.max_pool(x, window, strides, "VALID", data_format=order)
     block = 0
     for width, count, stride in facts.STAGES:
@@ -122,8 +94,8 @@ def resnet50(run, images, training=True):
             x = bottleneck(x, width, stride if first else 1, first, order, name, norm)
             block += 1
     x = tf.reduce_mean(x, [2, 3] if order == "NCHW" else [1, 2])
-    dense = variable("fc/kernel", int(x.shape[1]), facts.CLASSES)
-    bias = variable("fc/bias", facts.CLASSES)
+    dense = layers.variable("fc/kernel", int(x.shape[1]), facts.CLASSES)
+    bias = layers.variable("fc/bias", facts.CLASSES)
     return tf.matmul(x, dense) + bias
 
 

@@ -141,13 +141,8 @@ def unsupported_in(framework, case):
         return "MXNet's loss scaler looks for overflow in whole gradients, not in rows of tables"
     if framework == "mxnet" and case["vocabulary"] * case["width"] >= 2**31:
         return "MXNet 1.9 from PyPI counts the numbers of an array in 32 bits: a table has too many"
-    graph = framework == "oneflow" and case["compiler"] == "graph"
-    if graph and case["scenario"] in ("train", "quality"):
-        return (
-            "nn.Graph can update touched rows alone (is_sparse) and correct moments by a table of "
-            "rates, but the training of this project asks it for neither yet: the compiler 'none' "
-            "does both"
-        )
+    if framework == "oneflow" and case["precision"].startswith("amp"):
+        return "nn.Graph's AMP, which may narrow a whole table before each lookup, was never tried"
     if framework == "paddlepaddle" and lazy_amp:
         return "paddle.amp O2 narrows tables too, and its master weights are whole tables"
     return ""

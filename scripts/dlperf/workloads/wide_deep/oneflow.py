@@ -1,8 +1,8 @@
-"""Wide & Deep in OneFlow, eager.
+"""Wide & Deep in OneFlow, eager or as nn.Graph.
 
 As fast as it gets: of both tables only the rows that a batch looks up have gradients, and Adam
-updates them in place. With `adam: dense`, tables are parameters like others; with `tables:
-sharded`, each rank has a part of them.
+updates them in place; in a graph, which is told so, OneFlow's own does. With `adam: dense`, tables
+are parameters like others; with `tables: sharded`, each rank has a part of them.
 
 F.dropout, not nn.Dropout, each of which starts from the same seed.
 """
@@ -41,15 +41,21 @@ def tables(run):
     """The wide one and the deep one."""
     rows, width = run.dimensions["vocabulary"], run.dimensions["width"]
     if facts.sharded(run.dimensions):
-        tensors = facts.parameters(run.dimensions)
-        shards = [Shard(run, name, tensors[name]) for name in ("wide_embedding", "deep_embedding")]
-        return [sparse.Part(run, shard) for shard in shards]
-    lazy = bool(facts.sparse(run.dimensions))
+        known = facts.parameters(run.dimensions)
+        tensors = {name: known[name] for name in ("wide_embedding", "deep_embedding")}
+        if run.compiler == "graph":
+            return [sparse.Spread(run, *each) for each in tensors.items()]
+        return [sparse.Part(run, Shard(run, *each)) for each in tensors.items()]
+    lazy = bool(facts.sparse(run.dimensions)) and run.compiler == "none"
     return sparse.Table(rows, 1, lazy), sparse.Table(rows, width, lazy)
 
 
 def model(run):
-    return framework.place(run, WideDeep(run))
+    network = framework.place(run, WideDeep(run))
+    for table in (network.wide, network.deep):
+        if isinstance(table, sparse.Spread):
+            table.spread()
+    return network
 
 
 def weights(run, network):
@@ -77,6 +83,7 @@ def optimizer(run, network):
         lr=facts.learning_rate(run.global_batch_size),
         betas=(facts.BETA1, facts.BETA2),
         eps=facts.EPSILON,
+        rows_alone=bool(facts.sparse(run.dimensions)),
     )
 
 
@@ -92,11 +99,18 @@ def training(run):
         example=empty(run.batch_size),
         parity={
             "optimizer": "Adam; of the tables " + run.dimensions["adam"],
-            **facts.travel(run, "all-gather, of which a rank takes its part"),
+            **facts.travel(run, travel(run)),
         },
         schedule=facts.schedule(run),
         outputs=outputs,
     )
+
+
+def travel(run):
+    """How a batch's rows come to the rank that asked for them, where ranks share tables out."""
+    if run.compiler == "graph":
+        return "ids by all-gather, rows as nn.Graph makes them those of a rank's own batch"
+    return "all-gather, of which a rank takes its part"
 
 
 def inference(run):
