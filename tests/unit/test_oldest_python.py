@@ -52,17 +52,8 @@ def imported_at_the_top(path: Path) -> set[str]:
 def needs_a_framework(path: Path) -> bool:
     pages = path.parent.name in (*workloads.NAMES, "encoders") or path.stem == "formulas"
     own = ("training", "inference", "phases", "sparse", "formats", "transformer", "adam", "lamb")
-    own += (
-        "adamw",
-        "clip",
-        "norms",
-        "parallel",
-        "foreach",
-        "cpu",
-        "split_head",
-        "convolutions",
-        "layers",
-    )
+    own += ("adamw", "clip", "norms", "parallel", "foreach", "cpu", "split_head", "convolutions")
+    own += ("layers",)
     reader = path.parent.name == "readers" and path.stem not in ("__init__", "files")
     return pages or reader or ("frameworks" in path.parts and path.stem in own)
 
