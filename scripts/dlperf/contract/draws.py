@@ -32,8 +32,8 @@ class Orders(NamedTuple):
 
     seed: of batches, of what a training draws itself, and of an inference's weights, told at once.
     shown: whether what the weights became is told tensor by tensor, or an inference's answers.
-    trial_steps: behind the warm-up, whose pace says how many steps the only window has: at least
-    its own; 0: there is no trial.
+    trial_steps: behind the warm-up, whose pace says how many steps the only window of a repetition
+    has: at least its own; 0: there is no trial.
     """
 
     seed: int

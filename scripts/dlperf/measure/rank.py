@@ -99,10 +99,12 @@ def measure(run, watch):
     warmup_seconds = perf_counter() - warmup_started
 
     asked = [steps for _, steps in windows]
-    if trial_steps:
+    # a spot run has the trial too, so that nothing tells it apart, and windows as it was told before
+    paced = timed_steps(run, scenario, work, guest, trial_steps) if trial_steps else None
+    if paced is not None:
         ((seed, _),) = windows
-        windows = [(seed, timed_steps(run, scenario, work, guest, trial_steps))]
-        work.batches.expect((before + windows[0][1]) * run.accumulation)
+        windows = [(seed, paced)]
+        work.batches.expect((before + paced) * run.accumulation)
         work.batches.fill()
 
     shown = []
@@ -164,7 +166,8 @@ def measure(run, watch):
 
 
 def timed_steps(run, scenario, work, guest, trial_steps):
-    """How many steps the window has, as the stopwatch tells all ranks by the pace of a trial."""
+    """How many steps the window has, as the stopwatch tells all ranks by the pace of a trial; None:
+    as many as it told before."""
     guest.phase("trial")
     guest.wait("trial")
     for _ in range(trial_steps):

@@ -132,15 +132,14 @@ def ordered(case, draw=None, spot=False):
     settings, identity = case["settings"], case["identity"]
     counts = settings["warmup_steps"], settings["measured_steps"]
     scenario = scenarios.load(identity["scenario"])
-    if draw is not None and spot and not scenario.COUNTED:
-        # its window is replayed in float64, and takes no more steps than are asked for
-        return draw.spot_run(*counts, scenario.TRAINS)
     if draw is None or scenario.COUNTED:
         seed = settings["seed"]
         orders = draws.Orders(seed, counts[0], [draws.Window(seed, counts[1])])
+    elif spot:
+        orders = draw.spot_run(*counts, scenario.TRAINS)
     else:
         orders = draw.repetition(identity["repetition"], *counts)
-    paced = settings.get("minimum_seconds", 0) > 0 and not spot
+    paced = settings.get("minimum_seconds", 0) > 0
     return orders._replace(trial_steps=counts[1]) if paced else orders
 
 
@@ -155,12 +154,16 @@ def seeded(case, seed, weights_dir=""):
 
 
 def told(orders):
-    """What ranks are told, by barrier: of signs only where there is something to look at."""
+    """What ranks are told, by barrier: of signs only where there is something to look at.
+
+    The window of a spot run is replayed in float64, and takes no more steps than are asked for.
+    """
     dice = random.SystemRandom()
-    return {
+    found = {
         "orders": lambda: [orders.warmup_steps, orders.windows, orders.trial_steps],
         "signs": lambda: dice.getrandbits(draws.BITS) if orders.shown else None,
     }
+    return dict(found, paced=lambda: None) if orders.shown else found
 
 
 def cannot_run(case, launcher="", pinned=True):
@@ -247,7 +250,7 @@ class Attempt:
         begun=None,
     ):
         self._case, self._own_loopback = case, own_loopback
-        self._told = dict(told or {}, paced=self._paced)
+        self._told = dict({"paced": self._paced}, **(told or {}))
         self.trial = self.timed_steps = None
         self.begun = time.monotonic() if begun is None else begun
         self._deadline = self.begun + case["settings"]["timeout_seconds"]

@@ -81,7 +81,7 @@ def asked(**values):
     return by_hand.document({**ASKED, **values})
 
 
-def test_a_repetition_has_a_trial_and_a_spot_run_has_none():
+def test_a_repetition_and_a_spot_run_have_a_trial_and_the_spot_run_its_own_windows():
     draw = Draw("group", "0" * 32)
     for case in (asked(minimum_seconds=2), asked(minimum_seconds=2, scenario="infer")):
         for drawn in (draw, None):
@@ -89,7 +89,9 @@ def test_a_repetition_has_a_trial_and_a_spot_run_has_none():
             assert orders.trial_steps == orders.windows[0].steps == 5
             assert orders.steps == 2 + 5 + 5
             assert stopwatch.told(orders)["orders"]()[2] == 5
-            assert stopwatch.ordered(case, drawn, spot=True).trial_steps == 0
+            assert "paced" not in stopwatch.told(orders)
+        spot = stopwatch.ordered(case, draw, spot=True)
+        assert spot.trial_steps == 5 and stopwatch.told(spot)["paced"]() is None
     assert stopwatch.ordered(asked(), draw).trial_steps == 0
 
 
