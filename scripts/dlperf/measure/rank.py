@@ -99,7 +99,7 @@ def measure(run, watch):
     warmup_seconds = perf_counter() - warmup_started
 
     asked = [steps for _, steps in windows]
-    # a spot run has the trial too, so that nothing tells it apart, and windows as it was told before
+    # a spot run has the trial too, which else would tell it apart, and its windows as told before
     paced = timed_steps(run, scenario, work, guest, trial_steps) if trial_steps else None
     if paced is not None:
         ((seed, _),) = windows
