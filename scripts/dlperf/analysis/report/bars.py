@@ -35,23 +35,36 @@ def medians(rows: Sequence[Cell], series: Sequence[Series]) -> Figure:
     places = list(dict.fromkeys(map(labels.by_place, rows)))
     places.sort(key=lambda place: place[:3])  # layouts as they come
     across = min(len(places), 2)
-    down = -(-len(places) // across)
-    panel, gap = 0.27 * len(series) + 0.1, 0.75
+    # a line of panels has the series of which one of them has a bar
+    lines = [places[start : start + across] for start in range(0, len(places), across)]
+    there = [[row for row in rows if labels.by_place(row) in line] for line in lines]
+    named = [[each for each in series if any(row in each.cells for row in own)] for own in there]
+    heights, gap = [0.27 * len(each) + 0.1 for each in named], 0.75
     notes = [origins.of(rows).note]
     if len(places) > 1:
         notes.append("Each panel has its own scale.")
-    made, top, bottom = canvas(rows, rows[0]["metric"], down * panel + (down - 1) * gap, notes)
+    whole = sum(heights) + gap * (len(lines) - 1)
+    made, top, bottom = canvas(rows, rows[0]["metric"], whole, notes)
     left = (0.25 + 0.075 * max(len(each.title) for each in series)) / WIDTH
     right = 0.985 if highest_end(rows) < 10_000 else 0.968  # the last tick's label may stand out
-    made.subplots_adjust(
-        left=left, right=right, top=top, bottom=bottom, wspace=0.07, hspace=gap / panel
+    grid = made.add_gridspec(
+        len(lines),
+        across,
+        height_ratios=heights,
+        left=left,
+        right=right,
+        top=top,
+        bottom=bottom,
+        wspace=0.07,
+        hspace=gap / (sum(heights) / len(heights)),
     )
-    for index, place in enumerate(places):
-        axes = made.add_subplot(down, across, index + 1)
-        own = [row for row in rows if labels.by_place(row) == place]
-        _bars(axes, own, series, named=index % across == 0)
-        axes.set_title(labels.place(own[0]), loc="left", size=9.5, weight="bold", pad=4)
-        axes.set_xlabel(axis_title(rows[0]), size=8.5)
+    for down, (line, shown) in enumerate(zip(lines, named, strict=True)):
+        for index, place in enumerate(line):
+            axes = made.add_subplot(grid[down, index])
+            own = [row for row in rows if labels.by_place(row) == place]
+            _bars(axes, own, shown, named=not index)
+            axes.set_title(labels.place(own[0]), loc="left", size=9.5, weight="bold", pad=4)
+            axes.set_xlabel(axis_title(rows[0]), size=8.5)
     return made
 
 

@@ -35,7 +35,7 @@ def describe(cells: Sequence[Cell], kind: str) -> str:
             said = [
                 f"{forms.percent(row['efficiency'])} on {labels.short_place(row)}{_mark(row)}"
                 for row in ok
-                if row["efficiency"] is not None and labels.devices(row) > 1
+                if row["efficiency"] is not None and labels.is_scaled(row)
             ]
         parts.append(f"{names.series_title(*key)} {', '.join(said) or 'no value'}")
     title, unit = metrics.of_row(cells[0]).title.lower(), labels.unit(cells[0])

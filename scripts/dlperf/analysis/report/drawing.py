@@ -78,6 +78,7 @@ PNG_LEVEL = (
 WIDTH = 9.0  # inches
 LONG_TITLE = 46  # characters
 LONG_FACTS = 132  # likewise, at full size
+SEPARATOR = "  ·  "
 #: Lines and markers of a scaling figure by layout.
 DASHES: Any = ("-", (0, (1, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
 FILLS = ("full", "left", "top", "right")
@@ -223,15 +224,12 @@ def canvas(
         f"{row['data']} data" if row["data"] else "",
         labels.device(row).removeprefix("a device is ").replace("one ", "device = one ", 1),
     ]
-    text = "  ·  ".join(filter(None, facts))
-    made.text(
-        0.012,
-        1 - 0.49 / height,
-        text,
-        size=9 * min(1, LONG_FACTS / len(text)),
-        color=MUTED,
-        va="center",
-    )
+    lines = _lines([each for each in facts if each])
+    usual = 9.0 if len(lines) == 1 else 7.8
+    fits = 9 * LONG_FACTS / max(map(len, lines))
+    for line, text in enumerate(lines):
+        place = 0.49 + 0.14 * (line - (len(lines) - 1) / 2)
+        made.text(0.012, 1 - place / height, text, size=min(usual, fits), color=MUTED, va="center")
     for line, note in enumerate(reversed(notes)):
         made.text(0.012, (0.13 + 0.17 * line) / height, note, size=7.5, color=MUTED, va="center")
     if marks := sorted({flags.mark(row) for row in rows} - {""}):
@@ -249,6 +247,16 @@ def canvas(
             fontsize=8.5,
         )
     return made, 1 - above / height, below / height
+
+
+def _lines(facts: Sequence[str]) -> list[str]:
+    """What a figure shows, in one line if it fits there, else in two."""
+    words = [SEPARATOR.join(facts)]
+    if len(words[0]) > LONG_FACTS:
+        splits = [(facts[:at], facts[at:]) for at in range(1, len(facts))]
+        both = [[SEPARATOR.join(part) for part in parts] for parts in splits]
+        words = min(both, key=lambda lines: max(map(len, lines)), default=words)
+    return words
 
 
 def axis_title(row: Cell) -> str:

@@ -242,7 +242,7 @@ def _facts(row: Cell, others: Iterable[Cell]) -> dict[str, str]:
             found["CV"] = forms.fine_percent(row["cv"])
     if row["ratio"] is not None and labels.devices(row) > 1:
         found["speed-up"] = f"{forms.number(row['ratio'])} ({_range(row, 'ratio', forms.number)})"
-    if row["efficiency"] is not None and labels.devices(row) > 1:
+    if row["efficiency"] is not None and labels.is_scaled(row):
         interval = _range(row, "efficiency", forms.percent)
         found["efficiency"] = f"{forms.percent(row['efficiency'])} ({interval})"
     for other in others:

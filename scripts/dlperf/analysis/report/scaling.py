@@ -85,7 +85,7 @@ def _efficiencies(axes: Axes, series: Sequence[Series], rows: Sequence[Cell]) ->
     drawn = [
         each
         for each in series
-        if any(labels.devices(row) > 1 for row in measured(each, "efficiency"))
+        if any(labels.is_scaled(row) for row in measured(each, "efficiency"))
     ]
     axes.axhline(100, color=INK, linewidth=1, linestyle=(0, (5, 3)))
     axes.set_xlabel("devices", size=8.5)
@@ -99,7 +99,7 @@ def _efficiencies(axes: Axes, series: Sequence[Series], rows: Sequence[Cell]) ->
     lows = [100.0]
     for index, each in enumerate(drawn):
         shift = 0.62 * ((index + 0.5) / len(drawn) - 0.5)
-        ok = [row for row in measured(each, "efficiency") if labels.devices(row) > 1]
+        ok = [row for row in measured(each, "efficiency") if labels.is_scaled(row)]
         values = [100 * row["efficiency"] for row in ok]
         lows += [100 * ends_of(row, "efficiency")[0] for row in ok]
         xs = [places[labels.devices(row)] + shift for row in ok]

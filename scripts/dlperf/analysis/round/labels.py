@@ -11,7 +11,7 @@ from dlperf.analysis.round import names
 from dlperf.analysis.schema import forms
 from dlperf.analysis.statistics.medians import order_coverage, order_rank
 from dlperf.contract.layout import NAMES as LAYOUT
-from dlperf.workloads.cases import layout_of_row
+from dlperf.workloads.cases import base_case, case_of_row, layout_of_row
 
 
 def difference(tier: Mapping[str, Any]) -> str:
@@ -224,6 +224,13 @@ def by_place(row: Mapping[str, Any]) -> tuple[int, int, int, str]:
 
 def devices(row: Mapping[str, Any]) -> int:
     return row["nodes"] * row["devices_per_node"]
+
+
+def is_scaled(row: Mapping[str, Any]) -> bool:
+    """Whether a cell has more devices than the one that its efficiency is over: a model that two
+    devices share is its own base there."""
+    case = case_of_row(row)
+    return case.devices > base_case(case).devices
 
 
 def interval(n: int) -> str:

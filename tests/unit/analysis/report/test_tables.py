@@ -16,6 +16,7 @@ from PIL import Image
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
+from dlperf.analysis.report import summary
 from dlperf.analysis.report.drawing import spread
 from dlperf.analysis.report.tables import build, markdown
 from dlperf.analysis.round import labels, metrics, names
@@ -115,6 +116,21 @@ def test_layouts_are_drawn_where_a_topology_has_several(tmp_path):
     assert "JAX [xla], tp2" in drawn and ", batch " not in drawn.partition("</title>")[2]
     apart = {**with_gpt(layouts=[{}, {"zero_stage": 1}]), "frameworks": ["jax"]}
     assert not [each for each in names.figure_ids(cases(apart)) if each.endswith("-layouts")]
+
+
+def test_a_layout_that_is_its_own_base_has_no_scaling_efficiency(tmp_path):
+    """Two devices that share one replica have nothing to be compared with."""
+    split = {"layouts": [{"tensor_parallel": 2}], "topologies": ["1n2d"]}
+    asked = with_gpt(also=[{"frameworks": ["pytorch", "jax"], **split}])
+    asked |= {"topologies": ["1n1d", "1n2d"], "frameworks": ["pytorch", "jax", "mxnet"]}
+    results = write_round(tmp_path, {**asked, "repetitions": 4})
+    rows = [row for row in analyse(results) if row["table"] == "gpt-train-fp32-b4"]
+    found = summary.standings(rows, read_table(results / "measurements.tsv.gz"))
+    scaled = {labels.short_place(each.best): each.efficiency is not None for each in found}
+    assert scaled == {"1n1d": False, "1n2d": True, "1n2d, tp2": False}
+    bars = write_figure(results, "gpt-train-fp32-b4-throughput")[0]
+    # in the second line of panels, those that have a bar there
+    assert (bars.count(">PyTorch<"), bars.count(">MXNet [static]<")) == (2, 1)
 
 
 def test_no_title_of_layouts_is_cut_however_long_their_names_are(tmp_path):
