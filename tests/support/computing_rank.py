@@ -308,6 +308,7 @@ FRAMEWORK = SimpleNamespace(
     start=lambda run: None,
     stop=lambda run: None,
     step_timer=lambda run: HostTimer(),
+    reset_peak=lambda run: None,
     memory=lambda run: dict.fromkeys(("device_peak_bytes", "device_total_peak_bytes")),
     parity=lambda run: {},
 )
