@@ -1,8 +1,8 @@
 """Where ranks meet: a barrier over TCP that costs every framework the same.
 
 The stopwatch is the server. A rank connects once, says who it is (door.py), reports its phase and
-waits at named barriers. Each message is a line: a rank sends `phase NAME` and `wait NAME VALUE`,
-where VALUE is what it says there, as JSON, and receives `go`, with what is told to all ranks at
+waits at named barriers. Each message is a line: a rank sends `phase NAME` and `wait [NAME, VALUE]`,
+as JSON, where VALUE is what it says there, and receives `go`, with what is told to all ranks at
 that barrier, as JSON. `note NAME` says where a rank is, for the stopwatch to look at its clock and
 at the rank's processes; the answer, which comes at once, is what these have taken of the processor.
 """
@@ -79,8 +79,8 @@ class Meeting:
                     if word == "phase":
                         self.phases[rank] = value
                     elif word == "wait":
-                        barrier, _, said = value.partition(" ")
-                        self.said.setdefault(barrier, {})[rank] = json.loads(said or "null")
+                        barrier, said = json.loads(value)
+                        self.said.setdefault(barrier, {})[rank] = said
                         self._arrive(barrier, rank, connection)
                     elif word == "note":
                         self.noted.setdefault(value, {})[rank] = came
@@ -128,14 +128,14 @@ class Guest:
 
     def wait(self, barrier, said=None):
         """Return when every rank has reached `barrier`: what they are told there, or None."""
-        return self._ask("wait", barrier, " " + json.dumps(said))
+        return self._ask("wait", json.dumps([barrier, said]), barrier)
 
     def note(self, name):
         """Say where this rank is; return what its processes have taken (early_return.Taken)."""
-        return self._ask("note", name)
+        return self._ask("note", name, name)
 
-    def _ask(self, word, name, said=""):
-        self._send("%s %s%s" % (word, name, said))
+    def _ask(self, word, said, name):
+        self._send("%s %s" % (word, said))
         line = self._lines.readline()
         if not line:
             raise ConnectionError("the stopwatch is gone while this rank waited at " + name)

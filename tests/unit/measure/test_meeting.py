@@ -20,17 +20,17 @@ from dlperf.measure.meeting import Guest, Meeting
 SECRET = "0123456789abcdef"
 #: What comes from those who do not know the token: in the words of a rank, in JSON, in noise.
 STRANGE = [
-    b"wait window\n",
-    b"hello 0\nwait window\n",
+    b'wait ["window", null]\n',
+    b'hello 0\nwait ["window", null]\n',
     b"5\n",
     b"null\n",
     b"[]\n",
     b"{}\n",
-    b'{"token": 5, "rank": 1}\nwait window\n',
-    '{"token": "é", "rank": 1}\nwait window\n'.encode(),
-    b'{"token": "\\ud800", "rank": 1}\nwait window\n',
-    b'{"token": "", "rank": 1}\nwait window\n',
-    b'{"token": "0123456789abcdeX", "rank": 1}\nwait window\n',
+    b'{"token": 5, "rank": 1}\nwait ["window", null]\n',
+    '{"token": "é", "rank": 1}\nwait ["window", null]\n'.encode(),
+    b'{"token": "\\ud800", "rank": 1}\nwait ["window", null]\n',
+    b'{"token": "", "rank": 1}\nwait ["window", null]\n',
+    b'{"token": "0123456789abcdeX", "rank": 1}\nwait ["window", null]\n',
     b"\xff\xfe\x00\n",
     b"[" * 400 + b"\n",
     b"x" * 100_000,
@@ -82,10 +82,25 @@ def test_a_stranger_opens_no_barrier(meeting, words):
 
 def test_a_barrier_counts_ranks_not_words(meeting):
     first = Guest(meeting.address, 0, SECRET)
-    first._send("wait window")
+    first._send('wait ["window", null]')
     held = waiting(first, "window")
     held.join(0.2)
     assert held.is_alive(), "one rank came twice, the other not yet"
+
+
+def test_ranks_say_any_value_at_a_barrier_of_any_name(meeting):
+    guests = [Guest(meeting.address, rank, SECRET) for rank in (0, 1)]
+    for name, said in (
+        ("tested 3", 1.5),
+        ("gemm fp32 1 0", None),
+        ('"a" [b]', {"c d": [2, "e f"]}),
+    ):
+        held = threading.Thread(target=guests[0].wait, args=(name, said), daemon=True)
+        held.start()
+        guests[1].wait(name, said)
+        held.join(5)
+        assert not held.is_alive() and meeting.said[name] == {0: said, 1: said}
+        assert name in meeting.times
 
 
 @pytest.mark.parametrize("rank", [0, 2, -1, True, "1", None, 1.0, [1]])
