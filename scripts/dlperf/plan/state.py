@@ -55,7 +55,6 @@ def state_of_record(path: Path, settings: dict[str, Any], results: Path = Path("
     """The state of a repetition with a record, beside the settings that the config has now."""
     status, measured_with = read_head(path)
     known = {**UNSAID, **measured_with} if measured_with else {}
-    known = {**UNSAID, **known}
     if any(known.get(key, value) != value for key, value in {**UNSAID, **settings}.items()):
         return "outdated"
     if measured_with and _has_other_data(path, settings["data_dir"], results):
