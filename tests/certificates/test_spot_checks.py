@@ -1,11 +1,15 @@
 """The process that is timed is the one that is proved: real spot runs, replayed, and false ones."""
 
+import pandas
 import pytest
 from conftest import SCRIPTS
 from edits import edit_file
-from spot import Spot, check, failed
+from spot import Spot, check, failed, measured
 from test_mutations import copied
-from wrong.timed import FALSE, FALSE_ANSWERS, FALSE_IN_BFLOAT16, False_, infers, of
+from wrong.timed import BEHIND, FALSE, FALSE_ANSWERS, FALSE_IN_BFLOAT16, False_, infers, of
+
+from dlperf.analysis.round import disturbances
+from dlperf.scenarios.train import window_seconds
 
 HONEST = [
     of("gpt", "pytorch"),
@@ -69,3 +73,23 @@ def test_other_work_than_was_certified_is_found(environments, tmp_path, false):
     tiers = check(false.spot, scripts, tmp_path / "spot")
     print(tiers)
     assert failed(tiers), tiers
+
+
+@pytest.mark.parametrize(
+    "false",
+    [BEHIND[0], *(pytest.param(each, marks=pytest.mark.full) for each in BEHIND[1:])],
+    ids=name_of,
+)
+def test_what_is_left_out_behind_a_spot_runs_steps_shows_in_the_pace(environments, tmp_path, false):
+    """A spot run has no more steps than the trial, so it passes; a longer window is too fast."""
+    scripts = copied(SCRIPTS, tmp_path)
+    spot = false.spot
+    edit_file(false.edit, scripts / f"dlperf/workloads/{spot.workload}/{spot.framework}.py")
+    tiers = check(spot, scripts, tmp_path / "spot")
+    assert not failed(tiers), tiers
+    record = measured(spot, scripts, tmp_path / "record.json", minimum_seconds=2)
+    assert record["status"] == "ok", record["reason"]
+    steps = record["steps"]
+    row = {"number": 0, "measured_steps": spot.measured_steps, "timed_steps": steps["measured"]}
+    row |= {"window_seconds": window_seconds(record), "trial_seconds": steps["trial"]["seconds"]}
+    assert disturbances.hurried(pandas.DataFrame([row])) == {0}, row

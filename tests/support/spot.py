@@ -49,21 +49,8 @@ def check(spot: Spot, scripts: Path, folder: Path, draw: Path | None = None) -> 
     if draw is None:
         draw = folder / "draw.json"
         draws.write(draw, "test")
-    case, run, replay = (folder / name for name in ("case.json", "run.json", "replay.json"))
-    sizes = {**SIZES[spot.workload], **dict(spot.layout)}
-    options = {
-        **{"workload": spot.workload, "framework": spot.framework, "compiler": spot.compiler},
-        **{"devices": spot.devices, "precision": spot.precision, "device": "cpu"},
-        **{"batch_size": BATCHES[spot.workload], "warmup_steps": 2, "timeout_seconds": 900},
-        **{"measured_steps": spot.measured_steps, "scenario": spot.scenario, **sizes},
-        **({"arrival_rate": 50} if spot.scenario == "server" else {}),
-    }
-    words = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
-    case.write_text(called(SCRIPTS, "dlperf.measure", "case", *words))
-    environment = f"--environment={ROOT}/results/environments/{spot.framework}.cpu/env.json"
-    given = (f"--case={case}", f"--draw={draw}", "--spot", f"--out={run}", environment)
-    called(scripts, "dlperf.measure", *given)
-    document = json.loads(run.read_text())
+    run, replay = folder / "run.json", folder / "replay.json"
+    document = measured(spot, scripts, run, f"--draw={draw}", "--spot")
     if document["status"] != "ok":  # such as answers that are not those of their batches
         return [(f"{document['status']}: {document['reason']}", math.inf, 0.0, "")]
     given = ("--environment", f"{ROOT}/results/environments/pytorch.cpu/env.json")
@@ -73,6 +60,24 @@ def check(spot: Spot, scripts: Path, folder: Path, draw: Path | None = None) -> 
     allowed = bounds.allowed(case_of(document["identity"]), spot.precision)
     judged = tiers.of_training if spot.scenario == "train" else tiers.of_inference
     return list(judged(document, replayed, allowed))
+
+
+def measured(spot: Spot, scripts: Path, out: Path, *words: str, **settings: float) -> dict:
+    """What the stopwatch of this copy of the code writes of it, with these settings too."""
+    sizes = {**SIZES[spot.workload], **dict(spot.layout)}
+    options = {
+        **{"workload": spot.workload, "framework": spot.framework, "compiler": spot.compiler},
+        **{"devices": spot.devices, "precision": spot.precision, "device": "cpu"},
+        **{"batch_size": BATCHES[spot.workload], "warmup_steps": 2, "timeout_seconds": 900},
+        **{"measured_steps": spot.measured_steps, "scenario": spot.scenario, **sizes, **settings},
+        **({"arrival_rate": 50} if spot.scenario == "server" else {}),
+    }
+    case = out.with_name("case.json")
+    given = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
+    case.write_text(called(SCRIPTS, "dlperf.measure", "case", *given))
+    environment = f"--environment={ROOT}/results/environments/{spot.framework}.cpu/env.json"
+    called(scripts, "dlperf.measure", f"--case={case}", f"--out={out}", environment, *words)
+    return json.loads(out.read_text())
 
 
 def called(scripts: Path, module: str, *arguments: str) -> str:

@@ -101,6 +101,13 @@ FIRST = """
 """
 
 
+#: Behind as many steps as a spot run has.
+NO_MORE = """
+    if count[0] - (restarts[-1] if restarts else 0) <= 6:
+        kept[0] = take()
+"""
+
+
 def other_arrays(change: str) -> str:
     """A body that puts other `arrays` of a batch on the device; `kept` are the first one's."""
     return f"""
@@ -318,4 +325,9 @@ FALSE_IN_BFLOAT16 = [
     in_bfloat16("a table that rests", "tensorflow", behind_each_step(RESTING_TABLE)),
     in_bfloat16("each second step, from the third on", "jax", with_step(AFTER_TWO)),
     in_bfloat16("all rows of tables move", "mxnet", ALL_ROWS),
+]
+#: They pass, but are too fast in a window that has more steps (`minimum_seconds`).
+BEHIND = [
+    False_("no step behind a spot run's", of(workload, framework), decorated(with_step(NO_MORE)))
+    for workload, framework in (("wide_deep", "mxnet"), ("gpt", "pytorch"), ("gpt", "jax"))
 ]

@@ -46,6 +46,10 @@ LOSS_MOVE = 0.25
 CHANGES = Shares(0.01, 0.15, 0.05, 0.25)
 #: In longer runs than of so many steps it may be more.
 CHANGE_STEPS, CHANGE_SHARE_LONG = 12, 0.1
+#: A window longer than was asked for may go so much faster than the trial before it, whose steps
+#: the spot run has too. A trial begins and ends with a barrier more a step, which makes it slower:
+#: by 1 % at most in honest runs on a CPU. No GPU has shown its own share yet.
+PACE = 1.1
 #: What cells have in common that are beside each other.
 BESIDE = ["table", "nodes", "devices_per_node", *LAYOUT, "workload", "precision"]
 #: What a frame must have for `placed`, from which `strange_losses`, `strange_weights` and
@@ -100,6 +104,7 @@ def raised(
         "suspect:losses": strange_losses(compared),
         "suspect:weights": strange_weights(compared),
         "suspect:outputs": strange_outputs(compared),
+        "suspect:pace": hurried(ok),
     }
 
 
@@ -154,6 +159,15 @@ def strange_weights(ok: pandas.DataFrame) -> set[int]:
         far = (own_change - change).abs() > share * change
         found |= set(own["number"][far | (own["weights_unchanged"] > unchanged)])
     return found
+
+
+def hurried(ok: pandas.DataFrame) -> set[int]:
+    """Cases whose windows went faster than their own trials, in the middle of their repetitions."""
+    longer = ok[ok["timed_steps"] > ok["measured_steps"]].dropna(subset=["trial_seconds"])
+    paces = longer["timed_steps"] / longer["window_seconds"]
+    trials = longer["measured_steps"] / longer["trial_seconds"]
+    faster = (paces / trials).groupby(longer["number"]).median()
+    return set(faster.index[faster > PACE])
 
 
 def strange_outputs(ok: pandas.DataFrame) -> set[int]:

@@ -25,7 +25,7 @@ CODE = "suspect:code"
 #: excluding it would move its rivals up for an accident.
 EXCLUDING = (
     *("suspect:losses", "suspect:weights", "suspect:outputs", "suspect:mfu-above-100%"),
-    CODE,
+    *("suspect:pace", CODE),
 )
 #: A ratio that a cell lacks, because its baseline is a cell that EXCLUDING excludes.
 NO_SPEED_UP = "suspect-baseline:speed-up"
@@ -64,6 +64,8 @@ FLAGS = {
     "another model than its certificate proves",
     "suspect:weights": "its ranks ended with different weights, or training changed them otherwise "
     "than in the other frameworks: work may be left out while it is timed",
+    "suspect:pace": "its timed window went faster than its own trial, whose steps a spot check "
+    "proves: work may be left out behind as many",
     NO_SPEED_UP: f"no speed-up or ratio: {_BASELINE}",
     NO_PRECISION_RATIO: f"no ratio to a full precision: {_BASELINE}",
     NO_GLOBAL_BATCH_RATIO: f"no ratio with an equal global batch: {_BASELINE}",

@@ -221,6 +221,7 @@ def _measured(record: Mapping[str, Any], case: plan.Case, values: Values, target
         **{name: value(record, case) for name, value in values.items()},
         "samples": record["samples"],
         "timed_steps": steps["measured"],
+        "trial_seconds": steps["trial"]["seconds"] if "trial" in steps else None,
         "window_seconds": seconds,
         "window_start_utc": utc(min(rank["start_utc"] for rank in window)),
         "window_end_utc": utc(max(rank["end_utc"] for rank in window)),

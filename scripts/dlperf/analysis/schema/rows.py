@@ -104,6 +104,7 @@ class Measurement(Asked, total=False):
     unit: str
     samples: Maybe
     timed_steps: Maybe
+    trial_seconds: Maybe
     window_seconds: Maybe
     window_start_utc: str
     window_end_utc: str

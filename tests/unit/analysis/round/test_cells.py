@@ -14,7 +14,7 @@ from generated_round import config, shift, stretch, write_round
 
 from dlperf import plan
 from dlperf.analysis.__main__ import main
-from dlperf.analysis.round import disturbances, metrics
+from dlperf.analysis.round import disturbances, flags, metrics
 from dlperf.analysis.schema.files import read_table
 from dlperf.analysis.statistics import separation
 from dlperf.contract.layout import Layout
@@ -556,6 +556,39 @@ def test_how_far_weights_went_is_not_compared_in_windows_of_their_own_number_of_
     assert suspect([10, 10, 10]) == {2}
     assert suspect([10, 10, 50]) == suspect([30, 40, 50]) == set()
     assert suspect([30, 40, 50], unchanged=(0, 0, 1)) == {2}, "but what did not move is"
+
+
+@pytest.mark.parametrize(
+    ("trials", "timed", "expected"),
+    [
+        ([1.0, 1.0, 1.0], 100, set()),  # of 10 steps, beside 10 s of 100
+        ([1.05, 1.09, 1.3], 100, set()),  # one trial that was disturbed
+        ([1.2, 1.11, 1.0], 100, {7}),
+        ([0.5, 0.5, 0.5], 100, set()),  # a card that grew hot
+        ([1.5, 1.5, 1.5], 10, set()),  # a window that a spot run has whole
+    ],
+)
+def test_a_window_that_is_faster_than_its_trial_is_suspect(trials, timed, expected):
+    """Work that is left out behind as many steps as a spot run has."""
+    rows = pandas.DataFrame({"trial_seconds": trials}).assign(
+        **{"number": 7, "measured_steps": 10, "timed_steps": timed, "window_seconds": timed / 10}
+    )
+    assert disturbances.hurried(rows) == expected
+
+
+def test_the_seconds_of_a_trial_stand_beside_its_window(tmp_path):
+    def change(record):
+        if record["identity"]["framework"] == "mxnet":
+            record["steps"]["trial"]["seconds"] = 12.5
+
+    asked = config(frameworks=["pytorch", "mxnet"], minimum_seconds=10)
+    analyse(results := write_round(tmp_path, asked, change=change))
+    rows = read_table(results / "measurements.tsv.gz")
+    assert {(row["framework"], row["trial_seconds"]) for row in rows} == {
+        ("pytorch", 10.0),
+        ("mxnet", 12.5),
+    }
+    assert "suspect:pace" in flags.EXCLUDING
 
 
 def suspects(tmp_path, change, **round_):
