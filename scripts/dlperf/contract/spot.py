@@ -23,8 +23,8 @@ class Spot:
 
     loss: float
     losses: float
-    change: Tuple[float, float]
-    change_worst: Tuple[float, float]
+    change: Tuple[Tolerance, Tolerance]
+    change_worst: Tuple[Tolerance, Tolerance]
     norm: float
     norm_worst: float
     long_change: Tolerance

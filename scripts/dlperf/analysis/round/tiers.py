@@ -136,9 +136,11 @@ def _exact(windows: Sequence[Compared], allowed: Spot) -> Iterator[Tier]:
     if short.losses[1:]:
         yield "spot-losses", max(short.losses[1:]), allowed.losses, ""
     place = min(len(short.losses), 2) - 1
-    yield "spot-change", _median(short.changes), allowed.change[place], ""
-    tensor, worst = _worst(short.changes, short.lengths)
-    yield "spot-change-worst", worst, allowed.change_worst[place], tensor
+    if applies(change := allowed.change[place]):
+        yield "spot-change", _median(short.changes), number(change), ""
+    if applies(change := allowed.change_worst[place]):
+        tensor, worst = _worst(short.changes, short.lengths)
+        yield "spot-change-worst", worst, number(change), tensor
     for long in others:
         yield "window-norm", _median(long.norms), allowed.norm, ""
         tensor, worst = _worst(long.norms, long.lengths)
