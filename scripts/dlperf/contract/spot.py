@@ -7,7 +7,7 @@ set anew makes no certificate stale.
 import dataclasses
 from typing import Tuple
 
-from dlperf.contract.proof import Tolerance
+from dlperf.contract.proof import SHOWN_BY_ALL, Tolerance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,8 @@ class Spot:
     change_worst: how far what the short window adds is from the replay's, in the median tensor and
     in the worst one; of a window of one step, and of two. norm, norm_worst: how far the norm of
     what the long window adds is from that of the replay's. long_change: as `change`, of the long
-    window, where rounding does not grow in it.
+    window, where rounding does not grow in it. change_last: as `change`, of the model's last tensor
+    alone, where rounding drowns those before it: little lies between it and the loss.
     """
 
     loss: float
@@ -28,3 +29,4 @@ class Spot:
     norm: float
     norm_worst: float
     long_change: Tolerance
+    change_last: Tuple[Tolerance, Tolerance] = (SHOWN_BY_ALL, SHOWN_BY_ALL)

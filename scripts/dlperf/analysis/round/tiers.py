@@ -141,6 +141,9 @@ def _exact(windows: Sequence[Compared], allowed: Spot) -> Iterator[Tier]:
     if applies(change := allowed.change_worst[place]):
         tensor, worst = _worst(short.changes, short.lengths)
         yield "spot-change-worst", worst, number(change), tensor
+    if applies(change := allowed.change_last[place]):
+        last = list(short.changes)[-1]
+        yield "spot-change-last", short.changes[last], number(change), last
     for long in others:
         yield "window-norm", _median(long.norms), allowed.norm, ""
         tensor, worst = _worst(long.norms, long.lengths)

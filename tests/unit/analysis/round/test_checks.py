@@ -1,6 +1,7 @@
 """A spot run beside its replay: the verdict, and what it means for ranks."""
 
 import copy
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -13,6 +14,7 @@ from generated_round import config, write_round
 from dlperf import workloads
 from dlperf.analysis.round import checks, tiers
 from dlperf.analysis.schema.files import read_table
+from dlperf.contract.proof import Inapplicable
 from dlperf.contract.spot import Spot
 from dlperf.measure import answers
 from dlperf.measure import spot as spot_runs
@@ -26,6 +28,7 @@ ALLOWED = Spot(
     norm_worst=0.1,
     long_change=0.05,
 )
+DROWNED = Inapplicable("rounding grows too far")
 SIGNED = [1.0, -1.0, 1.0, 1.0, -1.0, 1.0, -1.0, 1.0]
 
 
@@ -183,6 +186,24 @@ def test_each_tier_fails_for_what_it_holds():
     for name in ("a", "b"):
         long["tensors"][name][0][1] = [-each for each in SIGNED]
     assert failed(run, replay) == ["window-change"]
+
+
+@pytest.mark.parametrize("short", [1, 2])
+def test_where_rounding_drowns_the_others_the_last_tensor_is_held(short):
+    """`a` and `b` may be anything then, and `c`, nearest to the loss, is what it should be."""
+    allowed = dataclasses.replace(
+        ALLOWED,
+        change=(DROWNED, DROWNED),
+        change_worst=(DROWNED, DROWNED),
+        long_change=DROWNED,
+        change_last=(0.01, 0.02),
+    )
+    run, replay = pair(short)
+    for name in ("a", "b"):
+        run["windows"][0]["tensors"][name][0][1] = [-each for each in SIGNED]
+    assert not failed(run, replay, allowed)
+    run["windows"][0]["tensors"]["c"][0][1] = [(1 + 0.015 * short) * each for each in SIGNED]
+    assert failed(run, replay, allowed) == ["spot-change-last"]
 
 
 def test_the_worst_copy_counts():
