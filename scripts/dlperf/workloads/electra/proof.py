@@ -52,7 +52,14 @@ PROOF = Proof(
     # The third lies above the clip's norm, the others below; an epsilon of 1e-6 shows beside the
     # first two, and the first has ratios of 40, above the 10 at which some clip them.
     given_scales=(1e-9, 1e-5, 1.0, 1e-4),
-    tolerances=encoders.tolerances(tf32={"step": {"loss": 1e-4}}),
+    # Weights this wide make scores of the discriminator large, and its loss counts fifty times: in
+    # bfloat16 the loss is 6e-3 to 0.0133 off in PyTorch, MXNet, TensorFlow and JAX, and with dropout
+    # that drops everything up to 4.8e-3. Of float16, which has three digits more, an eighth.
+    tolerances=encoders.tolerances(
+        tf32={"step": {"loss": 1e-4}},
+        amp={"step": {"loss": 0.04}, "dropout": 0.015},
+        amp_fp16={"step": {"loss": 5e-3}, "dropout": 2e-3},
+    ),
     #: PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`
     long_runs={"": (27.3374, 27.3078, 28.5631, 28.1795, 27.5335)},
     dropouts=encoders.DROPOUTS,
