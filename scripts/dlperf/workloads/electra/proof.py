@@ -53,8 +53,8 @@ PROOF = Proof(
     # first two, and the first has ratios of 40, above the 10 at which some clip them.
     given_scales=(1e-9, 1e-5, 1.0, 1e-4),
     # Weights this wide make the discriminator's scores large, and its loss counts fifty times: in
-    # bfloat16 the loss is 6e-3 to 0.0133 off in PyTorch, MXNet, TensorFlow and JAX, and up to 4.8e-3
-    # where dropout drops everything. Of float16, which has three digits more, an eighth.
+    # bfloat16 the loss is 6e-3 to 0.0133 off (PyTorch, MXNet, TensorFlow, JAX), and 4.8e-3 where
+    # dropout drops everything. Of float16, which has three digits more, an eighth.
     tolerances=encoders.tolerances(
         tf32={"step": {"loss": 1e-4}},
         amp={"step": {"loss": 0.04}, "dropout": 0.015},
