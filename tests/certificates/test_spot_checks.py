@@ -24,6 +24,8 @@ HONEST = [
             of("gpt", "deepspeed", devices=2, layout=(("zero_stage", 3),)),
             of("wide_deep", "oneflow"),
             *(of("wide_deep", each, precision="amp") for each in ("tensorflow", "jax", "mxnet")),
+            *(of("resnet50", each, precision="amp") for each in ("pytorch", "jax", "mxnet")),
+            *(of("gpt", each, precision="amp") for each in ("pytorch", "jax", "tensorflow")),
             of("resnet50", "pytorch"),
             of("resnet50", "jax", devices=2),
             of("insightface", "pytorch", devices=2),

@@ -309,9 +309,9 @@ FALSE = [
 ]
 
 
-def in_bfloat16(name: str, framework: str, body: str) -> False_:
+def in_bfloat16(name: str, framework: str, body: str, workload: str = "wide_deep") -> False_:
     """The same where what is honest computes in bfloat16, and is further off."""
-    return False_(name, of("wide_deep", framework, precision="amp"), decorated(body))
+    return False_(name, of(workload, framework, precision="amp"), decorated(body))
 
 
 #: Dropout left out, a beta2 of 0.99 and tables in bfloat16 are not found here; certificates show
@@ -325,6 +325,24 @@ FALSE_IN_BFLOAT16 = [
     in_bfloat16("a table that rests", "tensorflow", behind_each_step(RESTING_TABLE)),
     in_bfloat16("each second step, from the third on", "jax", with_step(AFTER_TWO)),
     in_bfloat16("all rows of tables move", "mxnet", ALL_ROWS),
+    in_bfloat16("half of the batch above a size", "jax", HALF, "resnet50"),
+    in_bfloat16("half of the batch above a size", "pytorch", HALF, "resnet50"),
+    in_bfloat16(
+        "no smoothing above a size", "mxnet", constant("LABEL_SMOOTHING", "0.0"), "resnet50"
+    ),
+    in_bfloat16("each second step, from the third on", "jax", with_step(AFTER_TWO), "resnet50"),
+    in_bfloat16("each third step is left out", "pytorch", with_step(LEFT_OUT), "resnet50"),
+    in_bfloat16(
+        "labels of the first batch", "tensorflow", other_arrays("arrays[1] = kept[1]"), "resnet50"
+    ),
+    in_bfloat16("the gradient of the step before", "pytorch", LATE_GRADIENT, "gpt"),
+    in_bfloat16("less dropout above a size", "pytorch", constant("DROPOUT", "0.05"), "gpt"),
+    in_bfloat16("half of the batch above a size", "mxnet", HALF, "gpt"),
+    in_bfloat16("each second step, from the third on", "jax", with_step(AFTER_TWO), "gpt"),
+    in_bfloat16(
+        "another rate above a size", "tensorflow", constant("LEARNING_RATE", "1.1e-4"), "gpt"
+    ),
+    in_bfloat16("no clip above a size", "pytorch", constant("CLIP_NORM", "1e9"), "gpt"),
 ]
 #: They pass, but are too fast in a window that has more steps (`minimum_seconds`).
 BEHIND = [
