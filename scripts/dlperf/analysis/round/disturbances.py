@@ -47,8 +47,8 @@ CHANGES = Shares(0.01, 0.15, 0.05, 0.25)
 #: In longer runs than of so many steps it may be more.
 CHANGE_STEPS, CHANGE_SHARE_LONG = 12, 0.1
 #: A window longer than was asked for may go so much faster than the trial before it, whose steps
-#: the spot run has too. A trial begins and ends with a barrier more a step, which makes it slower:
-#: by 1 % at most in honest runs on a CPU. No GPU has shown its own share yet.
+#: the spot run has too. A trial's barrier and read count for fewer steps, which makes it slower: by
+#: how much on a GPU, none has shown yet.
 PACE = 1.1
 #: What cells have in common that are beside each other.
 BESIDE = ["table", "nodes", "devices_per_node", *LAYOUT, "workload", "precision"]
