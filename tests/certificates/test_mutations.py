@@ -240,7 +240,7 @@ def test_dropout_of_other_random_numbers_does_not_pass(mutation, certificate):
     assert mutation.tier in failed and all(each.startswith("dropout-") for each in failed)
 
 
-@pytest.mark.parametrize("mutation", one_in(28, BERT))
+@pytest.mark.parametrize("mutation", first(1, BERT))
 def test_a_wrong_setting_of_bert_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
@@ -296,7 +296,7 @@ def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
     + first(1, GPT_JAX)
     + first(1, GPT_DEEPSPEED)
     + first(1, SPLIT_IN_MINDSPORE)
-    + first(1, SPLIT_IN_PADDLEPADDLE)
+    + first(0, SPLIT_IN_PADDLEPADDLE)
     + first(0, GPT_TENSORFLOW + GPT_TENSORFLOW1 + GPT_MXNET + GPT_MEGATRON)
     + first(0, GPT_ONEFLOW + GPT_PADDLEPADDLE + GPT_MINDSPORE)
     + first(0, SPLIT_IN_TENSORFLOW + SPLIT_IN_ONEFLOW),
