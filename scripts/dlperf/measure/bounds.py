@@ -23,8 +23,8 @@ COPIES_OF_INFERENCE = 2
 ANSWERS = 16
 #: Answers to a sample of a test: two, as the model could draw random numbers.
 EVALUATED = 2
-#: Products of types with 11 digits are held to what those with 8 are (bfloat16), which is looser
-#: than they need: no card has shown what they do.
+#: Numbers of 11 binary digits are held to what those of 8 are (bfloat16), which is looser than they
+#: need: no card has shown what they do.
 COARSER = {"tf32": "amp", "amp_fp16": "amp"}
 #: Steps of the short window, which is drawn, that are counted on.
 SHORT_STEPS = 2

@@ -1,21 +1,25 @@
 """What spot runs of GPT are held to beside their replay, by precision."""
 
+from dlperf.contract.proof import Inapplicable
 from dlperf.contract.spot import Spot
 from dlperf.workloads.encoders import spot
 
-#: In fp32 as all transformers. `amp` is bfloat16, three times the worst of spot runs in PyTorch,
-#: TensorFlow, JAX and MXNet on a CPU (width 32, two layers, batches of 4 and 8): losses are 8.5e-6
-#: off, changes 0.045, of the window 0.018, and norms 1e-3. The worst tensor, 0.75 off and its norm
-#: 0.18, is the bias of queries, keys and values: that of keys has no gradient but rounding.
+#: In fp32 as all transformers. `amp` is bfloat16. Spot runs in PyTorch, TensorFlow, JAX and MXNet on
+#: a CPU (width 32, two layers) are 8.5e-6 off in losses, 0.045 in changes, 0.018 in those of the
+#: window, and 1e-3 in norms. With width 256 and four layers changes are 0.082 off and the window's
+#: 0.032: they grow with the network, and no larger one was measured. So there is room for more than
+#: three times the worst, and no bound for the worst tensor's change, 0.75 off: the bias of queries,
+#: keys and values, of which that of keys has no gradient but rounding (its norm is 0.18 off).
+DROWNED = Inapplicable("of a bias without a gradient there is nothing but rounding")
 SPOT = {
     **spot.SPOT,
     "amp": Spot(
-        loss=3e-5,
-        losses=3e-5,
-        change=(0.15, 0.15),
-        change_worst=(2.3, 2.3),
-        norm=3e-3,
+        loss=1e-4,
+        losses=1e-4,
+        change=(0.5, 0.5),
+        change_worst=(DROWNED, DROWNED),
+        norm=0.01,
         norm_worst=0.6,
-        long_change=0.06,
+        long_change=0.25,
     ),
 }
