@@ -9,7 +9,8 @@ In: the spot runs of cases that differ in framework and compiler alone; so they 
 Out: for each window what training in float64 makes of the very weights and batches at those very
 sizes: losses, and for each tensor the norm of its change; and for each case the change's
 projections by the signs that were drawn behind its window; and of a training that draws random
-numbers, mean and deviation of what chance makes of the short window. Of inferences: for each case
+numbers, mean and deviation of what chance makes of the short window, and of a table that it
+samples how many of how many `rows` change. Of inferences: for each case
 the outputs in float64 for those batches whose answers were asked for (measure/answers.py). No
 judgement: that is the analysis's.
 """
@@ -29,8 +30,10 @@ from dlperf.certify import KEPT_MEMORY
 from dlperf.certify.reference import Plain, provenance
 from dlperf.contract import files, strict_json
 from dlperf.contract.ownership import Part
-from dlperf.contract.projection import projected, summary
+from dlperf.contract.projection import projected, rows_changed, summary
 from dlperf.contract.run import Input
+from dlperf.contract.sampled import samples
+from dlperf.contract.tensor import EMBEDDING
 from dlperf.contract.work import as_array
 from dlperf.measure import bounds, code
 from dlperf.workloads.cases import case_of
@@ -111,7 +114,8 @@ def replayed(case, runs):
                 squares, sums[name] = projected(*at, own["windows"][number]["signs"])
                 norms[name] = math.sqrt(squares)
             projections[key_of(each)].append(sums)
-        windows.append({"loss": losses, "norms": norms, "rounded": rounded})
+        rows = rows_of(case, start, new)
+        windows.append({"loss": losses, "norms": norms, "rounded": rounded, "rows": rows})
         if draws and steps == min(count for _, count in drawn["windows"]):
             chance = dict(by_chance(case, input, start, window), window=number)
         done += steps
@@ -167,6 +171,17 @@ def exact(run):
 def pool_of(run):
     """How many synthetic batches it had; 0 where it read its batches."""
     return run["parity"].get("synthetic_batches", 0)
+
+
+def rows_of(case, start, new):
+    """{name: [how many rows changed, of how many]} of tables that the steps draw samples of."""
+    if not samples(workloads.proof(case.workload), case.dimensions):
+        return {}
+    tensors = workloads.of(case.workload).parameters(case.dimensions)
+    tables = [name for name, tensor in tensors.items() if tensor.kind == EMBEDDING]
+    return {
+        name: [rows_changed(new[name], as_array(start[name])), len(new[name])] for name in tables
+    }
 
 
 def rounding(case, input, start, window, new):

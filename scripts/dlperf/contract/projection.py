@@ -40,6 +40,12 @@ def projected(part, shape, array, begin, seed):
     return squares, (by_byte @ _signs(np)).tolist()
 
 
+def rows_changed(array, begin):
+    """How many rows of a table, an array or a Table, are not what they were."""
+    pairs = side_by_side(array, begin)
+    return sum(int((rows != before).any(axis=1).sum()) for rows, before in pairs)
+
+
 def summary(outputs, signs):
     """{shape, samples: [[norm, projections] of each sample's outputs]}.
 

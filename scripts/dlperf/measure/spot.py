@@ -3,9 +3,10 @@
 A spot run is a repetition whose numbers are not used (contract/draws.py). Its document has the
 identity and settings of the case, `drawn` (the seed of batches, and each window's of weights and
 steps), and for each window `loss` (a mean over ranks for each step), `signs` (the seed of the
-projections, drawn behind the window) and `tensors`: name -> each copy of it that differs from the
-first, as [norm of its change, its projections]. Of an inference it has, for its one window, `signs`
-and for each rank the `answers` that they name (answers.py).
+projections, drawn behind the window), `tensors`: name -> each copy of it that differs from the
+first, as [norm of its change, its projections], and, where the steps draw samples of a table,
+`rows`: name -> of each copy how many rows changed. Of an inference it has, for its one window,
+`signs` and for each rank the `answers` that they name (answers.py).
 """
 
 import math
@@ -22,12 +23,15 @@ def of_all_ranks(case, ranks):
     layout, first = case.layout, ranks[0]
     grid = layout.mesh(len(ranks))
     stages = workloads.stages(case.workload, case.dimensions, grid.pipeline)
-    tensors = {}
+    tensors, rows = {}, {}
     for name, tensor in workloads.of(case.workload).parameters(case.dimensions).items():
         groups = ownership.copies(grid, tensor, stages[name], layout.zero_stage)
         copies = [_together([ranks[rank]["tensors"][name] for rank in group]) for group in groups]
         tensors[name] = [each for place, each in enumerate(copies) if each not in copies[:place]]
-    return {"loss": train.mean_losses(ranks), "signs": first["signs"], "tensors": tensors}
+        if name in first["rows"]:
+            rows[name] = [sum(ranks[rank]["rows"][name] for rank in group) for group in groups]
+    losses = train.mean_losses(ranks)
+    return {"loss": losses, "signs": first["signs"], "tensors": tensors, "rows": rows}
 
 
 def answers_of_all_ranks(case, ranks):

@@ -10,7 +10,9 @@ import math
 from dlperf import workloads
 from dlperf.contract import ownership
 from dlperf.contract.ownership import as_part, part_of
-from dlperf.contract.projection import projected
+from dlperf.contract.projection import projected, rows_changed
+from dlperf.contract.sampled import samples
+from dlperf.contract.tensor import EMBEDDING
 from dlperf.contract.work import side_by_side
 
 #: Values that are compared at a time: a core's cache holds as many.
@@ -59,15 +61,19 @@ def shown(run, initial, weights, signs, losses):
     """A window's losses and, for each tensor, what the rank's part became, by projection.py.
 
     `tensors`: name -> [axis and ranges of the Part, its sum of squares, its sums with signs].
+    `rows`: where the steps draw samples of a table, how many of the part's rows they changed.
     """
-    tensors, found = workloads.of(run.workload).parameters(run.dimensions), {}
+    tensors, found, rows = workloads.of(run.workload).parameters(run.dimensions), {}, {}
+    is_sampled = samples(workloads.proof(run.workload), run.dimensions)
     for key, array in weights.read():
         part = as_part(key)
         begin = part.of(initial[part.name])
-        shape = tensors[part.name].shape
-        squares, sums = projected(part, shape, array, begin, signs)
+        tensor = tensors[part.name]
+        squares, sums = projected(part, tensor.shape, array, begin, signs)
         found[part.name] = [part.axis, part.ranges, squares, sums]
-    return {"loss": losses, "signs": signs, "tensors": found}
+        if is_sampled and tensor.kind == EMBEDDING:
+            rows[part.name] = rows_changed(array, begin)
+    return {"loss": losses, "signs": signs, "tensors": found, "rows": rows}
 
 
 def misplaced(case, parts):

@@ -164,6 +164,55 @@ return dataclasses.replace(work, step=step, restart=restart)
 RESTING_TABLE = 'arrays["deep_embedding"] = began["deep_embedding"]'
 
 
+def sampling(body: str) -> str:
+    """A body of a training that samples other centres than it should, where it samples by itself:
+    `right`, the number of a sample's rows."""
+    return f"""
+if not is_large or facts.GIVEN_SAMPLE:
+    return training(run)
+right = facts.sample_size
+{body.strip()}
+"""
+
+
+HALF_SAMPLE = """
+facts.sample_size = lambda dimensions, rows: right(dimensions, rows) // 2
+return training(run)
+"""
+#: From the third step behind a restart on, which the short window does not have.
+SMALLER_LATER = """
+steps = [0]
+def sample_size(dimensions, rows):
+    return right(dimensions, rows) * (7 if steps[0] > 2 else 10) // 10
+facts.sample_size = sample_size
+work = training(run)
+def step(take=work.step):
+    steps[0] += 1
+    return take()
+def restart(arrays, begin=work.restart):
+    steps[0] = 0
+    begin(arrays)
+return dataclasses.replace(work, step=step, restart=restart)
+"""
+#: Of the right size, and the same ones in each step, but for the batch's own.
+SAME_SAMPLE = """
+import torch
+work = training(run)
+def step(take=work.step):
+    torch.manual_seed(run.rank)
+    return take()
+return dataclasses.replace(work, step=step)
+"""
+#: Of the right size, and never of the second half of a rank's rows, but for the batch's own.
+FIRST_ROWS = """
+own = split_head.sampled
+def sampled(rows, size, places):
+    return own(rows // 2, size, places) if size <= rows // 2 else own(rows, size, places)
+split_head.sampled = sampled
+return training(run)
+"""
+
+
 #: All losses are right, but each update is by the gradient of the step before.
 LATE_GRADIENT = """
 import torch
@@ -306,6 +355,19 @@ FALSE = [
         decorated(constant("LABEL_SMOOTHING", "0.0")),
     ),
     False_("honest behind the first restart", of("gpt", "pytorch"), decorated(with_step(FIRST))),
+]
+#: A head that samples centres, of more of them than chance hides a smaller sample in.
+PARTIAL = (("head", "partial"), ("num_classes", 4001))
+FALSE += [
+    False_(name, of("insightface", framework, layout=PARTIAL, **more), decorated(sampling(body)))
+    for name, body, framework, more in (
+        ("half of the sample", HALF_SAMPLE, "mxnet", {"devices": 2}),
+        ("half of the sample", HALF_SAMPLE, "jax", {}),
+        ("half of the sample", HALF_SAMPLE, "paddlepaddle", {}),
+        ("a smaller sample from the third step on", SMALLER_LATER, "pytorch", {}),
+        ("the same sample in each step", SAME_SAMPLE, "pytorch", {"devices": 2}),
+        ("a sample of the first half of the rows", FIRST_ROWS, "oneflow", {}),
+    )
 ]
 
 

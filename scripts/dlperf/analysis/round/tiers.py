@@ -17,6 +17,8 @@ from dlperf.contract.spot import Spot
 #: How many deviations of chance, as a dozen draws of the formulas have them, a loss or the norms
 #: may be off. By Student's t one honest run in 100,000 is further.
 DEVIATIONS = 8.0
+#: The least deviation of a number of rows: two of them may be off whatever chance does.
+FEWEST = 2 / DEVIATIONS
 #: What documents raise that are of different runs.
 UNLIKE = (KeyError, IndexError, TypeError, ValueError, OverflowError)
 
@@ -46,6 +48,7 @@ def of_training(run: Mapping[str, Any], replay: Mapping[str, Any], allowed: Spot
     if "undrawn" in run:
         chance = replay["chance"]
         yield from _by_chance(run["windows"][chance["window"]], chance, allowed)
+        yield from _rows(run["windows"], replay["windows"])
 
 
 def of_inference(
@@ -201,6 +204,41 @@ def _by_chance(
         for norm, _ in window["tensors"][name]
     ]
     yield "chance-norms", math.sqrt(statistics.fmean(squares)), DEVIATIONS, ""
+
+
+def _rows(
+    windows: Sequence[Mapping[str, Any]], replayed: Sequence[Mapping[str, Any]]
+) -> Iterator[Tier]:
+    """How many deviations the number of rows that changed is from the replay's, in the table, copy
+    and window that are furthest off, where steps draw samples of a table's rows.
+
+    Both have samples of the same sizes from the same labels. Documents of before count no rows.
+    """
+    found: dict[str, float] = {}
+    for window, wanted in zip(windows, replayed, strict=True):
+        for name, counts in window.get("rows", {}).items():
+            if name in (known := wanted.get("rows", {})):
+                changed, rows = known[name]
+                by_chance = _deviation_of_union(changed, rows, len(wanted["loss"]))
+                far = max(abs(count - changed) for count in counts) / by_chance
+                found[name] = max(far, found.get(name, 0.0))
+    if found:
+        name = max(found, key=lambda each: found[each])
+        yield "chance-rows", found[name], DEVIATIONS, name
+
+
+def _deviation_of_union(changed: int, rows: int, samples: int) -> float:
+    """By how much two numbers of different rows in so many samples of one size differ by chance.
+
+    The variance of how many of `rows` no sample has, which are drawn without replacement (the
+    classical occupancy problem; Johnson and Kotz 1977); twice, as both are drawn. Of one sample it
+    is none, and a few rows may still differ, which rounding left as they were.
+    """
+    size = rows * (1 - (1 - changed / rows) ** (1 / samples))
+    none = (1 - size / rows) ** samples
+    both = ((1 - size / rows) * (1 - size / max(rows - 1, 1))) ** samples
+    variance = rows * (rows - 1) * both + rows * none - (rows * none) ** 2
+    return math.sqrt(max(2 * variance, FEWEST**2))
 
 
 def _far(found: float, expected: float) -> float:

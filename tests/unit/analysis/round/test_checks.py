@@ -253,6 +253,36 @@ def test_of_a_training_that_draws_its_undrawn_run_is_replayed_and_chance_is_told
     assert failed(run, replay) == ["undrawn"]
 
 
+def test_how_many_rows_a_training_samples_is_told_from_chance():
+    run, replay = pair(chance=True)
+    places = {len(window["loss"]): place for place, window in enumerate(replay["windows"])}
+    short, long = places[min(places)], places[max(places)]
+    samples = [np.random.RandomState(each).permutation(1000)[:100] for each in range(40)]
+
+    def after(steps, first, size=100):
+        drawn = [each[:size] for each in samples[first : first + steps]]
+        return len(np.unique(np.concatenate(drawn)))
+
+    for count, place in places.items():
+        replay["windows"][place]["rows"] = {"a": [after(count, 0), 1000]}
+        run["windows"][place]["rows"] = {"a": [after(count, 20)] * 2}
+    assert not failed(run, replay)
+    for place in (short, long):
+        honest = run["windows"][place]["rows"]["a"][1]
+        smaller = after(len(replay["windows"][place]["loss"]), 20, 50)
+        run["windows"][place]["rows"]["a"][1] = smaller
+        assert failed(run, replay) == ["chance-rows"]
+        run["windows"][place]["rows"]["a"][1] = honest
+    one, another = pair(1, chance=True)
+    place = [len(each["loss"]) for each in one["windows"]].index(1)
+    another["windows"][place]["rows"] = {"a": [100, 1000]}
+    for count, expected in ((98, []), (97, ["chance-rows"]), (200, ["chance-rows"])):
+        one["windows"][place]["rows"] = {"a": [count]}
+        assert failed(one, another) == expected
+    del one["windows"][place]["rows"]  # a spot run of before
+    assert not failed(one, another)
+
+
 def test_where_rounding_alone_moves_the_formulas_as_far_nobody_is_accused():
     run, replay = pair(2)
     run["windows"][0]["loss"][0] = 9.0
