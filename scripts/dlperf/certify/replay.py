@@ -7,7 +7,8 @@
 
 In: the spot runs of cases that differ in framework and compiler alone; so they have the same draw.
 Out: for each window what training in float64 makes of the very weights and batches at those very
-sizes: losses, and for each tensor the norm of its change; and for each case the change's
+sizes: losses, and for each tensor the norm of its change, and of each matrix the change's product
+with its start (`along`); and for each case the change's
 projections by the signs that were drawn behind its window; and of a training that draws random
 numbers, mean and deviation of what chance makes of the short window, and of a table that it
 samples how many of how many `rows` change. Of inferences: for each case
@@ -106,16 +107,18 @@ def replayed(case, runs):
         with workloads.settings(case.workload, proof.undrawn if draws else {}):
             losses, new = train(case, exact_input, start, window)
             rounded = rounding(case, exact_input, start, window, new)
-        norms = {}
+        norms, products = {}, {}
         for each in runs:
             own, sums = exact(each), {}
             for name, array in new.items():
                 at = Part(name), array.shape, array, as_array(start[name])
-                squares, sums[name] = projected(*at, own["windows"][number]["signs"])
+                squares, sums[name], along = projected(*at, own["windows"][number]["signs"])
                 norms[name] = math.sqrt(squares)
+                if array.ndim > 1:
+                    products[name] = along
             projections[key_of(each)].append(sums)
-        rows = rows_of(case, start, new)
-        windows.append({"loss": losses, "norms": norms, "rounded": rounded, "rows": rows})
+        made = {"loss": losses, "norms": norms, "along": products, "rounded": rounded}
+        windows.append(dict(made, rows=rows_of(case, start, new)))
         if draws and steps == min(count for _, count in drawn["windows"]):
             chance = dict(by_chance(case, input, start, window), window=number)
         done += steps
@@ -185,14 +188,17 @@ def rows_of(case, start, new):
 
 
 def rounding(case, input, start, window, new):
-    """The same steps in float32: losses, norms of changes, and how `far` they are from `new`, the
-    weights in float64."""
+    """The same steps in float32: losses, norms of changes, products with what matrices were, and
+    how `far` they are from `new`, the weights in float64."""
     losses, found = train(case, input, start, window, "fp32")
-    norms, far = {}, {}
+    norms, far, along = {}, {}, {}
     for name, array in found.items():
-        norms[name] = float(np.linalg.norm(array - as_array(start[name])))
+        was = as_array(start[name]).astype("float64")
+        norms[name] = float(np.linalg.norm(array - was))
         far[name] = float(np.linalg.norm(array - new[name]))
-    return {"loss": losses, "norms": norms, "far": far}
+        if array.ndim > 1:
+            along[name] = float(np.vdot(array - was, was))
+    return {"loss": losses, "norms": norms, "far": far, "along": along}
 
 
 def by_chance(case, input, start, window):

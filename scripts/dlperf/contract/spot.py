@@ -20,6 +20,8 @@ class Spot:
     what the long window adds is from that of the replay's. long_change: as `change`, of the long
     window, where rounding does not grow in it. change_last: as `change`, of the model's last tensor
     alone, where rounding drowns those before it: little lies between it and the loss.
+    along: how far the change of the median matrix is along the weights that it began with, beside
+    the replay's, of a window of one step, and of two: what decay adds goes that way.
     """
 
     loss: float
@@ -30,3 +32,4 @@ class Spot:
     norm_worst: float
     long_change: Tolerance
     change_last: Tuple[Tolerance, Tolerance] = (SHOWN_BY_ALL, SHOWN_BY_ALL)
+    along: Tuple[Tolerance, Tolerance] = (SHOWN_BY_ALL, SHOWN_BY_ALL)

@@ -3,10 +3,11 @@
 A spot run is a repetition whose numbers are not used (contract/draws.py). Its document has the
 identity and settings of the case, `drawn` (the seed of batches, and each window's of weights and
 steps), and for each window `loss` (a mean over ranks for each step), `signs` (the seed of the
-projections, drawn behind the window), `tensors`: name -> each copy of it that differs from the
-first, as [norm of its change, its projections], and, where the steps draw samples of a table,
-`rows`: name -> of each copy how many rows changed. Of an inference it has, for its one window,
-`signs` and for each rank the `answers` that they name (answers.py).
+projections, drawn behind the window) and `tensors`: name -> each copy of it that differs from the
+first, as [norm of its change, its projections, its product with the starting weights]. Where the
+steps draw samples of a table, it has `rows`: name -> of each copy how many rows changed. Of an
+inference it has, for its one window, `signs` and for each rank the `answers` that they name
+(answers.py).
 """
 
 import math
@@ -40,6 +41,7 @@ def answers_of_all_ranks(case, ranks):
 
 
 def _together(parts):
-    """[norm, projections] of a copy whose parts these are."""
-    squares = math.fsum(each[2] for each in parts)
-    return [math.sqrt(squares), [math.fsum(sums) for sums in zip(*(each[3] for each in parts))]]
+    """[norm, projections, product with the starting weights] of a copy whose parts these are."""
+    squares, along = (math.fsum(each[place] for each in parts) for place in (2, 4))
+    sums = [math.fsum(each) for each in zip(*(each[3] for each in parts))]
+    return [math.sqrt(squares), sums, along]

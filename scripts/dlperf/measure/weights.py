@@ -60,7 +60,8 @@ def trained(rank, initial, weights, names=None):
 def shown(run, initial, weights, signs, losses):
     """A window's losses and, for each tensor, what the rank's part became, by projection.py.
 
-    `tensors`: name -> [axis and ranges of the Part, its sum of squares, its sums with signs].
+    `tensors`: name -> [axis and ranges of the Part, its sum of squares, its sums with signs, its
+    product with what it was].
     `rows`: where the steps draw samples of a table, how many of the part's rows they changed.
     """
     tensors, found, rows = workloads.of(run.workload).parameters(run.dimensions), {}, {}
@@ -69,8 +70,8 @@ def shown(run, initial, weights, signs, losses):
         part = as_part(key)
         begin = part.of(initial[part.name])
         tensor = tensors[part.name]
-        squares, sums = projected(part, tensor.shape, array, begin, signs)
-        found[part.name] = [part.axis, part.ranges, squares, sums]
+        told = projected(part, tensor.shape, array, begin, signs)
+        found[part.name] = [part.axis, part.ranges, *told]
         if is_sampled and tensor.kind == EMBEDDING:
             rows[part.name] = rows_changed(array, begin)
     return {"loss": losses, "signs": signs, "tensors": found, "rows": rows}

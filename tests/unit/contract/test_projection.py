@@ -21,8 +21,8 @@ def changed(shape=SHAPE, seed=1):
 
 
 def of(part, array, begin, seed=3, shape=SHAPE):
-    squares, sums = projected(part, shape, part.of(array), part.of(begin), seed)
-    return squares, np.array(sums)
+    squares, sums, along = projected(part, shape, part.of(array), part.of(begin), seed)
+    return squares, np.array(sums), along
 
 
 @pytest.mark.parametrize(
@@ -37,19 +37,21 @@ def of(part, array, begin, seed=3, shape=SHAPE):
 )
 def test_parts_add_up_to_the_whole(parts):
     begin, array = changed()
-    squares, sums = of(Part("w"), array, begin)
+    squares, sums, along = of(Part("w"), array, begin)
     own = [of(part, array, begin) for part in parts]
-    assert squares == pytest.approx(float(((array - begin).astype("float64") ** 2).sum()), rel=1e-6)
-    assert sum(each for each, _ in own) == pytest.approx(squares, rel=1e-12)
-    np.testing.assert_allclose(sum(each for _, each in own), sums, rtol=1e-9)
+    gone = array.astype("float64") - begin
+    assert squares == pytest.approx(float((gone**2).sum()), rel=1e-12)
+    assert along == pytest.approx(float((gone * begin).sum()), rel=1e-12)
+    for place, whole in enumerate((squares, sums, along)):
+        np.testing.assert_allclose(sum(each[place] for each in own), whole, rtol=1e-9)
 
 
 def test_a_tensor_that_ranks_share_out_adds_up_too():
     begin, array = changed((6, 4))
     tensor = Tensor((6, 4), "dense", axis=0, over=TENSOR)
     own = [of(divided("w", tensor, rank, 3), array, begin, shape=(6, 4)) for rank in range(3)]
-    _, sums = of(Part("w"), array, begin, shape=(6, 4))
-    np.testing.assert_allclose(sum(each for _, each in own), sums, rtol=1e-9)
+    for place, whole in enumerate(of(Part("w"), array, begin, shape=(6, 4))):
+        np.testing.assert_allclose(sum(each[place] for each in own), whole, rtol=1e-9)
     assert DATA != TENSOR
 
 

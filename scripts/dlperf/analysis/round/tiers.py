@@ -39,6 +39,7 @@ def of_training(run: Mapping[str, Any], replay: Mapping[str, Any], allowed: Spot
             _changes(window, replayed, expected),
             _norms(window, replayed),
             replayed["norms"],
+            _along(window, replayed),
         )
         for window, replayed, expected in zip(
             own["windows"], replay["windows"], replay["projections"][made_with], strict=True
@@ -124,12 +125,14 @@ def _apart(sums: Sequence[float], others: Sequence[float]) -> float:
 
 class Compared(NamedTuple):
     """A window beside its replay: of each step's loss, of each tensor's change and of its norm how
-    far it is, relative; and the norms of the replay's changes."""
+    far it is, relative; the norms of the replay's changes; and how far each matrix' change is off
+    along its starting weights. Documents of before have no such products."""
 
     losses: list[float]
     changes: dict[str, float]
     norms: dict[str, float]
     lengths: Mapping[str, float]
+    along: Mapping[str, float]
 
 
 def _exact(windows: Sequence[Compared], allowed: Spot) -> Iterator[Tier]:
@@ -147,6 +150,8 @@ def _exact(windows: Sequence[Compared], allowed: Spot) -> Iterator[Tier]:
     if applies(change := allowed.change_last[place]):
         last = list(short.changes)[-1]
         yield "spot-change-last", short.changes[last], number(change), last
+    if short.along and applies(along := allowed.along[place]):
+        yield "spot-along", _median(short.along), number(along), ""
     for long in others:
         yield "window-norm", _median(long.norms), allowed.norm, ""
         tensor, worst = _worst(long.norms, long.lengths)
@@ -170,6 +175,10 @@ def drowned(replay: Mapping[str, Any], allowed: Spot) -> str:
                     for name, norm in rounded["norms"].items()
                 },
                 lengths,
+                {
+                    name: _far(product, each["along"][name])
+                    for name, product in rounded.get("along", {}).items()
+                },
             )
         )
     for name, measured, tolerance, _ in _exact(windows, allowed):
@@ -201,7 +210,7 @@ def _by_chance(
     squares = [
         deviations(norm, drawn, allowed.norm_worst) ** 2
         for name, drawn in chance["norms"].items()
-        for norm, _ in window["tensors"][name]
+        for norm, *_ in window["tensors"][name]
     ]
     yield "chance-norms", math.sqrt(statistics.fmean(squares)), DEVIATIONS, ""
 
@@ -254,7 +263,7 @@ def _changes(
     """
     found = {}
     for name, norm in replayed["norms"].items():
-        far = [_apart(sums, expected[name]) for _, sums in window["tensors"][name]]
+        far = [_apart(sums, expected[name]) for _, sums, *_ in window["tensors"][name]]
         found[name] = _ratio(max(far), norm)
     return found
 
@@ -262,8 +271,18 @@ def _changes(
 def _norms(window: Mapping[str, Any], replayed: Mapping[str, Any]) -> dict[str, float]:
     """How far the norm of each tensor's change is from the replay's."""
     return {
-        name: _ratio(max(abs(own - norm) for own, _ in window["tensors"][name]), norm)
+        name: _ratio(max(abs(own - norm) for own, *_ in window["tensors"][name]), norm)
         for name, norm in replayed["norms"].items()
+    }
+
+
+def _along(window: Mapping[str, Any], replayed: Mapping[str, Any]) -> dict[str, float]:
+    """How far each matrix' change is from the replay's along its starting weights, of its copies
+    the worst; {} of documents that have no products."""
+    return {
+        name: max(_far(along[0], product) for _, _, *along in window["tensors"][name])
+        for name, product in replayed.get("along", {}).items()
+        if all(len(each) > 2 for each in window["tensors"][name])
     }
 
 

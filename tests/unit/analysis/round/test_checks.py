@@ -253,6 +253,25 @@ def test_of_a_training_that_draws_its_undrawn_run_is_replayed_and_chance_is_told
     assert failed(run, replay) == ["undrawn"]
 
 
+def test_decay_that_is_left_out_shows_along_the_weights_and_older_documents_have_no_such_tier():
+    allowed = dataclasses.replace(ALLOWED, along=(0.1, 0.1))
+    run, replay = pair(1)
+    place = [len(each["loss"]) for each in run["windows"]].index(1)
+    short, replayed = run["windows"][place], replay["windows"][place]
+    assert not failed(run, replay, allowed)
+    replayed["along"] = {"a": -0.02, "b": -0.05}  # c is a vector
+    for name, along in (("a", -0.0201), ("b", -0.0502), ("c", 9.0)):
+        short["tensors"][name][0].append(along)
+    assert not failed(run, replay, allowed)
+    short["tensors"]["a"].append([1.0, list(SIGNED), 0.0])  # of another replica's copy
+    short["tensors"]["b"][0][2] = -0.03
+    assert failed(run, replay, allowed) == ["spot-along"]
+    assert not failed(run, replay)  # where other tiers show it
+    short["tensors"]["b"][0].pop()
+    short["tensors"]["a"].pop()
+    assert not failed(run, replay, allowed)
+
+
 def test_how_many_rows_a_training_samples_is_told_from_chance():
     run, replay = pair(chance=True)
     places = {len(window["loss"]): place for place, window in enumerate(replay["windows"])}
