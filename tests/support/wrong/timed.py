@@ -405,6 +405,13 @@ FALSE_IN_BFLOAT16 = [
         "another rate above a size", "tensorflow", constant("LEARNING_RATE", "1.1e-4"), "gpt"
     ),
     in_bfloat16("no clip above a size", "pytorch", constant("CLIP_NORM", "1e9"), "gpt"),
+    in_bfloat16("half of the batch above a size", "jax", HALF, "bert"),
+    in_bfloat16("the gradient of the step before", "pytorch", LATE_GRADIENT, "bert"),
+    in_bfloat16("less dropout above a size", "tensorflow", constant("DROPOUT", "0.05"), "bert"),
+    in_bfloat16("each second step, from the third on", "mxnet", with_step(AFTER_TWO), "bert"),
+    in_bfloat16("each third step is left out", "pytorch", with_step(LEFT_OUT), "electra"),
+    in_bfloat16("half of the batch above a size", "mxnet", HALF, "electra"),
+    in_bfloat16("less dropout above a size", "jax", constant("DROPOUT", "0.05"), "electra"),
 ]
 #: They pass, but are too fast in a window that has more steps (`minimum_seconds`).
 BEHIND = [
