@@ -38,6 +38,7 @@ class Spot(NamedTuple):
     precision: str = "fp32"
     measured_steps: int = 6
     scenario: str = "train"
+    short_steps: int = 0  # of the short window; 0: as they are drawn
 
 
 def check(spot: Spot, scripts: Path, folder: Path, draw: Path | None = None) -> list[tiers.Tier]:
@@ -49,6 +50,9 @@ def check(spot: Spot, scripts: Path, folder: Path, draw: Path | None = None) -> 
     if draw is None:
         draw = folder / "draw.json"
         draws.write(draw, "test")
+        while spot.short_steps and short_of(draw) != spot.short_steps:
+            draw.unlink()
+            draws.write(draw, "test")
     run, replay = folder / "run.json", folder / "replay.json"
     document = measured(spot, scripts, run, f"--draw={draw}", "--spot")
     if document["status"] != "ok":  # such as answers that are not those of their batches
@@ -60,6 +64,11 @@ def check(spot: Spot, scripts: Path, folder: Path, draw: Path | None = None) -> 
     allowed = bounds.allowed(case_of(document["identity"]), spot.precision)
     judged = tiers.of_training if spot.scenario == "train" else tiers.of_inference
     return list(judged(document, replayed, allowed))
+
+
+def short_of(draw: Path) -> int:
+    """How many steps the short window of a draw's spot run has."""
+    return draws.read(draw).spot_run(1, 6).windows[-1].steps
 
 
 def measured(spot: Spot, scripts: Path, out: Path, *words: str, **settings: float) -> dict:

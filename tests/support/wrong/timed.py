@@ -356,6 +356,26 @@ FALSE = [
     ),
     False_("honest behind the first restart", of("gpt", "pytorch"), decorated(with_step(FIRST))),
 ]
+#: Decay moves matrices along their weights, which a window of one step shows.
+FALSE += [
+    False_(
+        "no decay above a size",
+        of(workload, framework, short_steps=1),
+        decorated(constant("WEIGHT_DECAY", "0.0")),
+    )
+    for workload, framework in (
+        ("resnet50", "pytorch"),
+        ("resnet50", "mxnet"),
+        ("insightface", "jax"),
+    )
+]
+FALSE.append(
+    False_(
+        "half of the decay above a size",
+        of("insightface", "pytorch", short_steps=1),
+        decorated(constant("WEIGHT_DECAY", "2.5e-4")),
+    )
+)
 #: A head that samples centres, of more of them than chance hides a smaller sample in.
 PARTIAL = (("head", "partial"), ("num_classes", 4001))
 FALSE += [
