@@ -20,7 +20,7 @@ SIZES = {
     "gpt": {"width": 32, "layers": 2, "heads": 2, "sequence_length": 32},
     "wide_deep": {"vocabulary": 2600, "layers": 2},
     "resnet50": {"image_size": 32},
-    "insightface": {"backbone": "y1", "num_classes": 101, "head": "model"},
+    "insightface": {"backbone": "y1", "num_classes": 101, "head": "model", "image_size": 64},
     "bert": {"sequence_length": 16},
     "electra": {"sequence_length": 16},
 }
