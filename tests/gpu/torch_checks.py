@@ -6,6 +6,7 @@ breaks it.
 
 import re
 
+from torch_exchanges import HALF, exchanges
 from torch_steps import Driven
 from xla_checks import CARD_BYTES, FLOPS_SHARE, KEPT_TIMES, listed
 
@@ -15,7 +16,6 @@ from dlperf.contract.layout import Layout
 #: How many products a page has in float32 under mixed precision: of InsightFace those behind its
 #: backbone, which are MobileFaceNet's last convolution, the dense layer and the classes.
 STATED = {"insightface": 9}
-HALF = {"amp": "bf16", "amp_fp16": "f16"}
 #: What the device does in a step: so much for each product, with its norms, activations, dropout,
 #: sums and casts; and some for lookups, the loss, the clip and the optimiser. By compiler.
 WORK_A_PRODUCT, MORE_WORK = {"none": 6, "inductor": 4}, 64
@@ -25,12 +25,6 @@ MORE_WITH_LAMB = {"electra": 4}
 MORE_WITH_RANKS = 2
 #: What the host launches where a step is captured: replays, and what stands outside of them.
 CAPTURED_LAUNCHES = 32
-#: Gradients are exchanged in buckets of so many bytes; the first one is smaller.
-BUCKET_BYTES = 25 * 2**20
-#: Buckets that may be full behind the last product: the last one, and that of an embedding table,
-#: whose gradient is no product. A compiled part of the backward pass gives all its gradients when
-#: it ends.
-LATE_EXCHANGES = {"none": 2, "inductor": 3}
 
 
 def problems(made: Driven) -> dict[str, str]:
@@ -141,42 +135,16 @@ def graphs(made):
         yield "graphs", f"{there.launches} launches in a step, at most {CAPTURED_LAUNCHES}"
 
 
-def exchanges(made):
-    """Gradients are averaged whole, in float32 and in few exchanges, and products run beside all
-    but the last ones."""
-    step, told = made.step, made.log.step
-    reduced = [each for each in told.exchanges if each.kind == "all-reduce"]
-    size = sum(each.bytes for each in reduced)
-    if step.devices > 1 and step.scenario == "train":
-        least = 4 * made.facts["parameters"] if is_replicated(step) else 1
-        if sum(each.bytes for each in told.exchanges) < least:
-            yield "gradients", f"{size} bytes of {least} are exchanged"
-        narrow = [f"{each.kind} of {each.type}" for each in reduced if each.type in HALF.values()]
-        if narrow:
-            yield "gradients", listed(narrow)
-    most = 2 + -(-size // BUCKET_BYTES)
-    if len(reduced) > most:
-        yield "exchanges", f"{len(reduced)} all-reduces, at most {most}"
-    late = [each for each in reduced if not each.beside]
-    if len(late) > LATE_EXCHANGES[compiler(step)]:
-        yield "waiting", f"{len(late)} all-reduces of {len(reduced)} behind the last product"
-
-
-def is_replicated(step):
-    """Whether all ranks have all parameters, and gradients of all: not of rows alone, nor of
-    classes that ranks divide."""
-    workload, dimensions = workloads.of(step.workload), step.all_dimensions
-    return not workload.sparse(dimensions) and dimensions.get("head", "data") == "data"
-
-
 def attention(made):
     """Attention is one kernel in each layer, of whatever backend."""
     facts = workloads.facts(made.step.workload)
     if not hasattr(facts, "HEADS") and "heads" not in made.step.all_dimensions:
         return
     layers = made.step.layers or made.step.all_dimensions.get("layers") or facts.LAYERS
+    layout = Layout(**made.step.layout)
+    layers //= layout.pipeline_parallel
     there = made.log.step.attention.total()
-    if there < layers * Layout(**made.step.layout).accumulation:
+    if there < layers * layout.accumulation:
         yield "attention", f"{there} kernels of attention for {layers} layers"
 
 
