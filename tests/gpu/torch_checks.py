@@ -6,7 +6,7 @@ breaks it.
 
 import re
 
-from torch_exchanges import HALF, exchanges
+from torch_exchanges import FLOAT, HALF, exchanges
 from torch_steps import Driven
 from xla_checks import CARD_BYTES, FLOPS_SHARE, KEPT_TIMES, listed
 
@@ -19,10 +19,20 @@ STATED = {"insightface": 9}
 #: What the device does in a step: so much for each product, with its norms, activations, dropout,
 #: sums and casts; and some for lookups, the loss, the clip and the optimiser. By compiler.
 WORK_A_PRODUCT, MORE_WORK = {"none": 6, "inductor": 4}, 64
-#: LAMB takes the norm of each tensor and of its change besides.
-MORE_WITH_LAMB = {"electra": 4}
+#: LAMB takes the norm of each tensor and of its change besides. InsightFace's networks have three
+#: batch-norms for two convolutions; each is five kernels, and another one counts batches.
+MORE_OF_A_WORKLOAD = {"electra": 4, "insightface": 2}
+#: Rows of an embedding table that are updated alone are sorted, made unique and summed before.
+MORE_WITH_ROWS = 48
 #: Each gradient is brought into its bucket, where ranks exchange them.
 MORE_WITH_RANKS = 2
+#: What is exchanged within a layer is copied before; both are work of the device.
+WORK_AN_EXCHANGE = 2
+#: A micro-step more has lookups and a loss of its own, which of divided scores takes a maximum,
+#: sums and masks.
+MORE_A_MICRO_STEP = 24
+#: What stays between steps beside weights, gradients and moments: batches, buckets, cuBLAS's own.
+MORE_STATE_BYTES = 0.25e9
 #: What the host launches where a step is captured: replays, and what stands outside of them.
 CAPTURED_LAUNCHES = 32
 
@@ -30,7 +40,7 @@ CAPTURED_LAUNCHES = 32
 def problems(made: Driven) -> dict[str, str]:
     """Kind -> what is wrong; {} of a step that keeps to all of it."""
     of_the_host = (answered, host, alike, launches, graphs)
-    of_the_work = (products, work, exchanges, attention, memory)
+    of_the_work = (products, work, exchanges, attention, memory, state)
     found: dict[str, str] = {}
     for check in (*of_the_host, *of_the_work):
         found.update(check(made))
@@ -114,12 +124,18 @@ def attention_flops(step):
 def launches(made):
     """What a card does one after the other is little more than its products."""
     each = WORK_A_PRODUCT[compiler(made.step)]
-    each += MORE_WITH_LAMB.get(made.step.workload, 0)
+    each += MORE_OF_A_WORKLOAD.get(made.step.workload, 0)
     if made.step.devices > 1:
         each += MORE_WITH_RANKS
     count, there = made.log.step.work, len(made.log.step.products)
-    if count > MORE_WORK + each * there:
-        yield "launches", f"{count}, at most {MORE_WORK + each * there} for {there} products"
+    layout = Layout(**made.step.layout)
+    most = MORE_WORK + each * there + MORE_A_MICRO_STEP * (layout.accumulation - 1)
+    if workloads.of(made.step.workload).sparse(made.step.all_dimensions):
+        most += MORE_WITH_ROWS
+    if layout.tensor_parallel > 1:
+        most += WORK_AN_EXCHANGE * len(made.log.step.exchanges)
+    if count > most:
+        yield "launches", f"{count}, at most {most} for {there} products"
 
 
 def graphs(made):
@@ -158,6 +174,20 @@ def memory(made):
         yield "memory", f"{taken / 1e9:.1f} GB, at most {most}"
     if facts["device_bytes"] > CARD_BYTES:
         yield "card", f"{facts['device_bytes'] / 1e9:.1f} GB"
+
+
+def state(made):
+    """Between steps a rank of a split model keeps its weights, their gradients and both moments,
+    of which ZeRO's stages share the moments, then gradients, then weights over replicas."""
+    step, layout = made.step, Layout(**made.step.layout)
+    if layout.devices_per_replica == 1 and not layout.zero_stage:
+        return
+    shared = {0: 0, 1: 2, 2: 4, 3: 4}[layout.zero_stage]  # stage 2 as stage 3: between steps alone
+    replicas = layout.data_parallel(step.devices)
+    values = 4 - shared + shared / replicas
+    most = FLOAT * values * made.facts["parameters"] + MORE_STATE_BYTES
+    if made.facts["resident_bytes"] > most:
+        yield "state", f"{made.facts['resident_bytes'] / 1e9:.2f} GB, at most {most / 1e9:.2f}"
 
 
 def compiler(step):

@@ -40,6 +40,8 @@ LAYOUTS = {
         (2, {}, {}),
         (2, {}, {"head": "model"}),
         (2, {}, {"head": "partial"}),
+        (1, {}, {"backbone": "y1"}),
+        (2, {}, {"backbone": "y1"}),
     ],
 }
 COMPILERS = ("none", "inductor")
