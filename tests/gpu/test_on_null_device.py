@@ -135,6 +135,7 @@ CONTROLS = [
     ("host", short("resnet50", control="pageable copy")),
     ("host", short("resnet50", control="growing")),
     ("host", short("resnet50", "amp_fp16", control="unfused update")),
+    ("host", short("bert", compiler="inductor", control="host count")),
     ("types", short("resnet50", control="wide products")),
     ("types", short("bert", control="wide dense")),
     ("types", short("bert", compiler="inductor", control="wide dense")),

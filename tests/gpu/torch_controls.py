@@ -157,9 +157,21 @@ def frozen(run, page) -> None:
     page.model = model
 
 
-def no_graphs(run, page) -> None:
-    """A step whose graphs are not captured: it changes what lies on the host."""
+def host_count(run, page) -> None:
+    """A step that changes what lies on the host: Inductor cuts it there, and waits."""
     count = torch.zeros(())
+
+    def counted(value):
+        count.add_(1)
+        return value
+
+    _behind_loss(page, counted)
+
+
+def no_graphs(run, page) -> None:
+    """A step whose graphs are not captured: it changes what is no weight, at another address for
+    all that Inductor knows."""
+    count = torch.zeros((), device="cuda")
 
     def counted(value):
         count.add_(1)
@@ -252,6 +264,7 @@ EDITS = torch_split_controls.EDITS | {
         loop_over_tensors,
         separate_attention,
         frozen,
+        host_count,
         no_graphs,
         one_by_one,
         narrow_exchange,
