@@ -154,6 +154,7 @@ CONTROLS = [
     ("host", short("gpt", devices=2, layout=TENSORS, control="item")),
     ("state", short("gpt", devices=2, layout=TENSORS, control="keeping")),
     ("split", short("gpt", devices=2, layout=STAGES, control="narrow activations")),
+    ("split", short("gpt", devices=2, layout=STAGES, control="larger micro steps")),
     ("split", short("gpt", devices=2, layout=STAGES, control="untied table")),
     ("split", short("gpt", devices=2, layout=STAGES, rank=1, control="untied table")),
     ("host", short("gpt", devices=2, layout=STAGES, rank=1, control="synchronized stages")),
@@ -164,6 +165,8 @@ CONTROLS = [
     ("state", short("gpt", devices=2, layout={"zero_stage": 1}, control="unshared updates")),
     ("split", short("gpt", devices=2, layout={"zero_stage": 3}, control="gathered once")),
     ("split", short("gpt", devices=2, layout={"zero_stage": 3}, control="gathered at once")),
+    ("split", short("gpt", devices=2, layout={"zero_stage": 3}, control="narrow gathers")),
+    ("host", short("gpt", devices=2, layout={"zero_stage": 3}, control="read norm")),
 ]
 
 

@@ -3,7 +3,10 @@
 Each is an edit as torch_controls.py has them; the checks of torch_exchanges.py must refuse it.
 """
 
+import functools
+
 import torch
+from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
@@ -26,6 +29,13 @@ def gathered_at_once(run, page) -> None:
     parallel.shard = lambda run, network, layers: original(run, network, ())
 
 
+def narrow_gathers(run, page) -> None:
+    """Weights are gathered in bfloat16, and so are gradients summed."""
+    original = parallel.fully_shard
+    narrow = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
+    parallel.fully_shard = functools.partial(original, mp_policy=narrow)
+
+
 def unshared_updates(run, page) -> None:
     """Each replica has all of the optimiser's state, and updates all weights."""
     parallel.share_updates = lambda run, groups, kind, settings: kind(groups, **settings)
@@ -41,6 +51,12 @@ def narrow_activations(run, page) -> None:
     """Stages give each other the sum of branches in bfloat16, which rounds it."""
     original = page.GPT.forward
     page.GPT.forward = lambda self, x: original(self, x).to(torch.bfloat16)
+
+
+def larger_micro_steps(run, page) -> None:
+    """A pipeline takes all micro-steps but in half as many batches."""
+    original = parallel.Schedule1F1B
+    parallel.Schedule1F1B = lambda stage, count, loss_fn: original(stage, count // 2, loss_fn)
 
 
 def untied_table(run, page) -> None:
@@ -60,6 +76,18 @@ def synchronized_stages(run, page) -> None:
     parallel.Pipeline.gradients = gradients
 
 
+def read_norm(run, page) -> None:
+    """The host reads the norm of all gradients before it clips them."""
+    original = parallel.Gradients.norm
+
+    def norm(self):
+        value = original(self)
+        value.item()
+        return value
+
+    parallel.Gradients.norm = norm
+
+
 def replicas_apart(run, page) -> None:
     """Replicas of a split model do not average their gradients."""
     parallel.average = lambda gradients, replicas: None
@@ -75,11 +103,14 @@ EDITS = {
     for each in (
         gathered_once,
         gathered_at_once,
+        narrow_gathers,
         unshared_updates,
         gathered_inner,
         narrow_activations,
+        larger_micro_steps,
         untied_table,
         synchronized_stages,
+        read_norm,
         replicas_apart,
         tensor_by_tensor,
     )
