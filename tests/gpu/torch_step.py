@@ -99,7 +99,6 @@ def run_of(step: dict):
         local_rank=step["rank"],
         ranks=ranks,
         local_ranks=ranks,
-        port=step["port"],
         peers=[f"127.0.0.1:{29518 + rank}" for rank in range(ranks)],
         gpus=["0"],
         capability="9.0",
