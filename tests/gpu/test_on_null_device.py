@@ -67,6 +67,8 @@ STEPS = [
     *(short(workload, compiler="inductor") for workload in ("resnet50", "bert")),
     *(short(workload, devices=2) for workload in SHORT),
     short("bert", compiler="inductor", devices=2),
+    *(short("insightface", devices=2, dimensions={"head": head}) for head in ("model", "partial")),
+    short("wide_deep", devices=2, dimensions={"tables": "sharded"}),
     short("resnet50", scenario="infer"),
     short("resnet50", layout={"accumulation": 3}),
     short("gpt", layout={"activation_checkpointing": True}),
@@ -78,6 +80,7 @@ STEPS = [
 
 #: What the steps of this version break: findings of docs/gpu-results.md. By the step's name.
 KNOWN: dict[str, set[str]] = {
+    short("insightface", devices=2, dimensions={"head": "partial"}).name: {"host"},
     short("gpt", devices=2, layout={"zero_stage": 1}).name: {"exchanges"},
     short("gpt", devices=2, layout=STAGES, rank=1).name: {"state"},
     short("gpt", devices=8, layout={**TENSORS, **STAGES}, rank=7).name: {"state"},
