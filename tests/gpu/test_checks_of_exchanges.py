@@ -1,4 +1,4 @@
-"""What ranks of a split GPT must exchange and keep, and that torch_checks.py refuses other logs."""
+"""A rank of a split GPT must exchange and keep what its layout says: other logs are refused."""
 
 import pytest
 import torch_checks

@@ -1,4 +1,4 @@
-"""What ranks exchange in a step of PyTorch, and where they should not exchange so.
+"""Checks of what ranks exchange in a step of PyTorch.
 
 Averages of gradients keep to limits, and what a layout asks for besides is as its formulas have it
 (torch_layouts.py). Each has a control in torch_controls.py that breaks it.

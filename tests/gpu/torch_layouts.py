@@ -1,4 +1,4 @@
-"""What one rank of GPT exchanges in a step where the model is split or its weights are sharded.
+"""Formulas of what one rank of GPT exchanges in a step, split over ranks or with sharded weights.
 
 In: a gpu_steps.Step. Out: how many exchanges there must be of each kind, type and size, by formulas
 of Megatron-LM (Shoeybi et al. 2019, section 3; Narayanan et al. 2021, section 3) and of ZeRO

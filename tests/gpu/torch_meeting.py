@@ -1,4 +1,4 @@
-"""What other ranks would say to a rank of PyTorch that is alone on the null device.
+"""Answers in place of other ranks, for a rank of PyTorch that is alone on the null device.
 
 On the device NCCL answers for them. On the host they meet in a store, and a pipeline's neighbours
 tell each other the shapes of what they exchange.

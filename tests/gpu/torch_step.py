@@ -8,7 +8,7 @@ says of itself; `said.txt`, what was printed. A line of stdout says that it is d
 
 Each step has a process of its own, forked from this one, which has imported PyTorch. A rank starts
 in it as in a measurement. There is one process also where there are several ranks: NCCL's answers
-come from the device too, and what other ranks would say on the host comes from torch_meeting.py.
+come from the device too, and torch_meeting.py answers for other ranks on the host.
 """
 
 import ctypes
