@@ -55,6 +55,15 @@ def test_a_tensor_group_sums_activations_four_times_a_layer():
     }
 
 
+def test_layers_that_are_computed_again_sum_their_activations_again():
+    layout = {**TENSORS, "activation_checkpointing": True}
+    once, twice = (
+        torch_layouts.expected(gpt(layout=each), "bf16", PARAMETERS) for each in (TENSORS, layout)
+    )
+    assert twice - once == {("all-reduce", "bf16", ACTIVATIONS // 2): 2 * 2}
+    assert not once - twice
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_stage_sends_and_receives_each_micro_batch(rank):
     assert torch_layouts.expected(gpt(layout=STAGES, rank=rank), "bf16", PARAMETERS) == {

@@ -74,6 +74,7 @@ STEPS = [
     short("gpt", layout={"activation_checkpointing": True}),
     *(short("gpt", devices=2, layout={"zero_stage": stage}) for stage in (1, 2, 3)),
     *(short("gpt", precision, devices=2, layout=TENSORS) for precision in ("amp", "fp32")),
+    short("gpt", devices=2, layout={**TENSORS, "activation_checkpointing": True}),
     *(short("gpt", devices=2, layout=STAGES, rank=rank) for rank in (0, 1)),
     *(short("gpt", devices=8, layout={**TENSORS, **STAGES}, rank=rank) for rank in (0, 7)),
 ]

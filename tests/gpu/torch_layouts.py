@@ -43,8 +43,8 @@ def expected(step, narrow: str, parameters: int) -> Exchanges:
 def divided_layers(step, narrow: str, stage: int) -> Exchanges:
     """All-reduces of activations in a tensor group, in all micro-steps of an update.
 
-    In each layer two in the forward pass, in the type of products, and two in the backward pass, of
-    gradients of what a norm gives, in float32. The table is divided over its rows, so vectors that
+    In each layer two in the forward pass, in the type of products, which activation checkpointing
+    repeats, and two in the backward pass, of gradients of what a norm gives, in float32. The table is divided over its rows, so vectors that
     are looked up are summed; the head is divided likewise, and the cross-entropy takes a maximum
     and two sums of each token.
     """
@@ -55,7 +55,8 @@ def divided_layers(step, narrow: str, stage: int) -> Exchanges:
     size = whole if narrow == "f32" else whole // 2
     layers = own["layers"] // stages
     counts: Exchanges = Exchanges()
-    counts["all-reduce", narrow, size] += 2 * layers
+    passes = 2 if layout.activation_checkpointing else 1
+    counts["all-reduce", narrow, size] += 2 * layers * passes
     counts["all-reduce", "f32", whole] += 2 * layers + (stage == 0) + (stage == stages - 1)
     counts["all-reduce", "f32", tokens * FLOAT] += 3 * (stage == stages - 1)
     return times(layout.accumulation, counts)
