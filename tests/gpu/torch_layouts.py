@@ -44,9 +44,9 @@ def divided_layers(step, narrow: str, stage: int) -> Exchanges:
     """All-reduces of activations in a tensor group, in all micro-steps of an update.
 
     In each layer two in the forward pass, in the type of products, which activation checkpointing
-    repeats, and two in the backward pass, of gradients of what a norm gives, in float32. The table is divided over its rows, so vectors that
-    are looked up are summed; the head is divided likewise, and the cross-entropy takes a maximum
-    and two sums of each token.
+    repeats, and two in the backward pass, of gradients of what a norm gives, in float32. The table
+    is divided over its rows, so vectors that are looked up are summed; the head is divided
+    likewise, and the cross-entropy takes a maximum and two sums of each token.
     """
     layout, own = Layout(**step.layout), step.all_dimensions
     stages = layout.pipeline_parallel
