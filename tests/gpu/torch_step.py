@@ -12,7 +12,6 @@ come from the device too, and torch_meeting.py answers for other ranks on the ho
 """
 
 import ctypes
-import gc
 import importlib
 import json
 import os
@@ -55,7 +54,6 @@ def main(step: dict, out: Path) -> None:
         work.step()
     work.wait()
     work.batches.fill()
-    gc.collect()  # arrays that only cycles keep stay as long as Python likes
     device = ctypes.CDLL(None)
     device.null_device_peak.restype = ctypes.c_size_t
     device.null_device_peak()
