@@ -11,7 +11,7 @@ from typing import Any
 from dlperf import workloads
 from dlperf.analysis.round import roofline
 from dlperf.contract.dimension import Dimensions
-from dlperf.contract.layout import Layout
+from dlperf.contract.layout import SPELLED, Layout
 from dlperf.contract.traffic import COUNTS
 
 #: What a rank of one card of published rounds takes at once, where no other size is asked for.
@@ -31,7 +31,8 @@ class Step:
     """A step of a page. layout: fields of contract/layout.py. dimensions: those that are not the
     workload's standard ones. layers: instead of the network's own number (0: that), as
     gpu_runs.shorten has it. control: the name of what is made wrong in it (xla_controls.py,
-    torch_controls.py). compiler: the framework's default on a GPU where there is none.
+    torch_controls.py). compiler: the framework's default on a GPU where there is none. rank: whose
+    step it is, where ranks have different ones: a pipeline's stages.
     """
 
     workload: str
@@ -44,15 +45,17 @@ class Step:
     control: str = ""
     compiler: str = ""
     scenario: str = "train"
+    rank: int = 0
 
     @property
     def replicas(self) -> str:
-        """'1', 'dp8', 'dp2tp2pp2acc4': the layout as names spell it."""
+        """'1', 'dp8', 'dp2zero3', 'tp2pp2acc4', 'pp2acc4 rank 1': the layout as names spell it, and
+        a rank that is not the first."""
         layout = Layout(**self.layout)
         count = layout.data_parallel(self.devices)
         parts = [f"dp{count}"] if count > 1 else []
-        order = ("tensor_parallel", "pipeline_parallel", "activation_checkpointing", "accumulation")
-        return "".join(parts + layout.spelled(*order)) or "1"
+        spelled = "".join(parts + layout.spelled(*SPELLED)) or "1"
+        return f"{spelled} rank {self.rank}" if self.rank else spelled
 
     @property
     def name(self) -> str:

@@ -1,7 +1,7 @@
 """Look at steps for an H100 on a machine without one, and print what they are.
 
     .venv/bin/python tests/gpu/matrix.py [--framework pytorch] [--workload bert …]
-        [--precision amp …] [--devices 2 …]
+        [--precision amp …] [--devices 2 …] [--compiler none …]
 
 JAX's are compiled, PyTorch's driven on a device that does nothing. Nothing is measured: the table
 says what the steps have in them. They are written to results/benchmarks/compiled_for_gpu/ or
@@ -12,6 +12,7 @@ docs/gpu-results.md.
 
 import argparse
 import csv
+import itertools
 import json
 import os
 import shutil
@@ -55,15 +56,15 @@ class Matrix:
             "utc",
         )
 
-    def steps(self, names, precisions, devices):
-        """Of each workload in each precision, layout and compiler."""
-        for precision in precisions:
-            for name in names:
-                for count, layout, dimensions in self.rows_of.LAYOUTS[name]:
-                    for compiler in self.rows_of.COMPILERS:
-                        if not devices or count in devices:
-                            fields = {"dimensions": dimensions, "compiler": compiler}
-                            yield Step(name, precision, count, layout, **fields)
+    def steps(self, names, precisions, devices=(), compilers=()):
+        """Of each workload in each precision, compiler and layout."""
+        parts = itertools.product(precisions, names, compilers or self.rows_of.COMPILERS)
+        for precision, name, compiler in parts:
+            for count, layout, dimensions in self.rows_of.LAYOUTS[name]:
+                if not devices or count in devices:
+                    for rank in self.rows_of.ranks(count, layout):
+                        own = {"dimensions": dimensions, "compiler": compiler, "rank": rank}
+                        yield Step(name, precision, count, layout, **own)
 
     def folder_of(self, step):
         return self.folder / "-".join(filter(None, named(step).values())).replace(" ", "-")
@@ -150,20 +151,20 @@ def main():
     parser.add_argument("--framework", choices=FRAMEWORKS, default="jax")
     parser.add_argument("--workload", nargs="*", choices=workloads.NAMES, default=names)
     parser.add_argument("--precision", nargs="*", choices=PRECISIONS, default=list(PRECISIONS))
-    parser.add_argument("--devices", nargs="*", type=int, choices=(1, 2, 8), default=[])
+    parser.add_argument("--devices", nargs="*", type=int, choices=(1, 2, 4, 8), default=[])
+    compilers = torch_rows.COMPILERS
+    parser.add_argument("--compiler", nargs="*", choices=compilers, help="PyTorch's", default=[])
     parser.add_argument("--markdown", action="store_true", help="print the file as Markdown")
     parser.add_argument("--again", action="store_true", help="also what is in the file already")
     asked = parser.parse_args()
     matrix = Matrix(asked.framework)
     if not asked.markdown:
         try:
-            steps = matrix.steps(asked.workload, asked.precision, asked.devices)
+            steps = matrix.steps(asked.workload, asked.precision, asked.devices, asked.compiler)
             matrix.make(steps, asked.again)
         except EnvironmentProblem as problem:
             sys.exit(f"error: {problem}")
-    rows = [
-        matrix.row(step) for step in matrix.steps(names, PRECISIONS, ()) if matrix.is_made(step)
-    ]
+    rows = [matrix.row(step) for step in matrix.steps(names, PRECISIONS) if matrix.is_made(step)]
     matrix.write(rows)
     print("\n".join(matrix.markdown(rows)))
     print("->", os.path.relpath(matrix.table), file=sys.stderr)

@@ -37,6 +37,8 @@ SHORT = {
     "insightface": {"dimensions": {"backbone": "y1"}},
 }
 COMPILERS = ("none", "inductor")
+TENSORS = {"tensor_parallel": 2}
+STAGES = {"pipeline_parallel": 2, "accumulation": 4}
 
 
 def short(workload, precision="amp", compiler="none", devices=1, control="", **changes):
@@ -65,13 +67,25 @@ STEPS = [
     *(short(workload, compiler="inductor") for workload in ("resnet50", "bert")),
     *(short(workload, devices=2) for workload in SHORT),
     short("bert", compiler="inductor", devices=2),
+    *(short("insightface", devices=2, dimensions={"head": head}) for head in ("model", "partial")),
+    short("wide_deep", devices=2, dimensions={"tables": "sharded"}),
     short("resnet50", scenario="infer"),
     short("resnet50", layout={"accumulation": 3}),
     short("gpt", layout={"activation_checkpointing": True}),
+    *(short("gpt", devices=2, layout={"zero_stage": stage}) for stage in (1, 2, 3)),
+    *(short("gpt", precision, devices=2, layout=TENSORS) for precision in ("amp", "fp32")),
+    short("gpt", devices=2, layout={**TENSORS, "activation_checkpointing": True}),
+    *(short("gpt", devices=2, layout=STAGES, rank=rank) for rank in (0, 1)),
+    *(short("gpt", devices=8, layout={**TENSORS, **STAGES}, rank=rank) for rank in (0, 7)),
 ]
 
 #: What the steps of this version break: findings of docs/gpu-results.md. By the step's name.
-KNOWN: dict[str, set[str]] = {}
+KNOWN: dict[str, set[str]] = {
+    short("insightface", devices=2, dimensions={"head": "partial"}).name: {"host"},
+    short("gpt", devices=2, layout={"zero_stage": 1}).name: {"exchanges"},
+    short("gpt", devices=2, layout=STAGES, rank=1).name: {"state"},
+    short("gpt", devices=8, layout={**TENSORS, **STAGES}, rank=7).name: {"state"},
+}
 
 
 def known(step: Step) -> set[str]:
@@ -125,6 +139,7 @@ CONTROLS = [
     ("host", short("resnet50", control="pageable copy")),
     ("host", short("resnet50", control="growing")),
     ("host", short("resnet50", "amp_fp16", control="unfused update")),
+    ("host", short("bert", compiler="inductor", control="host count")),
     ("types", short("resnet50", control="wide products")),
     ("types", short("bert", control="wide dense")),
     ("types", short("bert", compiler="inductor", control="wide dense")),
@@ -138,6 +153,24 @@ CONTROLS = [
     ("exchanges", short("bert", devices=2, control="one by one")),
     ("gradients", short("bert", devices=2, control="narrow exchange")),
     ("waiting", short("bert", devices=2, control="after backward")),
+    ("split", short("gpt", devices=2, layout=TENSORS, control="gathered inner")),
+    ("types", short("gpt", devices=2, layout=TENSORS, control="wide dense")),
+    ("host", short("gpt", devices=2, layout=TENSORS, control="item")),
+    ("state", short("gpt", devices=2, layout=TENSORS, control="keeping")),
+    ("split", short("gpt", devices=2, layout=STAGES, control="narrow activations")),
+    ("split", short("gpt", devices=2, layout=STAGES, control="larger micro steps")),
+    ("split", short("gpt", devices=2, layout=STAGES, control="untied table")),
+    ("split", short("gpt", devices=2, layout=STAGES, rank=1, control="untied table")),
+    ("host", short("gpt", devices=2, layout=STAGES, rank=1, control="synchronized stages")),
+    ("attention", short("gpt", devices=2, layout=STAGES, control="separate attention")),
+    ("gradients", short("gpt", devices=4, layout=TENSORS, control="replicas apart")),
+    ("exchanges", short("gpt", devices=4, layout=TENSORS, control="tensor by tensor")),
+    ("split", short("gpt", devices=2, layout={"zero_stage": 1}, control="unshared updates")),
+    ("state", short("gpt", devices=2, layout={"zero_stage": 1}, control="unshared updates")),
+    ("split", short("gpt", devices=2, layout={"zero_stage": 3}, control="gathered once")),
+    ("split", short("gpt", devices=2, layout={"zero_stage": 3}, control="gathered at once")),
+    ("split", short("gpt", devices=2, layout={"zero_stage": 3}, control="narrow gathers")),
+    ("host", short("gpt", devices=2, layout={"zero_stage": 3}, control="read norm")),
 ]
 
 

@@ -6,6 +6,7 @@ breaks it.
 
 import re
 
+from torch_exchanges import FLOAT, HALF, exchanges
 from torch_steps import Driven
 from xla_checks import CARD_BYTES, FLOPS_SHARE, KEPT_TIMES, listed
 
@@ -15,28 +16,31 @@ from dlperf.contract.layout import Layout
 #: How many products a page has in float32 under mixed precision: of InsightFace those behind its
 #: backbone, which are MobileFaceNet's last convolution, the dense layer and the classes.
 STATED = {"insightface": 9}
-HALF = {"amp": "bf16", "amp_fp16": "f16"}
 #: What the device does in a step: so much for each product, with its norms, activations, dropout,
 #: sums and casts; and some for lookups, the loss, the clip and the optimiser. By compiler.
 WORK_A_PRODUCT, MORE_WORK = {"none": 6, "inductor": 4}, 64
-#: LAMB takes the norm of each tensor and of its change besides.
-MORE_WITH_LAMB = {"electra": 4}
+#: LAMB takes the norm of each tensor and of its change besides. InsightFace's networks have three
+#: batch-norms for two convolutions; each is five kernels, and another one counts batches.
+MORE_OF_A_WORKLOAD = {"electra": 4, "insightface": 2}
+#: Rows of an embedding table that are updated alone are sorted, made unique and summed before.
+MORE_WITH_ROWS = 48
 #: Each gradient is brought into its bucket, where ranks exchange them.
 MORE_WITH_RANKS = 2
+#: What is exchanged within a layer is copied before; both are work of the device.
+WORK_AN_EXCHANGE = 2
+#: A micro-step more has lookups and a loss of its own, which of divided scores takes a maximum,
+#: sums and masks.
+MORE_A_MICRO_STEP = 24
+#: What stays between steps beside weights, gradients and moments: batches, buckets, cuBLAS's own.
+MORE_STATE_BYTES = 0.25e9
 #: What the host launches where a step is captured: replays, and what stands outside of them.
 CAPTURED_LAUNCHES = 32
-#: Gradients are exchanged in buckets of so many bytes; the first one is smaller.
-BUCKET_BYTES = 25 * 2**20
-#: Buckets that may be full behind the last product: the last one, and that of an embedding table,
-#: whose gradient is no product. A compiled part of the backward pass gives all its gradients when
-#: it ends.
-LATE_EXCHANGES = {"none": 2, "inductor": 3}
 
 
 def problems(made: Driven) -> dict[str, str]:
     """Kind -> what is wrong; {} of a step that keeps to all of it."""
     of_the_host = (answered, host, alike, launches, graphs)
-    of_the_work = (products, work, exchanges, attention, memory)
+    of_the_work = (products, work, exchanges, attention, memory, state)
     found: dict[str, str] = {}
     for check in (*of_the_host, *of_the_work):
         found.update(check(made))
@@ -120,12 +124,18 @@ def attention_flops(step):
 def launches(made):
     """What a card does one after the other is little more than its products."""
     each = WORK_A_PRODUCT[compiler(made.step)]
-    each += MORE_WITH_LAMB.get(made.step.workload, 0)
+    each += MORE_OF_A_WORKLOAD.get(made.step.workload, 0)
     if made.step.devices > 1:
         each += MORE_WITH_RANKS
     count, there = made.log.step.work, len(made.log.step.products)
-    if count > MORE_WORK + each * there:
-        yield "launches", f"{count}, at most {MORE_WORK + each * there} for {there} products"
+    layout = Layout(**made.step.layout)
+    most = MORE_WORK + each * there + MORE_A_MICRO_STEP * (layout.accumulation - 1)
+    if workloads.of(made.step.workload).sparse(made.step.all_dimensions):
+        most += MORE_WITH_ROWS
+    if layout.tensor_parallel > 1:
+        most += WORK_AN_EXCHANGE * len(made.log.step.exchanges)
+    if count > most:
+        yield "launches", f"{count}, at most {most} for {there} products"
 
 
 def graphs(made):
@@ -141,42 +151,16 @@ def graphs(made):
         yield "graphs", f"{there.launches} launches in a step, at most {CAPTURED_LAUNCHES}"
 
 
-def exchanges(made):
-    """Gradients are averaged whole, in float32 and in few exchanges, and products run beside all
-    but the last ones."""
-    step, told = made.step, made.log.step
-    reduced = [each for each in told.exchanges if each.kind == "all-reduce"]
-    size = sum(each.bytes for each in reduced)
-    if step.devices > 1 and step.scenario == "train":
-        least = 4 * made.facts["parameters"] if is_replicated(step) else 1
-        if sum(each.bytes for each in told.exchanges) < least:
-            yield "gradients", f"{size} bytes of {least} are exchanged"
-        narrow = [f"{each.kind} of {each.type}" for each in reduced if each.type in HALF.values()]
-        if narrow:
-            yield "gradients", listed(narrow)
-    most = 2 + -(-size // BUCKET_BYTES)
-    if len(reduced) > most:
-        yield "exchanges", f"{len(reduced)} all-reduces, at most {most}"
-    late = [each for each in reduced if not each.beside]
-    if len(late) > LATE_EXCHANGES[compiler(step)]:
-        yield "waiting", f"{len(late)} all-reduces of {len(reduced)} behind the last product"
-
-
-def is_replicated(step):
-    """Whether all ranks have all parameters, and gradients of all: not of rows alone, nor of
-    classes that ranks divide."""
-    workload, dimensions = workloads.of(step.workload), step.all_dimensions
-    return not workload.sparse(dimensions) and dimensions.get("head", "data") == "data"
-
-
 def attention(made):
     """Attention is one kernel in each layer, of whatever backend."""
     facts = workloads.facts(made.step.workload)
     if not hasattr(facts, "HEADS") and "heads" not in made.step.all_dimensions:
         return
     layers = made.step.layers or made.step.all_dimensions.get("layers") or facts.LAYERS
+    layout = Layout(**made.step.layout)
+    layers //= layout.pipeline_parallel
     there = made.log.step.attention.total()
-    if there < layers * Layout(**made.step.layout).accumulation:
+    if there < layers * layout.accumulation:
         yield "attention", f"{there} kernels of attention for {layers} layers"
 
 
@@ -190,6 +174,20 @@ def memory(made):
         yield "memory", f"{taken / 1e9:.1f} GB, at most {most}"
     if facts["device_bytes"] > CARD_BYTES:
         yield "card", f"{facts['device_bytes'] / 1e9:.1f} GB"
+
+
+def state(made):
+    """Between steps a rank of a split model keeps its weights, their gradients and both moments,
+    of which ZeRO's stages share the moments, then gradients, then weights over replicas."""
+    step, layout = made.step, Layout(**made.step.layout)
+    if layout.devices_per_replica == 1 and not layout.zero_stage:
+        return
+    shared = {0: 0, 1: 2, 2: 4, 3: 4}[layout.zero_stage]  # stage 2 as stage 3: between steps alone
+    replicas = layout.data_parallel(step.devices)
+    values = 4 - shared + shared / replicas
+    most = FLOAT * values * made.facts["parameters"] + MORE_STATE_BYTES
+    if made.facts["resident_bytes"] > most:
+        yield "state", f"{made.facts['resident_bytes'] / 1e9:.2f} GB, at most {most / 1e9:.2f}"
 
 
 def compiler(step):

@@ -7,6 +7,7 @@ A control is named in a step. Its edit is made in the process of that step, just
 import functools
 
 import torch
+import torch_split_controls
 
 
 def after_start(name: str, run, page) -> None:
@@ -85,22 +86,24 @@ def wide_products(run, page) -> None:
 
 
 def wide_dense(run, page) -> None:
-    """An encoder's first inner layer in float32 under mixed precision."""
+    """A layer's first inner product in float32 under mixed precision."""
     from dlperf.frameworks.pytorch import transformer
 
-    original = transformer.Layer.__init__
+    def widened(original):
+        def made(self, *given, **settings):
+            original(self, *given, **settings)
+            dense = self.ffn1.forward
 
-    def made(self, *given, **settings):
-        original(self, *given, **settings)
-        dense = self.ffn1.forward
+            def wide(x):
+                with torch.autocast(run.device, enabled=False):
+                    return dense(x.float())
 
-        def wide(x):
-            with torch.autocast(run.device, enabled=False):
-                return dense(x.float())
+            self.ffn1.forward = wide
 
-        self.ffn1.forward = wide
+        return made
 
-    transformer.Layer.__init__ = made
+    for layer in (transformer.Layer, transformer.DecoderLayer):
+        layer.__init__ = widened(layer.__init__)
 
 
 def channels_first(run, page) -> None:
@@ -154,9 +157,21 @@ def frozen(run, page) -> None:
     page.model = model
 
 
-def no_graphs(run, page) -> None:
-    """A step whose graphs are not captured: it changes what lies on the host."""
+def host_count(run, page) -> None:
+    """A step that changes what lies on the host: Inductor cuts it there, and waits."""
     count = torch.zeros(())
+
+    def counted(value):
+        count.add_(1)
+        return value
+
+    _behind_loss(page, counted)
+
+
+def no_graphs(run, page) -> None:
+    """A step whose graphs are not captured: it changes what is no weight, at another address for
+    all that Inductor knows."""
+    count = torch.zeros((), device="cuda")
 
     def counted(value):
         count.add_(1)
@@ -222,7 +237,18 @@ def after_backward(run, page) -> None:
     training.buffers_apart = lambda parallel: {}
 
 
-EDITS = {
+def keeping(run, page) -> None:
+    """A large array of each step stays until the next one."""
+    kept = []
+
+    def keep(value):
+        kept[:] = [torch.empty(2**28, device="cuda")]
+        return value
+
+    _behind_loss(page, keep)
+
+
+EDITS = torch_split_controls.EDITS | {
     each.__name__.replace("_", " "): each
     for each in (
         item,
@@ -238,9 +264,11 @@ EDITS = {
         loop_over_tensors,
         separate_attention,
         frozen,
+        host_count,
         no_graphs,
         one_by_one,
         narrow_exchange,
         after_backward,
+        keeping,
     )
 }

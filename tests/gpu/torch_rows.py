@@ -3,7 +3,7 @@
 import contextlib
 import gzip
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,24 @@ LAYOUTS = {
     ],
     "electra": [(1, {}, {}), (2, {}, {}), (1, {"accumulation": 2}, {})],
     "electra_squad": [(1, {}, {}), (2, {}, {})],
-    "gpt": [(1, {}, {}), (2, {}, {}), (1, {"activation_checkpointing": True}, {})],
+    "gpt": [
+        (1, {}, {}),
+        (2, {}, {}),
+        (1, {"activation_checkpointing": True}, {}),
+        (2, {"zero_stage": 1}, {}),
+        (2, {"zero_stage": 2}, {}),
+        (2, {"zero_stage": 3}, {}),
+        (2, {"tensor_parallel": 2}, {}),
+        (2, {"pipeline_parallel": 2, "accumulation": 4}, {}),
+        (8, {"tensor_parallel": 2, "pipeline_parallel": 2, "accumulation": 4}, {}),
+    ],
     "insightface": [
         (1, {}, {}),
         (2, {}, {}),
         (2, {}, {"head": "model"}),
         (2, {}, {"head": "partial"}),
+        (1, {}, {"backbone": "y1"}),
+        (2, {}, {"backbone": "y1"}),
     ],
 }
 COMPILERS = ("none", "inductor")
@@ -63,6 +75,11 @@ TITLES = {
     "peak_gb": "peak GB",
     "kept_gb": "kept GB",
 }
+
+
+def ranks(devices: int, layout: Mapping[str, Any]) -> tuple[int, ...]:
+    """Those whose steps are driven: the first, and of a pipeline the last, which has the head."""
+    return (0, devices - 1) if "pipeline_parallel" in layout else (0,)
 
 
 @contextlib.contextmanager

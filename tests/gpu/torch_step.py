@@ -7,8 +7,8 @@ In: on each line of stdin a folder, in which `step.json` is a gpu_steps.Step. Ou
 says of itself; `said.txt`, what was printed. A line of stdout says that it is done.
 
 Each step has a process of its own, forked from this one, which has imported PyTorch. A rank starts
-in it as in a measurement and nothing of it is replaced. There is one process also where there are
-several ranks: NCCL's answers come from the device too.
+in it as in a measurement. There is one process also where there are several ranks: NCCL's answers
+come from the device too, and torch_meeting.py answers for other ranks on the host.
 """
 
 import ctypes
@@ -16,7 +16,6 @@ import importlib
 import json
 import os
 import sys
-import threading
 import traceback
 from pathlib import Path
 
@@ -26,6 +25,7 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support")]
 
 import torch  # noqa: E402  here, as all steps need it; Inductor's own processes survive no fork
 import torch_controls  # noqa: E402
+import torch_meeting  # noqa: E402
 from gpu_runs import a_run, shorten  # noqa: E402
 
 from dlperf import frameworks, workloads  # noqa: E402
@@ -45,9 +45,7 @@ def main(step: dict, out: Path) -> None:
         shorten(facts, step["layers"])
     framework = frameworks.load("pytorch")
     os.environ.update(framework.environment(run))
-    others = [threading.Thread(target=join, args=(run,), daemon=True) for _ in range(1, run.ranks)]
-    for other in others:
-        other.start()
+    torch_meeting.answer_for_others(run)
     framework.start(run)
     page = workloads.load(run.workload, "pytorch")
     torch_controls.after_start(step["control"], run, page)
@@ -84,7 +82,7 @@ def main(step: dict, out: Path) -> None:
 
 
 def run_of(step: dict):
-    """The first rank's Run of a step."""
+    """The Run of a step's rank."""
     declared = workloads.dimensions(step["workload"])
     ranks = step["devices"]
     compiler = step["compiler"] or frameworks.of("pytorch").default_compiler["cuda"]
@@ -97,18 +95,14 @@ def run_of(step: dict):
         batch_size=step["batch_size"],
         layout=Layout(**step["layout"]),
         dimensions=dict(Dimensions(declared, step["dimensions"])),
+        rank=step["rank"],
+        local_rank=step["rank"],
         ranks=ranks,
         local_ranks=ranks,
-        port=step["port"],
         peers=[f"127.0.0.1:{29518 + rank}" for rank in range(ranks)],
         gpus=["0"],
         capability="9.0",
     )
-
-
-def join(run) -> None:
-    """Another rank, as far as this one knows it before NCCL: it comes to the store of the first."""
-    torch.distributed.TCPStore(run.address, run.port, run.ranks, False)
 
 
 def serve() -> None:

@@ -6,7 +6,6 @@ In: a gpu_steps.Step. Out: its Driven, made by torch_step.py in processes of the
 import gzip
 import json
 import os
-import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -62,7 +61,7 @@ class Device:
         if folder is None:
             with tempfile.TemporaryDirectory() as made:
                 return self.drive(step, Path(made))
-        document = dict(asdict(step), batch_size=step.batch, port=free_port())
+        document = dict(asdict(step), batch_size=step.batch)
         (folder / "step.json").write_text(json.dumps(document))
         assert self._process.stdin and self._process.stdout
         print(folder, file=self._process.stdin, flush=True)
@@ -102,10 +101,3 @@ def read(folder: Path, step: Step) -> Driven:
     else:
         text = (folder / "log.txt").read_text()
     return Driven(step, Log(text), json.loads(facts.read_text()))
-
-
-def free_port() -> int:
-    """A port on which the ranks' store can listen."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]

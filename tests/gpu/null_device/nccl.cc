@@ -33,6 +33,7 @@ Type type_of(ncclDataType_t type) {
     }
 }
 
+// Bytes are those of the whole array: of what is gathered, and of what is summed.
 ncclResult_t exchanged(const char* kind, ncclDataType_t type, size_t count, cudaStream_t stream) {
     size_t bytes = count * type_of(type).bytes;
     std::string text = std::string(kind) + " " + type_of(type).name + " " + std::to_string(bytes);
@@ -75,9 +76,9 @@ ncclResult_t ncclAllReduce(
     return exchanged("all-reduce", type, count, stream);
 }
 ncclResult_t ncclReduceScatter(
-    const void*, void*, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t,
+    const void*, void*, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t comm,
     cudaStream_t stream) {
-    return exchanged("reduce-scatter", type, count, stream);
+    return exchanged("reduce-scatter", type, count * comm->ranks, stream);
 }
 ncclResult_t ncclBroadcast(
     const void*, void*, size_t count, ncclDataType_t type, int, ncclComm_t, cudaStream_t stream) {
