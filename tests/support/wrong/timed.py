@@ -203,11 +203,14 @@ def step(take=work.step):
     return take()
 return dataclasses.replace(work, step=step)
 """
-#: Of the right size, and never of the second half of a rank's rows, but for the batch's own.
+#: Of the right size, and never of the second half of a rank's rows.
 FIRST_ROWS = """
 own = split_head.sampled
 def sampled(rows, size, places):
-    return own(rows // 2, size, places) if size <= rows // 2 else own(rows, size, places)
+    if size > rows // 2:
+        return own(rows, size, places)
+    is_there = (places < rows // 2).to(places.dtype)
+    return own(rows // 2, size, (places + 1) * is_there - 1)
 split_head.sampled = sampled
 return training(run)
 """
