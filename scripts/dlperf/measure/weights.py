@@ -73,7 +73,8 @@ def shown(run, initial, weights, signs, losses):
         told = projected(part, tensor.shape, array, begin, signs)
         found[part.name] = [part.axis, part.ranges, *told]
         if is_sampled and tensor.kind == EMBEDDING:
-            rows[part.name] = rows_changed(array, begin)
+            # once more, as a Table that is drawn by rows can be read once
+            rows[part.name] = rows_changed(array, part.of(initial[part.name]))
     return {"loss": losses, "signs": signs, "tensors": found, "rows": rows}
 
 

@@ -16,10 +16,10 @@ import paddle.distributed as dist
 from paddle import nn
 from paddle.autograd import PyLayer
 
-from dlperf import frameworks
+from dlperf import frameworks, workloads
 from dlperf.contract.run import Unsupported
 from dlperf.contract.shards import RowBlock
-from dlperf.contract.work import Work, feed
+from dlperf.contract.work import Work, feed, restartable
 from dlperf.frameworks.paddlepaddle import sparse
 from dlperf.frameworks.paddlepaddle import training as framework
 from dlperf.workloads.inputs import open_batches
@@ -184,6 +184,13 @@ class SGD(paddle.optimizer.Momentum):
         rows.grad = gradient
         self.classes.lookups.append((ids, rows))
 
+    def forget(self):
+        """Velocities of its own as before the first step, and no rows taken."""
+        for each in [*self.velocities, *([self.velocity] if self.classes else [])]:
+            each.zero_()
+        if self.classes:
+            self.classes.lookups = []
+
     @paddle.no_grad()
     def step(self):
         if self.is_exact:
@@ -247,7 +254,7 @@ def train(run, network, backbone, optimizer, weights, put, spec, layout, parity)
         optimizer.clear_grad(set_to_zero=False)
         return value.detach()
 
-    return Work(
+    work = Work(
         step=step,
         wait=paddle.device.synchronize if run.cuda else lambda: None,
         loss=lambda value: value.item(),
@@ -261,3 +268,10 @@ def train(run, network, backbone, optimizer, weights, put, spec, layout, parity)
         ),
         weights=weights,
     )
+    scaling = scaler.state_dict()
+
+    def forget_all():
+        framework.forget(optimizer, framework.trained(network))
+        scaler.load_state_dict(scaling)
+
+    return restartable(work, forget_all, workloads.running_at_start(run))
