@@ -122,6 +122,11 @@ def test_a_slower_clock_that_a_page_puts_into_pythons_modules_changes_nothing(mo
     assert sum(found["steps"]["seconds"]) >= 0.9 * STEPS * STEP
 
 
+def test_a_training_that_cannot_begin_anew_is_an_error(monkeypatch):
+    found = record(monkeypatch, "GoesOn")
+    assert found["status"] != "ok" and "has no `restart`" in found["reason"], found["reason"]
+
+
 WRONG = {
     "SlowTimer": "by its own clock, but",
     "ThreadElsewhere": "its threads may run on cores",

@@ -6,6 +6,7 @@ KIND names what its page does beside or instead of that; the functions below say
 of the stopwatch has a dozen of them in the time that a framework takes to be imported.
 """
 
+import dataclasses
 import itertools
 import multiprocessing
 import os
@@ -301,6 +302,13 @@ class InRestart(Page):
     def restart(self, arrays):
         super().restart(arrays)
         compute(30 * STEP)
+
+
+class GoesOn(Page):
+    """It cannot begin from new weights, which each window does."""
+
+    def training(self, run):
+        return dataclasses.replace(super().training(run), restart=None)
 
 
 FRAMEWORK = SimpleNamespace(

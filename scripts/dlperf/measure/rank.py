@@ -78,6 +78,13 @@ def measure(run, watch):
             )
         )
 
+    restarts = scenario.TRAINS and not frameworks.of(run.framework).counted
+    if restarts and work.restart is None:
+        raise ValueError(
+            "%s of %s has no `restart`, by which each window begins from new weights "
+            "(dlperf/contract/work.py)" % (run.workload, run.framework)
+        )
+
     # of what is told there, the implementation gets none
     warmup_steps, windows, trial_steps = guest.wait("orders")
     before = warmup_steps + trial_steps
@@ -110,7 +117,6 @@ def measure(run, watch):
     shown = []
     for (seed, steps), least in zip(windows, asked):
         work.batches.redraw(seed, steps if scenario.QUEUED else 0)
-        restarts = scenario.TRAINS and work.restart
         if restarts:
             initial = start(seed, run.data_dir, by_rows, timed)
             guest.note("restart")
