@@ -1,5 +1,7 @@
 """The process that is timed is the one that is proved: real spot runs, replayed, and false ones."""
 
+import json
+
 import pandas
 import pytest
 from conftest import SCRIPTS
@@ -91,6 +93,9 @@ def test_what_is_left_out_behind_a_spot_runs_steps_shows_in_the_pace(environment
     assert not failed(tiers), tiers
     record = measured(spot, scripts, tmp_path / "record.json", minimum_seconds=2)
     assert record["status"] == "ok", record["reason"]
+    # a spot run that imports more than a repetition would make every cell suspect
+    spot_run = json.loads((tmp_path / "spot/run.json").read_text())
+    assert spot_run["ran_beside"] == record["ran_beside"]
     steps = record["steps"]
     row = {"number": 0, "measured_steps": spot.measured_steps, "timed_steps": steps["measured"]}
     row |= {"window_seconds": window_seconds(record), "trial_seconds": steps["trial"]["seconds"]}

@@ -31,7 +31,7 @@ from dlperf.certify import KEPT_MEMORY
 from dlperf.certify.reference import Plain, provenance
 from dlperf.contract import files, strict_json
 from dlperf.contract.ownership import Part
-from dlperf.contract.projection import projected, rows_changed, summary
+from dlperf.contract.projection import projected, summary
 from dlperf.contract.run import Input
 from dlperf.contract.sampled import samples
 from dlperf.contract.tensor import EMBEDDING
@@ -107,18 +107,19 @@ def replayed(case, runs):
         with workloads.settings(case.workload, proof.undrawn if draws else {}):
             losses, new = train(case, exact_input, start, window)
             rounded = rounding(case, exact_input, start, window, new)
-        norms, products = {}, {}
+        norms, products, changed = {}, {}, {}
         for each in runs:
             own, sums = exact(each), {}
             for name, array in new.items():
                 at = Part(name), array.shape, array, as_array(start[name])
-                squares, sums[name], along = projected(*at, own["windows"][number]["signs"])
+                told = projected(*at, own["windows"][number]["signs"])
+                squares, sums[name], along, changed[name] = told
                 norms[name] = math.sqrt(squares)
                 if array.ndim > 1:
                     products[name] = along
             projections[key_of(each)].append(sums)
         made = {"loss": losses, "norms": norms, "along": products, "rounded": rounded}
-        windows.append(dict(made, rows=rows_of(case, start, new)))
+        windows.append(dict(made, rows=rows_of(case, changed)))
         if draws and steps == min(count for _, count in drawn["windows"]):
             chance = dict(by_chance(case, input, start, window), window=number)
         done += steps
@@ -176,14 +177,13 @@ def pool_of(run):
     return run["parity"].get("synthetic_batches", 0)
 
 
-def rows_of(case, start, new):
+def rows_of(case, changed):
     """{name: [how many rows changed, of how many]} of tables that the steps draw samples of."""
     if not samples(workloads.proof(case.workload), case.dimensions):
         return {}
-    tensors = workloads.of(case.workload).parameters(case.dimensions)
-    tables = [name for name, tensor in tensors.items() if tensor.kind == EMBEDDING]
+    tensors = workloads.of(case.workload).parameters(case.dimensions).items()
     return {
-        name: [rows_changed(new[name], as_array(start[name])), len(new[name])] for name in tables
+        name: [changed[name], each.shape[0]] for name, each in tensors if each.kind == EMBEDDING
     }
 
 

@@ -23,8 +23,8 @@ BLOCK = 1 << 13
 
 
 def projected(part, shape, array, begin, seed):
-    """A rank's Part of a tensor: of array - begin the sum of squares, the [sums with signs], and
-    the product with begin.
+    """Of array - begin, of a rank's Part of a tensor: the sum of squares, the [sums with signs],
+    the product with begin, and how many rows of it are not 0.
 
     shape: of the canonical tensor. array, begin: the part's own arrays, or Tables.
     """
@@ -32,7 +32,10 @@ def projected(part, shape, array, begin, seed):
 
     key, by_byte, place = _key(np, seed, part.name), np.zeros(256), 0
     squares = along = 0.0
+    changed = 0
     for rows, before in side_by_side(array, begin):
+        if rows.ndim == 2:
+            changed += int((rows != before).any(axis=1).sum())
         rows, before = (np.reshape(each, -1) for each in (rows, before))
         for first in range(0, rows.size, BLOCK):
             gone = rows[first : first + BLOCK].astype("float64")
@@ -43,13 +46,7 @@ def projected(part, shape, array, begin, seed):
             along += float(gone @ was)
             by_byte += np.bincount(_hash(np, at, key), gone, 256)  # a byte is eight signs
         place += rows.size
-    return squares, (by_byte @ _signs(np)).tolist(), along
-
-
-def rows_changed(array, begin):
-    """How many rows of a table, an array or a Table, are not what they were."""
-    pairs = side_by_side(array, begin)
-    return sum(int((rows != before).any(axis=1).sum()) for rows, before in pairs)
+    return squares, (by_byte @ _signs(np)).tolist(), along, changed
 
 
 def summary(outputs, signs):
@@ -63,7 +60,7 @@ def summary(outputs, signs):
     nothing, samples = np.zeros(rows.shape[1]), []
     for number, row in enumerate(rows):
         part = Part("sample %d" % number)
-        squares, sums, _ = projected(part, row.shape, row, nothing, signs)
+        squares, sums, *_ = projected(part, row.shape, row, nothing, signs)
         samples.append([math.sqrt(squares), sums])
     return {"shape": list(outputs.shape), "samples": samples}
 

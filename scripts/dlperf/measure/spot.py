@@ -4,16 +4,16 @@ A spot run is a repetition whose numbers are not used (contract/draws.py). Its d
 identity and settings of the case, `drawn` (the seed of batches, and each window's of weights and
 steps), and for each window `loss` (a mean over ranks for each step), `signs` (the seed of the
 projections, drawn behind the window) and `tensors`: name -> each copy of it that differs from the
-first, as [norm of its change, its projections, its product with the starting weights]. Where the
-steps draw samples of a table, it has `rows`: name -> of each copy how many rows changed. Of an
-inference it has, for its one window, `signs` and for each rank the `answers` that they name
-(answers.py).
+first, as [norm of its change, its projections, its product with the starting weights]; of tables
+also `rows`: name -> of each copy how many rows changed. Of an inference it has, for its one window,
+`signs` and for each rank the `answers` that they name (answers.py).
 """
 
 import math
 
 from dlperf import workloads
 from dlperf.contract import ownership
+from dlperf.contract.tensor import EMBEDDING
 from dlperf.scenarios import train
 
 SCHEMA = "dlperf.spot/1"
@@ -29,8 +29,10 @@ def of_all_ranks(case, ranks):
         groups = ownership.copies(grid, tensor, stages[name], layout.zero_stage)
         copies = [_together([ranks[rank]["tensors"][name] for rank in group]) for group in groups]
         tensors[name] = [each for place, each in enumerate(copies) if each not in copies[:place]]
-        if name in first["rows"]:
-            rows[name] = [sum(ranks[rank]["rows"][name] for rank in group) for group in groups]
+        if tensor.kind == EMBEDDING:
+            rows[name] = [
+                sum(ranks[rank]["rows"].get(name, 0) for rank in group) for group in groups
+            ]
     losses = train.mean_losses(ranks)
     return {"loss": losses, "signs": first["signs"], "tensors": tensors, "rows": rows}
 

@@ -10,8 +10,7 @@ import math
 from dlperf import workloads
 from dlperf.contract import ownership
 from dlperf.contract.ownership import as_part, part_of
-from dlperf.contract.projection import projected, rows_changed
-from dlperf.contract.sampled import samples
+from dlperf.contract.projection import projected
 from dlperf.contract.tensor import EMBEDDING
 from dlperf.contract.work import side_by_side
 
@@ -62,19 +61,17 @@ def shown(run, initial, weights, signs, losses):
 
     `tensors`: name -> [axis and ranges of the Part, its sum of squares, its sums with signs, its
     product with what it was].
-    `rows`: where the steps draw samples of a table, how many of the part's rows they changed.
+    `rows`: of each table, how many of the part's rows changed.
     """
     tensors, found, rows = workloads.of(run.workload).parameters(run.dimensions), {}, {}
-    is_sampled = samples(workloads.proof(run.workload), run.dimensions)
     for key, array in weights.read():
         part = as_part(key)
         begin = part.of(initial[part.name])
         tensor = tensors[part.name]
-        told = projected(part, tensor.shape, array, begin, signs)
+        *told, changed = projected(part, tensor.shape, array, begin, signs)
         found[part.name] = [part.axis, part.ranges, *told]
-        if is_sampled and tensor.kind == EMBEDDING:
-            # once more, as a Table that is drawn by rows can be read once
-            rows[part.name] = rows_changed(array, part.of(initial[part.name]))
+        if tensor.kind == EMBEDDING:
+            rows[part.name] = changed
     return {"loss": losses, "signs": signs, "tensors": found, "rows": rows}
 
 

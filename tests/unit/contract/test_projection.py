@@ -21,7 +21,7 @@ def changed(shape=SHAPE, seed=1):
 
 
 def of(part, array, begin, seed=3, shape=SHAPE):
-    squares, sums, along = projected(part, shape, part.of(array), part.of(begin), seed)
+    squares, sums, along, _ = projected(part, shape, part.of(array), part.of(begin), seed)
     return squares, np.array(sums), along
 
 
@@ -61,6 +61,17 @@ def test_a_table_is_read_by_rows():
     assert projected(Part("w"), (50, 3), *by_rows, 5)[1] == pytest.approx(
         projected(Part("w"), (50, 3), array, begin, 5)[1]
     )
+
+
+def test_rows_that_changed_are_counted():
+    begin, _ = changed((50, 3))
+    array = begin.copy()
+    array[[3, 17, 17, 49], [0, 1, 2, 1]] += 1e-6
+    for given in (
+        (array, begin),
+        [table((50, 3), lambda a, b, of=of: of[a:b], 8) for of in (array, begin)],
+    ):
+        assert projected(Part("w"), (50, 3), *given, 5)[3] == 3
 
 
 def test_seed_name_and_place_decide_the_signs():
