@@ -164,7 +164,7 @@ def test_the_loss_scale_is_as_it_began(environments):
 
 
 @pytest.mark.full
-# TensorFlow 1 has no such head; MindSpore does not round this network the same way twice
+# TensorFlow 1 has no such head; MindSpore adds a sample up in the order in which it drew it
 @pytest.mark.parametrize(
     "framework", [each for each in CPU_FRAMEWORKS if each not in ("tensorflow1", "mindspore")]
 )
