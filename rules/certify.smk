@@ -11,7 +11,7 @@ A certificate over two nodes needs a job of a cluster, as a repetition does. On 
 job asks for as many as it has ranks, and locally one runs at a time: none shares a card.
 """
 
-from dlperf.certify import released
+from dlperf.certify import released, required
 from dlperf.contract import strict_json
 from dlperf.contract.case import NO_JOB, PRECISIONS
 from dlperf.contract.layout import Proved
@@ -30,6 +30,7 @@ OF_CERTIFICATE = (
 )
 
 REFERENCE_MANIFEST = "results/certificates/{workload}/reference{variant}/manifest.json"
+LONG_RUN = "results/certificates/{workload}/reference{variant}/long.json"
 
 
 def certificates_of(wildcards=None):
@@ -51,10 +52,22 @@ def code_of(wildcards):
     else:
         own = code.of_reference(wildcards.workload)
         made, document = REFERENCE_MANIFEST, existing(REFERENCE_MANIFEST.format(**wildcards))
-    paths = [f"{PACKAGE}/{path}" for path in own]
+    return unless_made_with(own, made.format(**wildcards), document)
+
+
+def code_of_long_run(wildcards):
+    """The same of the reference's long run."""
+    path = LONG_RUN.format(**wildcards)
+    return unless_made_with(code.of_reference(wildcards.workload), path, existing(path))
+
+
+def unless_made_with(own, path, document):
+    """The paths of these files of the package; none where `document`, which is at `path`, was made
+    with the same tokens though a file is newer."""
+    paths = [f"{PACKAGE}/{each}" for each in own]
     if document:
-        time_made = os.path.getmtime(made.format(**wildcards))
-        if any(os.path.getmtime(path) > time_made for path in paths):
+        time_made = os.path.getmtime(path)
+        if any(os.path.getmtime(each) > time_made for each in paths):
             recorded = document.get("provenance", {}).get("code_sha256")
             return [] if recorded == code.sha256(own) else paths
     return paths
@@ -105,6 +118,20 @@ def made_again(wildcards):
 
 def layout_of(wildcards):
     return Proved.parse(wildcards.get("layout", "1"))
+
+
+def long_run_of(wildcards):
+    """The reference's long run, where the certificate has one. No path where it has none."""
+    subject = required.Subject(
+        wildcards.workload,
+        wildcards.framework,
+        wildcards.device,
+        wildcards.precision,
+        wildcards.compiler.removeprefix("-") or "none",
+        wildcards.variant.removeprefix("-"),
+        wildcards.layout,
+    )
+    return LONG_RUN if "long" in required.runs(subject) else []
 
 
 def geometry_of_certificates():
@@ -163,6 +190,30 @@ rule reference:
         " > {log:q} 2>&1"
 
 
+rule long_run:
+    input:
+        environment=environment_of("pytorch"),
+        data=proving_data,
+        code=code_of_long_run,
+    output:
+        LONG_RUN,
+    log:
+        "results/certificates/{workload}/reference{variant}.long.log",
+    wildcard_constraints:
+        variant=VARIANT,
+    priority: lambda wildcards: REFERENCE + millions_of_parameters(wildcards)
+    threads: lambda wildcards: max(1, all_cores(2) // 2)  # as a reference
+    resources:
+        mem_mb=memory_of,
+    params:
+        variant=lambda wildcards: wildcards.variant.removeprefix("-"),
+        data=subpath(input.data, parent=True),
+    shell:
+        PYTHON + " -m dlperf.certify.long_run --workload {wildcards.workload:q}"
+        " --variant={params.variant:q} --environment {input.environment:q} --data-dir {params.data:q} --out {output:q}"
+        " > {log:q} 2>&1"
+
+
 ruleorder: released_certificate > certificate
 
 
@@ -187,6 +238,7 @@ rule certificate:
         # not ancient, because another lock makes a certificate stale
         environment=lambda wildcards: environment_of(wildcards.framework),
         reference=REFERENCE_MANIFEST,
+        long_run=long_run_of,
         data=proving_data,
         code=code_of,
         again=made_again,

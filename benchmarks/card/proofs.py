@@ -27,6 +27,9 @@ def certificates(title, workload, asked):
         if read(reference / "manifest.json").get("status") != "ok":
             yield Entry(title, f"no reference: {last}")
             return
+    long_run = reference / "long.json"
+    if not long_run.exists():
+        run(["-m", "dlperf.certify.long_run", *same, "--out", long_run], 900, asked)
     for precision in ("amp", "tf32", "fp32"):
         for framework, compiler in ways(asked):
             if not lacks(framework) and not (precision == "tf32" and asked.device == "cpu"):

@@ -162,9 +162,24 @@ def _tiers(
         if name not in without:
             count = steps.get(task["kind"], lambda: 1)()
             runs[name] = (precision, compiler, {**task, "steps": count})
+    if "long" in runs:
+        manifest = {**manifest, "long_run": _long_run(asked, manifest)}
     found = _side_by_side(asked, manifest, environment, runs)
     tiers = judge.tiers(subject, manifest, expected, found, without)
     return tiers, (found.get("timed") or found.get("float64") or {}).get("parity", {})
+
+
+def _long_run(asked: argparse.Namespace, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The reference's own long run, which stands beside it. Ends here where there is none."""
+    path = Path(asked.reference) / "long.json"
+    own = f"--workload {asked.workload} --variant={manifest['variant']!r} --out {path}"
+    fix = f"make it (python -m dlperf.certify.long_run {own} …), or leave it out: --no-long-run"
+    if not path.exists():
+        sys.exit(f"error: {path}: the reference has no long run beside it; {fix}")
+    found = strict_json.read(path)
+    if found["status"] == "ok" and found["provenance"] != manifest["provenance"]:
+        sys.exit(f"error: {path}: was made with other code or packages than the reference; {fix}")
+    return found
 
 
 def _side_by_side(

@@ -37,8 +37,9 @@ def tiers(
 ) -> list[dict[str, Any]]:
     """The tiers of a pair, in their order; one that is not applicable has `passed` None.
 
-    manifest: of the reference; reference: its entry for this number of parts, or of an inference
-    the manifest. runs: what rank 0 left, or {"status", "reason"} of a failure, by name. without:
+    manifest: of the reference, with its `long_run` where one is asked for; reference: its entry for
+    this number of parts, or of an inference the manifest. runs: what rank 0 left, or {"status",
+    "reason"} of a failure, by name. without:
     runs that were left out. Where the model is another one, `shapes` is the only tier; where a run
     failed, the first of its tiers says so for all of them.
     """
@@ -50,7 +51,7 @@ def tiers(
     failures: dict[str, dict[str, Any]] = {}
     measured: dict[str, tuple[float, dict[str, Any]]] = {}
     for run, facts in runs.items():
-        if failure := _failure(run, subject, reference, facts):
+        if failure := _failure(run, subject, manifest, reference, facts):
             failures[run] = failure
         else:
             found = _measured(run, subject, dtype, manifest, reference, facts)
@@ -82,7 +83,11 @@ def _shapes(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _failure(
-    run: str, subject: Subject, reference: Mapping[str, Any], facts: Mapping[str, Any]
+    run: str,
+    subject: Subject,
+    manifest: Mapping[str, Any],
+    reference: Mapping[str, Any],
+    facts: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Why a run shows none of its tiers: status and reason, or a tier of its own; else {}."""
     if facts["status"] != "ok":
@@ -95,6 +100,8 @@ def _failure(
     if run == "long" and not workloads.proof(subject.workload).long_runs.get(subject.variant):
         reason = "proof.py has no long run of it (certify.reference --long-runs prints them)"
         return {"status": "not measured", "reason": reason}
+    if run == "long" and manifest["long_run"]["status"] != "ok":
+        return {"status": "not measured", "reason": manifest["long_run"]["reason"]}
     return {}
 
 
@@ -110,7 +117,8 @@ def _measured(
     allowed = required.tolerances(subject.workload, subject.precision, dtype)
     scenario = workloads.scenario_of(subject.variant)
     if run == "long":
-        yield _long_run(workloads.proof(subject.workload).long_runs[subject.variant], facts)
+        others = workloads.proof(subject.workload).long_runs[subject.variant]
+        yield _long_run(manifest["long_run"]["mean_loss"], others, facts)
     elif scenario == "infer":
         yield from _outputs(run, number(allowed.outputs), facts)
     elif run == "float64":
@@ -130,15 +138,15 @@ def _outputs(run: str, tolerance: float, facts: Mapping[str, Any]) -> Iterator[M
         yield "timed-alone", facts["alone"], {}
 
 
-def _long_run(seeds: tuple[float, ...], facts: Mapping[str, Any]) -> Measured:
-    """Mean loss of a run of LONG_STEPS: within the spread of fp32 runs of other seeds.
+def _long_run(own: float, others: tuple[float, ...], facts: Mapping[str, Any]) -> Measured:
+    """Mean loss of a run of LONG_STEPS, beside the reference's own in float32 on the same batches.
 
-    Measured is the distance from the middle of the spread, over half of its width.
+    Measured is their distance over half of what other batches make of it: `others`, and `own`.
     """
-    low, high = min(seeds), max(seeds)
+    half = (max(*others, own) - min(*others, own)) / 2
     mean = sum(facts["loss"]) / len(facts["loss"])
-    distance = abs(mean - (low + high) / 2) / ((high - low) / 2)
-    return "long-run", distance, {"mean_loss": mean, "low": low, "high": high}
+    worst = {"mean_loss": mean, "expected": own, "half_spread": half}
+    return "long-run", abs(mean - own) / half, worst
 
 
 def _float64(reference: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Measured]:

@@ -270,14 +270,12 @@ def run_in(asked, arguments, module, schema):
     with open(asked.environment, encoding="utf-8") as stream:
         environment = json.load(stream)
     if environment["status"] != "ok":
-        reason = "no replay without PyTorch's environment: %s" % environment["reason"]
+        reason = "without PyTorch's environment: %s" % environment["reason"]
         document = {"schema": schema, "status": "unavailable", "reason": reason}
         files.write(asked.out, json.dumps(dict(document, windows=[], projections={})) + "\n")
         sys.exit()
-    at = arguments.index("--environment")
-    command = [environment["interpreter"], "-m", module]
-    command += arguments[:at] + arguments[at + 2 :]
-    command.append("--lock-sha256=" + code.applied_lock(environment))
+    command = [environment["interpreter"], "-m", module, *arguments]
+    command += ["--environment=", "--lock-sha256=" + code.applied_lock(environment)]
     os.execve(command[0], command, dict(os.environ, **KEPT_MEMORY, **environment["environ"]))
 
 

@@ -17,12 +17,9 @@ from dlperf.frameworks.mxnet.process import scaled
 
 def cosines(F, features, centres):
     """Those of features (batch, width) and centres (classes, width)."""
-    return F.dot(normalized(F, features), normalized(F, centres), transpose_b=True)
-
-
-def normalized(F, rows):
-    """Rows of length 1; `L2Normalization` adds 1e-10 beneath the root."""
-    return F.broadcast_div(rows, F.sqrt(F.sum(F.square(rows), axis=1, keepdims=True)))
+    # without `eps` it adds 1e-10 beneath the root; written out, all takes four times as long
+    features, centres = (F.L2Normalization(each, eps=0.0) for each in (features, centres))
+    return F.dot(features, centres, transpose_b=True)
 
 
 class SGD(mx.optimizer.SGD):

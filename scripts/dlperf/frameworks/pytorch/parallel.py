@@ -134,8 +134,13 @@ def whole_loss(value):
 
 
 def share_updates(run, groups, kind, settings):
-    """The optimizer of ZeRO's stage 1: each replica has the moments of a share, and updates it."""
-    return ZeroRedundancyOptimizer(groups, kind, process_group=group(run, DATA), **settings)
+    """The optimizer of ZeRO's stage 1: each replica has the moments of a share, and updates it.
+
+    A share's parameters lie side by side, so that a replica sends them in one piece.
+    """
+    return ZeroRedundancyOptimizer(
+        groups, kind, process_group=group(run, DATA), parameters_as_bucket_view=True, **settings
+    )
 
 
 def states(optimizer):
@@ -285,7 +290,8 @@ class Pipeline:
         losses = []
         given = (inputs,) if self._first else ()
         wanted = {"target": labels, "losses": losses} if self._last else {}
-        self._schedule.step(*given, **wanted)
+        # the scores of all micro-batches would be kept until the last, and copied into one tensor
+        self._schedule.step(*given, return_outputs=False, **wanted)
         if not self._last:
             return None
         return torch.stack([whole_loss(each).detach() for each in losses]).mean()

@@ -146,7 +146,7 @@ def sampled(count, rows, places):
     """
     keys = torch.rand(count + 1, device=places.device)
     # what names none goes to one more, which is cut off
-    keys[places.where(places >= 0, count)] = 2.0
+    keys.index_fill_(0, places.where(places >= 0, count), 2.0)  # an assignment waits for the host
     keys = keys[:count]
     if len(places) > rows:  # only then does the host wait for the number of them
         rows = max(rows, int((keys == 2.0).sum()))
