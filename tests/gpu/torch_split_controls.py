@@ -41,6 +41,34 @@ def unshared_updates(run, page) -> None:
     parallel.share_updates = lambda run, groups, kind, settings: kind(groups, **settings)
 
 
+def tensors_apart(run, page) -> None:
+    """Each replica sends what it has updated tensor by tensor."""
+    parallel.share_updates = lambda run, groups, kind, settings: parallel.ZeroRedundancyOptimizer(
+        groups, kind, process_group=parallel.group(run, parallel.DATA), **settings
+    )
+
+
+def kept_scores(run, page) -> None:
+    """The last stage keeps the scores of all micro-steps until the next step."""
+    original = parallel.Schedule1F1B.step
+
+    def step(self, *given, return_outputs, **wanted):
+        return original(self, *given, **wanted)
+
+    parallel.Schedule1F1B.step = step
+
+
+def assigned_keys(run, page) -> None:
+    """The keys of classes that a sample must have are assigned, for which the host waits."""
+
+    def sampled(count, rows, places):
+        keys = torch.rand(count, device=places.device)
+        keys[places.clamp(min=0)] = 2.0
+        return keys.topk(rows, sorted=False).indices.sort().values
+
+    page.split_head.sampled = sampled
+
+
 def gathered_inner(run, page) -> None:
     """Ranks of a tensor group bring an inner layer together between its two products."""
     page.PLAN["ffn1"] = ColwiseParallel(output_layouts=Replicate())
@@ -105,6 +133,9 @@ EDITS = {
         gathered_at_once,
         narrow_gathers,
         unshared_updates,
+        tensors_apart,
+        kept_scores,
+        assigned_keys,
         gathered_inner,
         narrow_activations,
         larger_micro_steps,

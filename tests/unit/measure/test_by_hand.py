@@ -11,6 +11,7 @@ import pytest
 from conftest import ROOT
 
 from dlperf import frameworks, workloads
+from dlperf.certify import long_run
 from dlperf.contract.case import Known, load
 from dlperf.measure import by_hand, host
 from dlperf.measure.__main__ import main
@@ -264,6 +265,37 @@ def test_what_a_certificate_needs_is_asked_for_without_a_traceback(tmp_path, mor
     done = certified(tmp_path, *more)
     assert done.returncode != 0
     assert said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_compilers_certificate_needs_the_references_long_run(tmp_path):
+    """Made with the same code as the reference, before anything runs."""
+    own = {"status": "ok", "variant": "", "provenance": {"code_sha256": "a"}}
+    manifest = {**own, "parts": {"1": {"loss": [7.0]}}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    done = certified(tmp_path, "--compiler", "inductor")
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+    assert f"{tmp_path}/long.json: the reference has no long run beside it" in done.stderr
+    assert "python -m dlperf.certify.long_run --workload" in done.stderr
+    other = {**own, "provenance": {"code_sha256": "b"}}
+    (tmp_path / "long.json").write_text(json.dumps(other))
+    done = certified(tmp_path, "--compiler", "inductor")
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+    assert "long.json: was made with other code or packages than the reference" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--environment={}", "--environment {}"])
+def test_a_long_run_without_pytorch_says_why(tmp_path, option):
+    environment, out = tmp_path / "env.json", tmp_path / "long.json"
+    environment.write_text(json.dumps({"status": "failed", "reason": "no lock"}))
+    arguments = ["--workload", "resnet50", "--data-dir", str(tmp_path), "--out", str(out)]
+    with pytest.raises(SystemExit) as ended:
+        long_run.main([*arguments, *option.format(environment).split()])
+    assert not ended.value.code
+    found = json.loads(out.read_text())
+    assert (found["status"], found["reason"]) == (
+        "unavailable",
+        "without PyTorch's environment: no lock",
+    )
 
 
 def test_the_command_that_prints_a_case_is_one_of_the_stopwatchs(capsys):
