@@ -61,6 +61,24 @@ DATA = OrderedDict(
         tests=64,
         target=26.0,
     ),
+    wikipedia_sample=Data(
+        "wikipedia-sample-corpus",
+        "input",
+        "the articles of a small dump in Wikipedia's form, as pairs of passages like `sample`'s",
+        "pairs of passages drawn from a small dump of Wikipedia, hidden while training runs",
+        samples=256,
+        tests=64,
+        target=26.0,
+    ),
+    wikipedia=Data(
+        "wikipedia-corpus",
+        "input",
+        "the articles of a dump of Wikipedia, as pairs of passages like `sample`'s",
+        "pairs of passages drawn from Wikipedia, of which words are hidden while training runs",
+        samples=500_000,
+        tests=10_000,
+        target=8.7,
+    ),
 )
 
 VOCABULARY = 30522
