@@ -315,6 +315,26 @@ rule documents:
         " --jobs {threads} --documents {params.folder:q} > {log:q} 2>&1"
 
 
+rule corpus:
+    input:
+        documents="results/data/{text}-documents/manifest.json",
+    output:
+        "results/data/{text}-corpus/manifest.json",
+    log:
+        "results/data/{text}-corpus.log",
+    wildcard_constraints:
+        text="[a-z-]+",
+    threads: 1
+    resources:
+        runtime=240,
+    params:
+        documents=subpath(input.documents, parent=True),
+        folder=subpath(output[0], parent=True),
+    shell:
+        PYTHON + " -m dlperf.prepare.wikipedia --documents {params.documents:q}"
+        " --corpus {params.folder:q} > {log:q} 2>&1"
+
+
 rule examples:
     input:
         documents="results/data/{text}-documents/manifest.json",

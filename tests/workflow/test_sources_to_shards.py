@@ -65,6 +65,8 @@ def test_data_makes_what_the_round_trains_on_and_no_more(checkout):
     # the training images alone; one dump, one vocabulary; a format a framework, one for BERT
     expected = {"fetch": 3, "images": 2, "documents": 1, "examples": 1, "data": 1}
     assert jobs(checkout, "data") == expected
+    ask(checkout, electra="wikipedia")
+    assert jobs(checkout, "data") == {"fetch": 2, "documents": 1, "corpus": 1, "data": 1}
     ask(checkout, resnet50="synthetic", bert="synthetic")
     assert jobs(checkout, "data") in ({}, {"data": 1})
 

@@ -27,6 +27,7 @@ IMAGES = 1.1
 CLICKS = 4.2
 QUESTIONS, WEIGHTS = 1.0, 450_000_000
 DOCUMENTS, EXAMPLES = 0.4, 2.6
+CORPUS = 0.5  # the tokens again, and where sentences begin
 
 
 class Data(NamedTuple):
@@ -82,7 +83,8 @@ def missing(
         size = known.sources[prepared.source].files[0].bytes or 0
         factor = CLICKS if clicks else IMAGES
         if text:
-            factor = DOCUMENTS + EXAMPLES * text.duplicates
+            joined = folder.endswith("-corpus")
+            factor = DOCUMENTS + (CORPUS if joined else EXAMPLES * text.duplicates)
         kept = WEIGHTS if questions and questions.weights else 0
         factor = QUESTIONS if questions else 0 if tokens else factor
         made.append(Data(folder, downloads, round(factor * size) + kept))

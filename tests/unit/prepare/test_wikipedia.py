@@ -1,4 +1,4 @@
-"""A Wikipedia dump becomes examples for BERT: the same bytes everywhere, nothing silently."""
+"""A dump of Wikipedia becomes text for BERT and ELECTRA: the same everywhere, nothing silently."""
 
 import bz2
 import itertools
@@ -20,11 +20,14 @@ from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlperf.contract.run import Input
+from dlperf.loaders import text
 from dlperf.loaders.manifest import verify
 from dlperf.prepare import prose
 from dlperf.prepare.check import check
 from dlperf.prepare.wikipedia import __main__ as command
-from dlperf.prepare.wikipedia import clean, documents, dump, examples, sample
+from dlperf.prepare.wikipedia import clean, corpus, documents, dump, examples, sample
+from dlperf.workloads.electra import input as electra
 
 REASONS = {"other namespace", "redirect", "no text", "no prose"}  # in the sample
 
@@ -585,3 +588,74 @@ def test_the_documents_of_another_set_are_refused(made, tmp_path, capsys):
 def test_documents_are_kept_as_16_bits(made):
     assert {each.tokens.dtype for each in loaded(made)} == {np.dtype(np.uint16)}
     assert documents.FORMAT == "npz"
+
+
+# The corpus of ELECTRA
+
+
+def sentences_of(folder: Path) -> list[list[list[int]]]:
+    """The sentences of each document of a corpus."""
+    tokens, starts, documents = (np.load(folder / name) for name in corpus.NAMES)
+    assert (tokens.dtype, starts.dtype, documents.dtype) == (np.uint16, np.int64, np.int64)
+    sentences = [tokens[a:b].tolist() for a, b in itertools.pairwise(starts)]
+    return [sentences[a:b] for a, b in itertools.pairwise(documents)]
+
+
+def test_a_corpus_has_all_documents_in_their_order(made, tmp_path):
+    run(made, tmp_path, dump=None, documents=made / "documents", out=None, corpus=tmp_path / "own")
+    wanted = [
+        [each.tokens[a:b].tolist() for a, b in itertools.pairwise(each.starts)]
+        for each in loaded(made)
+    ]
+    assert sentences_of(tmp_path / "own") == wanted
+    facts, before = manifest(tmp_path / "own"), contents(tmp_path / "own")
+    source = manifest(made / "documents")
+    keys = ("documents", "sentences", "tokens", "dumps", "pages")
+    assert {key: facts[key] for key in keys} == {key: source[key] for key in keys}
+    assert facts["documents_sha256"] == source["sha256"]
+    run(made, tmp_path, dump=None, documents=made / "documents", out=None, corpus=tmp_path / "own")
+    assert contents(tmp_path / "own") == before
+
+
+@pytest.mark.parametrize("special", [(0, 100, 101, 102, 103), (0, 2, 1, 4, 3), (0, 1, 2, 3, 4)])
+def test_special_tokens_come_first_and_no_number_is_lost(special):
+    numbers = corpus.renumbered(dict(zip(text.SPECIAL, special, strict=True)))
+    assert [numbers[each] for each in special] == [0, 1, 2, 3, 4]
+    assert sorted(numbers) == list(range(text.VOCABULARY))
+    moved = np.flatnonzero(numbers != np.arange(text.VOCABULARY))
+    assert set(moved) <= {*special, *range(len(special))}
+
+
+def test_electra_draws_from_a_corpus_as_from_the_samples_prose(made, tmp_path):
+    """Each passage is of sentences of the articles; of the held-out ones in tests alone."""
+    corpus.make(tmp_path / "own", made / "documents")
+    asked = Input(
+        workload="electra",
+        data="wikipedia_sample",
+        data_dir=str(tmp_path / "own"),
+        batch_size=4,
+        dimensions={"sequence_length": 64, "second_length": 64, "first_steps": 1},
+        seed=5,
+        batches=3,
+        held_out=True,
+    )
+    own = [" ".join(map(str, itertools.chain(*each))) for each in sentences_of(tmp_path / "own")]
+    with electra.open_batches(asked) as batches:
+        trained, tested = [batches.next() for _ in range(3)], batches.tests()
+    for found, of in ((trained, 0), ([each for each, _ in tested], 1)):
+        for batch in found:
+            for row, chosen in enumerate(batch.chosen):
+                whole = batch.tokens[row].copy()
+                places = batch.positions[row][chosen == 1]
+                whole[places] = batch.labels[row][chosen == 1]
+                first = whole[1 : np.flatnonzero(whole == text.SEPARATOR)[0]]
+                passage = " ".join(map(str, first))
+                held_out = [place % text.EVERY == text.EVERY - 1 for place in range(len(own))]
+                there = [out for each, out in zip(own, held_out, strict=True) if passage in each]
+                assert bool(of) in there, passage
+
+
+def test_a_corpus_of_other_data_is_refused(made, tmp_path, capsys):
+    asked = {"dump": None, "documents": made / "examples", "out": None, "corpus": tmp_path / "own"}
+    assert "expected 'wikipedia-documents'" in refused(capsys, made, tmp_path, **asked)
+    assert not (tmp_path / "own").exists()

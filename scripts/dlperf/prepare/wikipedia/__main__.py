@@ -1,13 +1,13 @@
-"""Make shards of examples for BERT's pre-training from a dump of Wikipedia.
+"""Make the text of BERT's and ELECTRA's pre-training from a dump of Wikipedia.
 
     python -m dlperf.prepare.wikipedia --dump enwiki-*-pages-articles-multistream*.xml*.bz2 \\
         --vocabulary vocab.txt --sequence-length 128 --format tfrecord \\
         --out results/data/wikipedia-seq128-tfrecord
 
-There are two stages: documents (articles as tokens) are made once, and examples for each format and
-sequence length. --dump without --out makes only the documents; --out without --dump reads them from
---documents. A run that was stopped resumes with the missing shards. MindRecord needs
-MindSpore's environment.
+There are two stages: documents (articles as tokens) are made once, and of them BERT's examples for
+each format and sequence length (--out), or the corpus that ELECTRA draws from (--corpus). Only the
+documents are made without these; without --dump they are read from --documents. A run that was
+stopped resumes with the missing shards. MindRecord needs MindSpore's environment.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 from dlperf.contract import terminal
 from dlperf.loaders import DataError
 from dlperf.prepare import formats, progress
-from dlperf.prepare.wikipedia import documents, dump, examples
+from dlperf.prepare.wikipedia import corpus, documents, dump, examples
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -48,6 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         default=dump.LARGEST,
         help="skip articles with more characters (default: %(default)s)",
     )
+    group.add_argument("--corpus", type=Path, help="folder of the corpus for ELECTRA")
     group = parser.add_argument_group("examples")
     group.add_argument("--format", choices=examples.FORMATS)
     group.add_argument("--out", type=Path, help="folder of the examples")
@@ -72,8 +73,8 @@ def main(arguments: list[str] | None = None) -> None:
             sys.exit(f"error: --{name} is {getattr(asked, name)}: at least 1 is needed")
     if not 0 <= asked.seed < 2**32:
         sys.exit(f"error: --seed is {asked.seed}: must be from 0 to 2**32 - 1")
-    if not asked.dump and not asked.out:
-        sys.exit("error: neither --dump nor --out: nothing to make")
+    if not (asked.dump or asked.out or asked.corpus):
+        sys.exit("error: neither --dump, --out nor --corpus: nothing to make")
     if asked.dump and not asked.vocabulary:
         sys.exit("error: --dump needs a --vocabulary, such as vocab.txt of BERT-Base uncased")
     if asked.out and not asked.format:
@@ -83,6 +84,8 @@ def main(arguments: list[str] | None = None) -> None:
             formats.of("mindrecord").use(asked.environment)
         if asked.dump:
             make_documents(asked)
+        if asked.corpus:
+            make_corpus(asked)
         if asked.out:
             make_examples(asked)
     except (DataError, OSError) as error:
@@ -110,6 +113,14 @@ def make_documents(asked: argparse.Namespace) -> None:
         f"{asked.documents}: {manifest['documents']} documents of {manifest['pages']} pages, "
         f"{manifest['sentences']} sentences, {manifest['tokens']} tokens; skipped: "
         f"{skipped or 'none'}"
+    )
+
+
+def make_corpus(asked: argparse.Namespace) -> None:
+    made = corpus.make(asked.corpus, asked.documents)
+    print(
+        f"{asked.corpus}: {made['tokens']} tokens in {made['documents']} documents, "
+        f"sha256 {made['sha256']}"
     )
 
 
