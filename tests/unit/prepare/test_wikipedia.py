@@ -550,7 +550,7 @@ def test_a_document_shard_that_is_missing_or_changed_is_named(made, tmp_path, ca
         ({"dump": "nowhere.bz2"}, "nowhere.bz2"),
         ({"dump": None, "documents": "nowhere"}, "nowhere/manifest.json: no such file"),
         ({"format": None}, "--out needs a --format: tfrecord"),
-        ({"dump": None, "out": None}, "neither --dump nor --out"),
+        ({"dump": None, "out": None}, "neither --dump, --out nor --corpus"),
         ({"seed": -1}, "--seed is -1"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Makes examples for BERT's pre-training, in shards, from a dump of Wikipedia."""
+"""Makes the text of BERT's and ELECTRA's pre-training from a dump of Wikipedia."""

@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         default=dump.LARGEST,
         help="skip articles with more characters (default: %(default)s)",
     )
-    group.add_argument("--corpus", type=Path, help="folder of the corpus for ELECTRA")
+    group.add_argument("--corpus", type=Path, help="folder of one corpus, to draw from")
     group = parser.add_argument_group("examples")
     group.add_argument("--format", choices=examples.FORMATS)
     group.add_argument("--out", type=Path, help="folder of the examples")
