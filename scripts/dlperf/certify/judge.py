@@ -9,7 +9,7 @@ implementations stay well below the tolerances, every wrong setting that is test
 import math
 import operator
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dlperf import workloads
@@ -118,7 +118,7 @@ def _measured(
     scenario = workloads.scenario_of(subject.variant)
     if run == "long":
         others = workloads.proof(subject.workload).long_runs[subject.variant]
-        yield _long_run(manifest["long_run"]["mean_loss"], others, facts)
+        yield _long_run(manifest["long_run"]["mean_losses"], others, facts)
     elif scenario == "infer":
         yield from _outputs(run, number(allowed.outputs), facts)
     elif run == "float64":
@@ -138,15 +138,17 @@ def _outputs(run: str, tolerance: float, facts: Mapping[str, Any]) -> Iterator[M
         yield "timed-alone", facts["alone"], {}
 
 
-def _long_run(own: float, others: tuple[float, ...], facts: Mapping[str, Any]) -> Measured:
+def _long_run(own: Sequence[float], others: Sequence[float], facts: Mapping[str, Any]) -> Measured:
     """Mean loss of a run of LONG_STEPS, beside the reference's own in float32 on the same batches.
 
-    Measured is their distance over half of what other batches make of it: `others`, and `own`.
+    Measured is the distance from the middle of `own`, which differ by rounding, over half of what
+    these and the reference's runs on other batches span.
     """
-    half = (max(*others, own) - min(*others, own)) / 2
+    middle = (min(own) + max(own)) / 2
+    half = (max(*others, *own) - min(*others, *own)) / 2
     mean = sum(facts["loss"]) / len(facts["loss"])
-    worst = {"mean_loss": mean, "expected": own, "half_spread": half}
-    return "long-run", abs(mean - own) / half, worst
+    worst = {"mean_loss": mean, "expected": middle, "half_spread": half}
+    return "long-run", abs(mean - middle) / half, worst
 
 
 def _float64(reference: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Measured]:

@@ -252,7 +252,9 @@ HEADS = [
 SAMPLERS = [
     sampled(
         "a sample that may lack an identity of the batch",
-        Replace("sampled", "_keys.index_fill_(0, _places.where(_places >= 0, _count), 2.0)", "pass"),
+        Replace(
+            "sampled", "_keys.index_fill_(0, _places.where(_places >= 0, _count), 2.0)", "pass"
+        ),
         tier="sampler",
         **TIMED,
     ),

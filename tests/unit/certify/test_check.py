@@ -90,7 +90,7 @@ def certificate(subject: Subject, **changed: dict[str, Any]) -> dict[str, Any]:
             runs[name].setdefault("compared", {})["gradient"] = {"a": [6e-3, 2.0], "b": [3e-3, 1.0]}
         if name == "long" and "long" not in changed:
             others = workloads.proof(subject.workload).long_runs.get(subject.variant, (7.0,))
-            manifest["long_run"] = {"status": "ok", "mean_loss": min(others)}
+            manifest["long_run"] = {"status": "ok", "mean_losses": [min(others)] * 3}
             runs[name]["loss"] = [min(others)]
     tiers = judge.tiers(subject, manifest, PARTS, runs)
     parity = (runs.get("timed") or runs["float64"]).get("parity", {})
