@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dlperf import workloads
-from dlperf.certify import SCATTERED, judge
+from dlperf.certify import SCATTERED, judge, long_run
 from dlperf.certify.__main__ import Grid, of_all_ranks
 from dlperf.certify.rank import OtherModel, compare, wrong_shapes
 from dlperf.certify.reference import (
@@ -265,6 +265,16 @@ def test_slow_damage_shows_in_the_long_run(monkeypatch):
     monkeypatch.delitem(long_runs, "")
     unknown = judge.tiers(asked, manifest, REFERENCE, runs)[-1]
     assert unknown["passed"] is False and "no long run of it" in unknown["reason"]
+
+
+def test_weights_of_another_rounding_are_one_bit_off():
+    start = neutral("resnet50", workloads.certified("resnet50"))
+    start = {name: start[name] for name in ("conv1.weight", "fc.bias")}
+    assert all(each is start[name] for name, each in long_run.rounded(start, 0).items())
+    for name, moved in long_run.rounded(start, 1).items():
+        assert moved.dtype == np.float32 and (moved != start[name]).all()
+        assert (np.abs(moved - start[name]) <= np.spacing(np.abs(start[name]))).all()
+        assert len(set(np.sign(moved - start[name]).ravel())) == 2, "up and down"
 
 
 def test_missing_and_surplus_tensors_are_found():
