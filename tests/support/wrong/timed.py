@@ -399,8 +399,8 @@ def in_bfloat16(name: str, framework: str, body: str, workload: str = "wide_deep
     return False_(name, of(workload, framework, precision="amp"), decorated(body))
 
 
-#: Dropout left out, a beta2 of 0.99 and tables in bfloat16 are not found here; certificates show
-#: the first two.
+#: Dropout left out, a beta2 of 0.99 and tables in bfloat16 are not found here, nor GPT without its
+#: clip, which hardly moves Adam's steps; certificates show all but the tables.
 FALSE_IN_BFLOAT16 = [
     in_bfloat16("another epsilon above a size", "pytorch", constant("EPSILON", "1e-6")),
     in_bfloat16("half of the batch above a size", "mxnet", HALF),
@@ -427,7 +427,6 @@ FALSE_IN_BFLOAT16 = [
     in_bfloat16(
         "another rate above a size", "tensorflow", constant("LEARNING_RATE", "1.1e-4"), "gpt"
     ),
-    in_bfloat16("no clip above a size", "pytorch", constant("CLIP_NORM", "1e9"), "gpt"),
     in_bfloat16("half of the batch above a size", "jax", HALF, "bert"),
     in_bfloat16("the gradient of the step before", "pytorch", LATE_GRADIENT, "bert"),
     in_bfloat16("less dropout above a size", "tensorflow", constant("DROPOUT", "0.05"), "bert"),
