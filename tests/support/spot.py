@@ -23,8 +23,12 @@ SIZES = {
     "insightface": {"backbone": "y1", "num_classes": 101, "head": "model", "image_size": 64},
     "bert": {"sequence_length": 16},
     "electra": {"sequence_length": 16},
+    "electra_squad": {"sequence_length": 64},
 }
-BATCHES = {"gpt": 4, "wide_deep": 64, "resnet50": 8, "insightface": 4, "bert": 2, "electra": 2}
+BATCHES = {
+    **{"gpt": 4, "wide_deep": 64, "resnet50": 8, "insightface": 4},
+    **{"bert": 2, "electra": 2, "electra_squad": 2},
+}
 
 
 class Spot(NamedTuple):
