@@ -23,8 +23,8 @@ FREE_STEPS = 3
 #: Of the norm of all gradients, where the timed step has weights of its own: less than that counts
 #: as so much.
 SHARE = 3e-3
-#: How far an implementation's long run may be from the reference's: this share of what other batches
-#: make of it, in half precision or TF32 and in float32, both at least three times what any
+#: How far an implementation's long run may be from the reference's: this share of what other
+#: batches make of it, in half precision or TF32 and in float32, both at least three times what any
 #: implementation of BERT, ELECTRA, GPT and Wide & Deep measured.
 SPREAD_NARROW, SPREAD_FULL = 0.12, 1e-3
 #: And so many times as far as one bit of the weights leads, as in networks that are chaotic an
