@@ -66,6 +66,7 @@ from wrong.insightface_tensorflow import INSIGHTFACE_TENSORFLOW
 from wrong.insightface_tensorflow import RIGHT as FACES_IN_TENSORFLOW
 from wrong.insightface_tensorflow1 import RIGHT as FACES_IN_TENSORFLOW1
 from wrong.resnet50 import RESNET50
+from wrong.slow import SLOW
 from wrong.wide_deep import SHARDED, WIDE_DEEP
 
 #: The fixture with the data that a workload's certificates take.
@@ -108,18 +109,19 @@ def copied(package: Path, folder: Path) -> Path:
     return scripts
 
 
-def made_reference(package, workload, variant, environments, data, folder) -> Path:
-    """A workload's reference, by plain float64 formulas, as this copy of the code makes it."""
-    run(
-        package,
-        "dlperf.certify.reference",
+def made_reference(package, workload, variant, environments, data, folder, long_run) -> Path:
+    """A workload's reference, by plain float64 formulas, as this copy of the code makes it; with
+    its long runs, or without."""
+    options = (
         f"--workload={workload}",
         f"--variant={variant}",
         f"--environment={environments}/pytorch.cpu/env.json",
         f"--data-dir={data}",
-        f"--out={folder}",
-        OMP_NUM_THREADS="1",  # as two are made at a time
     )
+    one_core = {"OMP_NUM_THREADS": "1"}  # as two are made at a time
+    run(package, "dlperf.certify.reference", *options, f"--out={folder}", **one_core)
+    if long_run:
+        run(package, "dlperf.certify.long_run", *options, f"--out={folder}/long.json", **one_core)
     return folder
 
 
@@ -152,7 +154,7 @@ def certificate_of(mutation: Mutation, package, reference, data, folder) -> dict
         f"--data-dir={data}",
         "--cores=1",  # as two are made at a time
         f"--out={out}",
-        "--no-long-run",
+        *["--no-long-run"] * (not mutation.long_run),
         *["--float64-only"] * mutation.float64_only,
     )
     return json.loads(out.read_text())
@@ -173,13 +175,16 @@ def certificate(request, environments, tmp_path_factory) -> Iterator[Callable[[M
     def given(workload: str, variant: str) -> tuple[Path, Future, Path]:
         """(package, the reference to come, data)"""
         data, package = request.getfixturevalue(DATA[workload]), SCRIPTS
-        if (workload, variant) == ("resnet50", ""):
+        long_run = any(
+            each.long_run for each in chosen if (each.workload, each.variant) == (workload, variant)
+        )
+        if (workload, variant) == ("resnet50", "") and not long_run:
             there = request.getfixturevalue("reference")
             return package, references.submit(lambda: there), data
         folder = tmp_path_factory.mktemp(workload)
         if workload in SMALL:
             package = small_package(workload, folder)
-        asked = (package, workload, variant, environments, data, folder / "reference")
+        asked = (package, workload, variant, environments, data, folder / "reference", long_run)
         return package, references.submit(made_reference, *asked), data
 
     def made(mutation, package, reference, data, folder) -> dict:
@@ -238,6 +243,13 @@ def test_dropout_of_other_random_numbers_does_not_pass(mutation, certificate):
     assert_fails(found)
     failed = {tier["name"] for tier in found["tiers"] if tier["passed"] is False}
     assert mutation.tier in failed and all(each.startswith("dropout-") for each in failed)
+
+
+@pytest.mark.parametrize("mutation", first(1, SLOW))
+def test_slow_damage_shows_in_the_long_run(mutation, certificate):
+    """Also where a step that is left out gives the loss of the one before in others."""
+    failed = [each["name"] for each in certificate(mutation)["tiers"] if each["passed"] is False]
+    assert failed in (["long-run"], ["dropout-deviation", "long-run"])
 
 
 @pytest.mark.parametrize("mutation", first(1, BERT))

@@ -25,6 +25,7 @@ class Mutation(NamedTuple):
     precision: str = "fp32"
     float64_only: bool = True  # enough to show it, in half the time
     tier: str = ""  # the first that shows it, where that is what the mutation is for
+    long_run: bool = False  # whether its certificate has one
     other_compiler: str = ""
 
     @property
