@@ -19,6 +19,9 @@ from dlperf.contract.spot import Spot
 DEVIATIONS = 8.0
 #: The least deviation of a number of rows: two of them may be off whatever chance does.
 FEWEST = 2 / DEVIATIONS
+#: Of the norm of all changes: what the formulas change by less is nothing but rounding, such as a
+#: shift that the next norm takes away, of which bfloat16 makes ten thousand times as much.
+NOTHING = 1e-7
 #: What documents raise that are of different runs.
 UNLIKE = (KeyError, IndexError, TypeError, ValueError, OverflowError)
 
@@ -207,10 +210,12 @@ def _by_chance(
 
     loss = deviations(window["loss"][0], chance["loss"][0], allowed.loss)
     yield "chance-loss", loss, DEVIATIONS, ""
+    least = NOTHING * math.sqrt(math.fsum(mean**2 for mean, _ in chance["norms"].values()))
     squares = [
         deviations(norm, drawn, allowed.norm_worst) ** 2
         for name, drawn in chance["norms"].items()
         for norm, *_ in window["tensors"][name]
+        if drawn[0] > least
     ]
     yield "chance-norms", math.sqrt(statistics.fmean(squares)), DEVIATIONS, ""
 

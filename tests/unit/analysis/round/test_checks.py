@@ -253,6 +253,15 @@ def test_of_a_training_that_draws_its_undrawn_run_is_replayed_and_chance_is_told
     assert failed(run, replay) == ["undrawn"]
 
 
+@pytest.mark.parametrize(("mean", "is_nothing"), [(1e-9, True), (1e-6, False)])
+def test_what_rounding_makes_of_no_change_is_not_told_from_chance(mean, is_nothing):
+    """Such as a shift that the next norm takes away: in bfloat16 it changes 10,000 times as far."""
+    run, replay = pair(chance=True)
+    replay["chance"]["norms"]["a"] = [mean, 0.1 * mean]
+    run["windows"][0]["tensors"]["a"][0][0] = 1e-5
+    assert failed(run, replay) == ([] if is_nothing else ["chance-norms"])
+
+
 def test_decay_that_is_left_out_shows_along_the_weights_and_older_documents_have_no_such_tier():
     allowed = dataclasses.replace(ALLOWED, along=(0.1, 0.1))
     run, replay = pair(1)
