@@ -109,7 +109,7 @@ def copied(package: Path, folder: Path) -> Path:
     return scripts
 
 
-def made_reference(package, workload, variant, environments, data, folder, long_run) -> Path:
+def made_reference(package, workload, variant, environments, data, folder, long_run=False) -> Path:
     """A workload's reference, by plain float64 formulas, as this copy of the code makes it; with
     its long runs, or without."""
     options = (
