@@ -1,10 +1,12 @@
 """The sample sets of advertisements and of faces have the layout of the real ones."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dlperf.analysis.report import provenance
 from dlperf.loaders.manifest import verify
 from dlperf.prepare import criteo_sample, faces_sample
 from dlperf.prepare.formats import recordio
@@ -68,6 +70,11 @@ def test_faces_have_the_layout_of_insightface(faces):
     assert all(each["image"][:2] == b"\xff\xd8" for each in pictures)
     assert [each["label"] for each in identities] == [(1.0 + 3 * i, 4.0 + 3 * i) for i in range(12)]
     assert (faces / "property").read_text() == "12,112,112\n"
+
+
+def test_the_report_says_what_they_hold(faces):
+    manifest = json.loads((faces / "manifest.json").read_text())
+    assert provenance.contents(manifest) == "36 images of 12 identities"
 
 
 def test_they_are_made_the_same_twice(criteo, faces, tmp_path):

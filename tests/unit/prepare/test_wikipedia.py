@@ -20,6 +20,7 @@ from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlperf.analysis.report import provenance
 from dlperf.contract.run import Input
 from dlperf.loaders import text
 from dlperf.loaders.manifest import verify
@@ -613,6 +614,8 @@ def test_a_corpus_has_all_documents_in_their_order(made, tmp_path):
     keys = ("documents", "sentences", "tokens", "dumps", "pages")
     assert {key: facts[key] for key in keys} == {key: source[key] for key in keys}
     assert facts["documents_sha256"] == source["sha256"]
+    held = f"{facts['tokens']:,} tokens in {facts['documents']:,} documents"
+    assert provenance.contents(facts) == held
     run(made, tmp_path, dump=None, documents=made / "documents", out=None, corpus=tmp_path / "own")
     assert contents(tmp_path / "own") == before
 

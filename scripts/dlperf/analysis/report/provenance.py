@@ -89,6 +89,8 @@ def contents(manifest: Mapping[str, Any]) -> str:
         text = f"{text} an answer; {test:,} to test with, {manifest['test_unanswerable']:,} without"
         left = len(manifest.get("left_out", ()))
         return f"{text}; {left:,} left out" if left else text
+    if "identities" in manifest:
+        return f"{manifest['images']:,} images of {manifest['identities']:,} identities"
     if "images" in manifest:
         return f"{manifest['images']:,} images in {manifest['classes']} class folders"
     text = f"{manifest['tokens']:,} tokens"
@@ -97,7 +99,9 @@ def contents(manifest: Mapping[str, Any]) -> str:
     if "vocabulary_learned" in manifest:
         learned = f"{manifest['vocabulary_learned']:,} of 30,522 entries"
         return f"{text}, {learned} of the vocabulary learned from them"
-    return f"{text}, of a vocabulary of {manifest['vocabulary_size']:,}"
+    if "vocabulary_size" in manifest:
+        return f"{text}, of a vocabulary of {manifest['vocabulary_size']:,}"
+    return text
 
 
 def hosts(rows: Iterable[Measurement]) -> list[dict[str, Any]]:
