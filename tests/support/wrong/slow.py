@@ -51,26 +51,16 @@ def changed(change: str) -> Wrap:
 
 #: Changes of weights by another rate.
 OTHER_RATE = "arrays = {{n: before[n] + (arrays[n] - before[n]) * {} for n in arrays}}"
-#: Weights that are kept in bfloat16: cut off, not rounded.
+#: Weights that are kept in bfloat16.
 NARROW = """
-arrays = {
-    n: (each.astype(np.float32).view(np.uint32) & 0xFFFF0000).astype(np.uint32).view(np.float32)
-    for n, each in arrays.items()
-}
+bits = {n: each.astype(np.float32).view(np.uint32) for n, each in arrays.items()}
+arrays = {n: (each + 0x8000 & 0xFFFF0000).astype(np.uint32) for n, each in bits.items()}
+arrays = {n: each.view(np.float32) for n, each in arrays.items()}
 """
 
 
 def slow(workload: str, framework: str, precision: str, name: str, edit: Wrap) -> Mutation:
-    return Mutation(
-        workload,
-        framework,
-        name,
-        edit,
-        precision=precision,
-        long_run=True,
-        tier="long-run",
-        **TIMED,
-    )
+    return Mutation(workload, framework, name, edit, precision=precision, long_run=True, **TIMED)
 
 
 #: The moments begin anew in each step.

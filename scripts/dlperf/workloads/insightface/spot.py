@@ -13,10 +13,10 @@ OTHER_WEIGHTS = Inapplicable("a second step's gradient is orthogonal to other we
 #: by itself), the second one 1.3e-4. As in ResNet-50, matrices move along their weights by decay
 #: alone in a first step: 4e-4 off, and 1 without decay.
 #:
-#: `amp` is bfloat16, about two to three times the worst of spot runs of y1 in PyTorch, TensorFlow,
+#: `amp` is bfloat16, 1.8 to three times the worst of spot runs of y1 in PyTorch, TensorFlow,
 #: JAX and MXNet on a CPU. After one step the backbone's changes are up to 0.58 of their length off,
 #: so only other gradients show in them; after two up to 0.91. The centres' are 0.155 and 0.37 off,
-#: losses 0.0093 and the second 0.034, norms 0.21 and the worst 0.43.
+#: losses 0.0093 and the second 0.034, norms 0.25 and the worst 0.43.
 SPOT = {
     "fp32": Spot(
         loss=5e-6,
