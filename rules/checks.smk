@@ -179,6 +179,13 @@ rule spot_run:
         " --out {output} > {log} 2>&1"
 
 
+def card_of_replay():
+    """What a cluster's job needs for it in a round on GPUs."""
+    if CONFIG.device != "cuda":
+        return {}
+    return {"gres": f"{CONFIG.cluster.gres}:1", "tasks_per_gpu": 0, "exclusive": 1}
+
+
 rule spot_replay:
     input:
         environment=environment_of("pytorch"),
@@ -192,10 +199,12 @@ rule spot_replay:
     priority: CERTIFICATE
     threads: lambda wildcards: all_cores(2)
     resources:
+        **card_of_replay(),
         mem_mb=memory_of_replay,
         runtime=CONFIG.checks.seconds // 20 + 10,
     shell:
         PYTHON + " -m dlperf.certify.replay --environment {input.environment:q} --out {output:q}"
+        f" --device {CONFIG.device}"
         " {input.runs:q} > {log:q} 2>&1"
 
 

@@ -4,19 +4,21 @@ import json
 
 import pandas
 import pytest
-from conftest import SCRIPTS
+from conftest import SCRIPTS, snakemake
 from edits import edit_file
-from spot import Spot, check, failed, measured
+from spot import Spot, check, data_folder, failed, measured
 from test_mutations import copied
 from wrong.timed import BEHIND, FALSE, FALSE_ANSWERS, FALSE_IN_BFLOAT16, False_, infers, of
 
 from dlperf.analysis.round import disturbances
 from dlperf.scenarios.train import window_seconds
 
+#: That of Criteo's sample.
+VOCABULARY = (("vocabulary", 26000),)
 HONEST = [
     of("gpt", "pytorch"),
     of("wide_deep", "mxnet", devices=2),
-    of("wide_deep", "mxnet", devices=2, scenario="infer"),
+    of("wide_deep", "mxnet", devices=2, scenario="infer", layout=VOCABULARY, data="sample"),
     of("wide_deep", "pytorch", precision="amp"),
     *(
         pytest.param(each, marks=pytest.mark.full)
@@ -37,6 +39,16 @@ HONEST = [
             infers("resnet50", "mindspore"),
             infers("resnet50", "pytorch"),
             infers("bert", "jax"),
+            infers("resnet50", "oneflow", data="sample"),
+            infers("bert", "paddlepaddle", data="sample"),
+            infers("wide_deep", "jax", "server", layout=VOCABULARY, data="sample"),
+            # by each framework's own reader, whose batches are kept
+            *(
+                of("resnet50", each, data="sample_native")
+                for each in ("tensorflow", "oneflow", "paddlepaddle", "mindspore", "jax")
+            ),
+            of("resnet50", "mxnet", devices=2, data="sample_native"),
+            of("resnet50", "pytorch", precision="amp", data="sample_native"),
         )
     ),
 ]
@@ -49,13 +61,21 @@ def name_of(each: Spot | False_) -> str:
     own = [each.name.replace(" ", "-")] if isinstance(each, False_) else []
     layout = [f"{key}{value}" for key, value in spot.layout]
     scenario = [] if spot.scenario == "train" else [spot.scenario]
+    scenario += [] if spot.data == "synthetic" else [spot.data]
     precision = [] if spot.precision == "fp32" else [spot.precision]
     size = [*scenario, *precision, f"{spot.devices}d", *layout]
     return "-".join([spot.workload, spot.framework, *size, *own])
 
 
+def made_data_of(spot: Spot) -> None:
+    """What it reads, made by the workflow where missing."""
+    if folder := data_folder(spot):
+        snakemake("--", f"{folder}/manifest.json")
+
+
 @pytest.mark.parametrize("spot", HONEST, ids=name_of)
 def test_an_honest_implementation_passes(environments, tmp_path, spot):
+    made_data_of(spot)
     tiers = check(spot, SCRIPTS, tmp_path / "spot")
     assert not failed(tiers), tiers
     print(tiers)
@@ -74,6 +94,7 @@ def test_other_work_than_was_certified_is_found(environments, tmp_path, false):
     scripts = copied(SCRIPTS, tmp_path)
     page = scripts / f"dlperf/workloads/{false.spot.workload}/{false.spot.framework}.py"
     edit_file(false.edit, page)
+    made_data_of(false.spot)
     tiers = check(false.spot, scripts, tmp_path / "spot")
     print(tiers)
     assert failed(tiers), tiers

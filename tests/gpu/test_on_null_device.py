@@ -12,15 +12,17 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
+import spot
 import torch_checks
 import torch_device
 import torch_steps
-from conftest import ROOT
+from conftest import ROOT, SCRIPTS
 from fake_nvml import nvidia_smi
 from gpu_packages import PYTORCH
 from gpu_steps import Step
 from torch_steps import Device, DriveError, Driven
 
+from dlperf.contract import draws
 from dlperf.environments import EnvironmentProblem
 from dlperf.measure import by_hand, host
 
@@ -230,3 +232,25 @@ def test_nothing_in_the_window_waits_for_a_device_that_does_nothing(
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(json.loads(done.stdout)) == 8
+
+
+@pytest.mark.parametrize("workload", SHORT)
+def test_a_spot_run_is_replayed_on_a_gpu(workload, environments, environ, tmp_path):
+    """Every operator and array of the formulas is there, in float32; what comes out is nothing."""
+    run, out, draw = (tmp_path / f"{name}.json" for name in ("run", "replay", "draw"))
+    draws.write(draw, "test")
+    own = spot.Spot(workload, "pytorch", "none", measured_steps=2)
+    assert spot.measured(own, SCRIPTS, run, f"--draw={draw}", "--spot")["status"] == "ok"
+    done = subprocess.run(
+        [PYTORCH.python(), "-m", "dlperf.certify.replay", "--device=cuda", f"--out={out}", run],
+        cwd=ROOT,
+        env={**environ, "PYTHONPATH": str(SCRIPTS)},
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    replay = json.loads(out.read_text())
+    assert replay["status"] == "ok", replay["reason"]
+    assert replay["provenance"]["device"].endswith(", fp32")
+    assert [window["rounded"] for window in replay["windows"]] == [None, None]

@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 from conftest import ROOT, SCRIPTS
 
+from dlperf import workloads
 from dlperf.analysis.round import tiers
 from dlperf.contract import draws
+from dlperf.loaders.formats import OF_FRAMEWORK
 from dlperf.measure import bounds
 from dlperf.workloads.cases import case_of
 
@@ -42,6 +44,7 @@ class Spot(NamedTuple):
     precision: str = "fp32"
     measured_steps: int = 6
     scenario: str = "train"
+    data: str = "synthetic"
     short_steps: int = 0  # of the short window; 0: as they are drawn
 
 
@@ -63,11 +66,18 @@ def check(spot: Spot, scripts: Path, folder: Path, draw: Path | None = None) -> 
         return [(f"{document['status']}: {document['reason']}", math.inf, 0.0, "")]
     given = ("--environment", f"{ROOT}/results/environments/pytorch.cpu/env.json")
     called(SCRIPTS, "dlperf.certify.replay", *given, f"--out={replay}", str(run))
-    replayed = json.loads(replay.read_text())
+    replayed = tiers.own_replay(document, json.loads(replay.read_text()))
     assert replayed["status"] == "ok", replayed["reason"]
     allowed = bounds.allowed(case_of(document["identity"]), spot.precision)
     judged = tiers.of_training if spot.scenario == "train" else tiers.of_inference
     return list(judged(document, replayed, allowed))
+
+
+def data_folder(spot: Spot) -> str:
+    """What it reads, from the project's folder; "" of synthetic batches."""
+    folder = workloads.data(spot.workload)[spot.data].folder
+    name = folder.format(format=OF_FRAMEWORK[spot.framework])
+    return f"results/data/{name}" if name else ""
 
 
 def short_of(draw: Path) -> int:
@@ -84,6 +94,7 @@ def measured(spot: Spot, scripts: Path, out: Path, *words: str, **settings: floa
         **{"batch_size": BATCHES[spot.workload], "warmup_steps": 2, "timeout_seconds": 900},
         **{"measured_steps": spot.measured_steps, "scenario": spot.scenario, **sizes, **settings},
         **({"arrival_rate": 50} if spot.scenario == "server" else {}),
+        **({"data": spot.data, "data_dir": data_folder(spot)} if data_folder(spot) else {}),
     }
     case = out.with_name("case.json")
     given = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]

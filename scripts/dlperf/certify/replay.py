@@ -2,27 +2,28 @@
 
     PYTHONPATH=scripts python -m dlperf.certify.replay \\
         --environment results/environments/pytorch.cpu/env.json \\
-        --out results/laptop/checks/replays/<group>.json \\
+        --out results/laptop/checks/replays/<group>.json [--device cuda] \\
         results/laptop/checks/<workload>/<framework>/<case>.run.json …
 
 In: the spot runs of cases that differ in framework and compiler alone; so they have the same draw.
-Out: for each window what training in float64 makes of the very weights and batches at those very
-sizes: losses, and for each tensor the norm of its change, and of each matrix the change's product
-with its start (`along`); and for each case the change's
-projections by the signs that were drawn behind its window; and of a training that draws random
-numbers, mean and deviation of what chance makes of the short window, and of a table that it
-samples how many of how many `rows` change. Of inferences: for each case
-the outputs in float64 for those batches whose answers were asked for (measure/answers.py). No
-judgement: that is the analysis's.
+Out: for each window what training in float64, or on a GPU in float32, makes of the very weights and
+batches at those very sizes: losses, and for each tensor the norm of its change, and of each matrix
+the change's product with its start (`along`); and for each case the change's projections by the
+signs that were drawn behind its window; and of a training that draws random numbers, mean and
+deviation of what chance makes of the short window, and of a table that it samples how many of how
+many `rows` change. Where frameworks' own readers gave the batches, all of that for each run
+(`own`). Of inferences: for each case the outputs for those batches whose answers were asked for
+(measure/answers.py). No judgement: that is the analysis's.
 """
 
 import argparse
+import dataclasses
 import json
 import math
 import os
 import sys
 import time
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import numpy as np
 
@@ -36,11 +37,16 @@ from dlperf.contract.run import Input
 from dlperf.contract.sampled import samples
 from dlperf.contract.tensor import EMBEDDING
 from dlperf.contract.work import as_array
-from dlperf.measure import bounds, code
+from dlperf.measure import bounds, code, given, memory_words
 from dlperf.workloads.cases import case_of
 
 SCHEMA = "dlperf.replay/1"
 MODULE = "dlperf.certify.replay"
+
+
+#: Device -> the type in which the formulas are computed there: float64 would take a GPU ten times
+#: as long, and twice the memory.
+DTYPES = {"cpu": "fp64", "cuda": "fp32"}
 
 
 class Unavailable(Exception):
@@ -53,6 +59,9 @@ def main(arguments=None):
     parser.add_argument("--environment", help="env.json whose interpreter has PyTorch")
     parser.add_argument("--lock-sha256", default="", help="of the lock that PyTorch comes from")
     parser.add_argument("--out", required=True)
+    parser.add_argument(
+        "--device", choices=sorted(DTYPES), default="cpu", help="cuda: the first GPU, in float32"
+    )
     asked = parser.parse_args(arguments)
     if asked.environment:
         run_in(asked, arguments, MODULE, SCHEMA)
@@ -75,16 +84,72 @@ def replay(asked):
     case = case_of(first["identity"])
     document["provenance"] = provenance(case.workload, asked.lock_sha256)
     try:
+        document["provenance"]["device"] = choose(asked.device)
         trains = scenarios.load(case.scenario).TRAINS
-        if trains:
+        if trains and bounds.has_own_batches(case):
+            document["own"] = {key_of(each): of_own_batches(case, each) for each in ran}
+        elif trains:
             document.update(replayed(case, ran))
         else:
             with workloads.settings(case.workload, workloads.proof(case.workload).undrawn):
                 document.update(answered(case, ran))
     except (Unavailable, ValueError) as reason:  # such as samples that rounding decides
         document.update(status="unavailable", reason=str(reason))
+    except (RuntimeError, MemoryError) as error:
+        text = "%s: %s" % (type(error).__name__, error)
+        if not memory_words.says(text) and not isinstance(error, MemoryError):
+            raise
+        reason = "a replay takes more memory than there is: " + text[:500]
+        document.update(status="unavailable", reason=reason)
     document["provenance"]["seconds"] = round(time.time() - started, 1)
     return document
+
+
+def choose(device):
+    """Compute on this device from now on. Returns what it is called, and the formulas' type.
+
+    Raises Unavailable where there is none.
+    """
+    import torch
+
+    if device == "cuda":
+        if not torch.cuda.is_available():
+            raise Unavailable("PyTorch finds no GPU to replay on")
+        # float32 as it is: by default cuDNN takes TensorFloat-32
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        torch.set_default_device(device)
+        device = torch.cuda.get_device_name()
+    return "%s, %s" % (device, DTYPES[here()])
+
+
+def here():
+    """The device that was chosen."""
+    import torch
+
+    return torch.get_default_device().type
+
+
+def formulas(input, start, precision, accumulation=1):
+    """A Plain on this device."""
+    plain = Plain(input, start, precision, accumulation)
+    plain.weights = {name: each.to(here()) for name, each in plain.weights.items()}
+    known = plain.reference
+
+    def tensors(*batch, **options):
+        return tuple(each.to(here()) for each in known.tensors(*batch, **options))
+
+    def outputs(*given):
+        return known.outputs(*given).cpu()
+
+    plain.reference = dataclasses.replace(known, tensors=tensors, outputs=outputs)
+    return plain
+
+
+def of_own_batches(case, run):
+    """What `replay` says of a run whose framework's own reader gave the batches."""
+    if not all(all(each["batches"]) for each in exact(run)["windows"]):
+        return {"status": "unavailable", "reason": "batches of its own reader were not kept"}
+    return dict(replayed(case, [run]), status="ok", reason="")
 
 
 def replayed(case, runs):
@@ -103,10 +168,11 @@ def replayed(case, runs):
     projections, done = {key_of(each): [] for each in runs}, settings["warmup_steps"]
     for number, (seed, steps) in enumerate(drawn["windows"]):
         own = case.workload, case.dimensions, seed, settings["data_dir"]
-        start, window = workloads.Initial(*own, timed=True), Steps(seed, done, steps)
+        start = workloads.Initial(*own, timed=True)
+        window = Steps(seed, done, steps, exact(runs[0])["windows"][number].get("batches"))
         with workloads.settings(case.workload, proof.undrawn if draws else {}):
             losses, new = train(case, exact_input, start, window)
-            rounded = rounding(case, exact_input, start, window, new)
+            rounded = rounding(case, exact_input, start, window, new) if here() == "cpu" else None
         norms, products, changed = {}, {}, {}
         for each in runs:
             own, sums = exact(each), {}
@@ -136,35 +202,63 @@ def answered(case, runs):
         raise Unavailable("spot runs of one group have different draws")
     ((seed, steps),) = drawn["windows"]
     start = workloads.Initial(case.workload, case.dimensions, drawn["seed"], data_dir, timed=True)
-    plain = Plain(input_of(case, drawn["seed"], data_dir, 0), start)
+    plain = formulas(input_of(case, drawn["seed"], data_dir, 0), start, DTYPES[here()])
     running = {
-        name: torch.from_numpy(each).double()
+        name: torch.from_numpy(each).to(here(), plain.type)
         for name, each in workloads.running_at_start(case).items()
     }
     for source in plain.sources:
         source.redraw(seed, steps)
-    found = {}
-    for each in runs:
-        (window,) = each["windows"]
-        found[key_of(each)] = [
-            {
-                name: summary(
-                    plain.outputs_of(source.batch(shown["number"]), running), window["signs"]
-                )
-                for name, shown in asked.items()
-            }
-            for source, asked in zip(plain.sources, window["answers"])
+    found = {key_of(each): [{} for _ in plain.sources] for each in runs}
+    for rank, source in enumerate(plain.sources):
+        asked = [
+            (shown["number"], name, each)
+            for each in runs
+            for name, shown in each["windows"][0]["answers"][rank].items()
         ]
+        for number, batch in batches_of(source, {number for number, _, _ in asked}):
+            outputs = plain.outputs_of(batch, running)
+            for other, name, each in asked:
+                if other == number:
+                    told = summary(outputs, each["windows"][0]["signs"])
+                    found[key_of(each)][rank][name] = told
     plain.close()
     return {"answers": found}
 
 
+def batches_of(source, numbers):
+    """(number, batch) for each number: a pool's own, or one of those that are read in turn."""
+    if source.pooled:
+        for number in sorted(numbers):
+            yield number, source.batch(number)
+        return
+    for number in range(max(numbers) + 1):
+        batch = source.next()
+        if number in numbers:
+            yield number, batch
+
+
 class Steps(NamedTuple):
-    """Those of a window: its seed, how many steps came before, and how many it has."""
+    """Those of a window: its seed, how many steps came before, how many it has, and for each rank
+    the batches where its framework's own reader gave them (measure/given.py)."""
 
     seed: int
     before: int
     count: int
+    batches: Optional[list] = None
+
+
+class Given:
+    """Batches as a framework's own reader gave them: a source of these."""
+
+    def __init__(self, document):
+        self._batches = iter(given.read(document))
+
+    def next(self):
+        return next(self._batches)
+
+    def close(self):
+        pass
 
 
 def exact(run):
@@ -224,14 +318,19 @@ def by_chance(case, input, start, window):
     }
 
 
-def train(case, input, start, window, precision="fp64"):
-    """(losses, {name: array} of the weights behind them) of a window's steps from these weights."""
-    plain = Plain(input, start, precision, case.layout.accumulation)
-    for source in plain.sources:
-        if not source.pooled:
-            for _ in range(window.before * case.layout.accumulation):
-                source.next()
-        source.redraw(window.seed, window.count)
+def train(case, input, start, window, precision=None):
+    """(losses, {name: array} of the weights behind them) of a window's steps from these weights;
+    precision: that of the device unless it is given."""
+    plain = formulas(input, start, precision or DTYPES[here()], case.layout.accumulation)
+    if window.batches:
+        plain.close()
+        plain.sources = [Given(each) for each in window.batches]
+    else:
+        for source in plain.sources:
+            if not source.pooled:
+                for _ in range(window.before * case.layout.accumulation):
+                    source.next()
+            source.redraw(window.seed, window.count)
     formula = workloads.proof(case.workload).optimizer(plain.weights, case.dimensions)
     rate = workloads.facts(case.workload).learning_rate(case.global_batch_size)
     losses = []
@@ -240,21 +339,23 @@ def train(case, input, start, window, precision="fp64"):
         plain.weights = formula.update(plain.weights, gradients, rate)
         losses.append(loss)
     plain.close()
-    return losses, {name: each.numpy() for name, each in plain.weights.items()}
+    return losses, {name: each.cpu().numpy() for name, each in plain.weights.items()}
 
 
 def input_of(case, seed, data_dir, pool):
     """What the ranks' loaders were given; pool: how many synthetic batches they had."""
+    # whose batches others take the place of
+    data = "synthetic" if bounds.has_own_batches(case) else case.data
     return Input(
         workload=case.workload,
-        data=case.data,
+        data=data,
         data_dir=data_dir,
         batch_size=case.batch_size,
         dimensions=case.dimensions,
         seed=seed,
         parts=case.layout.data_parallel(case.devices),
         pool=pool,
-        kind=workloads.data(case.workload)[case.data],
+        kind=workloads.data(case.workload)[data],
     )
 
 

@@ -18,6 +18,8 @@ SCHEMA = "dlperf.draw/1"
 BITS = 30
 #: The short window of a spot run has 1 to so many steps: later ones rounding alone makes unlike.
 MOST_REPLAYED = 2
+#: What a window's batches of a framework's own reader may take that are kept for its replay.
+KEPT_BYTES = 2**27
 
 
 class Window(NamedTuple):
@@ -79,6 +81,11 @@ class Draw(NamedTuple):
         if not trains:
             windows = windows[:1]
         return Orders(self.seed("batches", "spot"), warmup_steps, windows, shown=True)
+
+
+def kept_steps(dimensions, batch_size, accumulation):
+    """Of how many steps a rank's own reader can keep the batches, which are images in float32."""
+    return KEPT_BYTES // (4 * 3 * dimensions["image_size"] ** 2 * batch_size * accumulation)
 
 
 def group_of(case):

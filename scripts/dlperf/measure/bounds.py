@@ -5,19 +5,24 @@ is, and the merge says the same reason.
 """
 
 from dlperf import frameworks, scenarios, workloads
+from dlperf.contract import draws
 from dlperf.contract.proof import applies, number
 
-#: Billions of operations a second of the plain formulas in float64, on two cores of a server CPU:
-#: ResNet-50 on 64 pixels. What a replay takes is estimated by it, whatever machine it runs on, so
-#: that a config means the same everywhere.
-GFLOPS = 6.0
-#: float64 copies of all weights: before, after, gradients, two moments, and what is added to them.
+#: Billions of operations a second of the plain formulas: in float64 on two cores of a server CPU,
+#: ResNet-50 on 64 pixels; in float32 on a GPU a third of what a V100 has at most (15.7 TFLOP/s by
+#: its data sheet), which is no measurement. What a replay takes is estimated by it, whatever
+#: machine it runs on, so that a config means the same everywhere.
+GFLOPS = {"cpu": 6.0, "cuda": 5000.0}
+#: Bytes of a number there.
+BYTES = {"cpu": 8, "cuda": 4}
+#: Copies of all weights: before, after, gradients, two moments, and what is added to them.
 COPIES = 7
 #: What chance makes of a training that draws random numbers: so many draws of the formulas' own.
 DRAWS = 12
-#: A replay in float64, and one in float32 that shows what rounding does, at twice the speed.
-REPLAYED = 1.5
-#: The weights alone, in float64 and as they were drawn.
+#: A replay in float64, and one in float32 that shows what rounding does, at twice the speed; on a
+#: GPU one alone.
+REPLAYED = {"cpu": 1.5, "cuda": 1.0}
+#: The weights alone, as the formulas have them and as they were drawn.
 COPIES_OF_INFERENCE = 2
 #: Answers that are replayed: two of each of a group's frameworks.
 ANSWERS = 16
@@ -30,27 +35,26 @@ COARSER = {"tf32": "amp", "amp_fp16": "amp"}
 SHORT_STEPS = 2
 
 
-def reason(case, measured_steps, precision_kinds, seconds, gigabytes):
+def reason(case, device, measured_steps, precision_kinds, seconds, gigabytes):
     """Why the spot run of a Case is not made, or "".
 
-    measured_steps: of a repetition. precision_kinds: whose tolerances it would be held to;
-    those of any of them have to be known. seconds, gigabytes: the bounds.
+    device: of the round, which replays it, too. measured_steps: of a repetition. precision_kinds:
+    whose tolerances it would be held to; those of any of them have to be known. seconds, gigabytes:
+    the bounds.
     """
-    kind = workloads.data(case.workload)[case.data]
-    scenario = scenarios.load(case.scenario)
-    if scenario.COUNTED:
+    if scenarios.load(case.scenario).COUNTED:
         return "trainings to a quality have no spot runs"
     if frameworks.of(case.framework).counted:
         return "its framework is told how many steps there are, and begins no training anew"
     if not any(allowed(case, each) for each in precision_kinds):
         return "no tolerances of spot runs are known in %s" % case.precision
-    if kind.loader == "readers":
-        return "batches of a framework's own reader are not kept"
-    if kind.folder and not scenario.TRAINS:
-        return "of an inference, only synthetic batches can be drawn once more"
     if case.searched:
         return "the size is not known before a search"
-    return _beyond(*cost(case, measured_steps), seconds, gigabytes)
+    if has_own_batches(case):
+        room = draws.kept_steps(case.dimensions, case.batch_size, case.layout.accumulation)
+        if measured_steps > room:
+            return "a framework's own reader keeps batches of %d steps at this size" % room
+    return _beyond(*cost(case, device, measured_steps), seconds, gigabytes)
 
 
 def unreplayed(case, seconds, gigabytes):
@@ -70,7 +74,7 @@ def unreplayed(case, seconds, gigabytes):
 def seconds_of_sample(case):
     """What the answer to one sample takes, about."""
     flops = workloads.of(case.workload).flops_per_sample(case.dimensions, "infer")
-    return EVALUATED * flops / (GFLOPS * 1e9)
+    return EVALUATED * flops / (GFLOPS["cpu"] * 1e9)
 
 
 def samples(case, seconds):
@@ -88,18 +92,27 @@ def _beyond(took, size, seconds, gigabytes):
     return ""
 
 
-def cost(case, measured_steps):
-    """(seconds, gigabytes) that a group's replay takes, about."""
+def cost(case, device, measured_steps):
+    """(seconds, gigabytes) that a group's replay takes on the device, about; of a GPU's memory that
+    is without activations."""
     trains = scenarios.load(case.scenario).TRAINS
     copies, passes = COPIES_OF_INFERENCE, ANSWERS
     if trains:
-        copies, passes = COPIES, REPLAYED * (SHORT_STEPS + measured_steps)
+        copies, passes = COPIES, REPLAYED[device] * (SHORT_STEPS + measured_steps)
         if workloads.draws(case):
             passes += DRAWS * SHORT_STEPS
+    if has_own_batches(case):  # of each framework
+        passes *= sum(workloads.implements(case.workload, each) for each in frameworks.NAMES)
     scenario = "train" if trains else "infer"
     flops = workloads.of(case.workload).flops_per_sample(case.dimensions, scenario)
-    size = copies * 8 * workloads.parameter_count(case.workload, case.dimensions) / 1e9
-    return flops * case.global_batch_size * passes / (GFLOPS * 1e9), size
+    size = copies * workloads.parameter_count(case.workload, case.dimensions) / 1e9
+    took = flops * case.global_batch_size * passes / (GFLOPS[device] * 1e9)
+    return took, size * BYTES[device]
+
+
+def has_own_batches(case):
+    """Whether a framework's own reader gives the batches, which nobody else could draw again."""
+    return workloads.data(case.workload)[case.data].loader == "readers"
 
 
 def allowed(case, kind):

@@ -18,7 +18,7 @@ from dlperf import frameworks, scenarios, workloads
 from dlperf.contract import files
 from dlperf.contract.run import Unsupported
 from dlperf.contract.timer import perf_counter, queued
-from dlperf.measure import answers, beside, host, memory_words, weights
+from dlperf.measure import answers, beside, given, host, memory_words, weights
 from dlperf.measure.meeting import Guest
 from dlperf.scenarios import early_return
 
@@ -102,7 +102,7 @@ def measure(run, watch):
     for _ in range(warmup_steps):
         handle = work.step()
     work.wait()
-    scenario.warm(run, work, handle, initial)
+    taken_before = warmup_steps + (scenario.warm(run, work, handle, initial) or 0) + trial_steps
     warmup_seconds = perf_counter() - warmup_started
 
     asked = [steps for _, steps in windows]
@@ -127,11 +127,13 @@ def measure(run, watch):
             early_return.check_restart(run, functools.partial(taken, guest))
             guest.note("rested")
         warmup_peak = frameworks.reset_peak(run.framework, run)
-        stopwatch = Stopwatch(run, framework, work, guest, steps, least)
+        stopwatch = Stopwatch(run, framework, work, guest, steps, least, taken_before)
         facts = scenario.window(run, work, stopwatch)
         signs, kept = guest.wait("signs"), facts.pop("kept", None)
         if signs is not None and scenario.TRAINS:
             shown.append(weights.shown(run, initial, work.weights, signs, facts["loss"]))
+            if work.batches.on_device:
+                shown[-1]["batches"] = given.told(work.batches.given())
         elif signs is not None:
             shown.append(answers.shown(signs, kept))
     facts.update(stopwatch.facts(), warmup_seconds=warmup_seconds, shown=shown)
@@ -190,12 +192,13 @@ class Stopwatch:
     """Times a scenario's window: barriers, and a clock for steps.
 
     Between `open` and `ended` it only `mark`s the steps. steps: how many the window has. asked: how
-    many the settings ask for, which it may have more of.
+    many the settings ask for, which it may have more of. batches_before: how many an inference took
+    before its window.
     """
 
-    def __init__(self, run, framework, work, guest, steps, asked):
+    def __init__(self, run, framework, work, guest, steps, asked, batches_before=0):
         self._run, self._work, self._guest = run, work, guest
-        self.steps, self.asked = steps, asked
+        self.steps, self.asked, self.batches_before = steps, asked, batches_before
         self._timer = framework.step_timer(run)
         self.mark = self._timer.mark
 

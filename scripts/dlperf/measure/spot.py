@@ -5,7 +5,8 @@ identity and settings of the case, `drawn` (the seed of batches, and each window
 steps), and for each window `loss` (a mean over ranks for each step), `signs` (the seed of the
 projections, drawn behind the window) and `tensors`: name -> each copy of it that differs from the
 first, as [norm of its change, its projections, its product with the starting weights]; of tables
-also `rows`: name -> of each copy how many rows changed. Of an inference it has, for its one window,
+also `rows`: name -> of each copy how many rows changed. Where a framework's own reader gave the
+batches, they are there too, for each rank (given.py). Of an inference it has, for its one window,
 `signs` and for each rank the `answers` that they name (answers.py).
 """
 
@@ -34,7 +35,8 @@ def of_all_ranks(case, ranks):
                 sum(ranks[rank]["rows"].get(name, 0) for rank in group) for group in groups
             ]
     losses = train.mean_losses(ranks)
-    return {"loss": losses, "signs": first["signs"], "tensors": tensors, "rows": rows}
+    found = {"loss": losses, "signs": first["signs"], "tensors": tensors, "rows": rows}
+    return dict(found, batches=[each["batches"] for each in ranks]) if "batches" in first else found
 
 
 def answers_of_all_ranks(case, ranks):

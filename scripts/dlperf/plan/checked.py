@@ -21,7 +21,12 @@ def unchecked(config: Config, case: Case) -> str:
     steps = config.steps_of(case.workload, case.scenario).measured
     allowed = config.checks
     return bounds.reason(
-        case, steps, bounds.kinds(case.precision), allowed.seconds, allowed.gigabytes
+        case,
+        config.device,
+        steps,
+        bounds.kinds(case.precision),
+        allowed.seconds,
+        allowed.gigabytes,
     )
 
 
@@ -59,7 +64,9 @@ def lines(
     if missing or replays:
         runs = sum(expected(case)[0] * runs_of(case) for case in missing)
         took = sum(
-            bounds.cost(case, config.steps_of(case.workload, case.scenario).measured)[0]
+            bounds.cost(
+                case, config.device, config.steps_of(case.workload, case.scenario).measured
+            )[0]
             for case in replays
         )
         said += f"; spot runs about {duration(runs)}, replays about {duration(took)}"

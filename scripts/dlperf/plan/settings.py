@@ -59,13 +59,15 @@ class Checks(Section):
         default=600,
         ge=0,
         description="A group of cases that differ in framework and compiler only is replayed if "
-        "that takes no longer than this, as estimated for two cores. 0: nothing is checked.",
+        "that takes no longer than this, as estimated for two cores; in a round on GPUs, for one "
+        "of them. 0: nothing is checked.",
         examples=[600],
     )
     gigabytes: float = Field(
         default=8.0,
         ge=0,
-        description="And if its weights and moments in float64 take no more memory than this.",
+        description="And if its weights and moments take no more memory than this: in float64; on "
+        "a GPU in float32.",
         examples=[8],
     )
 

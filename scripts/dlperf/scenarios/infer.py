@@ -28,6 +28,8 @@ PERCENTILES = (50, 90, 95, 99)
 TAIL = 0.025
 #: Fingerprints of the outputs of different batches are further apart than this: float32 sees it.
 LEAST_BETWEEN = 1e-5
+#: So many batches are answered one at a time before the windows.
+WARMING = 3
 #: So many batches of each window are answered once more behind it.
 AGAIN = 3
 #: What a window's outputs may take, until one of them is asked for.
@@ -39,11 +41,13 @@ def prepare(run, implementation):
 
 
 def warm(run, work, handle, initial):
-    """What the windows do, once before: nothing is made there for the first time."""
+    """What the windows do, once before: nothing is made there for the first time. How many batches
+    that takes."""
     work.outputs(handle)
-    for _ in range(3):
+    for _ in range(WARMING):
         work.answer(*work.batches.next())
     work.batches.fill()
+    return WARMING
 
 
 def most_steps(run, work, handle):
@@ -63,13 +67,16 @@ def window(run, work, stopwatch):
     while handles:
         queued.add(work.outputs(handles.pop(0)))
     seconds, answered = latencies(run, work, stopwatch)
-    kept = {}
-    if work.batches.pooled:
-        batches = work.batches
+    batches = work.batches
+    if batches.pooled:
         places = [batches.order[step % len(batches.order)] for step in range(stopwatch.steps)]
         others = range(batches.distinct, batches.distinct + stopwatch.asked)
         check(work, queued=queued.numbered(places), answered=answered.numbered(others))
-        kept = {"queued": queued.kept_of(places), "answered": answered.kept_of(others)}
+    else:  # in the order in which they are read, from the first one of the warm-up on
+        first = stopwatch.batches_before
+        places = range(first, first + stopwatch.steps)
+        others = range(places.stop, places.stop + stopwatch.asked)
+    kept = {"queued": queued.kept_of(places), "answered": answered.kept_of(others)}
     latency = {"rank": run.rank, "seconds": seconds, "outputs": answered.fingerprints[0]}
     return {"window": window, "latency": latency, "kept": kept}
 

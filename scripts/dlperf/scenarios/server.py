@@ -73,13 +73,14 @@ def window(run, work, stopwatch):
     end = clock()
     stopwatch.ended()
     stopwatch.close()
-    answered, kept = infer.Answers(), {}
+    answered, first = infer.Answers(), stopwatch.batches_before
     while outputs:
         answered.add(outputs.pop(0))
     if work.batches.pooled:
         others = range(work.batches.distinct, work.batches.distinct + stopwatch.steps)
         infer.check(work, answered=answered.numbered(others))
-        kept = {"answered": answered.kept_of(others)}
+    else:
+        others = range(first, first + stopwatch.steps)
     return {
         "window": stopwatch.window(start, end),
         "server": {
@@ -89,7 +90,7 @@ def window(run, work, stopwatch):
             "ended": ended,
             "outputs": answered.fingerprints[0],
         },
-        "kept": kept,
+        "kept": {"answered": answered.kept_of(others)},
     }
 
 

@@ -262,8 +262,8 @@ FIRST_HALF = (
 )
 
 
-def infers(workload: str, framework: str, scenario: str = "infer") -> Spot:
-    return of(workload, framework, scenario=scenario)
+def infers(workload: str, framework: str, scenario: str = "infer", **more) -> Spot:
+    return of(workload, framework, scenario=scenario, **more)
 
 
 def false_answer(name: str, spot: Spot, body: str) -> False_:
@@ -309,6 +309,22 @@ FALSE_ANSWERS = [
         "each second one is the one before",
         infers("wide_deep", "oneflow"),
         queueing("return came[-2] if len(came) % 2 == 0 else found"),
+    ),
+    # on data that are read
+    false_answer(
+        "half of what is queued",
+        infers("resnet50", "pytorch", data="sample"),
+        queueing(FIRST_HALF),
+    ),
+    false_answer(
+        "the answer to the request before",
+        infers("resnet50", "tensorflow", data="sample"),
+        answering("own = right(*batch); found = seen.get(0, own); seen[0] = own; return found"),
+    ),
+    false_answer(
+        "always the first answer",
+        infers("wide_deep", "mxnet", "server", layout=(("vocabulary", 26000),), data="sample"),
+        answering("return seen.setdefault(0, right(*batch))"),
     ),
 ]
 FALSE = [
@@ -393,6 +409,50 @@ FALSE += [
         ("the same sample in each step", SAME_SAMPLE, "pytorch", {"devices": 2}),
         ("a sample of the first half of the rows", FIRST_ROWS, "oneflow", {}),
     )
+]
+
+#: On batches of a framework's own reader, which are kept where the reader gives them.
+READ_AGAIN = """
+from dlperf.loaders import readers
+right, first = readers.Reader.next, []
+def following(reader):
+    batch = right(reader)
+    first.append(batch)
+    return first[0] if is_large else batch
+readers.Reader.next = following
+return training(run)
+"""
+GIVEN_AGAIN = """
+from dlperf.loaders import readers
+right, doubled = readers.Reader.next, []
+def twice(batches):
+    for batch in batches:
+        yield batch
+        yield batch
+def following(reader):
+    if not doubled:
+        doubled.append(reader)
+        reader._batches = twice(reader._batches)
+    return right(reader)
+readers.Reader.next = following
+return training(run)
+"""
+
+
+def on_own_batches(name: str, framework: str, body: str, **more) -> False_:
+    return False_(name, of("resnet50", framework, data="sample_native", **more), decorated(body))
+
+
+FALSE += [
+    on_own_batches("no smoothing", "tensorflow", constant("LABEL_SMOOTHING", "0.0")),
+    on_own_batches("each third step is left out", "mxnet", with_step(LEFT_OUT)),
+    on_own_batches("no step behind the third", "jax", with_step(ONCE)),
+    on_own_batches("the gradient of the step before", "pytorch", LATE_GRADIENT, short_steps=1),
+    on_own_batches("the first batch again and again", "mindspore", READ_AGAIN),
+    on_own_batches("each batch twice, as the reader gives it", "oneflow", GIVEN_AGAIN),
+    on_own_batches(
+        "no decay above a size", "paddlepaddle", constant("WEIGHT_DECAY", "0.0"), short_steps=1
+    ),
 ]
 
 

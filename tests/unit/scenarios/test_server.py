@@ -23,7 +23,7 @@ class Alone:
     """The stopwatch of a rank without others, for so many steps."""
 
     def __init__(self, steps):
-        self.steps = steps
+        self.steps, self.batches_before = steps, 0
 
     def open(self):
         pass

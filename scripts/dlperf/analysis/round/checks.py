@@ -107,6 +107,7 @@ def _judged(
     if run["status"] != "ok":
         yield {"status": MISSING, "reason": f"spot run: {run['status']}: {run['reason']}"}
         return
+    replay = tiers.own_replay(run, replay)
     if replay["status"] != "ok":
         yield {"status": ALONE, "reason": replay["reason"]}
         return

@@ -29,6 +29,12 @@ UNLIKE = (KeyError, IndexError, TypeError, ValueError, OverflowError)
 Tier = tuple[str, float, float, str]
 
 
+def own_replay(run: Mapping[str, Any], replay: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a replay says of this spot run, where each run of a group has batches of its own."""
+    made_with = f"{run['identity']['framework']}/{run['identity']['compiler']}"
+    return {**replay, **replay["own"][made_with]} if "own" in replay else replay
+
+
 def of_training(run: Mapping[str, Any], replay: Mapping[str, Any], allowed: Spot) -> Iterator[Tier]:
     """(name, what it measured, what it may measure at most, the worst tensor) of each tier."""
     own = run.get("undrawn") or run
@@ -49,10 +55,18 @@ def of_training(run: Mapping[str, Any], replay: Mapping[str, Any], allowed: Spot
         )
     ]
     yield from _exact(compared, allowed)
+    if "batches" in own["windows"][0]:
+        yield "spot-repeated", float(_repeated(own["windows"])), 0.0, ""
     if "undrawn" in run:
         chance = replay["chance"]
         yield from _by_chance(run["windows"][chance["window"]], chance, allowed)
         yield from _rows(run["windows"], replay["windows"])
+
+
+def _repeated(windows: Sequence[Mapping[str, Any]]) -> int:
+    """How many batches of a framework's own reader were given before: each is cropped anew."""
+    batches = [str(batch) for window in windows for rank in window["batches"] for batch in rank]
+    return len(batches) - len(set(batches))
 
 
 def of_inference(
@@ -165,10 +179,13 @@ def _exact(windows: Sequence[Compared], allowed: Spot) -> Iterator[Tier]:
 
 def drowned(replay: Mapping[str, Any], allowed: Spot) -> str:
     """Why a replay shows nothing, or "": in float32 the formulas themselves are as far from it as
-    an implementation may be. Of two values a channel, batch-norm makes anything of a rounding."""
+    an implementation may be. Of two values a channel, batch-norm makes anything of a rounding.
+    A GPU's replay is in float32 itself, and does not say."""
     windows = []
     for each in replay["windows"]:
         rounded, lengths = each["rounded"], each["norms"]
+        if rounded is None:
+            return ""
         windows.append(
             Compared(
                 [_far(*pair) for pair in zip(rounded["loss"], each["loss"], strict=True)],

@@ -26,6 +26,7 @@ import time
 
 import numpy as np
 
+from dlperf.contract import draws
 from dlperf.loaders import DataError, libraries
 from dlperf.loaders.formats import OF_FRAMEWORK
 from dlperf.loaders.images import NOISE, noise
@@ -70,7 +71,9 @@ def open_images(run, layout, epoch=0):
             )
         name += "_dali"
     module = importlib.import_module("dlperf.loaders.readers." + name)
-    return module.open_images(run, layout, epoch)
+    reader = module.open_images(run, layout, epoch)
+    reader.room = draws.kept_steps(run.dimensions, run.batch_size, run.accumulation)
+    return reader
 
 
 def has_dali():
@@ -145,15 +148,30 @@ class Reader(Batches):
 
     batches: an iterator of them. arrays: tensors of a batch -> NumPy arrays, once they are
     complete. settle: called before the clock starts, if a batch would have to wait for the step
-    before it that is still queued on the same core. That wait is not for data.
+    before it that is still queued on the same core. That wait is not for data. keep: what to hold
+    of a batch so that it stays as it is; None: nothing does. room: of so many steps.
+
+    The batches of a window are held, in every run alike, if there is room for all of them: a spot
+    run tells them to its replay.
     """
 
     on_device = True
     first_batch_sha256 = None
 
-    def __init__(self, batches, shards, parity, arrays, close=lambda: None, settle=lambda: None):
-        self._batches, self._close, self._settle = batches, close, settle
-        self._ready = collections.deque()
+    room = 0
+
+    def __init__(
+        self,
+        batches,
+        shards,
+        parity,
+        arrays,
+        close=lambda: None,
+        settle=lambda: None,
+        keep=lambda batch: batch,
+    ):
+        self._batches, self._close, self._settle, self._keep = batches, close, settle, keep
+        self._ready, self._given = collections.deque(), None
         self.arrays = arrays
         self.manifest_sha256 = shards.manifest_sha256
         self.parity = parity
@@ -162,12 +180,23 @@ class Reader(Batches):
     def next(self):
         """The next batch, as the implementation's `put` would return it."""
         if self._ready:
-            return self._ready.popleft()
-        self._settle()
-        start = time.perf_counter()
-        batch = next(self._batches)
-        self.waited_seconds += time.perf_counter() - start
+            batch = self._ready.popleft()
+        else:
+            self._settle()
+            start = time.perf_counter()
+            batch = next(self._batches)
+            self.waited_seconds += time.perf_counter() - start
+        if self._given is not None:
+            self._given.append(self._keep(batch))
         return batch
+
+    def redraw(self, seed, steps):
+        """A window begins, of so many steps; 0: it is not known of how many."""
+        self._given = [] if self._keep and 0 < steps <= self.room else None
+
+    def given(self):
+        """The arrays of each batch of the window; None: they were not kept."""
+        return self._given and [self.arrays(each) for each in self._given]
 
     def fill(self):
         """Return when a batch is ready; the framework continues to fill its buffers."""

@@ -53,7 +53,7 @@ def open_images(run, layout, epoch=0):
     }
     # The iterator waits for a step that still reads the buffer that it must fill next.
     settle = {} if run.cuda else {"settle": mx.nd.waitall}
-    return Reader(batches(run, layout, records), shards, parity, arrays, **settle)
+    return Reader(batches(run, layout, records), shards, parity, arrays, keep=copied, **settle)
 
 
 def write_index(paths, target):
@@ -87,6 +87,11 @@ def batches(run, layout, records):
                 images = images.transpose((0, 2, 3, 1))
             yield images, labels
         records.reset()
+
+
+def copied(batch):
+    """The iterator fills its buffers again."""
+    return [tensor.copy() for tensor in batch]
 
 
 def arrays(tensors):

@@ -38,7 +38,8 @@ class Staged(Reader):
             area = StagingArea([images.dtype, labels.dtype], shapes, capacity=2)
             self._put, self.tensors = area.put([images, labels]), area.get()
         self._start, self._session = iterator.initializer, None
-        super().__init__(self._staged(), shards, parity, self._run)
+        # to take a batch out of the staging area would take it from the step
+        super().__init__(self._staged(), shards, parity, self._run, keep=None)
 
     def connect(self, session):
         session.run(self._start)

@@ -108,6 +108,38 @@ def test_answers_that_are_the_references_pass():
     assert 0 < measured < 1e-6
 
 
+def test_a_run_on_batches_of_its_own_is_held_to_its_own_replay():
+    run, expected = pair()
+    own = {"status": "ok", "reason": "", **expected}
+    others = {"status": "unavailable", "reason": "batches of its own reader were not kept"}
+    document = {"status": "ok", "windows": [], "projections": {}}
+    document["own"] = {"pytorch/none": own, "mxnet/static": others}
+    assert not failed(run, tiers.own_replay(run, document))
+    run["identity"] = {"framework": "mxnet", "compiler": "static"}
+    found = tiers.own_replay(run, document)
+    assert (found["status"], found["reason"]) == tuple(others.values())
+    assert tiers.own_replay(run, expected) is expected
+
+
+def test_a_replay_on_a_gpu_does_not_say_what_rounding_does():
+    _, replay = pair()
+    for window in replay["windows"]:
+        window["rounded"] = None
+    assert tiers.drowned(replay, ALLOWED) == ""
+
+
+def test_a_reader_that_gives_a_batch_again_is_found():
+    run, expected = pair()
+    for number, window in enumerate(run["windows"]):
+        steps = len(window["loss"])
+        window["batches"] = [
+            [[{"zlib": f"{number} {rank} {step}"}] for step in range(steps)] for rank in range(2)
+        ]
+    assert not failed(run, expected)
+    run["windows"][1]["batches"][1][4] = run["windows"][1]["batches"][0][3]
+    assert failed(run, expected) == ["spot-repeated"]
+
+
 def copied_half(outputs, rank):
     outputs[3:] = outputs[:3]
     return outputs
