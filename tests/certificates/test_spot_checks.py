@@ -8,7 +8,8 @@ from conftest import SCRIPTS, snakemake
 from edits import edit_file
 from spot import Spot, check, data_folder, failed, measured
 from test_mutations import copied
-from wrong.timed import BEHIND, FALSE, FALSE_ANSWERS, FALSE_IN_BFLOAT16, False_, infers, of
+from wrong.bodies import False_, of
+from wrong.timed import BEHIND, FALSE, FALSE_ANSWERS, FALSE_IN_BFLOAT16, infers
 
 from dlperf.analysis.round import disturbances
 from dlperf.scenarios.train import window_seconds

@@ -234,7 +234,9 @@ def test_nothing_in_the_window_waits_for_a_device_that_does_nothing(
     assert len(json.loads(done.stdout)) == 8
 
 
-@pytest.mark.parametrize("workload", SHORT)
+# The device cannot say how many rows have a gradient, as lazy Adam asks, nor norms, of which LAMB
+# takes roots.
+@pytest.mark.parametrize("workload", sorted({*SHORT} - {"wide_deep", "electra"}))
 def test_a_spot_run_is_replayed_on_a_gpu(workload, environments, environ, tmp_path):
     """Every operator and array of the formulas is there, in float32; what comes out is nothing."""
     run, out, draw = (tmp_path / f"{name}.json" for name in ("run", "replay", "draw"))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from edits import Wrap
 from evaluations import Evaluation
 
-from wrong.timed import NARROW, decorated
+from wrong.bodies import NARROW, decorated
 
 
 class False_(NamedTuple):
