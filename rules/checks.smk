@@ -4,7 +4,7 @@ Required inputs: a framework's environment, the data of its case, and PyTorch's 
 Outputs: a draw for each group of cases that differ in framework and compiler only, made once from the
 system's randomness; a spot run of each of these cases: the command of a repetition, on drawn weights
 and batches, whose time is not used; and for each group a replay of its spot runs by the reference. The
-verdict is merge's.
+verdict is merge's. In a round on GPUs a replay takes one of them; locally none runs beside a repetition.
 
 Of the quality scenario, whose repetitions have no spot runs: for each repetition a replay of one batch
 of the evaluation that first met the target, and of one of the last evaluation, from the weights that its

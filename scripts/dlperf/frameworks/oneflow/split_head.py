@@ -10,11 +10,20 @@ import oneflow as flow
 import oneflow.nn.functional as F
 from oneflow import nn
 
+from dlperf.contract.work import Table
 from dlperf.frameworks.oneflow import parallel, sparse
 from dlperf.frameworks.oneflow import training as framework
 
 NOBODY = -1  # the class of a row that stands for none
 NEVER = -1e30  # what its scores get
+
+
+class SampledBlock(sparse.PaddedBlock):
+    """A rank's block of rows that steps sample: as DistributedDataParallel sends a first rank's
+    parameters to all others, each rank has as many; what stands behind its own is never taken."""
+
+    def own(self, array):
+        return self.part.of(array) if isinstance(array, Table) else super().own(array)
 
 
 class Classes(nn.Module):
@@ -29,7 +38,8 @@ class Classes(nn.Module):
         super().__init__()
         self.run, self.sampled = run, sampled
         self.is_split = run.distributed and tensor.axis is not None
-        self.shard = sparse.PaddedBlock(run, name, tensor) if self.is_split else None
+        block = SampledBlock if sampled else sparse.PaddedBlock
+        self.shard = block(run, name, tensor) if self.is_split else None
         shape = self.shard.shape if self.is_split else tensor.shape
         self.count = tensor.shape[0]
         self.first = self.shard.first if self.is_split else 0
