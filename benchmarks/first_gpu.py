@@ -130,7 +130,9 @@ def first(asked):
             yield title, functools.partial(proofs.certificates, title, workload, asked)
     for workload in first_workloads(asked):
         title = f"spot check of {workload}"
-        yield title, functools.partial(proofs.spot_check, title, workload, asked)
+        for device in dict.fromkeys((asked.device, "cpu")):
+            check = functools.partial(proofs.spot_check, title, workload, device, asked)
+            yield f"{title} on {device}", check
     yield from measured(cases.too_large(asked), must="oom")
     yield from measured(cases.of_precision("fp32", asked))
 

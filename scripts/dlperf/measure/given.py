@@ -10,7 +10,9 @@ import zlib
 
 def told(batches):
     """What a document says of the batches of a window, lists of arrays; None of those that were
-    not kept."""
+    not kept. Raises ValueError where a window took none."""
+    if batches == []:
+        raise ValueError("no batch of the reader was taken in a window")
     return batches and [[_text(array) for array in batch] for batch in batches]
 
 

@@ -90,6 +90,19 @@ def test_batches_that_were_not_kept_are_told_as_none():
     assert given.told(None) is None
 
 
+def test_a_window_that_takes_no_batch_is_an_error():
+    made = reader(room=3)
+    made.redraw(seed=1, steps=2)
+    with pytest.raises(ValueError, match="no batch of the reader"):
+        given.told(made.given())
+
+
+def test_a_replay_goes_on_behind_the_last_batch_that_a_run_took():
+    batch = [np.ones((1, 3, 4, 4), "float32"), np.array([7])]
+    source = replay.Given(given.told([batch]))
+    assert source.next() is source.next()
+
+
 def test_a_replay_reads_on_to_the_batches_that_are_asked_for():
     """Those of a pool have numbers; those that are read come in turn."""
     coming = itertools.count()

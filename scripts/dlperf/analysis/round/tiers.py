@@ -56,17 +56,23 @@ def of_training(run: Mapping[str, Any], replay: Mapping[str, Any], allowed: Spot
     ]
     yield from _exact(compared, allowed)
     if "batches" in own["windows"][0]:
-        yield "spot-repeated", float(_repeated(own["windows"])), 0.0, ""
+        yield "spot-batches", float(_amiss(own)), 0.0, ""
     if "undrawn" in run:
         chance = replay["chance"]
         yield from _by_chance(run["windows"][chance["window"]], chance, allowed)
         yield from _rows(run["windows"], replay["windows"])
 
 
-def _repeated(windows: Sequence[Mapping[str, Any]]) -> int:
-    """How many batches of a framework's own reader were given before: each is cropped anew."""
-    batches = [str(batch) for window in windows for rank in window["batches"] for batch in rank]
-    return len(batches) - len(set(batches))
+def _amiss(run: Mapping[str, Any]) -> int:
+    """How many batches of a framework's own reader came before, as each is cropped anew, and how
+    many more or fewer there are than steps take."""
+    batches, unlike = [], 0
+    for window in run["windows"]:
+        wanted = len(window["loss"]) * run["identity"]["layout"]["accumulation"]
+        for rank in window["batches"]:
+            unlike += abs(len(rank) - wanted)
+            batches += map(str, rank)
+    return unlike + len(batches) - len(set(batches))
 
 
 def of_inference(

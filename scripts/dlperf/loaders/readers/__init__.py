@@ -196,7 +196,7 @@ class Reader(Batches):
 
     def given(self):
         """The arrays of each batch of the window; None: they were not kept."""
-        return self._given and [self.arrays(each) for each in self._given]
+        return None if self._given is None else [self.arrays(each) for each in self._given]
 
     def fill(self):
         """Return when a batch is ready; the framework continues to fill its buffers."""

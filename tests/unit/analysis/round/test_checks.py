@@ -128,16 +128,28 @@ def test_a_replay_on_a_gpu_does_not_say_what_rounding_does():
     assert tiers.drowned(replay, ALLOWED) == ""
 
 
-def test_a_reader_that_gives_a_batch_again_is_found():
+def on_own_batches():
     run, expected = pair()
+    run["identity"]["layout"] = {"accumulation": 1}
     for number, window in enumerate(run["windows"]):
         steps = len(window["loss"])
         window["batches"] = [
             [[{"zlib": f"{number} {rank} {step}"}] for step in range(steps)] for rank in range(2)
         ]
+    return run, expected
+
+
+def test_a_reader_that_gives_a_batch_again_is_found():
+    run, expected = on_own_batches()
     assert not failed(run, expected)
     run["windows"][1]["batches"][1][4] = run["windows"][1]["batches"][0][3]
-    assert failed(run, expected) == ["spot-repeated"]
+    assert failed(run, expected) == ["spot-batches"]
+
+
+def test_a_run_that_takes_fewer_batches_than_it_has_steps_is_found():
+    run, expected = on_own_batches()
+    del run["windows"][1]["batches"][1][-1]
+    assert failed(run, expected) == ["spot-batches"]
 
 
 def copied_half(outputs, rank):
