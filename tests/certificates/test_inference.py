@@ -40,6 +40,7 @@ def test_outputs_of_wide_deep_are_the_references(framework, clicks, criteo, tmp_
     assert found["passed"], found["tiers"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mutation", first(2, resnet50.FOLDED))
 def test_a_wrong_folding_does_not_pass(mutation, folded_outputs, sample_data, tmp_path):
     found = certificate_of(mutation, SCRIPTS, folded_outputs, sample_data, tmp_path)

@@ -275,6 +275,7 @@ def test_a_wrong_setting_of_electra_does_not_pass(mutation, certificate):
         assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mutation", one_in(12, TWO_PHASES))
 def test_a_wrong_second_phase_of_electra_does_not_pass(mutation, certificate):
     if mutation.edit:
@@ -284,6 +285,7 @@ def test_a_wrong_second_phase_of_electra_does_not_pass(mutation, certificate):
         assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mutation", one_in(9, PADDED))
 def test_a_padded_vocabulary_has_no_share_in_any_framework(mutation, certificate):
     if mutation.edit:

@@ -36,6 +36,7 @@ def reference_mixup(environments, sample_data, tmp_path_factory) -> Path:
     return made_reference(SCRIPTS, "resnet50", "mixup1-quality", environments, sample_data, folder)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "mutation",
     [

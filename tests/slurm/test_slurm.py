@@ -436,11 +436,13 @@ def forgetful(cluster) -> Iterator[slurm.Cluster]:
     cluster.restart_controller(job_age=3600)
 
 
+@pytest.mark.full
 def test_a_job_that_squeue_has_forgotten_has_ended(forgetful, site):
     assert run(site, record_of("1n1d")) == 0, log_of(site)
     assert read(site, record_of("1n1d"))["status"] == "ok"
 
 
+@pytest.mark.full
 def test_a_cancelled_job_that_squeue_has_forgotten_is_submitted_again(forgetful, site):
     rules = site / "rules/common.smk"
     call = "inside_snakemake.end_forgotten_jobs(workflow)"

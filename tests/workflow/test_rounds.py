@@ -266,6 +266,7 @@ def test_a_framework_that_cannot_be_had_leaves_the_others(small):
     assert "no environment" in (small / "results/small/report.html").read_text()
 
 
+@pytest.mark.full
 def test_what_failed_is_tried_again_when_the_config_says_so(small):
     write_round(small, frameworks=["mxnet"], topologies=["1n1d"], repetitions=2)
     snakemake("all", cwd=small)
