@@ -9,7 +9,7 @@ were, how many did not pass, and the tier that came nearest to its tolerance; wr
 results/benchmarks/spot-checks.tsv.
 
 Every second draw is made in another locale and time zone than this shell's. Nothing is timed, so
-the machine may be busy: with `--jobs 2` two spot runs share it.
+the machine may be busy.
 """
 
 import argparse
@@ -45,7 +45,6 @@ def main():
         default=ROOT / "config/rounds/laptop-full.yaml",
         help="a config (default: config/rounds/laptop-full.yaml)",
     )
-    parser.add_argument("--jobs", type=int, default=1, help="spot runs at a time")
     asked = parser.parse_args()
     config = plan.load(asked.round)
     cases = [case for case in plan.expand(config) if is_asked(asked, config, case)]
@@ -84,7 +83,7 @@ def make(asked, number, cases):
     command = [
         *(sys.executable, "-m", "snakemake", "--profile", "local", "--quiet", "all"),
         *("--configfile", str(asked.round), "--config", f"round={round_of(number)}"),
-        *("--resources", f"exclusive={asked.jobs}", "--", *sorted(targets)),
+        *("--", *sorted(targets)),
     ]
     environ = {**os.environ, **(ELSEWHERE if number % 2 == 0 else {})}
     done = subprocess.run(command, cwd=ROOT, env=environ, text=True, capture_output=True)

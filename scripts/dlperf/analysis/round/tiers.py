@@ -66,7 +66,8 @@ def of_training(run: Mapping[str, Any], replay: Mapping[str, Any], allowed: Spot
 def _amiss(run: Mapping[str, Any]) -> int:
     """How many batches of a framework's own reader came before, as each is cropped anew, and how
     many more or fewer there are than steps take."""
-    batches, unlike = [], 0
+    batches: list[str] = []
+    unlike = 0
     for window in run["windows"]:
         wanted = len(window["loss"]) * run["identity"]["layout"]["accumulation"]
         for rank in window["batches"]:
