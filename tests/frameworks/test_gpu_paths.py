@@ -116,6 +116,16 @@ assert 0.7 < dropped.mean().item() < 1.3 and dropped.std().item() > 0.1
 print("the same")
 """
 
+CHOSEN = """
+from dlperf.certify import replay
+
+print(replay.choose("cpu"))
+try:
+    replay.choose("cuda")
+except replay.Unavailable as reason:
+    print(reason)
+"""
+
 VERSIONS = """
 import paddle
 from dlperf.frameworks.paddlepaddle import process, training
@@ -209,6 +219,12 @@ def test_oneflows_graph_begins_with_the_runs_loss_scale(environments, tmp_path):
 def test_paddlepaddles_attention_by_products_is_its_own(environments, tmp_path):
     run = on_gpu("paddlepaddle", environments, device="cpu", capability="", gpus=[])
     assert "the same" in out(ATTENTION, run, environments, tmp_path)
+
+
+def test_a_replay_says_where_it_is_computed_and_where_it_cannot_be(environments, tmp_path):
+    run = on_gpu("pytorch", environments, device="cpu", capability="", gpus=[])
+    said = out(CHOSEN, run, environments, tmp_path)
+    assert said.splitlines()[-2:] == ["cpu, fp64", "PyTorch finds no GPU to replay on"]
 
 
 def test_paddlepaddle_2_has_fusions_and_no_events(environments, tmp_path):
