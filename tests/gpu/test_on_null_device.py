@@ -234,9 +234,7 @@ def test_nothing_in_the_window_waits_for_a_device_that_does_nothing(
     assert len(json.loads(done.stdout)) == 8
 
 
-# The device cannot say how many rows have a gradient, as lazy Adam asks, nor norms, of which LAMB
-# takes roots.
-@pytest.mark.parametrize("workload", sorted({*SHORT} - {"wide_deep", "electra"}))
+@pytest.mark.parametrize("workload", SHORT)
 def test_a_spot_run_is_replayed_on_a_gpu(workload, environments, environ, tmp_path):
     """Every operator and array of the formulas is there, in float32; what comes out is nothing."""
     run, out, draw = (tmp_path / f"{name}.json" for name in ("run", "replay", "draw"))
@@ -253,6 +251,12 @@ def test_a_spot_run_is_replayed_on_a_gpu(workload, environments, environ, tmp_pa
     )
     assert done.returncode == 0, done.stderr[-3000:]
     replay = json.loads(out.read_text())
-    assert replay["status"] == "ok", replay["reason"]
     assert replay["provenance"]["device"].endswith(", fp32")
+    if workload in ("wide_deep", "electra"):
+        # The device cannot say how many rows have a gradient, as lazy Adam asks, nor norms, of
+        # which LAMB takes roots. What fails on a GPU keeps no round from its report.
+        assert replay["status"] == "unavailable"
+        assert replay["reason"].startswith("the replay failed on the GPU: ")
+        return
+    assert replay["status"] == "ok", replay["reason"]
     assert [window["rounded"] for window in replay["windows"]] == [None, None]
