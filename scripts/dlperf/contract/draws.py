@@ -19,7 +19,7 @@ BITS = 30
 #: The short window of a spot run has 1 to so many steps: later ones rounding alone makes unlike.
 MOST_REPLAYED = 2
 #: What a window's batches of a framework's own reader may take that are kept for its replay.
-KEPT_BYTES = 2**27
+KEPT_BYTES = 2**24
 
 
 class Window(NamedTuple):

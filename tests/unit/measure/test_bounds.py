@@ -43,9 +43,9 @@ def test_a_gpu_computes_in_half_of_the_memory():
     assert bounds.cost(one, "cuda", 2)[1] == bounds.cost(one, "cpu", 2)[1] / 2
 
 
-@pytest.mark.parametrize("batch_size, kept", [(1, True), (64, False)])
-def test_batches_of_an_own_reader_are_replayed_where_a_window_of_them_is_kept(batch_size, kept):
-    config, (case, *_) = cases("cuda", data=["imagenet"], batch_size=batch_size)
+@pytest.mark.parametrize("image_size, kept", [(32, True), (224, False)])
+def test_batches_of_an_own_reader_are_replayed_where_a_window_of_them_is_kept(image_size, kept):
+    config, (case, *_) = cases("cuda", data=["imagenet"], image_size=image_size)
     reason = unchecked(config, case)
     assert not reason if kept else "keeps batches of 3 steps" in reason
 
