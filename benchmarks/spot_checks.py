@@ -13,7 +13,6 @@ the machine may be busy.
 """
 
 import argparse
-import dataclasses
 import os
 import subprocess
 import sys
@@ -55,7 +54,7 @@ def main():
         make(asked, number, cases)
         rows += read(asked, number, cases)
     write("spot-checks", rows)
-    show(rows)
+    show(rows, {case.name: case.precision for case in cases})
 
 
 def is_asked(asked, config, case):
@@ -94,7 +93,7 @@ def make(asked, number, cases):
 
 def read(asked, number, cases):
     """A row a tier of each check; a check without tiers has one row, with its reason."""
-    config = dataclasses.replace(plan.load(asked.round), round=round_of(number))
+    config = plan.load(asked.round).model_copy(update={"round": round_of(number)})
     for row in checks.read(config, cases, ROOT / "results" / round_of(number)):
         yield {"draw": number, **row}
 
@@ -108,11 +107,11 @@ def share(row):
     return row["measured"] / row["tolerance"]
 
 
-def show(rows):
+def show(rows, precisions):
     found = {}
     for row in rows:
-        precision = plan.Case.parse(row["case"]).precision
-        found.setdefault((row["workload"], row["framework"], precision), []).append(row)
+        names = row["workload"], row["framework"], precisions[row["case"]]
+        found.setdefault(names, []).append(row)
     print("\n| workload | framework | precision | checks | not passed | worst tier | share | in |")
     print("|---|---|---|---:|---:|---|---:|---|")
     for names, own in found.items():
