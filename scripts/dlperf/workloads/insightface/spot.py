@@ -11,8 +11,8 @@ OTHER_WEIGHTS = Inapplicable("a second step's gradient is orthogonal to other we
 #: (benchmarks/spot_checks.py). Of a window of one step the median tensor's change was 0.9 % off, of
 #: two steps 14 %; the worst ones 1.8 % and 29 %; norms 3.0 % and 25 %; the first loss 1.1e-6
 #: (1.3e-6 in OneFlow with Partial FC of 4,001 centres, which sums up the exponentials by itself),
-#: the second one 1.9e-3, of 64 windows; float32 formulas 1.1e-3. As in ResNet-50, matrices move along their weights by decay
-#: alone in a first step: 4e-4 off, and 1 without decay.
+#: the second one 1.9e-3, of 64 windows; float32 formulas 1.1e-3. As in ResNet-50, matrices move
+#: along their weights by decay alone in a first step: 4e-4 off, and 1 without decay.
 #:
 #: `amp` is bfloat16, 1.8 to three times the worst of spot runs of y1 in PyTorch, TensorFlow,
 #: JAX and MXNet on a CPU. After one step the backbone's changes are up to 0.58 of their length off,
