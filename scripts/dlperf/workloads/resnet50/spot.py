@@ -8,7 +8,8 @@ OTHER_WEIGHTS = Inapplicable("a second step's gradient is orthogonal to other we
 
 #: Its ReLUs amplify rounding: in float32 the median tensor's change differs by 1 % after a step,
 #: 10 to 30 % after two, and 50 % after five, but its norm by 1 to 2 %. What the second step does
-#: shows in its loss and in norms.
+#: shows in its loss, up to 3e-3 off at 64 px and 9.4e-3 at 32 (batches of 8, 21 windows in eight
+#: frameworks), and in norms.
 #:
 #: Along their weights matrices move by decay alone in a first step: 4e-3 off at most, and 1 without
 #: decay. Of a second step the gradient is orthogonal to other weights than the window began with.
@@ -20,7 +21,7 @@ OTHER_WEIGHTS = Inapplicable("a second step's gradient is orthogonal to other we
 SPOT = {
     "fp32": Spot(
         loss=1e-5,
-        losses=0.01,
+        losses=0.03,
         change=(0.1, 1.0),
         change_worst=(0.5, 2.0),
         norm=0.06,
