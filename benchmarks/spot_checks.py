@@ -20,7 +20,7 @@ from pathlib import Path
 
 from common import ROOT, write
 
-from dlperf import plan, scenarios, workloads
+from dlperf import plan, workloads
 from dlperf.analysis.round import checks
 from dlperf.contract import draws
 from dlperf.plan.checked import unchecked
@@ -58,15 +58,12 @@ def main():
 
 
 def is_asked(asked, config, case):
-    """Whether it was asked for and has a spot check, at sizes that need no search."""
+    """Whether it was asked for and has a spot check."""
     return (
         case.workload in asked.workload
         and case.scenario in (asked.scenario or [case.scenario])
         and case.precision in (asked.precision or [case.precision])
         and str(case.topology) in (asked.topology or [str(case.topology)])
-        and not case.searched
-        and not case.unsupported
-        and not scenarios.curved(case.scenario)
         and not unchecked(config, case)
     )
 
