@@ -10,7 +10,7 @@ distance of any framework and pair of seeds beside its tolerance, and writes eve
 results/benchmarks/tolerances-<workload>.tsv.
 
 A tolerance should be at least MARGIN times the worst of ten pairs, and at most a third of what the
-smallest wrong setting does (docs/certificates.md has both).
+smallest wrong setting does (docs/certificates-measured.md has both).
 """
 
 import argparse

@@ -129,6 +129,7 @@ def inputs_of_spot_run(wildcards):
         "data": data,
         "draw": ancient(f"{RESULTS}/{draws.draw_of(case)}"),
         "again": again_if(spot_run_due(wildcards)),
+        "search": search_before(wildcards),
     }
 
 
@@ -140,9 +141,17 @@ def turn_of_spot_run(wildcards):
 
 
 def memory_of_replay(wildcards):
-    """What a reference takes (rules/certify.smk), of the case's own size."""
+    """What a reference takes (rules/certify.smk), of the case's own size; of a size that is searched
+    as much as a replay may take."""
     case = groups()[wildcards.group][0]
-    return 2000 + 12 * 8 * workloads.parameter_count(case.workload, case.dimensions) // 10**6
+    own = 2000 + 12 * 8 * workloads.parameter_count(case.workload, case.dimensions) // 10**6
+    return max(own, 2000 + int(1000 * CONFIG.checks.gigabytes)) if case.searched else own
+
+
+def bounds_changed(wildcards):
+    """Whether an existing replay of searched sizes was held to other bounds than the config has."""
+    now = {"seconds": CONFIG.checks.seconds, "gigabytes": CONFIG.checks.gigabytes}
+    return existing(REPLAY.format(**wildcards)).get("bounds", now) != now
 
 
 rule draw:
@@ -192,6 +201,7 @@ rule spot_replay:
         runs=lambda wildcards: [
             f"{RESULTS}/{draws.spot_run_of(case)}" for case in groups().get(wildcards.group, [])
         ],
+        again=lambda wildcards: again_if(bounds_changed(wildcards)),
     output:
         REPLAY,
     log:
@@ -205,6 +215,7 @@ rule spot_replay:
     shell:
         PYTHON + " -m dlperf.certify.replay --environment {input.environment:q} --out {output:q}"
         f" --device {CONFIG.device}"
+        f" --seconds {CONFIG.checks.seconds} --gigabytes {CONFIG.checks.gigabytes}"
         " {input.runs:q} > {log:q} 2>&1"
 
 

@@ -142,7 +142,7 @@ def write_round(
         if case.scenario != "quality" and not case.unsupported:
             draws.write(results / draws.draw_of(case), draws.group_of(case))
         if not unchecked(made, case):
-            write_check(results, case, made)
+            write_check(results, searches.found(case, results), made)
     return results
 
 

@@ -3,8 +3,8 @@
     PYTHONPATH=scripts python -m dlperf.certify.released --config config/rounds/released.yaml
 
 Copies those of that round from results/certificates/ into certificates/, and removes all others
-there; docs/certificates.md then says what they measured. `dlperf.plan.certificates` decides where a
-workflow takes one.
+there; docs/certificates-measured.md then says what they measured. `dlperf.plan.certificates` says
+where a workflow takes one.
 """
 
 import argparse

@@ -11,9 +11,9 @@ batches at those very sizes: losses, and for each tensor the norm of its change,
 the change's product with its start (`along`); and for each case the change's projections by the
 signs that were drawn behind its window; and of a training that draws random numbers, mean and
 deviation of what chance makes of the short window, and of a table that it samples how many of how
-many `rows` change. Where frameworks' own readers gave the batches, all of that for each run
-(`own`). Of inferences: for each case the outputs for those batches whose answers were asked for
-(measure/answers.py). No judgement: that is the analysis's.
+many `rows` change. Where frameworks' own readers gave the batches, or each run has a size that a
+search found, all of that for each run (`own`). Of inferences: for each case the outputs for those
+batches whose answers were asked for (measure/answers.py). No judgement: that is the analysis's.
 """
 
 import argparse
@@ -61,6 +61,13 @@ def main(arguments=None):
     parser.add_argument(
         "--device", choices=sorted(DTYPES), default="cpu", help="cuda: the first GPU, in float32"
     )
+    for name in ("seconds", "gigabytes"):
+        parser.add_argument(
+            "--" + name,
+            type=float,
+            default=math.inf,
+            help="what replays may take, about, of runs whose size a search found (default: any)",
+        )
     asked = parser.parse_args(arguments)
     if asked.environment:
         run_in(asked, arguments, MODULE, SCHEMA)
@@ -79,30 +86,63 @@ def replay(asked):
     document = {"schema": SCHEMA, "status": "ok", "reason": "", "windows": [], "projections": {}}
     if not ran:
         return dict(document, status="unavailable", reason="no spot run of this group ended well")
-    first = ran[0]
-    case = case_of(first["identity"])
+    case = case_of(ran[0]["identity"])
     document["provenance"] = provenance(case.workload, asked.lock_sha256)
     try:
         document["provenance"]["device"] = choose(asked.device)
-        trains = scenarios.load(case.scenario).TRAINS
-        if trains and bounds.has_own_batches(case):
-            document["own"] = {key_of(each): of_own_batches(case, each) for each in ran}
-        elif trains:
-            document.update(replayed(case, ran))
-        else:
-            with workloads.settings(case.workload, workloads.proof(case.workload).undrawn):
-                document.update(answered(case, ran))
+    except Unavailable as reason:
+        return dict(document, status="unavailable", reason=str(reason))
+    if case.searched:
+        document["bounds"] = {"seconds": asked.seconds, "gigabytes": asked.gigabytes}
+        document["own"] = of_own_sizes(ran, asked)
+    elif bounds.has_own_batches(case) and trains(case):
+        document["own"] = {key_of(each): attempted(of_own_batches, case, each) for each in ran}
+    else:
+        document.update(attempted(replayed if trains(case) else answered, case, ran))
+    document["provenance"]["seconds"] = round(time.time() - started, 1)
+    return document
+
+
+def attempted(compute, *given):
+    """`status`, `reason`, and what `compute` says of what is given."""
+    try:
+        return dict(compute(*given), status="ok", reason="")
     except (Unavailable, ValueError) as reason:  # such as samples that rounding decides
-        document.update(status="unavailable", reason=str(reason))
+        return {"status": "unavailable", "reason": str(reason)}
     except Exception as error:
-        if asked.device == "cpu":
+        if here() == "cpu":
             raise  # a host may have more memory the next time
         # a GPU has too little memory, or what has not run on one fails: the round goes on
         traceback.print_exc()
         reason = "the replay failed on the GPU: %s: %s" % (type(error).__name__, error)
-        document.update(status="unavailable", reason=reason[:500])
-    document["provenance"]["seconds"] = round(time.time() - started, 1)
-    return document
+        return {"status": "unavailable", "reason": reason[:500]}
+
+
+def of_own_sizes(runs, asked):
+    """By framework and compiler what each run says whose size a search found, from the quickest
+    replay on, as long as all of them stay within the bounds."""
+    found, took = {}, 0.0
+    for seconds, gigabytes, run in sorted(map(costs_of, runs), key=lambda each: each[0]):
+        took += seconds
+        reason = bounds.beyond(took, gigabytes, asked.seconds, asked.gigabytes)
+        case = case_of(run["identity"])
+        if reason:
+            found[key_of(run)] = {"status": "unavailable", "reason": reason}
+        else:
+            found[key_of(run)] = attempted(replayed if trains(case) else answered, case, [run])
+    return found
+
+
+def costs_of(run):
+    """(seconds, gigabytes, the run): what a replay of this run alone takes, about."""
+    case, settings = case_of(run["identity"]), run["settings"]
+    seconds, gigabytes = bounds.cost(case, here(), settings["measured_steps"])
+    limit = settings.get("memory_limit_bytes", 0)  # a GPU has none
+    return seconds, max(gigabytes, bounds.committed(case, limit)), run
+
+
+def trains(case):
+    return scenarios.load(case.scenario).TRAINS
 
 
 def choose(device):
@@ -148,8 +188,8 @@ def formulas(input, start, precision, accumulation=1):
 def of_own_batches(case, run):
     """What `replay` says of a run whose framework's own reader gave the batches."""
     if not all(all(each["batches"]) for each in exact(run)["windows"]):
-        return {"status": "unavailable", "reason": "batches of its own reader were not kept"}
-    return dict(replayed(case, [run]), status="ok", reason="")
+        raise Unavailable("batches of its own reader were not kept")
+    return replayed(case, [run])
 
 
 def replayed(case, runs):
@@ -195,6 +235,11 @@ def replayed(case, runs):
 def answered(case, runs):
     """`answers`: of each framework and compiler, by rank what projection.summary says of the
     outputs for those batches that its spot run shows."""
+    with workloads.settings(case.workload, workloads.proof(case.workload).undrawn):
+        return {"answers": answers_of(case, runs)}
+
+
+def answers_of(case, runs):
     import torch
 
     drawn, data_dir = runs[0]["drawn"], runs[0]["settings"]["data_dir"]
@@ -223,7 +268,7 @@ def answered(case, runs):
                     told = summary(outputs, each["windows"][0]["signs"])
                     found[key_of(each)][rank][name] = told
     plain.close()
-    return {"answers": found}
+    return found
 
 
 def batches_of(source, numbers):

@@ -1,4 +1,4 @@
-"""certificates/ -> the tables of docs/certificates.md: what the released certificates measured.
+"""certificates/ -> the tables of docs/certificates-measured.md: what the released ones measured.
 
     PYTHONPATH=scripts python -m dlperf.certify.summary
 
@@ -15,7 +15,7 @@ from dlperf.contract import files, strict_json, terminal
 from dlperf.contract.case import PRECISIONS
 
 ROOT = Path(__file__).resolve().parents[3]
-DOCUMENT = "docs/certificates.md"
+DOCUMENT = "docs/certificates-measured.md"
 BEGIN = "<!-- measured: made by `python -m dlperf.certify.summary`; do not edit -->"
 END = "<!-- /measured -->"
 #: Words of layouts that split a model.

@@ -24,6 +24,9 @@ DRAWS = 12
 REPLAYED = {"cpu": 1.5, "cuda": 1.0}
 #: The weights alone, as the formulas have them and as they were drawn.
 COPIES_OF_INFERENCE = 2
+#: What plain formulas in float64 take, over what a training in float32 may commit: twice the bytes,
+#: and what a framework's fused operators never keep.
+IN_FLOAT64 = 3
 #: Answers that are replayed: two of each of a group's frameworks.
 ANSWERS = 16
 #: Answers to a sample of a test: two, as the model could draw random numbers.
@@ -49,12 +52,14 @@ def reason(case, device, measured_steps, precision_kinds, seconds, gigabytes):
     if not any(allowed(case, each) for each in precision_kinds):
         return "no tolerances of spot runs are known in %s" % case.precision
     if case.searched:
-        return "the size is not known before a search"
+        if has_own_batches(case):
+            return "a framework's own reader gives the batches, of a size that a search finds"
+        case = case.sized(1)  # more is known behind the search, to the replay itself
     if has_own_batches(case):
         room = draws.kept_steps(case.dimensions, case.batch_size, case.layout.accumulation)
         if measured_steps > room:
             return "a framework's own reader keeps batches of %d steps at this size" % room
-    return _beyond(*cost(case, device, measured_steps), seconds, gigabytes)
+    return beyond(*cost(case, device, measured_steps), seconds, gigabytes)
 
 
 def unreplayed(case, seconds, gigabytes):
@@ -68,7 +73,7 @@ def unreplayed(case, seconds, gigabytes):
         return "no rank has all weights"
     took = case.devices * seconds_of_sample(case)
     size = COPIES_OF_INFERENCE * 8 * workloads.parameter_count(case.workload, case.dimensions) / 1e9
-    return _beyond(took, size, seconds, gigabytes)
+    return beyond(took, size, seconds, gigabytes)
 
 
 def seconds_of_sample(case):
@@ -83,7 +88,7 @@ def samples(case, seconds):
     return int(max(1, min(case.batch_size, each)))
 
 
-def _beyond(took, size, seconds, gigabytes):
+def beyond(took, size, seconds, gigabytes):
     """Which bound a replay is beyond, or ""."""
     if took > seconds:
         return "a replay would take about %.0f s; checks.seconds: %g" % (took, seconds)
@@ -108,6 +113,11 @@ def cost(case, device, measured_steps):
     size = copies * workloads.parameter_count(case.workload, case.dimensions) / 1e9
     took = flops * case.global_batch_size * passes / (GFLOPS[device] * 1e9)
     return took, size * BYTES[device]
+
+
+def committed(case, memory_limit_bytes):
+    """The gigabytes that a replay takes on a CPU of what fits into a device's `memory_limit`."""
+    return IN_FLOAT64 * case.devices * memory_limit_bytes / 1e9
 
 
 def has_own_batches(case):

@@ -11,6 +11,8 @@ from dlperf import scenarios, workloads
 from dlperf.contract import draws
 from dlperf.contract.case import Case
 from dlperf.measure import bounds
+from dlperf.plan import searches
+from dlperf.plan.cases import size_of
 from dlperf.plan.config import Config
 
 
@@ -58,22 +60,32 @@ def lines(
         return
     folder = results / config.round
     missing = [case for case in wanted if not (folder / draws.spot_run_of(case)).exists()]
-    groups = {draws.group_of(case): case for case in wanted}
-    replays = [case for case in groups.values() if not (folder / draws.replay_of(case)).exists()]
+    groups: dict[str, list[Case]] = {}
+    for case in wanted:
+        groups.setdefault(draws.group_of(case), []).append(case)
+    replays = [own for own in groups.values() if not (folder / draws.replay_of(own[0])).exists()]
     said = f"Spot checks of what is timed: {len(wanted)} cases in {len(groups)} groups"
     if missing or replays:
         runs = sum(expected(case)[0] * runs_of(case) for case in missing)
-        took = sum(
-            bounds.cost(
-                case, config.device, config.steps_of(case.workload, case.scenario).measured
-            )[0]
-            for case in replays
-        )
+        took = sum(_seconds(config, own, folder) for own in replays)
         said += f"; spot runs about {duration(runs)}, replays about {duration(took)}"
+        if any(own[0].searched for own in replays):
+            said += f", at most {config.checks.seconds} s for each group whose sizes are searched"
     elif wanted:
         said += ", all are there"
     yield said
     yield from _alone(reasons.values())
+
+
+def _seconds(config: Config, group: Sequence[Case], folder: Path) -> float:
+    """What a group's replay takes, about; of sizes that are searched only those that were found
+    count, each of which is replayed by itself."""
+    steps = config.steps_of(group[0].workload, group[0].scenario).measured
+    if not group[0].searched:
+        return bounds.cost(group[0], config.device, steps)[0]
+    sized = [searches.found(case, folder) for case in group]
+    took = sum(bounds.cost(case, config.device, steps)[0] for case in sized if size_of(case))
+    return min(took, config.checks.seconds)
 
 
 def _lines_of_tests(config: Config, cases: Sequence[Case], results: Path) -> Iterator[str]:

@@ -60,14 +60,16 @@ class Checks(Section):
         ge=0,
         description="A group of cases that differ in framework and compiler only is replayed if "
         "that takes no longer than this, as estimated for two cores; in a round on GPUs, for one "
-        "of them. 0: nothing is checked.",
+        "of them. Sizes that are searched are replayed one after another, as long as all of a "
+        "group stay within it. 0: nothing is checked.",
         examples=[600],
     )
     gigabytes: float = Field(
         default=8.0,
         ge=0,
         description="And if its weights and moments take no more memory than this: in float64; on "
-        "a GPU in float32.",
+        "a GPU in float32. A size that is searched on CPUs is taken to need three times the "
+        "`memory_limit` of its devices.",
         examples=[8],
     )
 

@@ -79,7 +79,7 @@ INSIGHTFACE_MINDSPORE = [
         tier="sampler",
     ),
 ]
-#: As it is, with every head and layout, and each loss; r50 does not pass (docs/certificates.md).
+#: As it is, with every head and layout, and each loss.
 RIGHT = [
     each._replace(name="as it is", edit=None, tier="")
     for each in (

@@ -1,4 +1,4 @@
-"""docs/certificates.md says what the certificates in certificates/ measured."""
+"""docs/certificates-measured.md says what the certificates in certificates/ measured."""
 
 from conftest import ROOT
 

@@ -5,9 +5,10 @@ import pytest
 from dlperf import plan
 from dlperf.measure import bounds
 from dlperf.plan.checked import unchecked
+from dlperf.plan.settings import Checks
 
 
-def cases(device: str, precision: str = "fp32", batch_size: int = 8, **workload):
+def cases(device: str, precision: str = "fp32", batch_size: int | str = 8, **workload):
     own = {"scenarios": ["train"], "image_size": 224, **workload}
     config = plan.load(
         {
@@ -55,3 +56,18 @@ def test_each_framework_has_batches_of_its_own_to_replay():
     _, (own, *_) = cases("cpu", data=["imagenet"])
     ratio = bounds.cost(own, "cpu", 4)[0] / bounds.cost(synthetic, "cpu", 4)[0]
     assert ratio == 8  # frameworks that train ResNet-50
+
+
+@pytest.mark.parametrize(
+    "data, seconds, reason",
+    [
+        ("synthetic", 600, ""),
+        ("synthetic", 0, "checks.seconds: 0"),
+        ("imagenet", 600, "own reader"),
+    ],
+)
+def test_a_size_that_is_searched_is_checked_when_it_is_found(data, seconds, reason):
+    config, (case, *_) = cases("cuda", batch_size="max", data=[data])
+    config = config.model_copy(update={"checks": Checks(seconds=seconds)})
+    found = unchecked(config, case)
+    assert case.searched and (reason in found if reason else not found)

@@ -22,7 +22,7 @@ from dlperf.analysis.schema.rows import Check
 from dlperf.certify import judge, required
 from dlperf.contract import draws, strict_json
 from dlperf.measure import bounds, spot
-from dlperf.plan import Case, Config, document
+from dlperf.plan import Case, Config, document, searches
 from dlperf.plan.checked import unchecked, unreplayed
 from dlperf.scenarios import quality
 
@@ -57,6 +57,7 @@ def read(config: Config, cases: Iterable[Case], folder: Path) -> list[Check]:
             continue
         paths = draws.spot_run_of(case), draws.replay_of(case)
         try:
+            case = searches.found(case, folder)
             run, run_sha256 = _document(folder / paths[0], spot.SCHEMA)
             if paths[1] not in replays:
                 replays[paths[1]] = _document(folder / paths[1], REPLAY)

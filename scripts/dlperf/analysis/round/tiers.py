@@ -30,9 +30,10 @@ Tier = tuple[str, float, float, str]
 
 
 def own_replay(run: Mapping[str, Any], replay: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a replay says of this spot run, where each run of a group has batches of its own."""
+    """What a replay says of this spot run, where each run of a group has batches, or a size, of its
+    own. It says nothing of one whose exact part did not end well."""
     made_with = f"{run['identity']['framework']}/{run['identity']['compiler']}"
-    return {**replay, **replay["own"][made_with]} if "own" in replay else replay
+    return {**replay, **replay.get("own", {}).get(made_with, {})}
 
 
 def of_training(run: Mapping[str, Any], replay: Mapping[str, Any], allowed: Spot) -> Iterator[Tier]:

@@ -118,7 +118,9 @@ def test_a_run_on_batches_of_its_own_is_held_to_its_own_replay():
     run["identity"] = {"framework": "mxnet", "compiler": "static"}
     found = tiers.own_replay(run, document)
     assert (found["status"], found["reason"]) == tuple(others.values())
-    assert tiers.own_replay(run, expected) is expected
+    assert tiers.own_replay(run, expected) == expected
+    run["identity"] = {"framework": "jax", "compiler": "xla"}  # whose exact part crashed
+    assert tiers.own_replay(run, document)["status"] == "ok"
 
 
 def test_a_replay_on_a_gpu_does_not_say_what_rounding_does():
@@ -414,3 +416,21 @@ def test_a_cell_whose_check_fails_keeps_its_number_and_has_no_rank(tmp_path):
     page = (results / "report.html").read_text()
     assert "not what was certified: its spot check fails in the tier spot-loss" in page
     assert '<h3 id="spot-checks">' in page
+
+
+def test_a_size_that_a_search_found_is_checked_at_that_size(tmp_path, capsys):
+    made = config(frameworks=["pytorch"], repetitions=1, memory_limit="4 GB")
+    made["workloads"]["resnet50"].update(batch_sizes={"fp32": ["max"]}, data=["synthetic"])
+    results = write_round(tmp_path, made)
+    everything(results)
+    rows = read_table(results / "cells.tsv")
+    assert {row["check"] for row in rows if row["metric"] == "throughput"} == {"passed"}
+    (run,) = (results / "checks/resnet50/pytorch").glob("*1n1d-bmax*.run.json")
+
+    def smaller(document):
+        document["identity"]["batch_size"] -= 8
+
+    changed(run, smaller)
+    with pytest.raises(AssertionError):
+        everything(results)
+    assert f"{run}: is of another case than its path says" in capsys.readouterr().err
