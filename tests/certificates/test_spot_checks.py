@@ -20,7 +20,7 @@ HONEST = [
     of("gpt", "pytorch"),
     of("wide_deep", "mxnet", devices=2),
     of("wide_deep", "mxnet", devices=2, scenario="infer", layout=VOCABULARY, data="sample"),
-    of("wide_deep", "pytorch", precision="amp"),
+    of("wide_deep", "pytorch", precision="amp", searched="batch_size"),
     *(
         pytest.param(each, marks=pytest.mark.full)
         for each in (
@@ -50,6 +50,10 @@ HONEST = [
             ),
             of("resnet50", "mxnet", devices=2, data="sample_native"),
             of("resnet50", "pytorch", precision="amp", data="sample_native"),
+            of("wide_deep", "tensorflow", searched="vocabulary"),
+            of("insightface", "paddlepaddle", searched="num_classes"),
+            of("bert", "mxnet", searched="batch_size"),
+            infers("resnet50", "jax", searched="batch_size"),
         )
     ),
 ]
@@ -64,7 +68,8 @@ def name_of(each: Spot | False_) -> str:
     scenario = [] if spot.scenario == "train" else [spot.scenario]
     scenario += [] if spot.data == "synthetic" else [spot.data]
     precision = [] if spot.precision == "fp32" else [spot.precision]
-    size = [*scenario, *precision, f"{spot.devices}d", *layout]
+    searched = [f"searched_{spot.searched}"] if spot.searched else []
+    size = [*scenario, *precision, f"{spot.devices}d", *layout, *searched]
     return "-".join([spot.workload, spot.framework, *size, *own])
 
 

@@ -46,6 +46,7 @@ class Spot(NamedTuple):
     scenario: str = "train"
     data: str = "synthetic"
     short_steps: int = 0  # of the short window; 0: as they are drawn
+    searched: str = ""  # whether its batch, or another size, is one that a search found
 
 
 def check(spot: Spot, scripts: Path, folder: Path, draw: Path | None = None) -> list[tiers.Tier]:
@@ -98,7 +99,9 @@ def measured(spot: Spot, scripts: Path, out: Path, *words: str, **settings: floa
     }
     case = out.with_name("case.json")
     given = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
-    case.write_text(called(SCRIPTS, "dlperf.measure", "case", *given))
+    made = json.loads(called(SCRIPTS, "dlperf.measure", "case", *given))
+    made["identity"]["searched"] = spot.searched
+    case.write_text(json.dumps(made))
     environment = f"--environment={ROOT}/results/environments/{spot.framework}.cpu/env.json"
     called(scripts, "dlperf.measure", f"--case={case}", f"--out={out}", environment, *words)
     return json.loads(out.read_text())

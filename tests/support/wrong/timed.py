@@ -174,6 +174,27 @@ FALSE.append(
         decorated(constant("WEIGHT_DECAY", "2.5e-4")),
     )
 )
+#: At a size that a search found.
+FALSE += [
+    False_(name, of(workload, framework, searched=searched, **more), decorated(body))
+    for name, workload, framework, searched, body, more in (
+        ("bfloat16 above a size", "wide_deep", "pytorch", "batch_size", NARROW, {}),
+        ("half of the batch above a size", "gpt", "mxnet", "batch_size", HALF, {}),
+        ("half of the batch above a size", "resnet50", "jax", "batch_size", HALF, {"devices": 2}),
+        (
+            *("a table that rests", "wide_deep", "tensorflow", "vocabulary"),
+            *(behind_each_step(RESTING_TABLE), {}),
+        ),
+        (
+            *("no step behind the third", "insightface", "mxnet", "num_classes"),
+            *(with_step(ONCE), {}),
+        ),
+        (
+            *("each second step, from the third on", "wide_deep", "paddlepaddle", "batch_size"),
+            *(with_step(AFTER_TWO), {}),
+        ),
+    )
+]
 #: A head that samples centres, of more of them than chance hides a smaller sample in.
 PARTIAL = (("head", "partial"), ("num_classes", 4001))
 FALSE += [
