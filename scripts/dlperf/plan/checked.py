@@ -22,6 +22,10 @@ def unchecked(config: Config, case: Case) -> str:
         return case.unsupported
     steps = config.steps_of(case.workload, case.scenario).measured
     allowed = config.checks
+    if case.searched:  # of its size, the memory alone is known before
+        size = bounds.committed(case, config.memory_limit_of(case) or 0)
+        if why := bounds.beyond(0, size, allowed.seconds, allowed.gigabytes):
+            return why
     return bounds.reason(
         case,
         config.device,

@@ -9,6 +9,7 @@ from dlperf.plan.settings import Checks
 
 
 def cases(device: str, precision: str = "fp32", batch_size: int | str = 8, **workload):
+    limit = {"memory_limit": workload.pop("memory_limit")} if "memory_limit" in workload else {}
     own = {"scenarios": ["train"], "image_size": 224, **workload}
     config = plan.load(
         {
@@ -25,6 +26,7 @@ def cases(device: str, precision: str = "fp32", batch_size: int | str = 8, **wor
             "topologies": ["1n1d", "1n2d", "1n8d"],
             "repetitions": 1,
             "steps": {"warmup": 20, "measured": 120},
+            **limit,
         }
     )
     return config, [case for case in plan.expand(config) if case.framework == "pytorch"]
@@ -71,3 +73,10 @@ def test_a_size_that_is_searched_is_checked_when_it_is_found(data, seconds, reas
     config = config.model_copy(update={"checks": Checks(seconds=seconds)})
     found = unchecked(config, case)
     assert case.searched and (reason in found if reason else not found)
+
+
+@pytest.mark.parametrize("limit, reason", [("2 GB", ""), ("4 GB", "about 12.0 GB")])
+def test_what_is_searched_within_much_memory_has_no_spot_run_on_a_cpu(limit, reason):
+    config, (case, *_) = cases("cpu", batch_size="max", memory_limit=limit, image_size=32)
+    found = unchecked(config, case)
+    assert reason in found if reason else not found
