@@ -46,7 +46,9 @@ def projected(part, shape, array, begin, seed):
             along += float(gone @ was)
             by_byte += np.bincount(_hash(np, at, key), gone, 256)  # a byte is eight signs
         place += rows.size
-    return squares, (by_byte @ _signs(np)).tolist(), along, changed
+    # not by @, for which OpenBLAS takes 32 MB, which a process at its limit of memory lacks
+    sums = (by_byte[:, None] * _signs(np)).sum(0)
+    return squares, sums.tolist(), along, changed
 
 
 def summary(outputs, signs):

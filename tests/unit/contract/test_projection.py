@@ -1,9 +1,13 @@
 """A change in a few numbers: parts add up, and differences are estimated."""
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from conftest import SCRIPTS
 
 from dlperf.contract.mesh import DATA, TENSOR
 from dlperf.contract.ownership import FLAT, Part, divided
@@ -101,3 +105,25 @@ def test_the_distance_of_two_changes_is_estimated_within_a_factor():
     assert len(pair[0]) == PROJECTIONS
     assert np.mean(np.square(estimates)) == pytest.approx(1, abs=0.15)
     assert np.mean([1 / 1.8 < each < 1.8 for each in estimates]) > 0.9
+
+
+AT_ITS_LIMIT = """
+import resource
+import numpy as np
+from dlperf.contract.ownership import Part
+from dlperf.contract.projection import projected
+begin = np.arange(20000, dtype="float32")
+(size,) = (line.split()[1] for line in open("/proc/self/status") if line.startswith("VmData"))
+limit = 1024 * int(size) + (8 << 20)
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+print(projected(Part("w"), begin.shape, 2 * begin, begin, 3)[0])
+"""
+
+
+def test_a_process_at_its_limit_of_memory_is_projected_too():
+    """OpenBLAS takes 32 MB for a product with a matrix, and tries for ever or ends the process."""
+    environ = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    command = [sys.executable, "-c", AT_ITS_LIMIT]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == sum(each**2 for each in range(20000))

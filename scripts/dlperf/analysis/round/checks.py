@@ -106,7 +106,9 @@ def _judged(
 ) -> Iterator[dict[str, Any]]:
     """Rows of a case whose files are there."""
     if run["status"] != "ok":
-        yield {"status": MISSING, "reason": f"spot run: {run['status']}: {run['reason']}"}
+        # at the largest size that fits, one run of a few may not fit
+        status = ALONE if case.searched and run["status"] == "oom" else MISSING
+        yield {"status": status, "reason": f"spot run: {run['status']}: {run['reason']}"}
         return
     replay = tiers.own_replay(run, replay)
     if replay["status"] != "ok":

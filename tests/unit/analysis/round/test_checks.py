@@ -420,12 +420,21 @@ def test_a_cell_whose_check_fails_keeps_its_number_and_has_no_rank(tmp_path):
 
 def test_a_size_that_a_search_found_is_checked_at_that_size(tmp_path, capsys):
     made = config(frameworks=["pytorch"], repetitions=1, memory_limit="4 GB")
+    made["checks"] = {"gigabytes": 12}
     made["workloads"]["resnet50"].update(batch_sizes={"fp32": ["max"]}, data=["synthetic"])
     results = write_round(tmp_path, made)
     everything(results)
     rows = read_table(results / "cells.tsv")
     assert {row["check"] for row in rows if row["metric"] == "throughput"} == {"passed"}
     (run,) = (results / "checks/resnet50/pytorch").glob("*1n1d-bmax*.run.json")
+    honest = run.read_text()
+    changed(run, lambda document: document.update(status="oom", reason="rank 0: out of memory"))
+    everything(results)
+    rows = read_table(results / "cells.tsv")
+    checked = {row["devices_per_node"]: row for row in rows if row["metric"] == "throughput"}
+    assert checked[1]["check"] == "certificate only"
+    assert "not-as-certified" not in checked[1]["flags"]
+    run.write_text(honest)
 
     def smaller(document):
         document["identity"]["batch_size"] -= 8
