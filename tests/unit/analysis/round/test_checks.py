@@ -420,7 +420,7 @@ def test_a_cell_whose_check_fails_keeps_its_number_and_has_no_rank(tmp_path):
 
 def test_a_size_that_a_search_found_is_checked_at_that_size(tmp_path, capsys):
     made = config(frameworks=["pytorch"], repetitions=1, memory_limit="4 GB")
-    made["checks"] = {"gigabytes": 12}
+    made["checks"] = {"gigabytes": 24}
     made["workloads"]["resnet50"].update(batch_sizes={"fp32": ["max"]}, data=["synthetic"])
     results = write_round(tmp_path, made)
     everything(results)
