@@ -261,6 +261,33 @@ def test_in_a_long_run_weights_move_by_another_share(measured, expected):
     assert disturbances.strange_weights(rows) == expected
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ([0.112], set()),  # in one repetition, as random numbers were drawn
+        ([0.126], {2}),
+        ([0.112, 0.112], set()),
+        ([0.112, 0.112, 0.112], {2}),
+        ([0.112, 0.09, 0.1], set()),
+    ],
+)
+def test_in_a_long_run_that_draws_the_middle_of_several_repetitions_tells_more(changes, expected):
+    rows = pandas.DataFrame(
+        [
+            {"number": number, "repetition": repetition, "weights_change": moved}
+            for repetition, change in enumerate(changes, 1)
+            for number, moved in enumerate((0.1, 0.1, change))
+        ]
+    ).assign(
+        **{"table": "t", "workload": "electra", "precision": "fp32"},
+        **{"searched": "", "data": "sample", "nodes": 1, "devices_per_node": 1},
+        **{"warmup_steps": 2, "measured_steps": 64, "timed_steps": 64},
+        **{"weights_unchanged": 0, "weights_distinct": 1},
+        **dataclasses.asdict(Layout()),
+    )
+    assert disturbances.strange_weights(disturbances.placed(rows)) == expected
+
+
 def test_how_far_weights_went_is_not_compared_in_windows_of_their_own_number_of_steps():
     def suspect(timed, unchanged=(0, 0, 0)):
         columns = {"number": [0, 1, 2], "weights_change": [0.01, 0.01, 0.05]}
