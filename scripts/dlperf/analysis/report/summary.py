@@ -136,7 +136,8 @@ def won(found: Sequence[Standing], cells: Sequence[Cell]) -> str:
             f"In {len(clear)} of {count} one is significantly better than all others: {said}."
         )
     else:
-        parts.append(f"In none of {count} is a winner named.")
+        named = f"In none of {count} is a winner named." if found[1:] else "No winner is named."
+        parts.append(named)
     if doubtful:
         parts.append(
             f"In {len(doubtful)} the best is a suspect cell: the table below says which and why."
@@ -146,8 +147,12 @@ def won(found: Sequence[Standing], cells: Sequence[Cell]) -> str:
         others = f"{min(ties)} to {max(ties)} others" if min(ties) < max(ties) else f"{ties[0]}"
         if min(ties) == max(ties):
             others += " other" if ties[0] == 1 else " others"
-        where = f"In {len(rest)}" if clear or doubtful else "Everywhere"
-        parts.append(f"{where} the best median is not significantly different from {others}.")
+        where = "The"
+        if clear or doubtful:
+            where = f"In {len(rest)} the"
+        elif found[1:]:
+            where = "Everywhere the"
+        parts.append(f"{where} best median is not significantly different from {others}.")
     return " ".join(parts)
 
 
