@@ -25,8 +25,8 @@ import time
 import numpy as np
 
 from dlperf import workloads
+from dlperf.certify.formulas import Unavailable, run_in
 from dlperf.certify.reference import provenance
-from dlperf.certify.replay import Unavailable, run_in
 from dlperf.contract import files, strict_json
 from dlperf.contract.run import Input
 from dlperf.contract.tensor import shapes

@@ -17,8 +17,8 @@ import numpy as np
 
 from dlperf import workloads
 from dlperf.certify import LONG_STEPS
+from dlperf.certify.formulas import run_in
 from dlperf.certify.reference import long_run, neutral, provenance
-from dlperf.certify.replay import run_in
 from dlperf.contract import files
 
 SCHEMA = "dlperf.long-run/1"

@@ -17,11 +17,8 @@ batches whose answers were asked for (measure/answers.py). No judgement: that is
 """
 
 import argparse
-import dataclasses
 import json
 import math
-import os
-import sys
 import time
 import traceback
 from typing import NamedTuple, Optional
@@ -29,27 +26,20 @@ from typing import NamedTuple, Optional
 import numpy as np
 
 from dlperf import scenarios, workloads
-from dlperf.certify import KEPT_MEMORY
-from dlperf.certify.reference import Plain, provenance
+from dlperf.certify.answered import answered, key_of
+from dlperf.certify.formulas import DTYPES, Unavailable, choose, formulas, here, input_of, run_in
+from dlperf.certify.reference import provenance
 from dlperf.contract import files, strict_json
 from dlperf.contract.ownership import Part
-from dlperf.contract.projection import projected, summary
-from dlperf.contract.run import Input
+from dlperf.contract.projection import projected
 from dlperf.contract.sampled import samples
 from dlperf.contract.tensor import EMBEDDING
 from dlperf.contract.work import as_array
-from dlperf.measure import bounds, code, given
+from dlperf.measure import bounds, given
 from dlperf.workloads.cases import case_of
 
 SCHEMA = "dlperf.replay/1"
 MODULE = "dlperf.certify.replay"
-#: Device -> the type in which the formulas are computed there: float64 would take a GPU ten times
-#: as long, and twice the memory.
-DTYPES = {"cpu": "fp64", "cuda": "fp32"}
-
-
-class Unavailable(Exception):
-    """Why a group cannot be replayed."""
 
 
 def main(arguments=None):
@@ -145,46 +135,6 @@ def trains(case):
     return scenarios.load(case.scenario).TRAINS
 
 
-def choose(device):
-    """Compute on this device from now on. Returns what it is called, and the formulas' type.
-
-    Raises Unavailable where there is none.
-    """
-    import torch
-
-    if device == "cuda":
-        if not torch.cuda.is_available():
-            raise Unavailable("PyTorch finds no GPU to replay on")
-        # float32 as it is: by default cuDNN takes TensorFloat-32
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-        torch.set_default_device(device)
-        device = torch.cuda.get_device_name()
-    return "%s, %s" % (device, DTYPES[here()])
-
-
-def here():
-    """The device that was chosen."""
-    import torch
-
-    return torch.get_default_device().type
-
-
-def formulas(input, start, precision, accumulation=1):
-    """A Plain on this device."""
-    plain = Plain(input, start, precision, accumulation)
-    plain.weights = {name: each.to(here()) for name, each in plain.weights.items()}
-    known = plain.reference
-
-    def tensors(*batch, **options):
-        return tuple(each.to(here()) for each in known.tensors(*batch, **options))
-
-    def outputs(*given):
-        return known.outputs(*given).cpu()
-
-    plain.reference = dataclasses.replace(known, tensors=tensors, outputs=outputs)
-    return plain
-
-
 def of_own_batches(case, run):
     """What `replay` says of a run whose framework's own reader gave the batches."""
     if not all(all(each["batches"]) for each in exact(run)["windows"]):
@@ -230,57 +180,6 @@ def replayed(case, runs):
             chance = dict(by_chance(case, input, start, window), window=number)
         done += steps
     return {"windows": windows, "projections": projections, "chance": chance}
-
-
-def answered(case, runs):
-    """`answers`: of each framework and compiler, by rank what projection.summary says of the
-    outputs for those batches that its spot run shows."""
-    with workloads.settings(case.workload, workloads.proof(case.workload).undrawn):
-        return {"answers": answers_of(case, runs)}
-
-
-def answers_of(case, runs):
-    import torch
-
-    drawn, data_dir = runs[0]["drawn"], runs[0]["settings"]["data_dir"]
-    if any(each["drawn"] != drawn for each in runs):
-        raise Unavailable("spot runs of one group have different draws")
-    ((seed, steps),) = drawn["windows"]
-    start = workloads.Initial(case.workload, case.dimensions, drawn["seed"], data_dir, timed=True)
-    plain = formulas(input_of(case, drawn["seed"], data_dir, 0), start, DTYPES[here()])
-    running = {
-        name: torch.from_numpy(each).to(here(), plain.type)
-        for name, each in workloads.running_at_start(case).items()
-    }
-    for source in plain.sources:
-        source.redraw(seed, steps)
-    found = {key_of(each): [{} for _ in plain.sources] for each in runs}
-    for rank, source in enumerate(plain.sources):
-        asked = [
-            (shown["number"], name, each)
-            for each in runs
-            for name, shown in each["windows"][0]["answers"][rank].items()
-        ]
-        for number, batch in batches_of(source, {number for number, _, _ in asked}):
-            outputs = plain.outputs_of(batch, running)
-            for other, name, each in asked:
-                if other == number:
-                    told = summary(outputs, each["windows"][0]["signs"])
-                    found[key_of(each)][rank][name] = told
-    plain.close()
-    return found
-
-
-def batches_of(source, numbers):
-    """(number, batch) for each number: a pool's own, or one of those that are read in turn."""
-    if source.pooled:
-        for number in sorted(numbers):
-            yield number, source.batch(number)
-        return
-    for number in range(max(numbers) + 1):
-        batch = source.next()
-        if number in numbers:
-            yield number, batch
 
 
 class Steps(NamedTuple):
@@ -388,44 +287,6 @@ def train(case, input, start, window, precision=None):
         losses.append(loss)
     plain.close()
     return losses, {name: each.cpu().numpy() for name, each in plain.weights.items()}
-
-
-def input_of(case, seed, data_dir, pool):
-    """What the ranks' loaders were given; pool: how many synthetic batches they had."""
-    # whose batches others take the place of
-    data = "synthetic" if bounds.has_own_batches(case) else case.data
-    return Input(
-        workload=case.workload,
-        data=data,
-        data_dir=data_dir,
-        batch_size=case.batch_size,
-        dimensions=case.dimensions,
-        seed=seed,
-        parts=case.layout.data_parallel(case.devices),
-        pool=pool,
-        kind=workloads.data(case.workload)[data],
-    )
-
-
-def key_of(run):
-    """Framework and compiler, which tell a group's cases apart."""
-    return "%s/%s" % (run["identity"]["framework"], run["identity"]["compiler"])
-
-
-def run_in(asked, arguments, module, schema):
-    """Become the same command, of a module whose documents are of `schema`, under the environment's
-    interpreter."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    with open(asked.environment, encoding="utf-8") as stream:
-        environment = json.load(stream)
-    if environment["status"] != "ok":
-        reason = "without PyTorch's environment: %s" % environment["reason"]
-        document = {"schema": schema, "status": "unavailable", "reason": reason}
-        files.write(asked.out, json.dumps(dict(document, windows=[], projections={})) + "\n")
-        sys.exit()
-    command = [environment["interpreter"], "-m", module, *arguments]
-    command += ["--environment=", "--lock-sha256=" + code.applied_lock(environment)]
-    os.execve(command[0], command, dict(os.environ, **KEPT_MEMORY, **environment["environ"]))
 
 
 if __name__ == "__main__":

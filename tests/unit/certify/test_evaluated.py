@@ -7,7 +7,7 @@ import pytest
 
 from dlperf import plan
 from dlperf.certify import evaluated
-from dlperf.certify.replay import Unavailable
+from dlperf.certify.formulas import Unavailable
 from dlperf.measure import bounds
 
 
