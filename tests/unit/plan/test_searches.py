@@ -116,6 +116,17 @@ def test_a_plan_is_the_same_before_and_after_a_search_and_says_what_is_searched(
     assert "Searches for the largest that fits: 1, 1 to do" in show(own, plan.expand(own), tmp_path)
 
 
+def test_a_plan_says_what_replays_of_searched_sizes_take_at_most(tmp_path):
+    def said(**checks):
+        steps = {"warmup": 1, "measured": 2}
+        own = plan.load(config(checks={"gigabytes": 20, **checks}, steps=steps))
+        return show(own, plan.expand(own), tmp_path)
+
+    limit = "at most 600 s for each group whose sizes are searched"
+    assert limit in said() and limit not in said(seconds=0)
+    assert "a replay would take about 12.0 GB" in said(gigabytes=8)
+
+
 def test_a_round_without_a_limit_has_documents_as_before():
     own = plan.load(config({"batch_sizes": {"fp32": [8]}}, memory_limit=None))
     (case,) = plan.expand(own)
