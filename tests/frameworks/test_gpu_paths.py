@@ -117,12 +117,12 @@ print("the same")
 """
 
 CHOSEN = """
-from dlperf.certify import replay
+from dlperf.certify import formulas
 
-print(replay.choose("cpu"))
+print(formulas.choose("cpu"))
 try:
-    replay.choose("cuda")
-except replay.Unavailable as reason:
+    formulas.choose("cuda")
+except formulas.Unavailable as reason:
     print(reason)
 """
 

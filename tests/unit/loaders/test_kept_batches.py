@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dlperf.certify import replay
+from dlperf.certify import answered, replay
 from dlperf.loaders import readers
 from dlperf.measure import given
 
@@ -107,7 +107,7 @@ def test_a_replay_reads_on_to_the_batches_that_are_asked_for():
     """Those of a pool have numbers; those that are read come in turn."""
     coming = itertools.count()
     read = SimpleNamespace(pooled=False, next=lambda: f"batch {next(coming)}")
-    assert list(replay.batches_of(read, {4, 1})) == [(1, "batch 1"), (4, "batch 4")]
+    assert list(answered.batches_of(read, {4, 1})) == [(1, "batch 1"), (4, "batch 4")]
     assert next(coming) == 5
     pool = SimpleNamespace(pooled=True, batch=lambda number: f"batch {number}")
-    assert list(replay.batches_of(pool, {40, 1})) == [(1, "batch 1"), (40, "batch 40")]
+    assert list(answered.batches_of(pool, {40, 1})) == [(1, "batch 1"), (40, "batch 40")]
