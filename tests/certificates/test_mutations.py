@@ -207,8 +207,9 @@ def assert_fails(certificate: dict, tier: str = "") -> None:
     shown = failed or certificate["tiers"]
     print([(each["name"], each.get("measured"), each.get("tolerance")) for each in shown])
     assert not certificate["passed"]
-    # it fails because it computes something else, not because it does not run
-    assert all("measured" in each for each in failed), failed
+    # it fails because it computes something else, not because it does not run; behind that, answers
+    # to sequences of another length are not compared
+    assert "measured" in failed[0], failed
     assert tier in ("", failed[0]["name"])
 
 

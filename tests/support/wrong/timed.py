@@ -87,6 +87,12 @@ FALSE_ANSWERS = [
         infers("wide_deep", "oneflow"),
         queueing("return came[-2] if len(came) % 2 == 0 else found"),
     ),
+    # at a size that a search found
+    false_answer(
+        "half of a batch is answered",
+        infers("wide_deep", "mindspore", searched="batch_size"),
+        answering("found = right(*batch); " + FIRST_HALF),
+    ),
     # on data that are read
     false_answer(
         "half of what is queued",
@@ -192,6 +198,15 @@ FALSE += [
         (
             *("each second step, from the third on", "wide_deep", "paddlepaddle", "batch_size"),
             *(with_step(AFTER_TWO), {}),
+        ),
+        ("bfloat16 above a size", "gpt", "jax", "batch_size", NARROW, {}),
+        (
+            *("labels of the first batch", "wide_deep", "jax", "vocabulary"),
+            *(other_arrays("arrays[-1] = kept[-1]"), {}),
+        ),
+        (
+            *("another rate above a size", "wide_deep", "oneflow", "batch_size"),
+            *(constant("learning_rate", "lambda size: 0.97e-3"), {}),
         ),
     )
 ]
