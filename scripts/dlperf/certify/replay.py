@@ -83,7 +83,7 @@ def replay(asked):
     except Unavailable as reason:
         return dict(document, status="unavailable", reason=str(reason))
     if case.searched:
-        document["bounds"] = {"seconds": asked.seconds, "gigabytes": asked.gigabytes}
+        document["bounds"] = bounds_of(asked)
         document["own"] = of_own_sizes(ran, asked)
     elif bounds.has_own_batches(case) and trains(case):
         document["own"] = {key_of(each): attempted(of_own_batches, case, each) for each in ran}
@@ -91,6 +91,12 @@ def replay(asked):
         document.update(attempted(replayed if trains(case) else answered, case, ran))
     document["provenance"]["seconds"] = round(time.time() - started, 1)
     return document
+
+
+def bounds_of(asked):
+    """The bounds that the replay is held to; JSON has no infinity."""
+    given = {"seconds": asked.seconds, "gigabytes": asked.gigabytes}
+    return {name: each for name, each in given.items() if math.isfinite(each)}
 
 
 def attempted(compute, *given):

@@ -85,6 +85,11 @@ def test_what_filled_a_devices_memory_takes_three_times_as_much_in_float64(repla
     assert len(replayed) == 3
 
 
+def test_a_replay_by_hand_has_no_bounds_and_is_made_again_by_the_workflow():
+    assert replay.bounds_of(asked()) == {}
+    assert replay.bounds_of(asked(600, 8)) == {"seconds": 600, "gigabytes": 8}
+
+
 def test_what_one_size_cannot_be_replayed_for_is_said_of_it_alone(replayed, monkeypatch):
     def of(case, group):
         if case.framework == "mxnet":
