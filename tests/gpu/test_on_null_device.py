@@ -157,6 +157,13 @@ CONTROLS = [
     ("attention", short("gpt", devices=2, layout=STAGES, control="separate attention")),
     ("gradients", short("gpt", devices=4, layout=TENSORS, control="replicas apart")),
     ("exchanges", short("gpt", devices=4, layout=TENSORS, control="tensor by tensor")),
+    # layers enough for a few buckets
+    (
+        "waiting",
+        short(
+            "gpt", devices=4, layout=TENSORS, dimensions={"layers": 8}, control="averaged behind"
+        ),
+    ),
     ("split", short("gpt", devices=2, layout={"zero_stage": 1}, control="unshared updates")),
     ("state", short("gpt", devices=2, layout={"zero_stage": 1}, control="unshared updates")),
     ("exchanges", short("gpt", devices=2, layout={"zero_stage": 1}, control="tensors apart")),

@@ -68,7 +68,8 @@ def apart(made):
     layout = Layout(**step.layout)
     is_averaged = layout.data_parallel(step.devices) > 1 and layout.zero_stage < 2
     wrong, averages = [], []
-    for each in made.log.step.exchanges:
+    # from the end: stages sum the table that two of them have after its average, of the same size
+    for each in reversed(made.log.step.exchanges):
         key = each.kind, each.type, each.bytes
         if missing[key]:
             missing[key] -= 1

@@ -84,12 +84,12 @@ def narrow_activations(run, page) -> None:
 def larger_micro_steps(run, page) -> None:
     """A pipeline takes all micro-steps but in half as many batches."""
     original = parallel.Schedule1F1B
-    parallel.Schedule1F1B = lambda stage, count, loss_fn: original(stage, count // 2, loss_fn)
+    parallel.Schedule1F1B = lambda stage, count, **more: original(stage, count // 2, **more)
 
 
 def untied_table(run, page) -> None:
     """Both stages that have the table update it by their own gradient alone."""
-    parallel.Gradients._tied_groups = lambda self: {}
+    parallel.tied_groups = lambda run: {}
 
 
 def synchronized_stages(run, page) -> None:
@@ -118,7 +118,20 @@ def read_norm(run, page) -> None:
 
 def replicas_apart(run, page) -> None:
     """Replicas of a split model do not average their gradients."""
-    parallel.average = lambda gradients, replicas: None
+    parallel.Averages._arrived = lambda self, index, parameter: None
+    parallel.Averages.finish = lambda self: None
+
+
+def averaged_behind(run, page) -> None:
+    """Replicas of a split model average their gradients when the backward pass has ended."""
+    parallel.Averages._arrived = lambda self, index, parameter: None
+    original = parallel.Averages.finish
+
+    def finish(self):
+        self._sent = [self._send(bucket) for bucket in self._buckets]
+        original(self)
+
+    parallel.Averages.finish = finish
 
 
 def tensor_by_tensor(run, page) -> None:
@@ -143,6 +156,7 @@ EDITS = {
         synchronized_stages,
         read_norm,
         replicas_apart,
+        averaged_behind,
         tensor_by_tensor,
     )
 }

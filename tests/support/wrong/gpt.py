@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from edits import Edit, Replace, constant
+from edits import Edit, Replace, assignment, constant
 
 from wrong import TIMED, Mutation, common
 
@@ -64,6 +64,8 @@ RIGHT = [
     *all_layouts("dp2", "acc2", "tp2", "pp2acc2", "dp2tp2", "dp2tp2acc2", "dp2pp2acc2"),
     *all_layouts("dp2zero1", "dp2zero2", "dp2zero3", "ckpt1", "tp2ckpt1", "pp2ckpt1acc2"),
     *all_layouts("dp2zero1acc2", "dp2zero2acc2"),
+    pytorch("an exchange for each gradient", assignment("BUCKET_BYTES", "1"), "dp2tp2acc2"),
+    pytorch("an exchange for each gradient", assignment("BUCKET_BYTES", "1"), "dp2pp2acc2"),
 ]
 
 
@@ -211,17 +213,25 @@ SPLIT = [
     pytorch("summed over micro-steps", common.SUMMED_MICRO_STEPS["pytorch"], "acc2"),
     pytorch(
         "summed over micro-batches",
-        Replace("Pipeline", "Schedule1F1B(...)", "Schedule1F1B(..., scale_grads=False)"),
+        Replace("Pipeline", "criterion(_x, _y) / run.accumulation", "criterion(_x, _y)"),
         "pp2acc2",
         **TIMED,  # a clip hides it from Adam
     ),
     pytorch(
-        "summed over replicas", Replace("average", "_flat /= _count", "pass"), "dp2tp2", **TIMED
+        "summed over replicas",
+        Replace("Averages.finish", "_flat /= self._count", "pass"),
+        "dp2tp2",
+        **TIMED,
     ),
     pytorch(
         "replicas do not exchange",
-        Replace("average", "dist.all_reduce(...)", "None"),
+        Replace("Averages._send", "dist.all_reduce(_flat, ...)", "dist.all_reduce(_flat + 0, ...)"),
         "dp2tp2",
+    ),
+    pytorch(
+        "averaged before the last micro-step",
+        Replace("Averages._begin", "self._micro_steps * len(_x)", "len(_x)"),
+        "dp2tp2acc2",
     ),
     pytorch(
         "summed over shards",
@@ -261,13 +271,13 @@ SPLIT = [
     ),
     pytorch(
         "the tied gradient of one copy alone",
-        Replace("Gradients.exchange", TIED_SUM, "None"),
+        Replace("Exchange.finish", TIED_SUM, "None"),
         "pp2acc2",
     ),
     pytorch(
         "the tied gradient averaged",
         Replace(
-            "Gradients.exchange",
+            "Exchange.finish",
             TIED_SUM,
             "dist.all_reduce(local(self._named[_name].grad.div_(2)), group=_tied)",
         ),

@@ -182,7 +182,7 @@ class Apart:
 
 
 class Gradients:
-    """What ranks do with gradients after the backward pass of the last micro-step.
+    """All gradients of a model of which this rank has a part: their norm, and a clip by it.
 
     named: canonical name -> parameter of this rank.
     """
@@ -192,35 +192,6 @@ class Gradients:
         self._divided = set(named) if is_sharded(run) else set(parts(run))
         # once, and not in every step
         self._stages = workloads.stages(run.workload, run.dimensions, run.mesh.pipeline)
-        self._tied = self._tied_groups()
-
-    def _tied_groups(self):
-        """Name -> group of the stages that have a tensor, of those that several have."""
-        run, grid = self._run, self._run.mesh
-        found = {}
-        for name, there in self._stages.items():
-            if len(there) < 2:
-                continue
-            # every rank makes every group, in one order, as torch wants it
-            for first in grid.group(0, DATA, TENSOR):
-                place = grid.coordinates(first)
-                ranks = [grid.rank(place.data, place.tensor, stage) for stage in there]
-                made = dist.new_group(ranks)
-                if run.rank in ranks:
-                    found[name] = made
-        return found
-
-    def exchange(self):
-        """Sum the gradients of a tensor that several stages have, and average over replicas."""
-        for parameter in self._named.values():
-            gradient = parameter.grad
-            if isinstance(gradient, DTensor) and gradient.placements != parameter.placements:
-                # a table that is looked up and multiplied: its gradient comes replicated
-                parameter.grad = gradient.redistribute(placements=parameter.placements)
-        for name, tied in self._tied.items():
-            dist.all_reduce(local(self._named[name].grad), group=tied)
-        if self._run.mesh.data > 1 and not is_sharded(self._run):
-            average([local(each.grad) for each in self._named.values()], group(self._run, DATA))
 
     def norm(self):
         """The norm of all gradients of the model, each value counted once; a tensor of one."""
@@ -245,20 +216,114 @@ class Gradients:
         torch._foreach_mul_([local(each.grad) for each in self._named.values()], scale)
 
 
-def average(gradients, replicas):
-    """Average tensors over a group, as many at a time as fit a bucket."""
-    count, bucket, size = dist.get_world_size(replicas), [], 0
-    for index, gradient in enumerate(gradients, 1):
-        bucket.append(gradient)
-        size += gradient.numel() * gradient.element_size()
-        if size < BUCKET_BYTES and index < len(gradients):
+class Exchange:
+    """Gradients of this rank become those of the whole batch and of all stages that have a tensor.
+
+    named: canonical name -> parameter of this rank.
+    """
+
+    def __init__(self, run, named):
+        self._named, self._tied = named, tied_groups(run)
+        replicas = run.mesh.data > 1 and not is_sharded(run)
+        self._averages = Averages(run, list(named.values())) if replicas else None
+
+    def finish(self):
+        """After the backward pass of the last micro-step. The host waits for no GPU."""
+        for parameter in self._named.values():
+            divide_gradient(parameter)
+        if self._averages:
+            self._averages.finish()
+        for name, tied in self._tied.items():
+            dist.all_reduce(local(self._named[name].grad), group=tied)
+
+
+def tied_groups(run):
+    """Name -> group of the stages that have a tensor, of those that several have."""
+    grid, found = run.mesh, {}
+    for name, there in workloads.stages(run.workload, run.dimensions, grid.pipeline).items():
+        if len(there) < 2:
             continue
-        flat = torch._utils._flatten_dense_tensors(bucket)
-        dist.all_reduce(flat, group=replicas)
-        flat /= count
-        for own, mean in zip(bucket, torch._utils._unflatten_dense_tensors(flat, bucket)):
-            own.copy_(mean)
-        bucket, size = [], 0
+        # every rank makes every group, in one order, as torch wants it
+        for first in grid.group(0, DATA, TENSOR):
+            place = grid.coordinates(first)
+            ranks = [grid.rank(place.data, place.tensor, stage) for stage in there]
+            made = dist.new_group(ranks)
+            if run.rank in ranks:
+                found[name] = made
+    return found
+
+
+class Averages:
+    """Averages of gradients over replicas, which they exchange while the backward pass goes on.
+
+    A bucket is sent when its parameters have the gradients of all micro-steps and the buckets
+    before it are sent, so that all replicas send the same ones in the same order: the last
+    parameters first, as their gradients are the first to come.
+    """
+
+    def __init__(self, run, parameters):
+        self._replicas, self._count = group(run, DATA), run.mesh.data
+        self._micro_steps = run.accumulation
+        self._buckets = buckets(parameters[::-1])
+        self._begin()
+        for index, bucket in enumerate(self._buckets):
+            arrived = functools.partial(self._arrived, index)
+            for parameter in bucket:
+                parameter.register_post_accumulate_grad_hook(arrived)
+
+    def _begin(self):
+        self._missing = [self._micro_steps * len(bucket) for bucket in self._buckets]
+        self._sent = []  # (the gradients of a bucket side by side, what is waited for)
+
+    def _arrived(self, index, parameter):
+        self._missing[index] -= 1
+        while len(self._sent) < len(self._buckets) and not self._missing[len(self._sent)]:
+            self._sent.append(self._send(self._buckets[len(self._sent)]))
+
+    @torch.no_grad()
+    def _send(self, bucket):
+        for parameter in bucket:
+            divide_gradient(parameter)
+        gradients = [local(parameter.grad) for parameter in bucket]
+        flat = torch._utils._flatten_dense_tensors(gradients)
+        for own, there in zip(gradients, torch._utils._unflatten_dense_tensors(flat, gradients)):
+            own.set_(there)  # no second copy is kept, and none is made of what is averaged
+        return flat, dist.all_reduce(flat, group=self._replicas, async_op=True)
+
+    def finish(self):
+        """Wait until the gradients are averages; on a GPU its stream waits, not the host."""
+        if len(self._sent) < len(self._buckets):
+            raise RuntimeError("not all parameters have a gradient of each micro-step")
+        for flat, pending in self._sent:
+            pending.wait()
+            flat /= self._count
+        self._begin()
+
+
+def buckets(parameters):
+    """Parameters in lists whose gradients have about BUCKET_BYTES, all of them alike: a last one of
+    a few values would only wait for the others.
+    """
+    own = [local(parameter) for parameter in parameters]
+    sizes = [each.numel() * each.element_size() for each in own]
+    total, count = sum(sizes), max(1, sum(sizes) // BUCKET_BYTES)
+    found, bucket, size = [], [], 0
+    for parameter, more in zip(parameters, sizes):
+        bucket.append(parameter)
+        size += more
+        if size * count >= total * (len(found) + 1):
+            found.append(bucket)
+            bucket = []
+    return found
+
+
+def divide_gradient(parameter):
+    """Divide a gradient as its parameter is: that of a table which is looked up and multiplied
+    comes replicated.
+    """
+    gradient = parameter.grad
+    if isinstance(gradient, DTensor) and gradient.placements != parameter.placements:
+        parameter.grad = gradient.redistribute(placements=parameter.placements)
 
 
 class Pipeline:
@@ -278,8 +343,12 @@ class Pipeline:
             group=group(run, PIPELINE),
         )
         self._first, self._last = stage.is_first, stage.is_last
-        # it divides gradients by how many micro-batches there are
-        self._schedule = Schedule1F1B(stage, run.accumulation, loss_fn=criterion)
+
+        def share(outputs, labels):
+            return criterion(outputs, labels) / run.accumulation
+
+        # the schedule would divide gradients when the backward pass has ended
+        self._schedule = Schedule1F1B(stage, run.accumulation, loss_fn=share, scale_grads=False)
 
     def gradients(self, batches):
         """Add the gradients of these batches; their mean loss, or None on all but the last stage.
@@ -294,4 +363,4 @@ class Pipeline:
         self._schedule.step(*given, return_outputs=False, **wanted)
         if not self._last:
             return None
-        return torch.stack([whole_loss(each).detach() for each in losses]).mean()
+        return torch.stack([whole_loss(each).detach() for each in losses]).sum()

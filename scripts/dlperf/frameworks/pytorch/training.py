@@ -105,7 +105,7 @@ def train(
         return value + backward()
 
     if split:
-        exchanged = parallel.Gradients(run, weights.named)
+        exchange = parallel.Exchange(run, weights.named)
     if run.mesh.pipeline > 1:
         pipeline = parallel.Pipeline(run, *staged(run, network, criterion, dtype))
 
@@ -116,7 +116,7 @@ def train(
                 value = pipeline.gradients([next_batch() for _ in range(run.accumulation)])
             else:
                 value = gradients()
-        exchanged.exchange()
+        exchange.finish()
         return value
 
     def step():
