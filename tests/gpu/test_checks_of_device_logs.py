@@ -16,8 +16,18 @@ FACTS = {
     "peak_bytes": 10**9,
     "resident_bytes": 10**8,
     "parameters": (26214400 + 1048576) // 4,
-    "parity": {"cuda_graphs": "captured: 1, skipped: 0"},
+    "parity": {
+        "cuda_graphs": "captured: 1, skipped: 0",
+        "attention": "scaled_dot_product_attention: memory-efficient",
+    },
 }
+
+
+def said(**parity: str) -> dict:
+    """Facts whose record says something else."""
+    return {**FACTS, "parity": {**FACTS["parity"], **parity}}
+
+
 #: The device's work in a step of the small log.
 WORK = 15
 
@@ -137,9 +147,10 @@ KERNEL = "\tkernel\t0\t_ZN2at6native29vectorized"
         ([], {"facts": {**FACTS, "device_bytes": 10**11}}, "card"),
         (
             [],
-            {"compiler": "inductor", "facts": {**FACTS, "parity": {"cuda_graphs": "captured: 0"}}},
+            {"compiler": "inductor", "facts": said(cuda_graphs="captured: 0")},
             "graphs",
         ),
+        ([], {"facts": said(attention="scaled_dot_product_attention: flash")}, "attention"),
     ],
 )
 def test_a_changed_log_is_refused(changes, fields, kind):

@@ -162,6 +162,9 @@ def attention(made):
     there = made.log.step.attention.total()
     if there < layers * layout.accumulation:
         yield "attention", f"{there} kernels of attention for {layers} layers"
+    said = made.facts["parity"]["attention"].partition(": ")[2]
+    if said and not all(backend.startswith(said) for backend in made.log.step.attention):
+        yield "attention", f"the record says {said}, and it is {listed(made.log.step.attention)}"
 
 
 def memory(made):

@@ -23,6 +23,25 @@ EMBEDDED = "self.embed(_tokens, _segments)"
 MEAN = "(_each * _mask).sum() / _mask.sum()"
 #: The group of its optimiser that has neither decay nor a ratio.
 OTHERS = "dict(..., adaptive=False)"
+#: Adam's kernel, and its formula, in which the moments are corrected or not.
+ADAM = "self.adam.step()"
+BY_HAND = """
+def by_hand(adam, first, second):
+    for group in adam.param_groups:
+        beta1, beta2 = group["betas"]
+        for change in group["params"]:
+            state = adam.state[change]
+            if not state:
+                state["step"] = torch.zeros(())
+                state["m"], state["v"] = torch.zeros_like(change), torch.zeros_like(change)
+            state["step"] += 1
+            count = float(state["step"])
+            m = state["m"].lerp_(change.grad, 1 - beta1)
+            v = state["v"].mul_(beta2).addcmul_(change.grad, change.grad, value=1 - beta2)
+            m = m / (1 - beta1**count) ** first
+            v = v / (1 - beta2**count) ** second
+            change.add_(m / (v.sqrt() + group["eps"]))
+"""
 PYTORCH = [
     pytorch("as it is", None),
     pytorch("a generator of a quarter of the width", constant("GENERATOR_WIDTH", "192")),
@@ -99,21 +118,20 @@ PYTORCH = [
         "decay outside of the ratio",
         Replace(
             "Lamb._update",
-            "zip(norms(_weights), norms(_change))",
-            "zip(\n"
-            "    norms(_weights),\n"
-            "    norms(torch._foreach_sub(_change, _weights, alpha=_group['weight_decay'])),\n"
+            "(torch.stack(norms(_weights)), torch.stack(norms(_changes)))",
+            "(\n"
+            "    torch.stack(norms(_weights)),\n"
+            "    torch.stack(norms(torch._foreach_sub(_changes, _weights, alpha=0.01))),\n"
             ")",
-            given=("torch._foreach_add_(_change, _weights, alpha=_group['weight_decay'])",),
         ),
     ),
     pytorch(
         "no correction of the second moment",
-        Replace("Lamb._update", "(1 - _beta ** self.steps) ** 0.5", "1.0"),
+        Replace("Lamb.step", ADAM, "by_hand(self.adam, 1, 0)", definitions=BY_HAND),
     ),
     pytorch(
         "no correction of the first moment",
-        Replace("Lamb._update", "_root / (1 - _beta ** self.steps)", "_root"),
+        Replace("Lamb.step", ADAM, "by_hand(self.adam, 0, 1)", definitions=BY_HAND),
     ),
     pytorch("micro-steps summed", common.SUMMED_MICRO_STEPS["pytorch"], layout="acc2"),
     pytorch(
@@ -254,7 +272,7 @@ pytorch_quality = partial(pytorch, variant="quality")
 jax_quality = partial(jax, variant="quality")
 #: The second phase's batches, and its start in PyTorch and in JAX.
 BATCHES = "_phases[_number >= _first]"
-ANEW = "self.steps = 0"
+ANEW = "for _state in self.adam.state.values():\n    _state['step'].zero_()"
 IS_NO_COUNT = "_path[-1] != jax.tree_util.GetAttrKey('count')"
 QUALITY = [
     *(
@@ -269,7 +287,7 @@ QUALITY = [
         Replace(
             "TwoPhases.count_anew",
             ANEW,
-            "self.steps = 0\n"
+            f"{ANEW}\n"
             "for group in self.param_groups:\n"
             "    for weight in group['params']:\n"
             "        nn.init.normal_(weight, std=facts.INITIAL_DEVIATION)",

@@ -213,7 +213,7 @@ SPLIT = [
     pytorch("summed over micro-steps", common.SUMMED_MICRO_STEPS["pytorch"], "acc2"),
     pytorch(
         "summed over micro-batches",
-        Replace("Pipeline", "criterion(_x, _y) / run.accumulation", "criterion(_x, _y)"),
+        Replace("Pipeline", "_mean(_x, _y) / _run.accumulation", "_mean(_x, _y)"),
         "pp2acc2",
         **TIMED,  # a clip hides it from Adam
     ),

@@ -11,9 +11,7 @@ from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.transformer.module import MegatronModule
 from megatron.core.transformer.transformer_config import TransformerConfig
 
-from dlperf.frameworks.pytorch.transformer import ATTENTION
-
-__all__ = ["ATTENTION", "layer_spec", "transformer_config"]
+from dlperf.frameworks.pytorch.transformer import attention
 
 
 class CoreAttention(MegatronModule):
@@ -32,6 +30,13 @@ class CoreAttention(MegatronModule):
         with tensor_parallel.get_cuda_rng_tracker().fork():  # each rank has heads of its own
             mixed = F.scaled_dot_product_attention(*heads, dropout_p=dropped, is_causal=True)
         return mixed.permute(2, 0, 1, 3).flatten(2)
+
+
+def attention_of(run, facts):
+    """What records say of CoreAttention."""
+    width, heads = run.dimensions["width"], run.dimensions["heads"]
+    own = (heads // run.mesh.tensor, width // heads, facts.ATTENTION_DROPOUT)
+    return attention(run, *own, training=True, causal=True)
 
 
 def as_it_is(tensor):

@@ -235,6 +235,9 @@ def place(run, network, canonical=None):
     if run.float64:
         network = network.to(flow.float64)
     network = network.to(run.device).train()
+    for layer in network.modules():  # batch-norm counts batches, which nothing reads
+        if hasattr(layer, "num_batches_tracked"):
+            layer.num_batches_tracked = None
     if parallel.is_split(run):
         network = parallel.divide(run, network, canonical)
     elif run.distributed and run.compiler == "graph":

@@ -1,4 +1,4 @@
-"""LAMB (You et al. 2019) in PyTorch, which has none: by operators on all tensors at once."""
+"""LAMB (You et al. 2019) in PyTorch, which has none: by the kernel of its fused Adam."""
 
 import torch
 
@@ -9,53 +9,45 @@ class Lamb(torch.optim.Optimizer):
     u = m' / (sqrt(v') + eps) + weight_decay w; w -= lr |w| / |u| u, the ratio never clipped, and 1
     where a norm is 0. groups: dicts with `params`, `weight_decay` and `adaptive`, which says
     whether there is a ratio. clip_norm: of all gradients together, before the update.
+
+    Adam's kernel finds u: it starts from weight_decay w, at the rate -1.
     """
 
     def __init__(self, groups, lr, betas, eps, clip_norm):
         super().__init__(groups, dict(lr=lr, betas=betas, eps=eps))
         self.clip_norm = clip_norm
-        self.steps = 0
+        for group in self.param_groups:
+            group["changes"] = [torch.zeros_like(each) for each in group["params"]]
+        changes = [each for group in self.param_groups for each in group["changes"]]
+        own = [{"params": changes, "lr": -1.0}]
+        self.adam = torch.optim.Adam(own, betas=betas, eps=eps, fused=True)
 
     @torch.no_grad()
     def step(self):
-        self.steps += 1
         parameters = [p for group in self.param_groups for p in group["params"]]
         torch.nn.utils.clip_grad_norm_(parameters, self.clip_norm, foreach=True)
         for group in self.param_groups:
+            for weight, change in zip(group["params"], group["changes"]):
+                torch.mul(weight, group["weight_decay"], out=change)
+                change.grad = weight.grad
+        self.adam.step()
+        for group in self.param_groups:
             if group["params"]:
-                self._update(group)
+                self._update(group["params"], group["changes"], group["lr"], group["adaptive"])
+        self.adam.zero_grad(set_to_none=True)  # as those of weights will be, before the next ones
 
-    def _update(self, group):
-        weights = group["params"]
-        for weight in weights:
-            if not self.state[weight]:
-                self.state[weight]["first"] = torch.zeros_like(weight)
-                self.state[weight]["second"] = torch.zeros_like(weight)
-        (beta1, beta2), gradients = group["betas"], [each.grad for each in weights]
-        first = [self.state[each]["first"] for each in weights]
-        second = [self.state[each]["second"] for each in weights]
-        torch._foreach_lerp_(first, gradients, 1 - beta1)
-        torch._foreach_mul_(second, beta2)
-        torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-        change = torch._foreach_sqrt(second)
-        # with both corrections in one factor: of the root, of epsilon, and of the quotient
-        root = (1 - beta2**self.steps) ** 0.5
-        torch._foreach_add_(change, group["eps"] * root)
-        torch._foreach_div_(change, root / (1 - beta1**self.steps))
-        torch._foreach_reciprocal_(change)
-        torch._foreach_mul_(change, first)
-        if group["weight_decay"]:
-            torch._foreach_add_(change, weights, alpha=group["weight_decay"])
-        if group["adaptive"]:
-            pairs = zip(norms(weights), norms(change))
-            ratios = [torch.where((w > 0) & (u > 0), w / u, 1.0) for w, u in pairs]
-            torch._foreach_mul_(change, ratios)
-        torch._foreach_add_(weights, change, alpha=-group["lr"])
+    def _update(self, weights, changes, rate, adaptive):
+        if not adaptive:
+            return torch._foreach_add_(weights, changes, alpha=-rate)
+        # all ratios in one tensor: those of each alone would be five kernels for a number
+        w, u = torch.stack(norms(weights)), torch.stack(norms(changes))
+        ratios = torch.where((w > 0) & (u > 0), w / u, 1.0)
+        for weight, change, ratio in zip(weights, changes, ratios.unbind()):
+            weight.addcmul_(change, ratio, value=-rate)
 
     def forget(self):
         """As before the first step."""
-        self.steps = 0
-        for moments in self.state.values():
+        for moments in self.adam.state.values():
             torch._foreach_zero_(list(moments.values()))
 
 

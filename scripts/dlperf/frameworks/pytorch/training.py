@@ -53,6 +53,9 @@ def train(
     )
     parameters = sum(map(sparse.count, own))
     torch.manual_seed(run.dropout_seed)
+    for layer in network.modules():  # batch-norm counts batches, which nothing reads
+        if hasattr(layer, "num_batches_tracked"):
+            layer.num_batches_tracked = None
     split = run.mesh.is_split or parallel.is_sharded(run)
     if run.distributed and not split:
         network = DistributedDataParallel(

@@ -8,12 +8,20 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+from torch.nn.attention import SDPBackend
 
+from dlperf.frameworks import half
 from dlperf.frameworks.pytorch import inference as answers
 from dlperf.frameworks.pytorch import training as framework
 from dlperf.frameworks.pytorch.parallel import Apart
 
-ATTENTION = "scaled_dot_product_attention"
+#: What records call torch's backends of scaled_dot_product_attention.
+KERNELS = {
+    "MATH": "separate kernels",
+    "FLASH_ATTENTION": "flash",
+    "EFFICIENT_ATTENTION": "memory-efficient",
+    "CUDNN_ATTENTION": "cuDNN",
+}
 CLIP = "global norm, foreach"
 
 
@@ -144,13 +152,37 @@ def loss(run, network, *batch):
     return network(*batch)
 
 
+def attention(run, heads, width, dropout, training, causal):
+    """What records say of attention: torch chooses a kernel by types, sizes, mask and dropout.
+
+    heads: of this rank, each `width` wide. causal: without another mask.
+    """
+    tokens = run.dimensions["sequence_length"]
+    dtype = getattr(torch, half(run)) if run.amp else torch.get_default_dtype()
+    query = torch.empty((1, heads, tokens, width), dtype=dtype, device=run.device)
+    query.requires_grad_(training)
+    bias = None if causal else torch.zeros((1, 1, 1, tokens), dtype=dtype, device=run.device)
+    settings = {"attn_mask": bias, "is_causal": causal, "dropout_p": dropout if training else 0.0}
+    chosen = SDPBackend(torch._fused_sdp_choice(query, query, query, **settings))
+    said = "scaled_dot_product_attention" + (", causal" if causal else "")
+    return "%s: %s" % (said, KERNELS[chosen.name])
+
+
+def attention_of(run, network):
+    """The same of a network whose layers are those above."""
+    layer = next(each for each in network.modules() if isinstance(each, (Layer, DecoderLayer)))
+    heads = layer.qkv.out_features // 3 // layer.head_width // run.mesh.tensor
+    own = (heads, layer.head_width, layer.attention_dropout, layer.training)
+    return attention(run, *own, causal=isinstance(layer, DecoderLayer))
+
+
 def train(run, network, loss, optimizer, weights, parity, **more):
     """training.train; parity: what records say beside the attention."""
-    parity = dict({"attention": ATTENTION}, **parity)
+    parity = dict({"attention": attention_of(run, network)}, **parity)
     own = (loss, optimizer, weights, framework.put)
     return framework.train(run, network, *own, parity=parity, **more)
 
 
-def infer(run, network, outputs, weights, attention=ATTENTION):
+def infer(run, network, outputs, weights):
     own = (outputs, weights, framework.put)
-    return answers.infer(run, network, *own, parity={"attention": attention})
+    return answers.infer(run, network, *own, parity={"attention": attention_of(run, network)})

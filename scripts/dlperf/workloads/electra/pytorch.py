@@ -101,7 +101,8 @@ class TwoPhases(Lamb):
     """LAMB whose second phase counts its steps anew, and goes on with its moments."""
 
     def count_anew(self):
-        self.steps = 0
+        for state in self.adam.state.values():
+            state["step"].zero_()
 
 
 def optimizer(run, network):
@@ -117,7 +118,7 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    parity = {"optimizer": "LAMB, foreach", "clip": CLIP}
+    parity = {"optimizer": "LAMB, Adam's kernel", "clip": CLIP}
     lamb = optimizer(run, network)
     own = (lamb, weights(run, network), parity)
     work = transformer.train(

@@ -6,6 +6,7 @@ does with it is its own: gradients, the clip, mixed precision, and ZeRO's stages
 
 from dlperf.frameworks.deepspeed import training as framework
 from dlperf.frameworks.pytorch.training import put
+from dlperf.frameworks.pytorch.transformer import attention_of
 from dlperf.workloads.gpt import facts
 from dlperf.workloads.gpt.pytorch import GPT, criterion
 from dlperf.workloads.gpt.pytorch import weights as pytorch_weights
@@ -46,7 +47,7 @@ def training(run):
         put,
         config(run),
         parity={
-            "attention": "scaled_dot_product_attention, causal",
+            "attention": attention_of(run, network),
             "optimizer": "AdamW, fused",
             "clip": "global norm, DeepSpeed's",
         },

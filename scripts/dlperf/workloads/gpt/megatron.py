@@ -77,7 +77,7 @@ def training(run):
         weights(run, network, adamw),
         put,
         parity={
-            "attention": transformer.ATTENTION + ", causal",
+            "attention": transformer.attention_of(run, facts),
             "optimizer": "AdamW, " + type(framework.inner(adamw).optimizer).__module__,
             "clip": "global norm, Megatron's",
         },

@@ -22,8 +22,6 @@ from dlperf.frameworks.pytorch.transformer import (
 from dlperf.workloads.encoders.layers import canonical
 from dlperf.workloads.gpt import facts
 
-ATTENTION = transformer.ATTENTION + ", causal"
-
 
 class GPT(nn.Module):
     """A stage of the model: tokens, or what the stage before it made, -> the same, or scores."""
@@ -108,14 +106,14 @@ def optimizer(run, network):
 
 def training(run):
     network = model(run)
-    parity = {"attention": ATTENTION, "optimizer": "AdamW, fused", "clip": CLIP}
+    parity = {"optimizer": "AdamW, fused", "clip": CLIP}
     own = (loss, optimizer(run, network), weights(run, network), parity)
     return transformer.train(run, network, *own, criterion=criterion)
 
 
 def inference(run):
     network = model(run).eval()
-    return transformer.infer(run, network, outputs, weights(run, network), ATTENTION)
+    return transformer.infer(run, network, outputs, weights(run, network))
 
 
 def outputs(run, network, tokens, labels):
