@@ -23,24 +23,17 @@ EMBEDDED = "self.embed(_tokens, _segments)"
 MEAN = "(_each * _mask).sum() / _mask.sum()"
 #: The group of its optimiser that has neither decay nor a ratio.
 OTHERS = "dict(..., adaptive=False)"
-#: Adam's kernel, and its formula, in which the moments are corrected or not.
-ADAM = "self.adam.step()"
+#: Adam's kernel by its formula: a moment is corrected by its bias once, or 0 times.
 BY_HAND = """
-def by_hand(adam, first, second):
-    for group in adam.param_groups:
-        beta1, beta2 = group["betas"]
-        for change in group["params"]:
-            state = adam.state[change]
-            if not state:
-                state["step"] = torch.zeros(())
-                state["m"], state["v"] = torch.zeros_like(change), torch.zeros_like(change)
-            state["step"] += 1
-            count = float(state["step"])
-            m = state["m"].lerp_(change.grad, 1 - beta1)
-            v = state["v"].mul_(beta2).addcmul_(change.grad, change.grad, value=1 - beta2)
-            m = m / (1 - beta1**count) ** first
-            v = v / (1 - beta2**count) ** second
-            change.add_(m / (v.sqrt() + group["eps"]))
+def by_hand(once_first, once_second, changes, gradients, first, second, _, steps, **settings):
+    beta1, beta2 = settings["beta1"], settings["beta2"]
+    for change, gradient, m, v, step in zip(changes, gradients, first, second, steps):
+        step += 1
+        m.lerp_(gradient, 1 - beta1)
+        v.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        m = m / (1 - beta1 ** float(step)) ** once_first
+        v = v / (1 - beta2 ** float(step)) ** once_second
+        change.add_(m / (v.sqrt() + settings["eps"]))
 """
 PYTORCH = [
     pytorch("as it is", None),
@@ -127,11 +120,11 @@ PYTORCH = [
     ),
     pytorch(
         "no correction of the second moment",
-        Replace("Lamb.step", ADAM, "by_hand(self.adam, 1, 0)", definitions=BY_HAND),
+        Replace("Lamb._update", "adam(...)", "by_hand(1, 0, ...)", definitions=BY_HAND),
     ),
     pytorch(
         "no correction of the first moment",
-        Replace("Lamb.step", ADAM, "by_hand(self.adam, 0, 1)", definitions=BY_HAND),
+        Replace("Lamb._update", "adam(...)", "by_hand(0, 1, ...)", definitions=BY_HAND),
     ),
     pytorch("micro-steps summed", common.SUMMED_MICRO_STEPS["pytorch"], layout="acc2"),
     pytorch(
@@ -272,7 +265,7 @@ pytorch_quality = partial(pytorch, variant="quality")
 jax_quality = partial(jax, variant="quality")
 #: The second phase's batches, and its start in PyTorch and in JAX.
 BATCHES = "_phases[_number >= _first]"
-ANEW = "for _state in self.adam.state.values():\n    _state['step'].zero_()"
+ANEW = "torch._foreach_zero_([_each['step'] for _each in self.state.values()])"
 IS_NO_COUNT = "_path[-1] != jax.tree_util.GetAttrKey('count')"
 QUALITY = [
     *(
@@ -285,18 +278,18 @@ QUALITY = [
     pytorch_quality(
         "a second phase from fresh weights",
         Replace(
-            "TwoPhases.count_anew",
+            "Lamb.count_anew",
             ANEW,
             f"{ANEW}\n"
             "for group in self.param_groups:\n"
             "    for weight in group['params']:\n"
-            "        nn.init.normal_(weight, std=facts.INITIAL_DEVIATION)",
+            "        torch.nn.init.normal_(weight, std=0.02)",
         ),
     ),
     pytorch_quality(
-        "a second phase without the moments", Replace("TwoPhases.count_anew", ANEW, "self.forget()")
+        "a second phase without the moments", Replace("Lamb.count_anew", ANEW, "self.forget()")
     ),
-    pytorch_quality("a second phase that counts on", Replace("TwoPhases.count_anew", ANEW, "pass")),
+    pytorch_quality("a second phase that counts on", Replace("Lamb.count_anew", ANEW, "pass")),
     pytorch_quality(
         "counted anew a step late",
         Replace("work.step_in_phase", "_done == _first", "_done == _first + 1"),

@@ -97,17 +97,9 @@ def weights(run, network):
     return framework.Weights(run, {canonical(own): parameter for own, parameter in named})
 
 
-class TwoPhases(Lamb):
-    """LAMB whose second phase counts its steps anew, and goes on with its moments."""
-
-    def count_anew(self):
-        for state in self.adam.state.values():
-            state["step"].zero_()
-
-
 def optimizer(run, network):
     dense, others = framework.by_decay(network, facts.WEIGHT_DECAY)
-    return TwoPhases(
+    return Lamb(
         [dict(dense, adaptive=facts.ADAPTIVE), dict(others, adaptive=False)],
         lr=facts.learning_rate(run.global_batch_size),
         betas=(facts.BETA1, facts.BETA2),
