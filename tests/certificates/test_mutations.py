@@ -23,7 +23,7 @@ from wrong.bert import BERT, PADDED, RIGHT
 from wrong.dropout import DROPOUT, FEW
 from wrong.electra import ELECTRA
 from wrong.electra import QUALITY as TWO_PHASES
-from wrong.electra_squad import INFER, QUALITY, SQUAD
+from wrong.electra_squad import IN_BFLOAT16, INFER, QUALITY, SQUAD
 from wrong.gpt import ALONE, SPLIT
 from wrong.gpt import RIGHT as GPT
 from wrong.gpt_deepspeed import GPT_DEEPSPEED
@@ -296,7 +296,7 @@ def test_a_padded_vocabulary_has_no_share_in_any_framework(mutation, certificate
         assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
 
 
-@pytest.mark.parametrize("mutation", one_in(48, SQUAD + INFER + QUALITY))
+@pytest.mark.parametrize("mutation", one_in(48, SQUAD + INFER + QUALITY + IN_BFLOAT16))
 def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
     if mutation.edit:
         assert_fails(certificate(mutation))

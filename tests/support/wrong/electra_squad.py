@@ -244,3 +244,22 @@ QUALITY = [
         variant="quality",
     ),
 ]
+#: The smallest of one step and of the optimiser, beside bfloat16's rounding.
+SHOWN_BESIDE_ROUNDING = (
+    "the same rate in all layers",
+    "the end ignores the start",
+    "padding is attended to",
+    "GELU in the end's head",
+    "decay on biases",
+)
+IN_BFLOAT16 = [
+    *(
+        Mutation("electra_squad", framework, "in bfloat16", None, precision="amp", **TIMED)
+        for framework in ("pytorch", "tensorflow", "mxnet", "jax")
+    ),
+    *(
+        each._replace(name=f"{each.name}, in bfloat16", precision="amp", **TIMED)
+        for each in PYTORCH
+        if each.name in SHOWN_BESIDE_ROUNDING
+    ),
+]

@@ -54,6 +54,14 @@ PROOF = Proof(
             "dropout": 1.5e-5,
         },
         tf32={"step": {"loss": 1e-4}},
+        # The loss is that of a few places, 0.3 to 3, where bfloat16's rounding of their scores
+        # counts for more than in BERT. Three times the worst of four frameworks and two pairs of
+        # seeds: 0.0078, 0.095, 0.031, 0.014 (its attention's). Of float16, an eighth.
+        amp={
+            "step": {"loss": 0.025, "gradient": 0.3, "gradient_median": 0.1},
+            "dropout": 0.045,
+        },
+        amp_fp16={"step": {"loss": 3e-3, "gradient": 0.04}, "dropout": 6e-3},
     ),
     # PyTorch 2.13 on a CPU, by `dlperf.certify.reference --long-runs`
     long_runs={"": (1.3410, 1.1785, 0.9622, 0.7630, 1.0904)},
