@@ -46,6 +46,7 @@ OF_FRAMEWORKS = {
     "loss_scaler": "DeepSpeed has it in other stages, in float16",
     "set_rate": "an optimiser whose rate is no plain setting has it",
     "momentum": "of MXNet: Adam has none",
+    "num_batches_tracked": "a batch-norm of PyTorch or OneFlow has it",
 }
 
 
