@@ -244,14 +244,6 @@ QUALITY = [
         variant="quality",
     ),
 ]
-#: The smallest of one step and of the optimiser, beside bfloat16's rounding.
-SHOWN_BESIDE_ROUNDING = (
-    "the same rate in all layers",
-    "the end ignores the start",
-    "padding is attended to",
-    "GELU in the end's head",
-    "decay on biases",
-)
 IN_BFLOAT16 = [
     *(
         Mutation("electra_squad", framework, "in bfloat16", None, precision="amp", **TIMED)
@@ -259,7 +251,6 @@ IN_BFLOAT16 = [
     ),
     *(
         each._replace(name=f"{each.name}, in bfloat16", precision="amp", **TIMED)
-        for each in PYTORCH
-        if each.name in SHOWN_BESIDE_ROUNDING
+        for each in (*PYTORCH, *TENSORFLOW, *JAX, *MXNET)
     ),
 ]
