@@ -19,8 +19,8 @@ STATED = {"insightface": 9}
 #: What the device does in a step: so much for each product, with its norms, activations, dropout,
 #: sums and casts; and some for lookups, the loss, the clip and the optimiser. By compiler.
 WORK_A_PRODUCT, MORE_WORK = {"none": 6, "inductor": 4}, 64
-#: LAMB takes a product with the weights for each tensor, and adds its change. InsightFace's networks
-#: have three batch-norms for two convolutions, each of which is five kernels.
+#: LAMB takes a product with the weights for each tensor, and adds its change. InsightFace's
+#: networks have three batch-norms for two convolutions, each of which is five kernels.
 MORE_OF_A_WORKLOAD = {"electra": 1, "insightface": 2}
 #: Rows of an embedding table that are updated alone are sorted, made unique and summed before.
 MORE_WITH_ROWS = 48
