@@ -286,6 +286,7 @@ def test_a_certificate_over_two_nodes_is_a_job_of_two_nodes(cluster, site):
     assert (there["layout"], there["provenance"]["nodes"]) == ("dp2-2n", 2)
 
 
+@pytest.mark.full
 def test_repetitions_of_a_case_can_share_a_job(cluster, site):
     slurm.share_jobs(site / "profiles/slurm/config.yaml")
     ask(site, repetitions=2)
@@ -488,7 +489,7 @@ def test_a_job_of_many_gpus(cluster, site):
     assert "--gres=gpu:{devices}" in record["provenance"]["command"]
 
 
-@pytest.mark.parametrize("topology", ["1n2d", "4n2d"])
+@pytest.mark.parametrize("topology", [pytest.param("1n2d", marks=pytest.mark.full), "4n2d"])
 def test_a_job_with_few_gpus_has_all_cores_of_its_nodes(cluster, site, topology):
     asked, _ = job_on_gpus(cluster, site, topology, cores=8)
     assert f"NumNodes={topology[0]}" in asked and "CPUs/Task=8" in asked
