@@ -29,13 +29,40 @@ print(json.dumps([trained(each) for each in ([], [float("inf")], [1.0, 0.5],
 """
 
 
-@pytest.mark.parametrize("workload", ["resnet50", "bert"])
+@pytest.mark.parametrize("workload", ["resnet50", "bert", "electra"])
 def test_a_step_that_overflows_leaves_weights_and_moments_as_they_were(workload, environments):
     run = in_framework.rank("pytorch", workload)
     found = json.loads(in_framework.printed(run, SKIPPED, environments / "pytorch.cpu"))
     start, skipped, two, skipped_first, skipped_between = found
     assert skipped == start != two
     assert skipped_first == skipped_between == two
+
+
+BUCKETS = """
+import torch
+from dlperf.frameworks.pytorch import parallel
+
+megabytes = [12, 12, 12, 80, 1, 1, 40, 40, 40, 0.001]
+parameters = [torch.empty(int(each * 2**18)) for each in megabytes]
+sizes = [[round(each.numel() / 2**18, 3) for each in bucket] for bucket in
+         parallel.buckets(parameters)]
+few = [len(bucket) for bucket in parallel.buckets(parameters[:2])]
+unready = object.__new__(parallel.Averages)
+unready._buckets, unready._sent = [parameters], []
+try:
+    unready.finish()
+except RuntimeError as error:
+    print(json.dumps([sizes, few, str(error)]))
+"""
+
+
+def test_gradients_are_exchanged_in_buckets_that_are_alike_and_all_have_to_be_there(environments):
+    run = in_framework.rank("pytorch", "gpt")
+    sizes, few, error = json.loads(in_framework.printed(run, BUCKETS, environments / "pytorch.cpu"))
+    assert sum(sizes, []) == [12, 12, 12, 80, 1, 1, 40, 40, 40, 0.001]
+    assert sizes == [[12, 12, 12], [80], [1, 1, 40], [40], [40, 0.001]]
+    assert few == [2]
+    assert error == "not all parameters have a gradient of each micro-step"
 
 
 TABLE = """

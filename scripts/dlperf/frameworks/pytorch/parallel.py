@@ -301,19 +301,21 @@ class Averages:
 
 
 def buckets(parameters):
-    """Parameters in lists whose gradients have about BUCKET_BYTES, all of them alike: a last one of
-    a few values would only wait for the others.
+    """Parameters in lists whose gradients have BUCKET_BYTES or a little more. What is left at the
+    end has a list of its own if it is half as much: a few values would only wait for the others.
     """
-    own = [local(parameter) for parameter in parameters]
-    sizes = [each.numel() * each.element_size() for each in own]
-    total, count = sum(sizes), max(1, sum(sizes) // BUCKET_BYTES)
     found, bucket, size = [], [], 0
-    for parameter, more in zip(parameters, sizes):
+    for parameter in parameters:
+        own = local(parameter)
         bucket.append(parameter)
-        size += more
-        if size * count >= total * (len(found) + 1):
+        size += own.numel() * own.element_size()
+        if size >= BUCKET_BYTES:
             found.append(bucket)
-            bucket = []
+            bucket, size = [], 0
+    if found and 2 * size < BUCKET_BYTES:
+        found[-1].extend(bucket)
+    elif bucket:
+        found.append(bucket)
     return found
 
 
