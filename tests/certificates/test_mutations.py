@@ -18,9 +18,9 @@ import pytest
 from conftest import ROOT, SCRIPTS
 from edits import Replace, assignment, edit_file
 from wrong import Mutation, make
-from wrong.bert import BERT, PADDED, RIGHT
+from wrong.bert import BERT, MICRO_STEPS, PADDED, RIGHT
 from wrong.dropout import DROPOUT, FEW
-from wrong.electra import ELECTRA
+from wrong.electra import ELECTRA, SIZES
 from wrong.electra import QUALITY as TWO_PHASES
 from wrong.electra_squad import IN_BFLOAT16, INFER, QUALITY, SQUAD
 from wrong.gpt import ALONE, SPLIT
@@ -276,7 +276,7 @@ def test_a_wrong_setting_of_electra_does_not_pass(mutation, certificate):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("mutation", one_in(12, TWO_PHASES))
+@pytest.mark.parametrize("mutation", one_in(12, TWO_PHASES) + first(0, SIZES))
 def test_a_wrong_second_phase_of_electra_does_not_pass(mutation, certificate):
     if mutation.edit:
         assert_fails(certificate(mutation))
@@ -359,6 +359,14 @@ def test_a_wrong_setting_of_insightface_does_not_pass(mutation, certificate):
 def test_insightface_passes_with_every_head_as_it_is(mutation, certificate):
     found = certificate(mutation)
     assert found["passed"], found["tiers"]
+
+
+@pytest.mark.parametrize("mutation", first(0, MICRO_STEPS))
+def test_bert_is_trained_to_a_quality_in_micro_steps(mutation, certificate):
+    if mutation.edit:
+        assert_fails(certificate(mutation))
+    else:
+        assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
 
 
 @pytest.mark.parametrize("mutation", first(1, RIGHT))

@@ -18,7 +18,12 @@ SIZES = {
     "resnet50": {"image_size": 32, "data": ["digits"]},
     "wide_deep": {"vocabulary": 15000, "layers": 2},
     "bert": {"sequence_length": 16},
-    "electra": {"sequence_length": 16, "first_steps": 2, "second_length": 32},
+    "electra": {
+        "sequence_length": 16,
+        "first_steps": 2,
+        "second_length": 32,
+        "second_batch_size": 7,
+    },
     "electra_squad": {"sequence_length": 64},
 }
 

@@ -254,7 +254,7 @@ def record(
     document = plan.document(case, made, repetition)
     ranks, asked = case.devices, document["settings"]
     steps, least = asked["measured_steps"], asked.get("minimum_seconds", 0)
-    samples = case.global_batch_size * steps
+    samples = quality.samples_of(case, steps)
     seconds = samples / (throughput(case) * (1 + noise * dice.uniform(-1, 1)))
     start = clock + timedelta(seconds=6)
     total = round(seconds + 9, 3)
@@ -433,7 +433,7 @@ def _curve(
         sums += second
         found.append(
             {
-                "samples": step * case.global_batch_size,
+                "samples": quality.samples_of(case, step),
                 "seconds_trained": seconds * (share - 0.1 / asked["evaluations"]),
                 "seconds_tested": seconds * share * 0.9999,
                 "sums": sums,

@@ -21,6 +21,8 @@ PUBLICATIONS = sorted(FOLDER.glob("*.yaml"))
 #: The card that a round is for, where a publication has several machines; other rounds are for any.
 CARDS = {
     "nvidia-electra": "A100-40GB",
+    "nvidia-electra-final-loss": "A100-40GB",
+    "nvidia-electra-final-loss-tf32": "A100-40GB",
     "nvidia-electra-v100-16gb": "V100-16GB",
     "nvidia-electra-v100-32gb": "V100-32GB",
     "nvidia-electra-squad": "A100-40GB",

@@ -39,9 +39,9 @@ ALL = [
     for table in (
         *(resnet50.RESNET50, resnet50.INFER, resnet50.FOLDED, resnet50.QUALITY),
         resnet50_mixup.MIXUP,
-        *(bert.BERT, bert.PADDED),
+        *(bert.BERT, bert.PADDED, bert.MICRO_STEPS),
         *(wide_deep.WIDE_DEEP, wide_deep.SHARDED, wide_deep.INFER, wide_deep.QUALITY),
-        *(electra.ELECTRA, electra.QUALITY),
+        *(electra.ELECTRA, electra.QUALITY, electra.SIZES),
         *(insightface.INSIGHTFACE, insightface.HEADS, insightface.SAMPLERS, insightface.HALF),
         *(insightface_jax.INSIGHTFACE_JAX, insightface_jax.HALF),
         *(insightface_tensorflow.INSIGHTFACE_TENSORFLOW, insightface_tensorflow.HALF),

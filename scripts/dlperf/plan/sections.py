@@ -102,6 +102,12 @@ class Quality(Section):
         description="Batch sizes of `quality`, if they differ from those of training.",
         examples=[{"fp32": [32]}],
     )
+    accumulation: Choices[PositiveInt] = Field(
+        default=[1],
+        description="Micro-steps per update of `quality`: their gradients are averaged, and the "
+        "global batch is so many times as large.",
+        examples=[[1], [48]],
+    )
     topologies: Choices[Topology] | None = Field(
         default=None,
         description="Topologies of `quality`, if they differ from the round's.",
@@ -296,4 +302,7 @@ class Workload(Section):
 
     def layouts_of(self, scenario: str) -> list[Layout]:
         """How the model is spread: devices that do not train do so each by itself."""
-        return list(self.layouts) if scenario == "train" else [Layout()]
+        if scenario == "train":
+            return list(self.layouts)
+        quality = self.quality if scenarios.curved(scenario) else None
+        return [Layout(accumulation=each) for each in (quality.accumulation if quality else [1])]

@@ -174,11 +174,12 @@ def summary(facts, case, settings):
     """
     found = train.throughput_summary(facts, case, settings)
     found["steps"]["loss"] = train.mean_losses(facts)
+    found["samples"] = samples_of(case, settings["measured_steps"])
     points = []
     for ranks in zip(*(each["points"] for each in facts)):
         points.append(
             {
-                "samples": ranks[0][0] * case.global_batch_size,
+                "samples": samples_of(case, ranks[0][0]),
                 "seconds_trained": max(each[1] for each in ranks),
                 "seconds_tested": max(each[2] for each in ranks),
                 "sums": functools.reduce(evaluated.added, (each[3] for each in ranks if each[4])),
@@ -190,6 +191,23 @@ def summary(facts, case, settings):
         if all(name in each for each in facts):
             found[name] = [each[name] for each in facts]
     return found
+
+
+def samples_of(case, steps):
+    """Samples of so many updates. Batches of a second phase may have another size."""
+    own = case.dimensions
+    second = own.get("second_batch_size", 0)
+    if not second:
+        return steps * case.global_batch_size
+    first = min(steps, own["first_steps"])
+    replicas = case.global_batch_size // case.batch_size
+    return first * case.global_batch_size + (steps - first) * second * replicas
+
+
+def points_at(record):
+    """The steps after which a record's model was tested."""
+    settings = record["settings"]
+    return evaluated_at(settings["measured_steps"], settings["evaluations"])
 
 
 def quality_of(record):
@@ -206,10 +224,8 @@ def points(record):
     """The curve: dicts of samples, seconds (tests included), score as people see it, and the mean
     loss of the steps since the last test."""
     found, losses, scale = [], record["steps"]["loss"], quality_of(record).score.scale
-    each = len(losses) / record["curve"][-1]["samples"]  # steps a sample
     before = 0
-    for point, value in zip(record["curve"], scores(record)):
-        step = int(round(point["samples"] * each))
+    for point, step, value in zip(record["curve"], points_at(record), scores(record)):
         own = losses[before:step]
         before = step
         found.append(
@@ -293,13 +309,11 @@ def final_training_loss(record, case):
 
 def first_phase_seconds(record, case):
     """The same until the last step of the first phase; None where no test stands behind that."""
-    identity = record["identity"]
-    steps = record["settings"]["measured_steps"]
-    end, found, before = identity["first_steps"] * record["samples"] // steps, 0.0, 0.0
-    for point in record["curve"]:
+    found, before = 0.0, 0.0
+    for point, step in zip(record["curve"], points_at(record)):
         found += point["seconds_trained"] - before
         before = point["seconds_tested"]
-        if point["samples"] == end:
+        if step == record["identity"]["first_steps"]:
             return found
     return None
 

@@ -241,3 +241,14 @@ RIGHT = [
     for each in sorted(as_it_is("bert"), key=lambda each: each.framework != "pytorch")
     for layout in LAYOUTS.get(each.framework, ("1", "acc2"))
 ]
+#: To a quality, updates of several micro-steps: evaluations, rates and a new start come in between.
+MICRO_STEPS = [
+    *as_it_is("bert", "to a quality in micro-steps", variant="quality", layout="acc2"),
+    pytorch(
+        "micro-steps summed",
+        common.SUMMED_MICRO_STEPS["pytorch"],
+        variant="quality",
+        layout="acc2",
+    ),
+    jax("micro-steps summed", common.SUMMED_MICRO_STEPS["jax"], variant="quality", layout="acc2"),
+]

@@ -263,6 +263,8 @@ ELECTRA = [*PYTORCH, *JAX, *PADDLEPADDLE, *ONEFLOW, *TENSORFLOW1]
 
 pytorch_quality = partial(pytorch, variant="quality")
 jax_quality = partial(jax, variant="quality")
+oneflow_quality = partial(oneflow, variant="quality")
+mindspore_quality = partial(Mutation, "electra", "mindspore", variant="quality", **TIMED)
 #: The second phase's batches, and its start in PyTorch and in JAX.
 BATCHES = "_phases[_number >= _first]"
 ANEW = "torch._foreach_zero_([_each['step'] for _each in self.state.values()])"
@@ -335,5 +337,78 @@ QUALITY = [
     jax_quality(
         "evaluated with noise alone",
         Replace("sample", "jnp.argmax(_scores + _noise, -1)", "jnp.argmax(_noise, -1)"),
+    ),
+]
+
+#: Where batches of the second phase, whose size is another, begin.
+SKIPPED = "_steps * run.global_batch_size"
+BY_BATCHES = Replace(
+    "Prose._batches",
+    "_own.get('first_steps', 0) * _own.get('micro_steps', 1)",
+    "_own.get('first_steps', 0)",
+)
+#: The same sizes of both phases, by who reads them.
+SAME_SIZE = Replace(
+    "phases_of",
+    "_input._replace(batch_size=_size, dimensions=_longer)",
+    "_input._replace(dimensions=_longer)",
+)
+SAME_SIZE_APART = Replace(
+    "alone", "run.dimensions['second_batch_size'] or run.batch_size", "run.batch_size"
+)
+OF_TWO = """
+def of_two(run, network, *batch):
+    return loss(run, network, *(array[:2] for array in batch))
+"""
+ONE_TWICE = """
+def one_twice(run, *batch):
+    return transformer.put(run, *(array[[0, 1, 1][: len(array)]] for array in batch))
+"""
+#: Batches of another size in the second phase, and updates of several of them.
+SIZES = [
+    *(
+        each
+        for each in as_it_is(
+            "electra", "to a quality in micro-steps", variant="quality", layout="acc2"
+        )
+        if workloads.implements("electra", each.framework, "quality")
+    ),
+    pytorch_quality("batches as large as in the first phase", SAME_SIZE),
+    pytorch_quality(
+        "two sequences of a batch of three",
+        Replace(
+            "training",
+            "transformer.train(run, _network, loss, ...)",
+            "transformer.train(run, _network, of_two, ...)",
+            definitions=OF_TWO,
+        ),
+    ),
+    pytorch_quality("a first phase of so many batches", BY_BATCHES, layout="acc2"),
+    pytorch_quality("micro-steps summed", common.SUMMED_MICRO_STEPS["pytorch"], layout="acc2"),
+    jax_quality(
+        "a sequence of three twice, and one never",
+        Replace("training", "transformer.put", "one_twice", definitions=ONE_TWICE),
+    ),
+    jax_quality("micro-steps summed", common.SUMMED_MICRO_STEPS["jax"], layout="acc2"),
+    Mutation(
+        *("electra", "tensorflow", "sequences of the first phase again in the second"),
+        Replace("apart", SKIPPED, "0 * _steps"),
+        variant="quality",
+    ),
+    Mutation(
+        *("electra", "mxnet", "a second phase that begins so many updates behind"),
+        Replace("apart", SKIPPED, "_steps"),
+        variant="quality",
+        **TIMED,
+    ),
+    Mutation(
+        *("electra", "paddlepaddle", "batches as large as in the first phase", SAME_SIZE_APART),
+        variant="quality",
+        other_compiler="none",
+        **TIMED,
+    ),
+    oneflow_quality("a first phase of so many batches", BY_BATCHES, layout="acc2"),
+    mindspore_quality(
+        "micro-steps summed", Replace("accumulated", "1.0 / run.accumulation", "1.0"), layout="acc2"
     ),
 ]

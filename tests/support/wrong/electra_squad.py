@@ -238,6 +238,7 @@ INFER = [
 ]
 QUALITY = [
     *as_it_is("electra_squad", "to a quality on SQuAD", variant="quality"),
+    *as_it_is("electra_squad", "to a quality in micro-steps", variant="quality", layout="acc2"),
     mindspore(
         "a rate that stays",
         Replace("train.set_rate", "assign(_optimizer.learning_rate, _)", "pass"),

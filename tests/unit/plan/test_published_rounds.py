@@ -32,6 +32,9 @@ DATA = {
     "dlperf-v1-insightface-classes": {"insightface train": {"synthetic"}},
     "dlperf-v1-wide-deep": {"wide_deep train": {"synthetic"}},
     "nvidia-electra": {"electra train": {"synthetic"}},
+    # one of the two corpora
+    "nvidia-electra-final-loss": {"electra quality": {"wikipedia"}},
+    "nvidia-electra-final-loss-tf32": {"electra quality": {"wikipedia"}},
     "nvidia-electra-v100-16gb": {"electra train": {"synthetic"}},
     "nvidia-electra-v100-32gb": {"electra train": {"synthetic"}},
     "nvidia-electra-squad": {

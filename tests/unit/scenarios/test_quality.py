@@ -156,7 +156,7 @@ def test_of_two_ranks_the_slower_one_counts_and_all_tests_are_added():
     ]
     for each in facts:
         each.update(clock="host", seconds=[1.0, 1.0], loader_seconds=0.0)
-    case = SimpleNamespace(global_batch_size=8)
+    case = SimpleNamespace(global_batch_size=8, dimensions={})
     found = quality.summary(facts, case, {"warmup_steps": 1, "measured_steps": 2})
     assert found["curve"] == [
         {

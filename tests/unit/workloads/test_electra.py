@@ -22,6 +22,11 @@ class SimpleRun:
     dimensions: dict
     measured_steps: int
     warmup_steps: int
+    batch_size: int = 4
+
+    @property
+    def global_batch_size(self):
+        return 2 * self.batch_size
 
 
 def run(steps=64, first=48, scenario="quality"):
@@ -131,10 +136,11 @@ def joined():
     """(a function that joins two Works of a run, what they were asked for, their runs)."""
     asked, runs = [], []
 
-    def make(first=2, warmup=0, steps=5, rates=(1, 2, 3, 4, 5)):
+    def make(first=2, warmup=0, steps=5, rates=(1, 2, 3, 4, 5), **sizes):
+        own = {"sequence_length": 16, "first_steps": first, "second_length": 24, **sizes}
         whole = SimpleRun(
             scenario="quality",
-            dimensions=dict(STANDARD, sequence_length=16, first_steps=first, second_length=24),
+            dimensions=dict(STANDARD, **own),
             measured_steps=steps,
             warmup_steps=warmup,
         )
@@ -172,8 +178,18 @@ def test_each_step_is_the_phases_at_the_next_rate(joined):
     assert asked == ["a1", "a2", "b3", "b4", "b5"]
     lengths = [(run.dimensions["sequence_length"], run.measured_steps) for run in runs]
     assert lengths == [(16, 2), (24, 3)]
-    assert [run.dimensions["skipped"] for run in runs] == [0, 2]
+    assert [run.dimensions["skipped"] for run in runs] == [0, 2 * 2 * 4]
+    assert [run.batch_size for run in runs] == [4, 4]
     assert work.evaluate == "b" and work.batches.tests() == ["tests of b"]
+
+
+def test_each_phase_has_batches_of_its_own_size(joined):
+    make, _, runs = joined
+    make(second_batch_size=3)
+    assert [run.batch_size for run in runs] == [4, 3]
+    assert [run.dimensions["skipped"] for run in runs] == [0, 2 * 2 * 4]
+    # a phase knows of no other one, whoever reads its batches
+    assert [run.dimensions["second_batch_size"] for run in runs] == [0, 0]
 
 
 def test_both_programs_run_on_noise_and_the_first_phase_is_whole_behind_it(joined):
@@ -288,6 +304,7 @@ IDENTITY = {
     "sequence_length": 32,
     "first_steps": 31,
     "second_length": 64,
+    "second_batch_size": 8,
 }
 
 
@@ -319,7 +336,7 @@ def test_paddlepaddle_has_both_phases_in_fp32_on_one_device():
         assert not facts.unsupported_in("paddlepaddle", {**case, **other, "scenario": "train"})
 
 
-@pytest.mark.parametrize("name", ["first_steps", "second_length"])
+@pytest.mark.parametrize("name", ["first_steps", "second_length", "second_batch_size"])
 def test_a_throughput_run_has_no_second_phase(name):
     train = dict(IDENTITY, **STANDARD, scenario="train")
     assert not facts.unsupported(train)

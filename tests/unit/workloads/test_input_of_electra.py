@@ -213,5 +213,53 @@ def test_the_readers_of_two_phases_together_have_the_batches_of_one(data_dir):
         whole = [batches.next().tokens for _ in range(4)]
     with phased(data_dir, second_length=32) as first:
         assert all((first.next().tokens == each).all() for each in whole[:2])
-    with phased(data_dir, sequence_length=64, skipped=2) as second:
+    with phased(data_dir, sequence_length=64, skipped=2 * 4) as second:
         assert all((second.next().tokens == each).all() for each in whole[2:])
+
+
+def sizes(batches, count):
+    return [batches.next().tokens.shape for _ in range(count)]
+
+
+@pytest.mark.parametrize("second", [1, 3, 9])
+def test_batches_of_the_second_phase_have_their_own_size(data_dir, second):
+    with phased(data_dir, first_steps=2, second_batch_size=second) as batches:
+        assert sizes(batches, 4) == [(4, 32)] * 2 + [(second, 64)] * 2
+        tests = batches.tests()
+    assert {batch.tokens.shape for batch, _ in tests} == {(second, 64)}
+    assert sum(own for _, own in tests) == FACTS.DATA["sample"].tests
+
+
+def test_noise_has_both_sizes_of_a_batch(data_dir):
+    with phased(data_dir, 1, warmup=2, second_batch_size=3) as batches:
+        assert sizes(batches, 2) == [(4, 32), (3, 64)]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_no_sample_comes_twice_or_is_left_out_where_batches_change_their_size(data_dir, parts):
+    """The samples of both phases are those of one phase of batches of one, one after the other."""
+    first = {"first_steps": 2 * parts * 4, "batch_size": 1}
+    with phased(data_dir, **first) as batches:
+        alone = [batches.next().tokens for _ in range(2 * parts * 4 + 2 * parts * 3)]
+    shared = []
+    for part in range(parts):
+        with phased(data_dir, 2, part=part, parts=parts, second_batch_size=3) as batches:
+            shared.append([batches.next().tokens for _ in range(4)])
+    together = [row for step in range(4) for own in shared for row in own[step][:, None]]
+    assert len(together) == len(alone)
+    assert all((one == other).all() for one, other in zip(together, alone, strict=True))
+
+
+def test_the_readers_of_two_phases_of_different_sizes_have_the_batches_of_one(data_dir):
+    with phased(data_dir, 2, part=1, parts=2, second_batch_size=3) as batches:
+        whole = [batches.next().tokens for _ in range(4)]
+    apart = {"part": 1, "parts": 2, "sequence_length": 64, "skipped": 2 * 4 * 2}
+    with phased(data_dir, batch_size=3, **apart) as second:
+        assert all((second.next().tokens == each).all() for each in whole[2:])
+
+
+def test_a_throughput_run_has_batches_of_one_size(data_dir):
+    own = {"sequence_length": 32, "first_steps": 1, "second_length": 64, "second_batch_size": 3}
+    asked = Input("electra", "sample", str(data_dir), 2, own, 1)
+    with replaced.open_batches(asked) as batches:
+        assert sizes(batches, 3) == [(2, 32)] * 3

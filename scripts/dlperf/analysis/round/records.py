@@ -192,7 +192,7 @@ def _contradictions(record: dict[str, Any], case: Case) -> Iterator[str]:
     yield from _count(record)
     if len(steps["seconds"]) != measured:
         yield f"steps.seconds has {len(steps['seconds'])} values for {measured} measured steps"
-    samples = case.global_batch_size * measured
+    samples = quality.samples_of(case, measured)
     if record["samples"] != samples:
         yield f"samples is {record['samples']}, but global batch x steps make {samples}"
     if sorted(window["rank"] for window in record["window"]) != list(range(ranks)):
@@ -401,7 +401,7 @@ def _curve(record: dict[str, Any], case: Case) -> Iterator[str]:
     assert judge, "a case of the scenario quality has it"
     score, tests = judge.score, workloads.data(case.workload)[case.data].tests
     steps = quality.evaluated_at(settings["measured_steps"], settings.get("evaluations", 0))
-    wanted = [step * case.global_batch_size for step in steps]
+    wanted = [quality.samples_of(case, step) for step in steps]
     if [point["samples"] for point in record["curve"]] != wanted:
         yield f"curve has not its {len(wanted)} points, evenly over the samples"
     before = 0.0

@@ -5,8 +5,9 @@ once; 85 % of them are hidden, the others stay (google-research/electra, whose d
 place twice). What replaces them the model draws itself, on its device. In certificates a batch
 brings the noise of these draws, for every framework the same.
 
-In the quality scenario, which holds passages out, sequences are longer in its second phase: the
-batches of the first one come first (phases.py). Passages to evaluate on are as long as those.
+In the quality scenario, which holds passages out, sequences are longer in its second phase, and a
+batch may have another number of them: the batches of the first one come first (phases.py). Passages
+to evaluate on are as long as those of the second phase, and come in batches of its size.
 
 Runs in every framework's interpreter: Python 3.7, the standard library and NumPy.
 """
@@ -108,19 +109,18 @@ class Prose(text.Prose):
     """
 
     def __init__(self, input, prefetch=None):
-        self._lengths = (input.dimensions["sequence_length"],)
-        if input.held_out:
-            self._lengths += (input.dimensions["second_length"],)
+        self._phases = phases_of(input)
         self._noise_numbers = itertools.count()
         self._noises = np.random.RandomState([input.seed, SYNTHETIC, input.part])
-        longest = dict(input.dimensions, sequence_length=max(self._lengths))
         tests = facts.DATA[input.data].tests if input.held_out else 0
-        super().__init__(input._replace(dimensions=longest), prefetch, tests)
+        # what is read ahead is counted by the larger batch
+        super().__init__(max(self._phases, key=size_of), prefetch, tests)
 
     def _of(self, phase):
-        """The same reader, of sequences of a phase, 0 or 1."""
+        """The same reader, of batches of a phase, 0 or 1."""
         own = copy.copy(self)
-        own._length = self._lengths[min(phase, len(self._lengths) - 1)]
+        own._input = self._phases[min(phase, len(self._phases) - 1)]
+        own._length = own._input.dimensions["sequence_length"]
         return own
 
     def _empty(self):
@@ -128,25 +128,27 @@ class Prose(text.Prose):
 
     def _noise(self):
         """Half of the steps on noise are of the first phase, half of the second."""
-        number = next(self._noise_numbers)
-        length = self._of(number >= (self._input.warmup + 1) // 2)._length
-        dimensions = dict(self._input.dimensions, sequence_length=length)
-        return random_batch(self._input._replace(dimensions=dimensions), self._noises)
+        count = self._input.dimensions.get("micro_steps", 1)  # batches of a step
+        step = next(self._noise_numbers) // count
+        own = self._of(step >= (self._input.warmup // count + 1) // 2)
+        return random_batch(own._input, self._noises)
 
     def tests(self):
         return super(Prose, self._of(1)).tests()
 
     def _batches(self):
-        size, seed = self._input.batch_size, self._input.seed
+        own, seed, part = self._input.dimensions, self._input.seed, self._input.part
         phases = (self._of(0), self._of(1))
-        first = self._input.dimensions.get("first_steps", 0)
-        for number in itertools.count(self._input.dimensions.get("skipped", 0)):
-            own = phases[number >= first]
-            start = (number * self._input.parts + self._input.part) * size
-            batch = own._empty()
+        first = own.get("first_steps", 0) * own.get("micro_steps", 1)
+        start = own.get("skipped", 0)  # samples of all parts that came before
+        for number in itertools.count():
+            phase = phases[number >= first]
+            size = phase._input.batch_size
+            batch = phase._empty()
             for row in range(size):
-                random = np.random.RandomState([seed, text.EXAMPLE, start + row])
-                own._example(random, self._own, batch, row)
+                random = np.random.RandomState([seed, text.EXAMPLE, start + part * size + row])
+                phase._example(random, self._own, batch, row)
+            start += self._input.parts * size
             yield batch
 
     def _example(self, random, documents, batch, row):
@@ -162,6 +164,21 @@ class Prose(text.Prose):
             batch.noise[row] = random.gumbel(size=batch.noise.shape[1:])
             if random.random_sample() < 0.5:  # where the true token wins it is no replacement
                 batch.noise[row, 0, batch.labels[row, 0]] += SURE
+
+
+def phases_of(input):
+    """An Input of each phase; of other scenarios there is one."""
+    if not input.held_out:
+        return (input,)
+    own = input.dimensions
+    size = own.get("second_batch_size", 0) or input.batch_size
+    longer = dict(own, sequence_length=own["second_length"])
+    return (input, input._replace(batch_size=size, dimensions=longer))
+
+
+def size_of(input):
+    """Tokens of a batch."""
+    return input.batch_size * input.dimensions["sequence_length"]
 
 
 def hide(batch, row, chosen, random):

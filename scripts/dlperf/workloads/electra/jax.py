@@ -125,13 +125,16 @@ def optimizer(run, network):
 
 
 def training(run):
+    run = phases.told(run)
     network = model(run)
     parity = {"optimizer": "LAMB of optax's parts, fused by XLA", "clip": CLIP}
     own = (optimizer(run, network), weights(run, network))
     if not facts.schedule(run):
         return transformer.train(run, network, loss, *own, empty, parity)
-    size = run.batch_size * run.data_parallel
-    shapes = [transformer.shapes(each, empty, size) for each in phases.alone(run)]
+    shapes = [
+        transformer.shapes(each, empty, each.batch_size * each.data_parallel)
+        for each in phases.alone(run)
+    ]
     work, count_anew = phased.train(
         run,
         network,

@@ -118,6 +118,7 @@ def optimizer(run, network):
 
 
 def training(run):
+    run = phases.told(run)
     network = model(run)
     parity = {"optimizer": "LAMB, on ops.Adam", "clip": "global norm"}
     lamb = optimizer(run, network)

@@ -40,6 +40,12 @@ class Electra(Embedded):
         self.discriminator_head = dense(facts.WIDTH, facts.WIDTH)
         self.discriminator_output = dense(facts.WIDTH, 1)
 
+    def sized(self, run):
+        """Let the graph that is made next have this run's batches."""
+        self.run = run
+        for layer in (*self.generator, *self.discriminator):
+            layer.run = run
+
     def generate(self, F, tokens, segments, mask, rows, own):
         """Scores of all words at the chosen positions: (places x batch, vocabulary)."""
         x = self.generator_input(self.embed(F, tokens, segments, own))
@@ -103,7 +109,7 @@ class Electra(Embedded):
 
 
 class Phase(nn.HybridBlock):
-    """The loss of a phase's batch, in a graph of its own: one has sequences of one length."""
+    """The loss of a phase's batch, in a graph of its own: one has batches of one shape."""
 
     def __init__(self, run, network):
         super().__init__()
@@ -112,7 +118,7 @@ class Phase(nn.HybridBlock):
             setattr(self, own, getattr(network, own))
 
     def hybrid_forward(self, F, *batch, **own):
-        self.network.run = self.run
+        self.network.sized(self.run)
         return self.network.hybrid_forward(F, *batch, **own)
 
 
@@ -120,7 +126,7 @@ class Evaluated(Phase):
     """In the quality scenario: what facts.tally takes."""
 
     def hybrid_forward(self, F, *batch, **own):
-        self.network.run = self.run
+        self.network.sized(self.run)
         return self.network.evaluate(F, *batch, **own)
 
 

@@ -117,6 +117,7 @@ def optimizer(run, network):
 
 
 def training(run):
+    run = phases.told(run)
     network = model(run)
     parity = {"optimizer": "LAMB, Adam's kernel", "clip": "global norm, by tensor"}
     lamb = optimizer(run, network)

@@ -1,9 +1,10 @@
 """The two phases of a training to a quality, as NVIDIA's pre-training has them.
 
 One training, one set of weights: its second phase goes on from the first one's weights and moments,
-with longer sequences (input.py gives them), rates of its own (facts.schedule), and an optimiser
-that counts its steps anew (TensorFlow2/LanguageModeling/ELECTRA, run_pretraining.py --phase2). In:
-a Run, and an implementation's Work. Out: the same, of two phases; of other scenarios as they are.
+with longer sequences and another number of them (input.py gives both), rates of its own
+(facts.schedule), and an optimiser that counts its steps anew (TensorFlow2/LanguageModeling/ELECTRA,
+run_pretraining.py --phase2). In: a Run, and an implementation's Work. Out: the same, of two phases;
+of other scenarios as they are.
 """
 
 import dataclasses
@@ -11,12 +12,26 @@ import dataclasses
 from dlperf.loaders.prefetch import Batches
 
 
+def told(run):
+    """The run whose reader knows how many batches an update takes, and so where a phase ends."""
+    if run.scenario != "quality":
+        return run
+    return dataclasses.replace(run, dimensions=dict(run.dimensions, micro_steps=run.accumulation))
+
+
 def alone(run):
-    """A run for the length of each phase's sequences."""
-    lengths = (run.dimensions["sequence_length"], run.dimensions["second_length"])
+    """A run of each phase, which knows of no other one."""
+    first, second = run.dimensions["sequence_length"], run.dimensions["second_length"]
+    sizes = (run.batch_size, run.dimensions["second_batch_size"] or run.batch_size)
     return [
-        dataclasses.replace(run, dimensions=dict(run.dimensions, sequence_length=each))
-        for each in lengths
+        dataclasses.replace(
+            run,
+            batch_size=size,
+            dimensions=dict(
+                run.dimensions, sequence_length=length, second_length=length, second_batch_size=0
+            ),
+        )
+        for length, size in zip((first, second), sizes)
     ]
 
 
@@ -75,14 +90,15 @@ def joined(run, train, rates):
 
 def apart(run):
     """A run of each phase, with a reader that begins where its phase does."""
-    first = min(run.dimensions["first_steps"], run.measured_steps)
-    counts, skipped = (first, run.measured_steps - first), run.dimensions["first_steps"]
-    found = []
-    for own, count, before in zip(alone(run), counts, (0, skipped)):
-        length = own.dimensions["sequence_length"]
-        dimensions = dict(own.dimensions, second_length=length, skipped=before)
-        found.append(dataclasses.replace(own, measured_steps=count, dimensions=dimensions))
-    return found
+    steps = run.dimensions["first_steps"]
+    first = min(steps, run.measured_steps)
+    counts, skipped = (first, run.measured_steps - first), steps * run.global_batch_size
+    return [
+        dataclasses.replace(
+            own, measured_steps=count, dimensions=dict(own.dimensions, skipped=before)
+        )
+        for own, count, before in zip(alone(run), counts, (0, skipped))
+    ]
 
 
 class Rates:

@@ -32,7 +32,13 @@ class Optimizer(Lamb):
 PROOF = Proof(
     # The same layers and all parameters. To a quality, all steps but the first are of the second
     # phase: so its start shows where ranks exchange, too, in whose certificates there are two.
-    dimensions={"sequence_length": 16, "first_steps": 1, "second_length": 24},
+    # Batches of three there: another size, and one of which no half can be left out unseen.
+    dimensions={
+        "sequence_length": 16,
+        "first_steps": 1,
+        "second_length": 24,
+        "second_batch_size": 3,
+    },
     batch_size=2,
     # The first batch has a sentence of 9 tokens with 1 chosen place, so that there is padding, an
     # unused place, and 3 places in the first part beside 4 in the others; a chosen word that stays;

@@ -109,6 +109,7 @@ def optimizer(run, network):
 
 
 def training(run):
+    run = phases.told(run)
     network = model(run)
     parity = {"optimizer": "LAMB, Adam's kernel", "clip": CLIP}
     lamb = optimizer(run, network)

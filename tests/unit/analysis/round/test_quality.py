@@ -251,6 +251,17 @@ def test_a_training_of_two_phases_has_the_time_of_each_and_both_losses(tmp_path)
     assert (loss["unit"], loss["better"]) == ("nats", "lower")
 
 
+def test_samples_are_counted_by_the_batches_of_each_phase(tmp_path):
+    results = write_round(tmp_path, electra(second_batch_size=3))
+    analyse(results)
+    points = [row["samples"] for row in read_table(results / names.CURVES)]
+    assert set(points) == {*range(64, 385, 64), 384 + 8 * 3, 384 + 16 * 3}
+    rows = [row for row in read_table(results / "cells.tsv") if row["framework"] == "pytorch"]
+    found = {row["metric"]: row["median"] for row in rows}
+    assert found["throughput"] == pytest.approx(432 / found["training_seconds"], rel=0.05)
+    assert found["first_phase_seconds"] == pytest.approx(0.75 * found["training_seconds"], rel=0.05)
+
+
 def test_phases_have_no_times_where_no_evaluation_stands_between_them(tmp_path):
     found = by_metric(tmp_path, electra(first_steps=44))
     assert found["training_seconds"]["median"] > 0
