@@ -8,9 +8,9 @@ import sys
 
 import jsonschema
 import pytest
-from conftest import ROOT, SCRIPTS, one_of_all, snakemake
+from conftest import CPU_FRAMEWORKS, ROOT, SCRIPTS, one_of_all, snakemake
 
-from dlperf import plan
+from dlperf import plan, workloads
 from dlperf.loaders.formats import IN_GRAPH, OF_FRAMEWORK
 from dlperf.scenarios import quality
 
@@ -70,14 +70,20 @@ def test_bert_learns_words_that_it_was_not_trained_on(framework, environments, p
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "jax"])
+@pytest.mark.parametrize("micro_steps", [1, 2])
+@pytest.mark.parametrize(
+    "framework",
+    [each for each in CPU_FRAMEWORKS if workloads.implements("electra", each, "quality")],
+)
 def test_electra_goes_on_with_fewer_and_longer_sequences_on_one_clock(
-    framework, environments, prose, tmp_path
+    framework, micro_steps, environments, prose, tmp_path
 ):
     sizes = {"sequence_length": 16, "first_steps": 2, "second_length": 32, "second_batch_size": 7}
-    made = trained(framework, "electra", tmp_path / "rep1.json", 4, **sizes)
+    asked = {"accumulation": [micro_steps], **sizes}
+    made = trained(framework, "electra", tmp_path / "rep1.json", 4, **asked)
     assert [point["count"] for point in made["curve"]] == [64, 64]
-    assert [point["samples"] for point in made["curve"]] == [40, 40 + 2 * 7]
+    samples = [point["samples"] for point in made["curve"]]
+    assert samples == [micro_steps * 2 * 20, micro_steps * 2 * (20 + 7)]
     # without any training: ln 30522, and 50 ln 2
     first, last = quality.scores(made)
     assert 10 < last < 50 and 10 < first < 50 and last != first

@@ -100,6 +100,21 @@ def test_a_new_start_is_in_the_first_phase():
     assert made.asked == ["step", "step", "anew", "step"]
 
 
+@dataclasses.dataclass
+class Told:
+    scenario: str
+    dimensions: dict
+    accumulation: int = 4
+
+
+def test_a_reader_of_two_phases_is_told_how_many_batches_an_update_takes():
+    own = Told("quality", dict(STANDARD))
+    assert phases.told(own).dimensions == dict(STANDARD, micro_steps=4)
+    assert own.dimensions == STANDARD
+    train = Told("train", dict(STANDARD))
+    assert phases.told(train) is train
+
+
 def test_a_throughput_run_has_no_phases():
     made = Made()
     assert phases.work(run(scenario="train"), made.work, made.anew) is made.work

@@ -235,6 +235,17 @@ def test_noise_has_both_sizes_of_a_batch(data_dir):
         assert sizes(batches, 2) == [(4, 32), (3, 64)]
 
 
+def test_a_phase_is_of_updates_whatever_batches_they_take(data_dir):
+    with phased(data_dir, first_steps=2, micro_steps=3, second_batch_size=1) as batches:
+        assert sizes(batches, 8) == [(4, 32)] * 6 + [(1, 64)] * 2
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(1, [32] * 2), (2, [32, 32, 64, 64])])
+def test_all_micro_steps_of_a_step_on_noise_are_alike(data_dir, steps, expected):
+    with phased(data_dir, 1, warmup=2 * steps, micro_steps=2) as batches:
+        assert shapes(batches, 2 * steps) == expected
+
+
 @pytest.mark.parametrize("parts", [1, 2, 3])
 def test_no_sample_comes_twice_or_is_left_out_where_batches_change_their_size(data_dir, parts):
     """The samples of both phases are those of one phase of batches of one, one after the other."""
