@@ -12,6 +12,7 @@ from dlperf.analysis.__main__ import main
 from dlperf.analysis.report import figures
 from dlperf.analysis.round import metrics, names
 from dlperf.analysis.schema.files import read_table
+from dlperf.scenarios import quality
 from dlperf.workloads import inputs as loaders
 
 TABLE = "resnet50-quality-fp32-b32-e6"
@@ -274,3 +275,34 @@ def test_a_training_without_a_second_phase_is_unsupported(steps):
     cases = plan.expand(plan.load(electra(first_steps=steps)))
     reasons = {case.framework: case.unsupported for case in cases}
     assert f"{steps} leaves none of 64 updates to the second phase" in reasons["pytorch"]
+
+
+def test_updates_of_several_micro_steps_are_fewer_in_an_epoch(tmp_path):
+    made = plan.load(electra(accumulation=[1, 2], epochs=[4], first_steps=40, second_batch_size=3))
+    cases = [case for case in plan.expand(made) if case.framework == "pytorch"]
+    assert [case.folder.rpartition("/")[2] for case in cases] == [
+        "quality-fp32-1n1d-b8-e4-sample-seq16-first40-then32-thenb3",
+        "quality-fp32-1n1d-b8-acc2-e4-sample-seq16-first40-then32-thenb3",
+    ]
+    assert not any(case.unsupported for case in cases)
+    settings = [plan.document(case, made, 1)["settings"]["measured_steps"] for case in cases]
+    assert settings == [128, 64]
+    assert [quality.samples_of(case, 64) for case in cases] == [
+        40 * 8 + 24 * 3,
+        2 * (40 * 8 + 24 * 3),
+    ]
+
+
+def test_a_model_whose_batch_norm_sees_a_micro_step_is_not_trained_in_several():
+    mapping = config(
+        workloads={
+            "resnet50": {
+                "scenarios": ["quality"],
+                "precisions": ["fp32"],
+                "batch_sizes": {"fp32": [8]},
+                "quality": {"epochs": [1], "accumulation": [2]},
+            }
+        }
+    )
+    reasons = {case.unsupported for case in plan.expand(plan.load(mapping))}
+    assert "no implementation of ResNet-50 v1.5 has accumulation" in reasons
