@@ -328,6 +328,8 @@ def throughput(record, case):
     return record["curve"][-1]["samples"] / training_seconds(record, case)
 
 
+#: Of a training in two phases: sizes that no other scenario has.
+SIZES = ("first_steps", "second_length", "second_batch_size")
 #: Workloads whose trainings have two phases: their facts say how long the first one is.
 PHASED = tuple(name for name in workloads.NAMES if "first_steps" in workloads.dimensions(name))
 MISSED = "the target was not reached"

@@ -10,8 +10,16 @@ from dlperf import scenarios, workloads
 from dlperf.analysis.round import names
 from dlperf.analysis.schema import forms
 from dlperf.analysis.statistics.medians import order_coverage, order_rank
+from dlperf.contract.dimension import Dimension
 from dlperf.contract.layout import NAMES as LAYOUT
+from dlperf.scenarios import quality
 from dlperf.workloads.cases import base_case, case_of_row, layout_of_row
+
+#: Sizes that say nothing of most cases: where a reader is told of them.
+TOLD_WHERE = {
+    **dict.fromkeys(quality.SIZES, lambda row: scenarios.curved(row["scenario"])),
+    "sample_percent": lambda row: row["head"] == "partial",
+}
 
 
 def difference(tier: Mapping[str, Any]) -> str:
@@ -100,7 +108,7 @@ def sizes(row: Mapping[str, Any]) -> list[str]:
         if name == row.get("searched"):
             found.append(f"{name.replace('_', ' ')}: the largest that fits")
             continue
-        if not each.applies(row["scenario"]):
+        if not is_told(name, each, row):
             continue
         if each.is_choice:
             text = each.words[value]
@@ -108,10 +116,17 @@ def sizes(row: Mapping[str, Any]) -> list[str]:
             text, usual = f"{value}×{value} px {own.unit}", f"{standard}×{standard}"
         else:
             text, usual = f"{name.replace('_', ' ')} {value:,}", f"{standard:,}"
-        if value != standard and not each.is_choice:
+        if value != standard and standard and not each.is_choice:
             text += f" — {'reduced' if value < standard else 'raised'} from the standard {usual}"
         found.append(text)
     return found
+
+
+def is_told(name: str, each: Dimension, row: Mapping[str, Any]) -> bool:
+    """Whether a dimension says something of this row's case. A size of 0 is as another one is."""
+    if not each.applies(row["scenario"]) or (row[name] == each.standard == 0):
+        return False
+    return TOLD_WHERE.get(name, lambda row: True)(row)
 
 
 def short_sizes(row: Mapping[str, Any]) -> str:
@@ -122,11 +137,13 @@ def short_sizes(row: Mapping[str, Any]) -> str:
         if name == row.get("searched"):
             found.append(f"largest {name.replace('_', ' ')}")
             continue
+        if not is_told(name, each, row):
+            continue
         if each.is_choice:
             if row[name] != standard:
                 found.append(each.words[row[name]])
             continue
-        usual = f" (standard: {standard:,})" if row[name] != standard else ""
+        usual = f" (standard: {standard:,})" if standard not in (0, row[name]) else ""
         text = f"{row[name]} px" if each.key == "px" else f"{name.replace('_', ' ')} {row[name]:,}"
         found.append(text + usual)
     return ", ".join(found)
