@@ -124,9 +124,9 @@ def sizes(row: Mapping[str, Any]) -> list[str]:
 
 def is_told(name: str, each: Dimension, row: Mapping[str, Any]) -> bool:
     """Whether a dimension says something of this row's case. A size of 0 is as another one is."""
-    if not each.applies(row["scenario"]) or (row[name] == each.standard == 0):
-        return False
-    return TOLD_WHERE.get(name, lambda row: True)(row)
+    if each.is_choice:
+        return each.applies(row["scenario"])
+    return row[name] != 0 and TOLD_WHERE.get(name, lambda row: True)(row)
 
 
 def short_sizes(row: Mapping[str, Any]) -> str:
