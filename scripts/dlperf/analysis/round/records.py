@@ -194,7 +194,7 @@ def _contradictions(record: dict[str, Any], case: Case) -> Iterator[str]:
         yield f"steps.seconds has {len(steps['seconds'])} values for {measured} measured steps"
     samples = quality.samples_of(case, measured)
     if record["samples"] != samples:
-        yield f"samples is {record['samples']}, but global batch x steps make {samples}"
+        yield f"samples is {record['samples']}, but the batches of its steps make {samples}"
     if sorted(window["rank"] for window in record["window"]) != list(range(ranks)):
         yield f"window does not have each of the {ranks} ranks once"
         return
