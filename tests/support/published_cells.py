@@ -22,7 +22,10 @@ PUBLICATIONS = sorted(FOLDER.glob("*.yaml"))
 CARDS = {
     "nvidia-electra": "A100-40GB",
     "nvidia-electra-final-loss": "A100-40GB",
+    "nvidia-electra-final-loss-384": "A100-40GB",
     "nvidia-electra-final-loss-tf32": "A100-40GB",
+    "nvidia-electra-final-loss-tf32-384": "A100-40GB",
+    "nvidia-electra-final-loss-v100-384": "V100-32GB",
     "nvidia-electra-v100-16gb": "V100-16GB",
     "nvidia-electra-v100-32gb": "V100-32GB",
     "nvidia-electra-squad": "A100-40GB",

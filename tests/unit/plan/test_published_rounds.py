@@ -34,7 +34,10 @@ DATA = {
     "nvidia-electra": {"electra train": {"synthetic"}},
     # one of the two corpora
     "nvidia-electra-final-loss": {"electra quality": {"wikipedia"}},
+    "nvidia-electra-final-loss-384": {"electra quality": {"wikipedia"}},
     "nvidia-electra-final-loss-tf32": {"electra quality": {"wikipedia"}},
+    "nvidia-electra-final-loss-tf32-384": {"electra quality": {"wikipedia"}},
+    "nvidia-electra-final-loss-v100-384": {"electra quality": {"wikipedia"}},
     "nvidia-electra-v100-16gb": {"electra train": {"synthetic"}},
     "nvidia-electra-v100-32gb": {"electra train": {"synthetic"}},
     "nvidia-electra-squad": {
