@@ -100,11 +100,20 @@ PYTORCH = Packages(
     "nothing",
     folder=ROOT / "results/.cache/null-device",
 )
+#: TensorFlow's build for CUDA names its kernels without any of NVIDIA's libraries.
+TENSORFLOW = Packages(
+    "tensorflow",
+    skipped="nvidia-",
+    download=0.7e9,
+    size=2.2e9,
+    purpose="TensorFlow 2 for CUDA without NVIDIA's libraries, to look up a step's operations",
+    folder=ROOT / "results/.cache/traced-for-gpu",
+)
 
 
 if __name__ == "__main__":
     for asked in sys.argv[1:]:
         try:
-            print({"jax": JAX, "pytorch": PYTORCH}[asked].python())
+            print({"jax": JAX, "pytorch": PYTORCH, "tensorflow": TENSORFLOW}[asked].python())
         except EnvironmentProblem as problem:
             sys.exit(f"error: {problem}")

@@ -3,11 +3,11 @@
     .venv/bin/python tests/gpu/matrix.py [--framework pytorch] [--workload bert …]
         [--precision amp …] [--devices 2 …] [--compiler none …]
 
-JAX's are compiled, PyTorch's driven on a device that does nothing. Nothing is measured: the table
-says what the steps have in them. They are written to results/benchmarks/compiled_for_gpu/ or
-on_null_device/, a folder for each step, and the table of all that are there to a .tsv file beside
-it. A step that is there is made again with `--again` only. `--markdown` prints the table of
-docs/gpu-results.md.
+JAX's are compiled, PyTorch's driven on a device that does nothing, TensorFlow's traced. Nothing is
+measured: the table says what the steps have in them. They are written to results/benchmarks/
+compiled_for_gpu/, on_null_device/ or traced_for_gpu/, a folder for each step, and the table of all
+that are there to a .tsv file beside it. A step that is there is made again with `--again` only.
+`--markdown` prints the table of docs/gpu-results.md.
 """
 
 import argparse
@@ -26,6 +26,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support")]
 
+import tf_rows  # noqa: E402
 import torch_rows  # noqa: E402
 import xla_rows  # noqa: E402
 from gpu_steps import Step  # noqa: E402
@@ -34,7 +35,7 @@ from dlperf import workloads  # noqa: E402
 from dlperf.environments import EnvironmentProblem  # noqa: E402
 
 #: Of each framework the module that makes its steps and reads them.
-FRAMEWORKS = {"jax": xla_rows, "pytorch": torch_rows}
+FRAMEWORKS = {"jax": xla_rows, "pytorch": torch_rows, "tensorflow": tf_rows}
 PRECISIONS = ("amp", "tf32", "fp32")
 KEYS = ("workload", "precision", "compiler", "layout", "batch_size", "dimensions")
 
@@ -152,8 +153,8 @@ def main():
     parser.add_argument("--workload", nargs="*", choices=workloads.NAMES, default=names)
     parser.add_argument("--precision", nargs="*", choices=PRECISIONS, default=list(PRECISIONS))
     parser.add_argument("--devices", nargs="*", type=int, choices=(1, 2, 4, 8), default=[])
-    compilers = torch_rows.COMPILERS
-    parser.add_argument("--compiler", nargs="*", choices=compilers, help="PyTorch's", default=[])
+    compilers = sorted({each for own in FRAMEWORKS.values() for each in own.COMPILERS if each})
+    parser.add_argument("--compiler", nargs="*", choices=compilers, default=[])
     parser.add_argument("--markdown", action="store_true", help="print the file as Markdown")
     parser.add_argument("--again", action="store_true", help="also what is in the file already")
     asked = parser.parse_args()

@@ -2,7 +2,7 @@
 
 import re
 
-from gpu_packages import JAX, PYTORCH
+from gpu_packages import JAX, PYTORCH, TENSORFLOW
 
 
 def names(packages) -> set[str]:
@@ -19,7 +19,12 @@ def test_pytorch_has_the_libraries_that_it_loads_and_no_readers_of_data():
     assert not any("dali" in each or "nvjpeg" in each for each in names(PYTORCH))
 
 
+def test_tensorflow_has_none_of_nvidias_packages():
+    assert names(TENSORFLOW) >= {"tensorflow", "numpy"}
+    assert not any(each.startswith("nvidia-") for each in names(TENSORFLOW))
+
+
 def test_every_package_has_its_hashes():
-    for packages in (JAX, PYTORCH):
+    for packages in (JAX, PYTORCH, TENSORFLOW):
         for block in re.split(r"\n(?=\S)", packages.requirements().rstrip("\n")):
             assert "--hash=sha256:" in block

@@ -120,4 +120,13 @@ def caption(cells: Sequence[Cell], kind: str) -> str:
             f"median ({labels.interval(cells[0]['n_asked'])})."
         )
     what = ", ".join([tables.title(cells[0]), *labels.sizes(cells[0])])
-    return f"{what}: {origin.scaling if kind == names.SCALING else origin.bars}"
+    if kind != names.SCALING:
+        return f"{what}: {origin.bars}"
+    return f"{what}: {origin.scaling}{_other_baselines(cells)}"
+
+
+def _other_baselines(cells: Sequence[Cell]) -> str:
+    """Whose efficiency is over a baseline that is another program."""
+    unlike = [row for row in cells if flags.OTHER_BASELINE in (row["flags"] or "").split()]
+    named = dict.fromkeys(names.series_title(*labels.series_key(row)) for row in unlike)
+    return f" {labels.listed(list(named))}: {flags.FLAGS[flags.OTHER_BASELINE]}." if named else ""

@@ -96,6 +96,7 @@ def _standing(rows: Sequence[Cell], values: dict[tuple[str, str, str], list[floa
     # of the two, the ratio that is above 1 where the best one is better
     over = (1, 0) if lower else (0, 1)
     scaled = [row for row in rows if row["efficiency"] is not None and labels.is_scaled(row)]
+    scaled = [row for row in scaled if flags.OTHER_BASELINE not in row["flags"].split()]
     scaled.sort(key=lambda row: row["efficiency"])
     return Standing(
         best=best,

@@ -157,6 +157,8 @@ def summarise(
         if cell["status"] == "ok":
             cell |= _over_base(each, base, first)
             cell |= _of_pipeline(case, each, by_place, excluded)
+            if base and _lost_graphs(base, each):
+                lacking.append(flags.OTHER_BASELINE)
             cell["flags"] = _flags(cell, [*each.flags, *lacking], proof)
         own = [cell, *(_other(cell, each, base, metric) for metric in others)]
         for row in own:
@@ -177,6 +179,12 @@ def _sharing(case: Case, row: Row) -> Case:
     if not total:
         return case
     return replace(base, batch_size=total // base.layout.global_batch_size(1, base.devices))
+
+
+def _lost_graphs(base: Repetitions, own: Repetitions) -> bool:
+    """Whether the baseline's steps are replayed as CUDA graphs, and a cell's are not."""
+    there, here = ({row["cuda_graphs"] for row in each.kinds} for each in (base, own))
+    return "captured" in there and "none" in here
 
 
 def _having(measured: pandas.DataFrame) -> list[str]:

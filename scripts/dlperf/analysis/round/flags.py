@@ -31,6 +31,8 @@ EXCLUDING = (
 NO_SPEED_UP = "suspect-baseline:speed-up"
 NO_PRECISION_RATIO = "suspect-baseline:precision"
 NO_GLOBAL_BATCH_RATIO = "suspect-baseline:global-batch"
+#: A speed-up over a device that ran its steps in another way.
+OTHER_BASELINE = "unlike-baseline:cuda-graphs"
 _BASELINE = "its baseline is a suspect cell that is excluded from ranks"
 FLAGS = {
     f"{NOT_EQUIVALENT}:missing": "not equivalent: no certificate of equal work was made",
@@ -66,6 +68,9 @@ FLAGS = {
     "than in the other frameworks: work may be left out while it is timed",
     "suspect:pace": "its timed window went faster than its own trial, whose steps a spot check "
     "proves: work may be left out behind as many",
+    OTHER_BASELINE: "its speed-up and efficiency are over a baseline whose steps are replayed as "
+    "CUDA graphs, and its own are launched one kernel after the other: what that takes counts as "
+    "if it were the exchange's",
     NO_SPEED_UP: f"no speed-up or ratio: {_BASELINE}",
     NO_PRECISION_RATIO: f"no ratio to a full precision: {_BASELINE}",
     NO_GLOBAL_BATCH_RATIO: f"no ratio with an equal global batch: {_BASELINE}",

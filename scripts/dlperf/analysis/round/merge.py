@@ -7,6 +7,7 @@ Every repetition of the plan has a row: measured, failed, unsupported or missing
 order of the plan, and the same records give the same bytes.
 """
 
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -193,7 +194,16 @@ def _row(repetition: Repetition, shared: Mapping[str, Any], values: Values, targ
     if record["status"] == "ok":
         row |= _measured(record, case, values, target)
         row["peak_precision"] = peak_precision(record["parity"], case.precision, shared["device"])
+        row["cuda_graphs"] = _graphs(record["parity"])
     return row
+
+
+def _graphs(parity: Mapping[str, Any]) -> str:
+    """Whether steps were replayed as CUDA graphs: 'captured', 'none', or '' of a framework that
+    does not say it."""
+    said = str(parity.get("cuda_graphs") or "")
+    captured = re.search(r"captured: (\d+)", said)
+    return "captured" if captured and int(captured[1]) else "none" if said else ""
 
 
 def _steps(record: Mapping[str, Any]) -> Row:

@@ -21,7 +21,7 @@ CASE = ("table", "workload", "framework", "compiler", *columns.PUBLISHED, "case"
 KINDS = (
     *("git_commit", "git_dirty", *columns.MADE_WITH, "data_manifest_sha256"),
     *("ran_beside_sha256", "unvouched"),
-    *("device", "gpu", "cpu", "hostname", "nodes_used", "peak_precision"),
+    *("device", "gpu", "cpu", "hostname", "nodes_used", "peak_precision", "cuda_graphs"),
 )
 LARGEST = ("host_peak_rss_bytes", "device_peak_bytes")
 MEDIANS = ("loader_share", "loss_first", "loss_last")

@@ -104,6 +104,7 @@ ALL = (
     Column("placement"),
     Column("nodes_used"),
     Column("peak_precision", str, "Computes in"),
+    Column("cuda_graphs"),
     # the machine that it ran on
     Column("hostname", str, "machine"),
     Column("cpu", str, "CPU"),
@@ -365,6 +366,7 @@ MEASURED = (
     "placement",
     "nodes_used",
     "peak_precision",
+    "cuda_graphs",
     "ran_beside_sha256",
     "unvouched",
 )

@@ -130,6 +130,7 @@ class Measurement(Asked, total=False):
     placement: str
     nodes_used: str
     peak_precision: str
+    cuda_graphs: str
     ran_beside_sha256: str
     unvouched: str
     hostname: str

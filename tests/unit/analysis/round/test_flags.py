@@ -7,7 +7,8 @@ import pytest
 from analysed_round import SMALL, analyse, cell
 from generated_round import config, shift, stretch, write_round
 
-from dlperf.analysis.round import disturbances
+from dlperf.analysis.report import captions
+from dlperf.analysis.round import disturbances, names
 from dlperf.analysis.schema.files import read_table
 from dlperf.contract.layout import Layout
 
@@ -46,6 +47,32 @@ def test_a_cell_whose_steps_waited_for_data_is_suspect(tmp_path):
     assert cell(rows, "mxnet", 1)["flags"] == "suspect:loader"
     assert cell(rows, "mxnet", 1)["loader_share"] == pytest.approx(0.03)
     assert cell(rows, "pytorch", 1)["flags"] == ""
+
+
+@pytest.mark.parametrize(
+    ("alone", "together", "flag"),
+    [
+        ("captured: 2, skipped: 0", "none", "unlike-baseline:cuda-graphs"),
+        ("captured: 2, skipped: 0", "captured: 2, skipped: 0", ""),
+        ("captured: 0, skipped: 4", "none", ""),
+        ("none", "captured: 1, skipped: 0", ""),
+        (None, None, ""),
+    ],
+)
+def test_efficiency_over_a_baseline_with_cuda_graphs_is_marked(tmp_path, alone, together, flag):
+    """What the graphs saved on one device would be charged to the exchange between several."""
+
+    def change(record):
+        if record["identity"]["framework"] == "pytorch":
+            several = record["identity"]["devices_per_node"] == 2
+            record["parity"]["cuda_graphs"] = together if several else alone
+
+    rows = analyse(write_round(tmp_path, SMALL, change=change))
+    assert cell(rows, "pytorch", 2)["flags"] == flag
+    assert cell(rows, "pytorch", 2)["efficiency"] < 1
+    others = [row for row in rows if row["framework"] == "mxnet" or row["devices_per_node"] == 1]
+    assert {row["flags"] for row in others} == {""}
+    assert ("PyTorch: its speed-up" in captions.caption(rows, names.SCALING)) == bool(flag)
 
 
 def test_scaling_above_100_percent_plus_noise_makes_a_cell_suspect(tmp_path):
