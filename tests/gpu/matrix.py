@@ -7,7 +7,8 @@ JAX's are compiled, PyTorch's driven on a device that does nothing, TensorFlow's
 measured: the table says what the steps have in them. They are written to results/benchmarks/
 compiled_for_gpu/, on_null_device/ or traced_for_gpu/, a folder for each step, and the table of all
 that are there to a .tsv file beside it. A step that is there is made again with `--again` only.
-`--markdown` prints the table of docs/gpu-results.md.
+`--markdown` prints the table of docs/gpu-results.md, and `--release` also puts these steps into
+config/gpu_programs.tsv, from which reports have them.
 """
 
 import argparse
@@ -38,12 +39,20 @@ from dlperf.environments import EnvironmentProblem  # noqa: E402
 FRAMEWORKS = {"jax": xla_rows, "pytorch": torch_rows, "tensorflow": tf_rows}
 PRECISIONS = ("amp", "tf32", "fp32")
 KEYS = ("workload", "precision", "compiler", "layout", "batch_size", "dimensions")
+#: What reports show of steps of several frameworks.
+RELEASED = ROOT / "config/gpu_programs.tsv"
+RELEASED_KEYS = ("framework", *KEYS)
+RELEASED_NUMBERS = (
+    *("kernels", "launches", "gb", "least_gb", "separate_gb", "memory_gb"),
+    *("exchanges", "waited_for", "made"),
+)
 
 
 class Matrix:
     """All steps of a framework, and those of them that were made."""
 
     def __init__(self, framework: str):
+        self.framework = framework
         self.rows_of = FRAMEWORKS[framework]
         self.folder = ROOT / "results/benchmarks" / self.rows_of.FOLDER
         self.table = self.folder.with_suffix(".tsv")
@@ -116,6 +125,33 @@ class Matrix:
             writer.writeheader()
             writer.writerows(rows)
 
+    def release(self, rows):
+        """Put these rows into the released table, in the place of those of the same steps."""
+        with open(RELEASED, newline="") as stream:
+            there = list(csv.DictReader(stream, delimiter="\t"))
+        found = {tuple(row[name] for name in RELEASED_KEYS): row for row in there}
+        for row in rows:
+            if row["status"] == "made" and self.rows_of.RELEASED:
+                released = {own: row.get(name, "") for own, name in self.rows_of.RELEASED.items()}
+                own = {"framework": self.framework, **{name: row[name] for name in KEYS}}
+                own["compiler"] = own["compiler"] or self.rows_of.COMPILER
+                key = tuple(str(own[name]) for name in RELEASED_KEYS)
+                found[key] = {**own, **released, "made": row["utc"]}
+        names = list(xla_rows.LAYOUTS)
+        ordered = sorted(
+            found.values(),
+            key=lambda row: (
+                *(list(FRAMEWORKS).index(row["framework"]), PRECISIONS.index(row["precision"])),
+                names.index(row["workload"]),
+            ),
+        )
+        columns = (*RELEASED_KEYS, *RELEASED_NUMBERS)
+        options = {"delimiter": "\t", "lineterminator": "\n", "restval": ""}
+        with open(RELEASED, "w", newline="") as stream:
+            writer = csv.DictWriter(stream, columns, **options)
+            writer.writeheader()
+            writer.writerows(ordered)
+
     def markdown(self, rows):
         """The table of docs/gpu-results.md."""
         keys = {name: name.replace("_size", "") for name in KEYS}
@@ -156,6 +192,7 @@ def main():
     compilers = sorted({each for own in FRAMEWORKS.values() for each in own.COMPILERS if each})
     parser.add_argument("--compiler", nargs="*", choices=compilers, default=[])
     parser.add_argument("--markdown", action="store_true", help="print the file as Markdown")
+    parser.add_argument("--release", action="store_true", help="put them into gpu_programs.tsv")
     parser.add_argument("--again", action="store_true", help="also what is in the file already")
     asked = parser.parse_args()
     matrix = Matrix(asked.framework)
@@ -167,6 +204,8 @@ def main():
             sys.exit(f"error: {problem}")
     rows = [matrix.row(step) for step in matrix.steps(names, PRECISIONS) if matrix.is_made(step)]
     matrix.write(rows)
+    if asked.release:
+        matrix.release(rows)
     print("\n".join(matrix.markdown(rows)))
     print("->", os.path.relpath(matrix.table), file=sys.stderr)
 

@@ -43,6 +43,7 @@ TITLES = {
     "transposes": "transposes",
     "read": "read by the host",
 }
+RELEASED: dict[str, str] = {}  # of its steps, reports show nothing
 
 
 def ranks(devices: int, layout: Mapping[str, Any]) -> tuple[int, ...]:

@@ -75,6 +75,14 @@ TITLES = {
     "peak_gb": "peak GB",
     "kept_gb": "kept GB",
 }
+#: What reports show of them: the released table's column -> ours.
+RELEASED = {
+    "kernels": "work",
+    "launches": "launches",
+    "memory_gb": "peak_gb",
+    "exchanges": "exchanges",
+    "waited_for": "exchanges_behind",
+}
 
 
 def ranks(devices: int, layout: Mapping[str, Any]) -> tuple[int, ...]:

@@ -43,6 +43,7 @@ LAYOUTS = {
     ],
 }
 COMPILERS = ("",)
+COMPILER = "xla"
 #: Columns of the table, and the titles of those that docs/gpu-results.md shows.
 COLUMNS = (
     "kernels",
@@ -74,6 +75,14 @@ TITLES = {
     "float32_products": "float32 products",
     "collectives": "exchanges",
     "collectives_waited_for": "waited for",
+}
+#: What reports show of them: the released table's column -> ours.
+RELEASED = {
+    **{name: name for name in ("kernels", "launches", "gb", "least_gb")},
+    "separate_gb": "eager_gb",
+    "memory_gb": "temporary_gb",
+    "exchanges": "collectives",
+    "waited_for": "collectives_waited_for",
 }
 
 

@@ -19,7 +19,15 @@ from typing import Any, cast
 import markupsafe
 
 from dlperf import plan, workloads
-from dlperf.analysis.report import captions, explorer, provenance, summary, tables, uncertainty
+from dlperf.analysis.report import (
+    captions,
+    explorer,
+    programs,
+    provenance,
+    summary,
+    tables,
+    uncertainty,
+)
 from dlperf.analysis.report.cost import campaign
 from dlperf.analysis.report.published import Beside, beside
 from dlperf.analysis.report.scripts import scripts
@@ -91,7 +99,7 @@ ROOFS = (
 #: Beginnings of flags that are told elsewhere: of what proves a cell, and of its baseline.
 NO_SUSPECTS = (
     *(flags.NOT_EQUIVALENT, flags.DIFFERENT, "certificate", "check-stale"),
-    "suspect-baseline",
+    *("suspect-baseline", "unlike-baseline"),
 )
 #: What MFU is shown beside.
 MFU = ("stated", "measured")
@@ -168,6 +176,7 @@ def report(config_path: Path, folder: Path, shared: Path, out: Path) -> None:
         "units": nodes.UNITS,
         "limits": _limits(folder / "limits.tsv", cells),
         "rooflines": _rooflines(folder / names.ROOFLINE),
+        "programs": programs.of_round(config),
         "roofs": ROOFS,
         "mark": flags.mark,
         "suspect": flags.suspect,
