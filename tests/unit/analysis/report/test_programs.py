@@ -11,9 +11,7 @@ from dlperf.analysis.report import programs
 from dlperf.analysis.schema.files import read_table
 
 DOCUMENT = programs.PROGRAMS.parents[1] / "docs/gpu-results.md"
-ROWS = [
-    {name: str(value) for name, value in row.items()} for row in read_table(programs.PROGRAMS)
-]
+ROWS = [{name: str(value) for name, value in row.items()} for row in read_table(programs.PROGRAMS)]
 KEYS = ("framework", "workload", "precision", "compiler", "layout", "batch_size", "dimensions")
 #: Framework -> the heading of a column in its table of the documentation -> ours.
 SHOWN = {
