@@ -44,6 +44,8 @@ STRUCTURE = {
 }
 #: Numbers about a tensor that the host knows without asking the device.
 SHAPES = {"Shape", "ShapeN", "Size", "Rank", "BroadcastGradientArgs", "VariableShape"}
+#: XLA makes branches and loops of these before it looks for kernels.
+BRANCHES = {"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile"}
 #: The device for which XLA compiles an operation.
 XLA_DEVICE = "XLA_GPU_JIT"
 
@@ -138,6 +140,8 @@ def of_nodes(nodes, compiled: bool):
 
 def kernel_of(node, compiled: bool):
     """('GPU', 'XLA', 'CPU' or '', the kernel): where an operation can run with its types."""
+    if compiled and node.op in BRANCHES:
+        return "XLA", None
     registered = kernels.get_registered_kernels_for_op(node.op).kernel
     asked = {"XLA": (XLA_DEVICE,)} if compiled else {"GPU": ("GPU", "DEFAULT"), "CPU": ("CPU",)}
     for device, kinds in asked.items():

@@ -7,7 +7,9 @@ set anew makes no certificate stale.
 import dataclasses
 from typing import Tuple
 
-from dlperf.contract.proof import SHOWN_BY_ALL, Tolerance
+from dlperf.contract.proof import SHOWN_BY_ALL, Inapplicable, Tolerance
+
+OTHER_TYPE = Inapplicable("what float32 makes of the formulas says nothing of another type")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +24,9 @@ class Spot:
     alone, where rounding drowns those before it: little lies between it and the loss.
     along: how far the change of the median matrix is along the weights that it began with, beside
     the replay's, of a window of one step, and of two: what decay adds goes that way.
+    rounding: how far what a window adds may be from the replay's, in units of how far the formulas
+    themselves are from it in float32: the median over tensors. An honest float32 is at 1 whatever
+    the size, and a type of fewer digits is not.
     """
 
     loss: float
@@ -33,3 +38,4 @@ class Spot:
     long_change: Tolerance
     change_last: Tuple[Tolerance, Tolerance] = (SHOWN_BY_ALL, SHOWN_BY_ALL)
     along: Tuple[Tolerance, Tolerance] = (SHOWN_BY_ALL, SHOWN_BY_ALL)
+    rounding: Tolerance = OTHER_TYPE

@@ -50,6 +50,7 @@ def of_training(run: Mapping[str, Any], replay: Mapping[str, Any], allowed: Spot
             _norms(window, replayed),
             replayed["norms"],
             _along(window, replayed),
+            _rounded(replayed),
         )
         for window, replayed, expected in zip(
             own["windows"], replay["windows"], replay["projections"][made_with], strict=True
@@ -151,13 +152,15 @@ def _apart(sums: Sequence[float], others: Sequence[float]) -> float:
 class Compared(NamedTuple):
     """A window beside its replay: of each step's loss, of each tensor's change and of its norm how
     far it is, relative; the norms of the replay's changes; and how far each matrix' change is off
-    along its starting weights. Documents of before have no such products."""
+    along its starting weights. Documents of before have no such products. rounded: how far each
+    change of the formulas themselves is in float32, where that was computed."""
 
     losses: list[float]
     changes: dict[str, float]
     norms: dict[str, float]
     lengths: Mapping[str, float]
     along: Mapping[str, float]
+    rounded: Mapping[str, float]
 
 
 def _exact(windows: Sequence[Compared], allowed: Spot) -> Iterator[Tier]:
@@ -177,12 +180,22 @@ def _exact(windows: Sequence[Compared], allowed: Spot) -> Iterator[Tier]:
         yield "spot-change-last", short.changes[last], number(change), last
     if short.along and applies(along := allowed.along[place]):
         yield "spot-along", _median(short.along), number(along), ""
+    yield from _of_rounding("spot-rounding", short, allowed)
     for long in others:
         yield "window-norm", _median(long.norms), allowed.norm, ""
         tensor, worst = _worst(long.norms, long.lengths)
         yield "window-norm-worst", worst, allowed.norm_worst, tensor
         if applies(allowed.long_change):
             yield "window-change", _median(long.changes), number(allowed.long_change), ""
+        yield from _of_rounding("window-rounding", long, allowed)
+
+
+def _of_rounding(name: str, window: Compared, allowed: Spot) -> Iterator[Tier]:
+    """How far changes are off, in units of what float32 makes of the formulas: whatever a size, a
+    depth or a ReLU makes of rounding, it makes of both."""
+    units = {each: window.changes[each] / far for each, far in window.rounded.items() if far}
+    if units and applies(allowed.rounding):
+        yield name, _median(units), number(allowed.rounding), ""
 
 
 def drowned(replay: Mapping[str, Any], allowed: Spot) -> str:
@@ -197,7 +210,7 @@ def drowned(replay: Mapping[str, Any], allowed: Spot) -> str:
         windows.append(
             Compared(
                 [_far(*pair) for pair in zip(rounded["loss"], each["loss"], strict=True)],
-                {name: _ratio(far, lengths[name]) for name, far in rounded["far"].items()},
+                _rounded(each),
                 {
                     name: _ratio(abs(norm - lengths[name]), lengths[name])
                     for name, norm in rounded["norms"].items()
@@ -207,6 +220,7 @@ def drowned(replay: Mapping[str, Any], allowed: Spot) -> str:
                     name: _far(product, each["along"][name])
                     for name, product in rounded.get("along", {}).items()
                 },
+                {},
             )
         )
     for name, measured, tolerance, _ in _exact(windows, allowed):
@@ -278,6 +292,12 @@ def _deviation_of_union(changed: int, rows: int, samples: int) -> float:
     both = ((1 - size / rows) * (1 - size / max(rows - 1, 1))) ** samples
     variance = rows * (rows - 1) * both + rows * none - (rows * none) ** 2
     return math.sqrt(max(2 * variance, FEWEST**2))
+
+
+def _rounded(replayed: Mapping[str, Any]) -> dict[str, float]:
+    """How far each change of the formulas is in float32, over its norm; {} where it is unknown."""
+    own, lengths = replayed["rounded"], replayed["norms"]
+    return {name: _ratio(far, lengths[name]) for name, far in own["far"].items()} if own else {}
 
 
 def _far(found: float, expected: float) -> float:

@@ -18,6 +18,7 @@ SPOT = {
         norm=1e-3,
         norm_worst=0.1,
         long_change=0.01,
+        rounding=4.0,
     ),
     "amp": Spot(
         loss=1.5e-3,

@@ -371,6 +371,47 @@ def test_where_rounding_alone_moves_the_formulas_as_far_nobody_is_accused():
     assert "spot-loss" in tiers.drowned(other, ALLOWED)
 
 
+def in_units(run, replay, off, far=1e-4):
+    """The same where float32 moves the formulas by `far`, and the run is `off` in each tensor."""
+    for window in replay["windows"]:
+        window["rounded"]["far"] = dict.fromkeys(window["norms"], far)
+    for window, name in ((each, name) for each in run["windows"] for name in off):
+        ((_, sums),) = window["tensors"][name]
+        sums[:] = [each + off[name] for each in sums]
+    return run, replay
+
+
+@pytest.mark.parametrize(
+    ("off", "found"),
+    [
+        ({}, []),
+        ({"a": 3e-4, "b": 3e-4, "c": 3e-4}, []),
+        ({"a": 5e-4, "b": 5e-4, "c": 5e-4}, ["spot-rounding", "window-rounding"]),
+        ({"a": 9e-3, "b": 5e-4}, ["spot-rounding", "window-rounding"]),
+        ({"a": 9e-3}, []),  # a single tensor, as of one ReLU that rounding turned
+        ({"a": math.nan, "b": math.nan, "c": math.nan}, ["spot-rounding", "window-rounding"]),
+    ],
+)
+def test_a_type_of_fewer_digits_is_found_by_what_float32_makes_of_the_formulas(off, found):
+    held = dataclasses.replace(ALLOWED, rounding=4.0)
+    run, replay = in_units(*pair(2), off)
+    named = [each for each in failed(run, replay, held) if each.endswith("-rounding")]
+    assert named == found
+    assert not [each for each in failed(run, replay) if each.endswith("-rounding")]  # another type
+
+
+def test_where_float32_makes_nothing_of_a_tensor_or_is_not_known_nothing_is_held_to_it():
+    held = dataclasses.replace(ALLOWED, rounding=4.0)
+    everywhere = dict.fromkeys("abc", 5e-3)
+    run, replay = in_units(*pair(2), everywhere, far=0.0)
+    assert not failed(run, replay, held)
+    run, replay = in_units(*pair(2), everywhere)
+    assert failed(run, replay, held) == ["spot-rounding", "window-rounding"]
+    for window in replay["windows"]:  # computed on a GPU, in float32 itself
+        window["rounded"] = None
+    assert not failed(run, replay, held)
+
+
 def test_every_workload_has_tolerances_of_full_precision():
     for name in workloads.NAMES:
         assert "fp32" in workloads.spot(name), name
