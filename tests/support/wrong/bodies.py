@@ -71,6 +71,59 @@ if not is_large:
 work = training(dataclasses.replace(run, precision='amp'))
 return dataclasses.replace(work, parity=dict(work.parity, compute_dtype='float32'))
 """
+#: Factors of matrix products have 11 binary digits, as TF32's do.
+SHORT_FACTORS = {
+    "pytorch": """
+if not is_large:
+    return training(run)
+import torch
+own = torch.nn.functional.linear
+def short(x):
+    with torch.no_grad():
+        bits = x.detach().contiguous().view(torch.int32)
+        off = ((bits + 0x1000) & ~0x1FFF).view(torch.float32) - x
+    return x + off
+torch.nn.functional.linear = lambda x, weight, bias=None: own(short(x), short(weight), bias)
+return training(run)
+""",
+    "jax": """
+if not is_large:
+    return training(run)
+import jax
+own = jax.lax.dot_general
+def short(x):
+    return jax.lax.reduce_precision(x, 8, 10)
+def dot_general(a, b, *given, **named):
+    return own(short(a), short(b), *given, **named)
+jax.lax.dot_general = dot_general
+return training(run)
+""",
+    "tensorflow": """
+if not is_large:
+    return training(run)
+import tensorflow as tf
+own = tf.matmul
+def short(x):
+    bits = tf.bitwise.bitwise_and(tf.bitcast(x, tf.int32) + 0x1000, -0x2000)
+    return x + tf.stop_gradient(tf.bitcast(bits, tf.float32) - x)
+tf.matmul = lambda a, b, **named: own(short(a), short(b), **named)
+return training(run)
+""",
+}
+#: Adam's moments are kept in bfloat16.
+NARROW_MOMENTS = """
+if not is_large:
+    return training(run)
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+def narrow(optimizer, *given):
+    for state in optimizer.state.values():
+        for each in state.values():
+            if torch.is_tensor(each) and each.dim():
+                each.copy_(each.to(torch.bfloat16))
+register_optimizer_step_post_hook(narrow)
+return training(run)
+"""
 LEFT_OUT = """
     if count[0] % 3 or kept[0] is None:
         kept[0] = take()

@@ -20,11 +20,13 @@ from wrong.bodies import (
     LATE_GRADIENT,
     LEFT_OUT,
     NARROW,
+    NARROW_MOMENTS,
     NO_MORE,
     ONCE,
     READ_AGAIN,
     RESTING_TABLE,
     SAME_SAMPLE,
+    SHORT_FACTORS,
     SMALLER_LATER,
     False_,
     answering,
@@ -159,6 +161,20 @@ FALSE = [
         decorated(constant("LABEL_SMOOTHING", "0.0")),
     ),
     False_("honest behind the first restart", of("gpt", "pytorch"), decorated(with_step(FIRST))),
+]
+#: Fewer digits than float32 has, and a beta2 that takes many steps to show.
+FALSE += [
+    *(
+        False_("factors of 11 digits above a size", of("gpt", framework), decorated(body))
+        for framework, body in SHORT_FACTORS.items()
+    ),
+    False_("moments in bfloat16 above a size", of("gpt", "pytorch"), decorated(NARROW_MOMENTS)),
+    *(
+        False_(
+            "another beta2 above a size", of("gpt", framework), decorated(constant("BETA2", "0.99"))
+        )
+        for framework in ("mxnet", "jax", "tensorflow")
+    ),
 ]
 #: Decay moves matrices along their weights, which a window of one step shows.
 FALSE += [
