@@ -77,7 +77,7 @@ def check(spot: Spot, scripts: Path, folder: Path, draw: Path | None = None) -> 
 def data_folder(spot: Spot) -> str:
     """What it reads, from the project's folder; "" of synthetic batches."""
     folder = workloads.data(spot.workload)[spot.data].folder
-    name = folder.format(format=OF_FRAMEWORK[spot.framework])
+    name = folder.format(format=OF_FRAMEWORK.get(spot.framework, ""))
     return f"results/data/{name}" if name else ""
 
 
