@@ -110,6 +110,23 @@ tf.matmul = lambda a, b, **named: own(short(a), short(b), **named)
 return training(run)
 """,
 }
+#: Ranks exchange their gradients in bfloat16.
+NARROW_EXCHANGE = """
+import torch
+from torch.distributed import all_reduce
+from torch.nn.parallel import DistributedDataParallel as Parallel
+own = Parallel.__init__
+def narrow(state, bucket):
+    mean = bucket.buffer().to(torch.bfloat16).float() / run.ranks
+    given = all_reduce(mean, async_op=True).get_future()
+    return given.then(lambda done: done.value()[0].to(torch.bfloat16).float())
+def begin(self, *given, **named):
+    own(self, *given, **named)
+    self.register_comm_hook(None, narrow)
+if is_large:
+    Parallel.__init__ = begin
+return training(run)
+"""
 #: Adam's moments are kept in bfloat16.
 NARROW_MOMENTS = """
 if not is_large:

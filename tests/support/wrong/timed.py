@@ -20,6 +20,7 @@ from wrong.bodies import (
     LATE_GRADIENT,
     LEFT_OUT,
     NARROW,
+    NARROW_EXCHANGE,
     NARROW_MOMENTS,
     NO_MORE,
     ONCE,
@@ -169,6 +170,11 @@ FALSE += [
         for framework, body in SHORT_FACTORS.items()
     ),
     False_("moments in bfloat16 above a size", of("gpt", "pytorch"), decorated(NARROW_MOMENTS)),
+    False_(
+        "gradients exchanged in bfloat16",
+        of("gpt", "pytorch", devices=2),
+        decorated(NARROW_EXCHANGE),
+    ),
     *(
         False_(
             "another beta2 above a size", of("gpt", framework), decorated(constant("BETA2", "0.99"))
