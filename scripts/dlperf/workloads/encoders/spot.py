@@ -5,8 +5,9 @@ from dlperf.contract.spot import Spot
 #: Of spot runs. Norms' scales move by a ten-thousandth of themselves in a step, where float32 has
 #: seven digits: that is the worst tensor's distance.
 #:
-#: `rounding`: honest runs are at 0.9 to 1.7 (GPT and ELECTRA in eight frameworks, BERT in PyTorch),
-#: TF32's factors at 28 and more in a long window, moments in bfloat16 at 7 (docs/spot-checks.md).
+#: `rounding`: honest runs are at 0.9 to 1.7 (GPT in ten frameworks, ELECTRA in eight, BERT in
+#: PyTorch and MXNet, SQuAD in MXNet), TF32's factors at 28 and more in GPT's long window, moments
+#: in bfloat16 at 7 (docs/spot-checks.md).
 #:
 #: `amp` is bfloat16, at least three times the worst of spot runs of BERT-Base and ELECTRA-Base in
 #: PyTorch, TensorFlow, JAX and MXNet on a CPU (16 tokens, batches of 2; BERT in PyTorch with 128
