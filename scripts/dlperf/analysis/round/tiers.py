@@ -191,8 +191,8 @@ def _exact(windows: Sequence[Compared], allowed: Spot) -> Iterator[Tier]:
 
 
 def _of_rounding(name: str, window: Compared, allowed: Spot) -> Iterator[Tier]:
-    """How far changes are off, in units of what float32 makes of the formulas: whatever a size, a
-    depth or a ReLU makes of rounding, it makes of both."""
+    """How far changes are off, in units of what float32 makes of the formulas: what a size or a
+    depth makes of rounding, it makes of both."""
     units = {each: window.changes[each] / far for each, far in window.rounded.items() if far}
     if units and applies(allowed.rounding):
         yield name, _median(units), number(allowed.rounding), ""
