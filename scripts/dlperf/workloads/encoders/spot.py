@@ -6,8 +6,8 @@ from dlperf.contract.spot import Spot
 #: seven digits: that is the worst tensor's distance.
 #:
 #: `rounding`: honest runs are at 0.9 to 1.7 (GPT in ten frameworks, ELECTRA in eight, BERT in
-#: PyTorch, MXNet, JAX and TensorFlow, SQuAD in MXNet), TF32's factors at 28 and more in GPT's long window, moments
-#: in bfloat16 at 7 (docs/spot-checks.md).
+#: PyTorch, MXNet, JAX and TensorFlow, SQuAD in MXNet), TF32's factors at 28 and more in GPT's long
+#: window, moments in bfloat16 at 7 (docs/spot-checks.md).
 #:
 #: `amp` is bfloat16, at least three times the worst of spot runs of BERT-Base and ELECTRA-Base in
 #: PyTorch, TensorFlow, JAX and MXNet on a CPU (16 tokens, batches of 2; BERT in PyTorch with 128
