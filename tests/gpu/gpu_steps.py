@@ -4,8 +4,12 @@ In: fields of a case. Out: a Step, which xla_compile.py compiles (JAX), or torch
 device that does nothing (PyTorch); FLOPs and bytes by the workload's own formulas.
 """
 
+import json
+import os
+import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dlperf import workloads
@@ -119,3 +123,20 @@ class Step:
 def gigabytes(count: float | None) -> float | str:
     """Bytes in GB; "" if they are unknown."""
     return "" if count is None else round(count / 1e9, 2)
+
+
+def made_by(script: Path, python: Path, out: Path, step: Step, seconds: float) -> str:
+    """Give a step to a script, which writes what it makes of it into a folder; return the end of
+    what it said if it failed, else ""."""
+    asked = out / "step.json"
+    asked.write_text(json.dumps(dict(asdict(step), batch_size=step.batch)))
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        [python, script, asked, out],
+        cwd=out,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+    )
+    return (done.stderr.strip()[-3000:] or "it ended without a word") if done.returncode else ""

@@ -4,15 +4,13 @@ In: a gpu_steps.Step of one rank. Out: its Traced, made by tf_trace.py in a proc
 """
 
 import json
-import os
-import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu_steps import Step
+from gpu_steps import Step, made_by
 
 HERE = Path(__file__).resolve().parent
 #: Operations that multiply matrices or convolve images.
@@ -52,19 +50,8 @@ def traced(step: Step, python: Path, seconds: float = 1800) -> Traced:
 
 def trace_into(out: Path, step: Step, python: Path, seconds: float = 1800) -> None:
     """Write a step's operations.json into a folder. Raises TraceError."""
-    asked = out / "step.json"
-    asked.write_text(json.dumps(dict(asdict(step), batch_size=step.batch)))
-    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run(
-        [python, HERE / "tf_trace.py", asked, out],
-        cwd=out,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-    )
-    if done.returncode:
-        raise TraceError(done.stderr.strip()[-3000:])
+    if said := made_by(HERE / "tf_trace.py", python, out, step, seconds):
+        raise TraceError(said)
 
 
 def read(folder: Path, step: Step) -> Traced:

@@ -5,15 +5,13 @@ In: a gpu_steps.Step. Out: its Compiled, made by xla_compile.py in a process of 
 
 import gzip
 import json
-import os
-import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu_steps import Step
+from gpu_steps import Step, made_by
 from xla_program import Program
 
 HERE = Path(__file__).resolve().parent
@@ -54,19 +52,8 @@ def compiled(step: Step, python: Path, seconds: float = 3600) -> Compiled:
 
 def compile_into(out: Path, step: Step, python: Path, seconds: float = 3600) -> None:
     """Write a step's program.txt and facts.json into a folder. Raises CompileError."""
-    asked = out / "step.json"
-    asked.write_text(json.dumps(dict(asdict(step), batch_size=step.batch)))
-    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run(
-        [python, HERE / "xla_compile.py", asked, out],
-        cwd=out,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-    )
-    if done.returncode:
-        raise CompileError(done.stderr.strip()[-3000:])
+    if said := made_by(HERE / "xla_compile.py", python, out, step, seconds):
+        raise CompileError(said)
 
 
 def read(folder: Path, step: Step) -> Compiled:
