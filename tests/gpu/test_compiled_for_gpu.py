@@ -8,17 +8,15 @@ allows; those of bytes and memory have all layers.
 
 import dataclasses
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import xla_checks
 import xla_steps
+from gpu_needs import needed
 from gpu_packages import JAX
 from gpu_steps import Step
-
-from dlperf.environments import EnvironmentProblem
 
 #: Of each workload a network that compiles in seconds, with each kind of layer.
 SHORT = {
@@ -80,14 +78,7 @@ def known(step: Step) -> set[str]:
 @pytest.fixture(scope="session")
 def compiler(request) -> Path:
     """Where packages cannot be had: a failure where CI=true, else the tests are skipped."""
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-    try:
-        with capture.global_and_fixture_disabled():  # it says what it downloads before it does
-            return JAX.python()
-    except EnvironmentProblem as problem:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(problem))
-        pytest.skip(str(problem))
+    return needed(request, JAX.python)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ not in it. Networks are as short as a claim allows; those of FLOPs and memory ha
 
 import dataclasses
 import json
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 
@@ -18,12 +17,12 @@ import torch_device
 import torch_steps
 from conftest import ROOT, SCRIPTS
 from fake_nvml import nvidia_smi
+from gpu_needs import needed
 from gpu_packages import PYTORCH
 from gpu_steps import Step
 from torch_steps import Device, DriveError, Driven
 
 from dlperf.contract import draws
-from dlperf.environments import EnvironmentProblem
 from dlperf.measure import by_hand, host
 
 pytestmark = pytest.mark.full
@@ -88,14 +87,7 @@ STEPS = [
 def environ(request) -> dict[str, str]:
     """Variables of a process that has the null device. Where packages cannot be had: a failure
     where CI=true, else the tests are skipped."""
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-    try:
-        with capture.global_and_fixture_disabled():  # it says what it downloads before it does
-            return torch_steps.environ(torch_device.library(PYTORCH.python()))
-    except EnvironmentProblem as problem:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(problem))
-        pytest.skip(str(problem))
+    return needed(request, lambda: torch_steps.environ(torch_device.library(PYTORCH.python())))
 
 
 @pytest.fixture(scope="session")

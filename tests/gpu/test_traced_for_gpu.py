@@ -7,17 +7,15 @@ of a step are not in it.
 
 import dataclasses
 import json
-import os
 from collections.abc import Callable
 
 import pytest
 import tf_checks
 import tf_steps
+from gpu_needs import needed
 from gpu_packages import TENSORFLOW
 from gpu_steps import Step
 from test_compiled_for_gpu import short
-
-from dlperf.environments import EnvironmentProblem
 
 WORKLOADS = ("resnet50", "bert", "wide_deep", "electra", "electra_squad", "gpt", "insightface")
 
@@ -56,14 +54,7 @@ def known(step: Step) -> set[str]:
 @pytest.fixture(scope="session")
 def traced(request) -> Callable[[Step], tf_steps.Traced]:
     """A step's operations. Where packages cannot be had: a failure where CI=true, else skipped."""
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-    try:
-        with capture.global_and_fixture_disabled():  # it says what it downloads before it does
-            python = TENSORFLOW.python()
-    except EnvironmentProblem as problem:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(problem))
-        pytest.skip(str(problem))
+    python = needed(request, TENSORFLOW.python)
     there: dict[str, tf_steps.Traced] = {}
 
     def traced_once(step: Step) -> tf_steps.Traced:
