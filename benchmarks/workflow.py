@@ -171,7 +171,7 @@ def more_records(copy):
 
 def tables(copy):
     analysis = [sys.executable, "-m", "dlperf.analysis"]
-    folder = Path("results/more")
+    folder = copy / "results/more"
     for arguments in (analysis_steps.merging, analysis_steps.limiting, analysis_steps.summarising):
         run([*analysis, *arguments(folder)], copy)
     for table in names.table_ids(plan.expand(plan.load(MORE))):

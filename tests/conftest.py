@@ -22,7 +22,9 @@ sys.path[:0] = [str(SCRIPTS), str(ROOT / "tests/support")]
 
 from chromium import browser  # noqa: E402, F401  a fixture
 
+from dlperf.environments import files  # noqa: E402
 from dlperf.loaders import libraries  # noqa: E402
+from dlperf.measure import gate, host  # noqa: E402
 
 # A test does not fail because the machine is slow.
 hypothesis.settings.register_profile("dlperf", deadline=None)
@@ -111,6 +113,19 @@ PROVED_SHORT = [
     or (workload == "resnet50" and framework in ("pytorch", "mxnet") and layout in ("1", "dp2"))
     or (workload == "resnet50" and framework == "jax" and layout == "1")
 ]
+
+
+def no_bfloat16(framework: str, precision: str) -> str:
+    """Why the framework's build needs another processor than this one for the precision, or ""."""
+    name = f"{framework}.cpu"
+    build = files.build_section(framework, name, ROOT / f"envs/{name}.yaml")
+    needs = {"framework": framework, "version": "here", "bfloat16": build.bfloat16}
+    return gate.no_bfloat16(needs, precision, host.facts(), host.name())
+
+
+def skip_without_bfloat16(framework: str, precision: str) -> None:
+    if reason := no_bfloat16(framework, precision):
+        pytest.skip(reason)
 
 
 @contextlib.contextmanager

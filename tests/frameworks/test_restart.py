@@ -5,7 +5,7 @@ import math
 
 import in_framework
 import pytest
-from conftest import CPU_FRAMEWORKS, one_of_all
+from conftest import CPU_FRAMEWORKS, one_of_all, skip_without_bfloat16
 
 from dlperf.contract.layout import Layout
 
@@ -153,6 +153,7 @@ def test_other_modes_begin_anew_too(framework, compiler, environments):
 @pytest.mark.full
 @pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "mxnet", "jax", "deepspeed"])
 def test_in_mixed_precision_too(framework, environments):
+    skip_without_bfloat16(framework, "amp")
     repeated(environments, framework, GPT, precision="amp")
 
 

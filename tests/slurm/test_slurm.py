@@ -31,7 +31,7 @@ ROUND = {
     "frameworks": ["pytorch"],
     "topologies": ["1n1d", "2n1d"],
     "repetitions": 1,
-    "timeout_seconds": 100,
+    "timeout_seconds": 600,
 }
 LONG = {"warmup": 1, "measured": 10000}  # never done within the timeout
 
@@ -52,7 +52,7 @@ def site(cluster, environments, sample_data, tmp_path) -> Iterator[Path]:
         text = text.replace(old, new)
     profile.write_text(text)
     yield folder
-    left = wait_until(lambda: not cluster.jobs() and not slurm.processes_of(str(folder)), 30)
+    left = wait_until(lambda: not cluster.jobs() and not slurm.processes_of(str(folder)), 120)
     processes = slurm.processes_of(str(folder))
     for pid in processes:
         os.kill(pid, signal.SIGKILL)
@@ -72,7 +72,7 @@ def measured(folder: Path) -> list[dict]:
     """The records of the round that is asked for, one of each case, measured as jobs of Slurm."""
     cases = plan.expand(plan.load(folder / "config/config.yaml"))
     names = [f"results/four/runs/{case.folder}/rep1.json" for case in cases]
-    assert run(folder, *names, seconds=600) == 0, log_of(folder)
+    assert run(folder, *names) == 0, log_of(folder)
     records = [read(folder, name) for name in names]
     for case, record in zip(cases, records, strict=True):
         assert record["status"] == "ok", record["reason"]
@@ -95,8 +95,12 @@ def start(folder: Path, *targets: str) -> subprocess.Popen:
     return subprocess.Popen(command, cwd=folder, env=environ, stdout=out, stderr=out)
 
 
-def run(folder: Path, *targets: str, seconds: float = 180) -> int:
-    return start(folder, *targets).wait(seconds)
+#: What ends by itself has so long: a busy machine takes four times what a quiet one does.
+PATIENCE = 900
+
+
+def run(folder: Path, *targets: str) -> int:
+    return start(folder, *targets).wait(PATIENCE)
 
 
 def log_of(folder: Path) -> str:
@@ -129,7 +133,7 @@ def start_and_wait_for_ranks(folder: Path, *targets: str) -> tuple[subprocess.Po
     """Snakemake, and by job id the ranks of each, once they have started: two a target."""
     snakemake = start(folder, *targets)
     count = 2 * len(targets)
-    assert wait_until(lambda: len(ranks_of(folder)) == count, 90), log_of(folder)
+    assert wait_until(lambda: len(ranks_of(folder)) == count, 400), log_of(folder)
     time.sleep(3)  # into the training
     jobs: dict[str, list[int]] = {}
     for pid in ranks_of(folder):
@@ -141,13 +145,13 @@ def start_and_wait_for_ranks(folder: Path, *targets: str) -> tuple[subprocess.Po
 def release(cluster: slurm.Cluster, job: str) -> None:
     """Let a job that went back into the queue start at once: Slurm holds it for two minutes."""
     pending = ["squeue", "-h", "-j", job, "-t", "PENDING", "-o", "%i"]
-    assert wait_until(lambda: cluster.run(*pending).strip() == job, 30), f"{job} goes on"
+    assert wait_until(lambda: cluster.run(*pending).strip() == job, 120), f"{job} goes on"
     time.sleep(5)  # until its nodes have cleared up
     cluster.run("scontrol", "update", f"jobid={job}", "starttime=now")
 
 
 def test_screening_without_nodes_says_where_to_name_them(site):
-    assert run(site, "screen", seconds=60) != 0
+    assert run(site, "screen") != 0
     assert "config/config.yaml: cluster.nodes: names no node" in log_of(site)
 
 
@@ -231,7 +235,6 @@ def test_a_round_of_insightface_with_centres_that_two_nodes_share(cluster, site,
         frameworks=["pytorch", "jax"],
         workloads={"insightface": section},
         topologies=["2n1d"],
-        timeout_seconds=400,  # two nodes that compile on one busy machine
     )
     records = measured(site)
     losses = {
@@ -310,7 +313,7 @@ def test_a_node_that_is_lost_and_a_job_that_is_cancelled_cost_an_attempt_each(cl
     cluster.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
     cluster.run("scancel", second)
     release(cluster, first)
-    assert snakemake.wait(180) == 0, log_of(site)
+    assert snakemake.wait(PATIENCE) == 0, log_of(site)
     records = [read(site, name) for name in names]
     assert {record["status"] for record in records} == {"ok"}
     jobs = {record["provenance"]["scheduler_job"] for record in records}
@@ -325,7 +328,7 @@ def test_a_job_that_is_preempted_goes_back_into_the_queue(cluster, site):
     urgent = ["--partition=urgent", "--nodes=4", "--exclusive", "--output=/dev/null"]
     cluster.run("sbatch", *urgent, "--wrap", "sleep 2")
     release(cluster, job)
-    assert snakemake.wait(180) == 0, log_of(site)
+    assert snakemake.wait(PATIENCE) == 0, log_of(site)
     record = read(site, record_of("2n1d"))
     assert record["status"] == "ok", record["reason"]
     assert record["provenance"]["scheduler_job"] == job
@@ -334,7 +337,7 @@ def test_a_job_that_is_preempted_goes_back_into_the_queue(cluster, site):
 
 @pytest.mark.full
 def test_a_job_over_its_time_limit_leaves_no_record(cluster, site):
-    ask(site, steps=LONG, timeout_seconds=300)
+    ask(site, steps=LONG)
     tight = ["--set-resources", "repetition:runtime=1", "--retries", "0"]
     assert run(site, *tight, "--", record_of("1n1d")) == 1
     assert "SLURM status is: 'TIMEOUT'" in log_of(site)
@@ -391,7 +394,7 @@ def test_a_killed_rank_is_a_crash_and_a_hung_one_a_timeout(cluster, site):
     killed, hung = jobs
     os.kill(jobs[killed][1], signal.SIGKILL)
     os.kill(jobs[hung][1], signal.SIGSTOP)
-    assert snakemake.wait(120) == 0, log_of(site)
+    assert snakemake.wait(PATIENCE) == 0, log_of(site)
     records = {
         each["provenance"]["scheduler_job"]: each for each in map(partial(read, site), names)
     }
@@ -421,7 +424,7 @@ def test_snakemake_is_killed_started_twice_and_the_controller_restarted(cluster,
 
     snakemake.kill()
     snakemake.wait()
-    cluster.wait_for_no_job(90)  # its job goes on and ends by itself
+    cluster.wait_for_no_job(400)  # its job goes on and ends by itself
     before = (site / record_of("2n1d")).read_bytes()
     assert json.loads(before)["status"] == "ok"
     assert run(site, record_of("1n1d"), record_of("2n1d")) == 0, log_of(site)
@@ -451,13 +454,13 @@ def test_a_cancelled_job_that_squeue_has_forgotten_is_submitted_again(forgetful,
     soon = f"inside_snakemake.FORGOTTEN_SECONDS = 1; {call}"
     rules.write_text(rules.read_text().replace(call, soon))
     snakemake = start(site, record_of("1n1d"))
-    (job,) = wait_until(forgetful.jobs, 120)
+    (job,) = wait_until(forgetful.jobs, 400)
     snakemake.send_signal(signal.SIGSTOP)  # it looks again when the job is forgotten
     forgetful.run("scancel", job)
     all_jobs = ["squeue", "-h", "--states=all", "-o", "%i"]
     assert wait_until(lambda: job not in forgetful.run(*all_jobs).split(), 90), "still known"
     snakemake.send_signal(signal.SIGCONT)
-    assert snakemake.wait(240) == 0, log_of(site)
+    assert snakemake.wait(PATIENCE) == 0, log_of(site)
     assert f"squeue no longer knows job {job}" in log_of(site)
     assert read(site, record_of("1n1d"))["provenance"]["scheduler_job"] != job
 
@@ -514,7 +517,7 @@ def on_two_nodes(module: str, *arguments: object) -> str:
         env={**os.environ, "PYTHONPATH": str(ROOT / "scripts")},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stderr
@@ -559,7 +562,7 @@ def test_every_framework_over_nodes_and_devices(
         "warmup_steps": 1,
         "measured_steps": 1,
         "cores_per_device": 1,
-        "timeout_seconds": 250,
+        "timeout_seconds": 600,
         "seed": 1,
         "data_dir": str(sample_data),
     }

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from conftest import ROOT, SCRIPTS
+from conftest import ROOT, SCRIPTS, skip_without_bfloat16
 
 from dlperf import workloads
 from dlperf.analysis.round import tiers
@@ -54,6 +54,7 @@ def check(spot: Spot, scripts: Path, folder: Path, draw: Path | None = None) -> 
 
     The replay and the verdict are those of the code itself.
     """
+    skip_without_bfloat16(spot.framework, spot.precision)
     folder.mkdir(exist_ok=True)
     if draw is None:
         draw = folder / "draw.json"

@@ -91,6 +91,7 @@ def document(request: Request, status: str, reason: str, **known: Any) -> dict[s
         "environ": {},
         "capabilities": {},
         "driver": "",
+        "bfloat16": [],
         "extras": {},
         "conda": [],
         "freeze": [],
@@ -157,7 +158,7 @@ def _locked(request: Request, prefix: Path, descriptor: int) -> dict[str, Any]:
         extras=added,
         conda=conda.packages(prefix),
         **_reported(probe),
-        **_gpus(definition),
+        **_hardware(definition),
         environ=_environ(definition, python),
     )
     disk.write(made, marker)
@@ -339,9 +340,14 @@ def _reported(probe: dict[str, Any]) -> dict[str, Any]:
     return {name: probe[name] for name in ("python", "version", "freeze")}
 
 
-def _gpus(definition: Definition) -> dict[str, Any]:
-    """The GPUs and the driver for which the locked packages are built, so not of other builds."""
-    return {"capabilities": definition.build.capabilities, "driver": definition.build.driver}
+def _hardware(definition: Definition) -> dict[str, Any]:
+    """What the locked packages need of GPUs, driver and processor, so not of other builds."""
+    build = definition.build
+    return {
+        "capabilities": build.capabilities,
+        "driver": build.driver,
+        "bfloat16": list(build.bfloat16),
+    }
 
 
 def _check_space(request: Request) -> None:

@@ -30,6 +30,7 @@ class Build:
     otherwise: str = ""
     capabilities: dict[str, Any] = field(default_factory=dict)
     driver: str = ""
+    bfloat16: tuple[str, ...] = ()
     distributed: dict[str, Any] = field(default_factory=dict)
 
 
@@ -164,7 +165,11 @@ def build_section(framework: str, name: str, yaml_path: Path) -> Build:
             f"{path}: {name}: capabilities, driver: must be like "
             '{sass: ["8.0"], ptx: "9.0", ptx_driver: "555"} and "525", each number in quotes'
         )
-    return Build(**{**section, "library_path": tuple(section.get("library_path", ()))})
+    lists = {key: section.get(key, []) for key in ("library_path", "bfloat16")}
+    for key, value in lists.items():
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise EnvironmentProblem(f"{path}: {name}: {key}: {value!r} is no list of texts: [...]")
+    return Build(**{**section, **{key: tuple(value) for key, value in lists.items()}})
 
 
 def differences(freeze: list[str], lock_path: Path) -> list[str]:

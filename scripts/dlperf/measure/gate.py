@@ -1,18 +1,39 @@
-"""Whether a framework's build can run on the GPUs of a node, before any rank starts there.
+"""Whether a framework's build can run on the hardware of a node, before any rank starts there.
 
-In: what env.json says of the build (`capabilities`, `driver`, from envs/build.yaml) and the facts
-of the cards. Out: a reason for the status `unsupported`, or "". Without it, a build that has no
-kernels for a card ends in a crash after minutes.
+In: what env.json says of the build (`capabilities`, `driver`, `bfloat16`, from envs/build.yaml) and
+the facts of the node. Out: a reason for the status `unsupported`, or "". Without it, a build that
+has no kernels for a card or a processor ends in a crash, perhaps after minutes.
 """
 
 import re
 
 
-def refusal(environment, gpus, name):
-    """Why the build cannot run on one of these cards (host.gpu_facts) of node `name`, or "".
+def refusal(environment, case, facts, name):
+    """Why the build cannot run a case on node `name` with these facts (of node.Node), or "".
 
-    Builds of which nothing is known, as of containers, are not judged, nor are cards that say
-    nothing of themselves.
+    Builds of which nothing is known, as of containers, are not judged.
+    """
+    if case["settings"]["device"] == "cuda":
+        return no_kernels(environment, facts["gpus"], name)
+    return no_bfloat16(environment, case["identity"]["precision"], facts, name)
+
+
+def no_bfloat16(environment, precision, facts, name):
+    """Why the build computes no mixed precision on this processor (host.facts), or ""."""
+    missing = [
+        each for each in environment.get("bfloat16", []) if each not in facts["cpu_features"]
+    ]
+    if not missing or not precision.startswith("amp"):
+        return ""
+    build = "%(framework)s %(version)s" % environment
+    has = (build, ", ".join(missing), facts["cpu"], name)
+    return "%s computes in bfloat16 only on a processor with %s; %s of %s has none" % has
+
+
+def no_kernels(environment, gpus, name):
+    """Why the build cannot run on one of these cards (host.gpu_facts), or "".
+
+    Cards that say nothing of themselves are not judged.
     """
     has, driver = environment.get("capabilities"), environment.get("driver")
     if not has or not driver:

@@ -294,7 +294,7 @@ class Attempt:
             cores = len(about["cores"]) if pinned else sys.maxsize
             memory = about["facts"]["memory_bytes"]
             reason = too_small(self._case, about["name"], cores, about["gpus"], memory)
-            reason = reason or gate.refusal(environment, about["facts"]["gpus"], about["name"])
+            reason = reason or gate.refusal(environment, self._case, about["facts"], about["name"])
             if reason:
                 self.failure = ("unsupported", reason)
                 return

@@ -66,9 +66,9 @@ def slow(workload: str, framework: str, precision: str, name: str, edit: Wrap) -
 #: The moments begin anew in each step.
 FORGETFUL = "kept[0] = take()\nwork.restart(read())"
 SLOW = [
+    slow("wide_deep", "pytorch", "amp", "half of each update", changed(OTHER_RATE.format(0.5))),
     slow("wide_deep", "mxnet", "amp", "each second step left out", left_out(2)),
     slow("wide_deep", "jax", "fp32", "each tenth step left out", left_out(10)),
-    slow("wide_deep", "pytorch", "amp", "half of each update", changed(OTHER_RATE.format(0.5))),
     slow("wide_deep", "jax", "fp32", "weights in bfloat16", changed(NARROW)),
     slow("wide_deep", "mxnet", "fp32", "110 % of each update", changed(OTHER_RATE.format(1.1))),
     slow("gpt", "pytorch", "amp", "each tenth step left out", left_out(10)),

@@ -539,15 +539,17 @@ def test_a_container_and_a_users_own_python_are_not_judged(insert, tmp_path):
     assert started(measured("mxnet", tmp_path, capabilities={}, driver=""))
     document = json.loads((tmp_path / "env.json").read_text())
     del document["capabilities"], document["driver"]  # env.json of an earlier version
-    assert gate.refusal(document, [{"compute_capability": "9.0"}], "n1") == ""
+    assert gate.no_kernels(document, [{"compute_capability": "9.0"}], "n1") == ""
 
 
 def test_each_card_of_a_node_is_looked_at():
     has = {"capabilities": {"sass": ["8.0"], "ptx": "", "ptx_driver": ""}, "driver": "450"}
     has.update(framework="x", version="1")
     cards = [{"compute_capability": "8.6"}, {}, {"compute_capability": "7.5", "name": "T4"}]
-    assert "no kernels for the T4 (compute capability 7.5) on n1" in gate.refusal(has, cards, "n1")
-    assert gate.refusal(has, cards[:2], "n1") == ""
+    assert "no kernels for the T4 (compute capability 7.5) on n1" in gate.no_kernels(
+        has, cards, "n1"
+    )
+    assert gate.no_kernels(has, cards[:2], "n1") == ""
 
 
 @pytest.mark.parametrize(

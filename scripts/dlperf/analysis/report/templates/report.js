@@ -108,7 +108,7 @@ function group(cells, fixed, free, measure, { unit, lower }, sorted) {
   const look = { ast: true, renderer: "svg", actions: false, defaultStyle: false }; // ast: no eval
   whenNear(place, async () => {
     await vegaEmbed(place, plot(lines, `${heading}, in ${of}. ${said}`), look);
-    performance.mark("plot"); // a test asks when the first one was there
+    performance.mark("plot"); // benchmarks/report.py asks when the first one was there
   });
   const title = make("h3", {}, `${heading} `, make("small", {}, of));
   return make("section", { "aria-label": heading }, title, place);
