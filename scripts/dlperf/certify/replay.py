@@ -90,6 +90,8 @@ def replay(asked):
     else:
         document.update(attempted(replayed if trains(case) else answered, case, ran))
     document["provenance"]["seconds"] = round(time.time() - started, 1)
+    if not case.searched:  # what the plan learns from
+        document["provenance"]["expected_seconds"] = round(costs_of(ran[0])[0], 1)
     return document
 
 

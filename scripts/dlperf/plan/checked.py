@@ -3,9 +3,12 @@
 In: the config, cases, and what a round has already. Out: reasons, and lines of the plan.
 """
 
+import json
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from dlperf import scenarios, workloads
 from dlperf.contract import draws
@@ -63,6 +66,7 @@ def lines(
     if not timed:
         return
     folder = results / config.round
+    took_by_estimate = _learned(results)
     missing = [case for case in wanted if not (folder / draws.spot_run_of(case)).exists()]
     groups: dict[str, list[Case]] = {}
     for case in wanted:
@@ -71,7 +75,10 @@ def lines(
     said = f"Spot checks of what is timed: {len(wanted)} cases in {len(groups)} groups"
     if missing or replays:
         runs = sum(expected(case)[0] * runs_of(case) for case in missing)
-        took = sum(_seconds(config, own, folder) for own in replays)
+        took = sum(
+            _seconds(config, own, folder) * took_by_estimate.get(own[0].workload, 1)
+            for own in replays
+        )
         said += f"; spot runs about {duration(runs)}, replays about {duration(took)}"
         if any(own[0].searched for own in replays):
             said += f", at most {config.checks.seconds} s for each group whose sizes are searched"
@@ -90,6 +97,24 @@ def _seconds(config: Config, group: Sequence[Case], folder: Path) -> float:
     sized = [searches.found(case, folder) for case in group]
     took = sum(bounds.cost(case, config.device, steps)[0] for case in sized if size_of(case))
     return min(took, config.checks.seconds)
+
+
+def _learned(results: Path) -> dict[str, float]:
+    """Workload -> what replays of it took in all rounds here, over what was expected; medians."""
+    found: dict[str, list[float]] = {}
+    for path in results.glob("*/checks/replays/*.json"):
+        if ratio := _took_by_estimate(path):
+            found.setdefault(path.name.partition("-")[0], []).append(ratio)
+    return {workload: statistics.median(ratios) for workload, ratios in found.items()}
+
+
+def _took_by_estimate(path: Path) -> float:
+    """0 where the document does not say."""
+    try:
+        said: dict[str, Any] = json.loads(path.read_bytes())["provenance"]
+        return float(said["seconds"]) / float(said["expected_seconds"])
+    except (OSError, ValueError, KeyError, TypeError, ArithmeticError):
+        return 0.0
 
 
 def _lines_of_tests(config: Config, cases: Sequence[Case], results: Path) -> Iterator[str]:
