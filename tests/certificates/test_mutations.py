@@ -244,7 +244,7 @@ def title(mutation: Mutation) -> str:
     return f"{mutation.framework}: {mutation.name}, {mutation.layout}"
 
 
-@pytest.mark.parametrize("mutation", one_in(9, RESNET50))
+@pytest.mark.parametrize("mutation", one_in(18, RESNET50))
 def test_a_wrong_setting_of_resnet50_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
@@ -275,7 +275,7 @@ def test_a_wrong_setting_of_wide_and_deep_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 
-@pytest.mark.parametrize("mutation", one_in(8, SHARDED))
+@pytest.mark.parametrize("mutation", one_in(16, SHARDED))
 def test_a_wrong_setting_of_sharded_tables_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
@@ -313,10 +313,9 @@ def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
 @pytest.mark.parametrize(
     "mutation",
     one_in(20, ALONE)
-    + one_in(16, SPLIT)
+    + first(1, SPLIT)
     + first(1, GPT_DEEPSPEED)
-    + first(1, SPLIT_IN_MINDSPORE)
-    + first(0, GPT_JAX + SPLIT_IN_PADDLEPADDLE)
+    + first(0, GPT_JAX + SPLIT_IN_MINDSPORE + SPLIT_IN_PADDLEPADDLE)
     + first(0, GPT_TENSORFLOW + GPT_TENSORFLOW1 + GPT_MXNET + GPT_MEGATRON)
     + first(0, GPT_ONEFLOW + GPT_PADDLEPADDLE + GPT_MINDSPORE)
     + first(0, SPLIT_IN_TENSORFLOW + SPLIT_IN_ONEFLOW),
@@ -328,7 +327,7 @@ def test_a_wrong_setting_of_gpt_does_not_pass(mutation, certificate):
 @pytest.mark.parametrize(
     "mutation",
     first(2, GPT)
-    + first(1, GPT_IN_JAX)
+    + first(0, GPT_IN_JAX)
     + first(1, GPT_IN_DEEPSPEED)
     + first(0, GPT_IN_MEGATRON + GPT_IN_TENSORFLOW + GPT_IN_ONEFLOW)
     + first(0, GPT_IN_TENSORFLOW1 + GPT_IN_MXNET + GPT_IN_PADDLEPADDLE + GPT_IN_MINDSPORE),
@@ -340,7 +339,7 @@ def test_gpt_passes_in_every_layout_as_it_is(mutation, certificate):
 
 @pytest.mark.parametrize(
     "mutation",
-    first(2, INSIGHTFACE)
+    first(1, INSIGHTFACE)
     + first(0, HEADS + SAMPLERS + HALF)
     + first(0, INSIGHTFACE_JAX)
     + first(0, HALF_IN_JAX)

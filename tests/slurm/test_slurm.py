@@ -19,7 +19,7 @@ from pathlib import Path
 import cluster as slurm
 import pytest
 import yaml
-from conftest import ROOT, SMALL_ROUND, copy_repository, one_of_all
+from conftest import CPU_FRAMEWORKS, ROOT, SMALL_ROUND, copy_repository
 from edits import assignment, edit_file
 
 from dlperf import frameworks, plan, workloads
@@ -536,7 +536,8 @@ def test_a_certificate_over_two_nodes(cluster, environments, reference, sample_d
     assert certificate["provenance"]["nodes"] == 2
 
 
-@pytest.mark.parametrize("framework", one_of_all("tensorflow1"))
+@pytest.mark.full
+@pytest.mark.parametrize("framework", CPU_FRAMEWORKS)
 def test_every_framework_over_nodes_and_devices(
     framework, cluster, environments, sample_data, tmp_path
 ):

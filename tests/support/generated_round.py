@@ -311,7 +311,7 @@ def record(
                 "rank": rank,
                 "node": f"node{rank // case.devices_per_node + 1}",
                 "start": 1000.0,
-                "end": 1000.0 + seconds - 0.0002 * (ranks - 1 - rank),
+                "end": 1000.0 + seconds - 0.0002 * (ranks - 1 - rank) / ranks,
                 "start_utc": start.timestamp(),
                 "end_utc": start.timestamp() + seconds,
                 **dict.fromkeys(("rank_start", "rank_end", "queued_seconds"), 0.0),

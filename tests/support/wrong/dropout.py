@@ -135,4 +135,4 @@ DROPOUT = [
     ),
 ]
 #: Those of `make test`.
-FEW = 2
+FEW = 1
