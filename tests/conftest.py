@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -58,12 +58,14 @@ CPU_FRAMEWORKS = (
 CPU_ENVIRONMENTS = (*CPU_FRAMEWORKS, "deepspeed", "megatron")
 
 
+def some_of(names: Iterable[str], *first: str) -> list:
+    """For parametrize: `make test` takes those that come first, `make test-full` all of `names`."""
+    return [name if name in first else pytest.param(name, marks=pytest.mark.full) for name in names]
+
+
 def one_of_all(first: str) -> list:
-    """All frameworks, for parametrize: `make test` takes this one, `make test-full` all."""
-    return [
-        name if name == first else pytest.param(name, marks=pytest.mark.full)
-        for name in CPU_FRAMEWORKS
-    ]
+    """All frameworks, of which `make test` takes this one."""
+    return some_of(CPU_FRAMEWORKS, first)
 
 
 def _proved() -> dict[tuple[str, str, str], str]:

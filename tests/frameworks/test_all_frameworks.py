@@ -70,7 +70,7 @@ def measured(case, config, out: Path) -> dict:
 
 
 # These train on two devices in the tests of rounds and of clusters, too.
-ELSEWHERE = ("pytorch", "mxnet", "tensorflow1")
+ELSEWHERE = ("pytorch", "mxnet")
 
 
 @pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.full), 2])
