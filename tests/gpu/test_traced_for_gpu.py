@@ -36,19 +36,9 @@ STEPS = [
         )
     ),
     brief("wide_deep", adam="dense"),
+    *(brief("insightface", compiler=compiler, head="partial") for compiler in ("none", "xla")),
     brief("resnet50", layout={"accumulation": 2}),
 ]
-#: What the steps of this version break without a compiler: findings of docs/gpu-results.md.
-KNOWN = {
-    "wide_deep": {"host"},
-    "electra": {"host"},
-    "insightface": {"host"},
-}
-
-
-def known(step: Step) -> set[str]:
-    is_found = step.compiler == "none" and step.dimensions.get("adam") != "dense"
-    return KNOWN.get(step.workload, set()) if is_found else set()
 
 
 @pytest.fixture(scope="session")
@@ -69,8 +59,7 @@ def traced(request) -> Callable[[Step], tf_steps.Traced]:
 @pytest.mark.full
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
 def test_a_gpu_has_a_kernel_for_each_operation_of_a_step(step, traced):
-    found = tf_checks.problems(traced(step))
-    assert set(found) == known(step), found
+    assert tf_checks.problems(traced(step)) == {}
 
 
 #: Wrong steps, and the check that must refuse each, which the same step without it passes.

@@ -72,7 +72,7 @@ class Adam(tf.Module):
         super().__init__()
         self.trained, self.lazy, self.learning_rate = variables, lazy, learning_rate
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
-        self.summed = summed if not run.cuda and run.compiler == "none" else summed_repeatedly
+        self.summed = summing(run)
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.first = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
         self.second = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
@@ -118,20 +118,30 @@ def update_rows(variable, first, second, ids, g, lr, epsilon, beta1, beta2):
         tf.raw_ops.ResourceScatterUpdate(resource=each.handle, indices=ids, updates=rows)
 
 
+def summing(run):
+    """`summed`, or where sizes must be known before, `summed_repeatedly`."""
+    if run.compiler == "xla":
+        return summed_repeatedly
+    # a GPU leaves what is computed of int32 to the host, which waits for it
+    return functools.partial(summed_repeatedly, number=tf.int64) if run.cuda else summed
+
+
 def summed(ids, rows):
     """(ids, for each the sum of all its rows); no id stands twice."""
     ids, place = tf.unique(ids)
     return ids, tf.math.unsorted_segment_sum(rows, place, tf.size(ids))
 
 
-def summed_repeatedly(ids, rows):
+def summed_repeatedly(ids, rows, number=tf.int32):
     """The same, with ids as often as they were given, each time with the same sum.
 
     How many different ones there are, a GPU knows only when it is done, and XLA has static shapes.
+    number: the type of ids.
     """
+    ids = tf.cast(ids, number)
     order = tf.argsort(ids)
     ids = tf.gather(ids, order)
-    place = tf.cumsum(tf.cast(ids[1:] != ids[:-1], tf.int32))
-    place = tf.concat([[0], place], 0)
+    place = tf.cumsum(tf.cast(ids[1:] != ids[:-1], number))
+    place = tf.concat([tf.zeros([1], number), place], 0)
     sums = tf.math.unsorted_segment_sum(tf.gather(rows, order), place, tf.size(ids))
     return ids, tf.gather(sums, place)

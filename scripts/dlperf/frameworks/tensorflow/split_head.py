@@ -128,7 +128,8 @@ class Replicas(parallel.Group):
 
 def columns_of(places, dtype):
     """((row, column) of each row's own class, (row, 0) where it is none; 1 where it is one)."""
-    columns = tf.stack([tf.range(places.shape[0]), tf.maximum(places, 0)], 1)
+    rows = tf.range(places.shape[0], dtype=places.dtype)
+    columns = tf.stack([rows, tf.maximum(places, 0)], 1)
     return columns, tf.cast(places >= 0, dtype)
 
 
@@ -150,13 +151,17 @@ def taken(keys, rows, labels, fixed):
     of rows stands the number of keys, which is none of a row.
     """
     count = keys.shape[0]
-    if labels <= rows:
-        return tf.sort(tf.math.top_k(keys, rows, sorted=False).indices)
-    rows = tf.maximum(rows, tf.math.count_nonzero(keys == 2, dtype=tf.int32))
-    if not fixed:
-        return tf.sort(tf.math.top_k(keys, rows, sorted=False).indices)
-    chosen = tf.math.top_k(keys, min(count, labels)).indices
-    return tf.sort(tf.where(tf.range(chosen.shape[0]) < rows, chosen, count))
+    if labels > rows:
+        rows = tf.maximum(rows, tf.math.count_nonzero(keys == 2, dtype=tf.int32))
+        if fixed:
+            chosen = tf.math.top_k(keys, min(count, labels)).indices
+            return sorted_numbers(tf.where(tf.range(chosen.shape[0]) < rows, chosen, count))
+    return sorted_numbers(tf.math.top_k(keys, rows, sorted=False).indices)
+
+
+def sorted_numbers(numbers):
+    """In int64: without XLA, a GPU leaves what is computed of int32 to the host."""
+    return tf.sort(tf.cast(numbers, tf.int64))
 
 
 def looked_up(variable, rows):
@@ -176,9 +181,7 @@ class SGD(tf.Module):
         super().__init__()
         self.trained, self.learning_rate = variables, learning_rate
         self.momentum, self.decay = momentum, weight_decay
-        self.summed = sparse.summed
-        if run.cuda or run.compiler == "xla":
-            self.summed = sparse.summed_repeatedly
+        self.summed = sparse.summing(run)
         self.velocities = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
 
     def apply(self, gradients, norm=None, finite=None):

@@ -213,7 +213,7 @@ class Head(tf.Module):
         if facts.is_sampled(dimensions):
             rows = sample(self.run, count, places, *(each[first:][:count] for each in given))
             centres = split_head.looked_up(centres, rows)
-            places = tf.where(places >= 0, tf.searchsorted(rows, places), -1)
+            places = tf.where(places >= 0, tf.searchsorted(rows, places, out_type=tf.int64), -1)
             is_there = rows < count
 
         def scores(x, centres):
@@ -233,7 +233,8 @@ def normalized(rows):
 
 def places_of(labels, first, count):
     """The rows that labels are of, counted from a rank's first of so many; -1 for other ranks'."""
-    places = labels - first
+    # without XLA, a GPU leaves what is computed of int32 to the host, which waits for it
+    places = tf.cast(labels, tf.int64) - first
     return tf.where((places >= 0) & (places < count), places, -1)
 
 
