@@ -101,11 +101,15 @@ def test_a_step_that_overflows_leaves_tables_and_moments_as_they_were(compiler, 
 
 
 SUMMED = """
+import dataclasses
 import tensorflow as tf
 from dlperf.frameworks.tensorflow import sparse
 
 ids, rows = tf.random.uniform([40], maxval=9, dtype=tf.int32), tf.random.normal([40, 3])
-pairs = [sparse.summed(ids, rows), sparse.summed_repeatedly(ids, rows)]
+run = dataclasses.replace(run, compiler="none", device="cuda")
+by_xla = dataclasses.replace(run, compiler="xla")
+pairs = [sparse.summed(ids, rows), *(sparse.summing(each)(ids, rows) for each in (by_xla, run))]
+assert [ids.dtype.name for ids, _ in pairs] == ["int32", "int32", "int64"]
 print(json.dumps([ids.numpy().tolist()] + [[each.numpy().tolist() for each in p] for p in pairs]))
 """
 
@@ -113,11 +117,12 @@ print(json.dumps([ids.numpy().tolist()] + [[each.numpy().tolist() for each in p]
 def test_on_a_gpu_each_id_has_the_sum_of_its_rows_as_often_as_it_is_given(environments):
     run = in_framework.rank("tensorflow", "wide_deep")
     found = in_framework.printed(run, SUMMED, environments / "tensorflow.cpu")
-    given, (ids, sums), (repeated, each) = json.loads(found)
-    assert sorted(ids) == sorted(set(given)) and repeated == sorted(given)
+    given, (ids, sums), *others = json.loads(found)
     of = dict(zip(ids, sums, strict=True))
-    for place, row in zip(repeated, each, strict=True):
-        assert row == pytest.approx(of[place], abs=1e-5)
+    for repeated, each in others:
+        assert sorted(ids) == sorted(set(given)) and repeated == sorted(given)
+        for place, row in zip(repeated, each, strict=True):
+            assert row == pytest.approx(of[place], abs=1e-5)
 
 
 SAMPLED = """
