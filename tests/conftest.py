@@ -107,13 +107,14 @@ SMALL_ROUND = {
 }
 
 PROVED = _proved()
+#: Those that `make test` makes anew: one of each framework, beside what other tests certify.
 PROVED_SHORT = [
-    (workload, framework, layout)
-    for workload, framework, layout in PROVED
-    if (workload == "wide_deep" and layout == "1")
-    # what a round of SMALL_ROUND takes, and the one framework that compiles a whole step
-    or (workload == "resnet50" and framework in ("pytorch", "mxnet") and layout in ("1", "dp2"))
-    or (workload == "resnet50" and framework == "jax" and layout == "1")
+    *(("resnet50", framework, "1") for framework in ("mxnet", "jax")),
+    ("resnet50", "pytorch", "dp2"),
+    *(
+        ("wide_deep", framework, "1")
+        for framework in ("tensorflow", "tensorflow1", "paddlepaddle", "oneflow", "mindspore")
+    ),
 ]
 
 
@@ -277,7 +278,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def measured_round(tmp_path_factory, certificates, sample_data) -> Path:
+def measured_round(tmp_path_factory, environments, sample_data) -> Path:
     """A copy of the repository in which `all` measured SMALL_ROUND; for tests that leave it so."""
     folder = copy_repository(tmp_path_factory.mktemp("measured") / "checkout")
     (folder / "config/config.yaml").write_text(yaml.safe_dump(SMALL_ROUND))

@@ -270,7 +270,7 @@ def test_a_wrong_setting_of_bert_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
 
-@pytest.mark.parametrize("mutation", one_in(12, WIDE_DEEP))
+@pytest.mark.parametrize("mutation", one_in(24, WIDE_DEEP))
 def test_a_wrong_setting_of_wide_and_deep_does_not_pass(mutation, certificate):
     assert_fails(certificate(mutation), mutation.tier)
 
@@ -305,7 +305,7 @@ def test_a_padded_vocabulary_has_no_share_in_any_framework(mutation, certificate
         assert certificate(mutation)["passed"], certificate(mutation)["tiers"]
 
 
-@pytest.mark.parametrize("mutation", one_in(48, SQUAD + INFER + QUALITY) + first(0, IN_BFLOAT16))
+@pytest.mark.parametrize("mutation", first(1, SQUAD + INFER + QUALITY) + first(0, IN_BFLOAT16))
 def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
     assert_as_it_should_be(mutation, certificate(mutation))
 
@@ -314,8 +314,7 @@ def test_a_wrong_setting_on_squad_does_not_pass(mutation, certificate):
     "mutation",
     one_in(20, ALONE)
     + first(1, SPLIT)
-    + first(1, GPT_DEEPSPEED)
-    + first(0, GPT_JAX + SPLIT_IN_MINDSPORE + SPLIT_IN_PADDLEPADDLE)
+    + first(0, GPT_DEEPSPEED + GPT_JAX + SPLIT_IN_MINDSPORE + SPLIT_IN_PADDLEPADDLE)
     + first(0, GPT_TENSORFLOW + GPT_TENSORFLOW1 + GPT_MXNET + GPT_MEGATRON)
     + first(0, GPT_ONEFLOW + GPT_PADDLEPADDLE + GPT_MINDSPORE)
     + first(0, SPLIT_IN_TENSORFLOW + SPLIT_IN_ONEFLOW),
@@ -326,7 +325,7 @@ def test_a_wrong_setting_of_gpt_does_not_pass(mutation, certificate):
 
 @pytest.mark.parametrize(
     "mutation",
-    first(2, GPT)
+    first(1, GPT)
     + first(0, GPT_IN_JAX)
     + first(1, GPT_IN_DEEPSPEED)
     + first(0, GPT_IN_MEGATRON + GPT_IN_TENSORFLOW + GPT_IN_ONEFLOW)

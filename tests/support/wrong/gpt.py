@@ -60,7 +60,7 @@ def all_layouts(*names: str) -> list[Mutation]:
 
 #: What passes. The cheapest that have each kind of split between them come first.
 RIGHT = [
-    *all_layouts("1", "tp2", "tp2pp2acc2", "dp2zero3acc2"),
+    *all_layouts("tp2", "1", "tp2pp2acc2", "dp2zero3acc2"),
     *all_layouts("dp2", "acc2", "pp2acc2", "dp2tp2", "dp2tp2acc2", "dp2pp2acc2"),
     *all_layouts("dp2zero1", "dp2zero2", "dp2zero3", "ckpt1", "tp2ckpt1", "pp2ckpt1acc2"),
     *all_layouts("dp2zero1acc2", "dp2zero2acc2"),
