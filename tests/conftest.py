@@ -63,6 +63,17 @@ def some_of(names: Iterable[str], *first: str) -> list:
     return [name if name in first else pytest.param(name, marks=pytest.mark.full) for name in names]
 
 
+def the_first(count: int, cases: Iterable) -> list:
+    """For parametrize: `make test` takes so many of the cases, `make test-full` all of them."""
+    return [
+        pytest.param(
+            *(each if isinstance(each, tuple) else (each,)),
+            marks=[pytest.mark.full] * (place >= count),
+        )
+        for place, each in enumerate(cases)
+    ]
+
+
 def one_of_all(first: str) -> list:
     """All frameworks, of which `make test` takes this one."""
     return some_of(CPU_FRAMEWORKS, first)

@@ -10,7 +10,7 @@ import analysis_steps
 import disks
 import generated_round
 import pytest
-from conftest import copy_repository, snakemake
+from conftest import copy_repository, snakemake, the_first
 
 from dlperf.analysis.__main__ import main
 from dlperf.analysis.round import checksums
@@ -103,7 +103,9 @@ def read_only(command: list[str], clone: Path, work: Path) -> subprocess.Complet
     return disks.run(command, clone, disks.READ_ONLY, cwd=work, env=environ)
 
 
-@pytest.mark.parametrize("asked", [["-n"], ["plan"], ["audit"], ["audit", "--config", "out=a.tsv"]])
+@pytest.mark.parametrize(
+    "asked", the_first(1, [["audit", "--config", "out=a.tsv"], ["audit"], ["plan"], ["-n"]])
+)
 def test_an_auditor_who_may_only_read_uses_a_folder_of_links(clone, archive, tmp_path, asked):
     """Snakemake itself writes its .snakemake/ where it works, so that is elsewhere."""
     with zipfile.ZipFile(archive) as packed:
