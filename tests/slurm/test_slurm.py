@@ -410,6 +410,7 @@ def test_a_killed_rank_is_a_crash_and_a_hung_one_a_timeout(cluster, site):
     assert len(list(kept.iterdir())) == 4  # those that failed, too
 
 
+@pytest.mark.full  # without Slurm, tests/workflow/test_rounds.py shows it
 def test_snakemake_is_killed_started_twice_and_the_controller_restarted(cluster, site):
     ask(site, steps={"warmup": 1, "measured": 60})
     snakemake, _ = start_and_wait_for_ranks(site, record_of("2n1d"))
