@@ -62,7 +62,7 @@ def sample(scores, noise=None):
         inner = tf.random.uniform(scores.shape, dtype=scores.dtype) + facts.NOISE_EPSILON
         noise = -tf.math.log(facts.NOISE_EPSILON - tf.math.log(inner))
     noise = tf.reshape(tf.cast(noise, scores.dtype), scores.shape)
-    return tf.argmax(scores + noise, -1, tf.int32)
+    return tf.argmax(scores + noise, -1)
 
 
 def model(run):
@@ -81,6 +81,8 @@ def weights(run, network):
 
 def loss(run, network, tokens, segments, mask, positions, labels, chosen, noise=None):
     dtype, table = framework.compute_dtype(run), network.table()
+    # without XLA, a GPU leaves what is computed of int32 to the host, which waits for it
+    tokens, labels = tf.cast(tokens, tf.int64), tf.cast(labels, tf.int64)
     words = network.generate(table, tokens, segments, mask, positions, dtype)
     each = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.reshape(labels, [-1]), words)
     used = tf.cast(chosen, words.dtype)
@@ -135,6 +137,7 @@ def training(run):
 def evaluated(run, network, tokens, segments, mask, positions, labels, chosen, noise=None):
     """In the quality scenario: what facts.tally takes."""
     dtype, table = framework.compute_dtype(run), network.word_embedding
+    tokens = tf.cast(tokens, tf.int64)
     words = network.generate(table, tokens, segments, mask, positions, dtype, training=False)
     there = tf.gather(tokens, positions, batch_dims=1)
     samples = tf.where(chosen > 0, tf.reshape(sample(words, noise), positions.shape), there)
