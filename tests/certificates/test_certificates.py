@@ -1,7 +1,7 @@
 """Every framework proves its work, in the modes that the laptop round times.
 
-`make test` has Wide & Deep's training on one device in all, and ResNet-50's in PyTorch, MXNet and
-JAX; `make test-full` has all, and a tenth of them with drawn seeds. Of the other layouts and
+`make test` has ResNet-50's training in PyTorch, MXNet and JAX, and Wide & Deep's on one device in
+the others; `make test-full` has all, and a tenth of them with drawn seeds. Of the other layouts and
 scenarios, and of the other workloads, test_mutations.py, test_inference.py and test_quality.py have
 some.
 """
