@@ -1,6 +1,8 @@
 """Every wrong setting can still be made: of the pages as they are, and as they could be written."""
 
 import ast
+from functools import cache
+from pathlib import Path
 
 import pytest
 from edits import edited, found
@@ -101,22 +103,40 @@ def renamed(source: str, names: dict[str, set[str]]) -> str:
     return ast.unparse(tree)
 
 
+@cache
+def written(workload: str, framework: str) -> dict[Path, str]:
+    return sources_of(workload, framework)
+
+
+@cache
+def reformatted(workload: str, framework: str) -> dict[Path, str]:
+    """The same with other line breaks."""
+    sources = written(workload, framework)
+    return {path: ast.unparse(ast.parse(source)) for path, source in sources.items()}
+
+
 @pytest.mark.parametrize("mutation", ALL, ids=title)
 def test_a_wrong_setting_is_one_change_of_the_implementation_as_it_is(mutation):
-    sources = sources_of(mutation.workload, mutation.framework)
+    sources = written(mutation.workload, mutation.framework)
     path, wrong = edited(mutation.edit, sources)
     assert ast.dump(ast.parse(wrong)) != ast.dump(ast.parse(sources[path]))
     compile(wrong, str(path), "exec")
     ast.parse(wrong, str(path), feature_version=(3, 7))
 
 
-@pytest.mark.parametrize("mutation", ALL, ids=title)
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        pytest.param(each, id=title(each), marks=[pytest.mark.full] * (place % 10 != 0))
+        for place, each in enumerate(ALL)
+    ],
+)
 def test_a_wrong_setting_survives_other_line_breaks_and_names(mutation):
-    sources = sources_of(mutation.workload, mutation.framework)
+    sources = written(mutation.workload, mutation.framework)
     path, wrong = edited(mutation.edit, sources)
 
-    reformatted = {each: ast.unparse(ast.parse(source)) for each, source in sources.items()}
-    assert edited(mutation.edit, reformatted) == (path, wrong)
+    others = reformatted(mutation.workload, mutation.framework)
+    assert edited(mutation.edit, others) == (path, wrong)
 
     tree = ast.parse(sources[path])
     names = {name: set().union(*map(local_names, found(tree, name))) for name in functions_of(tree)}
