@@ -7,8 +7,8 @@ import pytest
 from conftest import ROOT
 
 from dlperf.contract.layout import Layout
-from dlperf.environments import files
-from dlperf.measure import host, stopwatch
+from dlperf.environments import EnvironmentProblem, files
+from dlperf.measure import gate, host, stopwatch
 
 #: Flags of an AMD EPYC of the third generation, and of an Intel Xeon of the third.
 ZEN3 = ["fma", "avx", "avx2"]
@@ -57,3 +57,24 @@ def test_bfloat16_without_avx512_is_unsupported_in_mxnet(monkeypatch, tmp_path, 
 def test_what_a_processor_can_is_started(monkeypatch, tmp_path, precision, features, framework):
     record = measured(monkeypatch, tmp_path, precision, features, framework)
     assert record["status"] == "crashed" and "ended with exit status 1" in record["reason"]
+
+
+def test_builds_of_which_nothing_is_known_are_not_judged():
+    """Those of containers and of a user's own Python, and env.json of an earlier version."""
+    facts = {"cpu_features": ZEN3, "cpu": "a CPU"}
+    for environment in ({"bfloat16": []}, {}):
+        assert gate.no_bfloat16(environment, "amp", facts, "n1") == ""
+
+
+def test_all_that_is_missing_is_named():
+    needs = {"framework": "mxnet", "version": "1.9", "bfloat16": ["avx512f", "avx512bw"]}
+    facts = {"cpu_features": [*ZEN3, "avx512f"], "cpu": "a Knights Landing"}
+    said = gate.no_bfloat16(needs, "amp", facts, "n1")
+    assert "with avx512bw; a Knights Landing of n1 has none" in said
+
+
+@pytest.mark.parametrize("written", ["avx512f", "[1]", "{a: b}"])
+def test_what_is_no_list_of_flags_is_one_message(tmp_path, written):
+    (tmp_path / "build.yaml").write_text(f"tiny: {{bfloat16: {written}}}\n")
+    with pytest.raises(EnvironmentProblem, match="tiny.cpu: bfloat16: .* is no list of texts"):
+        files.build_section("tiny", "tiny.cpu", tmp_path / "tiny.cpu.yaml")
