@@ -94,7 +94,7 @@ def crowded(tmp_path_factory) -> Path:
 class Visit:
     """An opened page, with everything that it asked for or complained about."""
 
-    def __init__(self, browser: Browser, path: Path, **options) -> None:
+    def __init__(self, browser: Browser, path: Path, place: str = "", **options) -> None:
         self.context = browser.new_context(**options)
         self.page: Page = self.context.new_page()
         self.requests: list[str] = []
@@ -102,7 +102,7 @@ class Visit:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.goto(path.as_uri())
+        self.page.goto(path.as_uri() + place)
 
     def __enter__(self) -> "Visit":
         return self
