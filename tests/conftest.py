@@ -63,11 +63,15 @@ def some_of(names: Iterable[str], *first: str) -> list:
     return [name if name in first else pytest.param(name, marks=pytest.mark.full) for name in names]
 
 
-def the_first(count: int, cases: Iterable) -> list:
-    """For parametrize: `make test` takes so many of the cases, `make test-full` all of them."""
+def the_first(count: int, cases: Iterable, name: Callable[..., str | None] | None = None) -> list:
+    """For parametrize: `make test` takes so many of the cases, `make test-full` all of them.
+
+    name: the id of a case, where it has one. A plain tuple is a value for each argument.
+    """
     return [
         pytest.param(
-            *(each if isinstance(each, tuple) else (each,)),
+            *(each if type(each) is tuple else (each,)),
+            id=name(each) if name else None,
             marks=[pytest.mark.full] * (place >= count),
         )
         for place, each in enumerate(cases)
@@ -289,7 +293,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def measured_round(tmp_path_factory, environments, sample_data) -> Path:
+def measured_round(tmp_path_factory, certificates, sample_data) -> Path:
     """A copy of the repository in which `all` measured SMALL_ROUND; for tests that leave it so."""
     folder = copy_repository(tmp_path_factory.mktemp("measured") / "checkout")
     (folder / "config/config.yaml").write_text(yaml.safe_dump(SMALL_ROUND))

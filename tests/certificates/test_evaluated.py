@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from conftest import SCRIPTS
+from conftest import SCRIPTS, the_first
 from edits import edit_file
 from evaluations import Evaluation, check
 from spot import called, failed
@@ -59,7 +59,7 @@ def test_answers_that_follow_from_the_weights_pass(
 
 @pytest.mark.parametrize(
     "false",
-    [*FALSE[:FEW], *(pytest.param(each, marks=pytest.mark.full) for each in FALSE[FEW:])],
+    the_first(FEW, FALSE),
     ids=name_of,
 )
 def test_answers_that_do_not_are_found(environments, criteo, squad_sample, digits, tmp_path, false):

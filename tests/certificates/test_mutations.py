@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, SCRIPTS, skip_without_bfloat16
+from conftest import ROOT, SCRIPTS, no_bfloat16, skip_without_bfloat16, the_first
 from edits import Replace, assignment, edit_file
 from wrong import Mutation, make
 from wrong.bert import BERT, MICRO_STEPS, PADDED, RIGHT
@@ -163,11 +163,12 @@ def certificate_of(mutation: Mutation, package, reference, data, folder) -> dict
 def certificate(request, environments, tmp_path_factory) -> Iterator[Callable[[Mutation], dict]]:
     """A mutation's certificate. Each takes a core, so those of all chosen tests are made two at a
     time, from the first test on; so are the references before them."""
-    chosen = [
+    asked = [
         item.callspec.params["mutation"]
         for item in request.session.items
         if item.path == request.path
     ]
+    chosen = [each for each in asked if not no_bfloat16(each.framework, each.precision)]
 
     references, pool = ThreadPoolExecutor(2), ThreadPoolExecutor(2)
 
@@ -234,10 +235,7 @@ def one_in(count: int, mutations: list[Mutation]) -> list:
 
 def first(count: int, mutations: list[Mutation]) -> list:
     """All; those behind the first `count` are for `make test-full`."""
-    return [
-        pytest.param(each, id=title(each), marks=[pytest.mark.full] * (index >= count))
-        for index, each in enumerate(mutations)
-    ]
+    return the_first(count, mutations, title)
 
 
 def title(mutation: Mutation) -> str:

@@ -135,14 +135,7 @@ def test_a_round_goes_from_config_to_report(measured_round):
 
 
 @pytest.mark.usefixtures("heeding_ctrl_c")
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(signal.SIGINT, marks=pytest.mark.full),
-        pytest.param(signal.SIGTERM, marks=pytest.mark.full),
-        signal.SIGKILL,
-    ],
-)
+@pytest.mark.parametrize("number", the_first(1, [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
 def test_a_stopped_round_goes_on_with_what_is_missing(small, number):
     write_round(small, topologies=["1n1d"], repetitions=2)
     with open(small / "said", "w") as said:

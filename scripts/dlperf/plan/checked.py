@@ -18,6 +18,9 @@ from dlperf.plan import searches
 from dlperf.plan.cases import size_of
 from dlperf.plan.config import Config
 
+#: So many replays of a workload show how far what is expected of them is off.
+REPLAYS = 9
+
 
 def unchecked(config: Config, case: Case) -> str:
     """Why a case has no spot run in this round, or ""."""
@@ -66,7 +69,6 @@ def lines(
     if not timed:
         return
     folder = results / config.round
-    took_by_estimate = _learned(results)
     missing = [case for case in wanted if not (folder / draws.spot_run_of(case)).exists()]
     groups: dict[str, list[Case]] = {}
     for case in wanted:
@@ -75,6 +77,7 @@ def lines(
     said = f"Spot checks of what is timed: {len(wanted)} cases in {len(groups)} groups"
     if missing or replays:
         runs = sum(expected(case)[0] * runs_of(case) for case in missing)
+        took_by_estimate = _learned(results)
         took = sum(
             _seconds(config, own, folder) * took_by_estimate.get(own[0].workload, 1)
             for own in replays
@@ -100,12 +103,14 @@ def _seconds(config: Config, group: Sequence[Case], folder: Path) -> float:
 
 
 def _learned(results: Path) -> dict[str, float]:
-    """Workload -> what replays of it took in all rounds here, over what was expected; medians."""
+    """Workload -> what the last REPLAYS of it here took, over what was expected; medians."""
     found: dict[str, list[float]] = {}
-    for path in results.glob("*/checks/replays/*.json"):
-        if ratio := _took_by_estimate(path):
-            found.setdefault(path.name.partition("-")[0], []).append(ratio)
-    return {workload: statistics.median(ratios) for workload, ratios in found.items()}
+    paths = results.glob("*/checks/replays/*.json")
+    for path in sorted(paths, key=lambda each: each.stat().st_mtime, reverse=True):
+        own = found.setdefault(path.name.partition("-")[0], [])
+        if len(own) < REPLAYS and (ratio := _took_by_estimate(path)):
+            own.append(ratio)
+    return {workload: statistics.median(ratios) for workload, ratios in found.items() if ratios}
 
 
 def _took_by_estimate(path: Path) -> float:
